@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_printed import SEPARATOR, printed
 
-from rtsched.adapters.live import Change, Done, Observation
+from rtsched.adapters.live import Change, Done, Marks, Observation
 from rtsched.adapters.slurm import SlurmSettings, SlurmSystem, last_applied
 from rtsched.adapters.slurm.cluster_state import SlurmState, applied
 from rtsched.adapters.slurm.commands import CommandRunner
@@ -28,8 +28,9 @@ from rtsched.adapters.slurm.scontrol import Command, Rank, batchable, carried_ou
 from rtsched.adapters.slurm.spec import spec_of
 from rtsched.adapters.slurm.steering import SlurmSteering
 from rtsched.errors import AdapterError
-from rtsched.model.actions import Cancel, Place, Restart, SetNodeWeight, SetPriority, Tell
+from rtsched.model.actions import Cancel, Place, Requeue, Restart, SetNodeWeight, SetPriority, Tell
 from rtsched.model.cluster import Cluster
+from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
 
@@ -184,6 +185,17 @@ def test_only_jobs_that_have_ended_are_queued_again() -> None:
     assert change.command.words == ("scontrol", "requeue", "1")
     told = steered(Tell(ids(1, 2, 3), ("a", "b", "c")), view)
     assert [each.job for each in told] == [2, 3]
+
+
+def test_a_task_that_is_queued_again_leaves_the_others_alone() -> None:
+    """One task has the number of its array, which Slurm takes for all of them."""
+    view, jobs = view_of({"state": "RUNNING"}, {"state": "RUNNING"}), ids(1, 2)
+    view.rows.label[:] = ["1_40", "2"]
+    runs = Jobs.build(2, id=jobs)
+    marks = Marks.build(2, job=jobs, requeues=[True, True])
+    view.observation = replace(view.observation, queued=Jobs.build(0), running=runs, marks=marks)
+    found = steered(Requeue(jobs), view)
+    assert [each.command.words[1:] for each in found] == [("requeue", "1_40"), ("requeue", "2")]
 
 
 def plan() -> Schedule:

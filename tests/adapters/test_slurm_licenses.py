@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from slurm_printed import PLAIN, SEPARATOR, printed
 
 from rtsched.adapters.live import Observation
+from rtsched.adapters.slurm.advance_reservations import AdvanceReservation, difference
 from rtsched.adapters.slurm.cluster_state import SlurmState, applied
 from rtsched.adapters.slurm.demand import Demand, demand_of
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts, plans_licenses
 from rtsched.adapters.slurm.layout import layout_of, unreserved_licenses
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
-from rtsched.adapters.slurm.reserving import FLAGS, LICENSE_FLAGS, reserve_changes
+from rtsched.adapters.slurm.reserving import (
+    FLAGS,
+    LICENSE_FLAGS,
+    licenses_kept,
+    reserve_changes,
+)
 from rtsched.adapters.slurm.rows import (
     ReservationRow,
     job_rows,
@@ -221,15 +229,84 @@ def test_licences_are_reserved_for_a_planned_job() -> None:
 
 
 def test_one_after_the_other() -> None:
-    """Reservations of jobs that take the same licences in turn do not overlap, in any order."""
+    """What both take in turn is reserved once: for the first, and when that runs for the second."""
     view = view_of({}, {})
     changes(view, (1, 1000.0, 0), (2, 1620.0, 0))
-    first, second = sorted(view.reservations, key=lambda row: row.start)
-    assert (first.name, first.end) == ("rtsched_1", second.start)
+    (only,) = view.reservations
+    assert (only.name, only.licenses, only.end) == ("rtsched_1", {MATLAB: 3}, NOW + 1600)
     swapped = changes(view, (1, 1620.0, 0), (2, 1000.0, 0))
-    assert [each.command.rank for each in swapped] == [Rank.UPDATE] * 2
-    first, second = sorted(view.reservations, key=lambda row: row.start)
-    assert (first.name, first.end) == ("rtsched_2", second.start)
+    assert [each.command.rank for each in swapped] == [
+        Rank.LEAVE,
+        Rank.RENEW,
+        Rank.CREATE,
+        Rank.BIND,
+    ]
+    (only,) = view.reservations
+    assert (only.name, only.end) == ("rtsched_2", NOW + 1600)
+
+
+def test_what_later_jobs_take_beside_the_first() -> None:
+    """One of 1 is followed by one of 3: 2 more are kept for nobody, until the first one runs."""
+    view = view_of({"licenses": "matlab:1"}, {})
+    changes(view, (1, 1000.0, 0), (2, 1620.0, 0))
+    first, rest = sorted(view.reservations, key=lambda row: row.start)
+    assert (first.name, first.licenses) == ("rtsched_1", {MATLAB: 1})
+    assert (rest.name, rest.licenses, rest.nodes) == ("rtsched_0", {MATLAB: 2}, ())
+    assert (rest.start, rest.users) == (NOW + 1600, ("rtsched",))
+    assert not changes(view, (1, 1000.0, 0), (2, 1620.0, 0))
+    view.held = {1}
+    ranks = [each.command.rank for each in changes(view, (1, 1000.0, 0), (2, 1620.0, 0))]
+    assert ranks == [Rank.LEAVE, Rank.RENEW, Rank.RENEW, Rank.CREATE, Rank.BIND]
+    assert [row.name for row in view.reservations] == ["rtsched_2"]
+
+
+def test_the_rest_changes_in_place() -> None:
+    """Its licences, as its times: it is not deleted first."""
+    row = ReservationRow("rtsched_0", NOW + 10, NOW + 600, (), ("rtsched",), (), licenses=LICENSES)
+    pool = AdvanceReservation(
+        "rtsched_0", 0, "rtsched", NOW + 20, NOW + 600, (), whole=False, licenses={MATLAB: 2}
+    )
+    moved = difference([pool], [row], NOW, 300.0)
+    ((same, words),) = moved.update
+    assert same is pool
+    assert words == {"StartTime": f"uts{NOW + 20:.0f}", "Licenses": "matlab:2"}
+    assert (moved.renew, moved.delete, moved.create) == ((), (), ())
+
+
+planned_jobs = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(1, 9), st.integers(0, 3), st.integers(0, 2)),
+    min_size=1,
+    max_size=7,
+)
+
+
+@given(planned_jobs, st.lists(st.tuples(st.integers(1, 12), st.integers(0, 2)), max_size=3))
+def test_planned_starts_are_possible_by_slurms_rule(
+    jobs: list[tuple[int, int, int, int]], runs: list[tuple[int, int]]
+) -> None:
+    """What runs, what a due job takes, and what others have reserved are no more than there are.
+
+    There are as many as the plan takes at one time. What is reserved is no more than jobs take at
+    one time either, and no less unless some are due. Instant by instant.
+    """
+    start, length, *amounts = (np.array(column) for column in zip(*jobs, strict=True))
+    end, taken = start + length, np.column_stack(amounts)
+    instants = range(40)
+    waiting = np.array([taken[(start <= t) & (end > t)].sum(axis=0) for t in instants])
+    busy = np.array([[sum(n for over, n in runs if over > t)] * 2 for t in instants])
+    total = (waiting + busy).max(axis=0)
+    due = start == 0
+    own, rest = licenses_kept(start * 1.0, end * 1.0, taken, total - busy[0], due)
+    reserved = taken[own].sum(axis=0) + rest
+    assert (rest >= 0).all()
+    assert (reserved <= waiting.max(axis=0)).all()
+    if due.any():
+        assert own[due].all()
+        assert (busy[0] + reserved <= total).all()
+    else:
+        assert (reserved == waiting.max(axis=0)).all()
+    order = np.lexsort((start, ~due))
+    assert (np.diff(own[order].astype(int)) <= 0).all(), "the first ones"
 
 
 def test_a_job_that_is_late() -> None:

@@ -500,6 +500,21 @@ def test_running_jobs_are_requeued(slurm: Cluster, remote: Remote) -> None:
     slurm.wait_job(plain, "PENDING")
 
 
+def test_one_task_is_requeued_alone(slurm: Cluster, remote: Remote) -> None:
+    """The last task to start has the number of its array."""
+    array = slurm.sbatch(["-N1", "-a1-3", "-t1"], script="sleep 60")
+
+    def states() -> list[str]:
+        lines = slurm.run(["squeue", "-h", "-r", "-j", str(array), "-O", "State"]).stdout
+        return sorted(lines.split())
+
+    eventually(lambda: states() == ["RUNNING"] * 3, 30, "all tasks run")
+    remote.poll()
+    assert len(good(remote.apply(Requeue(single(array))))) == 1
+    eventually(lambda: states() != ["RUNNING"] * 3, 30, "one of them is queued again")
+    assert states() == ["PENDING", "RUNNING", "RUNNING"]
+
+
 def test_how_jobs_ended_by_accounting(slurm: Cluster, remote: Remote) -> None:
     """It knows those that ran and those that did not, of any user; not those that still wait.
 

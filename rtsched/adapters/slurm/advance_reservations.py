@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.rows import ReservationRow
     from rtsched.model.schedule import Schedule
 
+STARTS_S = 120.0
+"""Seconds after its planned start that a reservation lasts, or until its entry ends."""
+
 LATE_S = 30.0
 """A reservation that has begun cannot be put off; by more than this, it is made anew."""
 
@@ -183,15 +186,20 @@ def _words(
         words["StartTime"] = written(reservation.start, now)
     longer = row.end - reservation.end
     most = 0.0 if reservation.licenses else slack
-    if not -slack <= longer <= most and reservation.end > now:
+    enough = min(reservation.end, max(reservation.start, now) + STARTS_S)
+    if (row.end < enough or not -slack <= longer <= most) and reservation.end > now:
         words["EndTime"] = written(reservation.end, now)
     if row.users != (reservation.user,):
         words["Users"] = reservation.user
+    if row.licenses != reservation.licenses:
+        words["Licenses"] = written_licenses(reservation.licenses)
     return words
 
 
 def _keeps_otherwise(reservation: AdvanceReservation, row: ReservationRow) -> bool:
-    """Return whether a reservation needs other licences or flags than it has."""
+    """Return whether a reservation needs other flags than it has, or other licences for its job."""
+    if not row.nodes and not reservation.nodes and not reservation.whole:
+        return False
     on_nodes = bool(row.nodes) == bool(reservation.nodes)
     return row.licenses != reservation.licenses or (bool(row.licenses) and not on_nodes)
 

@@ -10,10 +10,14 @@ so may put a planned job off again and again for short jobs. A job that has no t
 is first on all its nodes, has these reserved: nothing else starts there then that would be in its
 way. So has an array, whose tasks share whole nodes.
 
-Licences are reserved for every planned job that takes some. Its priority does not keep them: a job
-that waits for its nodes alone, which are named, does not keep Slurm from starting others elsewhere,
-and these may take its licences for longer than until its start. Such a reservation is flexible: its
-job may start in it before it begins, and Slurm's backfill scheduler plans with it.
+Licences are reserved for planned jobs that take some. Their priority does not keep them: a job that
+waits for its nodes alone, which are named, does not keep Slurm from starting others elsewhere, and
+these may take its licences for longer than until its start. Such a reservation is flexible: its job
+may start in it before it begins, and Slurm's backfill scheduler plans with it. But Slurm starts a
+job only if what it takes, what runs and all reservations of others during its time together are no
+more licences than there are, though these may follow one another. So only as many are reserved as
+planned jobs take at one time (`licenses_kept`): the first ones have reservations of their own, and
+one for nobody keeps the rest.
 """
 
 from __future__ import annotations
@@ -79,6 +83,12 @@ SLACK_S = 60.0
 SPARE_S = 120.0
 """A job that shares nodes and could start so much later, in seconds, has time to spare."""
 
+DUE_S = 5.0
+"""Seconds before its planned start from which on a job with licences must be able to start."""
+
+POOL = 0
+"""No job has this number: the reservation of licences for all that have none of their own yet."""
+
 _RUNS = frozenset({"RUNNING", "CONFIGURING", "SUSPENDED"})
 """States in which a job can leave its reservation. It must: Slurm kills it when that ends."""
 
@@ -99,12 +109,12 @@ def reserve_changes(
     kept = [*_kept(plan, view, settings), *_in_use(view, settings)]
     single = plan.take(np.flatnonzero(~_are_arrays(plan, view)))  # arrays have their reservations
     order: list[Change] = []
+    licensed = _licensed(view)
     if view.observation.cluster.shared:
-        order = _in_order(single, view)
+        order = _in_order(single, view, licensed)
     elif settings.promised_first:
         order = _priorities(plan, view, factors)
     moved = difference(kept, view.reservations, view.now, settings.grace_s / 2)
-    licensed = _licensed(view)
     return [
         *_reservations(moved, view),
         *_bindings(kept, view, frozenset(moved.renew), licensed),
@@ -151,13 +161,20 @@ def _with_licenses(
     names, queued = tuple(view.observation.cluster.licenses), view.observation.queued
     lead, horizon = view.facts.margin, view.now + _ahead(view, settings)
     place, there = places(queued.id, plan.entries.job)
-    soon = np.flatnonzero(there & (plan.entries.start - lead <= horizon))
-    amounts = amounts_of(queued, "demand", names)[place[soon]].tolist()
+    free = np.array([job not in view.held for job in plan.entries.job.tolist()], np.bool_)
+    soon = np.flatnonzero(there & free & (plan.entries.start - lead <= horizon))
+    amounts = amounts_of(queued, "demand", names)[place[soon]]
+    soon, amounts = soon[amounts.any(axis=1)], amounts[amounts.any(axis=1)]
+    entries = plan.entries.take(soon)
+    running = amounts_of(view.observation.running, "demand", names).sum(axis=0)
+    room = np.array(list(view.observation.cluster.licenses.values()), np.int64) - running
+    own_reservation, rest = licenses_kept(
+        entries.start, entries.end, amounts, room, entries.start <= view.now + DUE_S
+    )
     found = {each.job: each for each in kept}
-    for at, taken in zip(soon.tolist(), amounts, strict=True):
+    first = np.flatnonzero(own_reservation)
+    for at, taken in zip(soon[first].tolist(), amounts[first].tolist(), strict=True):
         job = int(plan.entries.job[at])
-        if job in view.held or not any(taken):
-            continue
         own = found.get(job)
         found[job] = AdvanceReservation(
             f"{PREFIX}{job}",
@@ -169,7 +186,64 @@ def _with_licenses(
             whole=True,
             licenses={name: n for name, n in zip(names, taken, strict=True) if n > 0},
         )
-    return list(found.values())
+    if not rest.any():
+        return list(found.values())
+    later = entries.take(np.flatnonzero(~own_reservation))
+    pool = AdvanceReservation(
+        f"{PREFIX}{POOL}",
+        POOL,
+        settings.user,
+        float(math.floor(later.start.min() - lead)),
+        float(math.floor(later.end.max() - lead)),
+        (),
+        whole=False,
+        licenses={name: n for name, n in zip(names, rest.tolist(), strict=True) if n > 0},
+    )
+    return [*found.values(), pool]
+
+
+def licenses_kept(
+    start: NDArray[np.float64],
+    end: NDArray[np.float64],
+    amounts: NDArray[np.int64],
+    room: NDArray[np.int64],
+    due: NDArray[np.bool_],
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Return which planned jobs have licences reserved for themselves, and how many more are kept.
+
+    In all as many as the jobs take at one time, at the most. Where some are due to start, no more
+    than are free beside what runs, for Slurm would start none of them; but what they take.
+
+    Parameters
+    ----------
+    start, end : float64[n]
+        Planned times.
+    amounts : int64[n, k]
+        What each takes of each kind of licence.
+    room : int64[k]
+        How many of each are free now.
+    due : bool[n]
+        Which are to start now.
+
+    Returns
+    -------
+    bool[n], int64[k]
+        In order of their starts, the due ones first.
+    """
+    own = np.zeros(len(start), np.bool_)
+    if not len(start):
+        return own, np.zeros(amounts.shape[1], np.int64)
+    at_once = (start[None] <= start[:, None]) & (end[None] > start[:, None])
+    total = (at_once.astype(np.int64) @ amounts).max(axis=0)
+    if due.any():
+        total = np.minimum(total, np.maximum(room, amounts[due].sum(axis=0)))
+    left = total.copy()
+    for row in np.lexsort((start, ~due)).tolist():
+        if (amounts[row] > left).any():
+            break
+        own[row] = True
+        left -= amounts[row]
+    return own, left
 
 
 def _are_arrays(plan: Schedule, view: SlurmState) -> NDArray[np.bool_]:
@@ -229,7 +303,7 @@ def _in_use(view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservatio
     return found
 
 
-def _in_order(plan: Schedule, view: SlurmState) -> list[Change]:
+def _in_order(plan: Schedule, view: SlurmState, licensed: frozenset[int]) -> list[Change]:
     """Return which jobs get the nodes planned for them, and their places in the queue.
 
     The earlier a job is planned to start, the higher its priority.
@@ -241,7 +315,10 @@ def _in_order(plan: Schedule, view: SlurmState) -> list[Change]:
         row = view.place[job]
         nodes = [view.names[node] for node in sorted(plan.nodes_of(at).tolist())]
         if set(names_of(view.rows.required[row])) != set(nodes):
-            binding = f"ReqNodeList={fold(nodes)}", only_waiting(view.rows, row, Rank.BIND)
+            binding = [f"ReqNodeList={fold(nodes)}"]
+            if job in licensed and _is_rigid(view, job):
+                binding.append(_least_limit(int(view.rows.limit[row] // 60)))
+            binding.append(only_waiting(view.rows, row, Rank.BIND))
             text = f"have job {job} start on {fold(nodes)}"
             changes.append(job_update("reserve", job, text, Rank.BIND, *binding))
         priority = promised_priority(float(plan.entries.start[at]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 LARGEST_FACTOR = FIRST_FACTOR >> 1
 """Of jobs without a promise."""
+
+_TASK = re.compile(r"\d+_\d+", re.ASCII)
 
 
 @dataclass
@@ -230,7 +233,7 @@ class SlurmSteering(Steering):
             if view.rows.state[view.place[job]] in WAITING:
                 continue
             if able:
-                yield _requeue(kind, job)
+                yield _requeue(kind, job, view.rows.label[view.place[job]])
             else:
                 yield Change(kind, job, f"job {job} {why}; it stays")
 
@@ -239,8 +242,14 @@ class SlurmSteering(Steering):
         for job in action.job.tolist():
             row = self.view.place.get(job, -1)
             if row >= 0 and not alive(self.view.rows.state[row]):
-                yield _requeue("restart", job)
+                yield _requeue("restart", job, str(job))
 
 
-def _requeue(kind: str, job: int) -> Change:
-    return change(kind, job, f"queue job {job} again", Rank.END, "scontrol", "requeue", str(job))
+def _requeue(kind: str, job: int, label: str) -> Change:
+    """Return the change that queues a job again.
+
+    `label` is such as `12_3` of a task: one of an array has the number of the array, which Slurm
+    takes for all of its tasks.
+    """
+    name = label if _TASK.fullmatch(label) else str(job)
+    return change(kind, job, f"queue job {name} again", Rank.END, "scontrol", "requeue", name)
