@@ -39,7 +39,6 @@ from rtsched.api import (
     places,
     room_of,
 )
-from rtsched.kernels.room_profile import RoomProfile, empty_profile, fill_room
 from rtsched_plugins.kernels import portfolio_walk
 from rtsched_plugins.kernels.admission import (
     BY_COST,
@@ -68,7 +67,6 @@ from rtsched_plugins.kernels.resource_plan import (
     cost_derivatives,
     first_times,
     free_now,
-    in_node_order,
     latest_starts,
     nowhere,
     place_tasks,
@@ -85,12 +83,14 @@ from rtsched_plugins.planning import (
     tasks_of,
 )
 from rtsched_plugins.portfolio_parts import Several
+from rtsched_plugins.room import copied, left_beside
 from rtsched_plugins.task_graphs import topological
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import Cluster, Jobs, Snapshot
+    from rtsched.kernels.room_profile import RoomProfile
     from rtsched_plugins.kernels.resource_plan import Placed
     from rtsched_plugins.planning import NodeAware, Planner, Proposal
 
@@ -245,23 +245,16 @@ class PreparedResources:
         self.planned = self._filled(Schedule.joined([held, plan]), both)
 
     def _filled(self, part: Schedule, demand: NDArray[np.int64]) -> RoomProfile:
-        """Return what these entries leave of nodes and licences, with some steps to spare."""
-        steps = 3 * len(self._room) + 2 * (len(part.nodes) + len(part))
-        shape = len(self._room), steps, self._room.shape[1], len(self._cluster.licenses)
-        profile = empty_profile(*shape)
-        fill_room(
-            profile,
+        """Return what these entries leave of nodes and licences."""
+        return left_beside(
             self._room,
             part.entries.start - self.origin,
             np.maximum(part.entries.end - self.origin, self._now),
-            part.indptr.copy(),
-            part.nodes.copy(),
+            part.ragged,
             demand,
             self._now,
+            len(self._cluster.licenses),
         )
-        ordered = empty_profile(*shape)
-        in_node_order(profile, ordered)
-        return ordered
 
     def jobs_of(self, jobs: Jobs) -> _Jobs:
         """Return jobs as they are planned."""
@@ -487,7 +480,7 @@ class ResourceSession:
         so_far = so_far or nowhere(len(requests.class_of))
         more = 4 * len(order) + 2 * len(left.first)
         while True:
-            profile = _copied(left, more)
+            profile = copied(left, more)
             scratch = scratch_for(requests)
             placed = place_tasks(profile, requests, order, self._now, scratch, so_far, in_turn)
             if placed.failed != FULL:
@@ -613,14 +606,3 @@ def scarcest_share(jobs: Jobs, cluster: Cluster, size: NDArray[np.int64]) -> NDA
         total[first:-1], count[:, first:-1] = room[-1, first:-1], 1
     share: NDArray[np.float64] = (demand * count / np.maximum(total, 1.0)).max(axis=1)
     return share
-
-
-def _copied(profile: RoomProfile, more: int) -> RoomProfile:
-    """Return a profile of its own with some more steps in its store."""
-    used = int(profile.unused[1])
-    steps, resources = used + more, profile.room.shape[1]
-    copied = empty_profile(len(profile.first), steps, resources, profile.licenses)
-    copied.first[:], copied.unused[:] = profile.first, profile.unused
-    for name in ("after", "time", "room"):
-        getattr(copied, name)[:used] = getattr(profile, name)[:used]
-    return copied

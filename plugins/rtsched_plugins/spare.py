@@ -55,9 +55,10 @@ class Spare:
         form: Annotated[
             Literal["gaps", "edf"],
             Meta(
-                description="`gaps`: jobs are not suspended; each uses one gap between fixed work "
-                "on exclusive nodes. `edf`: every job can be suspended; single-processor nodes run "
-                "the work with the earliest deadline (machine `preemptive`)."
+                description="`gaps`: jobs are not suspended; each uses one gap between fixed work, "
+                "on whole nodes or beside others on nodes that they share. `edf`: every job can be "
+                "suspended; single-processor nodes run the work with the earliest deadline "
+                "(machine `preemptive`)."
             ),
         ] = "gaps"
         select: Annotated[
@@ -101,12 +102,17 @@ class Spare:
         "requests {nodes:node}; where tasks are suspended each runs on one node",
     )
 
-    capabilities = Capabilities(keeps_periodic=True, follows_dependencies=True)
+    capabilities = Capabilities(
+        keeps_periodic=True, follows_dependencies=True, plans_resources=True
+    )
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()
         if self.config.form == "edf":
-            self.capabilities = replace(self.capabilities, suspends_every=self.config.slot)
+            every = self.config.slot
+            self.capabilities = replace(
+                self.capabilities, suspends_every=every, plans_resources=False
+            )
         else:
             self.rtsched_observe = None  # type: ignore[method-assign, assignment]  # not told
 

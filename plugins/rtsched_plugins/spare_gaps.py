@@ -1,23 +1,27 @@
 """Spare capability in the batch setting: tasks that are never suspended, in gaps between work.
 
-A node is busy with the job that runs there, until its requested end; with what is planned; and with
-every occurrence of its periodic work, from its release for as long as it takes.
+Of each node is left what running jobs, until their requested ends, planned ones, reservations of
+the site, and every occurrence of its periodic work, from its release for as long as it takes, leave
+of it. Where jobs have whole nodes each of them takes all of a node.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.api import Ragged, offsets_of
-from rtsched_plugins.kernels.gaps import SLACK, Busy, Rigid, find, nodes_at
+from rtsched.api import Ragged, demand_of, lacking, offsets_of, room_of
+from rtsched.kernels.machine_sharing import TENANCY
+from rtsched_plugins.kernels.gaps import SLACK, Rigid, find, nodes_at, reserve
+from rtsched_plugins.room import copied, left_beside
 from rtsched_plugins.spare_form import Place, Trial, usable_nodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import Jobs, Periodic, Schedule, Snapshot
+    from rtsched.kernels.room_profile import RoomProfile
     from rtsched_plugins.task_graphs import Graph
 
     Intervals = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
@@ -26,8 +30,21 @@ PERIODS = 64
 """Behind everything planned the gaps are looked for this many longest periods far at most."""
 
 
+class Spans(NamedTuple):
+    """When `n` things have their nodes."""
+
+    start: NDArray[np.float64]
+    """float64[n], seconds from now."""
+    end: NDArray[np.float64]
+    """float64[n], seconds from now."""
+    size: NDArray[np.int64]
+    """int64[n]: nodes of each."""
+    nodes: NDArray[np.int32]
+    """int32[k]: theirs, one after the other."""
+
+
 class GapForm:
-    """What is kept free on each node, and what a batch adds to it.
+    """What is left of each node, and what a batch takes of it.
 
     Parameters
     ----------
@@ -41,30 +58,66 @@ class GapForm:
 
     def __init__(self, snapshot: Snapshot, jobs: Jobs, last: bool) -> None:
         self.snapshot, self.jobs, self.last = snapshot, jobs, last
-        self._speed = np.asarray(snapshot.cluster.pace, np.float64)
-        busy = _joined([self._of(snapshot.allocations, 0.0), self._of(snapshot.plan, -np.inf)])
-        reach = np.full(len(snapshot.cluster), np.inf)
+        cluster = snapshot.cluster
+        self._speed = np.asarray(cluster.pace, np.float64)
+        self._demand = demand_of(jobs, cluster)
+        self._lacks = lacking(jobs, cluster) & cluster.shared
+        self._left = self._beside_all()
+
+    def _beside_all(self) -> RoomProfile:
+        """Return what is left beside all that runs, is planned or set aside, and recurs."""
+        snapshot, cluster, blocked = self.snapshot, self.snapshot.cluster, self.snapshot.blocked
+        parts = [self._of(snapshot.allocations), self._of(snapshot.plan)]
+        demand = [_whole(sum(len(part.start) for part in parts), self._demand.shape[1])]
+        if cluster.shared:
+            demand = [demand_of(jobs, cluster) for jobs in (snapshot.running, snapshot.planned)]
+        if len(blocked.node):
+            set_aside = blocked.start - snapshot.now, blocked.end - snapshot.now
+            parts.append(_on_one_node(*set_aside, blocked.node))
+            demand.append(blocked.demand(cluster))
         if len(snapshot.periodic):
-            ahead = self._look_ahead(busy)
-            reach[snapshot.periodic.node] = ahead
-            busy = _joined([busy, occurrences(snapshot.periodic, snapshot.now, ahead)])
-        self._busy = _sorted(busy, reach)
+            recurring = self._recurring(np.concatenate([part.end for part in parts]))
+            parts.insert(0, recurring)
+            demand.insert(0, _whole(len(recurring.start), self._demand.shape[1]))
+        start, end, size, nodes = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return left_beside(
+            room_of(cluster),
+            start,
+            np.maximum(end, 0.0),
+            Ragged(offsets_of(size), nodes),
+            np.concatenate(demand),
+            0.0,
+            len(cluster.licenses),
+        )
 
-    def _of(self, schedule: Schedule, least: float) -> Intervals:
-        """Return the intervals of a schedule, each ending at `least` or later."""
-        entry = schedule.rows()
-        start = (schedule.entries.start - self.snapshot.now)[entry]
-        end = np.maximum((schedule.entries.end - self.snapshot.now)[entry], least)
-        return schedule.nodes.astype(np.int64), start, end
+    def _of(self, schedule: Schedule) -> Spans:
+        """Return when the jobs of a schedule have their nodes."""
+        entries, now = schedule.entries, self.snapshot.now
+        size = schedule.ragged.lengths
+        return Spans(entries.start - now, entries.end - now, size, schedule.nodes)
 
-    def _look_ahead(self, busy: Intervals) -> float:
+    def _recurring(self, end: NDArray[np.float64]) -> Spans:
+        """Return the time for which occurrences are not known, and these, the latest first.
+
+        So each is laid out before what is there already. `end` is when all else ends, seconds.
+        """
+        periodic, ahead = self.snapshot.periodic, self._look_ahead(end)
+        node, start, over = occurrences(periodic, self.snapshot.now, ahead)
+        latest, nodes = np.argsort(-start, kind="stable"), np.unique(periodic.node)
+        return _on_one_node(
+            np.concatenate([np.full(len(nodes), ahead), start[latest]]),
+            np.concatenate([np.full(len(nodes), np.inf), over[latest]]),
+            np.concatenate([nodes, node[latest]]),
+        )
+
+    def _look_ahead(self, end: NDArray[np.float64]) -> float:
         """Return for how many seconds occurrences count: as far as a job may look for a gap."""
         period = self.snapshot.periodic.period
         due = self.jobs.deadline[np.isfinite(self.jobs.deadline)] - self.snapshot.now
-        ends = busy[2][np.isfinite(busy[2])]
         wall = self.jobs.wall_time[np.isfinite(self.jobs.wall_time)]
         slowest = self._speed.min(initial=1.0)
-        last = max(due.max(initial=0.0), ends.max(initial=0.0)) + wall.sum() / slowest
+        planned = end[np.isfinite(end)].max(initial=0.0)
+        last = max(due.max(initial=0.0), planned) + wall.sum() / slowest
         multiple = int(np.lcm.reduce(np.maximum(period, 1.0).astype(np.int64).astype(object)))
         longest = float(period.max())
         return float(last + min(float(multiple), PERIODS * longest) + 2 * longest)
@@ -77,21 +130,24 @@ class GapForm:
         beyond: bool = False,  # noqa: ARG002 - it costs nothing here
     ) -> Trial:
         """Place a graph's tasks by these deadlines, seconds since the epoch; nothing is kept."""
-        busy, known = self._busy, dict(known)
-        places: list[Place] = []
-        later = np.inf
+        known, places = dict(known), []
+        later, fits, failed = np.inf, 0, False
         for task, row in enumerate(graph.rows.tolist()):
             job = self._rigid(graph, task, row, float(deadline[task]), known)
-            found = find(busy, job, self.last)
+            found = find(self._left, job, self.last)
             later = min(later, found.later)
             if not (found.end < np.inf and found.end <= job.deadline + SLACK):
-                return Trial(tuple(places), True, later + self.snapshot.now, found.fits)
-            place = self._place(nodes_at(busy, job, found), found.start, found.end)
+                failed, fits = True, found.fits
+                break
+            place = self._place(nodes_at(self._left, job, found), found.start, found.end)
             places.append(place)
             known[int(self.jobs.id[row])] = place
             if len(graph.rows) > 1:
-                busy = self._with(busy, place)
-        return Trial(tuple(places), False, later + self.snapshot.now)
+                self._take(row, place)
+        if len(graph.rows) > 1:
+            for row, place in zip(graph.rows.tolist(), places, strict=False):
+                self._take(row, place, -1)
+        return Trial(tuple(places), failed, later + self.snapshot.now, fits)
 
     def _place(self, nodes: NDArray[np.int32], start: float, end: float) -> Place:
         now = self.snapshot.now
@@ -99,19 +155,16 @@ class GapForm:
 
     def keep(self, graph: Graph, trial: Trial) -> None:
         """Reserve what a trial has found."""
-        del graph
-        for place in trial.places:
-            self._busy = self._with(self._busy, place)
+        for row, place in zip(graph.rows.tolist(), trial.places, strict=True):
+            self._take(row, place)
 
-    def _with(self, busy: Busy, place: Place) -> Busy:
-        """Return the intervals with one more on each node of a place."""
-        start, end = place.start - self.snapshot.now, place.end - self.snapshot.now
-        node = np.sort(place.nodes)
-        begun = np.concatenate([[0], np.cumsum(busy.start <= start)])
-        at = busy.of[node] + begun[busy.of[node + 1]] - begun[busy.of[node]]
-        more = offsets_of(np.bincount(node, minlength=len(busy.reach)))
-        starts, ends = np.insert(busy.start, at, start), np.insert(busy.end, at, end)
-        return Busy(busy.of + more, starts, ends, busy.reach)
+    def _take(self, row: int, place: Place, sign: int = 1) -> None:
+        """Take what a job needs at a place (sign 1), or give it back (-1)."""
+        now, demand = self.snapshot.now, self._demand[row : row + 1]
+        needed = 2 * (len(place.nodes) + 1)
+        if self._left.unused[1] + needed > len(self._left.after):
+            self._left = copied(self._left, needed + len(self._left.after))
+        reserve(self._left, demand, place.nodes, place.start - now, place.end - now, sign)
 
     def _rigid(
         self, graph: Graph, task: int, row: int, deadline: float, known: dict[int, Place]
@@ -127,15 +180,26 @@ class GapForm:
                 arrives = np.full(len(ready), place.end - now + message)
                 arrives[place.nodes] = place.end - now
                 ready = np.maximum(ready, arrives)
-        speed = np.where(usable_nodes(jobs, row, self.snapshot), self._speed, 0.0)
-        return Rigid(ready, speed, float(jobs.wall_time[row]), int(jobs.size[row]), deadline - now)
+        usable = usable_nodes(jobs, row, self.snapshot) & (not self._lacks[row])
+        speed, wall = np.where(usable, self._speed, 0.0), float(jobs.wall_time[row])
+        demand, width = self._demand[row : row + 1], int(jobs.size[row])
+        return Rigid(demand, ready, speed, wall, width, deadline - now)
 
 
-def _sorted(intervals: Intervals, reach: NDArray[np.float64]) -> Busy:
-    node, start, end = intervals
-    order = np.lexsort((start, node))
-    of = offsets_of(np.bincount(node, minlength=len(reach)))
-    return Busy(of, start[order], end[order], reach)
+def _on_one_node(
+    start: NDArray[np.float64],
+    end: NDArray[np.float64],
+    node: NDArray[np.integer[Any]],
+) -> Spans:
+    """Return spans on one node each."""
+    return Spans(start, end, np.ones(len(node), np.int64), node.astype(np.int32))
+
+
+def _whole(count: int, resources: int) -> NDArray[np.int64]:
+    """Return what keeps so many nodes for itself, int64[count, resources]."""
+    demand = np.zeros((count, resources), np.int64)
+    demand[:, -1] = TENANCY
+    return demand
 
 
 def occurrences(periodic: Periodic, now: float, until: float) -> Intervals:
@@ -152,8 +216,3 @@ def occurrences(periodic: Periodic, now: float, until: float) -> Intervals:
     number = instances.values + first[row] + 1
     start = periodic.phase[row] + number * periodic.period[row] - now
     return periodic.node[row].astype(np.int64), start, start + periodic.exec_time[row]
-
-
-def _joined(parts: list[Intervals]) -> Intervals:
-    node, start, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return node, start, end

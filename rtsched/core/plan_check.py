@@ -156,7 +156,9 @@ def _misfits(plan: Schedule, planned: Jobs, snapshot: Snapshot) -> str | None:
     most = np.where(divisible, len(snapshot.cluster), planned.size)
     least = np.where(~rigid & (planned.size_min > 0), planned.size_min, least)
     most = np.where(~rigid & (planned.size_max > 0), planned.size_max, most)
-    needed = np.where(rigid, planned.wall_time, 0.0)
+    pace = snapshot.cluster.pace
+    slowest = np.minimum.reduceat(pace[plan.nodes], plan.indptr[:-1])
+    needed = np.where(rigid, planned.wall_time / np.maximum(slowest, 1.0), 0.0)
     array = planned.kind == Kind.ARRAY
     if array.any():
         needed = np.where(array, array_time(planned, np.maximum(size, 1)), needed)

@@ -77,7 +77,8 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Plugi
     if live.shares_nodes and planner and not planner.capabilities.plans_resources:
         problems.append(
             f"plugin {planner.name!r} plans whole nodes only; set share_nodes = false in "
-            f"[{live.daemon.system}], or plan with mcdf without insured losses or with portfolio"
+            f"[{live.daemon.system}], or plan with spare, with portfolio, or with mcdf without "
+            "insured losses, rounds, unequal_nodes and staggered"
         )
     if live.daemon.standby and live.daemon.system != "slurm":
         problems.append("daemon.standby: is for Slurm only; remove it")

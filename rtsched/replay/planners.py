@@ -81,8 +81,8 @@ def load_chain(
     if reservations and not around:
         problems.append(
             f"planner: {name!r} as configured would promise nodes that are set aside; replay "
-            "without --reservations, or use 'mcdf' or 'portfolio' without `spare_nodes`, `rounds`, "
-            "`unequal_nodes` and `staggered`"
+            "without --reservations, or use 'spare' in form 'gaps', or 'mcdf' or 'portfolio' "
+            "without `spare_nodes`, `rounds`, `unequal_nodes` and `staggered`"
         )
     return chain, problems
 

@@ -151,7 +151,7 @@ def test_jobs_without_a_limit_or_past_it(run, arguments, tmp_path, limit, end, e
 
 
 @pytest.mark.parametrize("unit", ["node", "resources"])
-@pytest.mark.parametrize("policy", ["mcdf", "portfolio"])
+@pytest.mark.parametrize("policy", ["mcdf", "portfolio", "spare-rf"])
 def test_promises_leave_a_reservation_its_time(run, arguments, tmp_path, policy, unit):
     """n1 is set aside from minute 15 to 60; jobs are due 4 times their limit after they come.
 
@@ -167,12 +167,14 @@ def test_promises_leave_a_reservation_its_time(run, arguments, tmp_path, policy,
     assert (float(rows[1]["offer_s"]) - T0) / 60 == 70.0
 
 
-def test_a_planner_that_knows_no_reservations_is_refused(run, arguments):
+def test_a_planner_that_knows_no_reservations_is_refused(run, arguments, tmp_path):
     """It would promise nodes that are set aside; the sentence names those that would not."""
-    result = run(*arguments, "--policy", "spare-uf")
+    plugin = "plugin = [{ name = 'mcdf', settings = { rounds = 2 } }]"
+    (tmp_path / "site.toml").write_text(f"[policy.own]\nplanner = 'mcdf'\n{plugin}\n")
+    result = run(*arguments, "--config", str(tmp_path / "site.toml"), "--policy", "own")
     assert result.exit_code
-    assert "planner: 'spare' as configured would promise nodes that are set aside" in result.stderr
-    assert "use 'mcdf' or 'portfolio'" in result.stderr
+    assert "planner: 'mcdf' as configured would promise nodes that are set aside" in result.stderr
+    assert "use 'spare' in form 'gaps'" in result.stderr
 
 
 @pytest.mark.parametrize("unit", ["node", "resources"])

@@ -51,9 +51,12 @@ def test_defaults_claim_nothing() -> None:
 def test_members_hold_what_is_declared() -> None:
     """By the class or, where settings decide, by the instance."""
     spare = Member("spare", Spare()).capabilities
-    assert spare == Capabilities(keeps_periodic=True, follows_dependencies=True)
+    assert spare == Capabilities(
+        keeps_periodic=True, follows_dependencies=True, plans_resources=True
+    )
     slots = Member("spare", Spare(Spare.Config(form="edf", slot=60.0))).capabilities
     assert (slots.suspends_every, slots.keeps_periodic) == (60.0, True)
+    assert not slots.plans_resources
     assert Member("sed", Sed(Sed.Config(time_sharing=True))).capabilities.shares_nodes is True
     staggered = Member("mcdf", Mcdf(Mcdf.Config(staggered=True))).capabilities
     assert "staggered" in staggered.replay_only

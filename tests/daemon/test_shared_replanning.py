@@ -17,6 +17,7 @@ from rtsched.model.actions import Requeue
 from rtsched.model.resources import demand_of, room_of
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.portfolio import Portfolio
+from rtsched_plugins.spare import Spare
 
 if TYPE_CHECKING:
     from rtsched.model.schedule import Schedule
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 RUN = 600.0
 NODES = ((4, 2), (4, 0), (8, 4))
 """Cores and GPUs."""
+PLANNERS = pytest.mark.parametrize("planner", ["mcdf", "spare"])
 
 
 def promised(scene: Scene, job: int, demand: tuple[int, int], **columns: object) -> tuple[int, str]:
@@ -71,9 +73,10 @@ def overcommitted(snapshot: Snapshot, plan: Schedule, *, beside_running: bool) -
     return False
 
 
-def test_a_job_that_stays_longer_moves_only_those_without_room() -> None:
+@PLANNERS
+def test_a_job_that_stays_longer_moves_only_those_without_room(planner: str) -> None:
     """A best-effort job keeps 2 of 4 cores for longer than it said: who needs 3 is planned anew."""
-    scene = Scene(nodes=1, capacity=[(4, 2)])
+    scene = Scene(nodes=1, planner=planner, capacity=[(4, 2)])
     scene.demand[90] = (2, 0)
     busy = ((90, "", T0, T0 + 100, (0,)),)
     scene.poll(T0, running=busy)
@@ -85,9 +88,10 @@ def test_a_job_that_stays_longer_moves_only_those_without_room() -> None:
     assert planned(scene) == {7: (300.0, [0]), 8: (2.0, [0])}
 
 
-def test_a_start_within_the_leeway_stays_planned() -> None:
+@PLANNERS
+def test_a_start_within_the_leeway_stays_planned(planner: str) -> None:
     """Who may start so much later and still ends in time is not planned anew for it."""
-    scene = Scene(nodes=1, capacity=[(4, 2)])
+    scene = Scene(nodes=1, planner=planner, capacity=[(4, 2)])
     scene.demand[90] = (4, 0)
     scene.poll(T0, running=((90, "", T0, T0 + 100, (0,)),), leeway=20.0)
     queued = (promised(scene, 7, (3, 0)),)
@@ -96,9 +100,10 @@ def test_a_start_within_the_leeway_stays_planned() -> None:
         assert planned(scene) == {7: (start, [0])}
 
 
-def test_two_that_fit_one_by_one_but_not_together() -> None:
+@PLANNERS
+def test_two_that_fit_one_by_one_but_not_together(planner: str) -> None:
     """What stays on the node leaves room for one of two planned at the same time."""
-    scene = Scene(nodes=1, capacity=[(4, 0)])
+    scene = Scene(nodes=1, planner=planner, capacity=[(4, 0)])
     scene.demand[90] = (4, 0)
     busy = ((90, "", T0, T0 + 100, (0,)),)
     scene.poll(T0, running=busy)
@@ -111,9 +116,10 @@ def test_two_that_fit_one_by_one_but_not_together() -> None:
     assert sorted(start for start, _ in planned(scene).values()) == [100.0, 400.0]
 
 
-def test_room_now_beside_those_before() -> None:
+@PLANNERS
+def test_room_now_beside_those_before(planner: str) -> None:
     """A job that may start at any moment takes its cores from now on, for who is judged then."""
-    scene = Scene(nodes=1, capacity=[(4, 0)])
+    scene = Scene(nodes=1, planner=planner, capacity=[(4, 0)])
     scene.demand[90] = (4, 0)
     scene.poll(T0, running=((90, "", T0, T0 + 1000, (0,)),))
     queued = (promised(scene, 7, (3, 0)), promised(scene, 8, (1, 0)), promised(scene, 9, (2, 0)))
@@ -135,9 +141,10 @@ def test_room_now_beside_those_before() -> None:
     assert not start_delays(empty, empty.plan, 1.0).any()
 
 
-def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time() -> None:
+@PLANNERS
+def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time(planner: str) -> None:
     """It is planned too late, tried again, and broken when it could not end in time any more."""
-    scene = Scene(nodes=1, capacity=[(4, 0)])
+    scene = Scene(nodes=1, planner=planner, capacity=[(4, 0)])
     scene.demand |= {90: (4, 0), 91: (2, 0)}
     scene.poll(T0, running=((90, "", T0, T0 + 100, (0,)),))
     queued = (promised(scene, 7, (3, 0), deadline=T0 + 800),)
@@ -152,7 +159,7 @@ def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time() -> Non
     assert reason.text.endswith("too late for its deadline unless jobs that run there end early")
     judged = scene.submit(T0 + 31, demand=(1, 0), size=1, wall_time=RUN, deadline=T0 + 1000)
     assert judged.verdict == "admit", "beside it there is room"
-    early = Scene(nodes=1, capacity=[(4, 0)])
+    early = Scene(nodes=1, planner=planner, capacity=[(4, 0)])
     early.site, early.demand = scene.site, scene.demand
     early.poll(T0 + 150, queued)
     assert planned(early)[7] == (150.0, [0]), "the other one ended early"
@@ -160,7 +167,7 @@ def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time() -> Non
     assert 7 not in scene.site.records
 
 
-@pytest.mark.parametrize("planner", [Mcdf, Portfolio])
+@pytest.mark.parametrize("planner", [Mcdf, Portfolio, Spare])
 @settings(max_examples=60, deadline=None)
 @given(
     jobs=st.lists(
@@ -185,7 +192,7 @@ def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time() -> Non
     leeway=st.sampled_from([0.0, 60.0]),
 )
 def test_no_amount_is_planned_twice(
-    planner: type[Mcdf | Portfolio],
+    planner: type[Mcdf | Portfolio | Spare],
     jobs: list[tuple[int, int, float, int, int]],
     busy: list[tuple[int, int, int]],
     down: set[int],

@@ -61,15 +61,18 @@ def test_shared_nodes_need_a_planner_of_resources(system: str) -> None:
     """Another one would give jobs whole nodes; only the setting of the system that runs counts."""
     text = f'{{}}[daemon]\nsystem = "{system}"\n[{system}]\nshare_nodes = true\n'
     sites = {}
-    for name in ("mcdf", "spare"):
-        head = f'planner = "{name}"\n[[plugin]]\nname = "{name}"\n'
-        sites[name] = msgspec.toml.decode(text.format(head), type=LiveSite)
+    planners = {"mcdf": "", "spare": "", "whole": "settings = { rounds = 2 }\n"}
+    for key, settings in planners.items():
+        name = "mcdf" if key == "whole" else key
+        head = f'planner = "{name}"\n[[plugin]]\nname = "{name}"\n{settings}'
+        sites[key] = msgspec.toml.decode(text.format(head), type=LiveSite)
     assert policy_of(sites["mcdf"])
-    with pytest.raises(ConfigError, match=rf"'spare' plans whole nodes only.* in \[{system}\]"):
-        policy_of(sites["spare"])
+    assert policy_of(sites["spare"])
+    with pytest.raises(ConfigError, match=rf"'mcdf' plans whole nodes only.* in \[{system}\]"):
+        policy_of(sites["whole"])
     other = {"slurm": "condor", "condor": "slurm"}[system]
-    other_daemon = msgspec.structs.replace(sites["spare"].daemon, system=other)
-    assert policy_of(msgspec.structs.replace(sites["spare"], daemon=other_daemon))
+    other_daemon = msgspec.structs.replace(sites["whole"].daemon, system=other)
+    assert policy_of(msgspec.structs.replace(sites["whole"], daemon=other_daemon))
 
 
 def test_who_may_ask_is_known_before_the_sockets_open(

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.kernels import edf
+from rtsched.model.ragged import Ragged
 from rtsched_plugins.kernels import spare
-from rtsched_plugins.kernels.gaps import Busy, Rigid, find, nodes_at
+from rtsched_plugins.kernels.gaps import Rigid, find, nodes_at
 from rtsched_plugins.kernels.spare_graph import Machine, Places, Tasks, place_graph
+from rtsched_plugins.room import left_beside
 from rtsched_reproductions.spare_runs import SILENT, Task, admit_jobs, machines_of
 from rtsched_reproductions.spare_runs import Job as GraphJob
 
@@ -259,13 +261,13 @@ def test_gaps_are_those_of_a_search(
         busy.append(node)
     if count > len(busy):
         return
-    of = np.concatenate([[0], np.cumsum([len(node) for node in busy])]).astype(np.int64)
     flat = [interval for node in busy for interval in node]
     starts = np.array([s for s, _ in flat], np.float64)
     ends = np.array([e for _, e in flat], np.float64)
-    m = len(busy)
-    table = Busy(of, starts, ends, np.full(m, np.inf))
-    job = Rigid(np.zeros(m), np.ones(m), float(wall), count, np.inf)
+    m, one = len(busy), np.ones((len(flat), 1), np.int64)
+    where = Ragged.of([[k] for k, node in enumerate(busy) for _ in node])
+    table = left_beside(np.ones((m, 1), np.int64), starts, ends, where, one, 0.0, 0)
+    job = Rigid(np.ones((1, 1), np.int64), np.zeros(m), np.ones(m), float(wall), count, np.inf)
     first = brute_start(busy, wall, count)
     for last in (False, True):
         found = find(table, job, last)

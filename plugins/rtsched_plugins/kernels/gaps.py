@@ -1,7 +1,7 @@
-"""Gaps between fixed intervals on nodes, and the starts at which enough nodes have one together.
+"""Gaps in what is left of nodes over time, and the starts at which enough nodes have one together.
 
-A node is busy in given intervals. A job that cannot be suspended starts where every one of its
-nodes is free for its whole length. On unequal nodes it runs as fast as the slowest of them, so each
+A job that cannot be suspended starts where every one of its nodes has room for it, and the cluster
+its licences, for its whole length. On unequal nodes it runs as fast as the slowest of them, so each
 speed is tried with the nodes that have at least that speed.
 
 Times are float64 seconds from now; `SLACK` of them is rounding.
@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
+from rtsched.kernels.machine_sharing import fits, takes_licenses
+from rtsched.kernels.room_profile import RoomProfile, occupy, occupy_licenses
+from rtsched_plugins.kernels.no_refcount import no_refcount
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,19 +26,11 @@ if TYPE_CHECKING:
 SLACK = 1e-6
 
 
-class Busy(NamedTuple):
-    """When `m` nodes are busy."""
-
-    of: NDArray[np.int64]
-    """[m + 1]: node i has the intervals `of[i]:of[i + 1]`, in order of their starts."""
-    start: Times
-    end: Times
-    reach: Times
-    """[m]: until when the intervals are known; inf where the node is free behind the last one."""
-
-
 class Rigid(NamedTuple):
     """A job that needs several nodes at once, without interruption."""
+
+    demand: NDArray[np.int64]
+    """[1, r]: what it takes on each of its nodes, licences once."""
 
     ready: Times
     """[m]: when it may start on each node."""
@@ -64,34 +59,82 @@ class Found(NamedTuple):
     """The most nodes that have a gap together in time."""
 
 
+@no_refcount
+def gaps_of(
+    profile: RoomProfile,
+    place: int,
+    job: Rigid,
+    length: float,
+    ready: float,
+    until: float,
+    first: Times,
+    last: Times,
+    count: int,
+) -> int:
+    """Write first and last start of every gap of a node that is long enough, behind `count` others.
+
+    Those that a job can use only after `until` are left out. `place` is the node's row of
+    `profile`, or that of licences. Returns how many gaps there are then.
+    """
+    free, step = ready, profile.first[place]
+    while step >= 0 and free <= until:
+        following = profile.after[step]
+        if not fits(profile.room, step, job.demand, 0):
+            if profile.time[step] - length >= free - SLACK:
+                first[count], last[count] = free, profile.time[step] - length
+                count += 1
+            free = max(free, profile.time[following]) if following >= 0 else np.inf
+        step = following
+    if step < 0 and free < np.inf and free <= until:
+        first[count], last[count] = free, np.inf
+        count += 1
+    return count
+
+
 @compiled
 def windows(
-    busy: Busy, job: Rigid, speed: float, until: float
+    profile: RoomProfile, job: Rigid, speed: float, until: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Return node, first and last start of every gap that is long enough, at one speed.
 
     Those that a job can use only after `until` are left out.
     """
-    m, length = len(busy.of) - 1, job.wall / speed
-    most = m + len(busy.start)
+    m, length = len(job.speed), job.wall / speed
+    licensed = takes_licenses(job.demand, 0, profile.licenses)
+    most = profile.unused[1]
     node = np.empty(most, np.int64)
     first, last = np.empty(most), np.empty(most)
+    opening, closing, kinds = np.empty(0), np.empty(0), 0
+    if licensed:
+        opening, closing = np.empty(most), np.empty(most)
+        kinds = gaps_of(profile, m, job, length, 0.0, until, opening, closing, 0)
     count = 0
     for k in range(m):
         if job.speed[k] < speed:
             continue
-        free = max(job.ready[k], 0.0)
-        for i in range(busy.of[k], busy.of[k + 1]):
-            if free > until:
-                break
-            if busy.start[i] - length >= free - SLACK:
-                node[count], first[count], last[count] = k, free, busy.start[i] - length
-                count += 1
-            free = max(free, busy.end[i])
-        if busy.reach[k] - length >= free - SLACK and free < np.inf and free <= until:
-            node[count], first[count], last[count] = k, free, busy.reach[k] - length
-            count += 1
+        begun, ready = count, max(job.ready[k], 0.0)
+        count = gaps_of(profile, k, job, length, ready, until, first, last, count)
+        node[begun:count] = k
+    if licensed:
+        return both(node[:count], first[:count], last[:count], opening[:kinds], closing[:kinds])
     return node[:count], first[:count], last[:count]
+
+
+@compiled
+def both(
+    node: NDArray[np.int64], first: Times, last: Times, opening: Times, closing: Times
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the gaps as far as starts in them are in one of those from `opening` to `closing`."""
+    count, most = 0, len(node) * len(opening)
+    where = np.empty(most, np.int64)
+    begin, end = np.empty(most), np.empty(most)
+    for i in range(len(node)):
+        for j in range(len(opening)):
+            after, before = max(first[i], opening[j]), min(last[i], closing[j])
+            if before >= after - SLACK:
+                where[count], begin[count], end[count] = node[i], after, before
+                count += 1
+    return where[:count], begin[:count], end[:count]
 
 
 @compiled
@@ -149,7 +192,7 @@ def sweep(
 
 
 @compiled
-def find(busy: Busy, job: Rigid, last: bool) -> Found:
+def find(profile: RoomProfile, job: Rigid, last: bool) -> Found:
     """Return the choice for one job.
 
     Response-first: the least end; of equal ones that on the fastest nodes. Utilisation-first
@@ -166,9 +209,9 @@ def find(busy: Busy, job: Rigid, last: bool) -> Found:
             break
         length = job.wall / speed
         in_time = np.inf if last else job.deadline - length + SLACK
-        start, most = sweep(windows(busy, job, speed, in_time), job, speed, last, starts)
+        start, most = sweep(windows(profile, job, speed, in_time), job, speed, last, starts)
         if not last and start == np.inf:
-            start, most = sweep(windows(busy, job, speed, np.inf), job, speed, last, starts)
+            start, most = sweep(windows(profile, job, speed, np.inf), job, speed, last, starts)
         fits = max(fits, most)
         if start < np.inf and (last or start + length > job.deadline + SLACK):
             later = min(later, start + length)
@@ -183,9 +226,9 @@ def find(busy: Busy, job: Rigid, last: bool) -> Found:
 
 
 @compiled
-def nodes_at(busy: Busy, job: Rigid, found: Found) -> NDArray[np.int32]:
-    """Return int32[n], ascending: the chosen nodes, free from the start to the end."""
-    node, first, last = windows(busy, job, found.speed, found.start + SLACK)
+def nodes_at(profile: RoomProfile, job: Rigid, found: Found) -> NDArray[np.int32]:
+    """Return int32[n], ascending: the chosen nodes, with room from the start to the end."""
+    node, first, last = windows(profile, job, found.speed, found.start + SLACK)
     open_now = (first <= found.start + SLACK) & (found.start <= last + SLACK)
     able = node[open_now]
     chosen = np.empty(job.width, np.int32)
@@ -197,3 +240,21 @@ def nodes_at(busy: Busy, job: Rigid, found: Found) -> NDArray[np.int32]:
             count += 1
             keep -= k == found.node
     return chosen
+
+
+@compiled
+def reserve(
+    profile: RoomProfile,
+    demand: NDArray[np.int64],
+    nodes: NDArray[np.int32],
+    start: float,
+    end: float,
+    sign: int,
+) -> None:
+    """Take a job's demand (int64[1, r]) on nodes from start to end (sign 1), or give it back (-1).
+
+    The store must have two unused steps for each node, and for licences.
+    """
+    for node in nodes:
+        occupy(profile, node, max(start, 0.0), end, demand, 0, sign)
+    occupy_licenses(profile, max(start, 0.0), end, demand, 0, sign)
