@@ -76,9 +76,9 @@ class GapForm:
             parts.append(_on_one_node(*set_aside, blocked.node))
             demand.append(blocked.demand(cluster))
         if len(snapshot.periodic):
-            recurring = self._recurring(np.concatenate([part.end for part in parts]))
+            recurring, takes = self._recurring(np.concatenate([part.end for part in parts]))
             parts.insert(0, recurring)
-            demand.insert(0, _whole(len(recurring.start), self._demand.shape[1]))
+            demand.insert(0, takes)
         start, end, size, nodes = (np.concatenate(each) for each in zip(*parts, strict=True))
         return left_beside(
             room_of(cluster),
@@ -96,19 +96,22 @@ class GapForm:
         size = schedule.ragged.lengths
         return Spans(entries.start - now, entries.end - now, size, schedule.nodes)
 
-    def _recurring(self, end: NDArray[np.float64]) -> Spans:
-        """Return the time for which occurrences are not known, and these, the latest first.
+    def _recurring(self, end: NDArray[np.float64]) -> tuple[Spans, NDArray[np.int64]]:
+        """Return the time for which occurrences are not known, and these, and what each takes.
 
-        So each is laid out before what is there already. `end` is when all else ends, seconds.
+        The latest first: so each is laid out before what is there already. `end` is when all else
+        ends, seconds from now.
         """
         periodic, ahead = self.snapshot.periodic, self._look_ahead(end)
-        node, start, over = occurrences(periodic, self.snapshot.now, ahead)
+        row, start, over = occurrences(periodic, self.snapshot.now, ahead)
         latest, nodes = np.argsort(-start, kind="stable"), np.unique(periodic.node)
-        return _on_one_node(
+        spans = _on_one_node(
             np.concatenate([np.full(len(nodes), ahead), start[latest]]),
             np.concatenate([np.full(len(nodes), np.inf), over[latest]]),
-            np.concatenate([nodes, node[latest]]),
+            np.concatenate([nodes, periodic.node[row[latest]]]),
         )
+        takes = demand_of(periodic, self.snapshot.cluster)[row[latest]]
+        return spans, np.concatenate([_whole(len(nodes), takes.shape[1]), takes])
 
     def _look_ahead(self, end: NDArray[np.float64]) -> float:
         """Return for how many seconds occurrences count: as far as a job may look for a gap."""
@@ -203,7 +206,7 @@ def _whole(count: int, resources: int) -> NDArray[np.int64]:
 
 
 def occurrences(periodic: Periodic, now: float, until: float) -> Intervals:
-    """Return node, start and end (seconds from now) of the occurrences that end after now.
+    """Return row, start and end (seconds from now) of the occurrences that end after now.
 
     An occurrence begins at its release and is not interrupted. Those that begin within `until`
     seconds from now are given.
@@ -215,4 +218,4 @@ def occurrences(periodic: Periodic, now: float, until: float) -> Intervals:
     row = instances.rows()
     number = instances.values + first[row] + 1
     start = periodic.phase[row] + number * periodic.period[row] - now
-    return periodic.node[row].astype(np.int64), start, start + periodic.exec_time[row]
+    return row, start, start + periodic.exec_time[row]

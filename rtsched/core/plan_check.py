@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.model.allowed_nodes import allowed_nodes
-from rtsched.model.jobs import Jobs, Kind, array_time
+from rtsched.model.jobs import Jobs, Kind, array_time, occurrences
 from rtsched.model.resources import demand_of, lacking, room_of
 from rtsched.model.snapshot import places
 
@@ -200,12 +200,15 @@ def _overcommitted(plan: Schedule, new: Mask, jobs: Jobs, snapshot: Snapshot) ->
     begin = plan.node_start[at] if len(plan.node_start) else plan.entries.start[entry]
     kept = snapshot.blocked
     kept = kept.take(touched[kept.node] & (kept.end > snapshot.now))
-    begin = np.concatenate([begin, kept.start])
-    where = np.concatenate([plan.nodes[at], kept.node, held.nodes[held_at]])
+    work = snapshot.periodic.take(np.flatnonzero(touched[snapshot.periodic.node]))
+    row, first, last = occurrences(work, snapshot.now, float(plan.entries.end[new].max()))
+    begin = np.concatenate([begin, kept.start, first])
+    where = np.concatenate([plan.nodes[at], kept.node, work.node[row], held.nodes[held_at]])
     taken = _taken(plan, entry, holder, jobs, snapshot)
-    taken = np.concatenate([taken[: len(entry)], kept.demand(cluster), taken[len(entry) :]])
-    until = np.concatenate([plan.entries.end[entry], kept.end, held.entries.end[holder]])
-    is_new = np.concatenate([new[entry], np.zeros(len(kept.node), np.bool_)])
+    set_aside = kept.demand(cluster), demand_of(work, cluster)[row]
+    taken = np.concatenate([taken[: len(entry)], *set_aside, taken[len(entry) :]])
+    until = np.concatenate([plan.entries.end[entry], kept.end, last, held.entries.end[holder]])
+    is_new = np.concatenate([new[entry], np.zeros(len(kept.node) + len(row), np.bool_)])
     node = _overfull(where, begin, until, taken, is_new, room_of(cluster))
     if node < 0:
         return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.kernels.machine_sharing import TENANCY
+from rtsched.model.jobs import occurrences
 from rtsched.model.resources import CPU
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import read_only
@@ -87,14 +88,20 @@ class Blocked(NamedTuple):
         """Return the spans where `which` (bool[k]) is true."""
         return Blocked(self.node[which], self.start[which], self.end[which], self.cpus[which])
 
-    def cut(self, out: Mapping[int, Sequence[tuple[float, float]]]) -> Blocked:
-        """Return the spans without the times `out`, by node and ascending, which do not overlap."""
+    def cut(
+        self, out: Mapping[int, Sequence[tuple[float, float]]]
+    ) -> tuple[Blocked, NDArray[np.int64]]:
+        """Return the spans without the times `out`, and of which span each is a part, int64[k].
+
+        `out` has times by node, ascending, which do not overlap.
+        """
         meets = np.isin(self.node, np.fromiter(out, np.int64, len(out)))
         if not meets.any():
-            return self
+            return self, np.arange(len(self.node))
         left: list[tuple[int, float, float, int]] = []
-        rows = (column[meets].tolist() for column in self)
-        for node, start, end, cpus in zip(*rows, strict=True):
+        part: list[int] = []
+        rows = (column[meets].tolist() for column in (np.arange(len(meets)), *self))
+        for row, node, start, end, cpus in zip(*rows, strict=True):
             for begin, over in out[node]:
                 if begin > start:
                     left.append((node, start, min(begin, end), cpus))
@@ -103,7 +110,9 @@ class Blocked(NamedTuple):
                     break
             if start < end:
                 left.append((node, start, end, cpus))
-        return Blocked.joined([self.take(~meets), Blocked.of(left)])
+            part += [row] * (len(left) - len(part))
+        whole = np.concatenate([np.flatnonzero(~meets), np.array(part, np.int64)])
+        return Blocked.joined([self.take(~meets), Blocked.of(left)]), whole
 
     @classmethod
     def joined(cls, parts: Sequence[Blocked]) -> Blocked:
@@ -149,7 +158,8 @@ def with_recurring(blocked: Blocked, periodic: Periodic, now: float) -> Blocked:
     """
     ahead = min(RECURS_AHEAD, OCCURRENCES * float(periodic.period.min(initial=np.inf)))
     begin = now - now % (ahead / STEPS)
-    node, start, end = periodic.occurrences(begin, begin + ahead)
+    row, start, end = occurrences(periodic, begin, begin + ahead)
+    node = periodic.node[row].astype(np.int64)
     always = np.unique(periodic.node).astype(np.int64)
     return Blocked.merged(
         np.concatenate([blocked.node, node, always]),

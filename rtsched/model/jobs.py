@@ -129,14 +129,22 @@ class Periodic(Table):
     relative_deadline = Column(np.float64, np.nan, "Seconds from release to deadline (paper: d).")
     phase = Column(np.float64, 0.0, "First release, seconds since the epoch.")
     left = Column(np.float64, 0.0, "Seconds that the instance released last still needs now.")
+    demand = Amounts("What it takes of each resource of its node, where jobs share nodes.")
+    exclusive = Column(np.bool_, True, "Whether nobody else may run on its node meanwhile.")
 
-    def occurrences(
-        self, begin: float, end: float
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return node, start and end (seconds since the epoch) of what occurs in [begin, end)."""
-        first = np.floor((begin - self.phase - self.exec_time) / self.period) + 1
-        first, last = np.maximum(first, 0), np.ceil((end - self.phase) / self.period)
-        instances = Ragged.counted(np.maximum(last - first, 0).astype(np.int64))
-        row = instances.rows()
-        start = self.phase[row] + (instances.values + first[row]) * self.period[row]
-        return self.node[row].astype(np.int64), start, start + self.exec_time[row]
+
+def occurrences(
+    periodic: Periodic, begin: float, end: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return row, start and end (seconds since the epoch) of what occurs in [begin, end).
+
+    None is interrupted: each ends `exec_time` after its release.
+    """
+    first = np.floor((begin - periodic.phase - periodic.exec_time) / periodic.period) + 1
+    last = np.ceil((end - periodic.phase) / periodic.period)
+    first = np.maximum(first, 0)
+    counts = np.maximum(last - first, 0).astype(np.int64)
+    instances = Ragged.counted(counts)
+    row = instances.rows()
+    start = periodic.phase[row] + (instances.values + first[row]) * periodic.period[row]
+    return row, start, start + periodic.exec_time[row]

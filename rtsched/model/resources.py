@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.cluster import Cluster
-    from rtsched.model.jobs import Jobs
+    from rtsched.model.jobs import Jobs, Periodic
 
 CPU, MEMORY, GPU, DISK = "cpu", "mem", "gres/gpu", "fs/disk"
 """Names of the resources that every batch system knows; memory and local disk are in bytes."""
@@ -48,7 +48,7 @@ def room_of(cluster: Cluster) -> NDArray[np.int64]:
     return np.concatenate([room, of_all[None, :].astype(np.int64)])
 
 
-def demand_of(jobs: Jobs, cluster: Cluster) -> NDArray[np.int64]:
+def demand_of(jobs: Jobs | Periodic, cluster: Cluster) -> NDArray[np.int64]:
     """Return what jobs take on each of their nodes, int64[n, r + l + 1], as in `room_of`.
 
     Licences are taken once, whatever the number of nodes. Resources that the cluster does not have

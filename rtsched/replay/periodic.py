@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from rtsched.errors import ConfigError
 from rtsched.model.jobs import Periodic
+from rtsched.model.table import amounts_of
 from rtsched.replay.machine import nodes_like
 
 if TYPE_CHECKING:
@@ -41,6 +42,13 @@ class PeriodicTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float | datetime,
         Meta(description="First start: seconds since the epoch, or a time (UTC if no zone)."),
     ] = 0.0
+    amounts: Annotated[
+        dict[str, Annotated[int, Meta(ge=1)]] | None,
+        Meta(
+            description='With `unit = "resources"`: what it takes of each of its nodes, such as '
+            '`{ cpu = 4, "gres/gpu" = 1 }`; memory (`mem`) in bytes. All of them if not given.'
+        ),
+    ] = None
     deadline: Annotated[
         Seconds | None,
         Meta(
@@ -86,25 +94,31 @@ def periodic_work(tables: Sequence[PeriodicTable], cluster: Cluster) -> tuple[Pe
     Raises
     ------
     ConfigError
-        If a table names a node that the machine does not have, or more nodes than it has.
+        If a table names a node or a resource that the machine does not have, or asks for more nodes
+        than it has.
     """
     load, rows, problems, said = np.zeros(len(cluster)), [], [], []
+    resources = cluster.nodes.names("capacity")
     load[~cluster.usable] = np.inf
     for index, table in enumerate(tables):
-        path = f"workload.periodic[{index}].nodes"
+        path = f"workload.periodic[{index}]"
         nodes, wrong = _nodes(table, load, cluster)
-        problems += [f"{path}: {problem}" for problem in wrong]
+        problems += [f"{path}.nodes: {problem}" for problem in wrong]
+        problems += [f"{path}.amounts: {problem}" for problem in _amount_problems(table, cluster)]
         load[nodes] += table.duration / table.period
         due = table.period if table.deadline is None else table.deadline
         values = (table.duration, table.period, due, table.first_start())
-        rows += [(node, *values) for node in nodes.tolist()]
+        amounts = table.amounts or {}
+        taken = [amounts.get(name, 0) for name in resources]
+        rows += [(node, *values, not amounts, taken) for node in nodes.tolist()]
+        what = ", ".join(f"{amount} of {name}" for name, amount in amounts.items())
         said.append(
             f"{table.name} takes {table.duration:g} s of every {table.period:g} s on "
-            f"{len(nodes)} nodes."
+            f"{len(nodes)} nodes{f': {what} of each' if what else ''}."
         )
     if problems:
         raise ConfigError(problems)
-    columns = list(zip(*rows, strict=True)) or [()] * 5
+    columns = list(zip(*rows, strict=True)) or [()] * 7
     work = Periodic.build(
         len(rows),
         id=np.arange(len(rows)),
@@ -113,18 +127,43 @@ def periodic_work(tables: Sequence[PeriodicTable], cluster: Cluster) -> tuple[Pe
         period=np.array(columns[2], np.float64),
         relative_deadline=np.array(columns[3], np.float64),
         phase=np.array(columns[4], np.float64),
+        exclusive=np.array(columns[5], np.bool_),
+        demand=np.array(columns[6], np.int64).reshape(len(rows), len(resources)),
+        names={"demand": resources},
     )
     return work, said
+
+
+def _amount_problems(table: PeriodicTable, cluster: Cluster) -> list[str]:
+    """Return what is wrong with what a table takes of its nodes."""
+    resources = cluster.nodes.names("capacity")
+    if table.amounts is None:
+        return []
+    if not resources:
+        return ["jobs have whole nodes here; remove it, or set `workload.unit` to 'resources'"]
+    if not table.amounts:
+        return ["names no resource; leave it out for whole nodes"]
+    return [
+        f"no node has {name!r}; there are {', '.join(resources)}"
+        for name in table.amounts
+        if name not in resources
+    ]
 
 
 def _nodes(
     table: PeriodicTable, load: NDArray[np.float64], cluster: Cluster
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Return the nodes of a table, ascending, and what is wrong with them."""
+    known = cluster.nodes.names("capacity")
+    amounts = {name: n for name, n in (table.amounts or {}).items() if name in known}
+    has = amounts_of(cluster.nodes, "capacity", tuple(amounts))
+    enough = np.asarray((has >= np.array(list(amounts.values()), np.int64)).all(axis=1))
     if isinstance(table.nodes, int):
+        load = np.where(enough, load, np.inf)
         usable = int(np.isfinite(load).sum())
         if table.nodes > usable:
-            return np.zeros(0, np.int64), [f"{table.nodes} asked for, {usable} take jobs"]
+            able = "take jobs" if not amounts else "take jobs and have these amounts"
+            return np.zeros(0, np.int64), [f"{table.nodes} asked for, {usable} {able}"]
         return np.sort(np.argsort(load, kind="stable")[: table.nodes]), []
     chosen, problems = np.zeros(len(cluster), np.bool_), []
     for pattern in table.nodes:
@@ -132,4 +171,6 @@ def _nodes(
         chosen |= fits
         if not fits.any():
             problems.append(f"the machine has no node {pattern!r}")
+        elif not enough[fits].all():
+            problems.append(f"{pattern!r} has a node with less than these amounts")
     return np.flatnonzero(chosen), problems

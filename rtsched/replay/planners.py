@@ -57,7 +57,7 @@ def load_chain(
     machine, name = policy.system.machine, chain.planner
     problems = _sharing_problems(chain, machine)
     if resources:
-        problems += _resource_problems(chain, policy, periodic=periodic)
+        problems += _resource_problems(chain, policy)
     elif isinstance(policy.system, ExclusiveSettings) and policy.system.placement != "first":
         problems.append(
             f"system.placement: {policy.system.placement!r} chooses among nodes that jobs share; "
@@ -99,7 +99,7 @@ def _sharing_problems(chain: Chain, machine: str) -> list[str]:
     ]
 
 
-def _resource_problems(chain: Chain, policy: Policy, *, periodic: bool) -> list[str]:
+def _resource_problems(chain: Chain, policy: Policy) -> list[str]:
     """Return what of a policy gives whole nodes to jobs, where they share them by resources."""
     remedy = "set `workload.unit` to 'core' or 'node'"
     system, problems = policy.system, []
@@ -108,11 +108,6 @@ def _resource_problems(chain: Chain, policy: Policy, *, periodic: bool) -> list[
             f"system: machine {system.machine!r} with loop {system.loop!r} gives whole nodes to "
             f"jobs; {remedy}, or use loop 'fcfs', 'easy' or 'conservative' "
             "of machine 'exclusive'"
-        )
-    if periodic:
-        problems.append(
-            "workload.periodic: recurring work takes whole nodes, and jobs share them; remove it, "
-            f"or {remedy}"
         )
     name = chain.planner
     if name is not None and chain.member(name).mode == "enforce":

@@ -9,6 +9,7 @@ import numpy as np
 from rtsched.errors import ConfigError
 from rtsched.kernels.edf import first_miss, hyperperiods, periodic_work
 from rtsched.model.jobs import Kind
+from rtsched.model.resources import demand_of, room_of
 from rtsched.model.verdicts import Finding, Reason
 
 if TYPE_CHECKING:
@@ -77,30 +78,33 @@ def called(cluster: Cluster, node: int) -> str:
 
 
 def check_apart(periodic: Periodic, cluster: Cluster) -> None:
-    """Refuse periodic jobs of one node whose occurrences overlap at any time.
+    """Refuse periodic jobs of one node whose occurrences overlap at any time without room for both.
 
     Occurrences of two jobs with periods T and U meet in every phase that differs by a multiple of
     the greatest common divisor g of T and U. They never overlap if the first fits between the
-    phases, modulo g, and the second into what is left of g.
+    phases, modulo g, and the second into what is left of g. A node must have room for each
+    together with all that overlap with it.
 
     Raises
     ------
     ConfigError
-        Naming the node and the two periods.
+        Naming the node, and of two jobs the periods.
     """
     period, cost, phase = (
         np.round(column * TICKS).astype(np.int64)
         for column in (periodic.period, periodic.exec_time, periodic.phase)
     )
     order = np.argsort(periodic.node, kind="stable")
-    node = periodic.node[order]
+    node, demand = periodic.node[order], demand_of(periodic, cluster)
+    room, together = room_of(cluster)[periodic.node], demand.copy()
     for apart in range(1, int(np.bincount(node).max(initial=0))):
         first, second = order[:-apart], order[apart:]
         same = node[:-apart] == node[apart:]
         first, second = first[same], second[same]
         divisor = np.gcd(period[first], period[second])
         gap = (phase[second] - phase[first]) % divisor
-        clash = (gap < cost[first]) | (divisor - gap < cost[second])
+        meet = (gap < cost[first]) | (divisor - gap < cost[second])
+        clash = meet & (demand[first] + demand[second] > room[first]).any(axis=1)
         if clash.any():
             at = int(np.flatnonzero(clash)[0])
             name = called(cluster, int(periodic.node[first[at]]))
@@ -111,14 +115,27 @@ def check_apart(periodic: Periodic, cluster: Cluster) -> None:
                     f"(periods of {one:g} s and {other:g} s); give one another first start or node"
                 ]
             )
+        np.add.at(together, first[meet], demand[second[meet]])
+        np.add.at(together, second[meet], demand[first[meet]])
+    over = (together > room).any(axis=1)
+    if over.any():
+        name = called(cluster, int(periodic.node[np.argmax(over)]))
+        raise ConfigError(
+            [
+                f"workload.periodic: node {name} has no room for all periodic jobs of which "
+                "occurrences may overlap; give one another first start or node"
+            ]
+        )
 
 
 def without_gap(jobs: Jobs, periodic: Periodic, cluster: Cluster) -> tuple[Finding, ...]:
     """Return which rigid jobs fit between no two occurrences on enough nodes, ever.
 
     A node is left alone for `period - exec_time` of its tightest periodic job at the most, or until
-    the first occurrence. Jobs that pass may still find no gap that their nodes have in common.
+    the first occurrence. Work beside which others may run does not count. Jobs that pass may still
+    find no gap that their nodes have in common.
     """
+    periodic = periodic.take(np.flatnonzero(periodic.exclusive | (not cluster.shared)))
     if not len(jobs) or not len(periodic):
         return ()
     gap = np.maximum(periodic.period - periodic.exec_time, periodic.phase - jobs.submit[0])

@@ -1,4 +1,4 @@
-"""Exclusive nodes that do periodic work: each occurrence has its node to itself at a fixed time.
+"""Nodes that do periodic work: each occurrence has its node, or its amounts, at a fixed time.
 
 An occurrence is a planned start like that of a promised job, in rows of the machine behind those of
 the workload. So queued jobs start around it, and EASY counts with it. Occurrences are laid out as
@@ -24,7 +24,8 @@ from rtsched.kernels.hooks import JobColumns
 from rtsched.model.blocked import NOTHING_BLOCKED, WHOLE, Blocked
 from rtsched.model.cluster import NodeState
 from rtsched.model.events import Events
-from rtsched.model.jobs import Periodic
+from rtsched.model.jobs import Periodic, occurrences
+from rtsched.model.resources import demand_of
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Finding, Placement
 from rtsched.simulator import views
@@ -48,14 +49,14 @@ PATIENCE = 64
 
 
 class RecurringNodes(ExclusiveNodes):
-    """A batch system with periodic work on exclusive nodes, or with nodes set aside at times.
+    """A batch system with periodic work on its nodes, or with nodes set aside at times.
 
     Where nodes are set aside they do no periodic work. Parameters are as `System` takes them.
 
     Raises
     ------
     ConfigError
-        If occurrences on one node overlap.
+        If occurrences on one node overlap without room for both.
     """
 
     def __init__(
@@ -118,12 +119,15 @@ class RecurringNodes(ExclusiveNodes):
         tick, status = self._count, self._machine.jobs["status"]
         until = now + self._ahead + self._stretch
         begun = self._until if np.isfinite(self._until) else now - self._stretch
-        node, start, end = self._work.occurrences(begun, until)
+        row, start, end = occurrences(self._work, begun, until)
+        node = self._work.node[row].astype(np.int64)
         work = Blocked(node, start, end, np.full(len(node), WHOLE))
-        parts = work, self._spans.within(begun, until)
-        work, given = (spans.take(spans.start >= self._until) for spans in parts)
-        spans = Blocked.joined([work.cut(self._of_node), given]).cut(self._out)
-        spans = spans.take(spans.end > now)
+        row, work = row[start >= self._until], work.take(start >= self._until)
+        given = self._spans.within(begun, until)
+        given = given.take(given.start >= self._until)
+        apart, of_work = work.cut(self._of_node)
+        spans, part = Blocked.joined([apart, given]).cut(self._out)
+        spans, part = spans.take(spans.end > now), part[spans.end > now]
         spans = spans._replace(start=np.maximum(spans.start, now))
         waits = status[self._rows.find(self._laid.entries.job)] == kernel.FUTURE
         kept = self._laid.take(np.flatnonzero(waits))
@@ -134,7 +138,9 @@ class RecurringNodes(ExclusiveNodes):
         rows = np.flatnonzero(~used)[: len(spans.node)]
         status[rows] = kernel.FUTURE
         if self.cluster.shared:
-            self._machine.demand[rows] = spans.demand(self.cluster)
+            demand = demand_of(self._work, self.cluster)[row[of_work]]
+            taken = np.concatenate([demand, given.demand(self.cluster)])
+            self._machine.demand[rows] = taken[part]
         added = spans.schedule(self.jobs.id[rows])
         self._laid, self._until = Schedule.joined([kept, added]), until
         self._lay_plan(self._plan_left())

@@ -259,6 +259,18 @@ def test_planner_and_machine_agree_on_suspension(run, tmp_path, refused, system,
         assert result.exit_code == 0, result.stderr
 
 
+def test_recurring_work_where_jobs_share_nodes(run, tmp_path, refused):
+    """The planner that leaves it its time keeps to amounts too; another one is refused."""
+    table = "[[workload.periodic]]\nname = 'a'\nperiod = 10\nduration = 2\namounts = { cpu = 1 }\n"
+    shared = "[workload]\nunit = 'resources'\n"
+    policy = "[policy.p]\nplanner = '{0}'\nplugin = [{{ name = '{0}' }}]\n"
+    site(tmp_path, shared + table + policy.format("spare"))
+    result = run("check", "site.toml")
+    assert result.exit_code == 0, result.stderr
+    site(tmp_path, shared + table + policy.format("mcdf"))
+    refused(run("check", "site.toml"), "site.toml: policy.p: planner: 'mcdf' ignores the periodic")
+
+
 MACHINES = """\
 [policy.sliced]
 system = { machine = "sliced", loop = "ste", quantum = 60.0 }

@@ -16,7 +16,7 @@ from rtsched.errors import ConfigError, ShapeError
 from rtsched.model.actions import Admit, Cancel, Hold, Release, Reserve, SetPriority
 from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind
-from rtsched.model.jobs import Edges, Jobs, Periodic
+from rtsched.model.jobs import Edges, Jobs, Periodic, occurrences
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.model.schedule import Schedule
 from rtsched.replay.engine import Replay, replay
@@ -226,7 +226,7 @@ def test_occurrences_that_overlap_at_any_time_are_refused() -> None:
 def test_occurrences_are_those_that_touch_the_interval(begin: float, length: float) -> None:
     """Listed one by one: release at 3 + 7 k for k >= 0, 2 s each."""
     one = Periodic.build(1, node=[0], exec_time=[2.0], period=[7.0], phase=[3.0])
-    _, start, end = one.occurrences(begin, begin + length)
+    _, start, end = occurrences(one, begin, begin + length)
     every = [3.0 + 7.0 * k for k in range(20)]
     expected = [s for s in every if s < begin + length and s + 2.0 > begin]
     assert start.tolist() == expected
@@ -241,8 +241,8 @@ def never_overlap(system: RecurringNodes, periodic: Periodic, jobs: Jobs) -> Non
         if np.isnan(outcomes.start[row]):
             continue
         began, ended = float(outcomes.start[row]), float(outcomes.end[row])
-        at, start, end = periodic.occurrences(began, ended)
-        mine = np.isin(at, nodes[offsets[row] : offsets[row + 1]])
+        at, start, end = occurrences(periodic, began, ended)
+        mine = np.isin(periodic.node[at], nodes[offsets[row] : offsets[row + 1]])
         assert not (mine & (start < outcomes.end[row]) & (end > outcomes.start[row])).any()
 
 
