@@ -1,0 +1,79 @@
+"""The planner `spare` on nodes that jobs share, on a real Slurm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
+from test_slurm_sharing import GPUS, GRES_CONF, flood, seconds_of
+from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHARED = SITE.replace('"mcdf"', '"spare"') + "\n[slurm]\nshare_nodes = true\n"
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """Run one node with GPUs and two with more memory, which jobs share."""
+    options = SlurmOptions(
+        fast=1,
+        slow=2,
+        hardware={
+            "fast": f"CPUs=8 RealMemory=8000 Gres=gpu:a:{GPUS}",
+            "slow": "CPUs=8 RealMemory=16000",
+        },
+        job_submit=("rtsched",),
+        settings={
+            "GresTypes": "gpu",
+            "AccountingStorageTRES": "gres/gpu,gres/gpu:a",
+            "DefMemPerCPU": "500",
+            "SchedulerParameters": "bf_interval=5,bf_continue",
+        },
+    )
+    gres = GRES_CONF.replace("fast[1-2]", "fast1")
+    files = {SUBMIT_CONF: QUICK, "/etc/slurm/gres.conf": gres}
+    files |= {f"/srv/gpu{number}": "" for number in range(GPUS)}
+    with Cluster("forky", options, files=files) as cluster:
+        cluster.start_daemon(SHARED)
+        yield Live(cluster)
+
+
+@pytest.fixture(autouse=True)
+def clean(live: Live) -> Iterator[None]:
+    """Each test begins without jobs, and with a daemon that may use all nodes."""
+    yield from without_jobs(live, 3)
+
+
+def test_promises_beside_floods(live: Live) -> None:
+    """Cores, memory and GPUs are there at each planned start; an array gets no promise."""
+    others = flood(live, 30, "-n1") + flood(live, 6, "-n1", "--mem=7000")
+    others += flood(live, 6, "-n1", "--gres=gpu:1")
+    eventually(lambda: live.cluster.job(others[0])["JobState"] == "RUNNING", 60)
+    live.polled()
+    wishes = (("-n4", "-N1", "--gres=gpu:a:3"), ("-n1", "--mem=12000"), ("-n12",))
+    jobs = [live.promise(*each, "--time=1", in_minutes(8), script="sleep 4") for each in wishes]
+    said = live.submit("--array=1-4", "-n1", "--time=1", in_minutes(8))
+    assert not said.job
+    assert "is an array; this planner gives arrays no promise" in said.text
+    for job in jobs:
+        live.wait_standing(job, "kept", seconds=200)
+        assert seconds_of(live, job, "End") <= live.deadline_of(job)
+
+
+def test_a_recurring_reservation_keeps_its_time(live: Live) -> None:
+    """A node is the site's in 4 minutes: 1 minute fits before, and 10 minutes do not."""
+    words = ["starttime=now+4minutes", "duration=30", "nodes=slow2", "flags=daily", "users=root"]
+    live.cluster.run(["scontrol", "create", "reservation", "reservationname=nightly", *words])
+    try:
+        live.polled()
+        long = live.submit("-n1", "-w", "slow2", "--time=10", in_minutes(20), script="sleep 1")
+        assert not long.job
+        assert "and 1 periodic job; 0 of 1 node would be free together in time" in long.text
+        short = live.promise("-n1", "-w", "slow2", "--time=1", in_minutes(3), script="sleep 1")
+        live.wait_standing(short, "kept", seconds=120)
+    finally:
+        live.cluster.run(["scontrol", "delete", "reservationname=nightly"])
