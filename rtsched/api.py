@@ -25,7 +25,7 @@ from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.dependencies import Dependencies, dependencies_of
 from rtsched.model.events import EventKind, EventRows, Events
-from rtsched.model.jobs import Edges, Jobs, Kind, Periodic, array_time
+from rtsched.model.jobs import Edges, Jobs, Kind, Periodic, array_time, occurrences
 from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.resources import demand_of, fitting_nodes, lacking, room_of
 from rtsched.model.schedule import Entries, Schedule
@@ -84,6 +84,7 @@ __all__ = [
     "job_columns",
     "lacking",
     "observe",
+    "occurrences",
     "offsets_of",
     "places",
     "restored",

@@ -1,8 +1,8 @@
 """Spare capability in the batch setting: tasks that are never suspended, in gaps between work.
 
-Of each node is left what running jobs, until their requested ends, planned ones, reservations of
-the site, and every occurrence of its periodic work, from its release for as long as it takes, leave
-of it. Where jobs have whole nodes each of them takes all of a node.
+A node has what is left beside running jobs, until their requested ends; beside what is planned and
+what reservations set aside; and beside every occurrence of its periodic work, from its release for
+as long as it takes. Where jobs have whole nodes, each of these takes all of a node.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.api import Ragged, demand_of, lacking, offsets_of, room_of
+from rtsched.api import Ragged, demand_of, lacking, occurrences, offsets_of, room_of
 from rtsched.kernels.machine_sharing import TENANCY
 from rtsched_plugins.kernels.gaps import SLACK, Rigid, find, nodes_at, reserve
 from rtsched_plugins.room import copied, left_beside
@@ -20,11 +20,9 @@ from rtsched_plugins.spare_form import Place, Trial, usable_nodes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.api import Jobs, Periodic, Schedule, Snapshot
+    from rtsched.api import Jobs, Schedule, Snapshot
     from rtsched.kernels.room_profile import RoomProfile
     from rtsched_plugins.task_graphs import Graph
-
-    Intervals = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 
 PERIODS = 64
 """Behind everything planned the gaps are looked for this many longest periods far at most."""
@@ -102,8 +100,9 @@ class GapForm:
         The latest first: so each is laid out before what is there already. `end` is when all else
         ends, seconds from now.
         """
-        periodic, ahead = self.snapshot.periodic, self._look_ahead(end)
-        row, start, over = occurrences(periodic, self.snapshot.now, ahead)
+        periodic, now, ahead = self.snapshot.periodic, self.snapshot.now, self._look_ahead(end)
+        row, begin, _ = occurrences(periodic, now, now + ahead)
+        start, over = begin - now, begin - now + periodic.exec_time[row]
         latest, nodes = np.argsort(-start, kind="stable"), np.unique(periodic.node)
         spans = _on_one_node(
             np.concatenate([np.full(len(nodes), ahead), start[latest]]),
@@ -203,19 +202,3 @@ def _whole(count: int, resources: int) -> NDArray[np.int64]:
     demand = np.zeros((count, resources), np.int64)
     demand[:, -1] = TENANCY
     return demand
-
-
-def occurrences(periodic: Periodic, now: float, until: float) -> Intervals:
-    """Return row, start and end (seconds from now) of the occurrences that end after now.
-
-    An occurrence begins at its release and is not interrupted. Those that begin within `until`
-    seconds from now are given.
-    """
-    first = np.maximum(np.floor((now - periodic.phase - periodic.exec_time) / periodic.period), -1)
-    last = np.floor((now + until - periodic.phase) / periodic.period)
-    counts = np.maximum(last - first, 0).astype(np.int64)
-    instances = Ragged.counted(counts)
-    row = instances.rows()
-    number = instances.values + first[row] + 1
-    start = periodic.phase[row] + number * periodic.period[row] - now
-    return row, start, start + periodic.exec_time[row]

@@ -76,6 +76,24 @@ def test_selection_on_equal_nodes() -> None:
     assert placed(ask(tight, snapshot, select="utilisation-first")) == {0: (0.0, 3.0, [1])}
 
 
+def test_partitions_may_overlap() -> None:
+    """What a job of another partition is promised on a node takes its own time there, no more."""
+    cluster = replace(
+        make_cluster(2),
+        partitions={"a": np.array([True, False]), "b": np.array([True, True])},
+    )
+    waits = make_jobs(1, id=[9], submit=0.0, wall_time=10.0, deadline=50.0, partition=["a"])
+    snapshot = make_snapshot(
+        waits,
+        cluster,
+        plan=Schedule.build([9], [5.0], [15.0], np.array([0, 1]), np.array([0], np.int32)),
+        promises=Promises.build(1, job=[9], deadline=[50.0]),
+    )
+    for wall, start in ((5.0, 0.0), (6.0, 15.0)):
+        job = make_jobs(1, submit=0.0, wall_time=wall, size=2, deadline=90.0, partition=["b"])
+        assert placed(ask(job, snapshot))[0] == (start, start + wall, [0, 1])
+
+
 def test_slow_nodes_take_longer() -> None:
     """A job of two nodes runs at the pace of the slower; alone it takes the fast one."""
     snapshot = make_snapshot(cluster=make_cluster(2, speed=[1.0, 0.5]))

@@ -31,7 +31,6 @@ class Rigid(NamedTuple):
 
     demand: NDArray[np.int64]
     """[1, r]: what it takes on each of its nodes, licences once."""
-
     ready: Times
     """[m]: when it may start on each node."""
     speed: Times
