@@ -23,8 +23,16 @@ constexpr const char *sent[] = {
 	"GPUsMinRuntime",
 };
 
-/* Sent as it is written: only the GPUs of a slot give it a value. */
+/* Sent as they are written: only a slot and its GPUs give them a value. */
+constexpr const char *REQUIREMENTS = "Requirements";
 constexpr const char *REQUIRED_GPUS = "RequireGPUs";
+
+/* Requirements may refer to these, in which procs of a cluster differ by their files: rtsched plans
+ * with what a job requests, and leaves the sizes out. */
+constexpr const char *sizes[] = {
+	"RequestDisk", "DiskUsage", "ImageSize", "ExecutableSize", "MemoryUsage",
+	"ResidentSetSize", "TransferInputSizeMB",
+};
 
 /* Written by rtsched only: never sent, and no wish. */
 constexpr const char *ours[] = {
@@ -199,6 +207,56 @@ void add_written(const ClassAd &ad, const std::string &name, JobAd &job)
 	job.needs[name] = literal;
 }
 
+/* Return the place behind a word, or behind a text in quotes, that begins at a place. */
+size_t behind(const std::string &text, size_t at)
+{
+	const char quote = text[at];
+	size_t end = at + 1;
+
+	if (quote != '"' && quote != '\'') {
+		while (end < text.size() && (isalnum(static_cast<unsigned char>(text[end])) ||
+					     text[end] == '_' || text[end] == '.'))
+			end++;
+		return end;
+	}
+	while (end < text.size() && text[end] != quote)
+		end += text[end] == '\\' ? 2 : 1;
+	return end + 1;
+}
+
+/* Return the attributes to which an expression may refer that are the job's own: those with the
+ * scope MY, or with none. (HTCondor knows the scope only while it matches two ads.) */
+std::set<std::string, IgnoringCase> referred(const std::string &text)
+{
+	std::set<std::string, IgnoringCase> names;
+
+	for (size_t at = 0, end; at < text.size(); at = end) {
+		unsigned char letter = text[at];
+		bool is_word = isalnum(letter) || letter == '_' || letter == '.';
+		end = is_word || letter == '"' || letter == '\'' ? behind(text, at) : at + 1;
+		if (!isalpha(letter) && letter != '_')
+			continue;
+		std::string name = text.substr(at, end - at);
+		if (!strncasecmp(name.c_str(), "MY.", 3))
+			name.erase(0, 3);
+		names.insert(name.substr(0, name.find('.')));
+	}
+	return names;
+}
+
+/* Add what the Requirements refer to of the job itself; the procs of an array have it in common. */
+void add_referred(const ClassAd &ad, JobAd &job)
+{
+	for (const std::string &name : referred(written(ad, REQUIREMENTS))) {
+		if (begins_with_rt(name) || !strcasecmp(name.c_str(), REQUIREMENTS))
+			continue;
+		size_t before = job.lines.size();
+		add(ad, name, !is_one_of(name, sizes), job);
+		if (is_one_of(name, sent))
+			job.lines.resize(before); /* it is there already */
+	}
+}
+
 } // namespace
 
 JobAd describe(const ClassAd &ad)
@@ -214,6 +272,10 @@ JobAd describe(const ClassAd &ad)
 	for (const char *name : sent)
 		add(ad, name, is_common(ad, name), job);
 	add_written(ad, REQUIRED_GPUS, job);
+	if (is_defined(ad, "RtDeadline")) {
+		add_written(ad, REQUIREMENTS, job);
+		add_referred(ad, job);
+	}
 	for (const std::string &name : names) {
 		bool is_deadline = !strcasecmp(name.c_str(), "RtDeadline");
 		if (!add(ad, name, !is_deadline, job))

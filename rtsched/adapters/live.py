@@ -41,6 +41,9 @@ PART = "/"
 """What stands behind this in a partition's name follows from what a job asks for on each node, and
 from what nodes there are: it changes without its user's doing."""
 
+WITHIN = " --partition="
+"""What stands before the partition in a request for nodes (`Jobs.node_request`)."""
+
 
 class CompletionStatus(IntEnum):
     """How a job ended."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.live import FIRST_OWN_ID, PART
+from rtsched.adapters.live import FIRST_OWN_ID, PART, WITHIN
 from rtsched.daemon.site import LATE
 from rtsched.model.jobs import Kind
 from rtsched.model.resources import DISK, GPU, LICENSE
@@ -53,7 +53,7 @@ def changed_by_users(
         ),
         STUCK: np.isin(ids[there], observation.marks.job[observation.marks.stuck]),
         "it was moved to another partition": _elsewhere(seen, requested),
-        "it requests other nodes than were promised": _moved(seen, requested, "node_request"),
+        "it requests other nodes than were promised": _asks_otherwise(seen, requested),
         "it requests larger nodes than were promised": _grown(seen, requested),
         "it requests more licences than were promised": _more_licenses(seen, requested),
         "it was moved to another QOS": _moved(seen, requested, "qos")
@@ -80,6 +80,24 @@ def _problems(observation: Observation, jobs: NDArray[np.int64]) -> dict[int, st
 def _moved(seen: Jobs, requested: Jobs, name: str) -> NDArray[np.bool_]:
     pairs = zip(seen.texts(name), requested.texts(name), strict=True)
     return np.array([one != other for one, other in pairs], np.bool_)
+
+
+def _asks_otherwise(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
+    """Return which jobs ask for other nodes, whatever follows from their sizes.
+
+    Where partitions follow from these, a filter of an earlier release does not tell what a job asks
+    for: then that is not known.
+    """
+    pairs = zip(seen.texts("node_request"), requested.texts("node_request"), strict=True)
+    differ = [_own_part(one) != _own_part(other) for one, other in pairs]
+    unknown = _follows(requested) & (requested.node_request < 0)
+    return np.array(differ, np.bool_) & ~unknown
+
+
+def _own_part(text: str | None) -> tuple[str, str]:
+    """Return what of a request for nodes its user wrote, and the class of its partition."""
+    asked, _, part = (text or "").rpartition(WITHIN)
+    return (asked, part.partition(PART)[0]) if asked else (part, "")
 
 
 def _elsewhere(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
@@ -126,12 +144,13 @@ def with_present(requested: Jobs, observation: Observation) -> Jobs:
     there &= _follows(requested)
     if not there.any():
         return requested
-    now, texts = observation.queued.texts("partition"), requested.texts("partition")
-    new = [
-        (now[at] or text) if known else text
-        for at, known, text in zip(place.tolist(), there.tolist(), texts, strict=True)
-    ]
-    requested = requested if new == texts else requested.replace_text("partition", *encode(new))
+    for name in ("partition", "node_request"):
+        now, texts = observation.queued.texts(name), requested.texts(name)
+        new = [
+            (now[at] or text) if known and text else text
+            for at, known, text in zip(place.tolist(), there.tolist(), texts, strict=True)
+        ]
+        requested = requested if new == texts else requested.replace_text(name, *encode(new))
     most = np.where(there, observation.queued.size_max[place], -1)
     fewer = (requested.kind == Kind.DIVISIBLE) & (most > 0) & (most < requested.size_max)
     if not fewer.any():

@@ -13,10 +13,11 @@ from condor_views import NOW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.condor import gpus, pool
+from rtsched.adapters.condor import matching, pool
 from rtsched.adapters.condor import observer as observers
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.gpus import GpuSets, gpus_in, request_in, wrong_in
+from rtsched.adapters.condor.gpus import gpus_in, request_in, wrong_in
+from rtsched.adapters.condor.matching import Machine, MachineAds, SlotSets
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.settings import CondorSettings
@@ -36,6 +37,7 @@ classad2 = pytest.importorskip("classad2")
 
 GB = 1 << 30
 SETTINGS = CondorSettings(share_nodes=True)
+PART = f"/8/{16 * GB}/2"
 OLD: Gpu = (("Capability", 1.2), ("DeviceName", "GeForce GT 330"), ("GlobalMemoryMb", 1024))
 NEW: Gpu = (("Capability", 8.0), ("DeviceName", "A100-SXM4-40GB"), ("GlobalMemoryMb", 47661))
 KINDS = {"slot1@a": (OLD,), "slot1@b": (NEW,), "slot1@c": (OLD, NEW), "slot1@d": ()}
@@ -50,9 +52,15 @@ def slots() -> list[Slot]:
     ]
 
 
+def sets_of(kinds: Sequence[tuple[Gpu, ...]]) -> SlotSets:
+    """Return the node sets of slots with these kinds of GPUs."""
+    names = [f"slot{at}@a" for at in range(len(kinds))]
+    return SlotSets(MachineAds.of({}), names, kinds, {}, np.zeros(len(kinds), np.int64))
+
+
 def suiting(request: str) -> list[bool]:
     """Return which of the slots suit a request."""
-    suits: list[bool] = layout_of(slots()).gpus[request].tolist()
+    suits: list[bool] = layout_of(slots()).sets[f"--require_gpus={request}"].tolist()
     return suits
 
 
@@ -68,8 +76,8 @@ def suiting(request: str) -> list[bool]:
         ("Missing > 1", [False] * 4),
         ("Capability", [False] * 4),
         ("true", [True, True, True, False]),
-        ("Capability >= 1.0; RtClass = farm", [False, True, False, False]),
-        ("Capability >= 8.0; RtClass = lab", [False] * 4),
+        ("Capability >= 1.0 --partition=farm/8/17179869184/2", [False, True, False, False]),
+        ("Capability >= 8.0 --partition=lab/8/17179869184/2", [False] * 4),
         ("Capability >=", [False] * 4),
         ('regexp("A", DeviceName)', [False] * 4),
     ],
@@ -84,7 +92,8 @@ def test_what_is_quoted_stays_as_it_is(name: str) -> None:
     """Only blanks and numbers outside are brought into one form."""
     request_ = request_in({"requiregpus": f'DeviceName   ==\n"{name}" && 1.5 < 2'})
     assert request_ == f'DeviceName == "{name}" && 1.5 < 2'
-    assert GpuSets([""], [((("DeviceName", name),),)])[request_].tolist() == [True]
+    sets = sets_of([((("DeviceName", name),),)])
+    assert sets[f"--require_gpus={request_}"].tolist() == [True]
 
 
 def test_my_means_the_gpu_whatever_is_loaded() -> None:
@@ -93,15 +102,15 @@ def test_my_means_the_gpu_whatever_is_loaded() -> None:
         [
             sys.executable,
             "-c",
-            "import sys; from rtsched.adapters.condor.gpus import GpuSets\n"
-            "sets = GpuSets([''], [((('Capability', 8.0),),)])\n"
-            "print(sets['MY.Capability > 1 && MY.No is undefined'], 'htcondor2' in sys.modules)",
+            "import sys; from rtsched.adapters.condor.gpus import suits\n"
+            "request, gpus = 'MY.Capability > 1 && MY.No is undefined', ((('Capability', 8.0),),)\n"
+            "print(suits(request, gpus), 'htcondor2' in sys.modules)",
         ],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout.split() == ["[", "True]", "False"]
+    assert said.stdout.split() == ["True", "False"]
 
 
 @given(
@@ -111,11 +120,11 @@ def test_my_means_the_gpu_whatever_is_loaded() -> None:
 def test_rows_counted_plainly(capabilities: list[list[float]], least: float) -> None:
     """Each row is what its own GPUs say, however many rows are alike."""
     kinds = [tuple(((("Capability", c),)) for c in each) for each in capabilities]
-    sets = GpuSets([""] * len(kinds), kinds)
+    sets, words = sets_of(kinds), f"--require_gpus=Capability >= {least}"
     plain = [bool(each) and all(c >= least for c in each) for each in capabilities]
-    assert sets[f"Capability >= {least}"].tolist() == plain
+    assert sets[words].tolist() == plain
     again = pickle.loads(pickle.dumps(sets))  # noqa: S301 - written by this test
-    assert again[f"Capability >= {least}"].tolist() == plain
+    assert again[words].tolist() == plain
 
 
 def test_an_expression_is_evaluated_once_for_each_set_of_gpus(
@@ -123,11 +132,11 @@ def test_an_expression_is_evaluated_once_for_each_set_of_gpus(
 ) -> None:
     """A thousand slots that are alike are one; asked for again it is known."""
     asked: list[Any] = []
-    suits = gpus._suits
-    monkeypatch.setattr(gpus, "_suits", lambda *words: asked.append(words) or suits(*words))
-    sets = GpuSets([""] * 1000, [(OLD,), (NEW,)] * 500)
+    suits = matching.suits
+    monkeypatch.setattr(matching, "suits", lambda *words: asked.append(words) or suits(*words))
+    sets = sets_of([(OLD,), (NEW,)] * 500)
     for _ in range(3):
-        assert sets["Capability >= 8.0"].sum() == 500
+        assert sets["--require_gpus=Capability >= 8.0"].sum() == 500
     assert len(asked) == 2
 
 
@@ -138,7 +147,6 @@ def test_an_expression_is_evaluated_once_for_each_set_of_gpus(
         ({"requiregpus": "Capability>=8"}, "Capability >= 8"),
         ({"requiregpus": Expression("Capability >= 1.500000000000000E+00")}, "Capability >= 1.5"),
         ({"requiregpus": "Capability   >= 1.5"}, "Capability >= 1.5"),
-        ({"requiregpus": "A && B", "rtclass": "lab"}, "A && B; RtClass = lab"),
         (
             {"requiregpus": "Capability >= GPUsMinCapability", "gpusmincapability": 8.0},
             "Capability >= 8.0",
@@ -190,7 +198,7 @@ def test_kinds_are_read_from_nested_ads() -> None:
 def facts() -> CondorFacts:
     """Return what is known of the pool."""
     layout = layout_of(slots())
-    return CondorFacts(margin=30.0, parts=layout.parts, shared=True, gpus=layout.gpus)
+    return CondorFacts(margin=30.0, parts=layout.parts, shared=True, sets=layout.sets)
 
 
 def described(**said: Any) -> Any:
@@ -205,7 +213,8 @@ def test_a_submission_is_allowed_slots_that_suit() -> None:
     """These are the nodes on which it is planned."""
     found = described(RequireGPUs='"Capability >= GPUsMinCapability"', GPUsMinCapability=8.0)
     assert found.problem == ""
-    assert found.jobs.texts("node_request") == ["Capability >= 8.0"]
+    words = f"--require_gpus=Capability >= 8.0 --partition={PART}"
+    assert found.jobs.texts("node_request") == [words]
     cluster = layout_of(slots()).cluster(np.empty(0, np.int64), 1)
     code, masks = allowed_nodes(found.jobs, cluster)
     assert masks[code[0]].tolist() == [False, True, False, False]
@@ -250,10 +259,10 @@ class Shown:
         """Return the slot."""
         return [self.slot]
 
-    def gpus(self) -> dict[str, tuple[Gpu, ...]]:
+    def machines(self, slots: Sequence[str]) -> dict[str, Machine]:
         """Return the kinds of its GPUs."""
         self.read += 1
-        return {"slot1@a": (NEW,)}
+        return {"slot1@a": Machine((NEW,), {})}
 
     def jobs(self, constraint: str, attributes: tuple[str, ...]) -> list[Record]:
         """Return what is asked for of the job."""
@@ -262,7 +271,7 @@ class Shown:
 
 
 def test_a_poll_shows_what_a_job_requires(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the form of its submission; GPUs are read anew only when their startd is."""
+    """In the form of its submission; GPUs are read anew when their startd is, and sometimes."""
     monkeypatch.setattr(observers.time, "time", lambda: NOW)
     slot: Record = {"name": "slot1@a", "machine": "a", "state": "Unclaimed"}
     slot |= {"partitionableslot": True, "totalslotcpus": 8, "totalslotmemory": 16384}
@@ -277,12 +286,16 @@ def test_a_poll_shows_what_a_job_requires(monkeypatch: pytest.MonkeyPatch) -> No
     observer = Observer(SETTINGS, shown)  # type: ignore[arg-type]
     for _ in range(3):
         seen = observer.poll().observation
-        assert seen.queued.texts("node_request") == ["Capability >= 8.0"]
-        assert seen.cluster.node_sets["Capability >= 8.0"].tolist() == [True]
+        words = f"--require_gpus=Capability >= 8.0 --partition={PART}"
+        assert seen.queued.texts("node_request") == [words]
+        assert seen.cluster.node_sets[words].tolist() == [True]
     assert shown.read == 1
     slot["daemonstarttime"] = 6
     observer.poll()
     assert shown.read == 2
+    monkeypatch.setattr(observers.time, "time", lambda: NOW + observers.REREAD_S)
+    observer.poll()
+    assert shown.read == 3
 
 
 @pytest.mark.parametrize(
@@ -317,5 +330,7 @@ def test_the_pool_reads_the_kinds_of_slots(monkeypatch: pytest.MonkeyPatch) -> N
 
     one = Pool(CondorSettings())
     monkeypatch.setattr(one, "_collector", Collector)
-    assert one.gpus() == {"slot1@a": (NEW,)}
-    assert "DynamicSlot isnt true" in asked[0]
+    assert one.machines()["slot1@a"].gpus == (NEW,)
+    assert one.machines(["slot1@a"])["slot1@a"].attributes == {"name": "slot1@a"}
+    assert asked[0] == "SlotID =!= undefined && DynamicSlot isnt true"
+    assert asked[1] == f'{asked[0]} && member(Name, {{"slot1@a"}})'

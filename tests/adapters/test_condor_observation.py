@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from rtsched.adapters.condor.matching import Machine
     from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.logs.classads import Record
     from rtsched.model.jobs import Jobs
@@ -101,6 +102,10 @@ class Shown:
     def slots(self, attributes: Sequence[str]) -> list[Record]:
         """Return what was given."""
         return self.shown_slots
+
+    def machines(self, slots: Sequence[str]) -> dict[str, Machine]:
+        """Return that nothing is known of them."""
+        return {}
 
     def jobs(self, constraint: str, attributes: Sequence[str]) -> list[Record]:
         """Return what was given."""

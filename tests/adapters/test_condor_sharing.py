@@ -28,7 +28,7 @@ from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
-    from rtsched.adapters.condor.gpus import Gpu
+    from rtsched.adapters.condor.matching import Machine
     from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.logs.classads import Record
     from rtsched.model.schedule import Schedule
@@ -142,7 +142,7 @@ class Shown:
         """Return what was given."""
         return self.ads
 
-    def gpus(self) -> dict[str, tuple[Gpu, ...]]:
+    def machines(self, slots: object) -> dict[str, Machine]:
         """Return no properties: the GPUs of these slots are only counted."""
         return {}
 

@@ -199,6 +199,24 @@ def test_what_is_required_of_gpus_arrives_as_it_is_written(library: Library) -> 
     assert parse_value(sent(server, 1)["RequireGPUs"]) == "true"
 
 
+def test_requirements_arrive_with_what_they_refer_to(library: Library) -> None:
+    """Attributes of the job and of its cluster with their values, and no machine's."""
+    written = (
+        "TARGET.Site == MY.Site && Wanted && Memory >= RequestMemory && MY.Missing is undefined"
+    )
+    job = ad(RtDeadline=2_000_000_000, Wanted="Level > 1", Other=7)
+    cluster = ad(Requirements=written, Site='"a"', Level=2, RequestMemory=128)
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        library.judge(job, cluster)
+        library.judge(ad(RtClass='"fast"'), cluster)
+    lines = sent(server)
+    assert parse_value(lines["Requirements"]) == written
+    assert (lines["Site"], lines["Wanted"], lines["RequestMemory"]) == ('"a"', "true", "128")
+    assert not {"Memory", "Missing", "Other", "Target"} & lines.keys()
+    assert str(server.asked[0][1][Tag.AD]).count("RequestMemory = ") == 1
+    assert "Requirements" not in sent(server, 1)
+
+
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)))
 @settings(
     max_examples=25,
@@ -597,6 +615,7 @@ def test_disk_that_follows_from_files_may_differ(library: Library) -> None:
         ({"TotalSubmitProcs": 4}, "TotalSubmitProcs"),
         ({"RequireGPUs": "Capability > 8"}, "RequireGPUs"),
         ({"RequestDisk": 4096}, "RequestDisk"),
+        ({"Requirements": "Site == 2"}, "Requirements"),
     ],
 )
 def test_procs_of_a_whole_cluster_are_alike(library: Library, said, what: str) -> None:
@@ -614,3 +633,23 @@ def test_procs_of_a_whole_cluster_are_alike(library: Library, said, what: str) -
     assert found[:3] == ["2", '"accept"', '"reject"']
     assert f"must be alike, and they differ in {what}; submit" in found[3]
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(("needs", "what"), [("Site == MY.Want", "Want"), ("ProcId < 3", "ProcId")])
+def test_their_requirements_mean_the_same(library: Library, needs: str, what: str) -> None:
+    """Not only their words; sizes of files, which are not planned with, may differ."""
+    asked = [
+        proc(at, Requirements=f"{needs} && Disk >= DiskUsage", Want=at, DiskUsage=at)
+        for at in range(2)
+    ]
+    alike = [
+        proc(at, Requirements="Site == MY.Want && Disk >= DiskUsage", Want=1, DiskUsage=at)
+        for at in range(2)
+    ]
+    with FilterServer(library.socket, answering(*ARRAY)) as server:
+        found = library.run(asked[0], PER_SLOT, asked[1], VERDICT, MESSAGE)
+        same = library.run(alike[0], PER_SLOT, alike[1], VERDICT)
+    assert found[:2] == ["2", '"reject"']
+    assert f"they differ in {what};" in found[2]
+    assert same == ["2", '"accept"']
+    assert len(server.asked) == 2

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scene import ANN, BOB, T0, Scene
 
-from rtsched.adapters.condor.gpus import GpuSets
+from rtsched.adapters.condor.matching import MachineAds, SlotSets
 from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus, Observation
 from rtsched.daemon.drift import changed_by_users
 from rtsched.daemon.reconcile import RENUMBERED
@@ -710,7 +710,8 @@ def test_other_kinds_of_gpus_are_another_cluster() -> None:
     kinds = [((("Capability", capability),),) for capability in (7.0, 7.0, 8.0)]
     seen = []
     for at, kind in enumerate(kinds):
-        scene.cluster = replace(scene.cluster, node_sets=GpuSets([""], [kind]))
+        sets = SlotSets(MachineAds.of({}), ["s"], [kind], {}, np.zeros(1, np.int64))
+        scene.cluster = replace(scene.cluster, node_sets=sets)
         scene.poll(T0 + at)
         seen.append(scene.site.snapshot.cluster)
     assert seen[1] is seen[0]

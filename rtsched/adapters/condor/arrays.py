@@ -20,6 +20,7 @@ import numpy as np
 
 from rtsched.adapters.condor.gpus import LIMITS
 from rtsched.adapters.condor.ids import PROC_BITS
+from rtsched.adapters.condor.matching import condition_in
 from rtsched.adapters.condor.pool_state import (
     DEFERRED,
     HELD,
@@ -36,6 +37,7 @@ from rtsched.adapters.condor.requirements import (
     is_whole,
     nodes_for,
     part_of,
+    request_of,
     size_of,
 )
 from rtsched.logs.classads import number, text
@@ -93,7 +95,8 @@ def array_of(
     part = part_of(ad, facts, per_slot) if facts.shared else needs.partition
     nodes = nodes_for(ad, part, facts, 1, per_slot)
     per_slot, most = array_width(procs, per_slot, 0, nodes)
-    return replace(needs, partition=part).as_array(procs, per_slot, most)
+    words = request_of(ad, part, facts).words
+    return replace(needs, partition=part, node_request=words).as_array(procs, per_slot, most)
 
 
 def fitting_per_slot(ad: Record, facts: CondorFacts, procs: int) -> int:
@@ -166,9 +169,11 @@ def _are_alike(ads: Sequence[Record]) -> bool:
     first = ads[0]
     names = {*_COMMON, *(name for ad in ads for name in ad if name.startswith("rt"))}
     names -= {"rtdeadline", "rtwhy", "rtmessage", "rtjobprio"}
-    due = number(first, "rtdeadline")
+    due, condition = number(first, "rtdeadline"), condition_in(first)
     return all(
-        number(ad, "rtdeadline") >= due and all(ad.get(name) == first.get(name) for name in names)
+        number(ad, "rtdeadline") >= due
+        and all(ad.get(name) == first.get(name) for name in names)
+        and condition_in(ad) == condition
         for ad in ads
     )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.condor.gpus import GpuSets
+    from rtsched.adapters.condor.matching import SlotSets
 
 STEPS = 12
 """Maximum number of distinct CPU counts, of sizes of memory and disk, and of GPU counts."""
@@ -173,8 +173,8 @@ class CondorFacts:
         Whether jobs share slots (`share_nodes`).
     arrays : bool
         Whether a cluster of several procs gets one promise (`arrays`).
-    gpus : GpuSets or None
-        Which rows suit what a job requires of its GPUs, where jobs share slots.
+    sets : SlotSets or None
+        Which rows meet a job's Requirements, and what it requires of its GPUs.
     """
 
     version: str = ""
@@ -186,7 +186,7 @@ class CondorFacts:
     domain: str = ""
     shared: bool = False
     arrays: bool = True
-    gpus: GpuSets | None = None
+    sets: SlotSets | None = None
 
     @property
     def tail(self) -> float:

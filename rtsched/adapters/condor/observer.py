@@ -15,6 +15,7 @@ from rtsched.adapters.condor.arrays import StartedArrays
 from rtsched.adapters.condor.completions import completions_of, find_completions
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import PROC_BITS
+from rtsched.adapters.condor.matching import MachineAds, names_in
 from rtsched.adapters.condor.observation import (
     Groups,
     allocations_of,
@@ -55,7 +56,7 @@ from rtsched.adapters.condor.table import slots_in
 from rtsched.adapters.live import Completions, Observation
 from rtsched.counting import counted
 from rtsched.errors import AdapterError
-from rtsched.logs.classads import number, text
+from rtsched.logs.classads import Expression, number, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.condor.arrays import Begun
-    from rtsched.adapters.condor.gpus import Gpu
+    from rtsched.adapters.condor.matching import Machine
     from rtsched.adapters.condor.pool import Pool
     from rtsched.adapters.condor.pool_state import Procs
     from rtsched.adapters.condor.settings import CondorSettings
@@ -73,6 +74,13 @@ if TYPE_CHECKING:
 
 CONFIG_EVERY_S = 60.0
 """Seconds between two readings of the configuration."""
+
+REREAD_S = 300.0
+"""Seconds after which all that slots say of themselves is read again; what a startd says that was
+started or reconfigured meanwhile is read at once."""
+
+FEW = 100
+"""So many slots are read by their names, more all together."""
 
 HEARD = 1.2
 """Times a startd's UPDATE_INTERVAL until a new collector has heard of it, and 5 s."""
@@ -103,8 +111,11 @@ class Observer:
         self._made_of: object = None
         self._submitters: list[Record] = []
         self._started: dict[str, float] = {}
-        self._gpus: dict[str, tuple[Gpu, ...]] = {}
-        self._gpus_of: dict[str, float] = {}
+        self._machines: dict[str, Machine] = {}
+        self._machines_of: dict[str, tuple[float, float]] = {}
+        self._machines_read = -math.inf
+        self._ads = self._ads_used = MachineAds.of({})
+        self._referred: frozenset[str] = frozenset()
         self._unheld = np.empty(0, np.int64)
         self._read = -math.inf
         self._silent = math.inf  # since when the collector has not said how long it has been up
@@ -125,16 +136,18 @@ class Observer:
         ads = self._pool.slots(OF_SLOTS)
         self._started = {text(ad, "name") or "": number(ad, "daemonstarttime") for ad in ads}
         shown, small = slots_of(ads, self._settings)
+        self._read_machines(ads, now)
         shown = self._with_gpus(shown)
         machine = self._machine_now(shown, now)
         facts = self._facts(machine, version)
         claims = claims_of(ads)
         wanted = (*OF_JOBS, *OF_DISK) if machine.shared else OF_JOBS
-        queue = queue_of(self._pool.jobs(CONSTRAINT, wanted), facts)
+        jobs = self._pool.jobs(CONSTRAINT, wanted)
+        self._add_details(jobs)
+        queue = queue_of(jobs, facts)
         held = {claim.name for claim in claims}
         queue = replace(queue, procs=without_stale_claims(queue.procs, emptied_of(ads), held))
         queue = replace(queue, procs=self._without_false_spooling(queue.procs))
-        self._add_environments(queue)
         problems = _problems(queue.skipped, small) + self._read_submitters()
         accounts, facts = self._charged(queue, facts)
         bound, arrays = bound_of(queue, facts, now), self._started_arrays.update(queue, facts, now)
@@ -233,15 +246,42 @@ class Observer:
             flapping=np.union1d(machine.rows_of(self._inventory.flapping(now)), shunned),
         )
 
-    def _with_gpus(self, shown: Sequence[Slot]) -> list[Slot]:
-        """Return the slots with the kinds of their GPUs.
+    def _read_machines(self, ads: Sequence[Record], now: float) -> None:
+        """Read what slots say of their machines, where that may have changed."""
+        since = {
+            text(ad, "name") or "": (
+                number(ad, "daemonstarttime"),
+                number(ad, "daemonlastreconfigtime"),
+            )
+            for ad in ads
+            if ad.get("dynamicslot") is not True
+        }
+        all_again = now - self._machines_read >= REREAD_S
+        names = [
+            name for name, when in since.items() if all_again or self._machines_of.get(name) != when
+        ]
+        if not names:
+            return
+        found = self._pool.machines(names if not all_again and len(names) <= FEW else ())
+        known = self._machines
+        new = {name: found[name] for name in names if name in found}
+        if all_again:
+            self._machines_read = now
+            there = {*since, *(self._machine.by_name if self._machine is not None else ())}
+            known = {name: machine for name, machine in known.items() if name in there}
+        self._machines_of |= {name: since[name] for name in new}
+        if known | new != self._machines:
+            self._machines = known | new
+            self._ads = MachineAds.of(
+                {name: machine.attributes for name, machine in self._machines.items()}
+            )
 
-        These stay as they are until a startd is started anew, so that they are seldom read.
-        """
-        having = {slot.name: self._started.get(slot.name, math.nan) for slot in shown if slot.gpus}
-        if having != self._gpus_of:
-            self._gpus, self._gpus_of = self._pool.gpus(), having
-        return [replace(slot, kinds=self._gpus.get(slot.name, ())) for slot in shown]
+    def _with_gpus(self, shown: Sequence[Slot]) -> list[Slot]:
+        """Return the slots with the kinds of their GPUs."""
+        kinds = {name: machine.gpus for name, machine in self._machines.items()}
+        return [
+            replace(slot, kinds=kinds.get(slot.name, ())) if slot.gpus else slot for slot in shown
+        ]
 
     def _alive_since(self, procs: Procs, machine: PoolLayout) -> dict[str, float]:
         """Return since when slots are known to be alive, seconds since the epoch.
@@ -275,8 +315,9 @@ class Observer:
                 "the collector reports no slot that is large enough; check condor_status, and "
                 "[condor] constraint and unit_cpus"
             )
-        if self._machine is None or slots != list(self._machine.by_name.values()):
-            self._machine = layout_of(slots)
+        known = list(self._machine.by_name.values()) if self._machine is not None else None
+        if self._machine is None or slots != known or self._ads is not self._ads_used:
+            self._machine, self._ads_used = layout_of(slots, self._ads), self._ads
         return self._machine
 
     def _wait_for(self, shown: Sequence[Slot], heard: float) -> None:
@@ -347,27 +388,41 @@ class Observer:
             domain=self._pool.word("UID_DOMAIN"),
             shared=machine.shared,
             arrays=settings.arrays,
-            gpus=machine.gpus if machine.shared else None,
+            sets=machine.sets,
         )
 
-    def _add_environments(self, queue: Queue) -> None:
-        """Add the environments of jobs that may be promised something: they are told it there.
+    def _add_details(self, jobs: Sequence[Record]) -> None:
+        """Add the Requirements, with what they refer to, and the environments of some jobs.
 
-        Those of all jobs would be far more than everything else.
+        Of those that may be promised something: for all jobs this would be far more than everything
+        else. To which attributes Requirements refer shows when they are read; mostly to the same as
+        at the last poll.
         """
-        procs = queue.procs
-        row: dict[object, int] = {
-            (int(procs.cluster[at]), int(procs.proc[at])): at
-            for at, needs in queue.requirements.items()
-            if needs.deadline < math.inf and procs.status[at] in {IDLE, HELD}
+        wanted = {
+            (ad.get("clusterid"), ad.get("procid")): ad
+            for ad in jobs
+            if "rtdeadline" in ad and ad.get("jobstatus") in {IDLE, HELD}
         }
-        if not row:
+        if not wanted:
             return
-        wanted = ("ClusterId", "ProcId", "Environment")
-        for ad in self._pool.jobs(f"({CONSTRAINT}) && ({TO_PLACE})", wanted):
-            at = row.get((ad.get("clusterid"), ad.get("procid")))
-            if at is not None and "environment" in ad:
-                queue.ads[at]["environment"] = ad["environment"]
+        constraint, referred = f"({CONSTRAINT}) && ({TO_PLACE})", self._referred
+        while True:
+            names = ("ClusterId", "ProcId", "Environment", "Requirements", *sorted(referred))
+            found = self._pool.jobs(constraint, names)
+            said = {
+                value
+                for ad in found
+                for name, value in ad.items()
+                if name == "requirements" or (name in referred and isinstance(value, Expression))
+            }
+            self._referred = frozenset().union(*(names_in(str(value)) for value in said))
+            if self._referred <= referred:
+                break
+            referred |= self._referred
+        for ad in found:
+            job = wanted.get((ad.get("clusterid"), ad.get("procid")))
+            if job is not None:
+                job |= {name: value for name, value in ad.items() if name not in job}
 
     def _read_submitters(self) -> tuple[str, ...]:
         """Read the negotiator's accounting; return what is wrong with it.

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from rtsched.adapters.child_process import SubprocessProxy
 from rtsched.adapters.condor.gpus import gpus_in, suiting_gpus
 from rtsched.adapters.condor.ids import cluster_of, name_of, proc_of
+from rtsched.adapters.condor.matching import Machine, lasting_attributes
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import Expression, Record, number
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.changes import Reply
     from rtsched.adapters.condor.commands import JobAction
-    from rtsched.adapters.condor.gpus import Gpu
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.logs.classads import Record
 
@@ -41,7 +41,6 @@ T = TypeVar("T")
 _COUNTED = re.compile(
     r"countMatches\(\s*MY\.RequireGPUs\s*,\s*TARGET\.AvailableGPUs\s*\)", re.IGNORECASE
 )
-_HAS_GPUS = "GPUs > 0 || TotalSlotGPUs > 0"
 _WORKED_OUT = ("requestcpus", "requestmemory", "requestgpus", "requestdisk")
 """Attributes of jobs that HTCondor itself often sets to expressions."""
 
@@ -139,22 +138,22 @@ class Pool:
 
     def slots(self, attributes: Sequence[str]) -> list[Record]:
         """Return the slots that the collector knows, of those that the settings leave to us."""
-        said = self._settings.constraint.strip()
-        constraint = f"SlotID =!= undefined && ({said})" if said else "SlotID =!= undefined"
-        kind = self._condor.AdType.Startd
+        kind, constraint = self._condor.AdType.Startd, self._of_slots()
         return self._records(
             "collector",
             lambda: self._collector().query(kind, constraint, list(attributes)),
         )
 
-    def gpus(self) -> dict[str, tuple[Gpu, ...]]:
-        """Return the kinds of GPUs of each slot that has some, by its name.
+    def machines(self, slots: Sequence[str] = ()) -> dict[str, Machine]:
+        """Return what slots say of their machines, by their names; without names all slots.
 
         Dynamic slots are left out.
         """
-        kind, constraint = self._condor.AdType.Startd, f"({_HAS_GPUS}) && DynamicSlot isnt true"
+        kind, constraint = self._condor.AdType.Startd, self._of_slots("DynamicSlot isnt true")
+        if slots:
+            constraint = f"{constraint} && {_named(slots)}"
         ads = self._ask("collector", lambda: self._collector().query(kind, constraint))
-        return {str(ad.get("Name")): gpus_in(ad) for ad in ads}
+        return {str(ad.get("Name")): self._machine(ad) for ad in ads}
 
     def collector_up(self) -> float:
         """Return for how many seconds the collector has been running; inf: it does not say."""
@@ -190,12 +189,10 @@ class Pool:
             Their names.
         """
         wanted = f"ClusterId == {cluster_of(job)} && ProcId == {proc_of(job)}"
-        named = ", ".join(map(literal, slots))
         kind = self._condor.AdType.Startd
         try:
             jobs = list(self._ask("schedd", lambda: self._schedd().query(wanted)))
-            constraint = f"member(Name, {{{named}}})"
-            found = self._ask("collector", lambda: self._collector().query(kind, constraint))
+            found = self._ask("collector", lambda: self._collector().query(kind, _named(slots)))
         except AdapterError:
             return True
         return not jobs or not found or any(fits_free(jobs[0], slot) for slot in found)
@@ -360,23 +357,43 @@ class Pool:
 
     def _record(self, ad: Any, worked_out: Sequence[str] = ()) -> Record:
         """Return the record of an ad; `worked_out`: attributes whose expressions are evaluated."""
-        try:
-            items = dict(ad)
-        except UnicodeDecodeError:
-            items = self._readable(ad)
+        items = self._items(ad)
+        for name, value in items.items():
+            if name.lower() in worked_out and type(value) not in _PLAIN:
+                items[name] = ad.eval(name)
+        return self._plain(items)
+
+    def _plain(self, items: Mapping[str, Any]) -> Record:
+        """Return attributes as a record; those that are undefined are left out."""
         record: Record = {}
         for name, value in items.items():
             key = name.lower()
-            if key in worked_out and type(value) not in _PLAIN:
-                value = ad.eval(name)
             if type(value) in _PLAIN:
                 record[key] = value
             elif value is not self._classad.Value.Undefined:
                 record[key] = Expression(value)
         return record
 
-    def _readable(self, ad: Any) -> dict[str, Any]:
-        """Return the attributes of an ad that are text at all."""
+    def _of_slots(self, *conditions: str) -> str:
+        """Return the constraint for slots that the settings leave to us."""
+        said = self._settings.constraint.strip()
+        own = (f"({said})",) if said else ()
+        return " && ".join(("SlotID =!= undefined", *own, *conditions))
+
+    def _machine(self, ad: Any) -> Machine:
+        """Return what a slot says of its machine; lists as they are written, no nested ads."""
+        items = self._items(ad)
+        plain = {
+            name: ad.lookup(name) if isinstance(value, list) else value
+            for name, value in items.items()
+            if type(value) is not type(ad)
+        }
+        return Machine(gpus_in(items), lasting_attributes(self._plain(plain)))
+
+    def _items(self, ad: Any) -> dict[str, Any]:
+        """Return the attributes of an ad, of those that are text at all."""
+        with suppress(UnicodeDecodeError):
+            return dict(ad)
         found = {}
         for name in ad:
             try:
@@ -384,6 +401,11 @@ class Pool:
             except UnicodeDecodeError:
                 continue
         return found
+
+
+def _named(slots: Sequence[str]) -> str:
+    """Return the constraint for slots of these names."""
+    return f"member(Name, {{{', '.join(map(literal, slots))}}})"
 
 
 def fits_free(job: Any, slot: Any) -> bool:

@@ -22,6 +22,7 @@ from rtsched.adapters.condor.arrays import (
 from rtsched.adapters.condor.gpus import LIMITS
 from rtsched.adapters.condor.holds import is_overrun, is_passing, is_spooling
 from rtsched.adapters.condor.ids import PROC_BITS
+from rtsched.adapters.condor.matching import condition_in
 from rtsched.adapters.condor.pool_state import (
     COMPLETED,
     DEFERRED,
@@ -203,11 +204,14 @@ def _with_procs(needs: CondorRequirements, procs: int) -> CondorRequirements:
 
 def _requirements_of_array(ads: Sequence[Record], facts: CondorFacts) -> CondorRequirements:
     """Return the requirements of an array with these procs."""
-    ad, waiting = ads[0], sum(ad.get("jobstatus") in {IDLE, HELD} for ad in ads)
+    waits = [ad for ad in ads if ad.get("jobstatus") in {IDLE, HELD}]
+    ad, waiting = (waits or ads)[0], len(waits)
     disk = _real(ads, "requestdisk")
     if not np.isnan(disk).all():
         ad = ad | {"requestdisk": float(np.nanmax(disk))}
     needs = _requirements_of_ad(ad, facts, ad.get("rtadmission") == DEFERRED)
+    if len({condition_in(each) for each in waits}) > 1:
+        needs = replace(needs, problem="its procs differ in their requirements")
     if needs.problem:
         return needs
     per_slot = per_slot_of(ad) or fitting_per_slot(ad, facts, len(ads))

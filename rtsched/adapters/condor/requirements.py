@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.adapters.condor.gpus import expression_in, request_in, wrong_in
+from rtsched.adapters.condor import gpus, matching
 from rtsched.adapters.condor.ids import number_of
+from rtsched.adapters.condor.matching import Request
 from rtsched.adapters.live import dag_key
 from rtsched.adapters.requirements import LOAD, Requirements, shortened
 from rtsched.counting import counted
@@ -135,16 +136,17 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Co
         return CondorRequirements(problem=problem)
     length, after, asks = run_time(ad, facts), _after(ad), fresh and needs_rtsched(ad)
     problem = _problem(ad, facts, length, after is not None) if asks else ""
-    gpus = _gpu_request(ad, facts)
-    problem = problem or (_unsuited(gpus, facts) if asks and gpus else "")
+    part = part_of(ad, facts) if needs_rtsched(ad) else ""
+    request = request_of(ad, part, facts)
+    problem = problem or (_unmet(ad, request, facts) if asks else "")
     needs = CondorRequirements(
         deadline=_or(number(ad, "rtdeadline"), math.inf),
         whole=is_whole(ad),
         after=after or (),
         message_time=_or(number(ad, "rtmessagetime"), 0.0),
         dag=_dag(ad),
-        partition=part_of(ad, facts) if needs_rtsched(ad) else "",
-        node_request=gpus,
+        partition=part,
+        node_request=request.words,
         checkpoint=ad.get("rtcheckpoint") is True,
         problem=problem,
     )
@@ -276,19 +278,41 @@ def _too_large(ad: Record, facts: CondorFacts) -> str:
     return f"no slot{f' of class {shortened(kind)}' if kind else ''} has {said}"
 
 
-def _gpu_request(ad: Record, facts: CondorFacts) -> str:
-    """Return what a job that rtsched plans asks of its GPUs; empty: nothing."""
-    gpus = facts.shared and needs_rtsched(ad) and size_of(ad).gpus > 0
-    return request_in(ad) if gpus else ""
+def request_of(ad: Record, part: str, facts: CondorFacts) -> Request:
+    """Return what a job that rtsched plans asks of the slots of a part.
+
+    Requirements count for jobs with a deadline.
+    """
+    wants_gpus = facts.shared and needs_rtsched(ad) and size_of(ad).gpus > 0
+    is_due = math.isfinite(number(ad, "rtdeadline"))
+    return Request(
+        matching.condition_in(ad) if is_due else "", gpus.request_in(ad) if wants_gpus else "", part
+    )
 
 
-def _unsuited(gpus: str, facts: CondorFacts) -> str:
-    """Return why no slot suits a request for GPUs; empty if one does."""
-    wrong = wrong_in(gpus)
-    if wrong or facts.gpus is None or facts.gpus[gpus].any():
+def _unmet(ad: Record, request: Request, facts: CondorFacts) -> str:
+    """Return why no slot meets a request; empty if one does."""
+    wrong = matching.wrong_in(request.requirements) if request.requirements else ""
+    wrong = wrong or (gpus.wrong_in(request.gpus) if request.gpus else "")
+    if wrong or facts.sets is None or not request.words:
         return wrong
-    asked = expression_in(gpus)[:80]
-    return f"no slot has only GPUs that suit its require_gpus ({asked})"
+    if request.gpus and not facts.sets[request._replace(requirements="").words].any():
+        return f"no slot has only GPUs that suit its require_gpus ({_cut(request.gpus)})"
+    if not request.requirements or nodes_for(ad, request.part, facts):
+        return ""
+    alone = facts.sets.unmet(request.requirements)
+    if alone:
+        return f"no slot meets its requirement {_cut(alone)}"
+    shown = f"its requirements ({_cut(request.requirements)})"
+    if not facts.sets[Request(request.requirements).words].any():
+        return f"no slot meets all of {shown}"
+    kind = text(ad, "rtclass")
+    of_class = f" of class {shortened(kind)}" if kind else ""
+    return f"no slot{of_class} that has what it requests meets {shown}"
+
+
+def _cut(expression: str, length: int = 80) -> str:
+    return expression if len(expression) <= length else f"{expression[:length]}..."
 
 
 def part_of(ad: Record, facts: CondorFacts, jobs: int = 1) -> str:
@@ -297,8 +321,11 @@ def part_of(ad: Record, facts: CondorFacts, jobs: int = 1) -> str:
 
 
 def nodes_for(ad: Record, part: str, facts: CondorFacts, otherwise: int = 0, jobs: int = 1) -> int:
-    """Return how many rows of a part have the disk for so many such jobs."""
+    """Return how many rows of a part meet a job's request and have the disk for so many of it."""
     disk = _taken(size_of(ad), facts, jobs).disk if facts.shared else 0
+    words = request_of(ad, part, facts).words
+    if words and part and facts.sets is not None:
+        return facts.sets.count(words, disk) or otherwise
     return facts.parts.count(part, disk, otherwise)
 
 

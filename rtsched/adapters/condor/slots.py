@@ -20,7 +20,7 @@ import numpy as np
 
 from rtsched.adapters.condor import sharing
 from rtsched.adapters.condor.facts import QUANTUM, Parts, parts_of
-from rtsched.adapters.condor.gpus import GpuSets
+from rtsched.adapters.condor.matching import MachineAds, SlotSets
 from rtsched.adapters.condor.pool_state import Slots
 from rtsched.adapters.condor.requirements import KILOBYTE, MEGABYTE
 from rtsched.logs.classads import number, text
@@ -41,7 +41,7 @@ OF_SLOTS = (
     *("Cpus", "Memory", "GPUs", "TotalSlotCpus", "TotalSlotMemory", "TotalSlotGPUs"),
     *("Disk", "TotalSlotDisk"),
     *("RemoteScheddName", "GlobalJobId"),
-    *("EnteredCurrentState", "DaemonStartTime"),
+    *("EnteredCurrentState", "DaemonStartTime", "DaemonLastReconfigTime"),
 )
 """What is read of a slot."""
 
@@ -143,8 +143,8 @@ class PoolLayout:
         The slots.
     first : dict of str to int
         The first row of each slot, by its name.
-    gpus : GpuSets
-        Which rows suit what jobs require of their GPUs.
+    sets : SlotSets
+        Which rows meet what jobs ask of slots.
     """
 
     nodes: Nodes
@@ -153,7 +153,7 @@ class PoolLayout:
     parts: Parts
     by_name: dict[str, Slot]
     first: dict[str, int]
-    gpus: GpuSets
+    sets: SlotSets
 
     @property
     def shared(self) -> bool:
@@ -173,7 +173,7 @@ class PoolLayout:
         if foreign is not None:
             left = np.maximum(self.nodes.capacity - foreign, 0)
             nodes = nodes.with_column("capacity", left)
-        return Cluster(nodes, self.masks, version=version, by_clock=True, node_sets=self.gpus)
+        return Cluster(nodes, self.masks, version=version, by_clock=True, node_sets=self.sets)
 
     def rows_of(self, names: Iterable[str]) -> NDArray[np.int64]:
         """Return the rows of some slots, of those that there are."""
@@ -253,8 +253,8 @@ def parent_of(name: str) -> str:
     return _DYNAMIC.sub("", name, count=1)
 
 
-def layout_of(slots: Sequence[Slot]) -> PoolLayout:
-    """Return the machine that slots make, in their order."""
+def layout_of(slots: Sequence[Slot], ads: MachineAds | None = None) -> PoolLayout:
+    """Return the machine that slots make, in their order; `ads`: what they say of themselves."""
     at = np.repeat(np.arange(len(slots)), [slot.rows for slot in slots]).tolist()
     rows = [slots[i] for i in at]
     cpus = np.array([slot.cpus for slot in rows], np.int64)
@@ -275,15 +275,16 @@ def layout_of(slots: Sequence[Slot]) -> PoolLayout:
         capacity=sharing.amounts(cpus, memory, gpus, disk, jobs) if shared else None,
         names={"capacity": sharing.RESOURCES} if shared else None,
     )
+    names, kinds = [slot.name for slot in rows], [slot.kinds for slot in rows]
     table = Slots.build(
         len(rows),
-        name=[slot.name for slot in rows],
+        name=names,
         machine=[slot.machine for slot in rows],
         cpus=cpus.astype(np.int32),
     )
     ends = np.cumsum([slot.rows for slot in slots], dtype=np.int64).tolist()
     first = {slot.name: end - slot.rows for slot, end in zip(slots, ends, strict=True)}
-    sets = GpuSets([slot.kind for slot in rows], [slot.kinds for slot in rows])
+    sets = SlotSets(ads or MachineAds.of({}), names, kinds, masks, disk)
     by_name = {slot.name: slot for slot in slots}
     return PoolLayout(nodes, masks, table, parts, by_name, first, sets)
 
