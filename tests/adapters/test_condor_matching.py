@@ -26,6 +26,8 @@ from rtsched.adapters.condor.matching import (
     wrong_in,
 )
 from rtsched.adapters.condor.observer import Observer
+from rtsched.adapters.condor.pool import Pool
+from rtsched.adapters.condor.queue import DIFFER
 from rtsched.adapters.condor.requirements import requirements_of
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.slots import Slot, layout_of, slots_of
@@ -249,6 +251,25 @@ def test_what_cannot_be_evaluated_is_told(written: str, wrong: str) -> None:
     found = wrong_in(asked)
     assert found.startswith(wrong) if wrong else not found
     assert not wrong or matched(written, {"a": {"aa": True, "machine": "aaa"}}) == [False]
+
+
+WORDS = r"""Aa MY.Bb TARGET is regexp f 1 1e309 . ( ) [ ] { && || ! ? : = == =?= ' " \ - , / % ü"""
+PIECES = st.sampled_from([*WORDS.split(), " ", "\n", "\ud800"])
+TEXTS = st.one_of(st.text(max_size=30), st.lists(PIECES, max_size=14).map("".join))
+
+
+@given(TEXTS, TEXTS, TEXTS)
+@settings(max_examples=500)
+def test_whatever_users_write_ends_no_poll(written: str, own: str, machine: str) -> None:
+    """What cannot be read matches nowhere; the rest is evaluated."""
+    job: Record = {"aa": Expression(own), "bb": own}
+    asked = condition(written, **job)
+    assert isinstance(wrong_in(asked), str)
+    assert conjuncts_of(asked)
+    ads = MachineAds.of({"a": {"aa": Expression(machine), "cc": machine}})
+    assert ads.matched(asked).tolist()[1:] in ([False], [True])
+    words = Request(asked, own, "/1/5").words
+    assert layout_of([Slot("a", "a")], ads).sets[words].shape == (1,)
 
 
 def test_a_condition_is_evaluated_once_for_each_kind_of_slot(
@@ -549,9 +570,51 @@ def test_procs_that_differ_are_no_array(
     slots = [slot("slot1@a"), slot("slot1@b")]
     shown = Shown(slots, parked + begun, ads)
     seen = Observer(CondorSettings(), shown).poll().observation  # type: ignore[arg-type]
-    problem = None if alike else "its procs differ in their requirements"
+    problem = None if alike else DIFFER
     assert seen.queued.labels() == (["1.0", "2.0"] if alike else ["1.0", "1.1", "2.0"])
     assert seen.marks.texts("problem")[-1] == problem
+
+
+@pytest.mark.parametrize(("wants", "problem"), [("aa", None), ("ab", DIFFER)])
+def test_procs_of_a_load_match_the_same_slots(
+    clock: list[float], wants: str, problem: str | None
+) -> None:
+    """They are one job, whichever of them is asked; one that runs is not compared."""
+    load = {"rtsigma": 100.0, "rtcms": 0.1, "rtcps": 1.0, "totalsubmitprocs": 2}
+    load |= {"requirements": Expression("TARGET.Site == MY.Want")}
+    shown = Shown(
+        [slot("slot1@a"), slot("slot1@b")],
+        [job(1, at, want=want, **load) for at, want in enumerate(wants)],
+        {"slot1@a": {"site": "a"}, "slot1@b": {"site": "a"}},
+    )
+    seen = Observer(CondorSettings(), shown).poll()  # type: ignore[arg-type]
+    assert seen.observation.queued.labels() == ["1.0"]
+    assert seen.observation.marks.texts("problem") == [problem]
+
+
+def test_the_pool_reads_what_slots_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists as expressions; no nested ads, and nothing that changes."""
+
+    class Collector:
+        def query(self, kind: object, constraint: str) -> list[Any]:
+            ad = classad2.ClassAd(
+                '[ Name = "slot1@a"; Sites = { "a","b" }; Twice = Level * 2; Level = 3;'
+                ' State = "Claimed"; GPUs_GPU_a = [ Capability = 8.0 ]; Nothing = undefined ]'
+            )
+            return [ad]
+
+    one = Pool(CondorSettings(constraint='Machine != "b"'))
+    monkeypatch.setattr(one, "_collector", Collector)
+    read = one.machines()
+    assert read["slot1@a"].gpus == ((("Capability", 8.0),),)
+    ads = MachineAds.of({name: machine.attributes for name, machine in read.items()})
+    for condition_, holds in (
+        ('member("b",Sites) && Twice == 6', True),
+        ('member("c",Sites)', False),
+        ("State isnt undefined", False),
+        ("Nothing is undefined", True),
+    ):
+        assert ads.matched(condition_)[0] == holds
 
 
 def test_slots_without_ads_are_as_before() -> None:

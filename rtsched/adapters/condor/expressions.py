@@ -62,7 +62,7 @@ def tokens_of(expression: str) -> tuple[Token, ...]:
     found = [
         Token(match.lastgroup or "", _plain(match)) for match in _TOKEN.finditer(expression.strip())
     ]
-    following = [*(each.text for each in found[1:]), ""]
+    following = [*(each.text for each in found), ""][1:]
     return tuple(
         each._replace(calls=each.kind == "name" and after == "(")
         for each, after in zip(found, following, strict=True)

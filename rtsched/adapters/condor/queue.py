@@ -6,7 +6,7 @@ Source: HTCondor's manual, "Job ClassAd Attributes".
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +98,9 @@ OF_ENDS = (
 )
 """What is read of a job that ended."""
 
+DIFFER = "its procs differ in their requirements"
+"""The problem of a cluster with one promise."""
+
 _OF_OURS = {*REQUEST_ATTRIBUTES, *(name.lower() for name in OURS)} - {"rtruntime"}
 
 
@@ -180,6 +183,7 @@ def _requirements(
         requirements |= dict.fromkeys(some, _requirements_of_array([rows[i] for i in some], facts))
     loads: dict[tuple[int, bool], CondorRequirements] = {}
     procs = Counter(cluster[i] for i, ad in rows.items() if "rtsigma" in ad)
+    conditions = defaultdict[int, set[str]](set)
     for i, ad in rows.items():
         if i in requirements or not (needs_rtsched(ad) or ad.get("jobuniverse") == PARALLEL):
             continue
@@ -190,6 +194,10 @@ def _requirements(
             requirements[i] = _with_procs(requirements[i], procs[cluster[i]])
         if requirements[i].whole:
             loads[cluster[i], deferred] = requirements[i]
+            conditions[cluster[i]] |= {condition_in(ad)} - {""}
+    for i, needs in requirements.items():
+        if needs.whole and len(conditions[cluster[i]]) > 1:
+            requirements[i] = replace(needs, problem=needs.problem or DIFFER)
     return requirements
 
 
@@ -211,7 +219,7 @@ def _requirements_of_array(ads: Sequence[Record], facts: CondorFacts) -> CondorR
         ad = ad | {"requestdisk": float(np.nanmax(disk))}
     needs = _requirements_of_ad(ad, facts, ad.get("rtadmission") == DEFERRED)
     if len({condition_in(each) for each in waits}) > 1:
-        needs = replace(needs, problem="its procs differ in their requirements")
+        needs = replace(needs, problem=DIFFER)
     if needs.problem:
         return needs
     per_slot = per_slot_of(ad) or fitting_per_slot(ad, facts, len(ads))
