@@ -222,7 +222,7 @@ def test_a_job_without_requirements_asks_nothing() -> None:
     assert condition_in({"requirements": True}) == "true"
     assert condition_in({"requirements": "HasMatlab"}) == "HasMatlab"
     assert names_in("TARGET.A == MY.B && Cc && f(D) && RequestMemory > 1") == {"b", "cc", "d"}
-    assert conjuncts_of("(A == 1 && (B || C)) && D") == ["A == 1 && (B || C)", "D"]
+    assert conjuncts_of("(A == 1 && (B || C)) && (D)") == ["A == 1", "(B || C)", "D"]
     assert conjuncts_of("(A && B || C)") == ["(A && B || C)"]
     assert conjuncts_of("A && B ? C : D") == ["A && B ? C : D"]
 

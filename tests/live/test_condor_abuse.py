@@ -249,7 +249,7 @@ def test_wishes_cannot_be_changed(live: LivePool, firm: int) -> None:
 VOIDING = {
     "RequestCpus": ("2", "it requests larger nodes"),
     "RequestMemory": ("100000", "it requests larger nodes"),
-    "Requirements": ("false", "its requirements do not match"),
+    "Requirements": ("false", "it requests other nodes than were promised"),
 }
 HARMLESS = {
     "JobPrio": "2147483647",

@@ -178,10 +178,7 @@ def wrong_in(condition: str) -> str:
 
 def conjuncts_of(condition: str) -> list[str]:
     """Return the conditions that must all hold for one to hold."""
-    operator, parts = _operands(_bare(tokens_of(condition)))
-    if operator != "&&":
-        return [condition]
-    return ["".join(token.text for token in _bare(part)) for part in parts]
+    return ["".join(token.text for token in part) for part in _conjuncts(tokens_of(condition))]
 
 
 @lru_cache(MOST_KEPT)
@@ -288,6 +285,14 @@ def _bare(tokens: Sequence[Token]) -> Sequence[Token]:
         if not (tokens and tokens[0].text == "(" and min(depths[:-1], default=0) > 0):
             return tokens
         tokens = tokens[1:-1]
+
+
+def _conjuncts(tokens: Sequence[Token]) -> list[Sequence[Token]]:
+    """Return the operands of `&&`, of those in parentheses too; others keep their parentheses."""
+    operator, parts = _operands(_bare(tokens))
+    if operator == "&&":
+        return [each for part in parts for each in _conjuncts(part)]
+    return [_trimmed(tokens) if operator else _bare(tokens)]
 
 
 def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:

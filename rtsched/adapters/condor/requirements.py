@@ -303,7 +303,8 @@ def _unmet(ad: Record, request: Request, facts: CondorFacts) -> str:
     alone = facts.sets.unmet(request.requirements)
     if alone:
         return f"no slot meets its requirement {_cut(alone)}"
-    shown = f"its requirements ({_cut(request.requirements)})"
+    conditions = " && ".join(matching.conjuncts_of(request.requirements))
+    shown = f"its requirements ({_cut(conditions)})"
     if not facts.sets[Request(request.requirements).words].any():
         return f"no slot meets all of {shown}"
     kind = text(ad, "rtclass")
