@@ -96,21 +96,22 @@ def test_what_is_quoted_stays_as_it_is(name: str) -> None:
     assert sets[f"--require_gpus={request_}"].tolist() == [True]
 
 
-def test_my_means_the_gpu_whatever_is_loaded() -> None:
-    """Only a process that has loaded htcondor2 has it from the bindings; the daemon has not."""
+def test_a_new_process_knows_what_htcondor_adds_to_classads() -> None:
+    """MY and functions such as stringListMember, which classad2 lacks by itself."""
     said = subprocess.run(
         [
             sys.executable,
             "-c",
-            "import sys; from rtsched.adapters.condor.gpus import suits\n"
-            "request, gpus = 'MY.Capability > 1 && MY.No is undefined', ((('Capability', 8.0),),)\n"
-            "print(suits(request, gpus), 'htcondor2' in sys.modules)",
+            "from rtsched.adapters.condor.gpus import suits\n"
+            "gpus = (('Capability', 8.0), ('DeviceName', 'b')),\n"
+            "print(suits('MY.Capability > 1 && MY.No is undefined', gpus))\n"
+            "print(suits('stringListMember(DeviceName, \"a,b\")', gpus))",
         ],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout.split() == ["True", "False"]
+    assert said.stdout.split() == ["True", "True"]
 
 
 @given(

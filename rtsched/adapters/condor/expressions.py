@@ -93,11 +93,14 @@ def _plain(match: re.Match[str]) -> str:
 
 
 def bindings() -> Any:
-    """Return HTCondor's bindings for ClassAds.
+    """Return HTCondor's bindings for ClassAds, which know its own functions from now on.
+
+    Without `htcondor2` they lack stringListMember, MY and the like. It takes a moment to load.
 
     Raises
     ------
     ImportError
         If there are none.
     """
+    importlib.import_module("htcondor2")
     return importlib.import_module("classad2")

@@ -101,6 +101,5 @@ def suits(request: str, gpus: tuple[Gpu, ...]) -> bool:
     tree = None if wrong_in(request) else parsed(request)
     if tree is None:
         return False
-    # The bindings know MY of themselves only in a process that has loaded htcondor2.
-    ads = (bindings().ClassAd(dict(gpu) | {"MY": dict(gpu)}) for gpu in gpus)
+    ads = (bindings().ClassAd(dict(gpu)) for gpu in gpus)
     return all(tree.eval(ad) is True for ad in ads)

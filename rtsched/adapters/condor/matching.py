@@ -64,7 +64,9 @@ _OF_MACHINES = """
     pslotrollupinformation maxjobretirementtime retirementtimeremaining updatesequencenumber
     lastheardfrom lastbenchmark lastdrainstarttime lastdrainstoptime daemonstarttime
     daemonlastreconfigtime authenticatedidentity mycurrenttime currenttime servertime clockmin
-    clockday rtdelay
+    clockday rtdelay activationrequests claimrequests jobstarts jobpreemptions
+    jobrankpreemptions jobuserpriopreemptions newdslotnotmatch numdynamicslotstime totalslots
+    numpids daemoncoredutycycle lastfetchworkcompleted lastfetchworkspawned nextfetchworkdelay
 """
 """The state and the load of a machine, who has it, and what time it is."""
 
@@ -83,7 +85,7 @@ _OF_JOBS = """
 _CHANGING = frozenset(f"{_OF_MACHINES} {_OF_JOBS}".split())
 _CHANGING_FORM = re.compile(
     r"request\w+|recent\w+|child\w+|machineattr\w+|lastremote\w+|slot\d+_\w+|monitorself\w+"
-    r"|(?:assigned|available)(?:cpus|memory|disk|gpus)\w*"
+    r"|gpus_\w+|(?:assigned|available)(?:cpus|memory|disk|gpus)\w*"
     r"|total(?:claim|job|time|preempt)\w+|drain\w+|expectedmachine\w+|updates\w+"
     r"|rt(?:token|admission|verdict|message|nodeset|rankset|promise|plannedstart|fraction|node|why)"
     r"|rt(?:limit|hosts|jobprio|perslot|slots)",
@@ -229,7 +231,7 @@ def _filled(own: _Own, ad: Record) -> str:
 
 def _worked_out(written: Expression, ad: Record) -> Value:
     """Return the value of an attribute of a job that is an expression; None: it has none."""
-    tree = parsed(_of_itself(written))
+    tree = parsed(written)
     if tree is None:
         return None
     names = _referred([written], ad.keys(), lambda name: [ad[name]])
@@ -389,20 +391,6 @@ def lasting_attributes(ad: Record) -> Record:
     return found
 
 
-@lru_cache(MOST_KEPT)
-def _of_itself(written: str) -> str:
-    """Return an expression of an ad without the scope of the ad's own attributes.
-
-    The bindings know MY of themselves only in a process that has loaded htcondor2.
-    """
-    tokens = tokens_of(in_one_form(written, LONGEST)) if len(written) <= LONGEST else ()
-    words = [token.text for token in tokens]
-    return "".join(
-        word[3:] if token.kind == "name" and word.lower().startswith("my.") else word
-        for word, token in zip(words, tokens, strict=True)
-    )
-
-
 class MachineAds:
     """What the slots of a pool say of themselves, a column for each attribute.
 
@@ -483,7 +471,7 @@ class MachineAds:
 def _classad(values: Mapping[str, Value]) -> Any:
     """Return the ad of some attributes; what cannot be read is left out."""
     read = {
-        name: parsed(_of_itself(value)) if isinstance(value, Expression) else value
+        name: parsed(value) if isinstance(value, Expression) else value
         for name, value in values.items()
     }
     return bindings().ClassAd({name: value for name, value in read.items() if value is not None})
@@ -530,7 +518,11 @@ def _column(values: list[Value]) -> tuple[tuple[Value, ...], NDArray[np.int32]]:
 
 @lru_cache(2)
 def _unpacked(packed: bytes) -> MachineAds:
-    """Return the ads that another process has packed; the same ones as long as they stay so."""
+    """Return the ads that another process has packed; the same ones as long as they stay so.
+
+    Who unpacks them will evaluate conditions soon, while somebody waits: the bindings are loaded.
+    """
+    parsed("true")
     return MachineAds(*pickle.loads(packed))  # noqa: S301 - of our own process
 
 
