@@ -26,6 +26,7 @@ constexpr const char *sent[] = {
 /* Sent as they are written: only a slot and its GPUs give them a value. */
 constexpr const char *REQUIREMENTS = "Requirements";
 constexpr const char *REQUIRED_GPUS = "RequireGPUs";
+constexpr const char *as_written[] = {REQUIREMENTS, REQUIRED_GPUS};
 
 /* Requirements may refer to these, in which procs of a cluster differ by their files: rtsched plans
  * with what a job requests, and leaves the sizes out. */
@@ -248,7 +249,7 @@ std::set<std::string, IgnoringCase> referred(const std::string &text)
 void add_referred(const ClassAd &ad, JobAd &job)
 {
 	for (const std::string &name : referred(written(ad, REQUIREMENTS))) {
-		if (begins_with_rt(name) || !strcasecmp(name.c_str(), REQUIREMENTS))
+		if (begins_with_rt(name) || is_one_of(name, as_written))
 			continue;
 		size_t before = job.lines.size();
 		add(ad, name, !is_one_of(name, sizes), job);

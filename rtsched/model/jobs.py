@@ -66,7 +66,9 @@ class Jobs(Table):
     user = Text("Who submitted it.")
     account = Text("The account, group or accounting group that is charged.")
     partition = Text("Partition or queue.")
-    node_request = Text("Which nodes it asks for, as options of sbatch (`Cluster.node_sets`).")
+    node_request = Text(
+        "Which nodes it asks for, as options of sbatch or condor_submit (`Cluster.node_sets`)."
+    )
     qos = Text("Quality of service.")
     association = Column(np.int32, -1, "Row of `Accounts` that is charged; -1: none.")
     billed = Column(

@@ -204,7 +204,9 @@ def test_requirements_arrive_with_what_they_refer_to(library: Library) -> None:
     written = (
         "TARGET.Site == MY.Site && Wanted && Memory >= RequestMemory && MY.Missing is undefined"
     )
-    job = ad(RtDeadline=2_000_000_000, Wanted="Level > 1", Other=7)
+    written += " && countMatches(MY.RequireGPUs,TARGET.GPUs) >= 1"
+    gpus = 'DeviceName isnt "a"'  # true where there is no GPU
+    job = ad(RtDeadline=2_000_000_000, Wanted="Level > 1", Other=7, RequireGPUs=gpus)
     cluster = ad(Requirements=written, Site='"a"', Level=2, RequestMemory=128)
     with FilterServer(library.socket, answering(*ACCEPTED)) as server:
         library.judge(job, cluster)
@@ -213,6 +215,7 @@ def test_requirements_arrive_with_what_they_refer_to(library: Library) -> None:
     assert parse_value(lines["Requirements"]) == written
     assert (lines["Site"], lines["Wanted"], lines["RequestMemory"]) == ('"a"', "true", "128")
     assert not {"Memory", "Missing", "Other", "Target"} & lines.keys()
+    assert parse_value(lines["RequireGPUs"]) == gpus
     assert str(server.asked[0][1][Tag.AD]).count("RequestMemory = ") == 1
     assert "Requirements" not in sent(server, 1)
 

@@ -98,7 +98,7 @@ _CALLS = PLAIN_CALLS | frozenset(
     | {"identicalmember", "anycompare", "allcompare", "size", "strcmp", "stricmp", "strcat"}
     | {"substr", "string", "bool", "floor", "ceiling", "round", "min", "max", "versioncmp"}
     | {"version_in_range", "stringlistsize", "stringlistsubsetmatch", "stringlistisubsetmatch"}
-    | {"stringlistmin", "stringlistmax", "stringlistsum", "stringlistavg", "regexp"}
+    | {"stringlistmin", "stringlistmax", "stringlistsum", "stringlistavg", "regexp", "split"}
 )
 _QUANTIFIED = re.compile(r"[*+?{]")
 _QUANTIFIED_GROUP = re.compile(r"\)[*+{?]")

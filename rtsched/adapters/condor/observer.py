@@ -79,6 +79,9 @@ REREAD_S = 300.0
 """Seconds after which all that slots say of themselves is read again; what a startd says that was
 started or reconfigured meanwhile is read at once."""
 
+CHAIN = 4
+"""So many attributes of a job may refer to one another, from its Requirements on."""
+
 FEW = 100
 """So many slots are read by their names, more all together."""
 
@@ -406,7 +409,8 @@ class Observer:
         if not wanted:
             return
         constraint, referred = f"({CONSTRAINT}) && ({TO_PLACE})", self._referred
-        while True:
+        found: list[Record] = []
+        for _ in range(CHAIN):
             names = ("ClusterId", "ProcId", "Environment", "Requirements", *sorted(referred))
             found = self._pool.jobs(constraint, names)
             said = {
