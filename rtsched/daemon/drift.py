@@ -83,21 +83,21 @@ def _moved(seen: Jobs, requested: Jobs, name: str) -> NDArray[np.bool_]:
 
 
 def _asks_otherwise(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
-    """Return which jobs ask for other nodes, whatever follows from their sizes.
+    """Return which jobs ask for other nodes, whatever their partitions.
 
-    Where partitions follow from these, a filter of an earlier release does not tell what a job asks
+    Where partitions follow from sizes, a filter of an earlier release does not tell what a job asks
     for: then that is not known.
     """
     pairs = zip(seen.texts("node_request"), requested.texts("node_request"), strict=True)
-    differ = [_own_part(one) != _own_part(other) for one, other in pairs]
+    differ = [_asked(one) != _asked(other) for one, other in pairs]
     unknown = _follows(requested) & (requested.node_request < 0)
     return np.array(differ, np.bool_) & ~unknown
 
 
-def _own_part(text: str | None) -> tuple[str, str]:
-    """Return what of a request for nodes its user wrote, and the class of its partition."""
-    asked, _, part = (text or "").rpartition(WITHIN)
-    return (asked, part.partition(PART)[0]) if asked else (part, "")
+def _asked(text: str | None) -> str:
+    """Return a request for nodes without its partition."""
+    asked, mark, rest = (text or "").rpartition(WITHIN)
+    return asked if mark else rest
 
 
 def _elsewhere(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:

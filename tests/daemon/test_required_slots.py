@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("classad2")
 
-RUN, PART = 600.0, "/1/512"
+RUN, PART, FAST = 600.0, "/1/512", "fast/1/512"
 NAMES = ("slot1@a", "slot1@b", "slot1@c")
 
 
@@ -80,20 +80,34 @@ def test_slots_that_change_move_the_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "seen", "why"),
+    ("asked", "part", "seen", "why"),
     [
-        ("HasMatlab", Request("HasMatlab", part=PART), None),
-        ("HasMatlab", Request("HasMatlab", part="/2/512"), None),
-        ("HasMatlab", Request("true", part=PART), "it requests other nodes than were promised"),
-        ("HasMatlab", Request("HasMatlab", part="x/1/512"), "it was moved to another"),
-        ("HasMatlab", Request("HasMatlab", "Capability > 8", PART), "it requests other nodes"),
-        ("", Request("HasMatlab", part=PART), None),
+        ("HasMatlab", FAST, Request("HasMatlab"), None),
+        ("HasMatlab", FAST, Request("HasMatlab", part=PART), "it was moved to another"),
+        ("HasMatlab", PART, Request("HasMatlab", part=PART), None),
+        ("HasMatlab", PART, Request("HasMatlab", part="/2/512"), None),
+        (
+            "HasMatlab",
+            PART,
+            Request("true", part=PART),
+            "it requests other nodes than were promised",
+        ),
+        ("HasMatlab", PART, Request("HasMatlab", part="x/1/512"), "it was moved to another"),
+        (
+            "HasMatlab",
+            PART,
+            Request("HasMatlab", "Capability > 8", PART),
+            "it requests other nodes",
+        ),
+        ("", PART, Request("HasMatlab", part=PART), None),
     ],
 )
-def test_other_requirements_are_another_job(asked: str, seen: Request, why: str | None) -> None:
-    """Not where its part follows from other slots, nor where nobody told what it requires."""
+def test_other_requirements_are_another_job(
+    asked: str, part: str, seen: Request, why: str | None
+) -> None:
+    """Not where its part follows from other slots or is gone, nor where nobody told of them."""
     scene = scene_of(1, 2)
-    token = ask(scene, asked)
+    token = ask(scene, asked, part=part)
     settled = scene.poll(
         T0 + 1, queued=((7, token),), changed={"node_request": seen.words, "partition": seen.part}
     )
