@@ -39,8 +39,11 @@ def queues_of(nodes: int, jobs: int, dimension: int) -> tuple[Cluster, Queues]:
     waiting[:, JOB], waiting[:, NODE] = np.arange(jobs), random.integers(0, nodes, jobs)
     waiting[:, SIZE], waiting[:, WORK] = 1, random.integers(60, 86_400, jobs)
     waiting[:, BYTES], waiting[:, POOL] = 0, -1
-    busy = np.where(random.random(nodes) < 0.5, random.integers(0, 86_400, nodes), -np.inf)
-    return cluster, replace(empty(cluster, dimension), waiting=waiting, busy_until=busy)
+    busy = np.flatnonzero(random.random(nodes) < 0.5)
+    until = random.integers(0, 86_400, nodes)[busy].astype(np.float64)
+    held = np.stack([np.full(len(busy), -1), busy], axis=1)
+    queues = empty(cluster, dimension)
+    return cluster, replace(queues, waiting=waiting, held=held, held_until=until)
 
 
 def measured(work: Callable[[], object], runs: int) -> dict[str, float]:

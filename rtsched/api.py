@@ -27,10 +27,11 @@ from rtsched.model.dependencies import Dependencies, dependencies_of
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic, array_time, occurrences
 from rtsched.model.ragged import Ragged, offsets_of
-from rtsched.model.resources import demand_of, fitting_nodes, lacking, room_of
+from rtsched.model.resources import demand_of, fitting_nodes, fitting_sets, lacking, room_of
 from rtsched.model.schedule import Entries, Schedule
 from rtsched.model.snapshot import Snapshot, places
 from rtsched.model.state import State
+from rtsched.model.table import amounts_of
 from rtsched.model.verdicts import (
     DelayClasses,
     Finding,
@@ -75,11 +76,13 @@ __all__ = [
     "Verdict",
     "Verdicts",
     "allowed_nodes",
+    "amounts_of",
     "array_time",
     "compiled_hook",
     "demand_of",
     "dependencies_of",
     "fitting_nodes",
+    "fitting_sets",
     "hookimpl",
     "job_columns",
     "lacking",

@@ -4,6 +4,10 @@ Jobs of one node are the tasks of the scan over nodes. Wider ones are tasks of a
 of more than b/2 and at most b nodes, b a power of 2, are balanced over the line of blocks of b
 neighbouring nodes, and take the first nodes of their block. Widths are done from wide to narrow;
 what runs, what is pinned, what is wider and what belongs to other pools counts as work that stays.
+
+Where jobs share nodes, each job counts by the scarcest of the resources that it asks for. There is
+a scan for each of these resources, the scarcest first; the other jobs are work that stays, by what
+they take of it.
 """
 
 from __future__ import annotations
@@ -20,15 +24,17 @@ from rtsched_plugins.node_queues import (
     NODE,
     POOL,
     SIZE,
-    WORK,
     first_place,
     fixed_load,
     movable,
     present,
     queued_load,
+    scarcest,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from rtsched.api import Cluster
@@ -62,34 +68,68 @@ class Terms(NamedTuple):
     leave: Leave
 
 
+def evened(
+    queues: Queues, cluster: Cluster, views: Sequence[Machine], time: float, terms: Terms
+) -> Queues:
+    """Return the queues after a scan by each resource at `time`, the scarcest first.
+
+    `views` is the machine as a scan by each resource sees it; of whole nodes there is one.
+    """
+    if len(views) == 1:
+        return rebalanced(queues, cluster, views[0], time, terms)
+    if not len(queues.waiting):
+        return queues
+    resource, seconds = scarcest(queues, queues.waiting, views, time)
+    scarcity = np.full(len(views), -1.0)
+    np.maximum.at(scarcity, resource, seconds)
+    for at in np.argsort(-scarcity, kind="stable")[: np.count_nonzero(scarcity >= 0)].tolist():
+        queues = rebalanced(queues, cluster, views[at], time, terms, resource == at)
+    return queues
+
+
 def rebalanced(
-    queues: Queues, cluster: Cluster, machine: Machine, time: float, terms: Terms
+    queues: Queues,
+    cluster: Cluster,
+    machine: Machine,
+    time: float,
+    terms: Terms,
+    among: NDArray[np.bool_] | None = None,
 ) -> Queues:
     """Return the queues after a scan at `time`, as they were where it does not pay.
 
+    Only jobs `among` may be moved, bool[k]; all of them if None.
     It pays if the node that would end last, of those for which a job waits that may move, ends
     sooner by more than the run and its migrations take: if the imbalance exceeds the crossover
     point. Whole jobs leave some imbalance; what the last scan left is no reason for another.
     """
-    moves = movable(queues.waiting, machine)
+    moves, at = movable(queues.waiting, machine), max(machine.resource, 0)
+    if among is not None:
+        moves &= among
     if not moves.any() or not machine.power.any():
         return queues
     waiting = queues.waiting if moves.all() else queues.waiting[moves]
     held = fixed_load(queues, machine, time) + queued_load(queues.waiting[~moves], machine)
     cost = overhead(queues.shape, terms.comm, terms.comp)
     before, least = last_end(waiting, held, machine), soonest(waiting, held, machine)
-    if before - least - queues.left <= max(cost, terms.imbalance * least):
-        return replace(queues, left=min(queues.left, before - least))
+    left = queues.left[at]
+    if before - least - left <= max(cost, terms.imbalance * least):
+        return _leaving(queues, at, min(left, before - least))
     after = waiting.copy()
     after[:, NODE] = scanned(queues, machine, waiting, held, terms)
     queues = replace(queues, scans=queues.scans + 1)
     end = last_end(after, held, machine)
     if before - end <= cost + migration_time(queues, cluster, waiting, after, terms):
-        return replace(queues, left=before - least)
+        return _leaving(queues, at, before - least)
     everyone = queues.waiting.copy()
     everyone[moves] = after
     moved = queues.moved + int(np.count_nonzero(after[:, NODE] != waiting[:, NODE]))
-    return replace(queues, waiting=everyone, left=end - least, runs=queues.runs + 1, moved=moved)
+    queues = replace(queues, waiting=everyone, runs=queues.runs + 1, moved=moved)
+    return _leaving(queues, at, end - least)
+
+
+def _leaving(queues: Queues, at: int, seconds: float) -> Queues:
+    """Return the queues of which the last scan by one resource left so much imbalance."""
+    return replace(queues, left=(*queues.left[:at], seconds, *queues.left[at + 1 :]))
 
 
 def last_end(waiting: Ints, held: Ints, machine: Machine) -> float:
@@ -108,7 +148,7 @@ def soonest(waiting: Ints, held: Ints, machine: Machine) -> float:
     That is the ideal level of their units above what is held, or the end of the longest job on
     the fastest node after the shortest delay, if that is later.
     """
-    units = np.ceil(waiting[:, WORK] / machine.unit)
+    units = machine.units(waiting)
     real = machine.power > 0
     load, power = held[real].astype(np.float64), machine.power[real].astype(np.float64)
     ends = load / power
@@ -156,7 +196,7 @@ def _of_one_width(
     terms: Terms,
 ) -> Ints:
     """Return the first node of each job of one width after a scan over blocks of that width."""
-    units = np.ceil(rows[:, WORK] / machine.unit).astype(np.int64) * rows[:, SIZE]
+    units = machine.units(rows).astype(np.int64) * rows[:, SIZE]
     first = first_place(rows, members, machine)
     power = machine.power[members]
     if width == 1:

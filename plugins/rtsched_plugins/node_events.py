@@ -8,17 +8,22 @@ import numpy as np
 from msgspec.structs import replace
 
 from rtsched.api import EventKind
-from rtsched_plugins.node_balance import rebalanced
+from rtsched_plugins.node_balance import evened
 from rtsched_plugins.node_queues import (
+    AMOUNT,
+    HELD_AMOUNT,
+    HELD_JOB,
+    HELD_NODE,
     JOB,
     NODE,
     POOL,
     SIZE,
     STAYS,
     Machine,
-    arrived,
+    by_resource,
     first_place,
-    fixed_load,
+    queued,
+    without_unused,
 )
 
 if TYPE_CHECKING:
@@ -45,15 +50,18 @@ def told(queues: Queues, events: Events, rows: Ints, snapshot: Snapshot, terms: 
         Before them.
     events : Events
         In order of time.
-    rows : int64[e, 6]
-        The row of `Queues.waiting` that each event's job would have, for no node yet.
+    rows : int64[e, 6 + r]
+        The row of `Queues.waiting` that each event's job would have, for no node yet; its pool is
+        one of the queues'.
     snapshot : Snapshot
         Says on which nodes started jobs run; where it does not know a job any more, the nodes
         that the job was for count.
     terms : Terms
         On which a scan runs.
     """
-    machine = Machine.of(snapshot.cluster, queues.cell)
+    cluster = snapshot.cluster
+    machine = Machine.of(cluster, queues.cell, queues.sets)
+    views = by_resource(machine, cluster)
     planned = np.isin(queues.waiting[:, JOB], snapshot.plan.entries.job)
     if planned.any():  # they start as their plan says
         queues = replace(queues, waiting=queues.waiting[~planned])
@@ -61,43 +69,60 @@ def told(queues: Queues, events: Events, rows: Ints, snapshot: Snapshot, terms: 
     for at, (kind, time) in enumerate(zip(kinds, times, strict=True)):
         row = rows[at : at + 1]
         if kind == EventKind.ARRIVED:
-            fixed = fixed_load(queues, machine, time)
             others = queues.waiting[queues.waiting[:, JOB] != row[0, JOB]]
-            queues = replace(queues, waiting=arrived(others, row, fixed, machine))
+            queues = replace(queues, waiting=others)
+            queues = replace(queues, waiting=queued(queues, row, views, time))
         elif kind == EventKind.STARTED:
-            wall = float(events.jobs.wall_time[at])
-            queues = _started(queues, int(row[0, JOB]), time, wall, snapshot, machine)
+            nodes = _nodes_of(queues, int(row[0, JOB]), snapshot, machine)
+            amounts = np.repeat(row[:, AMOUNT:], len(nodes), axis=0)
+            if cluster.shared and events.jobs.exclusive[at]:
+                amounts = cluster.nodes.capacity[nodes]
+            until = time + float(events.jobs.wall_time[at])
+            queues = _started(queues, int(row[0, JOB]), nodes, amounts, until)
         if kind in LEAVES:
-            queues = _without(queues, int(row[0, JOB]), time, kind == EventKind.ENDED)
+            queues = _without(queues, int(row[0, JOB]), kind == EventKind.ENDED)
         if kind in BALANCES:
-            queues = rebalanced(queues, snapshot.cluster, machine, time, terms)
-    return queues
+            queues = evened(queues, cluster, views, time, terms)
+    return without_unused(queues)
 
 
-def _without(queues: Queues, job: int, time: float, ended: bool) -> Queues:
-    """Return the queues without a waiting job; if it ended its nodes are idle."""
+def _without(queues: Queues, job: int, ended: bool) -> Queues:
+    """Return the queues without a waiting job; if it ended it holds no node any more."""
     waits = queues.waiting[:, JOB] == job
     if waits.any():
         queues = replace(queues, waiting=queues.waiting[~waits])
-    held = queues.holder == job
-    if ended and held.any():
-        holder, until = np.where(held, -1, queues.holder), np.where(held, time, queues.busy_until)
-        queues = replace(queues, holder=holder, busy_until=until)
+    holds = queues.held[:, HELD_JOB] == job
+    if ended and holds.any():
+        queues = _holding(queues, ~holds)
     return queues
 
 
-def _started(
-    queues: Queues, job: int, time: float, wall: float, snapshot: Snapshot, machine: Machine
-) -> Queues:
-    """Return the queues with a job on its nodes until its requested end."""
+def _holding(queues: Queues, kept: NDArray[np.bool_]) -> Queues:
+    """Return the queues with only these rows of what running jobs hold."""
+    return replace(queues, held=queues.held[kept], held_until=queues.held_until[kept])
+
+
+def _started(queues: Queues, job: int, nodes: Ints, amounts: Ints, until: float) -> Queues:
+    """Return the queues with a job on these nodes; whole ones it takes over from who had them."""
+    gone = queues.held[:, HELD_JOB] == job
+    if not queues.resources:
+        gone |= np.isin(queues.held[:, HELD_NODE], nodes)
+    queues = _holding(queues, ~gone)
+    held = np.empty((len(nodes), queues.held.shape[1]), np.int64)
+    held[:, HELD_JOB], held[:, HELD_NODE], held[:, HELD_AMOUNT:] = job, nodes, amounts
+    return replace(
+        queues,
+        held=np.concatenate([queues.held, held]),
+        held_until=np.append(queues.held_until, np.full(len(nodes), until)),
+    )
+
+
+def _nodes_of(queues: Queues, job: int, snapshot: Snapshot, machine: Machine) -> Ints:
+    """Return the nodes on which a job started, or those that it was for if it runs no more."""
     runs = np.flatnonzero(snapshot.running.id == job)
     if len(runs):
-        nodes = snapshot.allocations.nodes_of(int(runs[0])).astype(np.int64)
-    else:
-        nodes = _nodes_for(queues.waiting[queues.waiting[:, JOB] == job], machine)
-    holder, until = queues.holder.copy(), queues.busy_until.copy()
-    holder[nodes], until[nodes] = job, time + wall
-    return replace(queues, holder=holder, busy_until=until)
+        return snapshot.allocations.nodes_of(int(runs[0])).astype(np.int64)
+    return _nodes_for(queues.waiting[queues.waiting[:, JOB] == job], machine)
 
 
 def _nodes_for(rows: Ints, machine: Machine) -> Ints:

@@ -2,49 +2,69 @@
 
 A job is *for* a node, its first; it takes that node and the next ones of its pool in the order of
 the grid's cells, as many as its size. A pool is a partition's nodes, or all nodes.
+
+Where jobs share nodes by resources, a pool is the nodes that a job may use and that hold what it
+asks for. Work is then counted by one resource at a time: see `by_resource` and `scarcest`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rtsched.api import State
+from rtsched.api import State, amounts_of, fitting_sets
 from rtsched_plugins.kernels.scan_grid import neighbours, sides, walk
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rtsched.api import Cluster, Jobs
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
-JOB, NODE, SIZE, WORK, BYTES, POOL = range(6)
-"""Columns of `Queues.waiting`."""
+JOB, NODE, SIZE, WORK, BYTES, POOL, AMOUNT = range(7)
+"""Columns of `Queues.waiting`; from the last one on the amounts of resources."""
+HELD_JOB, HELD_NODE, HELD_AMOUNT = range(3)
+"""Columns of `Queues.held`; from the last one on the amounts of resources."""
 STAYS = -2
 """POOL of a job that must run on its node."""
 SPEED_UNITS = 1000
 """Speeds are counted in thousandths."""
 MOST_WORK = 1 << 31
 """Seconds that a job counts for at most."""
+MOST_STEPS = 1 << 12
+"""Amounts are counted in steps, a power of 2, of which the largest node has at most so many."""
 
 
 class Queues(State, frozen=True):
-    """Node queues, and the grid that they are balanced on; `n` nodes.
+    """Node queues, and the grid that they are balanced on; `n` nodes, `r` resources.
 
-    `waiting` is int64[k, 6], one row per waiting job in the order of arrival: job id, first node,
-    size, seconds of work per node, bytes to move per node, pool (a row of the sorted partition
-    names, -1 for all nodes, -2 for a job that must stay).
+    `waiting` is int64[k, 6 + r], one row per waiting job in the order of arrival: job id, first
+    node, size, seconds of work per node, bytes to move per node, pool, and what it takes of each
+    resource on each node. The pool is a row of the sorted partition names, -1 for all nodes, -2 for
+    a job that must stay; where jobs share nodes it is a row of `sets`.
     """
+
+    version: ClassVar[int] = 2
 
     shape: tuple[int, ...]
     cell: Ints
-    holder: Ints
-    busy_until: Floats
+    resources: tuple[str, ...]
+    """Names of resources, where jobs share nodes."""
+    sets: Mask
+    """bool[p, n], the nodes of each pool where jobs share nodes; those of fewest nodes first."""
+    held: Ints
+    """int64[h, 2 + r]: job, node and amounts, one row per node of each job that runs."""
+    held_until: Floats
+    """float64[h]: the requested ends of these."""
     waiting: Ints
-    left: float = 0.0
-    """Seconds by which the last scan's result ends later than any placement must."""
+    left: tuple[float, ...]
+    """Seconds by which the last scan's result ends later than any placement must; by resource."""
     scans: int = 0
     """Scans made."""
     runs: int = 0
@@ -60,22 +80,34 @@ class Machine(NamedTuple):
     ----------
     power : int64[n]
         Units per second times `unit`; 0 where a node takes no job.
-    unit : float
-        What a power of 1 does in a second.
+    common : int
+        What a power of 1 does in `SPEED_UNITS` seconds.
     rank : int64[n]
         Each node's place in the order of cells.
     pools : tuple of int64 arrays
-        The usable nodes of each partition in order of their cells; the last one holds all.
+        The usable nodes of each pool in order of their cells; the last one holds all.
+    resource : int
+        By which resource work is counted; -1: jobs have whole nodes.
+    step : int
+        In steps of how much its amounts are counted.
+    pace : int64[n]
+        What a step of it does in `SPEED_UNITS` seconds.
     """
 
     power: Ints
-    unit: float
+    common: int
     rank: Ints
     pools: tuple[Ints, ...]
+    resource: int = -1
+    step: int = 1
+    pace: Ints = np.empty(0, np.int64)
 
     @classmethod
-    def of(cls, cluster: Cluster, cell: Ints) -> Machine:
-        """Return what a cluster's nodes are to a scan."""
+    def of(cls, cluster: Cluster, cell: Ints, sets: Mask | None = None) -> Machine:
+        """Return what a cluster's whole nodes are to a scan.
+
+        `sets` are the pools where jobs share nodes; else each partition is one.
+        """
         speed = np.where(cluster.usable, cluster.nodes.speed, 0.0)
         power = np.rint(speed * SPEED_UNITS).astype(np.int64)
         common = int(np.gcd.reduce(power)) or 1
@@ -83,13 +115,59 @@ class Machine(NamedTuple):
         rank = np.empty(len(cell), np.int64)
         rank[order] = np.arange(len(cell))
         masks = [cluster.partitions[name] for name in sorted(cluster.partitions)]
+        if cluster.shared:
+            masks = [] if sets is None else list(sets)
         usable = [order[(power[order] > 0) & mask[order]] for mask in masks]
         pools = (*usable, order[power[order] > 0])
-        return cls(power // common, common / SPEED_UNITS, rank, pools)
+        return cls(power // common, common, rank, pools)
+
+    @property
+    def unit(self) -> float:
+        """Return what a power of 1 does in a second."""
+        return self.common / SPEED_UNITS
 
     def members(self, pool: int) -> Ints:
-        """Return the usable nodes of a pool in order of their cells."""
-        return self.pools[pool if pool >= 0 else -1]
+        """Return the usable nodes of a pool that have any power, in order of their cells."""
+        nodes = self.pools[pool if pool >= 0 else -1]
+        return nodes if self.resource < 0 else nodes[self.power[nodes] > 0]
+
+    def steps(self, amounts: Ints) -> Ints:
+        """Return amounts of the resource in steps, rounded up."""
+        return np.minimum(-(-amounts // self.step), MOST_STEPS)
+
+    def units(self, waiting: Ints) -> Floats:
+        """Return float64[k]: the units of work of each job on each of its nodes."""
+        work = waiting[:, WORK]
+        if self.resource >= 0:
+            work = work * self.steps(waiting[:, AMOUNT + self.resource])
+        return np.ceil(work / self.unit)
+
+    def rate(self, held: Ints) -> Floats:
+        """Return float64[h]: the units that each running job does in a second on a node."""
+        nodes = held[:, HELD_NODE]
+        if self.resource < 0:
+            return self.power[nodes].astype(np.float64)
+        steps = self.steps(held[:, HELD_AMOUNT + self.resource])
+        return np.asarray(steps * self.pace[nodes] / self.common)
+
+
+def by_resource(machine: Machine, cluster: Cluster) -> tuple[Machine, ...]:
+    """Return the machine as a scan by each resource sees it, in the cluster's order of resources.
+
+    A node's power is what it has of the resource, times its speed, and a job's work is the amount
+    that it takes, times its requested time. Whole nodes are seen in one way only.
+    """
+    if not cluster.shared:
+        return (machine,)
+    pace = machine.power * machine.common
+    seen = []
+    for resource, capacity in enumerate(cluster.nodes.capacity.T):
+        step = 1 << max((int(capacity.max(initial=0)) - 1) // MOST_STEPS, 0).bit_length()
+        view = machine._replace(resource=resource, step=step, pace=pace)
+        power = pace * view.steps(capacity)
+        common = int(np.gcd.reduce(power)) or 1
+        seen.append(view._replace(power=power // common, common=common))
+    return tuple(seen)
 
 
 def empty(cluster: Cluster, dimension: int) -> Queues:
@@ -106,11 +184,21 @@ def empty(cluster: Cluster, dimension: int) -> Queues:
         shape = sides(max(n, 1), dimension)
         if len(topology.link):
             cell = np.argsort(walk(neighbours(n, topology.link, topology.bandwidth)))
-    nobody, idle = np.full(n, -1, np.int64), np.full(n, -np.inf)
-    return Queues(shape, cell.astype(np.int64), nobody, idle, np.empty((0, 6), np.int64))
+    resources = tuple(cluster.nodes.names("capacity"))
+    r = len(resources)
+    return Queues(
+        shape,
+        cell.astype(np.int64),
+        resources,
+        np.zeros((0, n), np.bool_),
+        np.empty((0, HELD_AMOUNT + r), np.int64),
+        np.empty(0),
+        np.empty((0, AMOUNT + r), np.int64),
+        (0.0,) * max(r, 1),
+    )
 
 
-def rows_of(jobs: Jobs, cluster: Cluster, no_limit: float, usual_bytes: int) -> Ints:
+def rows_of(jobs: Jobs, cluster: Cluster, no_limit: float, usual_bytes: int) -> tuple[Ints, Mask]:
     """Return the rows of `Queues.waiting` for jobs that are for no node yet, NODE -1.
 
     Parameters
@@ -123,25 +211,86 @@ def rows_of(jobs: Jobs, cluster: Cluster, no_limit: float, usual_bytes: int) -> 
         Run time assumed for jobs that request none, seconds.
     usual_bytes : int
         Bytes of a process that does not say its size.
+
+    Returns
+    -------
+    int64[k, 6 + r], bool[p, n]
+        The rows; and where jobs share nodes the sets of nodes that their pools are rows of.
     """
-    names = sorted(cluster.partitions)
-    codes = [names.index(name) if name in names else -1 for name in jobs.names("partition")]
-    rows = np.empty((len(jobs), 6), np.int64)
+    amounts, sets = np.empty((len(jobs), 0), np.int64), np.zeros((0, len(cluster)), np.bool_)
+    if cluster.shared:
+        pools, masks = fitting_sets(jobs, cluster)
+        sets = np.array(masks, np.bool_).reshape(-1, len(cluster))
+        amounts = _amounts(jobs, cluster, pools, sets)
+    else:
+        names = sorted(cluster.partitions)
+        codes = [names.index(name) if name in names else -1 for name in jobs.names("partition")]
+        pools = np.array([*codes, -1])[jobs.partition]
+    rows = np.empty((len(jobs), AMOUNT + amounts.shape[1]), np.int64)
     rows[:, JOB], rows[:, SIZE] = jobs.id, np.maximum(jobs.size, 1)
     work = np.where(np.isfinite(jobs.wall_time), jobs.wall_time, no_limit)
     rows[:, WORK] = np.clip(np.ceil(work), 1, MOST_WORK)
     rows[:, BYTES] = np.where(jobs.process_bytes >= 0, jobs.process_bytes, usual_bytes)
-    rows[:, POOL] = np.array([*codes, -1])[jobs.partition]
+    rows[:, POOL], rows[:, AMOUNT:] = pools, amounts
     pinned = jobs.pinned >= 0
     rows[:, NODE] = jobs.pinned
     rows[pinned, POOL] = STAYS
+    return rows, sets
+
+
+def _amounts(jobs: Jobs, cluster: Cluster, pools: NDArray[np.int32], sets: Mask) -> Ints:
+    """Return int64[k, r]: what each job takes of each resource on each node.
+
+    An exclusive job takes what a node of its pool has on average, and one that asks for nothing 1
+    of the first resource.
+    """
+    amounts = amounts_of(jobs, "demand", tuple(cluster.nodes.names("capacity"))).copy()
+    alone = jobs.exclusive
+    if alone.any():
+        total = sets.astype(np.int64) @ cluster.nodes.capacity
+        mean = -(-total // np.maximum(sets.sum(axis=1), 1)[:, None])
+        amounts[alone] = mean[pools[alone]]
+    amounts[~amounts.any(axis=1), 0] = 1
+    return amounts
+
+
+def gathered(queues: Queues, rows: Ints, sets: Mask) -> tuple[Queues, Ints]:
+    """Return the queues with these sets among theirs, and the rows with their pools' new places."""
+    if not len(sets):
+        return queues, rows
+    every, code = np.unique(np.concatenate([queues.sets, sets]), axis=0, return_inverse=True)
+    order = np.argsort(every.sum(axis=1), kind="stable")
+    place = np.argsort(order)[code.ravel()]
+    waiting = _moved_to(queues.waiting, place[: len(queues.sets)])
+    rows = _moved_to(rows, place[len(queues.sets) :])
+    return replace(queues, sets=every[order], waiting=waiting), rows
+
+
+def without_unused(queues: Queues) -> Queues:
+    """Return the queues without the sets that no waiting job has as its pool."""
+    used = np.zeros(len(queues.sets), np.bool_)
+    if not len(used):
+        return queues
+    pools = queues.waiting[:, POOL]
+    used[pools[pools >= 0]] = True
+    if used.all():
+        return queues
+    waiting = _moved_to(queues.waiting, np.cumsum(used) - 1)
+    return replace(queues, sets=queues.sets[used], waiting=waiting)
+
+
+def _moved_to(rows: Ints, place: Ints) -> Ints:
+    """Return rows whose pools are at other places now."""
+    rows, pools = rows.copy(), rows[:, POOL]
+    rows[:, POOL] = np.where(pools >= 0, np.append(place, 0)[np.maximum(pools, -1)], pools)
     return rows
 
 
 def fixed_load(queues: Queues, machine: Machine, time: float) -> Ints:
     """Return int64[n]: units left of what runs on each node, by requested ends."""
-    left = np.maximum(queues.busy_until - time, 0.0) * machine.power
-    return np.minimum(np.ceil(left), MOST_WORK * SPEED_UNITS).astype(np.int64)
+    left = np.maximum(queues.held_until - time, 0.0) * machine.rate(queues.held)
+    units = np.minimum(np.ceil(left), MOST_WORK * SPEED_UNITS)
+    return _summed(queues.held[:, HELD_NODE], units, len(machine.power))
 
 
 def queued_load(waiting: Ints, machine: Machine) -> Ints:
@@ -154,7 +303,7 @@ def queued_load(waiting: Ints, machine: Machine) -> Ints:
     pools = present(waiting[:, POOL])
     for pool in pools:
         rows = waiting if len(pools) == 1 else waiting[waiting[:, POOL] == pool]
-        units = np.ceil(rows[:, WORK] / machine.unit)
+        units = machine.units(rows)
         if pool == STAYS:
             load += _summed(rows[:, NODE], units, len(load))
             continue
@@ -203,8 +352,7 @@ def arrived(waiting: Ints, rows: Ints, fixed: Ints, machine: Machine) -> Ints:
     """Return `waiting` with jobs appended one by one, each for the nodes where it ends first."""
     load = fixed + queued_load(waiting, machine)
     rows = rows.copy()
-    for row in rows:
-        units = int(np.ceil(row[WORK] / machine.unit))
+    for row, units in zip(rows, machine.units(rows).astype(np.int64).tolist(), strict=True):
         if row[POOL] == STAYS:
             load[row[NODE]] += units
             continue
@@ -233,3 +381,42 @@ def latest(values: Floats, size: int) -> Floats:
     back = np.maximum.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].ravel()
     count = len(values) - size + 1
     return np.maximum(back[:count], ahead[size - 1 : size - 1 + count])
+
+
+def queued(queues: Queues, rows: Ints, views: Sequence[Machine], time: float) -> Ints:
+    """Return the waiting jobs with these appended, each by the resource that is scarcest then."""
+    if len(views) == 1:
+        return arrived(queues.waiting, rows, fixed_load(queues, views[0], time), views[0])
+    for at in range(len(rows)):
+        row = rows[at : at + 1]
+        view = views[int(scarcest(queues, row, views, time)[0][0])]
+        waiting = arrived(queues.waiting, row, fixed_load(queues, view, time), view)
+        queues = replace(queues, waiting=waiting)
+    return queues.waiting
+
+
+def scarcest(
+    queues: Queues, rows: Ints, views: Sequence[Machine], time: float
+) -> tuple[Ints, Floats]:
+    """Return by which resource each job's work counts, and how scarce it is.
+
+    Of the resources that it asks for, that is the one by which the nodes of its pool need longest,
+    at full power, for the work of all jobs that run or wait there; of equal ones the first in the
+    cluster's order.
+
+    Returns
+    -------
+    int64[k], float64[k]
+        The resource, and the seconds that the nodes need.
+    """
+    asked, pools = rows[:, AMOUNT:] > 0, rows[:, POOL]
+    seconds = np.full(asked.shape, -1.0)
+    for at in np.flatnonzero(asked.any(axis=0)).tolist():
+        view = views[at]
+        load = fixed_load(queues, view, time) + queued_load(queues.waiting, view)
+        for pool in present(pools):
+            nodes = view.members(pool)
+            seconds[pools == pool, at] = load[nodes].sum() / max(int(view.power[nodes].sum()), 1)
+    seconds[~asked] = -1.0
+    resource = np.argmax(seconds, axis=1)
+    return resource, seconds[np.arange(len(rows)), resource]

@@ -9,6 +9,9 @@ Which node a job is for is a wish: it is taken first, then the next ones. With `
 for jobs of one node, which holds as long as no node is idle that nobody waits for. Wide jobs are
 never bound: all their nodes would have to come free together.
 
+Where jobs share nodes by resources, work is counted by the scarcest one, and a job goes only to
+nodes that hold what it asks for.
+
 References
 ----------
 Savvas and Kechadi: Dynamic Task Scheduling in Computing Cluster Environments.
@@ -21,8 +24,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 import numpy as np
 from msgspec import Meta
+from msgspec.structs import replace
 
-from rtsched.api import Placement, hookimpl
+from rtsched.api import Capabilities, Placement, hookimpl
 from rtsched_plugins.node_balance import Terms
 from rtsched_plugins.node_events import told
 from rtsched_plugins.node_queues import (
@@ -32,10 +36,12 @@ from rtsched_plugins.node_queues import (
     STAYS,
     Machine,
     Queues,
-    arrived,
+    by_resource,
     empty,
     first_place,
     fixed_load,
+    gathered,
+    queued,
     queued_load,
     rows_of,
 )
@@ -55,6 +61,8 @@ MOST_SETS = 512
 
 class Psts:
     """Give every waiting job a node, and even out the nodes' queues by positional scans."""
+
+    capabilities = Capabilities(places_resources=True)
 
     class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Settings."""
@@ -132,8 +140,9 @@ class Psts:
         """Keep the queues; balance them when a job came or went, if that pays then."""
         if not len(events):
             return None
-        rows = self._rows(events.jobs, snapshot.cluster)
-        return told(self._queues(state, snapshot.cluster), events, rows, snapshot, self.terms)
+        queues = self._queues(state, snapshot.cluster)
+        queues, rows = gathered(queues, *self._rows(events.jobs, snapshot.cluster))
+        return told(queues, events, rows, snapshot, self.terms)
 
     @hookimpl
     def rtsched_partition(
@@ -143,16 +152,21 @@ class Psts:
         if not len(jobs):
             return None
         queues = self._queues(state, cluster)
-        machine = Machine.of(cluster, queues.cell)
-        fixed = fixed_load(queues, machine, snapshot.now)
-        waiting = queues.waiting
-        new = np.flatnonzero(~np.isin(jobs.id, waiting[:, JOB]))
+        new = np.flatnonzero(~np.isin(jobs.id, queues.waiting[:, JOB]))
         if len(new):  # not told of them yet, or they wait again
             new = new[np.lexsort((jobs.id[new], jobs.submit[new]))]
-            waiting = arrived(waiting, self._rows(jobs.take(new), cluster), fixed, machine)
+            queues, rows = gathered(queues, *self._rows(jobs.take(new), cluster))
+        machine = Machine.of(cluster, queues.cell, queues.sets)
+        views = by_resource(machine, cluster)
+        if len(new):
+            queues = replace(queues, waiting=queued(queues, rows, views, snapshot.now))
+        waiting = queues.waiting
         order = np.argsort(waiting[:, JOB])
         mine = waiting[order[np.searchsorted(waiting[order, JOB], jobs.id)]]
-        idle = (fixed + queued_load(waiting, machine) == 0) & (machine.power > 0)
+        idle = machine.power > 0
+        for view in views:
+            fixed = fixed_load(queues, view, snapshot.now)
+            idle &= fixed + queued_load(waiting, view) == 0
         keys, code = np.unique(self._wanted(mine, idle, machine), return_inverse=True)
         twice = [np.concatenate((pool, pool)).astype(np.int32) for pool in machine.pools]
         sets = tuple(_node_set(twice, len(cluster), key) for key in keys.tolist() if key >= 0)
@@ -174,11 +188,12 @@ class Psts:
 
     def _queues(self, state: Queues | None, cluster: Cluster) -> Queues:
         """Return what is remembered, or empty queues, also where the machine has other nodes."""
-        if state is None or len(state.cell) != len(cluster):
+        resources = tuple(cluster.nodes.names("capacity"))
+        if state is None or len(state.cell) != len(cluster) or state.resources != resources:
             return empty(cluster, self.config.dimension)
         return state
 
-    def _rows(self, jobs: Jobs, cluster: Cluster) -> Ints:
+    def _rows(self, jobs: Jobs, cluster: Cluster) -> tuple[Ints, NDArray[np.bool_]]:
         return rows_of(jobs, cluster, self.config.no_limit, self.config.job_bytes)
 
 

@@ -48,6 +48,9 @@ class Capabilities:
         Planner: its plans give jobs amounts of resources on nodes that they share
         (`snapshot.cluster.shared`), and leave reservations of the site their time
         (`snapshot.blocked`).
+    places_resources : bool
+        Its placements, too, give jobs amounts of resources on nodes that they share: a node set
+        holds only nodes that have what the job asks for and that it may use.
     shares_nodes : bool or None
         Whether it chooses nodes for a machine whose nodes run several jobs at a time; None: for
         either kind.
@@ -71,6 +74,7 @@ class Capabilities:
     replay_only: str = ""
     spare_nodes: int = 0
     plans_resources: bool = False
+    places_resources: bool = False
     shares_nodes: bool | None = None
     static_hooks: Callable[[Jobs, Cluster], Collection[str]] | None = None
     compiled_hooks: (
@@ -91,6 +95,7 @@ class Capabilities:
             "replay_only": (isinstance(self.replay_only, str), "text"),
             "spare_nodes": (count, "a number of nodes, 0 or more"),
             "plans_resources": (isinstance(self.plans_resources, bool), "True or False"),
+            "places_resources": (isinstance(self.places_resources, bool), "True or False"),
             "shares_nodes": (optional_bool, "True, False or None"),
             "static_hooks": (_optional_callable(self.static_hooks), "callable or None"),
             "compiled_hooks": (_optional_callable(self.compiled_hooks), "callable or None"),

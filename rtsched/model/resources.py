@@ -91,22 +91,44 @@ def fitting_nodes(
     among : bool[m], optional
         Nodes that count, such as those that take new jobs now; all of them if None.
     """
-    allowed = np.ones(len(cluster), np.bool_) if among is None else among
+    code, sets = fitting_sets(jobs, cluster)
+    counts = [np.count_nonzero(mask if among is None else mask & among) for mask in sets]
+    return np.array(counts, np.int32)[code]
+
+
+def fitting_sets(jobs: Jobs, cluster: Cluster) -> tuple[NDArray[np.int32], list[NDArray[np.bool_]]]:
+    """Return the code of the nodes on which each job fits, and the nodes by their codes.
+
+    They are the nodes that it may use, and that have what it asks for if nobody else is there.
+
+    Parameters
+    ----------
+    jobs : Jobs
+        With `demand`.
+    cluster : Cluster
+        With `nodes.capacity`.
+
+    Returns
+    -------
+    int32[n], list of bool[m]
+        Each set once; that of a job which fits nowhere is empty.
+    """
     demand, lacks = demand_of(jobs, cluster), lacking(jobs, cluster)
     code, masks = allowed_nodes(jobs, cluster)
     keys = np.column_stack([demand, code, jobs.pinned, lacks])
     distinct, row = np.unique(keys, axis=0, return_inverse=True)
     room_of_each = room_of(cluster)[: len(cluster)]
-    count = np.zeros(len(distinct), np.int32)
+    sets: dict[bytes, tuple[int, NDArray[np.bool_]]] = {}
+    place = np.zeros(len(distinct), np.int32)
     for at, key in enumerate(distinct):
         code_of, pinned, never = key[-3:].tolist()
-        if never:
-            continue
-        room = allowed & (room_of_each >= key[:-3]).all(axis=1)
+        room = (room_of_each >= key[:-3]).all(axis=1) & (not never)
         if code_of >= 0:
-            room = room & masks[code_of]
-        count[at] = room[pinned] if pinned >= 0 else room.sum()
-    return count[row.ravel()]
+            room &= masks[code_of]
+        if pinned >= 0:
+            room &= np.arange(len(room)) == pinned
+        place[at] = sets.setdefault(room.tobytes(), (len(sets), room))[0]
+    return place[row.ravel()], [mask for _, mask in sets.values()]
 
 
 def served(

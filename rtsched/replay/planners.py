@@ -121,9 +121,16 @@ def _resource_problems(chain: Chain, policy: Policy) -> list[str]:
             problems.append(
                 f"planner: {name!r} as configured plans whole nodes, and jobs share them; {remedy}"
             )
+    rule = system.placement if isinstance(system, ExclusiveSettings) else "first"
+    if rule != "first" and chain.counts("partition"):
+        problems.append(
+            f"system.placement: {rule!r} would ignore the order in which plug-in "
+            f"{chain.asks('partition')[0]!r} prefers nodes; leave out one of them"
+        )
     problems += [
         f"plugin {name!r} chooses whole nodes for jobs, which share them; {remedy}"
         for name in chain.asks("partition")
+        if not chain.member(name).capabilities.places_resources
     ]
     return problems
 

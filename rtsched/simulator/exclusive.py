@@ -42,7 +42,7 @@ from rtsched.simulator.nodesets import NodeSets
 from rtsched.simulator.plan import lay_out_plan
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.setup import lay_out
-from rtsched.simulator.shared_nodes import held_nodes, with_room_for_plan
+from rtsched.simulator.shared_nodes import held_nodes, with_room_for_plan, with_room_for_sizes
 from rtsched.simulator.submitters import never_matched, with_claims
 from rtsched.simulator.system import System
 
@@ -91,7 +91,7 @@ class ExclusiveNodes(System):
             self._found = never_matched(self._machine, self.jobs)
         self._state: Any = kernel.scalars(self._machine)
         self._plan, self._plan_order = Schedule.empty(), np.zeros(0, np.int64)
-        self._places = self.jobs.size.astype(np.int64)
+        self._places = self._machine.jobs["width"].astype(np.int64)
         self._arrays = None if self.task_times is None else ArrayRuns(self.jobs, self.task_times)
         self._prepare_records()
 
@@ -278,10 +278,8 @@ class ExclusiveNodes(System):
         command.prioritise(self._machine, rows, np.array(action.value))
         return 0
 
-    def _place(self, action: Place, rows: Rows) -> int | None:
+    def _place(self, action: Place, rows: Rows) -> int:
         """Give waiting jobs sizes and node sets; those that the plan owns keep theirs."""
-        if self.cluster.shared:
-            return None
         codes = self._sets.of_placement(action.placement)
         some = (action.placement.size > 0) | (codes >= 0)
         free = some & (self._machine.jobs["status"][rows] < kernel.PLANNED)
@@ -301,7 +299,10 @@ class ExclusiveNodes(System):
         group_of, group_nodes = self._sets.arrays()
         self._machine = self._machine._replace(group_of=group_of, group_nodes=group_nodes)
         self._state["node_level"] |= len(self._sets) > 0
-        return left + self._change(command.RESIZE, rows[changed])
+        left += self._change(command.RESIZE, rows[changed])
+        if self.cluster.shared:
+            self._machine = with_room_for_sizes(self._machine, self._places, rows, new[0])
+        return left
 
     def _reserve(self, action: Reserve, rows: Rows) -> int | None:
         plan = action.plan

@@ -48,12 +48,11 @@ def with_shared_nodes(
     n, m = len(jobs), len(cluster)
     room = room_of(cluster)
     resources = room.shape[1]
-    held_at = offsets_of(jobs.size)
+    held_at = offsets_of(machine.jobs["width"])
     machine.state[0].sharing = 1
     machine.state[0].licenses = len(cluster.licenses)
     machine.state[0].placement = RULES[placement]
-    # A job that runs or has a reservation begins two steps on each of its nodes, and of licences.
-    steps = 2 * (int(held_at[-1]) + n) + 2 if machine.state[0].loop == kernel.CONSERVATIVE else 0
+    steps = _steps_reserved(int(held_at[-1]), n) if _reserves(machine) else 0
     return machine._replace(
         ends=np.zeros(n + 1, kernel.TIMED),
         running=np.zeros(n + 1, kernel.TIMED),
@@ -72,6 +71,19 @@ def with_shared_nodes(
             else scored(room, cluster.nodes.names("capacity"))
         ),
     )
+
+
+def _reserves(machine: kernel.MachineState) -> bool:
+    """Return whether waiting jobs have reservations."""
+    return bool(machine.state[0].loop == kernel.CONSERVATIVE)
+
+
+def _steps_reserved(places: int, jobs: int) -> int:
+    """Return how many steps jobs that run or have reservations on so many nodes may begin.
+
+    Each begins two on each of its nodes, and of licences.
+    """
+    return 2 * (places + jobs) + 2
 
 
 def scored(room: NDArray[np.int64], resources: Sequence[str]) -> Placement:
@@ -98,23 +110,52 @@ def with_room_for_plan(
         How many nodes each job has room for in `held`; grows where its plan gives it more than
         it asked for.
     """
-    rows, width = machine.plan["row"], machine.plan["width"]
-    wider = width > places[rows]
-    held_at, held = machine.held_at, machine.held
-    if wider.any():
-        rows, width = rows[wider], width[wider]
-        places[rows] = width
-        held_at = held_at.copy()
-        held_at[rows] = len(held) + offsets_of(width)[:-1]
-        held = np.concatenate([held, np.zeros(int(width.sum()), np.int32)])
+    machine = with_room_for_sizes(machine, places, machine.plan["row"], machine.plan["width"])
     m, resources = machine.room.shape
     licenses = int(machine.state[0].licenses)
-    steps = 4 * m + 2 * (len(held) + len(machine.plan_nodes))
+    steps = 4 * m + 2 * (len(machine.held) + len(machine.plan_nodes))
     if licenses:
         steps += 2 * (len(places) + len(machine.plan))
     if len(machine.step_room.after) < steps:
         machine = machine._replace(step_room=empty_profile(m, 2 * steps, resources, licenses))
-    return machine._replace(held_at=held_at, held=held)
+    return machine
+
+
+def with_room_for_sizes(
+    machine: kernel.MachineState,
+    places: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    width: NDArray[np.int32],
+) -> kernel.MachineState:
+    """Return the machine with room in `held` for jobs that are given these numbers of nodes.
+
+    Where that needs more steps of reservations than there are, these are made anew.
+
+    Parameters
+    ----------
+    machine : MachineState
+        Shared.
+    places : int64[n]
+        How many nodes each job has room for; grows where it is given more.
+    rows, width : int64[k], int32[k]
+        The jobs, none of which holds nodes, and their numbers of nodes.
+    """
+    wider = width > places[rows]
+    if not wider.any():
+        return machine
+    rows, width = rows[wider], width[wider]
+    places[rows] = width
+    held_at = machine.held_at.copy()
+    held_at[rows] = len(machine.held) + offsets_of(width)[:-1]
+    held = np.concatenate([machine.held, np.zeros(int(width.sum()), np.int32)])
+    machine = machine._replace(held_at=held_at, held=held)
+    m, resources = machine.room.shape
+    steps = m + _steps_reserved(len(held), len(places))
+    if _reserves(machine) and len(machine.step_room.after) < steps:
+        kernel.scalars(machine)["rebuild"] = 1
+        step_room = empty_profile(m, 2 * steps, resources, int(machine.state[0].licenses))
+        machine = machine._replace(step_room=step_room)
+    return machine
 
 
 def held_nodes(

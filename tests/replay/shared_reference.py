@@ -63,6 +63,8 @@ def score(job: Job, room: list[int], has: tuple[int, ...], at: int, rule: str) -
             if job.demand[k] > 0 and has[k] > 0
         ]
         return -max(full, default=0.0)
+    if rule == "backwards":
+        return -float(at)
     if rule == "least_loaded":
         return -float(room[0])
     if rule == "pack_serial_at_end":

@@ -241,8 +241,9 @@ def test_a_scan_is_carried_out_only_if_the_last_end_comes_sooner(
     waiting[:, JOB] = np.arange(len(wanted))
     waiting[:, [NODE, SIZE, WORK]] = wanted
     waiting[:, POOL] = -1
+    running = np.stack([np.full(len(nodes), -1), np.arange(len(nodes))], axis=1)
     queues = msgspec.structs.replace(
-        empty(cluster, 2), waiting=waiting, busy_until=np.array(busy, float)
+        empty(cluster, 2), waiting=waiting, held=running, held_until=np.array(busy, float)
     )
     machine = Machine.of(cluster, queues.cell)
     held = fixed_load(queues, machine, 0.0)
