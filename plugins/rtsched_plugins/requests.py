@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.api import Kind
+from rtsched.api import Kind, fitting_sets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +29,7 @@ class Requests:
         Jobs of one group may use the same nodes.
     nodes : tuple of bool[m]
         The nodes of each group: those of its partition, or the one that its jobs are pinned to.
+        Where jobs share nodes, those which they may use and that hold what they ask for.
     fits : bool[n]
         Whether the job's group has `min_size` nodes.
     """
@@ -39,17 +40,26 @@ class Requests:
         self.min_size = np.where(bends & (jobs.size_min > 0), jobs.size_min, jobs.size)
         self.max_size = np.where(bends & (jobs.size_max > 0), jobs.size_max, jobs.size)
         self.max_size = np.maximum(self.max_size, self.min_size)
-        keys, self.group = _groups(jobs)
-        names = (*jobs.names("partition"), None)
-        self.nodes = tuple(
-            _members(cluster, names[partition], pinned) for partition, pinned in keys
-        )
+        self.group, self.nodes = (_by_fit if cluster.shared else _by_partition)(jobs, cluster)
         counts = np.array([mask.sum() for mask in self.nodes], np.int64)
         self.fits = self.min_size <= counts[self.group]
 
     def allowed(self, row: int) -> Mask:
         """Return bool[m]: the nodes that a job may use."""
         return self.nodes[int(self.group[row])]
+
+
+def _by_fit(jobs: Jobs, cluster: Cluster) -> tuple[NDArray[np.int64], tuple[Mask, ...]]:
+    """Return each job's group, and the nodes of each on which its jobs fit."""
+    group, sets = fitting_sets(jobs, cluster)
+    return group.astype(np.int64), tuple(sets)
+
+
+def _by_partition(jobs: Jobs, cluster: Cluster) -> tuple[NDArray[np.int64], tuple[Mask, ...]]:
+    """Return each job's group, and the nodes of each, whole ones."""
+    keys, group = _groups(jobs)
+    names = (*jobs.names("partition"), None)
+    return group, tuple(_members(cluster, names[partition], pinned) for partition, pinned in keys)
 
 
 def _groups(jobs: Jobs) -> tuple[list[tuple[int, int]], NDArray[np.int64]]:

@@ -7,7 +7,8 @@ ends, the others adapt to what the load has become (upgrade), then the queue is 
 and if nobody waits, jobs migrate to faster nodes.
 
 Without time sharing (the batch setting) a node runs one job at a time. The same rule then gives
-moldable jobs their size, and every job prefers the fastest nodes.
+moldable jobs their size, and every job prefers the fastest nodes. Where jobs share nodes by
+resources, the classes hold the nodes that have room for a process of the job.
 
 References
 ----------
@@ -28,7 +29,8 @@ from rtsched_plugins.kernels.delay_classes import class_bounds
 from rtsched_plugins.mapping import Field, Mapping
 from rtsched_plugins.moves import Occasion, moves
 from rtsched_plugins.requests import Requests
-from rtsched_plugins.widths import placed, preferred, waiting
+from rtsched_plugins.room_mapping import RoomMapping
+from rtsched_plugins.widths import placed, preferred, preferred_with_room, waiting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,12 +104,16 @@ class Sed:
     @property
     def capabilities(self) -> Capabilities:
         """Return for which kind of machine the settings are, and when answers are static."""
-        return Capabilities(shares_nodes=self.config.time_sharing, static_hooks=self._static_hooks)
+        return Capabilities(
+            shares_nodes=self.config.time_sharing,
+            places_resources=not self.config.time_sharing,
+            static_hooks=self._static_hooks,
+        )
 
     @hookimpl
     def rtsched_delay_class(self, snapshot: Snapshot, prepared: PreparedState) -> DelayClasses:
         """Return the delay of a new process on each node, and the classes."""
-        mapping = self._mapping(snapshot, prepared)
+        mapping = self._room(snapshot, prepared) or self._mapping(snapshot, prepared)
         return DelayClasses(mapping.factors, mapping.field.bounds)
 
     @hookimpl
@@ -117,8 +123,8 @@ class Sed:
         """Record the delays of jobs that started or moved."""
         if not len(events):
             return None
-        delays = self._mapping(snapshot, prepared).delay
-        return recorded(state, events, snapshot.running.id, delays)
+        mapping = self._room(snapshot, prepared) or self._mapping(snapshot, prepared)
+        return recorded(state, events, snapshot.running.id, mapping.delay)
 
     @hookimpl
     def rtsched_partition(
@@ -130,7 +136,10 @@ class Sed:
         prepared: PreparedState,
     ) -> Placement:
         """Map the queue, head first; let running jobs adapt, and one at a time migrate."""
-        mapping, requests = self._mapping(snapshot, prepared), Requests(jobs, cluster)
+        requests, room = Requests(jobs, cluster), self._room(snapshot, prepared)
+        if room is not None:
+            return preferred_with_room(room, requests, jobs, cluster)
+        mapping = self._mapping(snapshot, prepared)
         mapping.record(delays_of(state, snapshot.running.id, mapping.delay))
         moved, migrates = moves(mapping, snapshot, self._occasion(state, len(jobs)))
         if not self.config.time_sharing:
@@ -158,9 +167,17 @@ class Sed:
 
     def _mapping(self, snapshot: Snapshot, prepared: PreparedState) -> Mapping:
         """Return who runs where, with the delays that the present load makes."""
-        nodes, held = snapshot.cluster.nodes, snapshot.allocations
-        scale = prepared.get(_Scale.of, nodes.speed)
-        usable, foreign = snapshot.cluster.usable, nodes.foreign_load
-        shared = self.config.time_sharing
-        field = Field(scale.alpha, scale.bounds, usable, foreign, shared)
-        return Mapping(field, held.indptr, held.nodes)
+        held = snapshot.allocations
+        return Mapping(self._field(snapshot.cluster, prepared), held.indptr, held.nodes)
+
+    def _room(self, snapshot: Snapshot, prepared: PreparedState) -> RoomMapping | None:
+        """Return what nodes have left, None where jobs do not share them by resources."""
+        if self.config.time_sharing or not snapshot.cluster.shared:
+            return None
+        return RoomMapping(self._field(snapshot.cluster, prepared), snapshot)
+
+    def _field(self, cluster: Cluster, prepared: PreparedState) -> Field:
+        """Return the nodes with their slownesses and the delay classes."""
+        scale = prepared.get(_Scale.of, cluster.nodes.speed)
+        foreign, shared = cluster.nodes.foreign_load, self.config.time_sharing
+        return Field(scale.alpha, scale.bounds, cluster.usable, foreign, shared)

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.api import Kind, Placement
+from rtsched.api import Kind, Placement, demand_of
 from rtsched.kernels.delays import delay
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
-    from rtsched.api import Jobs, Schedule
-    from rtsched_plugins.mapping import Mapping
+    from rtsched.api import Cluster, Jobs, Schedule
+    from rtsched_plugins.mapping import Field, Mapping
     from rtsched_plugins.requests import Requests
+    from rtsched_plugins.room_mapping import RoomMapping
 
     Nodes = NDArray[np.int32]
 
@@ -57,28 +60,59 @@ def preferred(
     The sizes are those with which they would be mapped now, one after the other in order of
     (submit, id); a job that would have to wait gets its least size.
     """
+    left = int(mapping.usable().sum())
+
+    def place(row: int, least: int, most: int) -> Nodes | None:
+        nonlocal left
+        if left < least:
+            return None
+        nodes = mapping.place(least, most, requests.allowed(row))
+        left -= 0 if nodes is None else len(nodes)
+        return nodes
+
+    return _with_sizes(mapping.field, requests, jobs, place, moves)
+
+
+def preferred_with_room(
+    mapping: RoomMapping, requests: Requests, jobs: Jobs, cluster: Cluster
+) -> Placement:
+    """Answer as `preferred` does where jobs share nodes by resources."""
+    demand = demand_of(jobs, cluster)
+
+    def place(row: int, least: int, most: int) -> Nodes | None:
+        return mapping.place(least, most, requests.allowed(row), demand[row])
+
+    return _with_sizes(mapping.field, requests, jobs, place, None)
+
+
+def _with_sizes(
+    field: Field,
+    requests: Requests,
+    jobs: Jobs,
+    place: Callable[[int, int, int], Nodes | None],
+    moves: Schedule | None,
+) -> Placement:
+    """Return the fastest nodes for all jobs, and sizes for moldable ones.
+
+    `place(row, least, most)` maps a job now; it returns None if the job must wait.
+    """
     n = len(jobs)
     size = np.zeros(n, np.int32)
-    sets = tuple(_ranked(mapping, allowed) for allowed in requests.nodes)
+    sets = tuple(_ranked(field, allowed) for allowed in requests.nodes)
     widest = np.array([len(nodes) for nodes in sets], np.int64)[requests.group]
     fits = requests.min_size <= widest
     bends = fits & (jobs.kind != Kind.RIGID)
     size[bends] = requests.min_size[bends]
-    left = int(mapping.usable().sum())
     for row in requests.order[bends[requests.order]].tolist():
-        if left < requests.min_size[row]:
-            continue
         most = min(int(requests.max_size[row]), int(widest[row]))
-        nodes = mapping.place(int(requests.min_size[row]), most, requests.allowed(row))
+        nodes = place(row, int(requests.min_size[row]), most)
         if nodes is not None:
             size[row] = len(nodes)
-            left -= len(nodes)
     return Placement(size, np.where(fits, requests.group, -1).astype(np.int32), sets, moves=moves)
 
 
-def _ranked(mapping: Mapping, allowed: NDArray[np.bool_]) -> Nodes:
+def _ranked(field: Field, allowed: NDArray[np.bool_]) -> Nodes:
     """Return the allowed nodes that take jobs, the least delayed first, then by index."""
-    field = mapping.field
     idle = delay(field.alpha, 1.0 + field.foreign)
     usable = field.open & allowed & (idle <= field.bounds[-1:].max(initial=0.0))
     nodes = np.flatnonzero(usable).astype(np.int32)

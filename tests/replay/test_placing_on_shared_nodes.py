@@ -342,6 +342,84 @@ def test_psts_leaves_a_node_that_goes_down() -> None:
     assert [nodes_of(run)[row] for row in (0, 2, 3)] == [[0], [0], [0]]
 
 
+# sed-batch.
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    speed=speeds,
+    rows=st.lists(
+        st.tuples(
+            st.integers(0, 9),
+            st.integers(1, 3),
+            st.integers(1, 20),
+            st.integers(0, 9),
+            st.sampled_from([Kind.RIGID, Kind.MOLDABLE]),
+        ),
+        min_size=1,
+        max_size=15,
+    ),
+)
+def test_sed_batch_with_one_unit_of_one_resource_is_that_on_whole_nodes(
+    speed: list[float], rows: list[tuple[int, ...]]
+) -> None:
+    """The same sizes, starts, ends and nodes, to the last digit."""
+    whole, shared = (under("sed-batch", each) for each in both_kinds(speed, rows))
+    for name in ("size", "start", "end"):
+        assert whole.results.column(name).tolist() == shared.results.column(name).tolist()
+    assert [sorted(each) for each in nodes_of(whole)] == [sorted(each) for each in nodes_of(shared)]
+
+
+@pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
+@settings(max_examples=30, deadline=None)
+@given(workload=logs((Kind.RIGID, Kind.MOLDABLE)))
+def test_sed_batch_starts_every_job_that_fits_somewhere_where_it_fits(
+    loop: Any, workload: Workload
+) -> None:
+    """Rigid and moldable; no node is overcommitted, no size is beyond what a job may have."""
+    policy = msgspec.structs.replace(presets()["sed-batch"], system=ExclusiveSettings(loop=loop))
+    run = replay(workload, "sed-batch", policy)
+    assert not any(m.errors for hook in run.hooks.values() for m in hook.values())
+    assert not run.undone
+    code, sets = fitting_sets(workload.jobs, workload.cluster)
+    count = np.array([int(mask.sum()) for mask in sets])[code]
+    assert ((run.results.fate == FinalState.FINISHED) == (count > 0)).all()
+    assert (run.results.size <= count).all()
+    check_room(workload, run)
+
+
+def test_sed_batch_is_easy_for_rigid_jobs_on_nodes_of_one_speed() -> None:
+    """Whatever they ask for, the first nodes with room are the fastest ones."""
+    easy, sed = under("easy", gpu_log()), under("sed-batch", gpu_log())
+    assert easy.results.start.tolist() == sed.results.start.tolist()
+    assert nodes_of(easy) == nodes_of(sed)
+
+
+def test_sed_batch_gives_moldable_jobs_the_nodes_with_room_for_their_gpus() -> None:
+    """Two fast nodes without GPUs, four slow ones of which three have GPUs free.
+
+    The job of 1 to 4 processes with a GPU each takes these three, and a third of the 2,400 s that it
+    needs on one of them. That without GPUs takes all six nodes: a delay of 2 for each of 6 is less
+    than 1 for each of 2. EASY runs both on the one node that they ask for.
+    """
+    cluster = machine([(4, 64, 0)] * 2 + [(4, 64, 2)] * 4, speed=[2.0] * 2 + [1.0] * 4)
+    n = 3
+    jobs = asking(
+        [(1, 1, 2), (1, 1, 1), (1, 1, 0)],
+        submit=np.arange(n, dtype=float),
+        wall_time=np.full(n, 4800.0),
+        kind=np.array([Kind.RIGID, Kind.MOLDABLE, Kind.MOLDABLE], np.int8),
+        size_max=np.array([1, 4, 6], np.int32),
+    )
+    workload = work(jobs, np.full(n, 2400.0), cluster)
+    easy, sed = under("easy", workload), under("sed-batch", workload)
+    assert sed.results.size.tolist() == [1, 3, 6]
+    assert nodes_of(sed) == [[2], [3, 4, 5], [0, 1, 2, 3, 4, 5]]
+    assert (sed.results.end - sed.results.start).tolist() == [2400.0, 800.0, 400.0]
+    assert nodes_of(easy) == [[2], [3], [0]]
+    assert (easy.results.end - easy.results.start).tolist() == [2400.0, 2400.0, 1200.0]
+
+
 # Which combinations are refused.
 
 
@@ -353,6 +431,8 @@ def problems_of(policy: Any) -> str:
 def test_plug_ins_that_place_by_resources_are_accepted() -> None:
     """They know what a node has; those that do not are refused as before."""
     assert not problems_of(presets()["psts"])
+    assert not problems_of(presets()["sed-batch"])
+    assert "plugin 'sed' chooses whole nodes for jobs" in problems_of(presets()["sed"])
     fastest = msgspec.structs.replace(presets()["easy"], plugin=[PluginTable("fastest")])
     assert "plugin 'fastest' chooses whole nodes for jobs" in problems_of(fastest)
 
