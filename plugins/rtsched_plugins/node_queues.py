@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rtsched.api import State, amounts_of, fitting_sets
+from rtsched_plugins.kernels.exact import MOST
 from rtsched_plugins.kernels.scan_grid import neighbours, sides, walk
 
 if TYPE_CHECKING:
@@ -287,10 +288,15 @@ def _moved_to(rows: Ints, place: Ints) -> Ints:
 
 
 def fixed_load(queues: Queues, machine: Machine, time: float) -> Ints:
-    """Return int64[n]: units left of what runs on each node, by requested ends."""
-    left = np.maximum(queues.held_until - time, 0.0) * machine.rate(queues.held)
-    units = np.minimum(np.ceil(left), MOST_WORK * SPEED_UNITS)
-    return _summed(queues.held[:, HELD_NODE], units, len(machine.power))
+    """Return int64[n]: units left of what runs on each node, by requested ends.
+
+    Without a requested end it is as much as a scan can count on all nodes.
+    """
+    n = len(machine.power)
+    left = np.clip(queues.held_until - time, 0.0, MOST_WORK * SPEED_UNITS)
+    units = np.ceil(left * machine.rate(queues.held))
+    load = np.bincount(queues.held[:, HELD_NODE], units, minlength=n)
+    return np.minimum(load, min(MOST_WORK * SPEED_UNITS, MOST // 2 // max(n, 1))).astype(np.int64)
 
 
 def queued_load(waiting: Ints, machine: Machine) -> Ints:

@@ -163,24 +163,29 @@ class Psts:
         waiting = queues.waiting
         order = np.argsort(waiting[:, JOB])
         mine = waiting[order[np.searchsorted(waiting[order, JOB], jobs.id)]]
-        idle = machine.power > 0
-        for view in views:
-            fixed = fixed_load(queues, view, snapshot.now)
-            idle &= fixed + queued_load(waiting, view) == 0
+        idle = None
+        if self.config.binding == "strict":
+            idle = machine.power > 0
+            for view in views:
+                fixed = fixed_load(queues, view, snapshot.now)
+                idle &= fixed + queued_load(waiting, view) == 0
         keys, code = np.unique(self._wanted(mine, idle, machine), return_inverse=True)
         twice = [np.concatenate((pool, pool)).astype(np.int32) for pool in machine.pools]
         sets = tuple(_node_set(twice, len(cluster), key) for key in keys.tolist() if key >= 0)
         node_set = (code + len(sets) - len(keys)).astype(np.int32)  # no opinion is the first key
         return Placement(np.zeros(len(jobs), np.int32), node_set, sets)
 
-    def _wanted(self, rows: Ints, idle: NDArray[np.bool_], machine: Machine) -> Ints:
-        """Return the key of each job's node set, see `_node_set`; -1 for no opinion."""
+    def _wanted(self, rows: Ints, idle: NDArray[np.bool_] | None, machine: Machine) -> Ints:
+        """Return the key of each job's node set, see `_node_set`; -1 for no opinion.
+
+        `idle` says for which nodes nobody runs or waits; None: no job is bound.
+        """
         wanted, n = np.full(len(rows), -1, np.int64), len(machine.power)
         for pool in np.unique(rows[rows[:, POOL] != STAYS, POOL]).tolist():
             members = machine.members(pool)
             mine = np.flatnonzero((rows[:, POOL] == pool) & (rows[:, SIZE] <= len(members)))
             first, size = first_place(rows[mine], members, machine), rows[mine, SIZE]
-            strict = self.config.binding == "strict" and not idle[members].any()
+            strict = idle is not None and not idle[members].any()
             step = -(-len(members) // MOST_SETS)
             place = np.where(strict & (size == 1), first, n + first // step * step)
             wanted[mine] = pool % len(machine.pools) * 2 * n + place

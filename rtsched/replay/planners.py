@@ -124,7 +124,7 @@ def _resource_problems(chain: Chain, policy: Policy) -> list[str]:
     rule = system.placement if isinstance(system, ExclusiveSettings) else "first"
     if rule != "first" and chain.counts("partition"):
         problems.append(
-            f"system.placement: {rule!r} would ignore the order in which plug-in "
+            f"system.placement: {rule!r} would ignore the order in which plugin "
             f"{chain.asks('partition')[0]!r} prefers nodes; leave out one of them"
         )
     problems += [

@@ -323,6 +323,31 @@ def test_plugin_for_another_kind_of_machine(run, tmp_path):
     assert "policy.b: plugin 'sed' is set for a machine on which a node runs one job" in lines[1]
 
 
+SHARED = '[workload]\nunit = "resources"\n[[plugin]]\nname = "{}"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SHARED.format("psts"), None),
+        (SHARED.format("sed"), None),
+        (SHARED.format("fastest"), "site.toml: plugin 'fastest' chooses whole nodes for jobs"),
+        (
+            SHARED.format("psts") + '[system]\nplacement = "best_fit"\n',
+            "site.toml: system.placement: 'best_fit' would ignore the order in which plugin 'psts'",
+        ),
+    ],
+)
+def test_plugins_that_place_jobs_on_shared_nodes(run, tmp_path, refused, text, said):
+    """Those that know what jobs ask for are good; others, and rules beside them, are refused."""
+    site(tmp_path, text)
+    result = run("check", "site.toml")
+    if said is None:
+        assert result.exit_code == 0
+    else:
+        refused(result, said)
+
+
 def test_machine_without_periodic_work(run, tmp_path, refused):
     """A policy on a machine that has no place for it is refused with its name."""
     table = "[[workload.periodic]]\nname = 'a'\nperiod = 10\nduration = 2\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from rtsched.core.config import PluginTable
 from rtsched.errors import ConfigError
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Place
+from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
@@ -398,9 +400,9 @@ def test_sed_batch_is_easy_for_rigid_jobs_on_nodes_of_one_speed() -> None:
 def test_sed_batch_gives_moldable_jobs_the_nodes_with_room_for_their_gpus() -> None:
     """Two fast nodes without GPUs, four slow ones of which three have GPUs free.
 
-    The job of 1 to 4 processes with a GPU each takes these three, and a third of the 2,400 s that it
-    needs on one of them. That without GPUs takes all six nodes: a delay of 2 for each of 6 is less
-    than 1 for each of 2. EASY runs both on the one node that they ask for.
+    The job of 1 to 4 processes with a GPU each takes these three, and a third of the 2,400 s that
+    it needs on one of them. That without GPUs takes all six nodes: a delay of 2 for each of 6 is
+    less than 1 for each of 2. EASY runs both on the one node that they ask for.
     """
     cluster = machine([(4, 64, 0)] * 2 + [(4, 64, 2)] * 4, speed=[2.0] * 2 + [1.0] * 4)
     n = 3
@@ -418,6 +420,52 @@ def test_sed_batch_gives_moldable_jobs_the_nodes_with_room_for_their_gpus() -> N
     assert (sed.results.end - sed.results.start).tolist() == [2400.0, 800.0, 400.0]
     assert nodes_of(easy) == [[2], [3], [0]]
     assert (easy.results.end - easy.results.start).tolist() == [2400.0, 2400.0, 1200.0]
+
+
+@pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
+@pytest.mark.parametrize("policy", ["psts", "sed-batch"])
+@settings(max_examples=10, deadline=None)
+@given(workload=logs((Kind.RIGID, Kind.MOLDABLE)), begin=st.integers(0, 9))
+def test_reservations_of_the_site_keep_their_nodes(
+    policy: str, loop: Any, workload: Workload, begin: int
+) -> None:
+    """The first node is set aside for a while: jobs placed there end before it, or come later."""
+    span = (100.0 * begin, 100.0 * begin + 400.0)
+    blocked = Blocked.of([(0, *span, WHOLE)])
+    changed = dataclasses.replace(workload, blocked=blocked)
+    table = msgspec.structs.replace(presets()[policy], system=ExclusiveSettings(loop=loop))
+    run = replay(changed, policy, table)
+    assert not any(m.errors for hook in run.hooks.values() for m in hook.values())
+    assert not run.undone
+    check_room(changed, run)
+    code, sets = fitting_sets(changed.jobs, changed.cluster)
+    fits = np.array([mask.any() for mask in sets])[code]
+    assert ((run.results.fate == FinalState.FINISHED) == fits).all()
+    for row, nodes in enumerate(nodes_of(run)):
+        if 0 in nodes:
+            assert run.results.end[row] <= span[0] or run.results.start[row] >= span[1]
+
+
+@pytest.mark.parametrize("loop", ["easy", "conservative"])
+@pytest.mark.parametrize("policy", ["psts", "sed-batch"])
+@settings(max_examples=15, deadline=None)
+@given(workload=logs((Kind.RIGID, Kind.MOLDABLE)), hours=st.lists(st.integers(0, 30), min_size=14))
+def test_promises_are_kept_beside_jobs_that_are_placed(
+    policy: str, loop: Any, workload: Workload, hours: list[int]
+) -> None:
+    """Every other job has a deadline, which mcdf promises or not; the rest is placed beside."""
+    jobs, rows = workload.jobs, np.arange(len(workload.jobs))
+    slack = 100.0 * np.array(hours)[: len(rows)]
+    deadline = np.where(rows % 2, jobs.submit + jobs.wall_time + slack, np.inf)
+    changed = dataclasses.replace(workload, jobs=jobs.replace(deadline=deadline))
+    plugin = [*presets()[policy].plugin, *presets()["mcdf"].plugin]
+    system = ExclusiveSettings(loop=loop)
+    table = msgspec.structs.replace(presets()[policy], system=system, plugin=plugin, planner="mcdf")
+    run = replay(changed, policy, table)
+    assert not any(m.errors for hook in run.hooks.values() for m in hook.values())
+    promised = np.isfinite(run.results.promise)
+    assert (run.results.end[promised] <= run.results.promise[promised]).all()
+    check_room(changed, run)
 
 
 # Which combinations are refused.
@@ -441,7 +489,7 @@ def test_a_rule_of_the_system_that_would_ignore_the_order_is_refused() -> None:
     """Best fit would take another node than the one that psts balanced for."""
     system = ExclusiveSettings(loop="easy", placement="best_fit")
     policy = msgspec.structs.replace(presets()["psts"], system=system)
-    assert "'best_fit' would ignore the order in which plug-in 'psts'" in problems_of(policy)
+    assert "'best_fit' would ignore the order in which plugin 'psts'" in problems_of(policy)
     with pytest.raises(ConfigError, match="leave out one of them"):
         replay(gpu_log(), "psts", policy)
     shadow = msgspec.structs.replace(policy, plugin=[PluginTable("psts", "shadow")])

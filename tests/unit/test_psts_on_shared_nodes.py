@@ -19,7 +19,7 @@ from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Jobs
 from rtsched.model.state import decode_state, encode_state
-from rtsched.testing import make_cluster, make_events, make_snapshot
+from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 from rtsched_plugins.node_balance import Terms, evened, last_end
 from rtsched_plugins.node_queues import (
     AMOUNT,
@@ -421,6 +421,39 @@ def test_the_state_is_data_however_events_are_cut(scene: tuple[Cluster, Jobs]) -
     stored = encode_state(at_once)
     assert encode_state(states["psts"]) == stored
     assert encode_state(decode_state(stored, Queues)) == stored
+
+
+def test_a_running_job_without_a_time_limit_takes_nothing_of_what_it_does_not_ask_for() -> None:
+    """It runs on node 0 for ever, with a core; a GPU there is as free as one of node 1."""
+    cluster = machine([(8, 64, 4), (8, 64, 4)])
+    jobs = asking([(1, 0, 0), (0, 0, 1), (1, 0, 0)], wall_time=np.array([np.inf, 60.0, 60.0]))
+    happens = [(0.0, ARRIVED, 0), (0.0, STARTED, 0), (1.0, ARRIVED, 1), (1.0, ARRIVED, 2)]
+    queues = queues_after(cluster, make_events(jobs, happens))
+    assert nodes_of(queues) == {1: 0, 2: 1}
+    loads = [fixed_load(queues, view, 1.0).tolist() for view in views_of(queues, cluster)]
+    assert loads[0][0] > 10**9
+    assert loads[1:] == [[0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize("resources", [0, 1])
+def test_any_number_of_running_jobs_without_a_time_limit_can_be_counted(resources: int) -> None:
+    """On 1,500 nodes, each with one such job, those that wait are balanced all the same."""
+    n, given = 1500, {"wall_time": np.full(1502, np.inf)}
+    cluster = make_cluster(n)
+    if resources:
+        cluster = machine([(1, 1, 0)] * n)
+        demand = {"names": {"demand": RESOURCES}, "demand": np.array([(1, 0, 0)] * (n + 2))}
+        given.update(demand)  # type: ignore[arg-type]
+    jobs = make_jobs(n + 2, submit=0.0, **given)
+    happens = [(0.0, STARTED, row) for row in range(n)]
+    happens += [(1.0, ARRIVED, n), (1.0, ARRIVED, n + 1), (2.0, ENDED, 1), (2.0, ENDED, 2)]
+    running = jobs.take(range(n))
+    snapshot = make_snapshot(None, cluster, running=running, nodes=[[row] for row in range(n)])
+    asked = chain()
+    _, states = observe(snapshot, asked, make_events(jobs, happens))
+    metrics = asked.hook_metrics["observe"]["psts"]
+    assert not metrics.errors, metrics.first_error
+    assert sorted(nodes_of(states["psts"]).values()) == [1, 2]
 
 
 def test_large_amounts_are_counted_in_steps() -> None:
