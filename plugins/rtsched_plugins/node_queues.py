@@ -242,15 +242,16 @@ def rows_of(jobs: Jobs, cluster: Cluster, no_limit: float, usual_bytes: int) -> 
 def _amounts(jobs: Jobs, cluster: Cluster, pools: NDArray[np.int32], sets: Mask) -> Ints:
     """Return int64[k, r]: what each job takes of each resource on each node.
 
-    An exclusive job takes what a node of its pool has on average, and one that asks for nothing 1
-    of the first resource.
+    An exclusive job takes what a node of its pool has on average of the resources that all of them
+    have; one that asks for nothing takes 1 of the first resource.
     """
     amounts = amounts_of(jobs, "demand", tuple(cluster.nodes.names("capacity"))).copy()
     alone = jobs.exclusive
     if alone.any():
-        total = sets.astype(np.int64) @ cluster.nodes.capacity
-        mean = -(-total // np.maximum(sets.sum(axis=1), 1)[:, None])
-        amounts[alone] = mean[pools[alone]]
+        members, capacity = sets.astype(np.int64), cluster.nodes.capacity
+        count = np.maximum(members.sum(axis=1), 1)[:, None]
+        mean = np.where(members @ (capacity > 0) == count, -(-(members @ capacity) // count), 0)
+        amounts[alone] = np.maximum(amounts, mean[pools])[alone]
     amounts[~amounts.any(axis=1), 0] = 1
     return amounts
 

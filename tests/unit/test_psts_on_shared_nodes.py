@@ -206,6 +206,14 @@ def test_an_exclusive_job_counts_with_the_whole_node() -> None:
     assert (load * unit).tolist() == [0.0, 24 * 3600.0]
 
 
+def test_an_exclusive_job_does_not_count_by_what_only_some_of_its_nodes_have() -> None:
+    """It may go to nodes with and without GPUs: it takes 12 cores on average, and no GPU."""
+    cluster = machine([(8, 64, 4), (16, 64, 0)])
+    jobs = asking([(1, 0, 0), (1, 0, 1)], exclusive=np.array([True, True]))
+    rows, _ = rows_of(jobs, cluster, 86400.0, 0)
+    assert rows[:, AMOUNT:].tolist() == [[12, 64, 0], [8, 64, 4]]
+
+
 def test_strict_jobs_wait_for_their_own_node() -> None:
     """While a node is idle for which nobody waits no job is bound, afterwards each to its node."""
     cluster = machine([(8, 64, 0)] * 2)
