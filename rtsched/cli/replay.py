@@ -210,14 +210,17 @@ def load(asked: Request) -> tuple[Workload, int]:
     from rtsched.logs.readers import read_logs
     from rtsched.logs.slurm_events import read_outages
     from rtsched.logs.slurm_limits import read_limits
+    from rtsched.logs.slurm_preemption import read_preemption
     from rtsched.logs.slurm_reservations import read_reservations
+    from rtsched.model.preemption import SitePreemption
     from rtsched.replay.workload import prepare
 
     limits = None
     if asked.qos is not None or asked.associations is not None:
         limits = read_limits(asked.qos, asked.associations, asked.cluster)
-    log, cluster = read_logs(asked.logs, asked.reading), None
+    log, cluster, preemption = read_logs(asked.logs, asked.reading), None, SitePreemption()
     if asked.cluster is not None:
+        preemption = read_preemption(asked.cluster)
         cluster, said = read_cluster(asked.cluster)
         log = replace(log, assumptions=(*log.assumptions, *said))
     proposed = proposed_settings(asked.logs[0]) if log.format == "swf" else {}
@@ -232,7 +235,7 @@ def load(asked: Request) -> tuple[Workload, int]:
     reservations: Sequence[Reservation] = ()
     if asked.reservations is not None:
         reservations = read_reservations(asked.reservations, asked.reading.timezone)
-    workload = prepare(log, options, cluster, limits, outages, reservations)
+    workload = prepare(log, options, cluster, limits, outages, reservations, preemption)
     return workload, log.skipped.count.total()
 
 
@@ -358,7 +361,8 @@ def _file_option(name: str, text: str) -> Callable[[Any], Any]:
 )
 @_file_option(
     "qos",
-    "Limits of QOS that the simulated system keeps to: output of `sacctmgr -P show qos`.",
+    "Limits of QOS that the simulated system keeps to, and which QOS preempts which: output of "
+    "`sacctmgr -P show qos`.",
 )
 @_file_option(
     "associations",

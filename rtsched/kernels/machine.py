@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.kernels.machine_limits import LimitCounts
+    from rtsched.kernels.machine_preemption import PreemptionRules
     from rtsched.kernels.placement import Placement
     from rtsched.kernels.room_profile import RoomProfile
 
@@ -146,6 +147,7 @@ STATE_FIELDS = (
     ("refused", "i8", "Whether a job that fits was kept waiting for the head of the queue."),
     ("limited", "i8", "Whether jobs may be over limits of their groups."),
     ("beyond", "i8", "Planned jobs that started though they were over a limit."),
+    ("preempting", "i8", "Whether waiting jobs may preempt running ones."),
     ("retry", "i8", "Whether a job started since: such a job may now be given other nodes."),
     ("node_level", "i8", "Whether passes must look at each node: node sets, or nodes not up."),
     ("ask_arrivals", "i8", "Whether to stop for jobs that arrived."),
@@ -327,6 +329,8 @@ class MachineState(NamedTuple):
     """What nodes are chosen by, unless the first ones with room are taken."""
     limits: LimitCounts
     """Limits of groups of jobs, where there are any."""
+    preemption: PreemptionRules
+    """Who may preempt whom, where somebody may."""
 
 
 _DE_BRUIJN = np.zeros(32, np.int64)

@@ -184,25 +184,38 @@ def remove_end(ends: NDArray[Any], count: int, row: int) -> None:
         sift(ends, count - 1, k, ends[k].time, ends[k].row)
 
 
+@part
+def send_back(machine: MachineState, row: int) -> None:
+    """Queue a stopped job again, at its old place."""
+    job = machine.jobs[row]
+    job.start = np.nan
+    job.end = np.nan
+    job.first = -1
+    enqueue(machine, row)
+
+
+@part
+def lose(machine: MachineState, row: int) -> None:
+    """Give a stopped job up: it does not finish."""
+    machine.jobs[row].end = machine.state[0].now
+    machine.jobs[row].status = LOST
+    if machine.state[0].gated:
+        job_over(machine, row, False)
+
+
 @inlined
 def kill(machine: MachineState, row: int) -> None:
     """Stop a job whose node died; it is queued again at its old place, or lost."""
-    state, job = machine.state[0], machine.jobs[row]
+    state = machine.state[0]
     missing = count_joins(machine, row, True)
     remove_end(machine.ends, state.running, row)
     release(machine, row)
     if state.requeue:
-        job.width += missing
-        job.start = np.nan
-        job.end = np.nan
-        job.first = -1
+        machine.jobs[row].width += missing
         machine.more[row].restarts += 1
-        enqueue(machine, row)
+        send_back(machine, row)
     else:
-        job.end = state.now
-        job.status = LOST
-        if state.gated:
-            job_over(machine, row, False)
+        lose(machine, row)
 
 
 @outline

@@ -43,6 +43,7 @@ from rtsched.kernels.machine_compiling import entry, inlined, outline, part
 from rtsched.kernels.machine_gates import job_over, next_task, passes_gate
 from rtsched.kernels.machine_heap import pop, push
 from rtsched.kernels.machine_nodes import change_nodes, group_of, start_planned
+from rtsched.kernels.machine_preemption import preempt
 from rtsched.kernels.machine_profile import conservative_pass, give_back
 from rtsched.kernels.machine_queue import enqueue, list_queue, rerank
 from rtsched.kernels.machine_windows import serial_pass, window_pass
@@ -77,6 +78,8 @@ def next_time(machine: MachineState) -> float:
         time = min(time, machine.node_events[state.node_event].time)
     if state.limited:
         time = min(time, machine.limits.recheck[0])
+    if state.preempting and machine.preemption.until[0] > state.now:
+        time = min(time, machine.preemption.until[0])
     if state.loop == CONSERVATIVE:
         time = min(time, max(state.next_reserved, state.now))
     elif state.loop == NEGOTIATOR:
@@ -231,7 +234,8 @@ def questions(machine: MachineState) -> int:
     asks = 0
     if state.asked > 0:
         asks |= ASK_ARRIVALS
-    some = state.waiting + state.asked > 0 and (state.loop > EASY or state.free > 0)
+    some = state.waiting + state.asked > 0
+    some = some and (state.loop > EASY or state.free > 0 or state.preempting)
     if state.ask_passes and some:
         asks |= ASK_PASS
     if state.ask_early and state.early and state.plan_left > 0:
@@ -328,7 +332,7 @@ def advance(machine: MachineState) -> int:
             if state.waiting == 0 and state.loop != NEGOTIATOR:
                 state.next_reserved = np.inf
                 continue
-            if state.free == 0 and state.loop <= EASY:
+            if state.free == 0 and state.loop <= EASY and not state.preempting:
                 continue
             if state.ranking and state.waiting > 0:
                 state.phase = PASS
@@ -337,6 +341,12 @@ def advance(machine: MachineState) -> int:
         if state.loop == NEGOTIATOR:
             return DEAL
         start_waiting(machine)
+        if state.preempting and state.waiting > 0:
+            if not has_room(machine, state.now):
+                state.phase = PASS
+                return FULL
+            if preempt(machine) and state.waiting > 0:
+                state.phase = PASS
 
 
 def advance_with_hooks(

@@ -1,4 +1,4 @@
-"""What `sacctmgr -P show qos` and `sacctmgr -P show assoc` print: the limits of a site.
+"""What `sacctmgr -P show qos` and `sacctmgr -P show assoc` print: limits, and who preempts whom.
 
 References
 ----------
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from rtsched.errors import InputError
 from rtsched.logs.sacctmgr import Row, rows_in, rows_of, text_of
 from rtsched.logs.slurm_cluster import conf_lines, pairs_of, partition_settings
+from rtsched.logs.slurm_preemption import mode_of
 from rtsched.model.limit_rules import GROUP_WALL, JOB_MINUTES, LEAST, MINUTES
 from rtsched.model.limits import (
     GROUP_SUBMITS,
@@ -50,7 +51,7 @@ QOS_COLUMNS = (
     *("Name", "Flags", "LimitFactor", "MaxWall", JOB_MINUTES, LEAST),
     *(*MINUTES, *_PAIRS, *_OTHERS),
 )
-"""Columns of QOS that are read; sacctmgr shows LimitFactor only where it is asked for."""
+"""Columns of limits of QOS; sacctmgr shows LimitFactor only where it is asked for."""
 
 Lines = list[tuple[int, str]]
 
@@ -199,16 +200,52 @@ def _factor(text: str) -> float:
 
 
 def _qos(rows: Iterable[Row]) -> dict[str, Qos]:
-    found = {}
+    found: dict[str, Qos] = {}
+    of_row: dict[str, Row] = {}
     for row in rows:
         factor = _number(row, "LimitFactor", _factor)
         flags = row.text("Flags").lower().split(",")
+        grace, priority = (
+            _number(row, "GraceTime", slurm_duration),
+            _number(row, "Priority", _whole),
+        )
+        of_row[row.text("Name")] = row
         found[row.text("Name")] = Qos(
             _limits(row, _SCOPES),
             "overpartqos" in flags,
             1.0 if factor is None else factor,
             "nodecay" not in flags,
+            tuple(name.strip() for name in row.text("Preempt").split(",") if name.strip()),
+            _preempt_mode(row),
+            _number(row, "PreemptExemptTime", slurm_duration),
+            grace or 0.0,
+            int(priority or 0),
         )
+    for name, row in of_row.items():
+        if name in _below(name, found):
+            raise row.error(f"Preempt of {name} leads back to {name}, which Slurm does not allow")
+    return found
+
+
+def _preempt_mode(row: Row) -> str:
+    """Return what becomes of the preempted jobs of a QOS; empty: what the site says."""
+    text = row.text("PreemptMode")
+    if text.lower() in {"", "cluster"}:
+        return ""
+    mode = mode_of(text)
+    if mode is None:
+        raise row.error(f"PreemptMode is {text!r}, which is not known")
+    return mode
+
+
+def _below(name: str, known: Mapping[str, Qos]) -> set[str]:
+    """Return the QOS that one preempts, those that these preempt, and so on."""
+    found: set[str] = set()
+    left = [name]
+    while left:
+        new = set(known.get(left.pop(), Qos()).preempts) - found
+        found |= new
+        left += new
     return found
 
 

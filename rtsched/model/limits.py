@@ -72,7 +72,7 @@ class LimitSet:
 
 @dataclass(frozen=True)
 class Qos:
-    """A quality of service: its limits, and how they go with others.
+    """A quality of service: its limits, how they go with others, and whom its jobs preempt.
 
     Attributes
     ----------
@@ -84,12 +84,29 @@ class Qos:
         By which those of the association on amounts are multiplied (LimitFactor).
     decays : bool
         Whether its used time decays (not with the flag NoDecay).
+    preempts : tuple of str
+        The QOS whose jobs may be preempted by its jobs (Preempt).
+    preempt_mode : str
+        What becomes of its jobs when they are preempted (PreemptMode), as in `SitePreemption`;
+        empty: what the site says.
+    exempt : float or None
+        Seconds after its start for which a job is not preempted (PreemptExemptTime); None: what the
+        site says.
+    grace : float
+        Seconds that a job has to end when it is preempted (GraceTime).
+    priority : int
+        Jobs of the QOS with the least are preempted first.
     """
 
     limits: LimitSet = LimitSet()
     over_partition: bool = False
     factor: float = 1.0
     decays: bool = True
+    preempts: tuple[str, ...] = ()
+    preempt_mode: str = ""
+    exempt: float | None = None
+    grace: float = 0.0
+    priority: int = 0
 
 
 @dataclass(frozen=True)

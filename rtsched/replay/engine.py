@@ -95,6 +95,7 @@ class Replay:
             periodic=self.workload.periodic,
             blocked=self.workload.blocked,
             limits=self.workload.limits,
+            preemption=self.workload.preemption,
             task_times=self.task_times,
             stop_at=stop_at,
             static=static,
@@ -246,6 +247,8 @@ class Replay:
             offer=self._with_static_offers(outcomes.offer),
             reason=reason,
             service=outcomes.service,
+            preempted=outcomes.preempted,
+            lost=outcomes.lost,
         )
         self._count_compiled()
         return PolicyRun(
@@ -370,4 +373,5 @@ def _promises_arrays(workload: Workload, chain: Chain, policy: Policy) -> bool:
     if not workload.arrays or planner is None or chain.member(planner).mode != "enforce":
         return False
     steady = not (len(workload.periodic) or workload.node_events or len(workload.blocked.node))
+    steady = steady and workload.preemption is None
     return steady and isinstance(policy.system, ExclusiveSettings)

@@ -8,7 +8,7 @@ import numpy as np
 
 from rtsched.model.final_state import FinalState
 from rtsched.model.log import Ending
-from rtsched.model.resources import GPU, MEMORY, served
+from rtsched.model.resources import GPU, MEMORY, mean_cores, served
 from rtsched.replay.fairness import fairness
 from rtsched.replay.resource_use import resource_use, stranded_gpu_hours
 from rtsched.replay.results import Results
@@ -56,7 +56,11 @@ MEASURES: Mapping[str, Measure] = {
     "jobs": Measure("jobs", "Jobs of the workload.", 0),
     "finished": Measure("jobs", "Jobs that ran to their end.", 0),
     "rejected": Measure("jobs", "Jobs rejected at submission.", -1),
-    "unfinished": Measure("jobs", "Jobs that never started, or were lost with their node.", -1),
+    "unfinished": Measure(
+        "jobs",
+        "Jobs that never started, were lost with their node, or were cancelled by preemption.",
+        -1,
+    ),
     "reject_ratio": Measure("1", "Rejected jobs over all jobs.", -1, _MCDF),
     "rejected_work_ratio": Measure(
         "1", "Node-seconds requested by rejected jobs, over those of all jobs.", -1
@@ -105,6 +109,13 @@ MEASURES: Mapping[str, Measure] = {
         "which all cores or all memory are taken, or which an exclusive job has to itself.",
         -1,
         "Weng and others 2023",
+    ),
+    "preempted": Measure("jobs", "Jobs that were preempted, once or more often.", -1),
+    "preempted_core_h": Measure(
+        "core h",
+        "Core-hours of runs that preemption ended: a job that is requeued begins again. A node "
+        "counts as one with the mean number of cores.",
+        -1,
     ),
     "makespan_s": Measure("s", "From the first submission to the last end.", -1),
     "throughput_per_h": Measure("1/h", "Ended jobs per hour of makespan.", 1),
@@ -184,6 +195,7 @@ def measure(workload: Workload, results: Results, node_rows: NodeRows | None = N
         | _of_arrays(workload.arrays, promised, broken)
         | _times(workload, results)
         | _span(workload, results)
+        | _preemption(workload, results)
         | {"stranded_gpu_h": stranded_gpu_hours(workload, results, node_rows)}
         | fairness(workload, results)
     )
@@ -198,7 +210,7 @@ def logged(workload: Workload) -> Values:
     results = logged_results(workload)
     found = measure(workload, results)
     told_nothing = ["rejected", "reject_ratio", "rejected_work_ratio", "promises", "promises_kept"]
-    told_nothing += ["array_promises", "array_promises_kept"]
+    told_nothing += ["array_promises", "array_promises_kept", "preempted", "preempted_core_h"]
     if not np.isfinite(workload.outcomes.start).any():
         told_nothing = [name for name in found if name != "jobs"]
     else:
@@ -326,6 +338,18 @@ def _span(workload: Workload, results: Results) -> Values:
         "makespan_s": makespan,
         "throughput_per_h": _ratio(3600.0 * len(end), makespan),
         "mean_cost": workload.price * busy / 3600.0 / len(end),
+    }
+
+
+def _preemption(workload: Workload, results: Results) -> Values:
+    """Return how many jobs were preempted and what that cost; None where nobody may preempt."""
+    if workload.preemption is None:
+        return {"preempted": None, "preempted_core_h": None}
+    cluster = workload.cluster
+    cores = mean_cores(cluster) if cluster.shared else float(cluster.nodes.cores.mean())
+    return {
+        "preempted": _count(results.preempted > 0),
+        "preempted_core_h": float(results.lost.sum()) * cores / 3600.0,
     }
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Edges, Jobs
     from rtsched.model.limits import Limits
     from rtsched.model.log import Outcomes
+    from rtsched.model.preemption import Preemption
     from rtsched.simulator.interface import NodeEvent
 
 
@@ -62,6 +63,8 @@ class Workload:
         Limits of groups of jobs that the simulated system keeps to.
     promisable : PromisableJobs
         How many jobs of the log have a form that a deadline can be promised to.
+    preemption : Preemption or None
+        Who of the jobs may preempt whom.
     node_events : tuple of NodeEvent
         When nodes go out of service and come back, in order of time.
     blocked : Blocked
@@ -84,6 +87,7 @@ class Workload:
     price: float = 1.0
     promisable: PromisableJobs = field(default_factory=lambda: PromisableJobs(0, Skipped()))
     limits: Limits | None = None
+    preemption: Preemption | None = None
     node_events: tuple[NodeEvent, ...] = ()
     blocked: Blocked = NOTHING_BLOCKED
     arrays: Arrays = field(default_factory=Arrays.none)
@@ -106,6 +110,8 @@ class Results(Table):
         "Node-seconds that it was served, where it had to share nodes; nan: `size` from start to "
         "end.",
     )
+    preempted = Column(np.int32, 0, "How often it was preempted.")
+    lost = Column(np.float64, 0.0, "Node-seconds of its runs that preemption ended.")
 
     def served(self) -> NDArray[np.float64]:
         """Return float64[n]: node-seconds that each job was served; nan: it did not end."""

@@ -18,6 +18,7 @@ from rtsched.errors import ConfigError, InputError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending, Skipped
+from rtsched.model.preemption import SitePreemption
 from rtsched.model.resources import fitting_nodes, mean_cores
 from rtsched.replay.arrays import Arrays, whole_arrays
 from rtsched.replay.gathering import gathered
@@ -36,6 +37,7 @@ from rtsched.replay.normalise import (
 )
 from rtsched.replay.outages import node_events
 from rtsched.replay.periodic import PeriodicTable, periodic_work
+from rtsched.replay.preemption import as_set, preemption_of_jobs
 from rtsched.replay.promisable import obstacles, promisable_jobs
 from rtsched.replay.reservations import blocked_spans, ran_inside
 from rtsched.replay.results import Workload
@@ -139,6 +141,22 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[PeriodicTable],
         Meta(description="Recurring work for which new jobs must leave time, one table each."),
     ] = []
+    preempt_type: Annotated[
+        Literal["conf", "none", "qos", "partition_prio"],
+        Meta(
+            description="By what waiting jobs preempt running ones (PreemptType). `conf`: as the "
+            "slurm.conf given as the machine says, else not at all; `qos`: by the column Preempt "
+            "of the QOS; `partition_prio`: by the PriorityTier of the partitions."
+        ),
+    ] = "conf"
+    preempt_mode: Annotated[
+        Literal["conf", "off", "requeue", "cancel"],
+        Meta(
+            description="What becomes of a preempted job whose QOS or partition does not say so "
+            "(PreemptMode). `conf`: as the slurm.conf says, else `requeue` where `preempt_type` is "
+            "set."
+        ),
+    ] = "conf"
     price: Annotated[
         float,
         Meta(ge=0, description="Price of a node-hour, for the mean cost of a job."),
@@ -228,6 +246,7 @@ def prepare(
     site: SiteLimits | None = None,
     outages: Sequence[Outage] = (),
     reservations: Sequence[Reservation] = (),
+    preemption: SitePreemption = SitePreemption(),  # noqa: B008 - immutable
 ) -> Workload:
     """Return a log as a workload.
 
@@ -245,6 +264,8 @@ def prepare(
         When nodes were out of service.
     reservations : sequence of Reservation
         When nodes were set aside.
+    preemption : SitePreemption
+        How the site preempts jobs; the options come first.
 
     Raises
     ------
@@ -318,12 +339,16 @@ def prepare(
         amounts = _amounts(read.jobs, rows, options.unit, machine, billing)
         jobs = _billed(jobs, amounts, machine, said)
         limits = None if site is None else limits_of_jobs(amounts, site, said)
+    outcomes = log.outcomes if rows is None else gathered(log.outcomes, rows)
+    preemption = as_set(preemption, options.preempt_type, options.preempt_mode)
+    qos = None if site is None else site.qos
     return Workload(
         jobs=jobs,
         run_time=run_time,
-        outcomes=log.outcomes if rows is None else gathered(log.outcomes, rows),
+        outcomes=outcomes,
         cluster=machine,
         accounts=accounts,
+        preemption=preemption_of_jobs(jobs, outcomes, preemption, qos, said),
         edges=_edges(log.edges, jobs, skipped, said),
         assumptions=tuple(said),
         skipped=skipped,
@@ -346,8 +371,8 @@ def _with_deadlines(arrays: Arrays, jobs: Jobs, said: list[str]) -> Arrays:
         tasks = counted(len(arrays.tasks.values), "task")
         said.append(
             f"{counted(len(arrays.first()), 'array')} with {tasks} and a deadline: a planner gives "
-            "one promise for all tasks of each (machine 'exclusive' without outages; `--arrays "
-            "tasks` has it judge each task)."
+            "one promise for all tasks of each (machine 'exclusive' without outages and "
+            "preemption; `--arrays tasks` has it judge each task)."
         )
     return arrays
 

@@ -76,6 +76,19 @@ ASSUMPTIONS = {
             "account is below which",
             "The QOS of partitions",
         ),
+        (
+            "preemption",
+            "Jobs that preempt others, and what becomes of these.",
+            "may preempt",
+        ),
+        (
+            "other_preemption",
+            "Preemption that is not replayed.",
+            "Preemption by",
+            "preempted in the log",
+            "would suspend",
+            "with a GraceTime",
+        ),
         ("node_requests", "Jobs that run on some nodes only.", "they run on such nodes only"),
         (
             "other_node_requests",

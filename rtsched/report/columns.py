@@ -68,8 +68,8 @@ def titled(column: str) -> str:
     """Return a table's column name with its unit."""
     if column in SECONDS:
         return f"{column}_s"
-    if column == "service":
-        return "service_node_s"
+    if column in {"service", "lost"}:
+        return f"{column}_node_s"
     return "memory_bytes" if column == "memory" else column
 
 

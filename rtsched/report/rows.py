@@ -81,6 +81,8 @@ ROWS = (
     Row("memory utilisation", "memory_utilisation", optional=True),
     Row("GPU utilisation", "gpu_utilisation", optional=True),
     Row("stranded GPU-h", "stranded_gpu_h", optional=True),
+    Row("preempted jobs", "preempted", optional=True),
+    Row("preempted core-h", "preempted_core_h", optional=True),
     Row("makespan", "makespan_s"),
     Row("user error, node-h", "user_error_rms_node_s"),
     Row("acct error, node-h", "account_error_rms_node_s", optional=True),

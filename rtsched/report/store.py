@@ -304,6 +304,9 @@ def _job_cells(workload: Workload, run: PolicyRun, labels: Cells) -> dict[str, C
     }
     if np.isfinite(results.service).any():
         cells["service_node_s"] = number_cells(results.service)
+    if workload.preemption is not None:
+        cells["preempted"] = number_cells(results.preempted, None)
+        cells["lost_node_s"] = number_cells(results.lost)
     if len(rows):
         cells["nodes"] = Cells(rows, np.ones(len(jobs), np.bool_), indptr=indptr)
     return cells

@@ -40,6 +40,7 @@ from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
 from rtsched.simulator.limits import held_up_by_limits, with_limits
 from rtsched.simulator.nodesets import NodeSets
 from rtsched.simulator.plan import lay_out_plan
+from rtsched.simulator.preemption import preempted, with_preemption
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.setup import lay_out
 from rtsched.simulator.shared_nodes import held_nodes, with_room_for_plan, with_room_for_sizes
@@ -83,6 +84,8 @@ class ExclusiveNodes(System):
         self._machine = with_gates(self._machine, self.jobs, self.edges)
         if self.limits is not None:
             self._machine = with_limits(self._machine, self.limits)
+        if self.preemption is not None:
+            self._machine = with_preemption(self._machine, self.preemption)
         self._found: tuple[Finding, ...] = ()
         if self.settings.loop == "negotiator":
             self._machine = with_claims(
@@ -90,6 +93,8 @@ class ExclusiveNodes(System):
             )
             self._found = never_matched(self._machine, self.jobs)
         self._state: Any = kernel.scalars(self._machine)
+        if self.preemption is not None and not self._state["extended"]:
+            self._extend()
         self._plan, self._plan_order = Schedule.empty(), np.zeros(0, np.int64)
         self._places = self._machine.jobs["width"].astype(np.int64)
         self._arrays = None if self.task_times is None else ArrayRuns(self.jobs, self.task_times)
@@ -219,10 +224,22 @@ class ExclusiveNodes(System):
         found = self._found
         if self.limits is not None:
             found += held_up_by_limits(self._machine, self.limits)
+        if self.preemption is not None:
+            found += preempted(self._machine)
+            outcomes = self._with_preemption(outcomes)
         return outcomes._replace(
             findings=found,
             released=released(self._machine),
             beyond_limits=int(self._state["beyond"]),
+        )
+
+    def _with_preemption(self, outcomes: JobOutcomes) -> JobOutcomes:
+        """Return the outcomes with how often jobs were preempted, and what that lost."""
+        rules = self._machine.preemption
+        lost = rules.lost.copy()
+        share = served(self.jobs, self.cluster, np.ones(len(lost), np.int32), lost)
+        return outcomes._replace(
+            preempted=rules.times.copy(), lost=lost if share is None else share
         )
 
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -328,6 +345,8 @@ class ExclusiveNodes(System):
         )
         if self.cluster.shared:
             self._machine = with_room_for_plan(self._machine, self._places)
+        if self.preemption is not None:
+            self._machine.preemption.promised[rows] = True
         self._plan = plan
         self.version += 1
 

@@ -99,9 +99,13 @@ class JobOutcomes(NamedTuple):
     offer: NDArray[np.float64]
     """Counter-offer with its rejection; inf: none."""
     restarts: NDArray[np.int32] | None = None
-    """How often a dead node sent it back to the queue; None: never."""
+    """How often a dead node or preemption sent it back to the queue; None: never."""
     service: NDArray[np.float64] | None = None
     """Node-seconds that each job was served; None: its nodes served it from start to end."""
+    preempted: NDArray[np.int32] | None = None
+    """How often each job was preempted; None: there is no preemption."""
+    lost: NDArray[np.float64] | None = None
+    """Node-seconds of its runs that preemption ended; None: there is no preemption."""
     findings: tuple[Finding, ...] = ()
     """Why the system itself turned jobs away, held them up or never started them; rows of the
     workload."""

@@ -61,9 +61,11 @@ def simulate(
     Raises
     ------
     ConfigError
-        If there is periodic work, an outage or a reservation of nodes, and the machine has no
-        place for it.
+        If there is periodic work, an outage, a reservation of nodes or preemption, and the machine
+        has no place for it.
     """
+    if options.get("preemption") is not None and (problem := _unpreempted(settings)):
+        raise ConfigError([problem])
     blocked = options.get("blocked")
     if blocked is not None and len(blocked.node):
         if problem := _unreserved(settings):
@@ -80,6 +82,17 @@ def simulate(
             [f"outages: nodes of machine {settings.machine!r}{beside} are never out of service"]
         )
     return machines[settings.machine](jobs, run_time, cluster, settings, **options)
+
+
+def _unpreempted(settings: SystemSettings) -> str:
+    """Return why a system cannot stop jobs for others that may preempt them; empty: it can."""
+    if not isinstance(settings, ExclusiveSettings):
+        problem = f"machine {settings.machine!r} preempts"
+    elif settings.loop not in ("fcfs", "easy"):
+        problem = f"loop {settings.loop!r} preempts"
+    else:
+        return ""
+    return f"preemption: {problem} no jobs; use loop fcfs or easy, or `--preempt-type none`"
 
 
 def _unreserved(settings: SystemSettings) -> str:

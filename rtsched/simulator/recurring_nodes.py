@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
     from rtsched.model.limits import Limits
+    from rtsched.model.preemption import Preemption
     from rtsched.model.snapshot import Snapshot
     from rtsched.simulator.interface import NodeEvent
 
@@ -68,6 +69,7 @@ class RecurringNodes(ExclusiveNodes):
         periodic: Periodic | None = None,
         blocked: Blocked = NOTHING_BLOCKED,
         limits: Limits | None = None,
+        preemption: Preemption | None = None,
         stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
         node_events: Sequence[NodeEvent] = (),
@@ -101,6 +103,7 @@ class RecurringNodes(ExclusiveNodes):
             periodic=periodic,
             blocked=blocked,
             limits=None if limits is None else limits.with_rows(room if n else 0),
+            preemption=None if preemption is None else preemption.with_rows(room if n else 0),
             stop_at=stop_at._replace(nodes=stop_at.nodes or len(node_events) > 0),
             static=_static(static, self._findings, n, room if n else 0),
             node_events=node_events,

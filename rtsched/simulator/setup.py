@@ -14,6 +14,7 @@ from rtsched.kernels.room_profile import empty_profile
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind, array_time
 from rtsched.simulator.limits import no_limits
+from rtsched.simulator.preemption import no_preemption
 from rtsched.simulator.shared_nodes import no_placement, with_shared_nodes
 from rtsched.simulator.sizes import fastest, scaled
 
@@ -145,6 +146,7 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Machine
         step_room=empty_profile(1, 1, 0),
         placement=no_placement(),
         limits=no_limits(),
+        preemption=no_preemption(),
     )
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
     from rtsched.model.limits import Limits
+    from rtsched.model.preemption import Preemption
     from rtsched.model.ragged import Ragged
     from rtsched.simulator.interface import DecisionPoint, JobOutcomes, NodeEvent
     from rtsched.simulator.settings import SystemSettings
@@ -66,6 +67,8 @@ class System(ABC):
         Times at which nodes are set aside, on machines that support it.
     limits : Limits, optional
         Of groups of jobs, row by row with them; machines with their own rules ignore them.
+    preemption : Preemption, optional
+        Who may preempt whom, row by row with the jobs, on machines that support it.
     task_times : Ragged of float64, optional
         Of each job of kind `ARRAY` the seconds of its tasks, on machine 'exclusive'.
     stop_at : StopConditions
@@ -108,6 +111,7 @@ class System(ABC):
         periodic: Periodic | None = None,
         blocked: Blocked = NOTHING_BLOCKED,
         limits: Limits | None = None,
+        preemption: Preemption | None = None,
         task_times: Ragged | None = None,
         stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
@@ -123,7 +127,7 @@ class System(ABC):
         self._dependencies = OpenDependencies(jobs, self.edges)
         self.periodic = Periodic.build(0) if periodic is None else periodic
         self.blocked = blocked
-        self.limits, self.task_times = limits, task_times
+        self.limits, self.preemption, self.task_times = limits, preemption, task_times
         self.stop_at, self.static, self.compiled = stop_at, static, compiled or {}
         self.node_events = sorted(node_events, key=lambda event: event.time)
         self.record_events, self.record_nodes = record_events, record_nodes
@@ -143,6 +147,7 @@ class System(ABC):
             "priorities": self.static.priority,
             "sizes": None if placement is None else placement.size,
             "limits": None if self.limits is None else self.limits.kind,
+            "preemption": None if self.preemption is None else self.preemption.kind,
         }
         for name, array in given.items():
             if array is not None and array.shape != (n,):

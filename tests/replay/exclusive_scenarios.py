@@ -14,6 +14,7 @@ from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_ho
 from rtsched.model.actions import Admit, Hold, Place, Reject, Reserve, SetPriority
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
+from rtsched.model.preemption import Preemption
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
@@ -170,6 +171,42 @@ def scenarios() -> Iterator[tuple[str, ExclusiveNodes]]:
         answer(system, np.random.default_rng(2))
         yield f"{loop} asked", system
         yield f"{loop} sets", on_sets(loop)
+    yield from preempting(jobs, run, cluster, events)
+
+
+def preempting(
+    jobs: Jobs, run: NDArray[np.float64], cluster: Cluster, events: list[NodeEvent]
+) -> Iterator[tuple[str, ExclusiveNodes]]:
+    """Return named systems in which jobs preempt others, on whole nodes and on shared ones."""
+    rng = np.random.default_rng(5)
+    shared = Cluster(
+        Nodes.build(len(cluster), names={"capacity": ("cpu",)}, capacity=[[4]] * len(cluster))
+    )
+    demand = rng.integers(1, 4, (len(jobs), 1))
+    parts, _ = random_jobs(1, len(jobs), len(cluster), names={"demand": ("cpu",)}, demand=demand)
+    given: dict[str, Any] = {
+        "preemption": Preemption(
+            rng.integers(0, 3, len(jobs)),
+            np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0]], np.bool_),
+            np.array([False, True, False]),
+            np.arange(3.0),
+            np.array([20.0, 0.0, 0.0]),
+        ),
+        "record_nodes": True,
+        "record_events": True,
+    }
+    for loop in ("fcfs", "easy"):
+        settings = ExclusiveSettings(loop=loop, order="priority")  # type: ignore[arg-type]
+        for name, table, nodes in (("whole", jobs, cluster), ("shared", parts, shared)):
+            system = ExclusiveNodes(table, run, nodes, settings, compiled=hooks(), **given)
+            system.advance()
+            yield f"{loop} preempting {name} hooks", system
+            stops = StopConditions(True, True, True, True)
+            system = ExclusiveNodes(
+                table, run, nodes, settings, stop_at=stops, node_events=events, **given
+            )
+            answer(system, np.random.default_rng(2))
+            yield f"{loop} preempting {name} asked", system
 
 
 def on_sets(loop: str) -> ExclusiveNodes:

@@ -1,0 +1,198 @@
+"""Who preempts whom, as slurm.conf, `scontrol show partition` and `sacctmgr show qos` say it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from rtsched.errors import InputError
+from rtsched.logs.slurm_limits import read_limits
+from rtsched.logs.slurm_preemption import mode_of, read_preemption
+from rtsched.model.jobs import Jobs
+from rtsched.model.limits import Qos
+from rtsched.model.log import Ending, Outcomes
+from rtsched.model.preemption import Preemption, SitePreemption
+from rtsched.replay.preemption import as_set, preemption_of_jobs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONF = """PreemptType=preempt/qos   # comment
+PreemptMode=SUSPEND,GANG
+PreemptExemptTime=00:10:00
+NodeName=n[1-4] CPUs=4
+PartitionName=DEFAULT PriorityTier=2 Nodes=ALL
+PartitionName=slow PriorityTier=1 PreemptMode=CANCEL
+PartitionName=fast
+"""
+SHOWN = """NodeName=n1 CPUTot=4 State=IDLE
+
+PartitionName=slow
+   AllowGroups=ALL
+   PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO
+   OverTimeLimit=NONE PreemptMode=REQUEUE
+   State=UP TotalCPUs=4 TotalNodes=1
+"""
+QOS = """Name|Priority|GraceTime|Preempt|PreemptExemptTime|PreemptMode|Flags
+normal|5|00:00:00|scavenger||cluster|
+scavenger|0|00:02:00||00:30:00|requeue|
+urgent|900|00:00:00|normal,scavenger||cancel|
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    """Return a file with a text."""
+    path = folder / "given.txt"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [
+        ("REQUEUE", "requeue"),
+        ("SUSPEND,GANG", "suspend"),
+        ("GANG", "off"),
+        ("OFF", "off"),
+        ("WITHIN, CANCEL", "cancel"),
+        ("REQUEUE,CANCEL", None),
+        ("EAT", None),
+    ],
+)
+def test_what_becomes_of_a_preempted_job(text: str, mode: str | None) -> None:
+    """One word counts beside GANG and WITHIN."""
+    assert mode_of(text) == mode
+
+
+def test_a_slurm_conf(tmp_path: Path) -> None:
+    """The site's own settings, and those of partitions with their defaults."""
+    assert read_preemption(written(tmp_path, CONF)) == SitePreemption(
+        by="qos",
+        mode="suspend",
+        exempt=600.0,
+        tiers={"slow": 1, "fast": 2},
+        partition_modes={"slow": "cancel"},
+    )
+
+
+def test_what_scontrol_shows(tmp_path: Path) -> None:
+    """It tells of partitions, and not by what jobs preempt others."""
+    assert read_preemption(written(tmp_path, SHOWN)) == SitePreemption(
+        tiers={"slow": 1}, partition_modes={"slow": "requeue"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("PreemptType=preempt/luck", "PreemptType=preempt/luck is not known"),
+        ("PreemptMode=EAT", "PreemptMode=EAT is not known (known: OFF, CANCEL, REQUEUE, SUSPEND)"),
+        ("PreemptExemptTime=soon", "PreemptExemptTime=soon is not known"),
+        ("PartitionName=p PriorityTier=-1", "PriorityTier=-1 is not known"),
+        ("PartitionName=p PreemptMode=EAT", "PreemptMode=EAT is not known"),
+    ],
+)
+def test_values_that_slurm_does_not_know(tmp_path: Path, line: str, words: str) -> None:
+    """One sentence with file and line."""
+    with pytest.raises(InputError) as caught:
+        read_preemption(written(tmp_path, f"# a\n{line}\n"))
+    assert words in str(caught.value)
+    assert ":2:" in str(caught.value)
+
+
+def test_qos(tmp_path: Path) -> None:
+    """Empty cells are the site's."""
+    found = read_limits(written(tmp_path, QOS), None).qos
+    assert found == {
+        "normal": Qos(preempts=("scavenger",), priority=5),
+        "scavenger": Qos(preempt_mode="requeue", exempt=1800.0, grace=120.0),
+        "urgent": Qos(preempts=("normal", "scavenger"), preempt_mode="cancel", priority=900),
+    }
+
+
+def test_qos_in_a_circle(tmp_path: Path) -> None:
+    """Slurm refuses it, and no replay of it would end."""
+    text = QOS.replace("00:02:00||", "00:02:00|urgent|")
+    with pytest.raises(InputError, match=r"given.txt:2: Preempt of normal leads back to normal"):
+        read_limits(written(tmp_path, text), None)
+
+
+def jobs_of(*rows: tuple[str, str]) -> Jobs:
+    """Return jobs of these QOS and partitions."""
+    qos, partition = zip(*rows, strict=True)
+    n = len(rows)
+    return Jobs.build(n, id=np.arange(n), submit=np.zeros(n), qos=qos, partition=partition)
+
+
+JOBS = jobs_of(("normal", "slow"), ("scavenger", "slow"), ("urgent", "fast"), ("normal", "fast"))
+
+
+def found(site: SitePreemption, **more: Any) -> tuple[Preemption | None, list[str]]:
+    """Return who of the jobs may preempt whom, and what is said."""
+    said: list[str] = []
+    ending = more.pop("ending", [Ending.COMPLETED] * len(JOBS))
+    outcomes = Outcomes.build(len(JOBS), ending=np.array(ending, np.int8))
+    return preemption_of_jobs(JOBS, outcomes, site, more.pop("qos", None), said), said
+
+
+def pairs(preemption: Preemption) -> set[tuple[int, int]]:
+    """Return which job may preempt which."""
+    kind = preemption.kind
+    n = range(len(kind))
+    return {(a, b) for a in n for b in n if preemption.may[kind[a], kind[b]]}
+
+
+def test_by_qos(tmp_path: Path) -> None:
+    """Scavengers are requeued, normal ones meet the site's mode, urgent ones are in no list."""
+    qos = read_limits(written(tmp_path, QOS), None).qos
+    preemption, said = found(SitePreemption("qos", "cancel", exempt=60.0), qos=qos)
+    assert preemption is not None
+    assert pairs(preemption) == {(0, 1), (3, 1), (2, 0), (2, 1), (2, 3)}
+    kind = preemption.kind
+    assert preemption.cancels[kind].tolist() == [True, False, True, True]
+    assert preemption.rank[kind].tolist() == [5.0, 0.0, 900.0, 5.0]
+    assert preemption.exempt[kind].tolist() == [60.0, 1800.0, 60.0, 60.0]
+    assert said == [
+        "3 jobs may preempt 3 others by QOS (then requeued, to begin again: 1; cancelled: 2): on "
+        "machine 'exclusive' with loop 'fcfs' or 'easy', and no promised job is preempted.",
+        "1 job with a GraceTime: preempted jobs end at once.",
+    ]
+    preemption, said = found(SitePreemption("qos", "suspend"), qos=qos)
+    assert preemption is not None
+    assert pairs(preemption) == {(0, 1), (3, 1), (2, 1)}
+    assert said[0] == (
+        "2 jobs that Slurm would suspend for others (PreemptMode=SUSPEND): no job is suspended in "
+        "the replay, so they are not preempted."
+    )
+
+
+def test_by_partition() -> None:
+    """The higher tier preempts; a partition with `OFF` is not preempted."""
+    site = SitePreemption("partition_prio", "requeue", tiers={"fast": 2})
+    preemption, _ = found(site)
+    assert preemption is not None
+    assert pairs(preemption) == {(2, 0), (2, 1), (3, 0), (3, 1)}
+    preemption, said = found(replace(site, partition_modes={"slow": "off"}))
+    assert preemption is None
+    assert said == ["Preemption by PriorityTier: no job of the log may preempt another one."]
+
+
+def test_where_nobody_preempts() -> None:
+    """Jobs that the log shows as preempted are counted; settings come before slurm.conf."""
+    ending = [Ending.PREEMPTED, Ending.COMPLETED, Ending.PREEMPTED, Ending.COMPLETED]
+    preemption, said = found(SitePreemption(), ending=ending)
+    assert preemption is None
+    assert said == [
+        "2 jobs preempted in the log: preemption is not replayed, and they run for as long as they "
+        "ran there (`--preempt-type` replays it)."
+    ]
+    assert found(SitePreemption("qos", "off"), qos={}) == (None, [])
+    site = SitePreemption("qos", "cancel")
+    assert as_set(site, "conf", "conf") == site
+    assert as_set(site, "none", "conf").by == "none"
+    assert as_set(site, "conf", "requeue").mode == "requeue"
+    assert as_set(SitePreemption(), "partition_prio", "conf").mode == "requeue"
+    assert as_set(SitePreemption(), "qos", "off").mode == "off"
