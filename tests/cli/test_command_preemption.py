@@ -25,6 +25,13 @@ BY_QOS = "PreemptType=preempt/qos\nPreemptMode=REQUEUE\n"
 BY_TIER = "PreemptType=preempt/partition_prio\nPreemptMode=CANCEL\n"
 QOS = "Name|Priority|GraceTime|Preempt|PreemptExemptTime|PreemptMode\n"
 QOS += "low|0|00:00:00|||cluster\nhigh|10|00:00:00|low||cluster\n"
+RESERVED = """ReservationName=maint StartTime=2026-01-01T00:25:00 EndTime=2026-01-01T01:00:00
+   Duration=00:35:00
+   Nodes=n1 NodeCnt=1 CoreCnt=2 Features=(null) PartitionName=slow Flags=MAINT,SPEC_NODES
+   TRES=cpu=2
+   Users=root Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null)
+
+"""
 
 
 @pytest.fixture
@@ -166,6 +173,20 @@ def test_promised_jobs_are_not_preempted(run, arguments, tmp_path, policy, unit)
     assert found["promises"] == found["promises_kept"] == 1
     assert found["preempted"] == 1
     assert starts(tmp_path, policy) == [30.0, 1.0, 10.0, 31.0]
+
+
+@pytest.mark.parametrize("unit", ["core", "node", "resources"])
+def test_beside_a_reservation(run, arguments, tmp_path, unit):
+    """n1 is set aside from minute 25 to 60: job 3, of 20 minutes, takes n2 from job 1 instead.
+
+    Job 4 is done on n1 before; job 2 of 30 minutes has n1 from 60 on, as job 1 has n2 from 30 on.
+    """
+    (tmp_path / "reserved.txt").write_text(RESERVED)
+    given = [*arguments, "--cluster", tmp_path / "slurm.conf", "--unit", unit]
+    result = run(*given, "--reservations", tmp_path / "reserved.txt", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert starts(tmp_path) == [30.0, 60.0, 10.0, 12.0]
+    assert measures(result)["preempted"] == 1
 
 
 def test_explain_says_that_a_job_was_preempted(run, arguments, tmp_path):

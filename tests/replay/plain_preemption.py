@@ -140,22 +140,18 @@ class Plain:
             return
         head = self.queue[0]
         shadow, later = self.shadow(head)
-        again = True
-        while again:
-            again = False
-            for key in self.queue[1:]:
-                nodes = self.first_nodes(key, self.room)
-                if nodes is None:
+        for key in self.queue[1:]:
+            nodes = self.first_nodes(key, self.room)
+            if nodes is None:
+                continue
+            if self.now + self.jobs[key].wall > shadow:
+                with_it = [list(left) for left in later]
+                for node in nodes:
+                    with_it[node] = self.beside(key, with_it[node])
+                if self.first_nodes(head, with_it) is None:
                     continue
-                if self.now + self.jobs[key].wall > shadow:
-                    with_it = [list(left) for left in later]
-                    for node in nodes:
-                        with_it[node] = self.beside(key, with_it[node])
-                    if self.first_nodes(head, with_it) is None:
-                        continue
-                    later = with_it
-                self.begin(key, nodes)
-                again = True
+                later = with_it
+            self.begin(key, nodes)
 
     def preempt(self) -> bool:
         """Start the first job that can start by preempting others; return whether one did."""
