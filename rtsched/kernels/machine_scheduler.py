@@ -303,6 +303,21 @@ def next_instant(machine: MachineState) -> int:
     return 0
 
 
+@outline
+def after_pass(machine: MachineState) -> tuple[int, bool]:
+    """Let one job preempt others after a pass; return where to go on, and if records are full.
+
+    If one did, another pass is made; and if there was no room to write it down.
+    """
+    state = machine.state[0]
+    if state.waiting == 0:
+        return NEXT, False
+    if not has_room(machine, state.now):
+        return PASS, True
+    again = preempt(machine) and state.waiting > 0
+    return (PASS if again else NEXT), False
+
+
 @entry
 def advance(machine: MachineState) -> int:
     """Run until something must be answered; return the questions as bits, 0 at the end.
@@ -341,12 +356,10 @@ def advance(machine: MachineState) -> int:
         if state.loop == NEGOTIATOR:
             return DEAL
         start_waiting(machine)
-        if state.preempting and state.waiting > 0:
-            if not has_room(machine, state.now):
-                state.phase = PASS
+        if state.preempting:
+            state.phase, full = after_pass(machine)
+            if full:
                 return FULL
-            if preempt(machine) and state.waiting > 0:
-                state.phase = PASS
 
 
 def advance_with_hooks(
