@@ -20,7 +20,14 @@ from rtsched.adapters.slurm.accounts import accounts_of
 from rtsched.adapters.slurm.commands import CommandResult
 from rtsched.adapters.slurm.completions import completions_in, find_completions
 from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, requeue_delay_of
-from rtsched.adapters.slurm.layout import ClusterLayout, blocked_of, foreign, layout_of, periodic_of
+from rtsched.adapters.slurm.layout import (
+    ClusterLayout,
+    blocked_of,
+    foreign,
+    layout_of,
+    periodic_of,
+    released_late,
+)
 from rtsched.adapters.slurm.observation import (
     NEVER_SATISFIED,
     NOT_LAUNCHED,
@@ -381,11 +388,15 @@ def test_reservations_of_others() -> None:
 def test_nodes_in_maintenance() -> None:
     """They are back when its reservation ends; one of which no reservation is known is drained."""
     shown = NODES.replace("State=IDLE", "State=IDLE+MAINTENANCE+RESERVED")
-    state = machine({"n1", "n2"}, shown).cluster.nodes.state
+    known = machine({"n1", "n2"}, shown)
+    state = known.cluster.nodes.state
     assert np.flatnonzero(state == NodeState.UP).tolist() == [1, 2]
     assert np.flatnonzero(state == NodeState.DRAINED).tolist() == [0, 3, 4, 5]
+    assert released_late(node_rows(shown), known).tolist() == [0, 3, 4, 5], "it ends as one looks"
     shown = NODES.replace("State=IDLE", "State=IDLE+DRAIN+MAINTENANCE")
-    assert (machine({"n1"}, shown).cluster.nodes.state == NodeState.DRAINED).all()
+    known = machine({"n1"}, shown)
+    assert (known.cluster.nodes.state == NodeState.DRAINED).all()
+    assert not len(released_late(node_rows(shown), known))
     shown = NODES.replace("State=IDLE", "State=DOWN*+MAINTENANCE")
     assert (machine({"n1"}, shown).cluster.nodes.state == NodeState.DOWN).all()
 

@@ -247,6 +247,16 @@ def _state(node: NodeRow, reserved: AbstractSet[str]) -> NodeState:
     return node.state
 
 
+def released_late(nodes: Sequence[NodeRow], machine: ClusterLayout) -> NDArray[np.int64]:
+    """Return the rows of nodes that are in maintenance, but in no reservation any more.
+
+    Slurm shows them so for a moment after it ends: they are back at once.
+    """
+    drained = machine.cluster.nodes.state == NodeState.DRAINED
+    late = [node.maintenance and node.state == NodeState.UP for node in nodes]
+    return np.flatnonzero(np.array(late, np.bool_) & drained)
+
+
 def _speed(node: NodeRow, speeds: Mapping[str, float]) -> float:
     """Return the relative speed of a node: by its name, else by its first feature that has one."""
     for word in (node.name, *node.features):

@@ -36,6 +36,7 @@ from rtsched.adapters.slurm.layout import (
     foreign,
     layout_of,
     periodic_of,
+    released_late,
     unreserved_licenses,
 )
 from rtsched.adapters.slurm.limits import limits_of
@@ -143,6 +144,7 @@ class SlurmSystem:
             reserved_ahead=self.settings.reserved_ahead_s,
             facts=facts,
             problems=tuple(problems),
+            flapping=released_late(nodes, machine),
             leeway=facts.margin,
             requeue_delay=facts.requeue_delay,
             limits=facts.limits,
