@@ -207,6 +207,17 @@ def test_notes(run, tmp_path, text, note):
     assert note in " ".join(result.stdout.split())
 
 
+def test_a_planner_that_cannot_plan_around_periodic_work(run, tmp_path, refused):
+    """It would promise its time: one sentence names the planners and settings that would not."""
+    work = "[[workload.periodic]]\nname = 'backup'\nperiod = 86400\nduration = 3600"
+    plugin = "[[plugin]]\nname = 'mcdf'\n"
+    site(tmp_path, f"planner = 'mcdf'\n{work}\n{plugin}settings = {{ rounds = 2 }}\n")
+    said = "would promise the time of the periodic work of [[workload.periodic]]; remove"
+    refused(run("check", "site.toml"), "site.toml: planner: 'mcdf' as configured", said)
+    site(tmp_path, f"planner = 'mcdf'\n{work}\n{plugin}")
+    assert run("check", "site.toml").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -216,11 +227,6 @@ def test_notes(run, tmp_path, text, note):
             "machine 'time-shared' follows no plan",
         ),
         ("[system]\nmachine = 'preemptive'\nloop = 'edf'", "jobs that are never suspended"),
-        (
-            "[[workload.periodic]]\nname = 'backup'\nperiod = 86400\nduration = 3600",
-            "'mcdf' ignores the periodic work of [[workload.periodic]] and would promise its time; "
-            "remove these tables, or use a planner that supports it: spare",
-        ),
     ],
 )
 def test_promises_that_nobody_would_keep(run, tmp_path, refused, text, said):
@@ -260,15 +266,17 @@ def test_planner_and_machine_agree_on_suspension(run, tmp_path, refused, system,
 
 
 def test_recurring_work_where_jobs_share_nodes(run, tmp_path, refused):
-    """The planner that leaves it its time keeps to amounts too; another one is refused."""
+    """Planners that leave it its time keep to amounts too; another one is refused."""
     table = "[[workload.periodic]]\nname = 'a'\nperiod = 10\nduration = 2\namounts = { cpu = 1 }\n"
     shared = "[workload]\nunit = 'resources'\n"
     policy = "[policy.p]\nplanner = '{0}'\nplugin = [{{ name = '{0}' }}]\n"
-    site(tmp_path, shared + table + policy.format("spare"))
-    result = run("check", "site.toml")
-    assert result.exit_code == 0, result.stderr
-    site(tmp_path, shared + table + policy.format("mcdf"))
-    refused(run("check", "site.toml"), "site.toml: policy.p: planner: 'mcdf' ignores the periodic")
+    for planner in ("spare", "mcdf"):
+        site(tmp_path, shared + table + policy.format(planner))
+        result = run("check", "site.toml")
+        assert result.exit_code == 0, result.stderr
+    rounds = policy.format("mcdf").replace("'mcdf' }]", "'mcdf', settings = { rounds = 2 } }]")
+    site(tmp_path, shared + table + rounds)
+    refused(run("check", "site.toml"), "site.toml: policy.p: planner: 'mcdf' as configured plans")
 
 
 MACHINES = """\

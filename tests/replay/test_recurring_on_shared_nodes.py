@@ -14,6 +14,7 @@ from test_planning_on_shared_nodes import (
     NOW,
     RESOURCES,
     asking,
+    chain,
     cluster,
     licensed,
     planned,
@@ -24,6 +25,7 @@ from test_spare_on_shared_nodes import ask, placed, spare
 from rtsched.core.cycle import judge
 from rtsched.core.plan_check import plan_fault
 from rtsched.errors import ConfigError
+from rtsched.model.blocked import NOTHING_BLOCKED, with_recurring
 from rtsched.model.jobs import Jobs, Periodic, occurrences
 from rtsched.model.resources import demand_of, room_of
 from rtsched.model.snapshot import Snapshot
@@ -190,7 +192,7 @@ recurring = st.lists(
 )
 
 
-@pytest.mark.parametrize("select", ["response-first", "utilisation-first"])
+@pytest.mark.parametrize("select", ["response-first", "utilisation-first", "mcdf"])
 @pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
 @given(
     stream=streams(),
@@ -227,7 +229,7 @@ def test_promises_and_occurrences_are_kept(
         exclusive=np.array([job.exclusive for job in jobs]),
     )
     seconds = np.array([min(job.run, job.wall) for job in jobs])
-    policy = spare(select=select)
+    policy = chain() if select == "mcdf" else spare(select=select)
     system = simulate(
         table,
         seconds,
@@ -238,7 +240,11 @@ def test_promises_and_occurrences_are_kept(
         record_nodes=True,
     )
     while not (point := system.advance()).done:
-        cycle = judge(system.snapshot(), policy, table.take(point.arrivals))
+        snapshot = system.snapshot()
+        if select == "mcdf":
+            spans = with_recurring(NOTHING_BLOCKED, periodic, snapshot.now)
+            snapshot = replace(snapshot, blocked=spans)
+        cycle = judge(snapshot, policy, table.take(point.arrivals))
         assert cycle.judgement is None or not cycle.judgement.planner_error
         system.apply(cycle.actions)
     outcomes = system.job_outcomes()
