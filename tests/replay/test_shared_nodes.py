@@ -392,7 +392,7 @@ def test_measures_of_shared_nodes(workload: Workload) -> None:
 @pytest.mark.parametrize(
     ("policy", "problem"),
     [
-        ("spare-rf", "planner: 'spare' as configured plans whole nodes"),
+        ("spare-rf-edf", "planner: 'spare' as configured plans whole nodes"),
         ("negotiator", "loop 'negotiator' gives whole nodes to jobs"),
         ("ste-sliced", "machine 'sliced' with loop"),
         ("sed", "chooses whole nodes for jobs"),
