@@ -107,7 +107,7 @@ def test_promises_that_take_the_same_licences_in_turn(live: Live) -> None:
 
     Best-effort jobs take what is left, and none of what they need.
     """
-    busy = live.cluster.sbatch(["-n8", "-w", "fast1", "--time=1"], user="bob", script="sleep 30")
+    busy = live.cluster.sbatch(["-n8", "-w", "fast1", "--time=2"], user="bob", script="sleep 40")
     live.cluster.wait_job(busy, "RUNNING")
     live.polled()
     words = ("-n8", "-w", "fast1", "--time=1")
@@ -115,10 +115,13 @@ def test_promises_that_take_the_same_licences_in_turn(live: Live) -> None:
         live.promise(*words, f"--licenses=matlab:{count}", in_minutes(8), script="sleep 8")
         for count in (2, 3, 2)
     ]
+    expected = {f"rtsched_{jobs[0]}": "matlab:2", "rtsched_0": "matlab:1"}
+
+    def kept() -> dict[str, str]:
+        return {name: row["Licenses"] for name, row in live.reservations().items()}
+
+    eventually(lambda: kept() == expected, 20, "as many are reserved as the jobs take at one time")
     others = flood(live, 20, "-n1", "-w", "fast2", "--licenses=matlab", "--time=1")
-    reserved(live, jobs[0])
-    kept = {name: row["Licenses"] for name, row in live.reservations().items()}
-    assert kept == {f"rtsched_{jobs[0]}": "matlab:2", "rtsched_0": "matlab:1"}
     for job in jobs:
         live.wait_standing(job, "kept", seconds=200)
     assert any(started(live, other) for other in others)
