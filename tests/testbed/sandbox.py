@@ -30,6 +30,9 @@ from testbed.waiting import NOTED, QuietClock
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+REMOVED_S = 300.0
+"""Seconds in which all that a sandbox wrote is removed: thousands of files after a burst of jobs."""
+
 PATH = "/opt/rtsched/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 
 # Runs as the first process of the new namespaces: mounts, moves into the new root, tells its
@@ -227,7 +230,7 @@ class Sandbox:
             for pipe in (self._keeper.stdin, self._keeper.stdout):
                 if pipe is not None:
                     pipe.close()
-            self._keeper.wait(60)
+            self._keeper.wait(REMOVED_S)
             self._keeper = None
 
     @property
