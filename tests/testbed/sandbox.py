@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 REMOVED_S = 300.0
-"""Seconds in which all that a sandbox wrote is removed: thousands of files after a burst of jobs."""
+"""Seconds in which what a sandbox wrote is removed: thousands of files after a burst of jobs."""
 
 PATH = "/opt/rtsched/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 
