@@ -13,7 +13,7 @@ from rtsched.model.schedule import Schedule
 from rtsched.model.table import read_only
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -88,21 +88,21 @@ class Blocked(NamedTuple):
         """Return the spans where `which` (bool[k]) is true."""
         return Blocked(self.node[which], self.start[which], self.end[which], self.cpus[which])
 
-    def cut(
-        self, out: Mapping[int, Sequence[tuple[float, float]]]
-    ) -> tuple[Blocked, NDArray[np.int64]]:
-        """Return the spans without the times `out`, and of which span each is a part, int64[k].
-
-        `out` has times by node, ascending, which do not overlap.
-        """
-        meets = np.isin(self.node, np.fromiter(out, np.int64, len(out)))
+    def cut(self, out: Blocked) -> tuple[Blocked, NDArray[np.int64]]:
+        """Return the spans without the spans `out`, and of which span each is a part, int64[k]."""
+        meets = np.isin(self.node, out.node)
         if not meets.any():
             return self, np.arange(len(self.node))
+        order = np.lexsort((out.start, out.node))
+        away: dict[int, list[tuple[float, float]]] = {}
+        columns = (column[order].tolist() for column in out[:3])
+        for node, start, end in zip(*columns, strict=True):
+            away.setdefault(node, []).append((start, end))
         left: list[tuple[int, float, float, int]] = []
         part: list[int] = []
         rows = (column[meets].tolist() for column in (np.arange(len(meets)), *self))
         for row, node, start, end, cpus in zip(*rows, strict=True):
-            for begin, over in out[node]:
+            for begin, over in away[node]:
                 if begin > start:
                     left.append((node, start, min(begin, end), cpus))
                 start = max(start, over)

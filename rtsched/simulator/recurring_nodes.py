@@ -78,7 +78,7 @@ class RecurringNodes(ExclusiveNodes):
         periodic = Periodic.build(0) if periodic is None else periodic
         check_apart(periodic, cluster)
         self._out, self._asks_nodes = _out_of_service(cluster, node_events), stop_at.nodes
-        self._spans, self._of_node = blocked, _by_node(blocked)
+        self._spans = blocked
         back = [event.node for event in node_events if event.state == NodeState.UP]
         works = cluster.usable[periodic.node] | np.isin(periodic.node, back)
         self._work = periodic.take(np.flatnonzero(works))
@@ -128,7 +128,7 @@ class RecurringNodes(ExclusiveNodes):
         row, work = row[start >= self._until], work.take(start >= self._until)
         given = self._spans.within(begun, until)
         given = given.take(given.start >= self._until)
-        apart, of_work = work.cut(self._of_node)
+        apart, of_work = work.cut(self._spans)
         spans, part = Blocked.joined([apart, given]).cut(self._out)
         spans, part = spans.take(spans.end > now), part[spans.end > now]
         spans = spans._replace(start=np.maximum(spans.start, now))
@@ -252,30 +252,16 @@ class RecurringNodes(ExclusiveNodes):
         return table["first"][known].copy(), start, table["end"][known] + self.origin
 
 
-def _out_of_service(
-    cluster: Cluster, node_events: Sequence[NodeEvent]
-) -> dict[int, list[tuple[float, float]]]:
-    """Return by node when it takes no jobs, in order; seconds since the epoch."""
-    out: dict[int, list[tuple[float, float]]] = {}
+def _out_of_service(cluster: Cluster, node_events: Sequence[NodeEvent]) -> Blocked:
+    """Return when each node takes no jobs."""
+    out: list[tuple[int, float, float, int]] = []
     since = dict.fromkeys(np.flatnonzero(~cluster.usable).tolist(), -math.inf)
     for event in sorted(node_events, key=lambda event: event.time):
         if event.state != NodeState.UP:
             since.setdefault(event.node, event.time)
         elif event.node in since:
-            out.setdefault(event.node, []).append((since.pop(event.node), event.time))
-    for node, begin in since.items():
-        out.setdefault(node, []).append((begin, math.inf))
-    return out
-
-
-def _by_node(spans: Blocked) -> dict[int, list[tuple[float, float]]]:
-    """Return by node when it is set aside, in order; seconds since the epoch."""
-    found: dict[int, list[tuple[float, float]]] = {}
-    order = np.lexsort((spans.start, spans.node))
-    columns = (column[order].tolist() for column in spans[:3])
-    for node, start, end in zip(*columns, strict=True):
-        found.setdefault(node, []).append((start, end))
-    return found
+            out.append((event.node, since.pop(event.node), event.time, WHOLE))
+    return Blocked.of([*out, *((node, begin, math.inf, WHOLE) for node, begin in since.items())])
 
 
 def _extended(jobs: Jobs, room: int) -> Jobs:
