@@ -22,8 +22,9 @@ from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched.simulator.exclusive import ExclusiveNodes
-from rtsched.simulator.interface import NodeEvent, StopConditions
+from rtsched.simulator.interface import JobOutcomes, NodeEvent, StopConditions
 from rtsched.simulator.settings import ExclusiveSettings
+from rtsched.simulator.system import System
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.portfolio import Portfolio
 from rtsched_plugins.resource_planning import scarcest_share
@@ -320,16 +321,9 @@ def streams(draw: st.DrawFn) -> tuple[list[Job], list[float]]:
     return jobs, deadlines
 
 
-@pytest.mark.parametrize("policy", [*(chain(order=each) for each in ORDERS), several()])
-@pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
-@given(stream=streams(), capacity=st.lists(node, min_size=1, max_size=3))
-@settings(max_examples=60)
-def test_every_promise_is_kept_beside_best_effort_jobs(
-    policy: Chain, loop: Any, stream: tuple[list[Job], list[float]], capacity: list[tuple[int, ...]]
-) -> None:
-    """Jobs come one after the other; each plan passes the checker and is carried out."""
-    jobs, deadlines = stream
-    table = Jobs.build(
+def asked_in_turn(jobs: list[Job], deadlines: list[float]) -> Jobs:
+    """Return a stream of jobs as a table; times are relative to `NOW`."""
+    return Jobs.build(
         len(jobs),
         names={"demand": (*RESOURCES, MATLAB)},
         id=np.arange(len(jobs)),
@@ -340,6 +334,31 @@ def test_every_promise_is_kept_beside_best_effort_jobs(
         demand=np.array([(*job.demand, job.licenses) for job in jobs], np.int64),
         exclusive=np.array([job.exclusive for job in jobs]),
     )
+
+
+def judged_in_turn(system: System, table: Jobs, policy: Chain) -> JobOutcomes:
+    """Run a system to its end, its jobs judged as they come; every promise is kept."""
+    while not (point := system.advance()).done:
+        cycle = judge(system.snapshot(), policy, table.take(point.arrivals))
+        assert cycle.judgement is not None
+        assert not cycle.judgement.planner_error
+        system.apply(cycle.actions)
+    outcomes = system.job_outcomes()
+    promised = np.isfinite(outcomes.promise)
+    assert (outcomes.end[promised] <= outcomes.promise[promised] + 1e-5).all()
+    return outcomes
+
+
+@pytest.mark.parametrize("policy", [*(chain(order=each) for each in ORDERS), several()])
+@pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
+@given(stream=streams(), capacity=st.lists(node, min_size=1, max_size=3))
+@settings(max_examples=60)
+def test_every_promise_is_kept_beside_best_effort_jobs(
+    policy: Chain, loop: Any, stream: tuple[list[Job], list[float]], capacity: list[tuple[int, ...]]
+) -> None:
+    """Jobs come one after the other; each plan passes the checker and is carried out."""
+    jobs, deadlines = stream
+    table = asked_in_turn(jobs, deadlines)
     system = ExclusiveNodes(
         table,
         np.array([job.run for job in jobs]),
@@ -348,15 +367,7 @@ def test_every_promise_is_kept_beside_best_effort_jobs(
         stop_at=StopConditions(arrivals=True, early_ends=True),
         record_nodes=True,
     )
-    while not (point := system.advance()).done:
-        new = table.take(point.arrivals)
-        cycle = judge(system.snapshot(), policy, new)
-        assert cycle.judgement is not None
-        assert not cycle.judgement.planner_error
-        system.apply(cycle.actions)
-    outcomes = system.job_outcomes()
-    promised = np.isfinite(outcomes.promise)
-    assert (outcomes.end[promised] <= outcomes.promise[promised] + 1e-5).all()
+    outcomes = judged_in_turn(system, table, policy)
     assert (np.isfinite(outcomes.promise) <= np.isfinite(table.deadline)).all()
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_planning_on_shared_nodes import (
-    MATLAB,
     NOW,
     RESOURCES,
+    asked_in_turn,
     asking,
     chain,
     cluster,
@@ -217,17 +217,7 @@ def test_promises_and_occurrences_are_kept(
         check_apart(periodic, machine)
     except ConfigError:
         return
-    table = Jobs.build(
-        len(jobs),
-        names={"demand": (*RESOURCES, MATLAB)},
-        id=np.arange(len(jobs)),
-        submit=NOW + np.array([job.submit for job in jobs]),
-        deadline=NOW + np.array(deadlines),
-        wall_time=np.array([job.wall for job in jobs]),
-        size=np.array([job.nodes for job in jobs], np.int32),
-        demand=np.array([(*job.demand, job.licenses) for job in jobs], np.int64),
-        exclusive=np.array([job.exclusive for job in jobs]),
-    )
+    table = asked_in_turn(jobs, deadlines)
     seconds = np.array([min(job.run, job.wall) for job in jobs])
     policy = chain() if select == "mcdf" else spare(select=select)
     system = simulate(

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_reference import Job, conservative, starts_beside
-from test_planning_on_shared_nodes import NOW, asking, chain, cluster, licensed, several, streams
+from test_planning_on_shared_nodes import (
+    NOW,
+    asking,
+    chain,
+    cluster,
+    judged_in_turn,
+    licensed,
+    several,
+    streams,
+)
 from test_shared_nodes import as_table, found, licenses, machine, node, workloads
 
 from rtsched.core.cycle import judge
@@ -207,14 +216,7 @@ def test_promises_are_kept_beside_reservations(
         blocked=Blocked.of(spans),
         record_nodes=True,
     )
-    while not (point := system.advance()).done:
-        cycle = judge(system.snapshot(), policy, table.take(point.arrivals))
-        assert cycle.judgement is not None
-        assert not cycle.judgement.planner_error
-        system.apply(cycle.actions)
-    outcomes = system.job_outcomes()
-    promised = np.isfinite(outcomes.promise)
-    assert (outcomes.end[promised] <= outcomes.promise[promised] + 1e-5).all()
+    judged_in_turn(system, table, policy)
     assert_out_of_the_way(found(system), jobs, spans, capacity)
 
 

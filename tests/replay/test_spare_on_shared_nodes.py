@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_planning_on_shared_nodes import (
-    MATLAB,
     NOW,
-    RESOURCES,
+    asked_in_turn,
     asking,
     cluster,
+    judged_in_turn,
     licensed,
     node,
     planned,
@@ -23,7 +23,6 @@ from test_planning_on_shared_nodes import (
 )
 
 from rtsched.core.chain import Chain, Member
-from rtsched.core.cycle import judge
 from rtsched.core.plan_check import plan_fault
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, NodeState
@@ -293,17 +292,7 @@ def test_every_promise_is_kept_beside_best_effort_jobs(
 ) -> None:
     """Jobs come one after the other; each plan passes the checker and is carried out."""
     jobs, deadlines = stream
-    table = Jobs.build(
-        len(jobs),
-        names={"demand": (*RESOURCES, MATLAB)},
-        id=np.arange(len(jobs)),
-        submit=NOW + np.array([job.submit for job in jobs]),
-        deadline=NOW + np.array(deadlines),
-        wall_time=np.array([job.wall for job in jobs]),
-        size=np.array([job.nodes for job in jobs], np.int32),
-        demand=np.array([(*job.demand, job.licenses) for job in jobs], np.int64),
-        exclusive=np.array([job.exclusive for job in jobs]),
-    )
+    table = asked_in_turn(jobs, deadlines)
     policy = spare(select=select)
     system = simulate(
         table,
@@ -313,12 +302,5 @@ def test_every_promise_is_kept_beside_best_effort_jobs(
         stop_at=StopConditions(arrivals=True, early_ends=True),
         record_nodes=True,
     )
-    while not (point := system.advance()).done:
-        cycle = judge(system.snapshot(), policy, table.take(point.arrivals))
-        assert cycle.judgement is not None
-        assert not cycle.judgement.planner_error
-        system.apply(cycle.actions)
-    outcomes = system.job_outcomes()
-    promised = np.isfinite(outcomes.promise)
-    assert (outcomes.end[promised] <= outcomes.promise[promised] + 1e-5).all()
+    outcomes = judged_in_turn(system, table, policy)
     assert (np.isfinite(outcomes.promise) <= np.isfinite(table.deadline)).all()
