@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -24,10 +24,12 @@ from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import JobOutcomes, NodeEvent, StopConditions
 from rtsched.simulator.settings import ExclusiveSettings
-from rtsched.simulator.system import System
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.portfolio import Portfolio
 from rtsched_plugins.resource_planning import scarcest_share
+
+if TYPE_CHECKING:
+    from rtsched.simulator.system import System
 
 NOW = 1_795_000_000.0
 RESOURCES = ("cpu", "mem", "gres/gpu")
