@@ -11,7 +11,7 @@ import numpy as np
 from rtsched.adapters.changes import Steering, idle_nodes, kind_of, stoppable
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.comments import with_message
-from rtsched.adapters.slurm.layout import is_ours
+from rtsched.adapters.slurm.layout import foreign, is_ours
 from rtsched.adapters.slurm.observation import keeps_order
 from rtsched.adapters.slurm.reserving import comment_changes, reserve_changes
 from rtsched.adapters.slurm.rows import WAITING, alive
@@ -169,12 +169,10 @@ class SlurmSteering(Steering):
         """Return bool[m]: nodes that take jobs, run none, and are not reserved, now or soon."""
         view = self.view
         soon = view.now + self.settings.reserved_ahead_s
-        kept = {
-            name
-            for row in view.reservations
-            if is_ours(row.name) or row.start <= soon
-            for name in row.nodes
-        }
+        single, _ = foreign(view.reservations, view.now)
+        near = [row for row in view.reservations if is_ours(row.name)]
+        near += [row for row in single if row.start <= soon]
+        kept = {name for row in near for name in row.nodes}
         unkept = np.array([name not in kept for name in view.names], np.bool_)
         return idle_nodes(view.observation, unkept)
 
