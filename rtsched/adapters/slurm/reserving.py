@@ -315,9 +315,7 @@ def _in_order(plan: Schedule, view: SlurmState, licensed: frozenset[int]) -> lis
         row = view.place[job]
         nodes = [view.names[node] for node in sorted(plan.nodes_of(at).tolist())]
         if set(names_of(view.rows.required[row])) != set(nodes):
-            binding = [f"ReqNodeList={fold(nodes)}"]
-            if job in licensed and _is_rigid(view, job):
-                binding.append(_least_limit(int(view.rows.limit[row] // 60)))
+            binding = [f"ReqNodeList={fold(nodes)}", *_kept_limit(view, job, licensed)]
             binding.append(only_waiting(view.rows, row, Rank.BIND))
             text = f"have job {job} start on {fold(nodes)}"
             changes.append(job_update("reserve", job, text, Rank.BIND, *binding))
@@ -499,9 +497,7 @@ def _bindings(
         waits = view.rows.state[row] in WAITING
         if waits and (view.rows.reservation[row] != name or name in renewed):
             text = f"bind job {job} to reservation {name}"
-            words = [f"ReservationName={name}"]
-            if job in licensed and _is_rigid(view, job):
-                words.append(_least_limit(int(view.rows.limit[row] // 60)))
+            words = [f"ReservationName={name}", *_kept_limit(view, job, licensed)]
             words.append(only_waiting(view.rows, row, Rank.BIND))
             changes.append(job_update("reserve", job, text, Rank.BIND, *words))
     return changes
@@ -516,6 +512,13 @@ def _licensed(view: SlurmState) -> frozenset[int]:
     queued = view.observation.queued
     amounts = amounts_of(queued, "demand", tuple(view.observation.cluster.licenses))
     return frozenset(queued.id[amounts.any(axis=1)].tolist())
+
+
+def _kept_limit(view: SlurmState, job: int, licensed: frozenset[int]) -> list[str]:
+    """Return what keeps the limit of a rigid job with licences as it is; of another, nothing."""
+    if job not in licensed or not _is_rigid(view, job):
+        return []
+    return [_least_limit(int(view.rows.limit[view.place[job]] // 60))]
 
 
 def _least_limit(minutes: int) -> str:
