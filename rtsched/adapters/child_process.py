@@ -307,7 +307,8 @@ class RestartDelay:
 class SubprocessProxy:
     """An object in a process of its own, which is started when it is first asked.
 
-    While it is being made, calls fail, and nothing is given up: a machine may be slow.
+    While it is being made, calls fail, and nothing is given up: a machine may be slow. A library
+    may leak memory at each call, so a new process takes over now and then.
 
     Parameters
     ----------
@@ -317,11 +318,20 @@ class SubprocessProxy:
         Seconds for which a call waits until the object has been made, and then for an answer.
     rest_s : float
         Seconds for which nothing is asked after a call that was not answered in time.
+    calls : float
+        How many calls a process answers at the most.
     """
 
-    def __init__(self, make: Callable[[], object], limit_s: float, rest_s: float) -> None:
+    def __init__(
+        self,
+        make: Callable[[], object],
+        limit_s: float,
+        rest_s: float,
+        calls: float = math.inf,
+    ) -> None:
         self._make = pickle.dumps(make)
         self._limit, self._rest = limit_s, rest_s
+        self._calls, self._answered = calls, 0
         self._child: ChildProcess | None = None
         self._delay = RestartDelay(rest_s, rest_s)
 
@@ -335,6 +345,8 @@ class SubprocessProxy:
         """
         if left := self._delay.left:
             raise AdapterError(f"it did not answer in time; next attempt in {left:.0f} s")
+        if self._answered >= self._calls:
+            self.end()
         try:
             child = self._child = self._child or ChildProcess(self._make)
             if not self._is_made(child):
@@ -342,6 +354,7 @@ class SubprocessProxy:
                     f"the process that queries it did not start within {self._limit:g} s; check "
                     "the load of this machine"
                 )
+            self._answered += 1
             return child.call(self._limit, method, *arguments)
         except TimeoutError:
             self.end()
@@ -362,7 +375,7 @@ class SubprocessProxy:
 
     def end(self) -> None:
         """End the other process, whatever it does."""
-        child, self._child = self._child, None
+        child, self._child, self._answered = self._child, None, 0
         if child is not None:
             child.kill()
             child.wait_ended(5.0)

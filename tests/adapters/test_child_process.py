@@ -117,6 +117,15 @@ def test_a_call_that_hangs_is_given_up_in_time_and_not_made_again_for_a_while(lo
     assert len(log.read_text().split()) == 2
 
 
+def test_a_new_process_takes_over_after_so_many_calls(log, proxy) -> None:
+    """What a library loses at each call ends with its process."""
+    apart = proxy(partial(Hung, str(log)), 30.0, 60.0, 2)
+    assert [apart.call("twice", i) for i in range(5)] == [(i, i) for i in range(5)]
+    pids = list(map(int, log.read_text().split()))
+    assert len(pids) == 3
+    assert not any(map(is_there, pids[:2]))
+
+
 def test_no_code_comes_from_where_it_was_started(log, monkeypatch, tmp_path, proxy) -> None:
     """Root may look at a pool from a directory in which others write."""
     (tmp_path / "pickle.py").write_text("raise SystemExit('not ours')\n")
