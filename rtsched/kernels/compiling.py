@@ -28,9 +28,12 @@ numba: Any = None
 if os.environ.get("RTSCHED_COMPILE", "1") != "0":
     with contextlib.suppress(ImportError):
         numba = importlib.import_module("numba")
+        if numba.config.DISABLE_JIT:  # by NUMBA_DISABLE_JIT: then its decorators compile nothing
+            numba = None
 
 COMPILING: bool = numba is not None
-"""Whether kernels are compiled in this process (`RTSCHED_COMPILE=0` turns it off)."""
+"""Whether kernels are compiled in this process (`RTSCHED_COMPILE=0` turns it off, and so does
+`NUMBA_DISABLE_JIT=1`)."""
 
 
 def compiled(kernel: F) -> F:

@@ -17,7 +17,7 @@ NONE = "none"
 """Nobody preempts (PreemptType)."""
 
 OFF, CANCEL, REQUEUE, SUSPEND = "off", "cancel", "requeue", "suspend"
-"""What becomes of a preempted job (PreemptMode); with `OFF` a job is not preempted."""
+"""What happens to a preempted job (PreemptMode); with `OFF` a job is not preempted."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class SitePreemption:
     by : str
         By what jobs preempt others (PreemptType): `qos`, `partition_prio`, or `none`.
     mode : str
-        What becomes of a preempted job where nothing else says so (PreemptMode): `off`, `requeue`,
+        What happens to a preempted job where nothing else says so (PreemptMode): `off`, `requeue`,
         `cancel`, `suspend`.
     exempt : float
         Seconds after its start for which a job is not preempted, where its QOS does not say so

@@ -152,7 +152,7 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     preempt_mode: Annotated[
         Literal["conf", "off", "requeue", "cancel"],
         Meta(
-            description="What becomes of a preempted job whose QOS or partition does not say so "
+            description="What happens to a preempted job whose QOS or partition does not say so "
             "(PreemptMode). `conf`: as the slurm.conf says, else `requeue` where `preempt_type` is "
             "set."
         ),

@@ -78,7 +78,7 @@ ASSUMPTIONS = {
         ),
         (
             "preemption",
-            "Jobs that preempt others, and what becomes of these.",
+            "Jobs that preempt others, and what happens to those.",
             "may preempt",
         ),
         (

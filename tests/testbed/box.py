@@ -247,7 +247,10 @@ class Box(ABC):
     def answers(self, inside: str) -> bool:
         """Whether somebody listens on a Unix socket."""
         path = self.path(inside)
-        if not (path.exists() and stat.S_ISSOCK(path.stat().st_mode)):
+        try:
+            if not stat.S_ISSOCK(path.stat().st_mode):
+                return False
+        except FileNotFoundError:  # also where a daemon has just removed that of one killed before
             return False
         with socket.socket(socket.AF_UNIX) as client:
             return client.connect_ex(str(path)) == 0

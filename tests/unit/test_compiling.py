@@ -59,7 +59,8 @@ def test_a_kernel_follows_the_files_beside_it(tmp_path: Path) -> None:
 
 
 def test_kernels_run_without_the_compiler(tmp_path: Path) -> None:
-    """`RTSCHED_COMPILE=0` runs the source as it stands."""
+    """`RTSCHED_COMPILE=0` runs the source as it stands, and so does numba's own switch."""
     (tmp_path / "outer.py").write_text(OUTER)
     (tmp_path / "inner.py").write_text(INNER.format(step=1))
     assert run(tmp_path, RTSCHED_COMPILE="0") == "21 0"
+    assert run(tmp_path, NUMBA_DISABLE_JIT="1") == "21 0"
