@@ -140,7 +140,7 @@ class DeadlineAdmission:
             return None
         wrong = due & senseless(jobs) & (self.no_load is not None)
         endless = due & ~wrong & ~bounded(jobs)
-        later = due & ~wrong & ~endless & (jobs.begin > snapshot.now)
+        later = due & ~wrong & ~endless & self.begins_too_late(jobs, snapshot)
         judged = np.flatnonzero(due & ~wrong & ~endless & ~later)
         code = np.zeros(len(jobs), np.int8)
         code[endless | wrong], code[later] = Verdict.REJECT, Verdict.DEFER
@@ -177,6 +177,14 @@ class DeadlineAdmission:
         retry_at = np.where(later, jobs.begin, -np.inf)
         said = tuple(finding for finding in findings if len(finding.rows))
         return Verdicts(code, retry_at, promise, offer, said, plan)
+
+    def begins_too_late(self, jobs: Jobs, snapshot: Snapshot) -> NDArray[np.bool_]:
+        """Return which jobs cannot be planned yet, as they begin later, bool[n].
+
+        Where jobs share nodes there is a plan for all times.
+        """
+        ahead = snapshot.cluster.shared and self._resource_rules and not self.insurance.max_nodes
+        return (jobs.begin > snapshot.now) & (not ahead)
 
     def _instead(self, session: Session, k: int, jobs: Jobs, row: int) -> list[Finding]:
         """Return what the session's job k, a row of `jobs`, could ask for to keep its deadline."""

@@ -3,7 +3,7 @@
 A job with a deadline is admitted if one plan keeps every promise given so far and its own; that
 plan then replaces the old one. Rigid, moldable and divisible jobs pass the same test. Jobs without
 a deadline are not judged: they are best effort and run around the plan. A job that must not begin
-yet is put off until it may: the plan knows no later arrivals.
+yet is put off until it may, where jobs have whole nodes: that plan knows no later arrivals.
 
 The cluster is taken as one pool of equal nodes per partition. Where the partitions of promised jobs
 overlap, and on nodes that jobs share, there is one plan for all (`resource_planning`).
@@ -189,8 +189,8 @@ class Mcdf(DeadlineAdmission):
     )
     behind: ClassVar = Reason(
         "mcdf.behind",
-        "deadline too soon: the jobs that it waits for may run for another {wait:time up}, and "
-        "it may need {needed:time up}; {left:time} are left",
+        "deadline too soon: it may have to wait for its begin time, or for other jobs, for "
+        "{wait:time up}, and it may need {needed:time up}; {left:time} are left",
     )
 
     def __init__(self, config: Config | None = None) -> None:

@@ -179,8 +179,8 @@ class Portfolio(DeadlineAdmission):
     )
     behind: ClassVar = Reason(
         "portfolio.behind",
-        "deadline too soon: the jobs that it waits for may run for another {wait:time up}, and "
-        "it may need {needed:time up}; {left:time} are left",
+        "deadline too soon: it may have to wait for its begin time, or for other jobs, for "
+        "{wait:time up}, and it may need {needed:time up}; {left:time} are left",
     )
 
     def __init__(self, config: Config | None = None) -> None:
@@ -227,7 +227,7 @@ class Portfolio(DeadlineAdmission):
         A job may be judged before anybody was told that it came.
         """
         judged = np.isfinite(jobs.deadline) & bounded(jobs) & ~senseless(jobs)
-        judged &= jobs.begin <= snapshot.now
+        judged &= ~self.begins_too_late(jobs, snapshot)
         _, known = places(recent.job, jobs.id)
         unheard = np.flatnonzero(judged & ~known)
         if len(unheard):

@@ -7,10 +7,10 @@ promises planned anew with it, in the planner's order, and where that keeps not 
 order of deadline. In the order of MCDF the cost derivative of a job is that at the fewest nodes
 with which it would be in time if it started now.
 
-A job that waits for others is placed after them, and starts when they have ended in the same plan.
-For that they must leave it its time: by their effective deadlines, d' = min(d, min(d'_j - w_j))
-over the jobs j that wait for them, of which each runs for w_j at least. The order of deadline is
-that of these.
+A job that begins later is placed from then on. One that waits for others is placed after them, and
+starts when they have ended in the same plan. For that they must leave it its time: by their
+effective deadlines, d' = min(d, min(d'_j - w_j)) over the jobs j that wait for them, of which each
+runs for w_j at least. The order of deadline is that of these.
 
 References
 ----------
@@ -142,10 +142,16 @@ class _Jobs:
     tasks: Tasks
     demand: NDArray[np.int64]
     class_of: NDArray[np.int64]
+    begin: NDArray[np.float64]
+    """Seconds: none starts before."""
 
     def take(self, rows: NDArray[np.int64]) -> _Jobs:
         return _Jobs(
-            self.ids[rows], tasks_at(self.tasks, rows), self.demand[rows], self.class_of[rows]
+            self.ids[rows],
+            tasks_at(self.tasks, rows),
+            self.demand[rows],
+            self.class_of[rows],
+            self.begin[rows],
         )
 
     def with_one(self, other: _Jobs) -> _Jobs:
@@ -154,6 +160,7 @@ class _Jobs:
             joined(self.tasks, other.tasks),
             np.concatenate([self.demand, other.demand]),
             np.append(self.class_of, other.class_of),
+            np.append(self.begin, other.begin),
         )
 
 
@@ -265,7 +272,8 @@ class PreparedResources:
             most[flexible] = np.minimum(most[flexible], self.in_service(jobs.take(flexible)))
             tasks = tasks._replace(size_max=most)
         demand = demand_of(jobs, self._cluster)
-        return _Jobs(jobs.id.copy(), tasks, demand, self._classes.of(jobs, demand))
+        class_of = self._classes.of(jobs, demand)
+        return _Jobs(jobs.id.copy(), tasks, demand, class_of, jobs.begin - self.origin)
 
     def in_service(self, jobs: Jobs) -> NDArray[np.int32]:
         """Return how many nodes in service each job could use if nobody else was there."""
@@ -279,6 +287,7 @@ class PreparedResources:
         fill_rows(rows, 0, uniform(jobs.tasks), m, rules.node_rule)
         bounds = self._classes.bounds
         chains = unchained(n) if chains is None else chains
+        chains = chains._replace(ready=np.fmax(chains.ready, jobs.begin))
         return Requests(rows, jobs.demand, jobs.class_of, bounds, rules.generosity, chains)
 
 

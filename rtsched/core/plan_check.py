@@ -165,6 +165,7 @@ def _misfits(plan: Schedule, planned: Jobs, snapshot: Snapshot) -> str | None:
     short = entries.end - entries.start < needed - ROUNDING
     wrong = {
         "starts job {} in the past": entries.start < snapshot.now - ROUNDING,
+        "starts job {} before it may begin": entries.start < planned.begin - ROUNDING,
         "gives job {} less time than it asks for": short,
         "gives job {} a number of nodes that it does not ask for": (size < least) | (size > most),
         "gives job {} nodes that it cannot use": _on_wrong_nodes(plan, planned, snapshot.cluster),

@@ -137,9 +137,10 @@ def with_present(requested: Jobs, observation: Observation) -> Jobs:
     """Return the jobs in the partitions that follow from their sizes now, loads no larger than now.
 
     A load that lost some of its parts can no longer be divided among so many, and of an array some
-    tasks may have run or been cancelled.
+    tasks may have run or been cancelled. A job that may start now may share nodes from now on.
     """
     requested = _with_fewer_tasks(requested, observation)
+    requested = _sharing(requested, observation)
     place, there = places(observation.queued.id, requested.id)
     there &= _follows(requested)
     if not there.any():
@@ -168,6 +169,16 @@ def _with_fewer_tasks(requested: Jobs, observation: Observation) -> Jobs:
     tasks = requested.tasks.copy()
     tasks[row] = np.minimum(tasks[row], observation.queued.tasks[place[there]])
     return requested if np.array_equal(tasks, requested.tasks) else requested.replace(tasks=tasks)
+
+
+def _sharing(requested: Jobs, observation: Observation) -> Jobs:
+    """Return the jobs, with whole nodes only those that still need them where jobs share nodes."""
+    place, there = places(observation.queued.id, requested.id)
+    there &= requested.exclusive & (requested.kind != Kind.ARRAY) & observation.cluster.shared
+    there[there] = ~observation.queued.exclusive[place[there]]
+    if not there.any():
+        return requested
+    return requested.replace(exclusive=requested.exclusive & ~there)
 
 
 def _named_by_user(requested: Jobs, name: str) -> NDArray[np.bool_]:

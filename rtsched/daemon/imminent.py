@@ -33,7 +33,8 @@ def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snap
     A job is due that is the first on all its nodes, when these are all free, or its start is not
     farther away than `leeway` seconds (see `Observation`), and nothing keeps its nodes beyond that
     start. Where jobs share nodes, one is due that finds room now beside those planned before it.
-    Admissions whose jobs no poll has shown yet may still be moved.
+    None is due that begins later, or waits for one that does not run. Admissions whose jobs no poll
+    has shown yet may still be moved.
     """
     plan, entries, now = snapshot.plan, snapshot.plan.entries, snapshot.now
     own = entries.job < FIRST_OWN_ID
@@ -41,10 +42,18 @@ def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snap
         return snapshot, Schedule.empty()
     seen = with_leeway(snapshot, leeway)
     late = start_delays(seen, plan, SOON) > SOON
+    late |= _may_not_start(snapshot, now + leeway + SOON)
     due = own & ~late & (free_now(seen, plan, SOON) | (entries.start <= now + leeway + SOON))
     if due.any() and not snapshot.cluster.shared:
         due &= first_everywhere(plan, len(snapshot.cluster)) | (entries.start <= now + SOON)
     return with_started(snapshot, due) if due.any() else (snapshot, Schedule.empty())
+
+
+def _may_not_start(snapshot: Snapshot, until: float) -> NDArray[np.bool_]:
+    """Return which entries of the plan begin after a time, or wait for a job that does not run."""
+    edges = snapshot.edges
+    behind = edges.after[~np.isin(edges.before, snapshot.running.id)]
+    return (snapshot.planned.begin > until) | np.isin(snapshot.plan.entries.job, behind)
 
 
 def with_started(snapshot: Snapshot, rows: NDArray[np.bool_]) -> tuple[Snapshot, Schedule]:

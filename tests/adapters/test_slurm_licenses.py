@@ -54,6 +54,7 @@ WAITS = PLAIN | {
     "numcpus": "1",
     "maxnodes": "1",
     "dependency": "(null)",
+    "eligibletime": PLAIN["submittime"],
     "timelimit": "10:00",
     "partition": "all",
     "prioritylong": "1000",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.restore import restoring
 from rtsched.adapters.slurm.rows import ReservationRow, job_rows
-from rtsched.adapters.slurm.scontrol import promised_priority
+from rtsched.adapters.slurm.scontrol import promised_priority, rank_of
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.schedule import Schedule
 
@@ -60,7 +61,7 @@ def view_of(*jobs: dict[str, str], shared: bool = True) -> SlurmState:
         names={"capacity": RESOURCES if shared else ()},
     )
     observation = Observation(
-        NOW, Cluster(nodes), jobs_of(rows, which, facts), marks=marks_of(rows, which)
+        NOW, Cluster(nodes), jobs_of(rows, which, facts, now=NOW), marks=marks_of(rows, which)
     )
     return SlurmState(rows, observation, facts, NAMES, [], NOW)
 
@@ -188,10 +189,99 @@ def test_a_site_that_shares_now_needs_fewer_reservations() -> None:
     ]
 
 
-def test_a_job_that_waits_for_another_gets_no_promise_on_shared_nodes() -> None:
-    """Slurm keeps no room for it; with whole nodes reservations do."""
-    request = JobRequest(limit=600.0, deadline=NOW + 3600, cpus=1, dependency="afterok:5")
+@pytest.mark.parametrize("when", [{"dependency": "after:4+5,afterok:5:6_1"}, {"begin": NOW + 60}])
+def test_a_job_that_may_not_start_yet_has_whole_nodes(when: dict[str, Any]) -> None:
+    """Slurm's scheduler keeps no room for it, so its nodes are reserved until it may start."""
+    request = JobRequest(limit=600.0, deadline=NOW + 3600, cpus=1, memory=GIB, **when)
+    needs = requirements_of(request, FACTS)
+    assert not needs.problem
+    assert (needs.exclusive, needs.demand) == (True, {"cpu": 1, "mem": GIB})
+    now = replace(request, dependency="", begin=-np.inf)
+    assert not requirements_of(now, FACTS).exclusive
+    best_effort = replace(request, deadline=np.inf)
+    assert not requirements_of(best_effort, FACTS).exclusive
+
+
+@pytest.mark.parametrize(
+    "dependency", ["singleton", "afterok:5,singleton", "afterok:5?afterok:6", "aftercorr:5"]
+)
+def test_a_dependency_that_cannot_be_planned_with(dependency: str) -> None:
+    """It is not known when such a job may start; with whole nodes this is not asked."""
+    request = JobRequest(limit=600.0, deadline=NOW + 3600, cpus=1, dependency=dependency)
     problem = requirements_of(request, FACTS).problem
-    assert problem.startswith("no promise can be given to a job with dependencies")
-    assert not requirements_of(replace(request, dependency=""), FACTS).problem
+    assert problem.startswith(f"cannot plan with the dependency {dependency!r}; use after, ")
     assert not requirements_of(request, replace(FACTS, sharing=Sharing())).problem
+
+
+def test_a_job_that_gets_all_memory_of_its_nodes_is_alone_there() -> None:
+    """So it is at its submission, and as Slurm shows it."""
+    request = JobRequest(limit=600.0, deadline=NOW + 3600, cpus=1)
+    for shown in (None, "cpu=1,mem=8G,node=1"):
+        assert requirements_of(replace(request, shown=shown), FACTS).exclusive
+    assert not requirements_of(request, replace(FACTS, sharing=Sharing(("cpu",)))).exclusive
+
+
+EARLIER, LATER = str(int(NOW - 60)), str(int(NOW + 60))
+
+
+@pytest.mark.parametrize(
+    ("shown", "waits"),
+    [
+        ({"dependency": "afterok:9(unfulfilled)", "eligibletime": "N/A"}, True),
+        ({"eligibletime": LATER}, True),
+        ({"eligibletime": EARLIER}, False),
+        ({"eligibletime": LATER, "restartcnt": "1"}, False),
+    ],
+)
+def test_who_may_not_start_yet_has_all_its_nodes_reserved(
+    shown: dict[str, str], waits: bool
+) -> None:
+    """It is bound to its reservation, and has its place in the queue for when it may start.
+
+    A job that Slurm queued again is put off by a moment only; its promise shares nodes.
+    """
+    view = view_of(shown)
+    assert view.observation.queued.exclusive.tolist() == [waits]
+    changes = asked(view, (1, 2000.0, (0,)))
+    found = [each.command.words for each in changes if "rtsched_1" in str(each.command.words)]
+    assert bool(found) == waits
+    assert (1, "ReqNodeList=n0") in words(changes)
+    assert (1, f"Priority={promised_priority(NOW + 2000)}") in words(changes)
+    if waits:
+        assert {"Nodes=n0", f"StartTime=uts{NOW + 1980:.0f}"} <= set(found[0])
+        assert (1, "ReservationName=rtsched_1") in words(changes)
+
+
+def test_a_job_that_may_start_leaves_its_reservation() -> None:
+    """From then on Slurm's scheduler keeps its room: it may start before its planned start."""
+    view = view_of({"dependency": "afterok:9(unfulfilled)"})
+    entry = (1, 2000.0, (0,))
+    for change in asked(view, entry):
+        applied(view, change.command)
+    kept = ReservationRow("rtsched_1", NOW + 1980, NOW + 3220, ("n0",), ("ann",), (), False)
+    view = replace(view, reservations=[kept])
+    assert asked(view, entry) == []
+    may = {"reservation": "rtsched_1", "reqnodes": "n0", "eligibletime": EARLIER}
+    later = view_of({**may, "prioritylong": str(promised_priority(NOW + 2000))})
+    later = replace(later, reservations=[kept])
+    changes = sorted(asked(later, entry), key=rank_of)
+    assert [each.command.words[1:] for each in changes] == [
+        ("update", "JobId=1", "ReservationName="),
+        ("delete", "ReservationName=rtsched_1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "start"),
+    [((2, 1000.0, (0,)), 1980), ((2, 1375.0, (0,)), 1995), ((2, 1375.0, (1,)), 1980)],
+)
+def test_a_reservation_leaves_those_before_it_their_margin(
+    before: tuple[int, float, tuple[int, ...]], start: float
+) -> None:
+    """It begins 20 s before its planned start, but not before the planned end of one there.
+
+    That is 620 s after its start; it could not start late otherwise.
+    """
+    view = view_of({"dependency": "afterok:9(unfulfilled)"}, {})
+    made, *_ = [each.command.words for each in asked(view, (1, 2000.0, (0,)), before)]
+    assert {"ReservationName=rtsched_1", f"StartTime=uts{NOW + start:.0f}"} <= set(made)

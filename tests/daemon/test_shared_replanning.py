@@ -142,6 +142,49 @@ def test_room_now_beside_those_before(planner: str) -> None:
 
 
 @PLANNERS
+def test_who_may_not_start_yet_leaves_its_nodes_to_others_until_then(planner: str) -> None:
+    """Jobs 8 and 9, planned after 600 s on an empty node, do not count as started there now.
+
+    Job 9 does as soon as job 7, for which it waits, runs.
+    """
+    scene = Scene(nodes=2, planner=planner, capacity=[(4, 0), (4, 0)])
+    first = promised(scene, 7, (4, 0))
+    scene.poll(T0, (first,))
+    queued = (
+        first,
+        promised(scene, 8, (4, 0), begin=T0 + RUN),
+        promised(scene, 9, (1, 0), after=7),
+    )
+    scene.poll(T0 + 1, queued, edges=((7, 9),))
+    assert {job: start for job, (start, _) in planned(scene).items()} == {7: 0, 8: RUN, 9: RUN}
+    _, due = with_imminent_started(scene.site.snapshot)
+    assert due.entries.job.tolist() == [7]
+    runs = ((7, queued[0][1], T0, T0 + RUN, (planned(scene)[7][1][0],)),)
+    scene.poll(T0 + 2, queued[1:], runs, edges=((7, 9),))
+    _, due = with_imminent_started(scene.site.snapshot)
+    assert set(due.entries.job.tolist()) <= {9}
+
+
+@PLANNERS
+def test_who_may_start_shares_nodes_from_then_on(planner: str) -> None:
+    """Job 7 was promised a whole node until it may start; then job 8 is planned beside it."""
+    scene = Scene(nodes=1, planner=planner, capacity=[(4, 0)])
+    due = T0 + 100 + RUN + 50
+    alone = promised(scene, 7, (1, 0), exclusive=True, begin=T0 + 100, deadline=due)
+    scene.poll(T0 + 1, (alone,))
+    assert scene.site.snapshot.queued.exclusive.tolist() == [True]
+    refused = scene.submit(T0 + 1, demand=(1, 0), size=1, wall_time=RUN, deadline=T0 + RUN + 50)
+    assert refused.verdict == "reject"
+    shared = scene.site.row(7).replace(exclusive=np.array([False]))
+    scene.poll(T0 + 101, (alone,), changed={"exclusive": False})
+    assert scene.site.requested.exclusive.tolist() == [False]
+    assert scene.site.requested.equals(shared)
+    beside = promised(scene, 8, (3, 0), deadline=T0 + RUN + 102)
+    scene.poll(T0 + 102, (alone, beside), changed={"exclusive": False})
+    assert planned(scene)[8] == (101.0, [0])
+
+
+@PLANNERS
 def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time(planner: str) -> None:
     """It is planned too late, tried again, and broken when it could not end in time any more."""
     scene = Scene(nodes=1, planner=planner, capacity=[(4, 0)])

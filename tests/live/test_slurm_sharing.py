@@ -159,12 +159,11 @@ def test_several_nodes_get_the_same(live: Live) -> None:
 
 
 def test_one_that_fits_nowhere_is_told(live: Live) -> None:
-    """More GPUs or memory than a node has, and jobs that may not start yet."""
+    """More GPUs or memory than a node has, and jobs of which nobody knows when they may start."""
     for options, text in (
         (("--gres=gpu:5",), "requests 5 gres/gpu per node; no node of partition all has more than"),
         (("--mem=20000",), "requests 20000 MiB of memory per node; no node of partition all has"),
-        (("--begin=now+60",), "no promise can be given to a job that begins later"),
-        (("--dependency=afterany:1",), "no promise can be given to a job with dependencies"),
+        (("--dependency=singleton",), "cannot plan with the dependency 'singleton'; use after, "),
     ):
         said = live.submit("-n1", *options, "--time=1", in_minutes(6))
         assert not said.job

@@ -91,6 +91,36 @@ def test_jobs_share_nodes_as_long_as_there_are_gpus() -> None:
     assert reserve.plan.nodes.tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("policy", [chain(), several()])
+@pytest.mark.parametrize(("deadline", "admitted"), [(160.0, True), (159.0, False)])
+def test_a_job_that_begins_later_is_promised_ahead(
+    policy: Chain, deadline: float, admitted: bool
+) -> None:
+    """Its 100 s begin 60 s from now on a node that is free until then; offered is the first end."""
+    job = asking((deadline, 1, 100.0, (1, 1, 2))).replace(begin=NOW + 60)
+    found = policy.admit(job, Snapshot(NOW, cluster((8, 8, 4)))).verdicts
+    if admitted:
+        assert found.plan is not None
+        assert found.plan.entries.start.tolist() == [NOW + 60]
+        return
+    assert found.code.tolist() == [Verdict.REJECT]
+    assert found.offer.tolist() == [NOW + 160]
+    assert found.findings[0].text(0) == (
+        "deadline too soon: it may have to wait for its begin time, or for other jobs, for 1 min, "
+        "and it may need 1 min 40 s; 2 min 39 s are left"
+    )
+
+
+def test_a_job_that_begins_later_keeps_its_start_when_all_are_planned_anew() -> None:
+    """Job 1 goes before it; only that keeps both promises, by deadline."""
+    jobs = asking((300.0, 1, 100.0, (8, 1, 0)), (120.0, 1, 100.0, (8, 1, 0)))
+    jobs = jobs.replace(begin=NOW + np.array([60.0, -np.inf]))
+    found = verdicts(jobs, cluster((8, 8, 0)), order="deadline")
+    assert found.plan is not None
+    pairs = zip(found.plan.entries.job.tolist(), found.plan.entries.start - NOW, strict=True)
+    assert dict(pairs) == {0: 100.0, 1: 0.0}
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_promise_gives_way_within_its_deadline(order: Any) -> None:
     """What does not fit beside the plan is admitted if all promises can be planned anew.
@@ -429,6 +459,16 @@ def test_the_checker_names_what_is_wrong(plan: Schedule, fault: str | None) -> N
     promises = Promises.build(1, job=[0], deadline=[NOW + 100.0], made_at=NOW)
     snapshot = Snapshot(NOW, MACHINE, WAITS.take([0]), promises=promises)
     assert plan_fault(plan, WAITS.take([1]), snapshot, np.array([NOW + 100.0])) == fault
+
+
+def test_the_checker_knows_begin_times() -> None:
+    """A job that begins in 20 s does not start before."""
+    job = WAITS.take([0]).replace(begin=NOW + 20)
+    none, nobody = WAITS.take([]), np.zeros(0)
+    snapshot = Snapshot(NOW, MACHINE, job)
+    assert plan_fault(planned((0, 20.0, 70.0, [0])), none, snapshot, nobody) is None
+    early = planned((0, 19.0, 69.0, [0]))
+    assert plan_fault(early, none, snapshot, nobody) == "starts job 0 before it may begin"
 
 
 def test_the_checker_looks_at_running_jobs_and_at_what_is_new() -> None:

@@ -158,8 +158,8 @@ def test_what_runs_ends_by_its_limit(planner: str, deadline: float, admitted: bo
     assert found.verdicts.offer.tolist() == [NOW + 110]
     assert found.verdicts.findings[0].reason.code == BEHIND.get(planner, "mcdf.behind")
     assert found.verdicts.findings[0].text(0) == (
-        "deadline too soon: the jobs that it waits for may run for another 1 min, and it may need "
-        "50 s; 1 min 49 s are left"
+        "deadline too soon: it may have to wait for its begin time, or for other jobs, for 1 min, "
+        "and it may need 50 s; 1 min 49 s are left"
     )
 
 

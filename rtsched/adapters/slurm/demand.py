@@ -80,7 +80,8 @@ def demand_of(request: JobRequest, part: Partition, sharing: Sharing, nodes: int
     """
     if request.shown is not None:
         shown = shown_demand(request.shown) | shown_licenses(request.licenses)
-        return Demand(shown, request.exclusive or part.exclusive)
+        all_memory = MEMORY in sharing.resources and not request.memory
+        return Demand(shown, request.exclusive or part.exclusive or all_memory)
     tasks = request.tasks or request.tasks_per_node * nodes or nodes
     each = request.tasks_per_node or -(-tasks // nodes)
     amounts, problem = _generic(request, tasks, each, nodes)

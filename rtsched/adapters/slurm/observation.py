@@ -202,6 +202,7 @@ def jobs_of(
     facts: SlurmFacts,
     sizes: NDArray[np.int32] | None = None,
     ranges: Mapping[int, tuple[int, int]] | None = None,
+    now: float = math.inf,
 ) -> Jobs:
     """Return jobs that wait or run.
 
@@ -217,6 +218,8 @@ def jobs_of(
         Nodes that running jobs have; None: they wait.
     ranges : mapping of job id to (int, int), optional
         Node counts that were asked for, of jobs whose count was set by us.
+    now : float
+        Seconds since the epoch; no job counts as beginning later than inf.
     """
     chosen = which.tolist()
     texts: dict[str, Any] = {
@@ -228,7 +231,7 @@ def jobs_of(
     if sizes is not None:
         plain["size"] = np.maximum(sizes, 1)
     specs = _specs(rows, which)
-    requests = _reshape(plain, rows, which, specs, facts, sizes, ranges or {})
+    requests = _reshape(plain, rows, which, specs, facts, sizes, ranges or {}, now)
     pairs = zip(texts["account"], texts["user"], strict=True)
     known = facts.associations
     return Jobs.build(
@@ -320,6 +323,20 @@ def _demands(
     }
 
 
+def may_not_start_yet(rows: JobRows, i: int, now: float) -> bool:
+    """Return whether a waiting job begins later, or waits for another one.
+
+    Not whether Slurm puts it off for a moment since it was queued again.
+    """
+    return bool(rows.dependency[i]) or _begins(rows, i, now) > now
+
+
+def _begins(rows: JobRows, i: int, now: float) -> float:
+    """Return when a waiting job begins by its own wish, if that is ahead; -inf: it is not."""
+    later = rows.eligible[i] > now and not rows.restarts[i]
+    return float(rows.eligible[i]) if later else -math.inf
+
+
 def is_exclusive(oversubscribe: str, *, runs: bool = False) -> bool:
     """Return whether a job's nodes are no other user's; `OK` and `YES` say that they may be."""
     return oversubscribe in {"USER", "MCS"} or (oversubscribe == "NO" and not runs)
@@ -343,6 +360,7 @@ def _reshape(
     facts: SlurmFacts,
     sizes: NDArray[np.int32] | None,
     ranges: Mapping[int, tuple[int, int]],
+    now: float,
 ) -> list[str | None]:
     """Set the requirements of jobs that want something of rtsched; return their node requests.
 
@@ -355,7 +373,7 @@ def _reshape(
         spec = specs[at]
         if not spec.present and not deadline[at] < math.inf:
             continue
-        request = request_in(rows, i, spec, ranges.get(int(rows.id[i])), facts)
+        request = request_in(rows, i, spec, ranges.get(int(rows.id[i])), facts, now)
         limits = limits_for(facts, names_of_job(rows, i))
         fresh = _deferred(rows, i)
         requirements = requirements_of(request, facts, fresh=fresh, limits=limits)
@@ -380,10 +398,16 @@ def _deferred(rows: JobRows, i: int) -> bool:
 
 
 def request_in(
-    rows: JobRows, i: int, spec: Spec, counts: tuple[int, int] | None, facts: SlurmFacts
+    rows: JobRows,
+    i: int,
+    spec: Spec,
+    counts: tuple[int, int] | None,
+    facts: SlurmFacts,
+    now: float = math.inf,
 ) -> JobRequest:
     """Return what a job in the queue asks for; what it was given by us is not its wish.
 
+    It does not count as beginning later unless it does so after `now`, seconds since the epoch.
     Its own node list, in whose place it has that of its planned nodes, is in its admin comment.
     """
     ours = is_admitted(rows.mark[i]) and bool(facts.sharing.resources)
@@ -407,6 +431,7 @@ def request_in(
         shown=rows.amounts[i],
         exclusive=is_exclusive(rows.oversubscribe[i]),
         dependency=rows.dependency[i],
+        begin=_begins(rows, i, now),
         array=int(rows.tasks[i]) if rows.array[i] >= 0 else 0,
         parallel=int(rows.parallel[i]),
         het=bool(rows.het[i]),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rtsched.model.limit_rules import JobLimits
 
 _EDGE = re.compile(r"(after(?:any|ok|notok)?):([0-9_*+:]+)")
+_EDGES = re.compile(rf"{_EDGE.pattern}(?:,{_EDGE.pattern})*")
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ class JobRequest:
         return self.deadline < math.inf or self.spec.present
 
     @property
+    def may_not_start_yet(self) -> bool:
+        """Whether it begins later, or waits for other jobs."""
+        return self.begin > -math.inf or bool(self.dependency)
+
+    @property
     def tres(self) -> str:
         """What generic resources it asks for, in whatever form."""
         given = (self.tres_job, self.tres_node, self.tres_socket, self.tres_task)
@@ -95,11 +101,22 @@ def requirements_of(
     if its partition is closed, or limits are lowered: that is no change of the job, and they may be
     as before in time.
 
-    A job takes whole nodes, or where jobs share nodes what it asks for. One that asks for
+    A job takes whole nodes, or where jobs share nodes what it asks for; as long as it may not start
+    yet, and Slurm's scheduler keeps nothing for it, whole ones there too. One that asks for
     processors takes as many nodes as they need on the smallest nodes of its partition. A range of
     nodes makes a job moldable if it wants something of rtsched and does not say `speedup=none`; its
     time limit is then that on the fewest nodes.
     """
+    needs = _when_it_may_start(request, facts, fresh=fresh, limits=limits)
+    if request.may_not_start_yet and request.needs_rtsched and facts.sharing.resources:
+        return replace(needs, exclusive=True)
+    return needs
+
+
+def _when_it_may_start(
+    request: JobRequest, facts: SlurmFacts, *, fresh: bool, limits: JobLimits | None
+) -> Requirements:
+    """Return the requirements of a request from the time on at which it may start."""
     name = request.partition.split(",", 1)[0] or facts.default
     part, node_request, wrong = part_of(name, request, facts, fresh=fresh)
     limit = request.limit
@@ -238,22 +255,20 @@ def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> s
 
 
 def _not_first(request: JobRequest, part: Partition) -> str:
-    """Return why Slurm's scheduler would not keep a job's start on shared nodes; empty if it would.
+    """Return why a job's start on shared nodes could not be kept; empty if it could.
 
-    It keeps room for the jobs that come first in the queue: those that may start, and of which no
-    other partition's come before.
+    Slurm's scheduler keeps room for the jobs that come first in the queue: no other partition's
+    come before. Until a job may start, which must be known, its nodes are reserved.
     """
     if part.above:
         return (
             f"no promise can be given in partition {part.name}: jobs of {part.above}, which has a "
             "higher PriorityTier, start before on the same nodes"
         )
-    if request.begin > -math.inf:
-        return "no promise can be given to a job that begins later; leave --begin out"
-    if request.dependency:
+    if request.dependency and not _EDGES.fullmatch(request.dependency):
         return (
-            "no promise can be given to a job with dependencies where jobs share nodes; submit it "
-            "when the jobs have ended that it waits for"
+            f"cannot plan with the dependency {request.dependency[:80]!r}; use after, afterany, "
+            "afterok or afternotok, all of which must be satisfied"
         )
     return ""
 

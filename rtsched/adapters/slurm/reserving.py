@@ -8,7 +8,9 @@ may start earlier on its own nodes, and from the planned start of one on those b
 more than planned. But backfill knows the ends of running jobs no better than to half a minute, and
 so may put a planned job off again and again for short jobs. A job that has no time to spare, and
 is first on all its nodes, has these reserved: nothing else starts there then that would be in its
-way. So has an array, whose tasks share whole nodes.
+way. So has an array, whose tasks share whole nodes, and a job that may not start yet, as it begins
+later or waits for another one: backfill plans no such job, and keeps nothing for it. It is planned
+with whole nodes until it may start; from then on it is a job as the others.
 
 Licences are reserved for planned jobs that take some. Their priority does not keep them: a job that
 waits for its nodes alone, which are named, does not keep Slurm from starting others elsewhere, and
@@ -23,6 +25,7 @@ one for nobody keeps the rest.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -40,7 +43,7 @@ from rtsched.adapters.slurm.advance_reservations import (
 from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.adapters.slurm.node_requests import node_list_in
-from rtsched.adapters.slurm.observation import keeps_order, names_of_job
+from rtsched.adapters.slurm.observation import keeps_order, may_not_start_yet, names_of_job
 from rtsched.adapters.slurm.rows import WAITING, names_of
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
@@ -128,26 +131,42 @@ def reserve_changes(
 def _kept(plan: Schedule, view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservation]:
     """Return the reservations that a plan needs.
 
-    On shared nodes these are of jobs without time to spare, and of arrays on all their nodes: jobs
-    that are planned there before have none.
+    On shared nodes these are of jobs without time to spare, and, on all their nodes, of arrays and
+    of jobs that may not start yet: jobs that are planned there before have none.
     """
     if not view.observation.cluster.shared:
         return _reserved(plan, view, settings)
-    arrays = _are_arrays(plan, view)
+    alone = _are_arrays(plan, view) | _may_not_start_yet(plan, view)
     jobs = plan.entries.job.tolist()
     spare = {
         job: view.rows.deadline[view.place[job]] - end
         for job, end in zip(jobs, plan.entries.end.tolist(), strict=True)
         if job in view.queued and job not in view.held
     }
-    of_arrays = _reserved(plan.take(np.flatnonzero(arrays)), view, settings)
-    own = {each.job for each in of_arrays}
+    whole = [
+        _behind_others(each, plan)
+        for each in _reserved(plan.take(np.flatnonzero(alone)), view, settings)
+    ]
+    own = {each.job for each in whole}
     hurried = [
         each
         for each in _reserved(plan, view, settings)
         if each.whole and each.job not in own and spare.get(each.job, math.inf) <= SPARE_S
     ]
-    return of_arrays + _with_licenses(hurried, plan, view, settings)
+    return _with_licenses(whole + hurried, plan, view, settings)
+
+
+def _behind_others(reservation: AdvanceReservation, plan: Schedule) -> AdvanceReservation:
+    """Return the reservation with a begin after the planned ends of others on its nodes.
+
+    They may start as late as their margin allows, and not if they then ran into a reservation.
+    """
+    at = plan.entries.job.tolist().index(reservation.job)
+    start, entry = plan.entries.start[at], plan.rows()
+    before = np.isin(plan.nodes, plan.nodes_of(at)) & (plan.entries.start[entry] < start)
+    over = plan.entries.end[entry[before]].max(initial=-np.inf)
+    begin = max(reservation.start, math.floor(max(min(over, start), 0.0)))
+    return replace(reservation, start=float(begin))
 
 
 def _with_licenses(
@@ -251,6 +270,15 @@ def _are_arrays(plan: Schedule, view: SlurmState) -> NDArray[np.bool_]:
     place, waits = places(view.observation.queued.id, plan.entries.job)
     waits[waits] = view.observation.queued.kind[place[waits]] == Kind.ARRAY
     return waits
+
+
+def _may_not_start_yet(plan: Schedule, view: SlurmState) -> NDArray[np.bool_]:
+    """Return which entries are of jobs that Slurm's scheduler keeps nothing for yet, bool[k]."""
+    now, jobs = view.observation.time, plan.entries.job.tolist()
+    return np.array(
+        [job in view.queued and may_not_start_yet(view.rows, view.place[job], now) for job in jobs],
+        np.bool_,
+    )
 
 
 def _reserved(

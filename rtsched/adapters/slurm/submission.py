@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply, dag_key
 from rtsched.adapters.requirements import too_late
 from rtsched.adapters.slurm.comments import record_of, with_record
@@ -139,18 +137,18 @@ class SlurmTranslator:
         spec = spec_of(_text(fields, Tag.EXTRA), _text(fields, Tag.COMMENT))
         uid = _number(fields, Tag.USER_ID, _number(fields, Tag.SUBMIT_UID, -1))
         user = facts.users.get(uid) or user_name(uid)
-        request = request_of(fields, spec)
+        request = request_of(fields, spec, now)
         account = _text(fields, Tag.ACCOUNT) or facts.home.get(user, "")
         partition = request.partition.split(",", 1)[0] or facts.default
         names = JobNames(_text(fields, Tag.QOS), partition, account, user)
         requirements = requirements_of(request, facts, limits=limits_for(facts, names))
-        begin = float(_number(fields, Tag.BEGIN_TIME, 0))
-        problem = requirements.problem or too_late(request.deadline, max(begin, now), "--deadline")
+        start = max(request.begin, now)
+        problem = requirements.problem or too_late(request.deadline, start, "--deadline")
         jobs = Jobs.build(
             1,
             label=["the job"],
             submit=now,
-            begin=begin if begin > now else -np.inf,
+            begin=request.begin,
             deadline=request.deadline,
             cores=request.cpus or -1,
             memory=request.memory or -1,
@@ -250,8 +248,8 @@ def limit_minutes(duration: float, names: JobNames, facts: SlurmFacts) -> int:
     return max(1, math.floor(minutes + 1e-6))
 
 
-def request_of(fields: Mapping[int, str | int], spec: Spec) -> JobRequest:
-    """Return what a submit request asks for."""
+def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRequest:
+    """Return what a submit request asks for; one that may begin before `now` begins at once."""
     minutes = _number(fields, Tag.TIME_LIMIT, 0)
     limit = math.inf if minutes < 0 else minutes * 60.0 if minutes else math.nan
     deadline = _number(fields, Tag.DEADLINE, 0)
@@ -289,7 +287,7 @@ def request_of(fields: Mapping[int, str | int], spec: Spec) -> JobRequest:
         node_cpus=_count(fields, Tag.PN_MIN_CPUS, 0),
         all_memory=_number(fields, Tag.PN_MIN_MEMORY, -1) == 0,
         exclusive=_number(fields, Tag.SHARED, 1) != 1,
-        begin=float(begin) if begin > 0 else -math.inf,
+        begin=float(begin) if begin > now else -math.inf,
         dependency=_text(fields, Tag.DEPENDENCY),
         array=array,
         parallel=parallel,

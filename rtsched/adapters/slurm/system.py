@@ -132,7 +132,7 @@ class SlurmSystem:
         observation = Observation(
             now,
             machine.cluster,
-            jobs_of(rows, queued, facts, ranges=self._last_applied.ranges),
+            jobs_of(rows, queued, facts, ranges=self._last_applied.ranges, now=now),
             jobs_of(rows, running, facts, allocations.entries.size),
             allocations,
             marks_of(rows, which),
