@@ -90,6 +90,10 @@ class Marks(Table):
     stuck = Column(np.bool_, False, "It did not start where and when it could, time and again.")
     problem = Text("Why nothing can be promised to it any more, as it is now.")
     limit = Text("The limit of an account or QOS that it waits for, as the batch system calls it.")
+    unusable = Text("Why a deferred job cannot be promised what it asks for; rejected for that.")
+    last = Column(
+        np.int64, -1, "Of a job that the batch system shows in parts: the highest of their ids."
+    )
 
 
 @dataclass(frozen=True)
@@ -284,6 +288,8 @@ class Submission:
         Whether its user has it wait for a release: nobody knows when it may start.
     tasks_per_node : int
         The most tasks on each of several nodes that it shares; 0: that does not matter.
+    component : bool
+        Whether it is a part of a job whose other parts are not known yet.
     """
 
     jobs: Jobs
@@ -294,6 +300,7 @@ class Submission:
     job: int = -1
     held: bool = False
     tasks_per_node: int = 0
+    component: bool = False
 
 
 @dataclass(frozen=True)

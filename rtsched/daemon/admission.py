@@ -162,7 +162,10 @@ class AdmissionController:
         """
         queued, edges, marks = site.snapshot.queued, site.snapshot.edges, site.marks
         row = queued.take(queued.id == job)
-        uid = int(marks.uid[places(marks.job, row.id)[0][0]])
+        mark = marks.take(places(marks.job, row.id)[0])
+        uid = int(mark.uid[0])
+        if problem := mark.texts("unusable")[0]:
+            return self._unusable(site, Submission(row, edges.take([]), uid, problem, job=job))
         links = edges.take(edges.after == job)
         links = links.take(_unended(site, links))
         return self._admit(site, Submission(row, links, uid, job=job), now)
@@ -175,6 +178,8 @@ class AdmissionController:
     def _submitted(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
         if submission.problem:
             return self._unusable(site, submission)
+        if submission.component and _has_deadline(submission):
+            return self._component(site, submission)
         row = submission.jobs.replace(
             id=np.array([site.next_id]), submit=np.array([now]), label=np.array([-1], np.int32)
         )
@@ -188,6 +193,13 @@ class AdmissionController:
             return result
         name = self.wording.name_of(unseen)
         return _rejected(site, "submit.unseen", messages.unseen(name))
+
+    def _component(self, site: Site, submission: Submission) -> AdmissionResult:
+        """Have a part of a job wait for the others, if the answers of some plug-in count."""
+        code = "submit.component"
+        if self.chains.of(submission.jobs).counts("admit"):
+            return _deferred(site, (code,), messages.component())
+        return AdmissionResult(site, SubmitReply(False, ""), codes=(code,))
 
     def _unusable(self, site: Site, submission: Submission) -> AdmissionResult:
         """Reject what cannot be promised anything, if the answers of some plug-in count."""

@@ -197,7 +197,7 @@ class Answers:
         log.info("submission_judged", uid=uid, verdict=judged.verdict, codes=judged.codes)
 
     def _modification(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
-        job = job_id(fields)
+        job = self.daemon.site.whole(job_id(fields))
         record = self.daemon.site.records.get(job)
         what = self.daemon.translator.protected(fields)
         if record is None or not what or self._may_change(fields):

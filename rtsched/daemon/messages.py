@@ -199,6 +199,11 @@ def held() -> str:
     return f"{PREFIX}held; it is evaluated when it is released, nothing is promised before"
 
 
+def component() -> str:
+    """Return what a user reads of a part of a job that can be judged only as a whole."""
+    return f"{PREFIX}the job is held until it has been evaluated with all its components"
+
+
 def busy() -> str:
     """Return what a user reads whose job is judged in the next cycle."""
     return f"{PREFIX}held for a moment: it will be accepted or rejected in a few seconds"

@@ -9,9 +9,9 @@ by which it could tell them apart. So the daemon leaves a list:
     user UID
     end
 
-NEWEST is the highest job id that a poll has shown. There is a line for each job with a promise, and
-for each user who was promised something for a job that no poll has shown yet: any of her jobs above
-NEWEST may be that one. Jobs and users ascend.
+NEWEST is the highest job id that a poll has shown. There is a line for each job with a promise, for
+each component of one, and for each user who was promised something for a job that no poll has shown
+yet: any of her jobs above NEWEST may be that one. Jobs and users ascend.
 
 The file is replaced as a whole. A promise is on the list before its user reads of it.
 """
@@ -45,8 +45,12 @@ MOST = 262_144
 
 def lines_of(site: Site) -> str:
     """Return the lines that a poll settles: the first one, and those of jobs."""
-    numbered = sorted(job for job in site.records if job < FIRST_OWN_ID)[-MOST:]
-    return "\n".join([f"{HEAD} {site.newest}", *map(str, numbered), ""])
+    numbered = {job for job in site.records if job < FIRST_OWN_ID}
+    several = site.marks.take(site.marks.last >= 0)
+    for job, last in zip(several.job.tolist(), several.last.tolist(), strict=True):
+        if job in numbered:
+            numbered.update(range(job, last + 1))
+    return "\n".join([f"{HEAD} {site.newest}", *map(str, sorted(numbered)[-MOST:]), ""])
 
 
 class PromisedJobs:

@@ -298,7 +298,8 @@ class SiteReader:
             f"no job {name!r} of yours is known; `rtsched explain --last` lists the replies to "
             "your submissions"
         )
-        job, site = self.daemon.translator.number_of(name), self.site
+        site = self.site
+        job = site.whole(self.daemon.translator.number_of(name))
         if job < 0:
             raise unknown
         place, there = places(site.marks.job, np.array([job]))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 REASONS: dict[str, str] = {
-    "submit.unusable": "The request cannot be promised, such as a heterogeneous job or one beyond "
-    "a limit of its account or QOS, or is malformed; the text says which.",
+    "submit.unusable": "The request cannot be promised, such as a job without a time limit or one "
+    "beyond a limit of its account or QOS, or is malformed; the text says which.",
     "submit.too-many": "The user has reached the limit `promises_per_user`.",
     "submit.unused": "The user has reached the limit `unused_promises_per_hour` of admissions in "
     "the last hour that no job followed, as with `sbatch --test-only`: each reserved nodes.",
@@ -14,6 +14,8 @@ REASONS: dict[str, str] = {
     "the batch system has shown yet; it can be evaluated some seconds later.",
     "submit.held": "Not a rejection: the user holds the job, so it is not known when it may start; "
     "it is evaluated when it is released.",
+    "submit.component": "Not a rejection: it is a component of a heterogeneous job, which is held, "
+    "and evaluated as one job as soon as all its components are there.",
     "submit.busy": "Not a rejection: the daemon was updating its plan at that moment and could not "
     "promise anything. The job is held, and accepted or rejected in the next cycle, some seconds "
     "later.",

@@ -387,7 +387,8 @@ def _still_there(declined: Mapping[int, str], observation: Observation) -> Mappi
 
 
 def _shown_jobs(observation: Observation) -> tuple[NDArray[np.int64], ...]:
-    return observation.queued.id, observation.running.id, observation.completions.job
+    shown = observation.queued.id, observation.running.id, observation.completions.job
+    return *shown, observation.marks.last
 
 
 def _links(

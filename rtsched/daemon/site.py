@@ -148,6 +148,11 @@ class Site:
         pairs = zip(self.marks.job.tolist(), self.marks.texts("limit"), strict=True)
         return {job: limit for job, limit in pairs if limit}
 
+    def whole(self, job: int) -> int:
+        """Return the id of the job that a job is a part of; its own, if it is none."""
+        inside = np.flatnonzero((self.marks.job < job) & (job <= self.marks.last))
+        return int(self.marks.job[inside[0]]) if len(inside) else job
+
     def row(self, job: int) -> Jobs:
         """Return what the job of a record asked for, one row."""
         return self.requested.take(np.flatnonzero(self.requested.id == job)[:1])

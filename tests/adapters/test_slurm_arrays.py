@@ -302,7 +302,7 @@ def state_of(found: JobRows, reservations: list[ReservationRow]) -> SlurmState:
         jobs_of(found, queued, FACTS),
         jobs_of(found, running, FACTS, allocations.entries.size),
         allocations,
-        marks_of(found, np.concatenate([queued, running])),
+        marks_of(found, np.concatenate([queued, running]), FACTS),
     )
     return SlurmState(found, observation, FACTS, ("n1", "n2"), reservations, NOW)
 

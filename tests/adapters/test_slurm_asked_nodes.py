@@ -261,7 +261,7 @@ def state(found: JobRows, known: SlurmFacts) -> SlurmState:
     cluster = machine(shared=shared).cluster
     which = np.arange(len(found))
     observation = Observation(
-        NOW, cluster, jobs_of(found, which, known), marks=marks_of(found, which)
+        NOW, cluster, jobs_of(found, which, known), marks=marks_of(found, which, known)
     )
     return SlurmState(found, observation, known, cluster.nodes.names("name"), [], NOW)
 

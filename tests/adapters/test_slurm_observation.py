@@ -143,7 +143,6 @@ def test_shapes() -> None:
     "job",
     [
         {"jobarrayid": "1_[2-9]", "tres": "node=2", "maxnodes": "2"},
-        {"hetjobid": "1"},
         {"licenses": "x:1"},
         {"feature": "fast*2"},
         {"reservation": "mine"},
@@ -230,7 +229,7 @@ def test_tokens() -> None:
         {"admin_comment": "rtsched:abc"},
         {"admin_comment": "rtsched:unjudged", "prioritylong": "0", "reason": "JobHeldUser"},
     )
-    known = marks_of(found, np.arange(3))
+    known = marks_of(found, np.arange(3), facts())
     assert known.deferred.tolist() == [True, False, False]
     assert known.held.tolist() == [True, False, True]
     assert known.texts("token") == [None, "abc", "unjudged"]
@@ -252,7 +251,7 @@ def test_tokens() -> None:
 )
 def test_who_holds_a_job(reason: str, problem: str | None) -> None:
     """Slurm itself holds a job that it could not launch: that is no doing of anybody's."""
-    known = marks_of(rows({"prioritylong": "0", "reason": reason}), np.arange(1))
+    known = marks_of(rows({"prioritylong": "0", "reason": reason}), np.arange(1), facts())
     assert known.held.tolist() == [True]
     assert known.texts("problem") == [problem]
 
@@ -261,7 +260,7 @@ def test_limits_of_accounts_and_qos() -> None:
     """Slurm's reason names them; any other reason is none."""
     reasons = ("QOSGrpCpuLimit", "AssocGrpNodeLimit", "Resources", "(null)")
     found = rows(*({"reason": reason} for reason in reasons))
-    marks = marks_of(found, np.arange(4))
+    marks = marks_of(found, np.arange(4), facts())
     assert marks.texts("limit") == ["QOSGrpCpuLimit", "AssocGrpNodeLimit", None, None]
 
 

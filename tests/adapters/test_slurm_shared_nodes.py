@@ -61,7 +61,10 @@ def view_of(*jobs: dict[str, str], shared: bool = True) -> SlurmState:
         names={"capacity": RESOURCES if shared else ()},
     )
     observation = Observation(
-        NOW, Cluster(nodes), jobs_of(rows, which, facts, now=NOW), marks=marks_of(rows, which)
+        NOW,
+        Cluster(nodes),
+        jobs_of(rows, which, facts, now=NOW),
+        marks=marks_of(rows, which, facts),
     )
     return SlurmState(rows, observation, facts, NAMES, [], NOW)
 

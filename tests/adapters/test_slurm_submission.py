@@ -134,7 +134,12 @@ def test_a_load_takes_enough_nodes_for_the_longest_limit() -> None:
     [
         ({"array_inx": "1-10", "min_nodes": 2, "max_nodes": 2}, "tasks of several nodes"),
         ({"array_inx": "1-10", "extra": "rtsched:sigma=4,cms=1,cps=1"}, "of divisible loads"),
-        ({"het_job_offset": 0}, "ask for the nodes of all of them in one job"),
+        (
+            {"het_job_offset": 0, "min_nodes": 1, "max_nodes": 3},
+            "give each --nodes with one number",
+        ),
+        ({"het_job_offset": 1, "req_nodes": "n1"}, "leave --nodelist out"),
+        ({"het_job_offset": 0, "extra": "rtsched:sigma=4,cms=1,cps=1"}, "is a divisible load"),
         ({"reservation": "mine"}, "in a reservation"),
         ({"licenses": "x:1"}, "licences"),
         ({"tres_per_node": "gres/gpu:1"}, "generic resources"),

@@ -139,6 +139,7 @@ class Scene:
         failed: tuple[tuple[int, float, int], ...] = (),
         restarts: int = 0,
         requeue_delay: float = 0.0,
+        unusable: str | None = None,
     ) -> Settled:
         """Take in a poll that shows these jobs.
 
@@ -148,7 +149,8 @@ class Scene:
         `flapping`: nodes that may come back at once; `problems`: by id, what is wrong with a job;
         `limits`: by id, the limit that it waits for;
         `leeway`, `requeue_delay`: as of an `Observation`; `failed`: id, end, exit code of jobs
-        that may be queued again, and have been as often as `restarts` says.
+        that may be queued again, and have been as often as `restarts` says; `unusable`: why none of
+        `deferred` can be promised anything.
         """
         state = np.zeros(len(self.cluster), np.int8)
         state[list(down)] = 2
@@ -212,6 +214,7 @@ class Scene:
                 job=deferred.id,
                 uid=[uid] * count,
                 deferred=np.ones(count, np.bool_),
+                unusable=[unusable] * count or None,
                 held=np.ones(count, np.bool_),
             )
             marks = Marks.joined([marks, marked])

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scene import ANN, T0, Scene
 
+from rtsched.adapters.live import Submission
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.deferred import AGAIN, AT_A_TIME
 from rtsched.model.actions import Admit, Cancel, Release, Tell
-from rtsched.model.jobs import Jobs
+from rtsched.model.jobs import Edges, Jobs
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
@@ -157,3 +158,25 @@ def test_a_dry_run_judges_all_that_wait_with_a_deadline() -> None:
     scene.poll(T0 + 1, ((1, ""), (2, "")), changed={"wall_time": 600.0, "deadline": T0 + 3600})
     assert list(scene.site.records) == [1, 2]
     assert scene.site.snapshot.plan.entries.job.tolist() == [1, 2]
+
+
+def test_what_cannot_be_promised_is_rejected_as_at_submission() -> None:
+    """Its user learns the reason that sbatch would have shown, and it does not stay held."""
+    scene = Scene()
+    settled = scene.poll(T0 + 1, deferred=deferred(1), unusable="no promise can be given to it")
+    (cancel,) = [each for each in settled.actions if isinstance(each, Cancel)]
+    assert (cancel.job.tolist(), cancel.text) == ([1], ("rtsched: no promise can be given to it",))
+    assert not scene.site.records
+
+
+def test_a_component_waits_for_the_others() -> None:
+    """Where a verdict counts it is held; elsewhere it passes, and nothing is said of it alone."""
+    scene = Scene()
+    jobs = Jobs.build(1, deadline=[T0 + 3600], wall_time=[60.0])
+    part = Submission(jobs, Edges.build(0), ANN, component=True)
+    judged = scene.admission.judge(scene.site, part, T0)
+    assert (judged.verdict, judged.reply.deferred) == ("defer", True)
+    assert judged.reply.text.endswith("held until it has been evaluated with all its components")
+    assert judged.site is scene.site
+    plain = Submission(Jobs.build(1, wall_time=[60.0]), Edges.build(0), ANN, component=True)
+    assert scene.admission.judge(scene.site, plain, T0).verdict == "pass"

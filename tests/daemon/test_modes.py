@@ -65,3 +65,14 @@ def test_what_cannot_be_promised_is_rejected_by_enforcement_only(mode: str) -> N
     assert found.reply.rejected == (mode == "enforce")
     assert ("no promise" in found.reply.text) == (mode != "shadow")
     assert found.codes == ("submit.unusable",)
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [("shadow", "pass"), ("enforce", "defer")])
+def test_a_component_is_held_only_where_verdicts_count(mode: str, verdict: str) -> None:
+    """A heterogeneous job is judged as a whole, when all its components are there."""
+    chain = Chains(Chain([Member("mcdf", Mcdf(), mode)], "mcdf"), ())
+    jobs = Jobs.build(1, wall_time=[60.0], deadline=[T0 + 2000])
+    submission = Submission(jobs, Edges.build(0), ANN, component=True)
+    found = AdmissionController(chain, DaemonSettings(), WORDS).judge(Scene().site, submission, T0)
+    assert (found.verdict, found.reply.deferred) == (verdict, verdict == "defer")
+    assert bool(found.reply.text) == (verdict == "defer")

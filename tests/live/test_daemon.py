@@ -158,16 +158,10 @@ def test_a_counter_offer_holds(live: Live) -> None:
     assert live.submit(*words).job == 0
 
 
-def test_a_heterogeneous_job_is_rejected_whole(live: Live) -> None:
-    """Whichever component has the deadline; one job runs what its components would have run."""
-    plain, due = ("-N1", "--time=1"), in_minutes(6)
-    for words in ((*plain, due, ":", *plain), (*plain, ":", *plain, due)):
-        said = live.submit(*words)
-        assert said.job == 0
-        assert "rtsched: no promise can be given to a heterogeneous job, whose comp" in said.text
-        assert "ask for the nodes of all of them in one job" in said.text
+def test_one_job_runs_different_programs(live: Live) -> None:
+    """A heterogeneous step is what users may have instead of a heterogeneous job."""
     script = "srun -N1 -n1 true : -N2 -n2 hostname > /tmp/parts"
-    job = live.promise("-N3", "--time=1", due, script=script)
+    job = live.promise("-N3", "--time=1", in_minutes(6), script=script)
     live.wait_standing(job, "kept", seconds=40)
     assert accounted(live, job, "ExitCode") == {"ExitCode": "0:0"}
     assert len(live.cluster.path("/tmp/parts").read_text().splitlines()) == 2  # noqa: S108

@@ -11,7 +11,7 @@ Source: https://slurm.schedmd.com/job_array.html, manual pages sbatch, squeue.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from rtsched.adapters.slurm.demand import tasks_per_node
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.adapters.slurm.node_requests import part_of
 from rtsched.adapters.slurm.observation import is_admitted, request_in
-from rtsched.adapters.slurm.rows import WAITING, JobRows, alive, names_of
+from rtsched.adapters.slurm.rows import WAITING, alive, concatenated, names_of, taken
 from rtsched.adapters.slurm.spec import NOTHING
 from rtsched.logs.hostlist import fold
 from rtsched.logs.slurm_text import ENDINGS
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rtsched.adapters.slurm.facts import SlurmFacts
-    from rtsched.adapters.slurm.rows import ReservationRow
+    from rtsched.adapters.slurm.rows import JobRows, ReservationRow
 
 
 def joined_arrays(
@@ -65,14 +65,14 @@ def joined_arrays(
     for array, which in members.items():
         tasks = _Tasks.of(rows, array, which, ours.get(f"{PREFIX}{array}"))
         if tasks.waits and not tasks.begun(now):
-            joined.append(_as_array(_take(rows, tasks.waits[:1]), tasks))
+            joined.append(_as_array(taken(rows, tasks.waits[:1]), tasks))
             dropped.update(set(which).difference(tasks.runs))
             continue
         goes_on = tasks.waits or tasks.runs
         joined.append(_running(tasks, facts, now) if goes_on else _over(tasks, which))
         dropped.update(which)
     stays = [at for at in range(len(rows)) if at not in dropped]
-    return _concatenated([_take(rows, stays), *joined])
+    return concatenated([taken(rows, stays), *joined])
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class _Tasks:
 def _running(tasks: _Tasks, facts: SlurmFacts, now: float) -> JobRows:
     """Return the row of an array that runs on its reserved nodes, and wherever its tasks do."""
     rows, runs, kept = tasks.rows, tasks.runs, tasks.reservation
-    row = _as_array(_take(rows, (tasks.waits or runs)[:1]), tasks)
+    row = _as_array(taken(rows, (tasks.waits or runs)[:1]), tasks)
     names = {name for at in runs for name in names_of(rows.nodes[at])}
     if kept is not None and tasks.waits:
         names |= set(kept.nodes)
@@ -155,7 +155,7 @@ def _over(tasks: _Tasks, which: list[int]) -> JobRows:
     rows = tasks.rows
     endings = [ENDINGS.get(rows.state[at], Ending.UNKNOWN) for at in which]
     last = endings.index(ending_of(endings))
-    row = _as_array(_take(rows, [which[last]]), tasks)
+    row = _as_array(taken(rows, [which[last]]), tasks)
     start, end = rows.start[which], rows.end[which]
     return replace(
         row,
@@ -170,23 +170,3 @@ def _as_array(row: JobRows, tasks: _Tasks) -> JobRows:
     """Return a row of one task as that of the array."""
     number = tasks.array
     return replace(row, id=np.array([number]), label=[str(number)], tasks=np.array([tasks.left]))
-
-
-def _take(rows: JobRows, which: list[int]) -> JobRows:
-    """Return some of the rows."""
-    columns: dict[str, Any] = {
-        name: column[which] if isinstance(column, np.ndarray) else [column[at] for at in which]
-        for name, column in vars(rows).items()
-    }
-    return JobRows(**columns)
-
-
-def _concatenated(parts: list[JobRows]) -> JobRows:
-    """Return the rows of all parts, one after the other."""
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        if isinstance(column, np.ndarray)
-        else [value for part in parts for value in getattr(part, name)]
-        for name, column in vars(parts[0]).items()
-    }
-    return JobRows(**columns)

@@ -10,6 +10,7 @@ last. Manual page scontrol, `show config`: NEXT_JOB_ID.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,13 +44,14 @@ _ALIVE = {log.Ending.RUNNING, log.Ending.PENDING, log.Ending.UNKNOWN}
 def completions_in(output: str) -> Completions:
     """Return the jobs of `sacct -P` lines `JobID|State|Start|End` that ended.
 
-    An array has ended when all its tasks have, at the end of the last one (see `ending_of`). Lines
-    of another form and jobs whose end is not known are left out.
+    An array has ended when all its tasks have, at the end of the last one (see `ending_of`), and so
+    has a heterogeneous job with its components, `12+0`. Lines of another form and jobs whose end is
+    not known are left out.
     """
     found = dict[int, list[tuple[log.Ending, float, float]]]()
     for line in output.splitlines():
         name, state, start, end = [*line.split("|"), "", "", ""][:4]
-        job = name.partition("_")[0]
+        job = re.split(r"[_+]", name, maxsplit=1)[0]
         if job.isascii() and job.isdigit() and len(job) < 12:
             ending = ENDINGS.get((state.split() or [""])[0], log.Ending.UNKNOWN)
             found.setdefault(int(job), []).append((ending, moment(start), moment(end)))

@@ -131,6 +131,9 @@ class SlurmFacts:
         Names by uid, of those seen.
     requeue_delay : float
         How long Slurm puts off a job that it queues again.
+    backfill : float
+        How long after a heterogeneous job could start the backfill scheduler starts it, which alone
+        does; inf: there is none.
     sharing : Sharing
         How promised jobs share nodes.
     given : Sharing
@@ -156,6 +159,7 @@ class SlurmFacts:
     given: Sharing = Sharing()
     basic: bool = False
     requeue_delay: float = 0.0
+    backfill: float = 30.0
     limits: LimitRules | None = field(default=None, compare=False)
     parts: PartitionParts | None = field(default=None, compare=False)
 
@@ -230,6 +234,18 @@ def sharing_of(config: dict[str, str]) -> tuple[Sharing, str]:
     resources = (CPU, *memory, *(name for name in tracked if name.startswith(GRES)))
     most = number(config.get("MaxMemPerCPU", "")) * MEGABYTE
     return Sharing(resources, *default_memory(config), most), ""
+
+
+def backfill_interval_of(config: Mapping[str, str]) -> float:
+    """Return the seconds between two runs of Slurm's backfill scheduler; inf: it does not run.
+
+    `bf_interval` in SchedulerParameters, 30 if it is not set.
+    """
+    if not config.get("SchedulerType", "backfill").endswith("backfill"):
+        return math.inf
+    found = re.search(r"(?:^|,)bf_interval=(-?\d{1,9})", config.get("SchedulerParameters", ""))
+    seconds = float(found[1]) if found is not None else 30.0
+    return seconds if seconds >= 0.0 else math.inf
 
 
 def plans_licenses(config: Mapping[str, str]) -> bool:

@@ -53,6 +53,8 @@ def part_of(name: str, request: JobRequest, facts: SlurmFacts, *, fresh: bool) -
     problem = _unclear(request, left_out) if left_out else ""
     if not problem and not part.nodes:
         problem = f"no node of partition {name} is as it asks for ({_options(text)})"
+        if request.het:
+            problem += "; each node of a heterogeneous job must be as each component asks for"
     if problem and not fresh and LeftOut.CONSTRAINT not in left_out:
         return PartitionPart(whole, text)
     return PartitionPart(whole if problem else part, text, problem)

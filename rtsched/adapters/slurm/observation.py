@@ -124,8 +124,9 @@ def _failed_with(rows: JobRows, i: int) -> int:
     return number(status) if rows.state[i] == "FAILED" and signal == "0" else -1
 
 
-def marks_of(rows: JobRows, which: NDArray[np.int64]) -> Marks:
+def marks_of(rows: JobRows, which: NDArray[np.int64], facts: SlurmFacts) -> Marks:
     """Return the marks of jobs that wait or run."""
+    components = [rows.components[i] for i in which.tolist()]
     mark = [rows.mark[i] for i in which.tolist()]
     held = [_held(rows, i) for i in which.tolist()]
     waits = np.array([rows.state[i] in WAITING for i in which.tolist()], np.bool_)
@@ -139,6 +140,8 @@ def marks_of(rows: JobRows, which: NDArray[np.int64]) -> Marks:
         requeues=rows.requeue[which],
         limit=[_limit(rows.reason[i]) for i in which.tolist()],
         problem=[_never_starts(rows.reason[i]) for i in which.tolist()],
+        unusable=[_unusable(rows, i, facts) for i in which.tolist()],
+        last=np.array([max(each.ids) if each else -1 for each in components], np.int64),
     )
 
 
@@ -397,6 +400,18 @@ def _deferred(rows: JobRows, i: int) -> bool:
     return bool(rows.priority[i] == 0) and is_deferred(rows.mark[i])
 
 
+def _unusable(rows: JobRows, i: int, facts: SlurmFacts) -> str | None:
+    """Return why a job that waits to be evaluated cannot be promised what it asks for."""
+    if not _deferred(rows, i):
+        return None
+    (spec,) = _specs(rows, np.array([i]))
+    request = request_in(rows, i, spec, None, facts)
+    if not request.needs_rtsched:
+        return None
+    limits = limits_for(facts, names_of_job(rows, i))
+    return requirements_of(request, facts, limits=limits).problem or None
+
+
 def request_in(
     rows: JobRows,
     i: int,
@@ -414,12 +429,14 @@ def request_in(
     ours |= keeps_order(rows, i, basic=facts.basic)
     least, most = counts or (int(rows.min_nodes[i]), int(rows.max_nodes[i]))
     deadline = float(rows.deadline[i])
+    components = rows.components[i]
     return JobRequest(
         limit=float(rows.limit[i]),
         deadline=math.inf if math.isnan(deadline) else deadline,
         min_nodes=least,
         max_nodes=max(most, least),
         cpus=int(rows.cpus[i]),
+        each=components.cpus if components else 0,
         memory=int(rows.memory[i]) * MEGABYTE,
         partition=rows.partition[i],
         features=rows.features[i],
@@ -434,7 +451,8 @@ def request_in(
         begin=_begins(rows, i, now),
         array=int(rows.tasks[i]) if rows.array[i] >= 0 else 0,
         parallel=int(rows.parallel[i]),
-        het=bool(rows.het[i]),
+        het=bool(rows.het[i] >= 0),
+        unlike=components.problem if components else "",
         spec=spec,
     )
 

@@ -32,7 +32,8 @@ class JobRequest:
     `node_cpus` processors for each task and at least on each node; `all_memory`: all of its nodes'.
     `shown`: what squeue shows of its resources, in place of what its options say. `array`: the
     tasks of a job array, each of which asks for the rest, and `parallel` how many may run at a time
-    (0: all).
+    (0: all). `het`: it is a heterogeneous job, or a component of one; `unlike`: why its components
+    cannot be planned as one job.
     """
 
     limit: float = math.nan
@@ -67,6 +68,7 @@ class JobRequest:
     array: int = 0
     parallel: int = 0
     het: bool = False
+    unlike: str = ""
     held: bool = False
     cron: bool = False
     spec: Spec = NOTHING
@@ -128,7 +130,8 @@ def _when_it_may_start(
         least = max(least, part.min_nodes)
     most = max(request.max_nodes, least)
     shared = bool(facts.sharing.resources)
-    problem = _problem(request, part, limit, shared=shared, several=most > 1) or wrong
+    problem = _problem(request, part, limit, shared=shared, several=most > 1)
+    problem = problem or (_apart(request, facts) if request.het else "") or wrong
     demand = Demand({})
     if facts.sharing.resources and part is not None:
         demand = demand_of(request, part, facts.sharing, least)
@@ -155,7 +158,8 @@ def _when_it_may_start(
     elif most > least and request.needs_rtsched and request.spec.speedup != "none":
         needs = needs.as_moldable(least, most, limit, facts.wide_margin)
     else:
-        needs = replace(needs, size=least, wall_time=limit + facts.margin)
+        wait = facts.backfill if request.het else 0.0
+        needs = replace(needs, size=least, wall_time=limit + facts.margin + wait)
     if fresh and part is not None:
         if request.needs_rtsched and limits is not None:
             time_limit = math.inf if request.spec.divisible else limit  # rtsched gives it one
@@ -202,10 +206,28 @@ def _divisible(
     return needs.as_divisible(load, least, most, longest, too_long)
 
 
-_HETEROGENEOUS = (
-    "a heterogeneous job, whose components Slurm submits one by one; ask for the nodes of all of "
-    "them in one job, or leave the deadline out"
-)
+def _apart(request: JobRequest, facts: SlurmFacts) -> str:
+    """Return why a heterogeneous job, or a component of one, is planned as no job is; else empty.
+
+    All its components start together, on as many nodes as they ask for in all. Which component gets
+    which of these is Slurm's choice, so each node has to be as each component asks for.
+    """
+    if not request.needs_rtsched:
+        return ""
+    for given, what in (
+        (facts.sharing.resources, "where jobs share nodes; ask for the nodes of all in one job"),
+        (math.isinf(facts.backfill), "here: Slurm's backfill scheduler, which starts it, is off"),
+        (request.spec.divisible, "that is a divisible load"),
+        (request.required, "with a list of nodes; leave --nodelist out"),
+        (
+            request.max_nodes > max(request.min_nodes, 1),
+            "with a component of more or fewer nodes; give each --nodes with one number",
+        ),
+        (request.unlike, f"whose components {request.unlike}"),
+    ):
+        if given:
+            return f"no promise can be given to a heterogeneous job {what}"
+    return ""
 
 
 def _problem(
@@ -222,7 +244,6 @@ def _problem(
     for given, what in (
         (request.array and several, "an array with tasks of several nodes"),
         (request.array and request.spec.divisible, "an array of divisible loads"),
-        (request.het, _HETEROGENEOUS),
         (request.reservation, "a job in a reservation; leave --reservation out"),
         (request.licenses and not shared, "a job that needs licences"),
         (request.licenses and request.array, "an array whose tasks need licences"),

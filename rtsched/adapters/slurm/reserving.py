@@ -566,12 +566,15 @@ def _sizes(
 
     A controller that was started anew shows no highest node count of jobs that waited before (0;
     Slurm 26.05), whatever they are given. A rigid job has its own; others are given theirs once.
+    The components of a heterogeneous job keep theirs: a count would be given to each of them.
     """
     changes = []
     for at, job in enumerate(plan.entries.job.tolist()):
         if job not in view.queued:
             continue
         row, rigid = view.place[job], _is_rigid(view, job)
+        if view.rows.components[row]:
+            continue
         size = int(plan.entries.size[at])
         most = int(view.rows.max_nodes[row]) or (size if rigid else counts.get(job, 0))
         same = view.rows.min_nodes[row] == most == size

@@ -151,7 +151,8 @@ def rows_of(jobs: list[Any]) -> JobRows:
         exit_code=[f"{job.exit_code or 0}:{job.exit_code_signal or 0}" for job in jobs],
         restarts=numbers("requeue_count"),
         requeue=np.array([bool(job.is_requeueable) for job in jobs], np.bool_),
-        het=np.array([bool(job.heterogeneous_id) for job in jobs], np.bool_),
+        het=np.array([job.heterogeneous_id or -1 for job in jobs], np.int64),
+        components=[None] * len(jobs),
         **arrays_in([_label(job) for job in jobs]),
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,17 @@ MOST_TASKS = (1 << 31) - 1
 _EXTRA = re.compile(r"(?m)^   Extra=(.*)$")
 
 
+class Components(NamedTuple):
+    """The components of a heterogeneous job that is one row here."""
+
+    ids: tuple[int, ...]
+    """Their job ids."""
+    cpus: int
+    """The most processors that one of them asks for on each of its nodes."""
+    problem: str
+    """Why they cannot be planned as one job, as what is said of them; empty: they can."""
+
+
 @dataclass
 class JobRows:
     """One row per job that Slurm knows; texts are empty where nothing is said.
@@ -83,8 +94,12 @@ class JobRows:
         Exit status and signal of the batch script, such as `75:0`.
     restarts : int64[n]
         How often Slurm has queued it again.
-    requeue, het : bool[n]
-        May be requeued; part of a heterogeneous job.
+    requeue : bool[n]
+        May be requeued.
+    het : int64[n]
+        The heterogeneous job that it is a component of, by the number of its first one; -1: none.
+    components : list of Components or None
+        Of a row that is a whole heterogeneous job.
     array, tasks, parallel : int64[n]
         The array that it is tasks of (-1: none), how many, and how many of the array may run at a
         time (0: all).
@@ -128,7 +143,8 @@ class JobRows:
     exit_code: list[str]
     restarts: NDArray[np.int64]
     requeue: NDArray[np.bool_]
-    het: NDArray[np.bool_]
+    het: NDArray[np.int64]
+    components: list[Components | None]
     array: NDArray[np.int64]
     tasks: NDArray[np.int64]
     parallel: NDArray[np.int64]
@@ -266,7 +282,7 @@ SHOWN: tuple[tuple[str, str, Callable[[str], Any], Any], ...] = (
     ("tres_job", "tres-per-job", text, None),
     ("tres_socket", "tres-per-socket", text, None),
     ("tres_task", "tres-per-task", text, None),
-    ("het", "hetjobid", lambda value: value not in {"N/A", "0", ""}, np.bool_),
+    ("het", "hetjobid", lambda value: number(value) or -1, np.int64),
     ("exit_code", "exit_code", str, None),
     ("restarts", "restartcnt", number, np.int64),
     ("requeue", "requeue", lambda value: value == "1", np.bool_),
@@ -310,6 +326,27 @@ def job_rows(output: str, separator: str) -> JobRows:
     kinds = [columns.pop(name) for name in ("tres", "tres_job", "tres_socket", "tres_task")]
     columns["tres"] = [",".join(filter(None, given)) for given in zip(*kinds, strict=True)]
     columns["extra"] = [""] * len(columns["id"])
+    columns["components"] = [None] * len(columns["id"])
+    return JobRows(**columns)
+
+
+def taken(rows: JobRows, which: Sequence[int]) -> JobRows:
+    """Return some of the rows."""
+    columns: dict[str, Any] = {
+        name: column[which] if isinstance(column, np.ndarray) else [column[at] for at in which]
+        for name, column in vars(rows).items()
+    }
+    return JobRows(**columns)
+
+
+def concatenated(parts: Sequence[JobRows]) -> JobRows:
+    """Return the rows of all parts, one after the other."""
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        if isinstance(column, np.ndarray)
+        else [value for part in parts for value in getattr(part, name)]
+        for name, column in vars(parts[0]).items()
+    }
     return JobRows(**columns)
 
 

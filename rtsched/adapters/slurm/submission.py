@@ -6,6 +6,7 @@ Source: manual pages sbatch and scontrol, `job_desc_msg_t` in slurm.h.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply, dag_key
@@ -98,8 +99,11 @@ class SlurmTranslator:
         return str(job)
 
     def number_of(self, name: str) -> int:
-        """Return the id of the job of this name, of a task its array's; -1: no job's name."""
-        name = name.partition("_")[0]
+        """Return the id of the job of this name; -1: no job's name.
+
+        That of a task, `12_3`, is its array's, that of a component, `12+1`, its whole job's.
+        """
+        name = re.split(r"[_+]", name, maxsplit=1)[0]
         return int(name) if name.isascii() and name.isdigit() and len(name) < 16 else -1
 
     def fields_of(self, question: FeasibilityRequest) -> Mapping[int, str | int]:
@@ -167,7 +171,9 @@ class SlurmTranslator:
         edges, comment = edges_of(request.dependency, spec), _text(fields, Tag.COMMENT)
         several = max(requirements.size, requirements.size_max) > 1
         tasks = requirements.tasks_per_node if several and not request.array else 0
-        return Submission(jobs, edges, uid, problem, comment, tasks_per_node=tasks)
+        return Submission(
+            jobs, edges, uid, problem, comment, tasks_per_node=tasks, component=request.het
+        )
 
     def answer(
         self, submission: Submission, reply: SubmitReply, facts: SlurmFacts | None
@@ -192,6 +198,8 @@ class SlurmTranslator:
             fields[Tag.PRIORITY] = 0
             if kind != Kind.ARRAY:
                 fields[Tag.SHARED] = 0
+            if submission.component:
+                fields[Tag.MIN_NODES] = fields[Tag.MAX_NODES] = int(submission.jobs.size[0])
         if not reply.token:
             return fields
         if reply.size > 0 and kind != Kind.ARRAY:

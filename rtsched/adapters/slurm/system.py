@@ -19,6 +19,7 @@ from rtsched.adapters.slurm.completions import find_completions
 from rtsched.adapters.slurm.facts import (
     Sharing,
     SlurmFacts,
+    backfill_interval_of,
     config_of,
     keeps_limits,
     margin_of,
@@ -29,6 +30,7 @@ from rtsched.adapters.slurm.facts import (
     seconds,
     sharing_of,
 )
+from rtsched.adapters.slurm.heterogeneous import joined_components
 from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied
 from rtsched.adapters.slurm.layout import (
     ClusterLayout,
@@ -123,7 +125,7 @@ class SlurmSystem:
         machine = self._machine_now(nodes, single, sharing)
         users = dict(zip(rows.uid.tolist(), rows.user, strict=True))
         facts = self._facts(machine, sharing, given, users, now, problems)
-        rows = joined_arrays(rows, reservations, facts, now)
+        rows = joined_components(joined_arrays(rows, reservations, facts, now), facts)
         queued, running, over = parts(rows)
         unshown = queued[rows.max_nodes[queued] == 0]
         self._last_applied.keep_only(set(rows.id[queued].tolist()), set(rows.id[unshown].tolist()))
@@ -135,7 +137,7 @@ class SlurmSystem:
             jobs_of(rows, queued, facts, ranges=self._last_applied.ranges, now=now),
             jobs_of(rows, running, facts, allocations.entries.size),
             allocations,
-            marks_of(rows, which),
+            marks_of(rows, which, facts),
             completions_of(rows, over),
             self._shares[0],
             edges_of(rows, queued, rows.id[which]),
@@ -294,6 +296,7 @@ class SlurmSystem:
             home={user: account for account, user in reversed(self._shares[1])},
             users=users,
             requeue_delay=requeue_delay_of(config),
+            backfill=backfill_interval_of(config),
             limits=self._limits_now(problems),
             parts=machine.parts,
         )
