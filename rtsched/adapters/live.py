@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rtsched.model.actions import Action
     from rtsched.model.cluster import Cluster
     from rtsched.model.limit_rules import LimitRules
+    from rtsched.model.limits import UsedTime
 
 FIRST_OWN_ID = 1 << 52
 """Jobs that the batch system has not numbered yet have ids from here on: provisional admissions
@@ -136,6 +137,8 @@ class Observation:
         Seconds for which the batch system puts off a job that it is asked to queue again.
     limits : LimitRules or None
         The limits of accounts and QOS that the batch system keeps to; None: it keeps to none.
+    used_time : UsedTime or None
+        What is used of those that count used time; None: there are none, or that is not known.
     """
 
     time: float
@@ -157,6 +160,7 @@ class Observation:
     leeway: float = 0.0
     requeue_delay: float = 0.0
     limits: LimitRules | None = None
+    used_time: UsedTime | None = None
 
 
 @dataclass(frozen=True)

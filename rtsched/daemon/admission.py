@@ -24,6 +24,7 @@ from rtsched.daemon.limits import for_job, full_limit, limits_in, texts_of, with
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.site import HOUR, entry_of, renamed
+from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError
 from rtsched.model.jobs import Edges
 from rtsched.model.schedule import Schedule
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import PromiseState
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
+    from rtsched.daemon.used_time import UsedUp
     from rtsched.model.jobs import Jobs
 
 REQUIREMENTS = (
@@ -220,6 +222,8 @@ class AdmissionController:
         if _has_deadline(job):
             site, row = for_job(site, job.jobs)
             job = replace(job, jobs=row)
+            if (used := self._used_up(site, job)) is not None:
+                return _rejected(site, "submit.used-up", messages.used_up(used))
             if redeems and (offer := _redeemed(site, job, now)) is not None:
                 return self._redeem(site, offer, job, now)
             if (refused := self._too_much(site, job, now)) is not None:
@@ -228,6 +232,13 @@ class AdmissionController:
                 text = messages.with_dependencies(self.chains.of(job.jobs).planner)
                 return _rejected(site, "submit.waits", text)
         return self._judge(site, job, now)
+
+    def _used_up(self, site: Site, job: Submission) -> UsedUp | None:
+        """Return the limit of used time of which not enough is left, if some plug-in counts."""
+        if not self.chains.of(job.jobs).counts("admit"):
+            return None
+        own = {record.id for record in site.of_user(job.uid, "offered")}
+        return used_up(site, job.jobs, own)
 
     def _follows_edges(self, job: Submission) -> bool:
         """Return whether the planner, if one is enforced, minds what a job waits for."""

@@ -229,9 +229,10 @@ class Daemon:
             self.store.commit, records, new.plan, new.version, new.cluster.nodes, site.unused
         )
         self._unwritten, self._write_problem = (), ""
-        self.site = site
+        before, self.site = self.site.records, site
         for record in changed:
-            self.metrics.changed(record)
+            if record.id not in before or before[record.id].standing != record.standing:
+                self.metrics.changed(record)
             level = log.warning if record.standing in {"broken", "missed"} else log.info
             level("promise_changed", job=record.id, standing=record.standing, why=record.why)
 

@@ -33,8 +33,9 @@ def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snap
     A job is due that is the first on all its nodes, when these are all free, or its start is not
     farther away than `leeway` seconds (see `Observation`), and nothing keeps its nodes beyond that
     start. Where jobs share nodes, one is due that finds room now beside those planned before it.
-    None is due that begins later, or waits for one that does not run. Admissions whose jobs no poll
-    has shown yet may still be moved.
+    None is due that begins later, or waits for one that does not run; but planners of whole nodes
+    know of no job that is not to begin yet, so one counts as due for them. Admissions whose jobs no
+    poll has shown yet may still be moved.
     """
     plan, entries, now = snapshot.plan, snapshot.plan.entries, snapshot.now
     own = entries.job < FIRST_OWN_ID
@@ -42,10 +43,12 @@ def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snap
         return snapshot, Schedule.empty()
     seen = with_leeway(snapshot, leeway)
     late = start_delays(seen, plan, SOON) > SOON
-    late |= _may_not_start(snapshot, now + leeway + SOON)
-    due = own & ~late & (free_now(seen, plan, SOON) | (entries.start <= now + leeway + SOON))
+    may = ~late & ~_may_not_start(snapshot, now + leeway + SOON)
+    due = own & may & (free_now(seen, plan, SOON) | (entries.start <= now + leeway + SOON))
     if due.any() and not snapshot.cluster.shared:
         due &= first_everywhere(plan, len(snapshot.cluster)) | (entries.start <= now + SOON)
+    if not snapshot.cluster.shared:
+        due |= own & ~late & np.isin(entries.job, snapshot.queued.id[snapshot.queued.begin > now])
     return with_started(snapshot, due) if due.any() else (snapshot, Schedule.empty())
 
 

@@ -5,6 +5,10 @@ cluster has so much of it, and each job that counts there takes what it has from
 end, wherever it runs. Only limits matter that running and promised jobs are beyond together. Of the
 others only jobs that run count: those that wait come after the promised ones.
 
+So are limits of what running jobs may yet use (GrpTRESRunMins, MaxTRESRunMins): a job takes what it
+has times its time limit as long as it runs, and one that runs already what is left of that. That is
+never less than Slurm counts, which takes off what a job has used.
+
 Where jobs have whole nodes, planners know nothing of this. There a job is promised nothing as long
 as it would be planned to run beyond a limit (`full_limit`).
 
@@ -21,9 +25,9 @@ import numpy as np
 from rtsched.daemon.site import in_order
 from rtsched.kernels.overlaps import ROUNDING
 from rtsched.model.jobs import Jobs, Kind
-from rtsched.model.limit_rules import NODE, kinds_of
+from rtsched.model.limit_rules import NODE, USED_TIME, kinds_of
 from rtsched.model.limits import JOBS
-from rtsched.model.resources import CPU
+from rtsched.model.resources import CPU, MEMORY
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
@@ -33,12 +37,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.live import Observation
     from rtsched.daemon.site import Site
     from rtsched.model.cluster import Cluster
     from rtsched.model.limit_rules import JobNames, LimitRules
 
 LIMIT = "limit/"
 """How names of limits begin, among those of resources; then follow the group and what it holds."""
+
+RUN = "run/"
+"""How names of things begin, in those of limits, that count times the minutes that running jobs may
+have yet; memory in MiB."""
+
+_FOREVER = 2.0**33
+"""Seconds for which a job without a time limit counts."""
 
 Held = dict[str, int]
 """What is counted to limits, by their names."""
@@ -49,44 +61,51 @@ def limits_in(jobs: Jobs) -> tuple[str, ...]:
     return tuple(name for name in jobs.names("demand") if name.startswith(LIMIT))
 
 
-def with_limits(
-    cluster: Cluster, running: Jobs, requested: Jobs, rules: LimitRules | None
-) -> tuple[Cluster, Jobs, Jobs, Held]:
+def with_limits(observation: Observation, requested: Jobs) -> tuple[Cluster, Jobs, Jobs, Held]:
     """Return cluster, running and promised jobs with the limits that matter, and what is held.
 
     A limit matters if what runs and what is promised is more than it together. That a job counts
     to a limit is a part of its `demand`; of a promised job never more than the limit, so that it
     has a place in the plan if the limit is lowered below what it takes.
     """
-    held, _ = _sums(running, rules, cluster)
-    promised, most = _sums(requested, rules, cluster)
+    cluster, running, rules = observation.cluster, observation.running, observation.limits
+    margin = observation.leeway
+    left = _seconds_left(running, observation.allocations, observation.time, rules, margin)
+    held, _ = _sums(running, rules, cluster, left)
+    promised, most = _sums(requested, rules, cluster, run_seconds(requested, margin))
     limits = {name: n for name, n in most.items() if held.get(name, 0) + promised[name] > n}
     others = {name: n for name, n in cluster.licenses.items() if not name.startswith(LIMIT)}
     wanted = {**others, **limits}
     if wanted != cluster.licenses:
         cluster = replace(cluster, licenses=wanted)
     if limits or limits_in(running):
-        counts = _counts(running, rules, cluster, limits, running=True)
+        counts = _counts(running, rules, cluster, limits, left, running=True)
         running = _with_counts(running, tuple(limits), counts)
-    return cluster, running, counted_to_limits(requested, rules, cluster), held
+    return cluster, running, counted_to_limits(requested, rules, cluster, margin), held
 
 
-def counted_to_limits(jobs: Jobs, rules: LimitRules | None, cluster: Cluster) -> Jobs:
-    """Return promised jobs with what they count to the limits that the cluster has."""
+def counted_to_limits(
+    jobs: Jobs, rules: LimitRules | None, cluster: Cluster, margin: float
+) -> Jobs:
+    """Return promised jobs with what they count to the limits that the cluster has.
+
+    `margin`: seconds by which they outlive their time limits.
+    """
     limits = {name: n for name, n in cluster.licenses.items() if name.startswith(LIMIT)}
     if not limits and not limits_in(jobs):
         return jobs
     most = np.array(list(limits.values()), np.int64)
-    counts = np.minimum(_counts(jobs, rules, cluster, limits), most)
-    return _with_counts(jobs, tuple(limits), counts)
+    counts = _counts(jobs, rules, cluster, limits, run_seconds(jobs, margin))
+    return _with_counts(jobs, tuple(limits), np.minimum(counts, most))
 
 
 def for_job(site: Site, job: Jobs) -> tuple[Site, Jobs]:
     """Return the site with the limits that matter with one more job, and that job with these."""
-    snapshot, rules = site.snapshot, site.limit_rules
-    own, most = _sums(job, rules, snapshot.cluster)
+    snapshot, rules, margin = site.snapshot, site.limit_rules, site.leeway
+    own, most = _sums(job, rules, snapshot.cluster, run_seconds(job, margin))
     names = [name for name in most if name not in snapshot.cluster.licenses]
-    promised = _counts(site.requested, rules, snapshot.cluster, names).sum(axis=0).tolist()
+    seconds = run_seconds(site.requested, margin)
+    promised = _counts(site.requested, rules, snapshot.cluster, names, seconds).sum(axis=0).tolist()
     new = {
         name: most[name]
         for name, taken in zip(names, promised, strict=True)
@@ -95,30 +114,105 @@ def for_job(site: Site, job: Jobs) -> tuple[Site, Jobs]:
     if new:
         cluster = replace(snapshot.cluster, licenses={**snapshot.cluster.licenses, **new})
         limits = [name for name in cluster.licenses if name.startswith(LIMIT)]
-        counts = _counts(snapshot.running, rules, cluster, limits, running=True)
+        left = _seconds_left(snapshot.running, snapshot.allocations, site.seen, rules, margin)
+        counts = _counts(snapshot.running, rules, cluster, limits, left, running=True)
         running = _with_counts(snapshot.running, tuple(limits), counts)
-        requested = counted_to_limits(site.requested, rules, cluster)
+        requested = counted_to_limits(site.requested, rules, cluster, margin)
         waits = np.isin(snapshot.queued.id, requested.id)
         rows = requested.take(np.isin(requested.id, snapshot.queued.id))
         queued = in_order(Jobs.joined([snapshot.queued.take(~waits), rows]))
         snapshot = replace(snapshot, cluster=cluster, running=running, queued=queued)
         site = replace(site, snapshot=snapshot, requested=requested)
-    return site, counted_to_limits(job, rules, snapshot.cluster)
+    return site, counted_to_limits(job, rules, snapshot.cluster, margin)
 
 
-def _sums(jobs: Jobs, rules: LimitRules | None, cluster: Cluster) -> tuple[Held, dict[str, int]]:
+def run_seconds(jobs: Jobs, margin: float) -> NDArray[np.float64]:
+    """Return how long jobs may run on the most nodes that they may have, seconds, float64[n].
+
+    By their time limits, without the `margin` by which they outlive them. A moldable job runs the
+    shorter the more nodes it has, but its limit is a whole minute: it keeps the margin. Of an
+    array, each task.
+    """
+    moldable = jobs.kind == Kind.MOLDABLE
+    shorter = jobs.size / np.maximum(np.maximum(jobs.size, jobs.size_max), 1)
+    seconds = np.where(moldable, jobs.wall_time * shorter, jobs.wall_time - margin)
+    return np.clip(seconds, 0.0, _FOREVER)
+
+
+def _seconds_left(
+    running: Jobs, runs: Schedule, now: float, rules: LimitRules | None, margin: float
+) -> NDArray[np.float64]:
+    """Return how long running jobs may yet run in Slurm's books, seconds, float64[n].
+
+    What they used is taken off there now and then (PriorityCalcPeriod).
+    """
+    period = 0.0 if rules is None else rules.calc_period
+    left = np.maximum(runs.entries.end - now, 0.0) + period
+    return np.minimum(left, run_seconds(running, margin))
+
+
+class _Counted(NamedTuple):
+    """What jobs count for: their distinct names, which each has, and how much of each thing."""
+
+    kinds: list[JobNames]
+    kind: NDArray[np.int64]
+    amounts: dict[str, NDArray[np.int64]]
+
+
+def _counted(
+    jobs: Jobs, rules: LimitRules, cluster: Cluster, seconds: NDArray[np.float64]
+) -> _Counted:
+    """Return what jobs count for that run for so many seconds."""
+    kinds, kind = kinds_of(jobs)
+    amounts = {thing: _taken(jobs, cluster, name) for thing, name in _countable(cluster).items()}
+    if _counts_run_minutes(rules):
+        factor = [rules.of(rules.with_default_qos(names)).usage_factor for names in kinds]
+        counted = seconds * run_factor(np.array(factor, np.float64))[kind]
+        held = {**amounts, NODE: _most_nodes(jobs)}
+        amounts |= {RUN + thing: _minutes(thing, held[thing], counted) for thing in held}
+    return _Counted(kinds, kind, amounts)
+
+
+def run_factor(usage_factor: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by what the time of jobs counts at the most, float64[n].
+
+    Slurm asks that the whole time limit is left, and uses up as much as UsageFactor says; of one
+    with UsageFactor=0 nothing.
+    """
+    return np.where(usage_factor == 0.0, 0.0, np.maximum(usage_factor, 1.0))
+
+
+def _minutes(
+    thing: str, amounts: NDArray[np.int64], seconds: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Return amounts times minutes, of memory in MiB, rounded up."""
+    unit = float(_unit(thing))
+    return np.ceil(np.minimum(amounts / unit * seconds, 2.0**62) - ROUNDING).astype(np.int64)
+
+
+def _unit(thing: str) -> int:
+    """Return how many of something times seconds are one of it times minutes; memory in MiB."""
+    return 60 << 20 if thing == MEMORY else 60
+
+
+def _counts_run_minutes(rules: LimitRules) -> bool:
+    return not rules.words <= set(USED_TIME)
+
+
+def _sums(
+    jobs: Jobs, rules: LimitRules | None, cluster: Cluster, seconds: NDArray[np.float64]
+) -> tuple[Held, dict[str, int]]:
     """Return what jobs count together to each limit, and the most that there is of it."""
     held, found = dict[str, int](), dict[str, int]()
     if rules is None or not cluster.shared or not len(jobs):
         return held, found
-    known = _countable(cluster)
-    kinds, kind = kinds_of(jobs)
+    counted = _counted(jobs, rules, cluster, seconds)
     sums = {
-        thing: np.bincount(kind, weights=_taken(jobs, cluster, name)).astype(np.int64).tolist()
-        for thing, name in known.items()
+        thing: np.bincount(counted.kind, weights=amounts).astype(np.int64).tolist()
+        for thing, amounts in counted.amounts.items()
     }
-    for at, names in enumerate(kinds):
-        for name, thing, amount in _limits(rules, names, known):
+    for at, names in enumerate(counted.kinds):
+        for name, thing, amount in _limits(rules, names, counted.amounts):
             held[name] = held.get(name, 0) + sums[thing][at]
             if amount is not None:
                 found[name] = min(amount, found.get(name, amount))
@@ -132,10 +226,16 @@ def _limits(
 
     None: it holds for others only, as that of an account whose jobs have another one of their QOS.
     """
-    groups = rules.of(rules.with_default_qos(names)).groups(known.__contains__)
-    for group, most in groups.items():
+    own = rules.of(rules.with_default_qos(names))
+    groups = own.groups(known.__contains__)
+    for one in own.seconds:
+        if one.word not in USED_TIME and RUN + one.thing in known:
+            most = min(one.most // _unit(one.thing), 2**62)
+            held = groups[one.group]
+            held[RUN + one.thing] = min(most, held.get(RUN + one.thing, most))
+    for group, held in groups.items():
         for thing in known:
-            yield f"{LIMIT}{group}/{thing}", thing, most.get(thing)
+            yield f"{LIMIT}{group}/{thing}", thing, held.get(thing)
 
 
 def without_limits(job: Jobs) -> Jobs:
@@ -149,13 +249,15 @@ def texts_of(site: Site, job: Jobs) -> list[str]:
     if rules is None:
         return []
     own, known = rules.of(rules.with_default_qos(kinds_of(job)[0][0])), limits_in(job)
-    return [one.text for one in own.limits if f"{LIMIT}{one.group}/{one.thing}" in known]
+    limits = [(f"{LIMIT}{one.group}/{one.thing}", one) for one in own.limits]
+    limits += [(f"{LIMIT}{one.group}/{RUN}{one.thing}", one) for one in own.seconds]
+    return [one.text for name, one in limits if name in known and one.word not in USED_TIME]
 
 
 def _countable(cluster: Cluster) -> dict[str, str]:
     """Return what of jobs can be counted, by its name in limits, which is in lower case.
 
-    A node that they share counts once in Slurm.
+    A node that they share counts once in Slurm, but for limits that count time.
     """
     return {name.lower(): name for name in (JOBS, *cluster.nodes.names("capacity"))}
 
@@ -165,10 +267,11 @@ def _counts(
     rules: LimitRules | None,
     cluster: Cluster,
     limits: Collection[str],
+    seconds: NDArray[np.float64],
     *,
     running: bool = False,
 ) -> NDArray[np.int64]:
-    """Return what each job counts to each limit, int64[n, l].
+    """Return what each job counts to each limit, int64[n, l], where it runs for so many seconds.
 
     Those that run count to limits that hold for others only, too; those that wait need not wait
     for these.
@@ -177,25 +280,28 @@ def _counts(
     counts = np.zeros((len(jobs), len(column)), np.int64)
     if rules is None or not column:
         return counts
-    known = _countable(cluster)
-    taken = {thing: _taken(jobs, cluster, name) for thing, name in known.items()}
-    kinds, kind = kinds_of(jobs)
-    for at, names in enumerate(kinds):
+    counted = _counted(jobs, rules, cluster, seconds)
+    for at, names in enumerate(counted.kinds):
         mine = [
             (name, thing)
-            for name, thing, most in _limits(rules, names, known)
+            for name, thing, most in _limits(rules, names, counted.amounts)
             if name in column and (running or most is not None)
         ]
-        rows = np.flatnonzero(kind == at) if mine else kind[:0]
+        rows = np.flatnonzero(counted.kind == at) if mine else counted.kind[:0]
         for name, thing in mine:
-            counts[rows, column[name]] = taken[thing][rows]
+            counts[rows, column[name]] = counted.amounts[thing][rows]
     return counts
+
+
+def _most_nodes(jobs: Jobs) -> NDArray[np.int64]:
+    """Return the most nodes that each job may have, int64[n]."""
+    return np.maximum(jobs.size, jobs.size_max).astype(np.int64)
 
 
 def _taken(jobs: Jobs, cluster: Cluster, thing: str) -> NDArray[np.int64]:
     """Return how much of something each job has at most at a time, int64[n]."""
     arrays = jobs.kind == Kind.ARRAY
-    nodes = np.maximum(jobs.size, jobs.size_max).astype(np.int64)
+    nodes = _most_nodes(jobs)
     if thing == JOBS:
         at_a_time = np.minimum(nodes * np.maximum(jobs.tasks_per_node, 1), jobs.tasks)
         return np.where(arrays, np.maximum(at_a_time, 1), 1)
@@ -244,7 +350,8 @@ def full_limit(site: Site, job: Jobs, plan: Schedule) -> FullLimit | None:
     if rules is None or snapshot.cluster.shared:
         return None
     own = rules.of(rules.with_default_qos(kinds_of(job)[0][0]))
-    limits = [one for one in own.limits if one.group and one.thing in (JOBS, CPU, NODE)]
+    known = (*own.limits, *(one for one in own.seconds if one.word not in USED_TIME))
+    limits = [one for one in known if one.group and one.thing in (JOBS, CPU, NODE)]
     if not limits:
         return None
     place, _ = places(snapshot.queued.id, plan.entries.job)
@@ -256,17 +363,49 @@ def full_limit(site: Site, job: Jobs, plan: Schedule) -> FullLimit | None:
     amounts = _whole_amounts(snapshot.cluster, jobs, held, len(snapshot.running))
     asked = _whole_amounts(snapshot.cluster, job, plan.take(np.array([mine])))
     kinds, kind = kinds_of(jobs)
-    groups = [rules.of(rules.with_default_qos(names)).member_of for names in kinds]
+    rules_of = [rules.of(rules.with_default_qos(names)) for names in kinds]
+    factor = run_factor(np.array([one.usage_factor for one in rules_of], np.float64))[kind]
+    end = np.where(np.isfinite(held.entries.end), held.entries.end, snapshot.now)
+    left = np.minimum(end - held.entries.start, end - snapshot.now + rules.calc_period)
+    left = np.maximum(left - site.leeway, 0.0) * factor
     seconds = float(plan.entries.end[mine] - plan.entries.start[mine])
     start = max(float(plan.entries.start[mine]), snapshot.now)
     found: FullLimit | None = None
     for one in limits:
-        counts = np.array([one.group in each for each in groups], np.bool_)[kind]
-        room = one.most - int(asked[one.thing][0])
-        until = _first_room(np.where(counts, amounts[one.thing], 0), held, start, seconds, room)
+        counts = np.array([one.group in each.member_of for each in rules_of], np.bool_)[kind]
+        each, own_share = amounts[one.thing], float(asked[one.thing][0])
+        if one.per_second:
+            each = np.ceil(each * left).astype(np.int64)
+            own_share *= (seconds - site.leeway) * float(run_factor(np.array(own.usage_factor)))
+        room = int(one.most - own_share)
+        until = _first_room(np.where(counts, each, 0), held, start, seconds, room)
         if until > max(start, -np.inf if found is None else found.until):
             found = FullLimit(one.text, until)
     return found
+
+
+def room_from(site: Site, job: Jobs) -> float:
+    """Return when all jobs have ended that run and count to a limit of a job; inf: there are none.
+
+    By their time limits, seconds since the epoch. Where jobs have whole nodes, and the plan of one
+    shows when a limit that is full has room, it is then.
+    """
+    snapshot, rules = site.snapshot, site.limit_rules
+    if rules is None:
+        return np.inf
+    if job.id[0] in snapshot.plan.entries.job:
+        full = full_limit(site, job, snapshot.plan)
+        if full is not None:
+            return full.until
+    own = rules.of(rules.with_default_qos(kinds_of(job)[0][0]))
+    groups = {one.group for one in (*own.limits, *own.seconds) if one.group}
+    kinds, kind = kinds_of(snapshot.running)
+    member = [
+        not groups.isdisjoint(rules.of(rules.with_default_qos(names)).member_of) for names in kinds
+    ]
+    ends = snapshot.allocations.entries.end[np.array(member, np.bool_)[kind]]
+    late = site.leeway if snapshot.cluster.shared else 0.0  # there, jobs count until their limits
+    return float(ends.max()) + late if len(ends) else np.inf
 
 
 def _whole_amounts(

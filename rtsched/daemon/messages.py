@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.counting import counted
+from rtsched.model.limits import JOBS
+from rtsched.model.resources import CPU, MEMORY
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rtsched.core.chain import Judgement
+    from rtsched.daemon.used_time import UsedUp
     from rtsched.model.verdicts import Finding
 
 _NUMBERED = re.compile(r"(job|task) (\d+)")
@@ -106,6 +109,14 @@ def given_up(wording: Wording, limit: str, starts: int) -> str:
     return f"{PREFIX}the promise is given up: {why}; {wording.afterwards}"
 
 
+def moved(why: str, start: float, deadline: float, now: float) -> str:
+    """Return what a user reads whose job is planned anew for when a limit has room; `why` it is."""
+    return (
+        f"{PREFIX}{why}; it is now planned to start at {moment(start, now)}, still promised to end "
+        f"by {moment(deadline, now)}"
+    )
+
+
 def did_not_start(limit: str, starts: int) -> str:
     """Return that a limit of an account or QOS kept a job from several planned starts."""
     return (
@@ -158,6 +169,18 @@ def limit_is_full(limit: str, until: float, now: float) -> str:
     if not math.isfinite(until):
         return f"{why}; use another account or QOS"
     return f"{why}; submit it again from {moment(until, now)} on, or use another account or QOS"
+
+
+def used_up(used: UsedUp) -> str:
+    """Return what a user reads whose job may need more than is left of a limit of used time."""
+    unit = 60.0 * (1 << 20 if used.thing == MEMORY else 1)
+    needed, left = math.ceil(used.needed / unit), math.floor(used.left / unit)
+    names = {JOBS: "minute", CPU: "processor-minute", MEMORY: "MiB-minute"}
+    what = counted(needed, names.get(used.thing, f"{used.thing}-minute"))
+    return (
+        f"{PREFIX}the job may use {what}, and {left:,} are left of {used.text}, beside what "
+        "running and promised jobs may use; use a shorter --time, or another account or QOS"
+    )
 
 
 def too_many(most: int) -> str:

@@ -256,7 +256,7 @@ class SiteReader:
             start=start,
             end=end,
             nodes=nodes,
-            why=record.why or why,
+            why=why or record.why,
             tasks=None if waiting is None else int(decode_jobs(record.job).tasks[0]),
             waiting=waiting,
         )

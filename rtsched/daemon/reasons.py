@@ -21,11 +21,14 @@ REASONS: dict[str, str] = {
     "later.",
     "submit.limit": "The running and promised jobs of its account, user or QOS leave no room for "
     "the job, where it would be planned, in a limit that the text names.",
+    "submit.used-up": "The jobs of its account, user or QOS have used, and may yet use, so much of "
+    "GrpTRESMins or GrpWall that less is left than the job may need; the text names the limit.",
     "submit.offer": "Not a rejection: the job was admitted by the counter-offer that was held "
     "for it.",
     "wait.held": "The job is held by its user or an admin, or until it has been evaluated.",
     "wait.limit": "The job waits for a limit of its account or QOS, which the batch system names. "
-    "A promise breaks when that keeps its job from two planned starts.",
+    "A promise is moved when that keeps its job from two planned starts, or breaks where it cannot "
+    "be.",
     "wait.planned": "The job has a promise, and its planned start is in the future.",
     "wait.nodes": "The job needs more nodes than are free.",
     "wait.kept": "Nodes are free, but reserved for promised jobs that start before this "

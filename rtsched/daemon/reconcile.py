@@ -309,9 +309,7 @@ def _with_observation(
     Of the jobs `failed`, those that are to be queued again wait already.
     """
     old, rules = site.snapshot, observation.limits
-    cluster, running, requested, held = with_limits(
-        observation.cluster, observation.running, requested, rules
-    )
+    cluster, running, requested, held = with_limits(observation, requested)
     restarting = {job: looks for job, looks in site.restarting.items() if job in failed}
     waits = np.isin(requested.id, observation.queued.id) | (requested.id >= FIRST_OWN_ID)
     waits |= np.isin(requested.id, list(restarting))
@@ -360,6 +358,7 @@ def _with_observation(
         restarting=restarting,
         limit_rules=rules,
         held=held,
+        used_time=observation.used_time,
         delayed=bool(restarting) or _delayed(requested, observation),
     )
 

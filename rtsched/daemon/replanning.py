@@ -11,8 +11,9 @@ jobs share a job without a place keeps its promise as long as it may end in time
 late, and the batch system starts it as soon as there is room.
 
 A job that a limit of its account or QOS keeps from its planned starts is not planned anew for ever:
-nodes would stay free for it in vain. After two of them its promise breaks, and its user is told of
-the limit; but where it is known when the jobs end that use the limit up, it waits for that.
+nodes would stay free for it in vain. After two of them it is moved, once: to when the jobs have
+ended that use the limit up. If it cannot end in time then, or misses two starts again, its promise
+breaks. Its user is told of the limit either way.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ from rtsched.core.planned_starts import (
 )
 from rtsched.counting import counted
 from rtsched.daemon import messages
+from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.daemon.imminent import with_imminent_started, with_started
-from rtsched.daemon.limits import full_limit
-from rtsched.daemon.site import MissedStarts, promises_of
+from rtsched.daemon.limits import room_from
+from rtsched.daemon.site import entry_of, promises_of
+from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError
 from rtsched.kernels.overlaps import ROUNDING
 from rtsched.model.actions import Action, Requeue, Tell
@@ -125,7 +128,7 @@ def replan(
     flapping : int64[k]
         Nodes that may come back at once. What is planned on them and fits nowhere else stays so.
     """
-    held_back = _without_held_back(site, wording, now)
+    held_back = _without_held_back(site, planner, wording, now)
     site = held_back.site
     snapshot = replace(site.snapshot, now=now)
     lost = lost_starts(site, snapshot)
@@ -133,7 +136,8 @@ def replan(
         if len(lost):
             found = _mended(site, snapshot, planner, lost, wording, young, flapping)
         else:
-            stays = site.delayed or snapshot.cluster.shared
+            not_yet = bool((site.requested.begin > now).any())  # what is better may be too early
+            stays = site.delayed or snapshot.cluster.shared or not_yet
             found = Replanned(site if stays else _improved(site, snapshot, planner))
     except PlannerError as error:
         text = f"{error}; the plan is unchanged, the next cycle tries again"
@@ -144,12 +148,15 @@ def replan(
     return replace(found, changed=changed, actions=actions)
 
 
-def _without_held_back(site: Site, wording: messages.Wording, now: float) -> Replanned:
-    """Return the site without the promises of jobs that limits kept from too many planned starts.
+def _without_held_back(
+    site: Site, planner: Chain, wording: messages.Wording, now: float
+) -> Replanned:
+    """Return the site in which jobs that limits kept from too many planned starts are moved.
 
-    In it the starts that jobs have missed for limits are noted.
+    Or without their promises, where that cannot be. In it the starts that jobs have missed for
+    limits are noted.
     """
-    missed = {job: each for job, each in site.missed.items() if job in site.records}
+    missed = {job: starts for job, starts in site.missed.items() if job in site.records}
     limits = site.limits()
     if not limits and not missed:
         return Replanned(site)
@@ -157,29 +164,57 @@ def _without_held_back(site: Site, wording: messages.Wording, now: float) -> Rep
     late = plan.entries.take(np.flatnonzero(plan.entries.start < now - OVERDUE))
     late = late.take(np.isin(late.job, lost_starts(site, snapshot)))
     for job, start in zip(late.job.tolist(), late.start.tolist(), strict=True):
-        if job not in limits:
-            continue
-        if job not in missed:
-            full = full_limit(site, site.row(job), plan)
-            missed[job] = MissedStarts((), -np.inf if full is None else full.until)
-        before = missed[job]
-        if start not in before.starts:
-            missed[job] = before._replace(starts=(*before.starts, start))
+        if job in limits and start not in missed.get(job, ()):
+            missed[job] = (*missed.get(job, ()), start)
     site = replace(site, missed=missed)
-    over = [job for job, each in missed.items() if _in_vain(each, now)]
+    changed, actions, over = [], [], []
+    for job in [job for job, starts in missed.items() if len(starts) >= MISSED_STARTS]:
+        moved = _moved(site, planner, job, now)
+        if moved is None:
+            over.append(job)
+            continue
+        site, record = moved
+        changed.append(record)
+        start = float(site.snapshot.plan.entries.start[entry_of(site.snapshot.plan, job)])
+        text = messages.moved(record.why, start, record.deadline, now)
+        actions.append(Tell(np.array([job], np.int64), (text,)))
+    found = Replanned(site, tuple(changed), tuple(actions))
     if not over:
-        return Replanned(site)
+        return found
+    plan = site.snapshot.plan
     left = plan.take(np.flatnonzero(~np.isin(plan.entries.job, over)))
-    return _broken(with_plan(site, left), np.array(over, np.int64), wording, now)
+    broken = _broken(with_plan(site, left), np.array(over, np.int64), wording, now)
+    return replace(
+        broken, changed=found.changed + broken.changed, actions=found.actions + broken.actions
+    )
 
 
-def _in_vain(missed: MissedStarts, now: float) -> bool:
-    """Return whether a job is not to wait for a limit any longer.
+def _moved(site: Site, planner: Chain, job: int, now: float) -> tuple[Site, PromiseRecord] | None:
+    """Return the site with a job planned from when its limit has room, and its record.
 
-    It waits for jobs that were to end, as long as they may run by their limits.
+    None: that is not known, or it cannot end in time then, or has been moved already.
     """
-    waits = np.isfinite(missed.until) and now <= missed.until + OVERDUE
-    return len(missed.starts) >= MISSED_STARTS and not waits
+    record, row = site.records[job], site.row(job)
+    begin = room_from(site, row)
+    if record.why or not np.isfinite(begin) or used_up(site, row, [job]) is not None:
+        return None
+    snapshot = _without(replace(site.snapshot, now=now), np.array([job], np.int64))
+    try:
+        plan = planned_from(site, snapshot, planner, job, begin)
+    except PlannerError:
+        return None
+    if plan is None:
+        return None
+    kept = decode_jobs(record.job)
+    record = msgspec.structs.replace(
+        record,
+        why=messages.did_not_start(site.limits().get(job, ""), len(site.missed[job])),
+        changed_at=now,
+        job=encode_jobs(kept.replace(begin=np.maximum(kept.begin, begin))),
+    )
+    missed = {each: starts for each, starts in site.missed.items() if each != job}
+    site = replace(site, records={**site.records, job: record}, missed=missed)
+    return with_plan(site.with_begin(job, begin), plan), record
 
 
 def _improved(site: Site, snapshot: Snapshot, planner: Chain) -> Site:
@@ -628,7 +663,7 @@ def _broken(
         record = site.records[job]
         standing = "lapsed" if record.standing == "offered" else "broken"
         limit = limits.get(job)
-        starts = len(site.missed[job].starts) if job in site.missed else 0
+        starts = len(site.missed.get(job, ()))
         why, text = NO_PLAN, messages.broken(wording, limit)
         if limit is not None and starts >= MISSED_STARTS:
             why = messages.did_not_start(limit, starts)

@@ -8,7 +8,7 @@ judged while a cycle is being worked out shows by identity, and the cycle is wor
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import PromiseRecord, PromiseState
     from rtsched.model.cluster import Cluster
     from rtsched.model.limit_rules import LimitRules
+    from rtsched.model.limits import UsedTime
     from rtsched.model.snapshot import Snapshot
 
 
@@ -35,14 +36,6 @@ HOUR = 3600.0
 LATE = 1.0
 """Seconds by which a job may end after its deadline and count as in time: the batch system tells
 ends in whole seconds."""
-
-
-class MissedStarts(NamedTuple):
-    """Planned starts of a job that a limit kept from starting; seconds since the epoch."""
-
-    starts: tuple[float, ...]
-    until: float
-    """When the limit was to have room, as it was at the first of them; -inf: not known."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +85,11 @@ class Site:
         As in `Observation`.
     held : mapping of str to int
         What the jobs that ran at the last poll count to limits, by the limits' names.
-    missed : mapping of int to MissedStarts
-        By job, the planned starts at which a limit of its account or QOS kept it from starting.
+    used_time : UsedTime or None
+        As in `Observation`.
+    missed : mapping of int to tuple of float
+        By job, the planned starts at which a limit of its account or QOS kept it from starting,
+        seconds since the epoch.
     delayed : bool
         Whether the batch system puts off a promised job that it queues again: no other plan is
         sought meanwhile that could have it start before.
@@ -117,7 +113,8 @@ class Site:
     restarting: Mapping[int, int] = field(default_factory=dict)
     limit_rules: LimitRules | None = None
     held: Mapping[str, int] = field(default_factory=dict)
-    missed: Mapping[int, MissedStarts] = field(default_factory=dict)
+    used_time: UsedTime | None = None
+    missed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     delayed: bool = False
 
     def of_user(self, uid: int, *standings: PromiseState) -> list[PromiseRecord]:
@@ -156,6 +153,19 @@ class Site:
     def row(self, job: int) -> Jobs:
         """Return what the job of a record asked for, one row."""
         return self.requested.take(np.flatnonzero(self.requested.id == job)[:1])
+
+    def with_begin(self, job: int, begin: float) -> Site:
+        """Return the site in which a promised job does not begin before, seconds since the epoch.
+
+        So it is not planned earlier again.
+        """
+
+        def later(jobs: Jobs) -> Jobs:
+            at_least = np.where(jobs.id == job, begin, -np.inf)
+            return jobs.replace(begin=np.maximum(jobs.begin, at_least))
+
+        snapshot = replace(self.snapshot, queued=later(self.snapshot.queued))
+        return replace(self, snapshot=snapshot, requested=later(self.requested))
 
     def with_record(self, record: PromiseRecord, row: Jobs, links: Edges, plan: Schedule) -> Site:
         """Return the site with one more promise or offer, and a new plan.

@@ -18,6 +18,7 @@ from rtsched.logs.slurm_cluster import conf_lines, pairs_of, partition_settings
 from rtsched.logs.slurm_preemption import mode_of
 from rtsched.model.limit_rules import GROUP_WALL, JOB_MINUTES, LEAST, MINUTES
 from rtsched.model.limits import (
+    CALC_PERIOD,
     GROUP_SUBMITS,
     HALF_LIFE,
     JOBS,
@@ -48,7 +49,7 @@ _OTHERS = (*_SUBMITS, "MaxTRESPerNode")
 
 _PAIRS = [name for pair in _SCOPES.values() for name in pair if name]
 QOS_COLUMNS = (
-    *("Name", "Flags", "LimitFactor", "MaxWall", JOB_MINUTES, LEAST),
+    *("Name", "Flags", "LimitFactor", "UsageFactor", "MaxWall", JOB_MINUTES, LEAST),
     *(*MINUTES, *_PAIRS, *_OTHERS),
 )
 """Columns of limits of QOS; sacctmgr shows LimitFactor only where it is asked for."""
@@ -139,12 +140,16 @@ def read_limits(
         partitions or {},
         safe,
         half_life,
-        tuple(said),
+        assumptions=tuple(said),
     )
 
 
-def limits_in(qos: str, associations: str, partition_qos: Mapping[str, str]) -> SiteLimits:
+def limits_in(
+    qos: str, associations: str, partition_qos: Mapping[str, str], calc_period: float = CALC_PERIOD
+) -> SiteLimits:
     """Return the limits of a site, by what the two commands print and the QOS of partitions.
+
+    `calc_period` as in `SiteLimits`.
 
     Raises
     ------
@@ -158,6 +163,7 @@ def limits_in(qos: str, associations: str, partition_qos: Mapping[str, str]) -> 
             rows_in(SHOW_ASSOCIATIONS, associations, ("Account", "User"), SHOW_ASSOCIATIONS), said
         ),
         partition_qos,
+        calc_period=calc_period,
         assumptions=tuple(said),
     )
 
@@ -204,6 +210,7 @@ def _qos(rows: Iterable[Row]) -> dict[str, Qos]:
     of_row: dict[str, Row] = {}
     for row in rows:
         factor = _number(row, "LimitFactor", _factor)
+        usage_factor = _number(row, "UsageFactor", _factor)
         flags = row.text("Flags").lower().split(",")
         grace, priority = (
             _number(row, "GraceTime", slurm_duration),
@@ -215,6 +222,7 @@ def _qos(rows: Iterable[Row]) -> dict[str, Qos]:
             "overpartqos" in flags,
             1.0 if factor is None else factor,
             "nodecay" not in flags,
+            1.0 if usage_factor is None else usage_factor,
             tuple(name.strip() for name in row.text("Preempt").split(",") if name.strip()),
             _preempt_mode(row),
             _number(row, "PreemptExemptTime", slurm_duration),

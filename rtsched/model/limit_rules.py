@@ -52,6 +52,9 @@ MINUTES = {
 }
 """What Slurm calls limits of groups that count time: of all jobs, or of each user or account."""
 
+USED_TIME = (GROUP_MINUTES, GROUP_WALL)
+"""Those of them that count what jobs have used; the others count what running jobs may yet use."""
+
 _WORDS = {
     "group": ("GrpTRES", "GrpJobs"),
     "user": ("MaxTRESPU", "MaxJobsPU"),
@@ -70,6 +73,17 @@ NO_QOS = "with a QOS that is not among those given, or not in the log: it sets n
 NO_ASSOCIATION = (
     "with an account and user that are not among the associations given: these set no limits"
 )
+
+
+def qos_name(name: str) -> str:
+    """Return how the group of all jobs of a QOS is called."""
+    return f"QOS {name}"
+
+
+def association_name(account: str, user: str = "", partition: str = "") -> str:
+    """Return how the group of the jobs of an account, or of a user in it, is called."""
+    where = f" in partition {partition}" if partition else ""
+    return f"{f'user {user} of ' if user else ''}account {account.lower()}{where}"
 
 
 class JobNames(NamedTuple):
@@ -139,6 +153,8 @@ class JobLimits:
         The groups that the jobs count in.
     undecayed : list of str
         Those of them whose used time does not decay.
+    usage_factor : float
+        By which the time that the jobs use is multiplied (UsageFactor of their QOS).
     wall : float
         Longest requested time of a job, seconds; inf: any.
     wall_owner : str
@@ -157,6 +173,7 @@ class JobLimits:
         self.submits: list[Limit] = []
         self.member_of: list[str] = []
         self.undecayed: list[str] = []
+        self.usage_factor = 1.0
         self.wall = np.inf
         self.wall_owner = ""
         self.others: list[str] = []
@@ -165,7 +182,7 @@ class JobLimits:
 
     def add_qos(self, name: str, qos: Qos, names: JobNames) -> None:
         """Add what a QOS defines and none before it does."""
-        owner, limits = f"QOS {name}", qos.limits
+        owner, limits = qos_name(name), qos.limits
         scopes = {
             "group": (owner, limits.group),
             "user": (f"user {names.user} in QOS {name}" if names.user else "", limits.user),
@@ -286,6 +303,18 @@ class LimitRules:
             (one.account.lower(), one.user, one.partition): one for one in site.associations or ()
         }
 
+    @property
+    def calc_period(self) -> float:
+        """Seconds between two times at which what running jobs used is counted."""
+        return self._site.calc_period
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """What Slurm calls the limits that are set of those of `MINUTES`."""
+        qos, associations = self._site.qos or {}, self._site.associations or ()
+        limits = (*(one.limits for one in qos.values()), *(one.limits for one in associations))
+        return frozenset(word for one in limits for word in one.seconds)
+
     @cached_property
     def _packed(self) -> bytes:
         return zlib.compress(pickle.dumps(self._site), 1)
@@ -304,6 +333,7 @@ class LimitRules:
     def _of(self, names: JobNames) -> JobLimits:
         rule, factor = JobLimits(), 1.0
         qos = self._qos(names, rule)
+        rule.usage_factor = (self._site.qos or {}).get(names.qos, Qos()).usage_factor
         for name, one in qos:
             rule.add_qos(name, one, names)
             factor = one.factor if factor == 1.0 else factor
@@ -354,13 +384,12 @@ class LimitRules:
         if own is None:
             return []
         account = names.account.lower()
-        where = f" in partition {own.partition}" if own.partition else ""
-        found = {f"user {names.user} of account {account}{where}": own.limits}
-        while account and f"account {account}" not in found:
+        found = {association_name(account, names.user, own.partition): own.limits}
+        while account and association_name(account) not in found:
             one = self._associations.get((account, "", ""))
             if one is None:
                 break
-            found[f"account {account}"] = one.limits
+            found[association_name(account)] = one.limits
             account = one.parent.lower()
         return list(found.items())
 

@@ -23,6 +23,9 @@ GROUP_SUBMITS = "GrpSubmit"
 HALF_LIFE = 7 * 86400.0
 """Slurm's default of PriorityDecayHalfLife, seconds."""
 
+CALC_PERIOD = 300.0
+"""Slurm's default of PriorityCalcPeriod, seconds."""
+
 Amounts = dict[str, int]
 """What may be held at most, by name of the resource; memory in bytes."""
 
@@ -84,6 +87,8 @@ class Qos:
         By which those of the association on amounts are multiplied (LimitFactor).
     decays : bool
         Whether its used time decays (not with the flag NoDecay).
+    usage_factor : float
+        By which the time that its jobs use is multiplied (UsageFactor).
     preempts : tuple of str
         The QOS whose jobs may be preempted by its jobs (Preempt).
     preempt_mode : str
@@ -102,6 +107,7 @@ class Qos:
     over_partition: bool = False
     factor: float = 1.0
     decays: bool = True
+    usage_factor: float = 1.0
     preempts: tuple[str, ...] = ()
     preempt_mode: str = ""
     exempt: float | None = None
@@ -143,6 +149,8 @@ class SiteLimits:
         (AccountingStorageEnforce with `safe`).
     half_life : float
         Seconds in which used time decays to the half (PriorityDecayHalfLife); inf: it does not.
+    calc_period : float
+        Seconds between two times at which what running jobs used is counted (PriorityCalcPeriod).
     assumptions : tuple of str
         What had to be assumed, one plain sentence each.
     """
@@ -152,7 +160,22 @@ class SiteLimits:
     partition_qos: Mapping[str, str] = field(default_factory=dict)
     safe: bool = False
     half_life: float = HALF_LIFE
+    calc_period: float = CALC_PERIOD
     assumptions: tuple[str, ...] = ()
+
+
+class UsedTime(NamedTuple):
+    """What groups of jobs have of limits of used time (GrpTRESMins, GrpWall)."""
+
+    at: float
+    """When that was so, seconds since the epoch."""
+    seconds: Mapping[tuple[str, str], float]
+    """By group and thing: amounts times seconds that they had used, and that those of their jobs
+    which ran may use until their time limits. Wall time counts as that of `JOBS`."""
+
+    def lacks(self, start: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which jobs are not in it, by their starts, seconds since the epoch, bool[n]."""
+        return np.asarray(start > self.at - 1.0)  # batch systems tell whole seconds
 
 
 class Limits(NamedTuple):

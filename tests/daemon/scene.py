@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rtsched.model.limit_rules import LimitRules
+    from rtsched.model.limits import UsedTime
 
 T0 = 1_000_000.0
 ANN, BOB = 1001, 1002
@@ -72,6 +73,7 @@ class Scene:
         self.accounts: dict[int, str] = {}  # of ann's jobs that run
         self.qos: dict[int, str] = {}  # of them, too
         self.limit_rules: LimitRules | None = None
+        self.used_time: UsedTime | None = None
         self.blocked = NOTHING_BLOCKED
         self.periodic = Periodic.build(0)
         self.reserved_ahead = 0.0
@@ -182,6 +184,7 @@ class Scene:
                 id=[r[0] for r in running],
                 submit=np.full(len(running), T0),
                 demand=demand,
+                wall_time=np.array([r[3] - r[2] for r in running]),
                 user=["ann"] * len(running),
                 account=[self.accounts.get(r[0]) for r in running],
                 qos=[self.qos.get(r[0]) for r in running],
@@ -244,6 +247,7 @@ class Scene:
         )
         observation = replace(observation, flapping=np.array(flapping, np.int64), leeway=leeway)
         observation = replace(observation, requeue_delay=requeue_delay, limits=self.limit_rules)
+        observation = replace(observation, used_time=self.used_time)
         observation = replace(
             observation,
             blocked=self.blocked,

@@ -12,13 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scene import T0, Scene
 
-from rtsched.adapters.live import CompletionStatus
+from rtsched.adapters.live import CompletionStatus, Observation
+from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.limits import LIMIT, limits_in, with_limits
 from rtsched.daemon.messages import moment
+from rtsched.model.actions import Tell
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.limit_rules import LimitRules
 from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits
+from rtsched.model.schedule import Schedule
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.admission import AdmissionResult
 
 RUN = 600.0
+ON_A_NODE = Schedule.build([1], [T0], [T0 + RUN], np.array([0, 1]), np.array([0]))
 PHYSICS = f"{LIMIT}account physics/cpu"
 
 
@@ -137,7 +141,8 @@ def test_names_of_resources_have_no_case() -> None:
         for job, gpus in ((1, 3), (2, 2))
     )
     limits = rules({"gres/gpu:a100": 4})
-    cluster, running, requested, _ = with_limits(Cluster(nodes), running, requested, limits)
+    shown = Observation(T0, Cluster(nodes), running=running, allocations=ON_A_NODE, limits=limits)
+    cluster, running, requested, _ = with_limits(shown, requested)
     (limit,) = cluster.licenses
     assert cluster.licenses[limit] == 4
     assert amounts_of(running, "demand", (limit,)).tolist() == [[3]]
@@ -342,19 +347,76 @@ def test_on_whole_nodes_without_limits() -> None:
     assert [asked(scene, T0).verdict for _ in range(4)] == ["admit"] * 4
 
 
-def test_who_misses_starts_waits_for_jobs_that_are_to_end() -> None:
-    """Job 90 of the account takes what it may have, for 200 s by its limit, after the admission.
+def kept_waiting(scene: Scene, ends: tuple[float, ...]) -> list[tuple[int, str]]:
+    """Submit a job of two nodes, which waits for a limit beside jobs that run until these times.
 
-    The promise of job 7 stands meanwhile, and breaks only when 90 should have ended long ago.
+    They run on, whatever their ends. Return what is written down of its promise, and when.
     """
+    queued = ((7, asked(scene, T0, size=2).reply.token),)
+    scene.accounts |= {90 + k: "physics" for k in range(len(ends))}
+    waits = {7: "AssocGrpCpuLimit"}
+    found = []
+    for second in range(1, 400, 3):
+        runs = tuple((90 + k, "", T0, T0 + end, (3 - k,)) for k, end in enumerate(ends))
+        settled = scene.poll(T0 + second, queued, runs, limits=waits)
+        found += [(second, record.standing) for record in settled.changed]
+    return found
+
+
+def test_who_misses_starts_for_a_limit_is_moved_once() -> None:
+    """Job 90 of the account has 4 of its 8 processors, for 200 s by its limit.
+
+    Job 7, of 8, is planned for then after two missed starts; and when 90 should have ended long
+    ago, and it has missed two more, its promise breaks.
+    """
+    scene = whole(rules({"cpu": 8}))
+    assert kept_waiting(scene, (200.0,)) == [(1, "firm"), (43, "firm"), (244, "broken")]
+    assert not scene.site.records
+
+
+def test_a_moved_job_is_told_and_stays_where_it_is() -> None:
+    """Its record says from when it is planned, so a daemon that is started anew knows it too."""
     scene = whole(rules({"cpu": 8}))
     queued = ((7, asked(scene, T0, size=2).reply.token),)
     scene.accounts[90] = "physics"
-    waits = {7: "AssocGrpCpuLimit"}
-    ends = []
-    for second in range(1, 300, 3):
+    told, start = [], []
+    for second in range(1, 190, 3):
         runs = ((90, "", T0, T0 + 200, (3,)),)
-        settled = scene.poll(T0 + second, queued, runs, limits=waits)
-        ends += [second for record in settled.changed if record.standing == "broken"]
-    assert ends == [223]
-    assert not scene.site.records
+        settled = scene.poll(T0 + second, queued, runs, limits={7: "AssocGrpCpuLimit"})
+        told += [one.text[0] for one in settled.actions if isinstance(one, Tell)]
+        start += starts(scene)
+    (text,) = told
+    assert text.startswith(
+        "rtsched: the job did not start at 2 planned starts, since it waits for a limit of its "
+        "account or QOS (AssocGrpCpuLimit); it is now planned to start at "
+        f"{moment(T0 + 200, T0 + 43)}, still promised"
+    )
+    assert (start[0], start[-1]) == (0.0, 200.0)
+    assert start[14:] == [200.0] * len(start[14:])
+    (record,) = scene.site.records.values()
+    assert record.why.startswith("the job did not start at 2 planned starts")
+    assert decode_jobs(record.job).begin.tolist() == [T0 + 200]
+    asked(scene, T0 + 190, account="arts")  # whoever comes does not bring it forward
+    scene.poll(T0 + 191, queued, limits={7: "AssocGrpCpuLimit"})
+    assert starts(scene)[0] == 200.0
+
+
+def test_who_has_no_time_to_be_moved_loses_the_promise() -> None:
+    """The job that uses the limit up may run for longer than its deadline leaves time."""
+    scene = whole(rules({"cpu": 8}))
+    assert kept_waiting(scene, (20 * RUN,)) == [(1, "firm"), (43, "broken")]
+
+
+def test_on_shared_nodes_who_misses_starts_is_moved() -> None:
+    """A limit of what nodes do not have is not planned with: it has room when job 90 has ended."""
+    scene = site(rules({"billing": 8}))
+    scene.demand[90], scene.accounts[90] = (1, 0), "physics"
+    queued = ((7, submit(scene, 4).reply.token),)
+    found = []
+    for second in range(1, 60, 3):
+        runs = ((90, "", T0, T0 + 200, (0,)),)
+        settled = scene.poll(T0 + second, queued, runs, limits={7: "AssocGrpBillingLimit"})
+        found += [(second, record.standing) for record in settled.changed]
+    assert found == [(1, "firm"), (43, "firm")]
+    assert submit(scene, 8, account="arts").verdict == "admit"
+    assert starts(scene)[0] == 200.0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,11 +17,15 @@ ACCOUNTING = (
     "add qos short set MaxWall=1",
     "add qos few set GrpTRESRunMins=cpu=21",
     "add qos large set MinTRES=cpu=12",
-    "modify user where name=alice set qos=normal,short,few,large",
+    "add qos budget set GrpTRESMins=cpu=12",
+    "add qos walls set GrpWall=3",
+    "add qos lean set GrpTRES=mem=300",
+    "modify user where name=alice set qos=normal,short,few,large,budget,walls,lean",
     "modify account where name=science set GrpTRES=cpu=8 MaxTRESPerNode=mem=900",
 )
-"""`short` allows a minute, `few` has processors for 21 minutes, `large` is for three nodes and
-more; the account has two nodes'."""
+"""`short` allows a minute, the running jobs of `few` have processors for 21 minutes, `large` is for
+three nodes and more, the jobs of `budget` have processors for 12 minutes and those of `walls` 3
+minutes of time in all, and `lean` has memory for one job; the account has two nodes'."""
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["whole", "shared"])
@@ -34,6 +39,7 @@ def live(request: pytest.FixtureRequest) -> Iterator[Live]:
             "AccountingStorageEnforce": "associations,limits,qos",
             "SchedulerParameters": "bf_interval=5,bf_continue",
             "DefMemPerCPU": "100",
+            "PriorityCalcPeriod": "1",
         },
     )
     with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
@@ -108,15 +114,93 @@ def test_who_asks_for_more_than_the_limit_leaves_is_told_when_it_has_room(live: 
     live.wait_standing(jobs[0], "kept", seconds=120)
 
 
-@pytest.mark.parametrize("live", [False], ids=["whole"], indirect=True)
-def test_a_limit_that_nobody_plans_with_breaks_the_promise(live: Live) -> None:
-    """GrpTRESRunMins lets no second job run beside one of a minute: it misses two planned starts.
+ONE = OPTIONS[:-1]
+"""The same without its time limit."""
 
-    Its user reads which limit it waits for, long before its deadline.
+
+@pytest.mark.parametrize("live", [True], ids=["shared"], indirect=True)
+def test_jobs_are_planned_within_what_running_ones_may_use(live: Live) -> None:
+    """GrpTRESRunMins=cpu=21 has room for one job of 4 processors for 3 min: the second waits."""
+    jobs = [live.promise(*ONE, "--time=3", "--qos=few", in_minutes(20), script="sleep 5")]
+    jobs.append(live.promise(*ONE, "--time=3", "--qos=few", in_minutes(20), script="true"))
+    told = ["planned to start now" in said.text for said in live.said if said.job in jobs]
+    assert told == [True, False]
+    for job in jobs:
+        live.wait_standing(job, "kept", seconds=120)
+    late = live.submit(*ONE, "--time=5", "--qos=few", in_minutes(4))
+    assert late.job == 0
+
+
+@pytest.mark.parametrize("live", [False], ids=["whole"], indirect=True)
+def test_what_running_ones_may_use_is_told(live: Live) -> None:
+    """The second is told when the first has ended, which may use 12 of 21 processor-minutes."""
+    job = live.promise(*ONE, "--time=3", "--qos=few", in_minutes(20), script="sleep 5")
+    second = live.submit(*ONE, "--time=3", "--qos=few", in_minutes(20))
+    assert second.job == 0
+    assert "no room for it in GrpTRESRunMins=cpu=21 of QOS few; submit it again" in second.text
+    live.wait_standing(job, "kept", seconds=120)
+
+
+@pytest.mark.parametrize(
+    ("qos", "text"),
+    [
+        ("budget", "use 4 processor-minutes, and 0 are left of GrpTRESMins=cpu=12 of QOS budget"),
+        ("walls", "use 1 minute, and 0 are left of GrpWall=00:03:00 of QOS walls"),
+    ],
+)
+def test_no_more_is_promised_than_is_left_of_used_time(live: Live, qos: str, text: str) -> None:
+    """Jobs of one and two minutes may use all of it; a third one has room when they have ended.
+
+    They used less than they might: it is promised its deadline, and meets it.
     """
-    first = live.cluster.sbatch([*OPTIONS[:-1], "--time=5", "--qos=few"], script="sleep 300")
+    options = (*ONE, f"--qos={qos}", in_minutes(20))
+    jobs = [live.promise(*options, f"--time={time}", script="sleep 5") for time in (1, 2)]
+    third = live.submit(*options, "--time=1")
+    assert third.job == 0
+    assert text in " ".join(third.text.split())
+    for job in jobs:
+        live.wait_standing(job, "kept", seconds=120)
+    eventually(
+        lambda: live.submit(*options, "--time=1", script="true").promised,
+        120,
+        "a third one is promised its deadline",
+    )
+    live.wait_standing(live.said[-1].job, "kept", seconds=120)
+
+
+@pytest.mark.parametrize("live", [False], ids=["whole"], indirect=True)
+def test_who_waits_for_a_limit_is_moved_to_when_it_has_room(live: Live) -> None:
+    """Memory is not planned with on whole nodes, and has no room beside a job of a minute.
+
+    The promised job misses two planned starts, is planned for when that one has ended, and meets
+    its deadline. Its user reads why.
+    """
+    first = live.cluster.sbatch([*OPTIONS, "--qos=lean"], script="sleep 300")
     live.cluster.wait_job(first, "RUNNING")
-    job = live.promise(*OPTIONS, "--qos=few", in_minutes(60))
+    job = live.promise(*OPTIONS, "--qos=lean", in_minutes(20), script="true")
+
+    def why() -> str:
+        return next((kept.why for kept in live.kept() if kept.id == job), "")
+
+    eventually(why, 120, "the job is moved")
+    assert why().startswith("the job did not start at 2 planned starts, since it waits for a limit")
+    eventually(
+        lambda: "it is now planned to start at" in live.command("squeue", "-hj", str(job), "-o%k"),
+        20,
+        "its user is told",
+    )
+    assert live.wait_standing(job, "broken", "kept", seconds=240) == "kept"
+
+
+@pytest.mark.parametrize("live", [False], ids=["whole"], indirect=True)
+def test_who_has_no_time_to_wait_for_a_limit_loses_the_promise(live: Live) -> None:
+    """The job that has the memory may run for longer than the deadline leaves time.
+
+    The user of the promised one reads which limit it waits for before its deadline.
+    """
+    first = live.cluster.sbatch([*ONE, "--time=10", "--qos=lean"], script="sleep 600")
+    live.cluster.wait_job(first, "RUNNING")
+    job = live.promise(*OPTIONS, "--qos=lean", in_minutes(8))
     assert live.wait_standing(job, "broken", "kept", seconds=300) == "broken"
     why = next(kept.why for kept in live.kept() if kept.id == job)
     assert why.startswith("the job did not start at 2 planned starts, since it waits for a limit")

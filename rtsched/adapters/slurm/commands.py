@@ -162,6 +162,16 @@ class CommandRunner:
             self.ask("sacctmgr", *associations, f"cluster={cluster}"),
         )
 
+    def used_time(self) -> str:
+        """Return what associations and QOS have used, one on a line.
+
+        Raises
+        ------
+        AdapterError
+            If the controller does not answer.
+        """
+        return self.ask("scontrol", "-o", "show", "assoc_mgr", "flags=assoc,qos")
+
     def _read_extra(self, jobs: Sequence[int]) -> None:
         """Read Extra of jobs not seen before, which squeue does not show; forget the others'."""
         self._extra = {job: self._extra[job] for job in jobs if job in self._extra}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rtsched.adapters.slurm.rows import MEGABYTE, number
 from rtsched.logs.slurm_cluster import pairs_of
 from rtsched.logs.slurm_limits import qos_named
+from rtsched.model.limits import CALC_PERIOD
 from rtsched.model.resources import CPU, GRES, MEMORY
 from rtsched.model.units import slurm_duration
 
@@ -198,6 +199,12 @@ def keeps_limits(config: dict[str, str]) -> bool:
     """Return whether Slurm keeps to limits of accounts and QOS (`limits`, `safe` or `all`)."""
     enforced = config.get("AccountingStorageEnforce", "").lower().split(",")
     return not {"limits", "safe", "all"}.isdisjoint(enforced)
+
+
+def calc_period_of(config: dict[str, str]) -> float:
+    """Return how often Slurm counts what running jobs used (PriorityCalcPeriod), seconds."""
+    period = slurm_duration(config.get("PriorityCalcPeriod", ""))
+    return period if math.isfinite(period) else CALC_PERIOD
 
 
 def requeue_delay_of(config: dict[str, str]) -> float:

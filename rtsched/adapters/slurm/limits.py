@@ -16,7 +16,7 @@ from rtsched.counting import counted
 from rtsched.logs.slurm_limits import limits_in
 from rtsched.model.jobs import Kind
 from rtsched.model.limit_rules import GROUP_WALL, NODE, WALL, JobLimits, JobNames, LimitRules
-from rtsched.model.limits import JOBS
+from rtsched.model.limits import CALC_PERIOD, JOBS
 from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
 from rtsched.model.units import slurm_time
 
@@ -31,15 +31,19 @@ if TYPE_CHECKING:
 _NAMES = {CPU: "processor", NODE: "node", JOBS: "job"}
 
 
-def limits_of(qos: str, associations: str, partitions: Mapping[str, str]) -> LimitRules | None:
+def limits_of(
+    qos: str, associations: str, partitions: Mapping[str, str], calc_period: float = CALC_PERIOD
+) -> LimitRules | None:
     """Return the limits, by what sacctmgr prints and the QOS of partitions; None: there are none.
+
+    `calc_period` as in `SiteLimits`.
 
     Raises
     ------
     InputError
         If sacctmgr prints something else.
     """
-    return LimitRules(limits_in(qos, associations, partitions)) if qos else None
+    return LimitRules(limits_in(qos, associations, partitions, calc_period)) if qos else None
 
 
 def limits_for(facts: SlurmFacts, names: JobNames) -> JobLimits:

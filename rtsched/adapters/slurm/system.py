@@ -20,6 +20,7 @@ from rtsched.adapters.slurm.facts import (
     Sharing,
     SlurmFacts,
     backfill_interval_of,
+    calc_period_of,
     config_of,
     keeps_limits,
     margin_of,
@@ -54,16 +55,19 @@ from rtsched.adapters.slurm.route import Route
 from rtsched.adapters.slurm.scontrol import carried_out, rank_of
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
+from rtsched.adapters.slurm.used_time import used_time, with_ended
 from rtsched.errors import AdapterError, InputError
 from rtsched.model.accounts import Accounts
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
+from rtsched.model.limit_rules import USED_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.adapters.slurm.rows import NodeRow, ReservationRow
+    from rtsched.adapters.slurm.rows import JobRows, NodeRow, ReservationRow
     from rtsched.model.actions import Action
     from rtsched.model.limit_rules import LimitRules
+    from rtsched.model.limits import UsedTime
 
 CONFIG_EVERY_S = 60.0
 """Seconds between two readings of the configuration."""
@@ -98,6 +102,8 @@ class SlurmSystem:
         self._limits_of: object = None
         self._shown_limits = ("", "")
         self._no_limits = ""
+        self._used_time: UsedTime | None = None
+        self._no_used_time = ""
         self._partition_qos: dict[str, str] = {}
         self._machine: ClusterLayout | None = None
         self._made_of: object = None
@@ -125,6 +131,7 @@ class SlurmSystem:
         machine = self._machine_now(nodes, single, sharing)
         users = dict(zip(rows.uid.tolist(), rows.user, strict=True))
         facts = self._facts(machine, sharing, given, users, now, problems)
+        used = self._used_time_now(rows, facts.limits, now, problems)
         rows = joined_components(joined_arrays(rows, reservations, facts, now), facts)
         queued, running, over = parts(rows)
         unshown = queued[rows.max_nodes[queued] == 0]
@@ -150,6 +157,7 @@ class SlurmSystem:
             leeway=facts.margin,
             requeue_delay=facts.requeue_delay,
             limits=facts.limits,
+            used_time=used,
         )
         names = machine.cluster.nodes.names("name")
         self._view = SlurmState(rows, observation, facts, names, reservations, now)
@@ -251,15 +259,32 @@ class SlurmSystem:
 
     def _limits_now(self, problems: list[str]) -> LimitRules | None:
         """Return the limits; the same object as before if nothing changed."""
-        made_of = (self._shown_limits, self._partition_qos)
+        period = calc_period_of(self._config)
+        made_of = (self._shown_limits, self._partition_qos, period)
         if made_of != self._limits_of:
             try:
-                self._limits = limits_of(*self._shown_limits, self._partition_qos)
+                self._limits = limits_of(*self._shown_limits, self._partition_qos, period)
                 self._limits_of = made_of
             except InputError as error:
                 self._no_limits = f"limits of accounts and QOS are those of the last time: {error}"
         problems += [self._no_limits] if self._no_limits else []
         return self._limits
+
+    def _used_time_now(
+        self, rows: JobRows, limits: LimitRules | None, now: float, problems: list[str]
+    ) -> UsedTime | None:
+        """Return what is used of limits, if some count used time; it is read with the limits."""
+        if limits is None or limits.words.isdisjoint(USED_TIME):
+            self._used_time, self._no_used_time = None, ""
+            return None
+        if self._config_read == now or self._used_time is None:
+            try:
+                shown = self._commands.used_time()
+                self._used_time, self._no_used_time = used_time(shown, rows, limits, now), ""
+            except AdapterError as error:
+                self._no_used_time = f"used time of accounts and QOS is that of before: {error}"
+        problems += [self._no_used_time] if self._no_used_time else []
+        return self._used_time and with_ended(self._used_time, rows, limits)
 
     def _facts(
         self,
