@@ -49,7 +49,7 @@ def view_of(*jobs: dict[str, str], ranges: dict[int, tuple[int, int]] | None = N
     facts = SlurmFacts(margin=20.0, longest=1e6, partitions={"all": Partition("all", nodes=6)})
     which = np.arange(len(jobs))
     queued = jobs_of(rows, which, facts, ranges=ranges)
-    observation = Observation(NOW, Cluster.uniform(6), queued, marks=marks_of(rows, which))
+    observation = Observation(NOW, Cluster.uniform(6), queued, marks=marks_of(rows, which, facts))
     return SlurmState(rows, observation, facts, NAMES, [], NOW)
 
 

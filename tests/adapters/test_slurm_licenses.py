@@ -171,7 +171,7 @@ def view_of(*jobs: dict[str, str]) -> SlurmState:
     )
     layout = layout_of(node_rows(text), {"all": {}}, "all", set(), SlurmSettings(), 1, SHARING)
     observation = Observation(
-        NOW, layout.cluster, jobs_of(rows, which, FACTS), marks=marks_of(rows, which)
+        NOW, layout.cluster, jobs_of(rows, which, FACTS), marks=marks_of(rows, which, FACTS)
     )
     return SlurmState(rows, observation, FACTS, ("n0", "n1", "n2"), [], NOW)
 
