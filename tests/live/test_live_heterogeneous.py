@@ -105,6 +105,14 @@ def test_unlike_components_amid_a_flood(live: Live) -> None:
     eventually(lambda: f"rtsched_{job}" not in live.reservations(), 30)
 
 
+def test_the_deadline_of_one_component_is_that_of_all(live: Live) -> None:
+    """The others are not asked about, and start with it."""
+    job = submitted(live, "-N1", "--time=1", ":", "-N2", "--time=1", in_minutes(10)).job
+    live.wait_standing(job, "kept", seconds=90)
+    (first, second) = components(live, job)
+    assert first[3] == second[3]
+
+
 def test_what_cannot_be_met_is_rejected_with_an_offer(live: Live) -> None:
     """All components go, and each says by when they would be done."""
     live.promise(f"-N{NODES}", "--time=4", in_minutes(20), script="sleep 60")
@@ -192,3 +200,25 @@ def test_an_open_filter_lets_it_in(live: Live) -> None:
         live.cluster.start_daemon(SITE + SCOPE)
     eventually(lambda: {row[1] for row in components(live, said.job)} == {"RUNNING"}, 40)
     assert not live.standing(said.job)
+
+
+def test_a_site_that_takes_rtsched_out(live: Live) -> None:
+    """`rtsched slurm restore` lets held and promised ones go, which start as any other job."""
+    live.cluster.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
+    live.cluster.wait_job(live.submit(f"-N{NODES}", "--time=1", script="sleep 20").job, "RUNNING")
+    words = ("-N1", "--time=2", in_minutes(30), ":", "-N2", "--time=1")
+    try:
+        promised = submitted(live, *words).job
+        live.wait_standing(promised, "firm")
+        eventually(lambda: f"rtsched_{promised}" in live.reservations())
+        live.polled()
+        live.cluster.stop_daemon()
+        held = submitted(live, *words).job
+        said = live.command("rtsched", "slurm", "restore", "--apply", user="root")
+        assert said.startswith("0 "), said
+        assert not [name for name in live.reservations() if name.startswith("rtsched_")]
+        for job in (promised, held):
+            live.cluster.wait_job(job, "RUNNING", "COMPLETED")
+    finally:
+        live.cluster.path(SUBMIT_CONF).write_text(QUICK)
+        live.cluster.start_daemon(SITE + SCOPE)
