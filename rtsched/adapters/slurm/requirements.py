@@ -207,7 +207,7 @@ def _divisible(
 
 
 def _apart(request: JobRequest, facts: SlurmFacts) -> str:
-    """Return why a heterogeneous job, or a component of one, is planned as no job is; else empty.
+    """Return why a heterogeneous job, or a component of one, gets no promise; empty if it can.
 
     All its components start together, on as many nodes as they ask for in all. Which component gets
     which of these is Slurm's choice, so each node has to be as each component asks for.
