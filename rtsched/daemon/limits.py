@@ -52,6 +52,9 @@ have yet; memory in MiB."""
 _FOREVER = 2.0**33
 """Seconds for which a job without a time limit counts."""
 
+_LARGEST = 2**50
+"""No job counts for more minutes of anything, and no limit of them is larger."""
+
 Held = dict[str, int]
 """What is counted to limits, by their names."""
 
@@ -187,7 +190,7 @@ def _minutes(
 ) -> NDArray[np.int64]:
     """Return amounts times minutes, of memory in MiB, rounded up."""
     unit = float(_unit(thing))
-    return np.ceil(np.minimum(amounts / unit * seconds, 2.0**62) - ROUNDING).astype(np.int64)
+    return np.ceil(np.minimum(amounts / unit * seconds, _LARGEST) - ROUNDING).astype(np.int64)
 
 
 def _unit(thing: str) -> int:
@@ -230,7 +233,7 @@ def _limits(
     groups = own.groups(known.__contains__)
     for one in own.seconds:
         if one.word not in USED_TIME and RUN + one.thing in known:
-            most = min(one.most // _unit(one.thing), 2**62)
+            most = min(one.most // _unit(one.thing), _LARGEST)
             held = groups[one.group]
             held[RUN + one.thing] = min(most, held.get(RUN + one.thing, most))
     for group, held in groups.items():

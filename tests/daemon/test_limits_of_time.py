@@ -138,6 +138,15 @@ def test_a_running_job_counts_with_what_is_left_of_its_time() -> None:
     assert starts(later) == [900.0]
 
 
+def test_a_running_job_without_a_time_limit_leaves_no_room() -> None:
+    """Nobody knows when it ends; jobs of other accounts run beside it."""
+    scene = site(rules({"GrpTRESRunMins": {"cpu": 10**6}}))
+    scene.demand[90], scene.accounts[90] = (1, 0), "physics"
+    polled(scene, T0, (90, T0, np.inf))
+    assert submit(scene, 4).verdict == "reject"
+    assert submit(scene, 4, "arts").verdict == "admit"
+
+
 def test_the_margin_does_not_count() -> None:
     """The time limit counts, and not the margin by which a job may outlive it; nodes count, too."""
     scene = site(rules({"GrpTRESRunMins": {"node": 10}}))
