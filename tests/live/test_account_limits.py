@@ -30,13 +30,16 @@ minutes of time in all, and `lean` has memory for one job; the account has two n
 
 @pytest.fixture(scope="module", params=[False, True], ids=["whole", "shared"])
 def live(request: pytest.FixtureRequest) -> Iterator[Live]:
-    """Run four nodes of four processors; jobs have whole nodes, or share them."""
+    """Run four nodes of four processors; jobs have whole nodes, or share them.
+
+    Where they share them, none starts for whose time limit too little is left of used time.
+    """
     options = SlurmOptions(
         fast=2,
         slow=2,
         job_submit=("rtsched",),
         settings={
-            "AccountingStorageEnforce": "associations,limits,qos",
+            "AccountingStorageEnforce": "associations,limits,qos" + ",safe" * request.param,
             "SchedulerParameters": "bf_interval=5,bf_continue",
             "DefMemPerCPU": "100",
             "PriorityCalcPeriod": "1",
