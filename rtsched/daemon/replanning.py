@@ -133,6 +133,10 @@ def replan(
     snapshot = replace(site.snapshot, now=now)
     lost = lost_starts(site, snapshot)
     try:
+        if len(lost) and not snapshot.cluster.shared:
+            site = _from_their_begins(site, planner, lost, now)
+            snapshot = replace(site.snapshot, now=now)
+            lost = lost_starts(site, snapshot)
         if len(lost):
             found = _mended(site, snapshot, planner, lost, wording, young, flapping)
         else:
@@ -215,6 +219,24 @@ def _moved(site: Site, planner: Chain, job: int, now: float) -> tuple[Site, Prom
     missed = {each: starts for each, starts in site.missed.items() if each != job}
     site = replace(site, records={**site.records, job: record}, missed=missed)
     return with_plan(site.with_begin(job, begin), plan), record
+
+
+def _from_their_begins(site: Site, planner: Chain, lost: NDArray[np.int64], now: float) -> Site:
+    """Return the site with starts for those of the jobs `lost` that are not to begin yet.
+
+    Planners of whole nodes plan no job ahead of its begin.
+
+    Raises
+    ------
+    PlannerError
+        If the planner raised or answered wrongly.
+    """
+    rows = site.requested.take(np.isin(site.requested.id, lost) & (site.requested.begin > now))
+    for job, begin in zip(rows.id.tolist(), rows.begin.tolist(), strict=True):
+        snapshot = _without(replace(site.snapshot, now=now), np.array([job], np.int64))
+        plan = planned_from(site, snapshot, planner, job, begin)
+        site = site if plan is None else with_plan(site, plan)
+    return site
 
 
 def _improved(site: Site, snapshot: Snapshot, planner: Chain) -> Site:

@@ -16,6 +16,8 @@ from rtsched.adapters.live import CompletionStatus, Observation
 from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.limits import LIMIT, limits_in, with_limits
 from rtsched.daemon.messages import moment
+from rtsched.daemon.records import StoredState
+from rtsched.daemon.recovery import recovered
 from rtsched.model.actions import Tell
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
@@ -399,6 +401,29 @@ def test_a_moved_job_is_told_and_stays_where_it_is() -> None:
     asked(scene, T0 + 190, account="arts")  # whoever comes does not bring it forward
     scene.poll(T0 + 191, queued, limits={7: "AssocGrpCpuLimit"})
     assert starts(scene)[0] == 200.0
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_daemon_that_starts_anew_knows_who_was_moved(*, kept: bool) -> None:
+    """It moves the job no second time: two more missed starts break its promise.
+
+    It keeps the start, or finds it again where the nodes of the plan are gone.
+    """
+    scene = whole(rules({"cpu": 8}))
+    queued = ((7, asked(scene, T0, size=2).reply.token),)
+    scene.accounts[90] = "physics"
+    runs = ((90, "", T0, T0 + 200, (3,)),)
+    found, waits = [], {7: "AssocGrpCpuLimit"}
+    for second in range(1, 300, 3):
+        if second == 100:
+            old, names = scene.site, ("n0", "n1", "n2", "n3") if kept else ()
+            stored = StoredState(tuple(old.records.values()), old.snapshot.plan, 1, {}, names)
+            scene.site = recovered(stored)
+        settled = scene.poll(T0 + second, queued, runs, limits=waits)
+        found += [(second, record.standing) for record in settled.changed]
+        if second in {100, 103}:
+            assert starts(scene) == [200.0]
+    assert found == [(1, "firm"), (43, "firm"), (244, "broken")]
 
 
 def test_who_has_no_time_to_be_moved_loses_the_promise() -> None:
