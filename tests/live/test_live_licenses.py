@@ -102,6 +102,20 @@ def test_licences_of_another_promise(live: Live) -> None:
     live.wait_standing(second, "kept", seconds=100)
 
 
+def test_a_job_that_waits_for_another_one(live: Live) -> None:
+    """It has nodes and licences reserved until it may start, and then licences as others have."""
+    others = flood(live, 30, "-n1", "--licenses=matlab", "--time=1")
+    eventually(lambda: started(live, others[MATLAB - 1]), 60, "the flood has all licences")
+    live.polled()
+    first = live.promise("-n1", "--time=2", in_minutes(15), script="sleep 20")
+    asked = "-n1", "--licenses=matlab:3", "--time=1", f"--dependency=afterok:{first}"
+    second = live.promise(*asked, in_minutes(15), script="sleep 2")
+    assert reserved(live, second) == "matlab:3"
+    assert live.reservations()[f"rtsched_{second}"]["NodeCnt"] == "1"
+    for job in (first, second):
+        live.wait_standing(job, "kept", seconds=300)
+
+
 def test_promises_that_take_the_same_licences_in_turn(live: Live) -> None:
     """Slurm adds up all that is reserved while a job runs: no more is than they take at one time.
 

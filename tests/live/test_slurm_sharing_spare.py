@@ -77,3 +77,17 @@ def test_a_recurring_reservation_keeps_its_time(live: Live) -> None:
         live.wait_standing(short, "kept", seconds=120)
     finally:
         live.cluster.run(["scontrol", "delete", "reservationname=nightly"])
+
+
+def test_a_graph_beside_a_flood(live: Live) -> None:
+    """The second job of a graph, with GPUs, starts after the first one; others run beside."""
+    flood(live, 30, "-n1")
+    flood(live, 6, "-n1", "--gres=gpu:1")
+    live.polled()
+    words = "-n1", "--time=1", "--extra=rtsched:dag=night", in_minutes(12)
+    first = live.promise(*words, script="sleep 8")
+    after = f"--dependency=afterok:{first}"
+    second = live.promise(*words, after, "--gres=gpu:a:2", script="sleep 2")
+    for job in (first, second):
+        live.wait_standing(job, "kept", seconds=300)
+    assert seconds_of(live, first, "End") <= seconds_of(live, second, "Start")
