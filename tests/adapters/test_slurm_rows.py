@@ -49,7 +49,7 @@ def test_an_array_and_a_part() -> None:
     assert rows.tasks.tolist() == [9, 0, 1, 6]
     assert rows.parallel.tolist() == [0, 0, 0, 2]
     rows = job_rows(printed({}, {"hetjobid": "12"}), SEPARATOR)
-    assert rows.het.tolist() == [False, True]
+    assert rows.het.tolist() == [-1, 12]
 
 
 @given(st.text())
