@@ -24,6 +24,7 @@ from rtsched_plugins.node_queues import (
     NODE,
     POOL,
     SIZE,
+    Loads,
     first_place,
     fixed_load,
     movable,
@@ -79,11 +80,15 @@ def evened(
         return rebalanced(queues, cluster, views[0], time, terms)
     if not len(queues.waiting):
         return queues
-    resource, seconds = scarcest(queues, queues.waiting, views, time)
+    loads = Loads(queues, views, time)
+    resource, seconds = scarcest(queues.waiting, loads)
     scarcity = np.full(len(views), -1.0)
     np.maximum.at(scarcity, resource, seconds)
     for at in np.argsort(-scarcity, kind="stable")[: np.count_nonzero(scarcity >= 0)].tolist():
-        queues = rebalanced(queues, cluster, views[at], time, terms, resource == at)
+        before = queues
+        queues = rebalanced(queues, cluster, views[at], time, terms, resource == at, loads[at])
+        if queues.moved > before.moved:
+            loads = Loads(queues, views, time)
     return queues
 
 
@@ -94,10 +99,12 @@ def rebalanced(
     time: float,
     terms: Terms,
     among: NDArray[np.bool_] | None = None,
+    load: Ints | None = None,
 ) -> Queues:
     """Return the queues after a scan at `time`, as they were where it does not pay.
 
-    Only jobs `among` may be moved, bool[k]; all of them if None.
+    Only jobs `among` may be moved, bool[k]; all of them if None. `load` is int64[n], the units that
+    run and wait on each node, worked out if None.
     It pays if the node that would end last, of those for which a job waits that may move, ends
     sooner by more than the run and its migrations take: if the imbalance exceeds the crossover
     point. Whole jobs leave some imbalance; what the last scan left is no reason for another.
@@ -108,7 +115,10 @@ def rebalanced(
     if not moves.any() or not machine.power.any():
         return queues
     waiting = queues.waiting if moves.all() else queues.waiting[moves]
-    held = fixed_load(queues, machine, time) + queued_load(queues.waiting[~moves], machine)
+    if load is None:
+        held = fixed_load(queues, machine, time) + queued_load(queues.waiting[~moves], machine)
+    else:
+        held = load - queued_load(waiting, machine)
     cost = overhead(queues.shape, terms.comm, terms.comp)
     before, least = last_end(waiting, held, machine), soonest(waiting, held, machine)
     left = queues.left[at]
@@ -168,7 +178,7 @@ def scanned(queues: Queues, machine: Machine, waiting: Ints, held: Ints, terms: 
     pools, widths = waiting[:, POOL], _width_class(waiting[:, SIZE])
     done = np.zeros(len(waiting), np.bool_)
     for pool in present(pools):
-        members = machine.members(pool)
+        members = machine.members_of(pool)
         mine = pools == pool
         for width in reversed(present(widths[mine])) if len(members) else ():
             rows = np.flatnonzero(mine & (widths == width))
@@ -197,7 +207,7 @@ def _of_one_width(
 ) -> Ints:
     """Return the first node of each job of one width after a scan over blocks of that width."""
     units = machine.units(rows).astype(np.int64) * rows[:, SIZE]
-    first = first_place(rows, members, machine)
+    first = first_place(rows, machine)
     power = machine.power[members]
     if width == 1:
         powers = np.zeros(int(np.prod(queues.shape)), np.int64)

@@ -19,8 +19,6 @@ from rtsched_plugins.node_queues import (
     POOL,
     SIZE,
     STAYS,
-    Machine,
-    by_resource,
     first_place,
     queued,
     without_unused,
@@ -31,17 +29,26 @@ if TYPE_CHECKING:
 
     from rtsched.api import Events, Snapshot
     from rtsched_plugins.node_balance import Terms
-    from rtsched_plugins.node_queues import Queues
+    from rtsched_plugins.node_queues import Machine, Queues, Views
 
     Ints = NDArray[np.int64]
 
+ASKS = (EventKind.ARRIVED, EventKind.STARTED)
+"""What a job asks for matters to these."""
 LEAVES = (EventKind.STARTED, EventKind.REJECTED, EventKind.ENDED)
 """After these a job does not wait."""
 BALANCES = (EventKind.ARRIVED, EventKind.ENDED, EventKind.NODE_CHANGED)
 """After these the queues may have become uneven."""
 
 
-def told(queues: Queues, events: Events, rows: Ints, snapshot: Snapshot, terms: Terms) -> Queues:
+def told(
+    queues: Queues,
+    events: Events,
+    rows: Ints,
+    snapshot: Snapshot,
+    views: Views,
+    terms: Terms,
+) -> Queues:
     """Return the queues after events, one after the other, balanced wherever that pays.
 
     Parameters
@@ -52,16 +59,16 @@ def told(queues: Queues, events: Events, rows: Ints, snapshot: Snapshot, terms: 
         In order of time.
     rows : int64[e, 6 + r]
         The row of `Queues.waiting` that each event's job would have, for no node yet; its pool is
-        one of the queues'.
+        one of the queues'. Of kinds not in `ASKS` only the job.
     snapshot : Snapshot
         Says on which nodes started jobs run; where it does not know a job any more, the nodes
         that the job was for count.
+    views : Views
+        The machine.
     terms : Terms
         On which a scan runs.
     """
     cluster = snapshot.cluster
-    machine = Machine.of(cluster, queues.cell, queues.sets)
-    views = by_resource(machine, cluster)
     planned = np.isin(queues.waiting[:, JOB], snapshot.plan.entries.job)
     if planned.any():  # they start as their plan says
         queues = replace(queues, waiting=queues.waiting[~planned])
@@ -71,9 +78,9 @@ def told(queues: Queues, events: Events, rows: Ints, snapshot: Snapshot, terms: 
         if kind == EventKind.ARRIVED:
             others = queues.waiting[queues.waiting[:, JOB] != row[0, JOB]]
             queues = replace(queues, waiting=others)
-            queues = replace(queues, waiting=queued(queues, row, views, time))
+            queues = replace(queues, waiting=queued(queues, row, views.by_resource, time))
         elif kind == EventKind.STARTED:
-            nodes = _nodes_of(queues, int(row[0, JOB]), snapshot, machine)
+            nodes = _nodes_of(queues, int(row[0, JOB]), snapshot, views.whole)
             amounts = np.repeat(row[:, AMOUNT:], len(nodes), axis=0)
             if cluster.shared and events.jobs.exclusive[at]:
                 amounts = cluster.nodes.capacity[nodes]
@@ -82,7 +89,7 @@ def told(queues: Queues, events: Events, rows: Ints, snapshot: Snapshot, terms: 
         if kind in LEAVES:
             queues = _without(queues, int(row[0, JOB]), kind == EventKind.ENDED)
         if kind in BALANCES:
-            queues = evened(queues, cluster, views, time, terms)
+            queues = evened(queues, cluster, views.by_resource, time, terms)
     return without_unused(queues)
 
 
@@ -131,6 +138,6 @@ def _nodes_for(rows: Ints, machine: Machine) -> Ints:
         return np.empty(0, np.int64)
     if rows[0, POOL] == STAYS:
         return rows[0, NODE : NODE + 1]
-    members = machine.members(int(rows[0, POOL]))
-    first = int(first_place(rows, members, machine)[0])
+    members = machine.members_of(int(rows[0, POOL]))
+    first = int(first_place(rows, machine)[0])
     return members[first : first + int(rows[0, SIZE])]

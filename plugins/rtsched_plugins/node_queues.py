@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rtsched.api import State, amounts_of, fitting_sets
-from rtsched_plugins.kernels.exact import MOST
+from rtsched_plugins.kernels.exact import MOST, scan
 from rtsched_plugins.kernels.scan_grid import neighbours, sides, walk
 
 if TYPE_CHECKING:
@@ -85,8 +85,14 @@ class Machine(NamedTuple):
         What a power of 1 does in `SPEED_UNITS` seconds.
     rank : int64[n]
         Each node's place in the order of cells.
-    pools : tuple of int64 arrays
-        The usable nodes of each pool in order of their cells; the last one holds all.
+    pools : bool[p, n]
+        Which usable nodes, in order of their cells, are in each pool; the last one holds all.
+    members, begin : int64[k], int64[p + 1]
+        Those that have any power: of pool i `members[begin[i]:begin[i + 1]]`.
+    before : int64[p, n]
+        How many members of each pool come before each node.
+    strength : int64[p]
+        The power of all members of each pool.
     resource : int
         By which resource work is counted; -1: jobs have whole nodes.
     step : int
@@ -98,7 +104,11 @@ class Machine(NamedTuple):
     power: Ints
     common: int
     rank: Ints
-    pools: tuple[Ints, ...]
+    pools: Mask
+    members: Ints
+    begin: Ints
+    before: Ints
+    strength: Ints
     resource: int = -1
     step: int = 1
     pace: Ints = np.empty(0, np.int64)
@@ -118,19 +128,19 @@ class Machine(NamedTuple):
         masks = [cluster.partitions[name] for name in sorted(cluster.partitions)]
         if cluster.shared:
             masks = [] if sets is None else list(sets)
-        usable = [order[(power[order] > 0) & mask[order]] for mask in masks]
-        pools = (*usable, order[power[order] > 0])
-        return cls(power // common, common, rank, pools)
+        pools = np.array([*masks, np.ones(len(cell), np.bool_)])[:, order] & (power[order] > 0)
+        return cls(power // common, common, rank, pools, *_members(pools, rank, power // common))
 
     @property
     def unit(self) -> float:
         """Return what a power of 1 does in a second."""
         return self.common / SPEED_UNITS
 
-    def members(self, pool: int) -> Ints:
+    def members_of(self, pool: int) -> Ints:
         """Return the usable nodes of a pool that have any power, in order of their cells."""
-        nodes = self.pools[pool if pool >= 0 else -1]
-        return nodes if self.resource < 0 else nodes[self.power[nodes] > 0]
+        last = len(self.begin) - 2
+        pool = pool if pool >= 0 else last
+        return self.members[self.begin[pool] : self.begin[pool + 1]]
 
     def steps(self, amounts: Ints) -> Ints:
         """Return amounts of the resource in steps, rounded up."""
@@ -152,6 +162,16 @@ class Machine(NamedTuple):
         return np.asarray(steps * self.pace[nodes] / self.common)
 
 
+def _members(pools: Mask, rank: Ints, power: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return `members`, `begin`, `before` and `strength` of a machine with such powers."""
+    order = np.argsort(rank)
+    inside = pools & (power[order] > 0)
+    pool, place = np.nonzero(inside)
+    members, begin = order[place], scan(np.bincount(pool, minlength=len(pools)))
+    before: Ints = (np.cumsum(inside, axis=1) - inside)[:, rank]
+    return members, begin, before, np.diff(scan(power[members])[begin])
+
+
 def by_resource(machine: Machine, cluster: Cluster) -> tuple[Machine, ...]:
     """Return the machine as a scan by each resource sees it, in the cluster's order of resources.
 
@@ -160,15 +180,38 @@ def by_resource(machine: Machine, cluster: Cluster) -> tuple[Machine, ...]:
     """
     if not cluster.shared:
         return (machine,)
-    pace = machine.power * machine.common
-    seen = []
+    pace, seen = machine.power * machine.common, []
     for resource, capacity in enumerate(cluster.nodes.capacity.T):
         step = 1 << max((int(capacity.max(initial=0)) - 1) // MOST_STEPS, 0).bit_length()
         view = machine._replace(resource=resource, step=step, pace=pace)
         power = pace * view.steps(capacity)
         common = int(np.gcd.reduce(power)) or 1
-        seen.append(view._replace(power=power // common, common=common))
+        power //= common
+        members, begin, before, strength = _members(machine.pools, machine.rank, power)
+        seen.append(
+            view._replace(
+                power=power,
+                common=common,
+                members=members,
+                begin=begin,
+                before=before,
+                strength=strength,
+            )
+        )
     return tuple(seen)
+
+
+class Views(NamedTuple):
+    """The nodes with the pools of some queues: as whole nodes, and as a scan by each resource."""
+
+    whole: Machine
+    by_resource: tuple[Machine, ...]
+
+    @classmethod
+    def of(cls, queues: Queues, cluster: Cluster) -> Views:
+        """Return what a cluster's nodes are to these queues."""
+        whole = Machine.of(cluster, queues.cell, queues.sets)
+        return cls(whole, by_resource(whole, cluster))
 
 
 def empty(cluster: Cluster, dimension: int) -> Queues:
@@ -260,12 +303,19 @@ def gathered(queues: Queues, rows: Ints, sets: Mask) -> tuple[Queues, Ints]:
     """Return the queues with these sets among theirs, and the rows with their pools' new places."""
     if not len(sets):
         return queues, rows
-    every, code = np.unique(np.concatenate([queues.sets, sets]), axis=0, return_inverse=True)
-    order = np.argsort(every.sum(axis=1), kind="stable")
-    place = np.argsort(order)[code.ravel()]
-    waiting = _moved_to(queues.waiting, place[: len(queues.sets)])
-    rows = _moved_to(rows, place[len(queues.sets) :])
-    return replace(queues, sets=every[order], waiting=waiting), rows
+    known = [row.tobytes() for row in queues.sets]
+    new = [row.tobytes() for row in sets]
+    if set(new) <= set(known):
+        return queues, _moved_to(rows, np.array([known.index(row) for row in new]))
+    every = {row.tobytes(): row for row in (*queues.sets, *sets)}
+    order = sorted(every, key=lambda row: (row.count(1), row))
+    place = {row: at for at, row in enumerate(order)}
+    queues = replace(
+        queues,
+        sets=np.array([every[row] for row in order]),
+        waiting=_moved_to(queues.waiting, np.array([place[row] for row in known], np.int64)),
+    )
+    return queues, _moved_to(rows, np.array([place[row] for row in new]))
 
 
 def without_unused(queues: Queues) -> Queues:
@@ -307,27 +357,24 @@ def queued_load(waiting: Ints, machine: Machine) -> Ints:
     nodes that are not there, so it is work of none.
     """
     load = np.zeros(len(machine.power), np.int64)
-    pools = present(waiting[:, POOL])
-    for pool in pools:
-        rows = waiting if len(pools) == 1 else waiting[waiting[:, POOL] == pool]
-        units = machine.units(rows)
-        if pool == STAYS:
-            load += _summed(rows[:, NODE], units, len(load))
-            continue
-        members = machine.members(pool)
-        if (rows[:, SIZE] > len(members)).any():
-            fits = rows[:, SIZE] <= len(members)
-            rows, units = rows[fits], units[fits]
-        first = first_place(rows, members, machine)
-        behind = first + rows[:, SIZE]
-        change = _summed(first, units, len(members) + 1) - _summed(behind, units, len(members) + 1)
-        load[members] += np.cumsum(change)[:-1]
+    stays = waiting[:, POOL] == STAYS
+    if stays.any():
+        rows, waiting = waiting[stays], waiting[~stays]
+        load += _summed(rows[:, NODE], machine.units(rows), len(load))
+    pool, size = waiting[:, POOL], waiting[:, SIZE]
+    fits = size <= np.diff(machine.begin)[pool]
+    if not fits.all():
+        waiting, pool, size = waiting[fits], pool[fits], size[fits]
+    units, places = machine.units(waiting), len(machine.members)
+    first = machine.begin[:-1][pool] + first_place(waiting, machine)
+    change = _summed(first, units, places + 1) - _summed(first + size, units, places + 1)
+    np.add.at(load, machine.members, np.cumsum(change)[:-1])
     return load
 
 
 def movable(waiting: Ints, machine: Machine) -> NDArray[np.bool_]:
     """Return which jobs a scan may move: those that need not stay and fit into their pool."""
-    room = np.array([len(pool) for pool in machine.pools])
+    room = np.count_nonzero(machine.pools, axis=1)
     pool = waiting[:, POOL]
     stays = pool == STAYS
     return np.asarray(~stays & (waiting[:, SIZE] <= room[np.where(stays, -1, pool)]), np.bool_)
@@ -344,26 +391,28 @@ def _summed(at: Ints, units: Floats, n: int) -> Ints:
     return np.bincount(at, units, minlength=n).astype(np.int64)
 
 
-def first_place(rows: Ints, members: Ints, machine: Machine) -> Ints:
-    """Return where in a pool's nodes each job's first node stands, so that its size fits behind.
+def first_place(rows: Ints, machine: Machine) -> Ints:
+    """Return where in its pool each job's first node stands, so that its size fits behind.
 
     A node that is no member stands for the next member; so jobs leave a node that went down.
     """
-    before = np.zeros(len(machine.rank) + 1, np.int64)
-    before[machine.rank[members] + 1] = 1
-    at = np.cumsum(before)[machine.rank][rows[:, NODE]]
-    return np.minimum(at, np.maximum(len(members) - rows[:, SIZE], 0))
+    pool = rows[:, POOL]
+    last = np.diff(machine.begin)[pool] - rows[:, SIZE]
+    return np.minimum(machine.before[pool, rows[:, NODE]], np.maximum(last, 0))
 
 
-def arrived(waiting: Ints, rows: Ints, fixed: Ints, machine: Machine) -> Ints:
-    """Return `waiting` with jobs appended one by one, each for the nodes where it ends first."""
-    load = fixed + queued_load(waiting, machine)
+def arrived(waiting: Ints, rows: Ints, load: Ints, machine: Machine) -> Ints:
+    """Return `waiting` with jobs appended one by one, each for the nodes where it ends first.
+
+    `load` is int64[n], the units that run and wait on each node before.
+    """
+    load = load.copy()
     rows = rows.copy()
     for row, units in zip(rows, machine.units(rows).astype(np.int64).tolist(), strict=True):
         if row[POOL] == STAYS:
             load[row[NODE]] += units
             continue
-        members = machine.members(int(row[POOL]))
+        members = machine.members_of(int(row[POOL]))
         size = int(row[SIZE])
         if size > len(members):
             row[NODE] = members[0] if len(members) else 0
@@ -390,21 +439,44 @@ def latest(values: Floats, size: int) -> Floats:
     return np.maximum(back[:count], ahead[size - 1 : size - 1 + count])
 
 
+class Loads:
+    """The units that run and wait on each node by each resource at one time, worked out when used.
+
+    A view is the machine as a scan by one resource sees it.
+    """
+
+    def __init__(self, queues: Queues, views: Sequence[Machine], time: float) -> None:
+        self.queues, self.views, self.time = queues, views, time
+        self._known: dict[int, Ints] = {}
+
+    def __getitem__(self, at: int) -> Ints:
+        """Return int64[n] by one resource."""
+        if at not in self._known:
+            fixed = fixed_load(self.queues, self.views[at], self.time)
+            self._known[at] = fixed + queued_load(self.queues.waiting, self.views[at])
+        return self._known[at]
+
+    def add(self, rows: Ints) -> None:
+        """Let more jobs wait."""
+        waiting = np.concatenate([self.queues.waiting, rows])
+        self.queues = replace(self.queues, waiting=waiting)
+        for at, load in self._known.items():
+            self._known[at] = load + queued_load(rows, self.views[at])
+
+
 def queued(queues: Queues, rows: Ints, views: Sequence[Machine], time: float) -> Ints:
     """Return the waiting jobs with these appended, each by the resource that is scarcest then."""
+    loads = Loads(queues, views, time)
     if len(views) == 1:
-        return arrived(queues.waiting, rows, fixed_load(queues, views[0], time), views[0])
+        return arrived(queues.waiting, rows, loads[0], views[0])
     for at in range(len(rows)):
         row = rows[at : at + 1]
-        view = views[int(scarcest(queues, row, views, time)[0][0])]
-        waiting = arrived(queues.waiting, row, fixed_load(queues, view, time), view)
-        queues = replace(queues, waiting=waiting)
-    return queues.waiting
+        by = int(scarcest(row, loads)[0][0])
+        loads.add(arrived(row[:0], row, loads[by], views[by]))
+    return loads.queues.waiting
 
 
-def scarcest(
-    queues: Queues, rows: Ints, views: Sequence[Machine], time: float
-) -> tuple[Ints, Floats]:
+def scarcest(rows: Ints, loads: Loads) -> tuple[Ints, Floats]:
     """Return by which resource each job's work counts, and how scarce it is.
 
     Of the resources that it asks for, that is the one by which the nodes of its pool need longest,
@@ -416,14 +488,12 @@ def scarcest(
     int64[k], float64[k]
         The resource, and the seconds that the nodes need.
     """
-    asked, pools = rows[:, AMOUNT:] > 0, rows[:, POOL]
+    asked, pool = rows[:, AMOUNT:] > 0, np.maximum(rows[:, POOL], -1)
     seconds = np.full(asked.shape, -1.0)
     for at in np.flatnonzero(asked.any(axis=0)).tolist():
-        view = views[at]
-        load = fixed_load(queues, view, time) + queued_load(queues.waiting, view)
-        for pool in present(pools):
-            nodes = view.members(pool)
-            seconds[pools == pool, at] = load[nodes].sum() / max(int(view.power[nodes].sum()), 1)
+        view = loads.views[at]
+        total = np.diff(scan(loads[at][view.members])[view.begin])
+        seconds[:, at] = (total / np.maximum(view.strength, 1))[pool]
     seconds[~asked] = -1.0
     resource = np.argmax(seconds, axis=1)
     return resource, seconds[np.arange(len(rows)), resource]

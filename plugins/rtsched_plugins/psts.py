@@ -28,21 +28,21 @@ from msgspec.structs import replace
 
 from rtsched.api import Capabilities, Placement, hookimpl
 from rtsched_plugins.node_balance import Terms
-from rtsched_plugins.node_events import told
+from rtsched_plugins.node_events import ASKS, told
 from rtsched_plugins.node_queues import (
     JOB,
     POOL,
     SIZE,
     STAYS,
+    Loads,
     Machine,
     Queues,
-    by_resource,
+    Views,
     empty,
     first_place,
-    fixed_load,
     gathered,
+    present,
     queued,
-    queued_load,
     rows_of,
 )
 
@@ -132,6 +132,7 @@ class Psts:
         self.config = own = config or self.Config()
         cost = (own.comm_step, own.comp_step, own.bandwidth)
         self.terms = Terms(*cost, own.least_imbalance, own.tasks, own.leave)
+        self._seen: tuple[Queues, Cluster, Views] | None = None
 
     @hookimpl
     def rtsched_observe(
@@ -141,8 +142,14 @@ class Psts:
         if not len(events):
             return None
         queues = self._queues(state, snapshot.cluster)
-        queues, rows = gathered(queues, *self._rows(events.jobs, snapshot.cluster))
-        return told(queues, events, rows, snapshot, self.terms)
+        asks = np.flatnonzero(np.isin(events.rows.kind, ASKS))
+        rows = np.zeros((len(events), queues.waiting.shape[1]), np.int64)
+        rows[:, JOB] = events.jobs.id
+        if len(asks):
+            found = self._rows(events.jobs.take(asks), snapshot.cluster)
+            queues, rows[asks] = gathered(queues, *found)
+        views = self._views(queues, snapshot.cluster)
+        return told(queues, events, rows, snapshot, views, self.terms)
 
     @hookimpl
     def rtsched_partition(
@@ -156,8 +163,7 @@ class Psts:
         if len(new):  # not told of them yet, or they wait again
             new = new[np.lexsort((jobs.id[new], jobs.submit[new]))]
             queues, rows = gathered(queues, *self._rows(jobs.take(new), cluster))
-        machine = Machine.of(cluster, queues.cell, queues.sets)
-        views = by_resource(machine, cluster)
+        machine, views = self._views(queues, cluster)
         if len(new):
             queues = replace(queues, waiting=queued(queues, rows, views, snapshot.now))
         waiting = queues.waiting
@@ -165,12 +171,12 @@ class Psts:
         mine = waiting[order[np.searchsorted(waiting[order, JOB], jobs.id)]]
         idle = None
         if self.config.binding == "strict":
-            idle = machine.power > 0
-            for view in views:
-                fixed = fixed_load(queues, view, snapshot.now)
-                idle &= fixed + queued_load(waiting, view) == 0
+            idle, loads = machine.power > 0, Loads(queues, views, snapshot.now)
+            for at in range(len(views)):
+                idle &= loads[at] == 0
         keys, code = np.unique(self._wanted(mine, idle, machine), return_inverse=True)
-        twice = [np.concatenate((pool, pool)).astype(np.int32) for pool in machine.pools]
+        pools = [machine.members_of(pool) for pool in range(len(machine.pools))]
+        twice = [np.concatenate((pool, pool)).astype(np.int32) for pool in pools]
         sets = tuple(_node_set(twice, len(cluster), key) for key in keys.tolist() if key >= 0)
         node_set = (code + len(sets) - len(keys)).astype(np.int32)  # no opinion is the first key
         return Placement(np.zeros(len(jobs), np.int32), node_set, sets)
@@ -181,10 +187,10 @@ class Psts:
         `idle` says for which nodes nobody runs or waits; None: no job is bound.
         """
         wanted, n = np.full(len(rows), -1, np.int64), len(machine.power)
-        for pool in np.unique(rows[rows[:, POOL] != STAYS, POOL]).tolist():
-            members = machine.members(pool)
+        for pool in present(rows[rows[:, POOL] != STAYS, POOL]):
+            members = machine.members_of(pool)
             mine = np.flatnonzero((rows[:, POOL] == pool) & (rows[:, SIZE] <= len(members)))
-            first, size = first_place(rows[mine], members, machine), rows[mine, SIZE]
+            first, size = first_place(rows[mine], machine), rows[mine, SIZE]
             strict = idle is not None and not idle[members].any()
             step = -(-len(members) // MOST_SETS)
             place = np.where(strict & (size == 1), first, n + first // step * step)
@@ -197,6 +203,15 @@ class Psts:
         if state is None or len(state.cell) != len(cluster) or state.resources != resources:
             return empty(cluster, self.config.dimension)
         return state
+
+    def _views(self, queues: Queues, cluster: Cluster) -> Views:
+        """Return the nodes as these queues see them, kept for the next queues with these pools."""
+        if self._seen is not None:
+            old, seen, views = self._seen
+            if seen is cluster and old.cell is queues.cell and old.sets is queues.sets:
+                return views
+        self._seen = queues, cluster, Views.of(queues, cluster)
+        return self._seen[2]
 
     def _rows(self, jobs: Jobs, cluster: Cluster) -> tuple[Ints, NDArray[np.bool_]]:
         return rows_of(jobs, cluster, self.config.no_limit, self.config.job_bytes)

@@ -27,6 +27,7 @@ from rtsched_plugins.node_queues import (
     NODE,
     SIZE,
     WORK,
+    Loads,
     Machine,
     Queues,
     by_resource,
@@ -121,7 +122,7 @@ def test_the_scarcest_resource_is_that_with_most_work_for_what_there_is() -> Non
     jobs = asking([(2, 0, 1), (0, 0, 3)])
     for rows, resource, seconds in (([0], 0, 900.0), ([0, 1], 2, 1800.0)):
         queues = told(jobs.take(rows), cluster)
-        found = scarcest(queues, queues.waiting[:1], views_of(queues, cluster), 0.0)
+        found = scarcest(queues.waiting[:1], Loads(queues, views_of(queues, cluster), 0.0))
         assert (found[0].tolist(), found[1].tolist()) == ([resource], [seconds])
 
 
@@ -129,7 +130,7 @@ def test_of_equally_scarce_resources_the_first_counts() -> None:
     """2 of 8 cores and 1 of 4 GPUs: both are a quarter; cores stand first."""
     cluster = machine([(8, 64, 4)])
     queues = told(asking([(2, 1, 1)]), cluster)
-    resource, seconds = scarcest(queues, queues.waiting, views_of(queues, cluster), 0.0)
+    resource, seconds = scarcest(queues.waiting, Loads(queues, views_of(queues, cluster), 0.0))
     assert (resource.tolist(), seconds.tolist()) == ([0], [900.0])
 
 
@@ -327,7 +328,7 @@ def test_loads_and_the_scarcest_resource_as_the_plain_way(scene: tuple[Cluster, 
                 does = sum(power[at][resource] for at in nodes)
                 asked = sum(load[at] for at in nodes) * unit
                 seconds[row][resource] = asked / does if does else Fraction(0)
-    chosen, _ = scarcest(queues, queues.waiting, views, 0.0)
+    chosen, _ = scarcest(queues.waiting, Loads(queues, views, 0.0))
     for row in [row for row, nodes in enumerate(fitting) if nodes]:
         assert chosen[row] == seconds[row].index(max(seconds[row]))
 
@@ -346,7 +347,7 @@ def test_a_scan_conserves_work_and_brings_the_last_end_nearer(scene: tuple[Clust
     for view in views:
         assert queued_load(after.waiting, view).sum() == queued_load(queues.waiting, view).sum()
     if after.runs == 1 and len(jobs):
-        chosen, _ = scarcest(queues, queues.waiting, views, 0.0)
+        chosen, _ = scarcest(queues.waiting, Loads(queues, views, 0.0))
         held = np.zeros(len(cluster), np.int64)
         moved = np.flatnonzero(after.waiting[:, NODE] != queues.waiting[:, NODE])
         view = views[chosen[moved[0]]]
