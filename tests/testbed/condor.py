@@ -41,6 +41,7 @@ STANDARD: dict[str, str] = {
     "NEGOTIATOR_UPDATE_INTERVAL": "10",
     "CLASSAD_LIFETIME": "30",
     "MASTER_BACKOFF_CONSTANT": "1",
+    "MASTER_BACKOFF_CEILING": "4",
     "CLAIM_WORKLIFE": "0",
     # A job runs to its end, whatever its rank and its user's priority.
     "START": "True",
