@@ -140,7 +140,7 @@ class DeadlineAdmission:
             return None
         wrong = due & senseless(jobs) & (self.no_load is not None)
         endless = due & ~wrong & ~bounded(jobs)
-        later = due & ~wrong & ~endless & self.begins_too_late(jobs, snapshot)
+        later = due & ~wrong & ~endless & self.cannot_plan_yet(jobs, snapshot)
         judged = np.flatnonzero(due & ~wrong & ~endless & ~later)
         code = np.zeros(len(jobs), np.int8)
         code[endless | wrong], code[later] = Verdict.REJECT, Verdict.DEFER
@@ -178,7 +178,7 @@ class DeadlineAdmission:
         said = tuple(finding for finding in findings if len(finding.rows))
         return Verdicts(code, retry_at, promise, offer, said, plan)
 
-    def begins_too_late(self, jobs: Jobs, snapshot: Snapshot) -> NDArray[np.bool_]:
+    def cannot_plan_yet(self, jobs: Jobs, snapshot: Snapshot) -> NDArray[np.bool_]:
         """Return which jobs cannot be planned yet, as they begin later, bool[n].
 
         Where jobs share nodes there is a plan for all times.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+_NONE: Ints = np.empty(0, np.int64)
 
 JOB, NODE, SIZE, WORK, BYTES, POOL, AMOUNT = range(7)
 """Columns of `Queues.waiting`; from the last one on the amounts of resources."""
@@ -105,13 +106,13 @@ class Machine(NamedTuple):
     common: int
     rank: Ints
     pools: Mask
-    members: Ints
-    begin: Ints
-    before: Ints
-    strength: Ints
+    members: Ints = _NONE
+    begin: Ints = _NONE
+    before: Ints = _NONE
+    strength: Ints = _NONE
     resource: int = -1
     step: int = 1
-    pace: Ints = np.empty(0, np.int64)
+    pace: Ints = _NONE
 
     @classmethod
     def of(cls, cluster: Cluster, cell: Ints, sets: Mask | None = None) -> Machine:
@@ -121,7 +122,6 @@ class Machine(NamedTuple):
         """
         speed = np.where(cluster.usable, cluster.nodes.speed, 0.0)
         power = np.rint(speed * SPEED_UNITS).astype(np.int64)
-        common = int(np.gcd.reduce(power)) or 1
         order = np.argsort(cell)
         rank = np.empty(len(cell), np.int64)
         rank[order] = np.arange(len(cell))
@@ -129,7 +129,24 @@ class Machine(NamedTuple):
         if cluster.shared:
             masks = [] if sets is None else list(sets)
         pools = np.array([*masks, np.ones(len(cell), np.bool_)])[:, order] & (power[order] > 0)
-        return cls(power // common, common, rank, pools, *_members(pools, rank, power // common))
+        return cls(power, 1, rank, pools).with_power(power)
+
+    def with_power(self, power: Ints) -> Machine:
+        """Return the machine with these powers, and the members that its pools have then."""
+        common = int(np.gcd.reduce(power)) or 1
+        power = power // common
+        order = np.argsort(self.rank)
+        inside = self.pools & (power[order] > 0)
+        pool, place = np.nonzero(inside)
+        members, begin = order[place], scan(np.bincount(pool, minlength=len(self.pools)))
+        return self._replace(
+            power=power,
+            common=common,
+            members=members,
+            begin=begin,
+            before=(np.cumsum(inside, axis=1) - inside)[:, self.rank],
+            strength=np.diff(scan(power[members])[begin]),
+        )
 
     @property
     def unit(self) -> float:
@@ -162,16 +179,6 @@ class Machine(NamedTuple):
         return np.asarray(steps * self.pace[nodes] / self.common)
 
 
-def _members(pools: Mask, rank: Ints, power: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return `members`, `begin`, `before` and `strength` of a machine with such powers."""
-    order = np.argsort(rank)
-    inside = pools & (power[order] > 0)
-    pool, place = np.nonzero(inside)
-    members, begin = order[place], scan(np.bincount(pool, minlength=len(pools)))
-    before: Ints = (np.cumsum(inside, axis=1) - inside)[:, rank]
-    return members, begin, before, np.diff(scan(power[members])[begin])
-
-
 def by_resource(machine: Machine, cluster: Cluster) -> tuple[Machine, ...]:
     """Return the machine as a scan by each resource sees it, in the cluster's order of resources.
 
@@ -184,20 +191,7 @@ def by_resource(machine: Machine, cluster: Cluster) -> tuple[Machine, ...]:
     for resource, capacity in enumerate(cluster.nodes.capacity.T):
         step = 1 << max((int(capacity.max(initial=0)) - 1) // MOST_STEPS, 0).bit_length()
         view = machine._replace(resource=resource, step=step, pace=pace)
-        power = pace * view.steps(capacity)
-        common = int(np.gcd.reduce(power)) or 1
-        power //= common
-        members, begin, before, strength = _members(machine.pools, machine.rank, power)
-        seen.append(
-            view._replace(
-                power=power,
-                common=common,
-                members=members,
-                begin=begin,
-                before=before,
-                strength=strength,
-            )
-        )
+        seen.append(view.with_power(pace * view.steps(capacity)))
     return tuple(seen)
 
 

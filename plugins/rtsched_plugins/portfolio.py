@@ -227,7 +227,7 @@ class Portfolio(DeadlineAdmission):
         A job may be judged before anybody was told that it came.
         """
         judged = np.isfinite(jobs.deadline) & bounded(jobs) & ~senseless(jobs)
-        judged &= ~self.begins_too_late(jobs, snapshot)
+        judged &= ~self.cannot_plan_yet(jobs, snapshot)
         _, known = places(recent.job, jobs.id)
         unheard = np.flatnonzero(judged & ~known)
         if len(unheard):

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.api import Cluster, Events, Jobs, Snapshot
+    from rtsched.api import Cluster, Events, Jobs, PreparedState, Snapshot
 
     Ints = NDArray[np.int64]
 
@@ -132,11 +132,10 @@ class Psts:
         self.config = own = config or self.Config()
         cost = (own.comm_step, own.comp_step, own.bandwidth)
         self.terms = Terms(*cost, own.least_imbalance, own.tasks, own.leave)
-        self._seen: tuple[Queues, Cluster, Views] | None = None
 
     @hookimpl
     def rtsched_observe(
-        self, events: Events, snapshot: Snapshot, state: Queues | None
+        self, events: Events, snapshot: Snapshot, state: Queues | None, prepared: PreparedState
     ) -> Queues | None:
         """Keep the queues; balance them when a job came or went, if that pays then."""
         if not len(events):
@@ -148,12 +147,17 @@ class Psts:
         if len(asks):
             found = self._rows(events.jobs.take(asks), snapshot.cluster)
             queues, rows[asks] = gathered(queues, *found)
-        views = self._views(queues, snapshot.cluster)
+        views = _views(queues, snapshot.cluster, prepared)
         return told(queues, events, rows, snapshot, views, self.terms)
 
     @hookimpl
     def rtsched_partition(
-        self, jobs: Jobs, cluster: Cluster, snapshot: Snapshot, state: Queues | None
+        self,
+        jobs: Jobs,
+        cluster: Cluster,
+        snapshot: Snapshot,
+        state: Queues | None,
+        prepared: PreparedState,
     ) -> Placement | None:
         """Give each job the nodes that it is for; no opinion on pinned and on too wide ones."""
         if not len(jobs):
@@ -163,7 +167,7 @@ class Psts:
         if len(new):  # not told of them yet, or they wait again
             new = new[np.lexsort((jobs.id[new], jobs.submit[new]))]
             queues, rows = gathered(queues, *self._rows(jobs.take(new), cluster))
-        machine, views = self._views(queues, cluster)
+        machine, views = _views(queues, cluster, prepared)
         if len(new):
             queues = replace(queues, waiting=queued(queues, rows, views, snapshot.now))
         waiting = queues.waiting
@@ -204,17 +208,13 @@ class Psts:
             return empty(cluster, self.config.dimension)
         return state
 
-    def _views(self, queues: Queues, cluster: Cluster) -> Views:
-        """Return the nodes as these queues see them, kept for the next queues with these pools."""
-        if self._seen is not None:
-            old, seen, views = self._seen
-            if seen is cluster and old.cell is queues.cell and old.sets is queues.sets:
-                return views
-        self._seen = queues, cluster, Views.of(queues, cluster)
-        return self._seen[2]
-
     def _rows(self, jobs: Jobs, cluster: Cluster) -> tuple[Ints, NDArray[np.bool_]]:
         return rows_of(jobs, cluster, self.config.no_limit, self.config.job_bytes)
+
+
+def _views(queues: Queues, cluster: Cluster, prepared: PreparedState) -> Views:
+    """Return the nodes as these queues see them."""
+    return prepared.get(Views.of, queues, cluster, reads=(queues.cell, queues.sets, cluster))
 
 
 def _node_set(pools: Sequence[NDArray[np.int32]], n: int, key: int) -> NDArray[np.int32]:
