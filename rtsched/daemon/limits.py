@@ -26,8 +26,8 @@ from rtsched.daemon.site import in_order
 from rtsched.kernels.overlaps import ROUNDING
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.limit_rules import NODE, USED_TIME, kinds_of
-from rtsched.model.limits import JOBS
-from rtsched.model.resources import CPU, MEMORY
+from rtsched.model.limits import JOBS, minute_of
+from rtsched.model.resources import CPU
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.live import Observation
     from rtsched.daemon.site import Site
     from rtsched.model.cluster import Cluster
-    from rtsched.model.limit_rules import JobNames, LimitRules
+    from rtsched.model.limit_rules import JobLimits, LimitRules
 
 LIMIT = "limit/"
 """How names of limits begin, among those of resources; then follow the group and what it holds."""
@@ -154,11 +154,37 @@ def _seconds_left(
     return np.minimum(left, run_seconds(running, margin))
 
 
-class _Counted(NamedTuple):
-    """What jobs count for: their distinct names, which each has, and how much of each thing."""
+class LimitsOfJobs(NamedTuple):
+    """The limits of jobs: those of each kind, and of which kind each job is."""
 
-    kinds: list[JobNames]
+    kinds: list[JobLimits]
     kind: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, jobs: Jobs, rules: LimitRules) -> LimitsOfJobs:
+        """Return the limits of jobs with their accounts and QOS."""
+        names, kind = kinds_of(jobs)
+        return cls([rules.applied_to(each) for each in names], kind)
+
+    def members_of(self, groups: Collection[str]) -> NDArray[np.bool_]:
+        """Return which jobs count to one of some groups, bool[n]."""
+        members = [not set(groups).isdisjoint(each.member_of) for each in self.kinds]
+        return np.array(members, np.bool_)[self.kind]
+
+    def time_factor(self) -> NDArray[np.float64]:
+        """Return by what the time of each job counts at the most, float64[n].
+
+        Slurm asks that the whole time limit is left, and uses up as much as UsageFactor says; of
+        one with UsageFactor=0 nothing.
+        """
+        factor = np.array([each.usage_factor for each in self.kinds], np.float64)[self.kind]
+        return np.where(factor == 0.0, 0.0, np.maximum(factor, 1.0))
+
+
+class _Counted(NamedTuple):
+    """What jobs count for: their limits, and how much of each thing."""
+
+    limits: LimitsOfJobs
     amounts: dict[str, NDArray[np.int64]]
 
 
@@ -166,40 +192,21 @@ def _counted(
     jobs: Jobs, rules: LimitRules, cluster: Cluster, seconds: NDArray[np.float64]
 ) -> _Counted:
     """Return what jobs count for that run for so many seconds."""
-    kinds, kind = kinds_of(jobs)
-    amounts = {thing: _taken(jobs, cluster, name) for thing, name in _countable(cluster).items()}
-    if _counts_run_minutes(rules):
-        factor = [rules.of(rules.with_default_qos(names)).usage_factor for names in kinds]
-        counted = seconds * run_factor(np.array(factor, np.float64))[kind]
-        held = {**amounts, NODE: _most_nodes(jobs)}
+    limits = LimitsOfJobs.of(jobs, rules)
+    amounts = {thing: _taken(jobs, cluster, name) for thing, name in countable(cluster).items()}
+    if not rules.words <= set(USED_TIME):
+        counted = seconds * limits.time_factor()
+        held = {**amounts, NODE: most_nodes(jobs)}
         amounts |= {RUN + thing: _minutes(thing, held[thing], counted) for thing in held}
-    return _Counted(kinds, kind, amounts)
-
-
-def run_factor(usage_factor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by what the time of jobs counts at the most, float64[n].
-
-    Slurm asks that the whole time limit is left, and uses up as much as UsageFactor says; of one
-    with UsageFactor=0 nothing.
-    """
-    return np.where(usage_factor == 0.0, 0.0, np.maximum(usage_factor, 1.0))
+    return _Counted(limits, amounts)
 
 
 def _minutes(
     thing: str, amounts: NDArray[np.int64], seconds: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """Return amounts times minutes, of memory in MiB, rounded up."""
-    unit = float(_unit(thing))
+    unit = float(minute_of(thing))
     return np.ceil(np.minimum(amounts / unit * seconds, _LARGEST) - ROUNDING).astype(np.int64)
-
-
-def _unit(thing: str) -> int:
-    """Return how many of something times seconds are one of it times minutes; memory in MiB."""
-    return 60 << 20 if thing == MEMORY else 60
-
-
-def _counts_run_minutes(rules: LimitRules) -> bool:
-    return not rules.words <= set(USED_TIME)
 
 
 def _sums(
@@ -211,29 +218,26 @@ def _sums(
         return held, found
     counted = _counted(jobs, rules, cluster, seconds)
     sums = {
-        thing: np.bincount(counted.kind, weights=amounts).astype(np.int64).tolist()
+        thing: np.bincount(counted.limits.kind, weights=amounts).astype(np.int64).tolist()
         for thing, amounts in counted.amounts.items()
     }
-    for at, names in enumerate(counted.kinds):
-        for name, thing, amount in _limits(rules, names, counted.amounts):
+    for at, own in enumerate(counted.limits.kinds):
+        for name, thing, amount in _limits(own, counted.amounts):
             held[name] = held.get(name, 0) + sums[thing][at]
             if amount is not None:
                 found[name] = min(amount, found.get(name, amount))
     return held, found
 
 
-def _limits(
-    rules: LimitRules, names: JobNames, known: Collection[str]
-) -> Iterator[tuple[str, str, int | None]]:
-    """Yield the limits that jobs of some names count to: name, what is counted, and the most.
+def _limits(own: JobLimits, known: Collection[str]) -> Iterator[tuple[str, str, int | None]]:
+    """Yield the limits that jobs of one kind count to: name, what is counted, and the most.
 
     None: it holds for others only, as that of an account whose jobs have another one of their QOS.
     """
-    own = rules.of(rules.with_default_qos(names))
     groups = own.groups(known.__contains__)
     for one in own.seconds:
         if one.word not in USED_TIME and RUN + one.thing in known:
-            most = min(one.most // _unit(one.thing), _LARGEST)
+            most = min(one.most // minute_of(one.thing), _LARGEST)
             held = groups[one.group]
             held[RUN + one.thing] = min(most, held.get(RUN + one.thing, most))
     for group, held in groups.items():
@@ -251,13 +255,13 @@ def texts_of(site: Site, job: Jobs) -> list[str]:
     rules = site.limit_rules
     if rules is None:
         return []
-    own, known = rules.of(rules.with_default_qos(kinds_of(job)[0][0])), limits_in(job)
+    (own,), known = LimitsOfJobs.of(job, rules).kinds, limits_in(job)
     limits = [(f"{LIMIT}{one.group}/{one.thing}", one) for one in own.limits]
     limits += [(f"{LIMIT}{one.group}/{RUN}{one.thing}", one) for one in own.seconds]
     return [one.text for name, one in limits if name in known and one.word not in USED_TIME]
 
 
-def _countable(cluster: Cluster) -> dict[str, str]:
+def countable(cluster: Cluster) -> dict[str, str]:
     """Return what of jobs can be counted, by its name in limits, which is in lower case.
 
     A node that they share counts once in Slurm, but for limits that count time.
@@ -284,19 +288,19 @@ def _counts(
     if rules is None or not column:
         return counts
     counted = _counted(jobs, rules, cluster, seconds)
-    for at, names in enumerate(counted.kinds):
+    for at, own in enumerate(counted.limits.kinds):
         mine = [
             (name, thing)
-            for name, thing, most in _limits(rules, names, counted.amounts)
+            for name, thing, most in _limits(own, counted.amounts)
             if name in column and (running or most is not None)
         ]
-        rows = np.flatnonzero(counted.kind == at) if mine else counted.kind[:0]
+        rows = np.flatnonzero(counted.limits.kind == at) if mine else counted.limits.kind[:0]
         for name, thing in mine:
             counts[rows, column[name]] = counted.amounts[thing][rows]
     return counts
 
 
-def _most_nodes(jobs: Jobs) -> NDArray[np.int64]:
+def most_nodes(jobs: Jobs) -> NDArray[np.int64]:
     """Return the most nodes that each job may have, int64[n]."""
     return np.maximum(jobs.size, jobs.size_max).astype(np.int64)
 
@@ -304,7 +308,7 @@ def _most_nodes(jobs: Jobs) -> NDArray[np.int64]:
 def _taken(jobs: Jobs, cluster: Cluster, thing: str) -> NDArray[np.int64]:
     """Return how much of something each job has at most at a time, int64[n]."""
     arrays = jobs.kind == Kind.ARRAY
-    nodes = _most_nodes(jobs)
+    nodes = most_nodes(jobs)
     if thing == JOBS:
         at_a_time = np.minimum(nodes * np.maximum(jobs.tasks_per_node, 1), jobs.tasks)
         return np.where(arrays, np.maximum(at_a_time, 1), 1)
@@ -352,7 +356,8 @@ def full_limit(site: Site, job: Jobs, plan: Schedule) -> FullLimit | None:
     snapshot, rules = site.snapshot, site.limit_rules
     if rules is None or snapshot.cluster.shared:
         return None
-    own = rules.of(rules.with_default_qos(kinds_of(job)[0][0]))
+    limits_of_job = LimitsOfJobs.of(job, rules)
+    (own,) = limits_of_job.kinds
     known = (*own.limits, *(one for one in own.seconds if one.word not in USED_TIME))
     limits = [one for one in known if one.group and one.thing in (JOBS, CPU, NODE)]
     if not limits:
@@ -365,21 +370,19 @@ def full_limit(site: Site, job: Jobs, plan: Schedule) -> FullLimit | None:
     held = Schedule.joined([snapshot.allocations, plan.take(others)])
     amounts = _whole_amounts(snapshot.cluster, jobs, held, len(snapshot.running))
     asked = _whole_amounts(snapshot.cluster, job, plan.take(np.array([mine])))
-    kinds, kind = kinds_of(jobs)
-    rules_of = [rules.of(rules.with_default_qos(names)) for names in kinds]
-    factor = run_factor(np.array([one.usage_factor for one in rules_of], np.float64))[kind]
+    limits_of_others = LimitsOfJobs.of(jobs, rules)
     end = np.where(np.isfinite(held.entries.end), held.entries.end, snapshot.now)
     left = np.minimum(end - held.entries.start, end - snapshot.now + rules.calc_period)
-    left = np.maximum(left - site.leeway, 0.0) * factor
+    left = np.maximum(left - site.leeway, 0.0) * limits_of_others.time_factor()
     seconds = float(plan.entries.end[mine] - plan.entries.start[mine])
     start = max(float(plan.entries.start[mine]), snapshot.now)
     found: FullLimit | None = None
     for one in limits:
-        counts = np.array([one.group in each.member_of for each in rules_of], np.bool_)[kind]
+        counts = limits_of_others.members_of([one.group])
         each, own_share = amounts[one.thing], float(asked[one.thing][0])
         if one.per_second:
             each = np.ceil(each * left).astype(np.int64)
-            own_share *= (seconds - site.leeway) * float(run_factor(np.array(own.usage_factor)))
+            own_share *= (seconds - site.leeway) * float(limits_of_job.time_factor()[0])
         room = int(one.most - own_share)
         until = _first_room(np.where(counts, each, 0), held, start, seconds, room)
         if until > max(start, -np.inf if found is None else found.until):
@@ -400,13 +403,10 @@ def room_from(site: Site, job: Jobs) -> float:
         full = full_limit(site, job, snapshot.plan)
         if full is not None:
             return full.until
-    own = rules.of(rules.with_default_qos(kinds_of(job)[0][0]))
+    (own,) = LimitsOfJobs.of(job, rules).kinds
     groups = {one.group for one in (*own.limits, *own.seconds) if one.group}
-    kinds, kind = kinds_of(snapshot.running)
-    member = [
-        not groups.isdisjoint(rules.of(rules.with_default_qos(names)).member_of) for names in kinds
-    ]
-    ends = snapshot.allocations.entries.end[np.array(member, np.bool_)[kind]]
+    counts = LimitsOfJobs.of(snapshot.running, rules).members_of(groups)
+    ends = snapshot.allocations.entries.end[counts]
     late = site.leeway if snapshot.cluster.shared else 0.0  # there, jobs count until their limits
     return float(ends.max()) + late if len(ends) else np.inf
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.counting import counted
-from rtsched.model.limits import JOBS
+from rtsched.model.limits import JOBS, minute_of
 from rtsched.model.resources import CPU, MEMORY
 from rtsched.model.verdicts import Verdict
 
@@ -173,8 +173,8 @@ def limit_is_full(limit: str, until: float, now: float) -> str:
 
 def used_up(used: UsedUp) -> str:
     """Return what a user reads whose job may need more than is left of a limit of used time."""
-    unit = 60.0 * (1 << 20 if used.thing == MEMORY else 1)
-    needed, left = math.ceil(used.needed / unit), math.floor(used.left / unit)
+    minute = minute_of(used.thing)
+    needed, left = math.ceil(used.needed / minute), math.floor(used.left / minute)
     names = {JOBS: "minute", CPU: "processor-minute", MEMORY: "MiB-minute"}
     what = counted(needed, names.get(used.thing, f"{used.thing}-minute"))
     return (

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.daemon.limits import run_factor, run_seconds
+from rtsched.daemon.limits import LimitsOfJobs, countable, most_nodes, run_seconds
 from rtsched.model.jobs import Jobs, Kind
-from rtsched.model.limit_rules import NODE, USED_TIME, kinds_of
+from rtsched.model.limit_rules import NODE, USED_TIME
 from rtsched.model.limits import JOBS
 from rtsched.model.resources import CPU
 from rtsched.model.table import amounts_of
@@ -57,21 +57,20 @@ def used_up(site: Site, job: Jobs, apart: Collection[int] = ()) -> UsedUp | None
     rules, used, cluster = site.limit_rules, site.used_time, site.snapshot.cluster
     if rules is None or used is None:
         return None
-    own = rules.of(rules.with_default_qos(kinds_of(job)[0][0]))
-    known = {name.lower(): name for name in (JOBS, CPU, NODE, *cluster.nodes.names("capacity"))}
+    limits_of_job = LimitsOfJobs.of(job, rules)
+    (own,) = limits_of_job.kinds
+    known = {CPU: CPU, NODE: NODE, **countable(cluster)}
     limits = [one for one in own.seconds if one.word in USED_TIME and one.thing in known]
     if not limits:
         return None
     others = _promised_or_new(site, apart)
-    kinds, kind = kinds_of(others)
-    rules_of = [rules.of(rules.with_default_qos(names)) for names in kinds]
-    factors = run_factor(np.array([one.usage_factor for one in rules_of], np.float64))[kind]
-    factor = float(run_factor(np.array(own.usage_factor)))
+    limits_of_others = LimitsOfJobs.of(others, rules)
+    factor, factors = limits_of_job.time_factor(), limits_of_others.time_factor()
     for one in limits:
-        member = np.array([one.group in each.member_of for each in rules_of], np.bool_)[kind]
+        counts = limits_of_others.members_of([one.group])
         more = _most_used(others, cluster, known[one.thing], site.leeway) * factors
-        needed = float(_most_used(job, cluster, known[one.thing], site.leeway)[0]) * factor
-        spent = used.seconds.get((one.group, one.thing), 0.0) + float(more[member].sum())
+        needed = float((_most_used(job, cluster, known[one.thing], site.leeway) * factor)[0])
+        spent = used.seconds.get((one.group, one.thing), 0.0) + float(more[counts].sum())
         if needed > one.most - spent:
             return UsedUp(one.text, one.thing, needed, max(one.most - spent, 0.0))
     return None
@@ -100,7 +99,7 @@ def _most_used(jobs: Jobs, cluster: Cluster, thing: str, margin: float) -> NDArr
     limit = run_seconds(jobs.replace(kind=np.zeros(len(jobs), np.int8)), margin)
     if thing == JOBS:
         return np.where(array, tasks * limit, limit)
-    nodes = np.maximum(jobs.size, jobs.size_max).astype(np.float64)
+    nodes = most_nodes(jobs).astype(np.float64)
     if thing == NODE:
         each = np.ones(len(jobs))
     else:

@@ -345,7 +345,11 @@ class LimitRules:
                 rule.unknown.append(NO_ASSOCIATION)
         return rule
 
-    def with_default_qos(self, names: JobNames) -> JobNames:
+    def applied_to(self, names: JobNames) -> JobLimits:
+        """Return the limits of jobs of such names, whose users may have named no QOS."""
+        return self.of(self._with_default_qos(names))
+
+    def _with_default_qos(self, names: JobNames) -> JobNames:
         """Return the names with the QOS that Slurm gives jobs whose users name none."""
         if names.qos:
             return names

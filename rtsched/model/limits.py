@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.model.ragged import Ragged, offsets_of
+from rtsched.model.resources import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,6 +163,11 @@ class SiteLimits:
     half_life: float = HALF_LIFE
     calc_period: float = CALC_PERIOD
     assumptions: tuple[str, ...] = ()
+
+
+def minute_of(thing: str) -> int:
+    """Return what a minute of one of something is, in it times seconds; of memory one of a MiB."""
+    return 60 << 20 if thing == MEMORY else 60
 
 
 class UsedTime(NamedTuple):

@@ -49,7 +49,7 @@ def limits_of(
 def limits_for(facts: SlurmFacts, names: JobNames) -> JobLimits:
     """Return the limits of a job that may leave its QOS to Slurm."""
     rules = facts.limits
-    return JobLimits() if rules is None else rules.of(rules.with_default_qos(names))
+    return JobLimits() if rules is None else rules.applied_to(names)
 
 
 def within_limits(

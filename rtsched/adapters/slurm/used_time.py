@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.slurm.observation import names_of_job, parts
-from rtsched.adapters.slurm.rows import MEGABYTE
 from rtsched.logs.slurm_text import trackable
 from rtsched.model.limit_rules import NODE, association_name, qos_name
-from rtsched.model.limits import JOBS, UsedTime
-from rtsched.model.resources import CPU, MEMORY
+from rtsched.model.limits import JOBS, UsedTime, minute_of
+from rtsched.model.resources import CPU
 
 if TYPE_CHECKING:
     from rtsched.adapters.slurm.rows import JobRows
@@ -90,9 +89,8 @@ def used_in(shown: str) -> dict[tuple[str, str], float]:
             found[group, JOBS] = 60.0 * float(wall[1]) if wall else 0.0
             for amounts in _AMOUNTS.findall(line)[:2]:  # what follows is a comment
                 for thing, minutes in _AMOUNT.findall(amounts):
-                    unit = MEGABYTE if thing == MEMORY else 1
                     key = group, thing.lower()
-                    found[key] = found.get(key, 0.0) + 60.0 * unit * int(minutes)
+                    found[key] = found.get(key, 0.0) + float(minute_of(thing)) * int(minutes)
     return found
 
 
