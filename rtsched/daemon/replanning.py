@@ -13,7 +13,7 @@ late, and the batch system starts it as soon as there is room.
 A job that a limit of its account or QOS keeps from its planned starts is not planned anew for ever:
 nodes would stay free for it in vain. After two of them it is moved, once: to when the jobs have
 ended that use the limit up. If it cannot end in time then, or misses two starts again, its promise
-breaks. Its user is told of the limit either way.
+breaks. The user is informed of the limit in both cases.
 """
 
 from __future__ import annotations

@@ -257,7 +257,12 @@ class Live(Watched):
         """Return what a job was promised, seconds since the epoch."""
         return next(each.deadline for each in self.kept() if each.id == job)
 
-    def ended_tasks(self, array: int, count: int) -> list[Task]:
+    def ran(self, job: int) -> tuple[int, int]:
+        """Return start and end of a job, when accounting knows them, seconds since the epoch."""
+        (task,) = self.ended_tasks(job, 1, seconds=30)
+        return task.start, task.end
+
+    def ended_tasks(self, array: int, count: int, *, seconds: float = 60) -> list[Task]:
         """Return the tasks of an array, when accounting knows how so many ended."""
         words = ["sacct", "-X", "-n", "-P", "-j", str(array), "-o", "State,Start,End,NodeList"]
 
@@ -268,7 +273,7 @@ class Live(Watched):
             tasks = [Task(state, int(start), int(end), node) for state, start, end, node in rows]
             return tasks if len(tasks) >= count else []
 
-        said: list[Task] = eventually(found, 60, f"accounting knows {count} tasks of {array}")
+        said: list[Task] = eventually(found, seconds, f"accounting knows {count} tasks of {array}")
         return said
 
     def names_in(self, nodes: str) -> list[str]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
-from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,18 +34,6 @@ def clean(live: Live) -> Iterator[None]:
     yield from without_jobs(live, NODES)
 
 
-def ran(live: Live, job: int) -> tuple[int, int]:
-    """Return when a job started and ended, when accounting knows it, seconds since the epoch."""
-    words = ["sacct", "-X", "-n", "-P", "-j", str(job), "-o", "Start,End"]
-
-    def found() -> list[str]:
-        cells = live.cluster.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.strip().split("|")
-        return cells if all(cell.isdigit() for cell in cells) else []
-
-    start, end = eventually(found, 30, f"accounting knows job {job}")
-    return int(start), int(end)
-
-
 def test_a_chain_is_planned_in_order_and_starts_when_the_one_before_has_ended(live: Live) -> None:
     """The second job is planned behind the limit of the first, and starts at its early end."""
     first = live.promise("-N2", "--time=3", in_minutes(20), script="sleep 15")
@@ -55,11 +42,11 @@ def test_a_chain_is_planned_in_order_and_starts_when_the_one_before_has_ended(li
     )
     live.polled()
     promise = live.ask("explain", str(second))["promise"]
-    begin = live.ask("explain", str(first))["promise"]["start"] or ran(live, first)[0]
+    begin = live.ask("explain", str(first))["promise"]["start"] or live.ran(first)[0]
     assert promise["start"] >= begin + 180
     for job in (first, second):
         live.wait_standing(job, "kept", seconds=120)
-    over, started = ran(live, first)[1], ran(live, second)[0]
+    over, started = live.ran(first)[1], live.ran(second)[0]
     assert over <= started < begin + 170
 
 
@@ -86,4 +73,4 @@ def test_behind_jobs_without_a_promise(live: Live) -> None:
         "-N1", "--time=1", f"--dependency=afterany:{runs}", in_minutes(20), script="sleep 1"
     )
     live.wait_standing(job, "kept", seconds=120)
-    assert ran(live, job)[0] >= ran(live, runs)[1]
+    assert live.ran(job)[0] >= live.ran(runs)[1]

@@ -50,18 +50,6 @@ def flood(live: Live) -> None:
     live.polled()
 
 
-def ran(live: Live, job: int) -> tuple[int, int]:
-    """Return when a job started and ended, when accounting knows it, seconds since the epoch."""
-    words = ["sacct", "-X", "-n", "-P", "-j", str(job), "-o", "Start,End"]
-
-    def found() -> list[str]:
-        cells = live.cluster.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.strip().split("|")
-        return cells if all(cell.isdigit() for cell in cells) else []
-
-    start, end = eventually(found, 30, f"accounting knows job {job}")
-    return int(start), int(end)
-
-
 def kept(live: Live) -> list[str]:
     """Return the reservations of ours."""
     return [name for name in live.reservations() if name.startswith("rtsched_")]
@@ -77,13 +65,13 @@ def test_a_chain_of_three_beside_a_flood(live: Live) -> None:
         jobs.append(live.promise(*words, after, in_minutes(15), script="sleep 10"))
     live.polled()
     planned = [live.ask("explain", str(job))["promise"] for job in jobs]
-    starts = [each["start"] or ran(live, job)[0] for each, job in zip(planned, jobs, strict=True)]
+    starts = [each["start"] or live.ran(job)[0] for each, job in zip(planned, jobs, strict=True)]
     assert starts[1] >= starts[0] + 60
     assert starts[2] >= starts[1] + 60
     eventually(lambda: f"rtsched_{jobs[1]}" in live.reservations(), 60, "its nodes are reserved")
     for job in jobs:
         live.wait_standing(job, "kept", seconds=420)
-    times = [ran(live, job) for job in jobs]
+    times = [live.ran(job) for job in jobs]
     for (_, over), (start, _), plan in zip(times, times[1:], starts[1:], strict=False):
         assert over <= start < plan, "it starts before its planned start, as the one before did end"
     eventually(lambda: not kept(live), 30, "no reservation is left")
@@ -101,7 +89,7 @@ def test_a_begin_time_beside_a_flood(live: Live) -> None:
     row = eventually(lambda: live.reservations().get(f"rtsched_{job}"), 60, "nodes are reserved")
     assert len(live.names_in(row["Nodes"])) == 2
     live.wait_standing(job, "kept", seconds=420)
-    assert begin <= ran(live, job)[0] <= live.deadline_of(job) - 60
+    assert begin <= live.ran(job)[0] <= live.deadline_of(job) - 60
 
 
 def test_a_begin_time_that_an_admin_changes(live: Live) -> None:
@@ -145,4 +133,4 @@ def test_a_job_before_that_is_queued_again_beside_a_daemon_that_is_started_anew(
     for job in (first, second):
         live.wait_standing(job, "kept", seconds=240)
     assert live.cluster.job(first)["Restarts"] == "1"
-    assert ran(live, first)[1] <= ran(live, second)[0]
+    assert live.ran(first)[1] <= live.ran(second)[0]

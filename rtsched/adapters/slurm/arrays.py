@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rtsched.adapters.slurm.completions import ending_of
+from rtsched.adapters.slurm.completions import place_of_ending
 from rtsched.adapters.slurm.demand import tasks_per_node
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.adapters.slurm.node_requests import part_of
 from rtsched.adapters.slurm.observation import is_admitted, request_in
-from rtsched.adapters.slurm.rows import WAITING, alive, concatenated, names_of, taken
+from rtsched.adapters.slurm.rows import WAITING, alive, names_of, taken, with_joined
 from rtsched.adapters.slurm.spec import NOTHING
 from rtsched.logs.hostlist import fold
-from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model.array_rounds import last_end
-from rtsched.model.log import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,8 +69,7 @@ def joined_arrays(
         goes_on = tasks.waits or tasks.runs
         joined.append(_running(tasks, facts, now) if goes_on else _over(tasks, which))
         dropped.update(which)
-    stays = [at for at in range(len(rows)) if at not in dropped]
-    return concatenated([taken(rows, stays), *joined])
+    return with_joined(rows, dropped, joined)
 
 
 @dataclass(frozen=True)
@@ -153,9 +150,7 @@ def _at_a_time(tasks: _Tasks, nodes: int, facts: SlurmFacts) -> int:
 def _over(tasks: _Tasks, which: list[int]) -> JobRows:
     """Return the row of an array of which no task waits or runs."""
     rows = tasks.rows
-    endings = [ENDINGS.get(rows.state[at], Ending.UNKNOWN) for at in which]
-    last = endings.index(ending_of(endings))
-    row = _as_array(taken(rows, [which[last]]), tasks)
+    row = _as_array(taken(rows, [which[place_of_ending(rows.state[at] for at in which)]]), tasks)
     start, end = rows.start[which], rows.end[which]
     return replace(
         row,

@@ -23,7 +23,7 @@ from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rtsched.adapters.slurm.commands import CommandRunner
 
@@ -72,6 +72,12 @@ def ending_of(endings: Sequence[log.Ending]) -> log.Ending:
     """
     first = (log.Ending.NODE_FAILURE, log.Ending.MISSED, log.Ending.COMPLETED, log.Ending.TIMEOUT)
     return next((each for each in first if each in endings), endings[-1])
+
+
+def place_of_ending(states: Iterable[str]) -> int:
+    """Return which of the states of a job's parts, all of which are over, is how the job ended."""
+    endings = [ENDINGS.get(state, log.Ending.UNKNOWN) for state in states]
+    return endings.index(ending_of(endings))
 
 
 OFF = "accounting storage is disabled"

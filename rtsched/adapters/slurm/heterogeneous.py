@@ -18,20 +18,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.slurm.completions import ending_of
+from rtsched.adapters.slurm.completions import place_of_ending
 from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.observation import is_admitted
 from rtsched.adapters.slurm.rows import (
     WAITING,
     Components,
     alive,
-    concatenated,
     names_of,
     taken,
+    with_joined,
 )
 from rtsched.logs.hostlist import fold
-from rtsched.logs.slurm_text import ENDINGS
-from rtsched.model.log import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,8 +61,7 @@ def joined_components(rows: JobRows, facts: SlurmFacts) -> JobRows:
         return rows
     joined = [_joined(rows, job, which, facts) for job, which in wanted.items()]
     dropped = {at for which in wanted.values() for at in which}
-    stays = [at for at in range(len(rows)) if at not in dropped]
-    return concatenated([taken(rows, stays), *joined])
+    return with_joined(rows, dropped, joined)
 
 
 def _joined(rows: JobRows, job: int, which: list[int], facts: SlurmFacts) -> JobRows:
@@ -142,8 +139,7 @@ def _unlike(rows: JobRows, which: Sequence[int], *, several: bool) -> str:
 def _telling(rows: JobRows, shown: Sequence[int], *, over: bool) -> int:
     """Return the component whose state is that of the whole job."""
     if over:
-        endings = [ENDINGS.get(rows.state[at], Ending.UNKNOWN) for at in shown]
-        return shown[endings.index(ending_of(endings))]
+        return shown[place_of_ending(rows.state[at] for at in shown)]
     return next((at for at in shown if rows.state[at] != "COMPLETING"), shown[0])
 
 

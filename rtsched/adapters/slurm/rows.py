@@ -26,7 +26,7 @@ from rtsched.model.resources import LICENSE
 from rtsched.model.units import slurm_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -63,7 +63,7 @@ class Components(NamedTuple):
     cpus: int
     """The most processors that one of them asks for on each of its nodes."""
     problem: str
-    """Why they cannot be planned as one job, as what is said of them; empty: they can."""
+    """Why they cannot be planned as one job, such as `have different QOS`; empty: they can."""
 
 
 @dataclass
@@ -339,8 +339,10 @@ def taken(rows: JobRows, which: Sequence[int]) -> JobRows:
     return JobRows(**columns)
 
 
-def concatenated(parts: Sequence[JobRows]) -> JobRows:
-    """Return the rows of all parts, one after the other."""
+def with_joined(rows: JobRows, dropped: Collection[int], joined: Sequence[JobRows]) -> JobRows:
+    """Return the rows without those that are parts of others, and behind them these others."""
+    stays = [at for at in range(len(rows)) if at not in dropped]
+    parts = (taken(rows, stays), *joined)
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
         if isinstance(column, np.ndarray)
