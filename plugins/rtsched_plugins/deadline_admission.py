@@ -112,6 +112,7 @@ class DeadlineAdmission:
             spare_nodes=insurance.max_nodes,
             plans_resources=by_resources,
             follows_dependencies=by_resources,
+            judges_only_deadlines=True,
         )
 
     def judge(self, jobs: Jobs, snapshot: Snapshot, prepared: PreparedState) -> Verdicts | None:

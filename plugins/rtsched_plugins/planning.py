@@ -17,7 +17,7 @@ from rtsched_plugins.insurance import (
     one_run,
     without_spares,
 )
-from rtsched_plugins.kernels.admission import ANY_SIZE, Plan, Tasks, joined
+from rtsched_plugins.kernels.admission import ANY_SIZE, KINDS, Plan, Tasks, joined
 from rtsched_plugins.kernels.admission_fast import admit, prepare, with_new
 from rtsched_plugins.kernels.admission_rows import LOW, least_size, shortest_time
 from rtsched_plugins.kernels.counter_offer import counter_offer
@@ -48,20 +48,24 @@ class Proposal(NamedTuple):
 
 def tasks_of(jobs: Jobs, origin: float) -> Tasks:
     """Return jobs as the admission test's tasks, times relative to `origin`."""
+    size = jobs.size
+    least, most, sigma = size, size, jobs.sigma
     divisible, array = jobs.kind == Kind.DIVISIBLE, jobs.kind == Kind.ARRAY
-    on_one = np.ceil(jobs.tasks / np.maximum(jobs.tasks_per_node, 1))
-    least = np.where(divisible, 1, jobs.size)
-    most = np.where(divisible, ANY_SIZE, jobs.size)
+    if divisible.any():
+        least, most = np.where(divisible, 1, size), np.where(divisible, ANY_SIZE, size)
+    if array.any():
+        on_one = np.ceil(jobs.tasks / np.maximum(jobs.tasks_per_node, 1))
+        sigma = np.where(array, on_one, sigma)
     columns = {
         "arrival": jobs.submit - origin,
         "rank": jobs.id,
         "deadline": jobs.deadline - origin,
         "kind": jobs.kind,
-        "size": jobs.size,
-        "size_min": np.where(jobs.size_min > 0, jobs.size_min, least).astype(np.int32),
-        "size_max": np.where(jobs.size_max > 0, jobs.size_max, most).astype(np.int32),
+        "size": size,
+        "size_min": np.where(jobs.size_min > 0, jobs.size_min, least),
+        "size_max": np.where(jobs.size_max > 0, jobs.size_max, most),
         "wall": jobs.wall_time,
-        "sigma": np.where(array, on_one, jobs.sigma),
+        "sigma": sigma,
         "cms": jobs.cms,
         "cps": jobs.cps,
         "setup_link": jobs.setup_link,
@@ -70,7 +74,7 @@ def tasks_of(jobs: Jobs, origin: float) -> Tasks:
         "setup_once": jobs.setup_once,
     }
     flat: dict[str, NDArray[Any]] = {
-        name: np.ascontiguousarray(values) for name, values in columns.items()
+        name: np.array(values, KINDS[name], order="C") for name, values in columns.items()
     }
     return Tasks(**flat)
 
@@ -329,7 +333,10 @@ class PreparedPlan:
 
         Of the plan the entries in the pools `left_out` do not count.
         """
-        old = np.flatnonzero(~np.isin(self.pool_of_planned, left_out))
+        counts = np.ones(len(self.pool_of_planned), np.bool_)
+        for index in left_out:
+            counts &= self.pool_of_planned != index
+        old = np.flatnonzero(counts)
         if not len(old) and not anew:
             return self._free
         free = self._free.copy()

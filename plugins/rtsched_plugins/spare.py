@@ -103,7 +103,10 @@ class Spare:
     )
 
     capabilities = Capabilities(
-        keeps_periodic=True, follows_dependencies=True, plans_resources=True
+        keeps_periodic=True,
+        follows_dependencies=True,
+        judges_only_deadlines=True,
+        plans_resources=True,
     )
 
     def __init__(self, config: Config | None = None) -> None:

@@ -151,8 +151,8 @@ class Ste:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return that both hooks have a compiled form."""
-        return Capabilities(compiled_hooks=self._compiled_hooks)
+        """Return what it judges, and that both other hooks have a compiled form."""
+        return Capabilities(judges_only_deadlines=True, compiled_hooks=self._compiled_hooks)
 
     def _compiled_hooks(
         self,

@@ -37,6 +37,8 @@ class Capabilities:
         Planner: its plans leave the site's periodic work (`snapshot.periodic`) its time.
     follows_dependencies : bool
         Planner: its plans start a job after those that it depends on (`snapshot.edges`).
+    judges_only_deadlines : bool
+        Admission: it has no opinion on a batch without a deadline, and need not be asked then.
     suspends_every : float or None
         Planner: seconds between the instants at which its plans may suspend a job; None: never.
     replay_only : str
@@ -70,6 +72,7 @@ class Capabilities:
 
     keeps_periodic: bool = False
     follows_dependencies: bool = False
+    judges_only_deadlines: bool = False
     suspends_every: float | None = None
     replay_only: str = ""
     spare_nodes: int = 0
@@ -91,6 +94,10 @@ class Capabilities:
         right = {
             "keeps_periodic": (isinstance(self.keeps_periodic, bool), "True or False"),
             "follows_dependencies": (isinstance(self.follows_dependencies, bool), "True or False"),
+            "judges_only_deadlines": (
+                isinstance(self.judges_only_deadlines, bool),
+                "True or False",
+            ),
             "suspends_every": (every is None or seconds, "a number of seconds above 0 or None"),
             "replay_only": (isinstance(self.replay_only, str), "text"),
             "spare_nodes": (count, "a number of nodes, 0 or more"),

@@ -237,6 +237,13 @@ class Chain:
         """Return whether the answer of any of them counts."""
         return any(self.member(name).mode == "enforce" for name in self.asks(hook, stage))
 
+    def may_judge(self, jobs: Jobs, stage: Stage = Stage.ALL) -> NDArray[np.bool_]:
+        """Return bool[n]: nobody has an opinion on admission of a batch that has none of these."""
+        asked = [self.member(name) for name in self.asks("admit", stage)]
+        if all(member.capabilities.judges_only_deadlines for member in asked):
+            return np.isfinite(jobs.deadline) & bool(asked)
+        return np.ones(len(jobs), np.bool_)
+
     def mark_static(self, jobs: Jobs, cluster: Cluster) -> None:
         """Take hooks as static that their plug-ins declare so for a workload.
 

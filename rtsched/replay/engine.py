@@ -22,6 +22,7 @@ import numpy as np
 from rtsched.core.chain import Answer, Judgement, Stage
 from rtsched.core.cycle import judge, observe, steer
 from rtsched.errors import ConfigError
+from rtsched.model.actions import Admit
 from rtsched.model.blocked import with_recurring
 from rtsched.model.final_state import FinalState
 from rtsched.model.snapshot import Snapshot
@@ -74,8 +75,9 @@ class Replay:
         self._stage = Stage.DYNAMIC
         self._offers = np.empty(0)
         static = self._static_answers()
+        self._judged = self.chain.may_judge(jobs, self._stage)
         stop_at = StopConditions(
-            arrivals=bool(self.chain.asks("admit", self._stage)),
+            arrivals=bool(self._judged.any()),
             passes=self._dynamic("partition")
             or (self._dynamic("fair_share") and not self.compiled),
             early_ends=self.chain.planner is not None,
@@ -123,6 +125,10 @@ class Replay:
 
     def _judge(self, rows: NDArray[np.int64]) -> None:
         """Ask about the jobs in these rows of the workload, or with none about the plan."""
+        if len(rows) and not self._judged[rows].any():
+            job = self.workload.jobs.id[rows]
+            self._carry_out([Admit(job, np.full(len(rows), np.inf))])
+            return
         snapshot = self._observed()
         cycle = judge(snapshot, self.chain, self.workload.jobs.take(rows), self._stage)
         if cycle.judgement is not None:

@@ -257,6 +257,8 @@ class ExclusiveNodes(System):
 
     def _change(self, what: int, rows: Rows, values: NDArray[np.float64] = _NOTHING) -> int:
         """Do something to jobs and return for how many it could not be done."""
+        if not len(rows):
+            return 0
         return len(rows) - int(command.change(self._machine, what, rows, values))
 
     def _let_in(self, rows: Rows) -> int:

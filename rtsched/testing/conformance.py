@@ -204,6 +204,18 @@ class PluginConformance:
 
         self._on_scenes(check)
 
+    def test_has_no_opinion_on_jobs_without_a_deadline(self) -> None:
+        """A plug-in that says so has none where no job of the batch has one."""
+        if not self._capabilities().judges_only_deadlines:
+            return
+
+        def check(scene: Scene) -> None:
+            jobs = scene.jobs.take(np.isinf(scene.jobs.deadline))
+            answer = self._answer("admit", jobs, scene.snapshot)
+            claim(answer is None, "admit: an opinion on jobs without a deadline")
+
+        self._on_scenes(check, "admit")
+
     def test_state_is_data(self) -> None:
         """States are stored and read back; events reduced in pieces come to the same state."""
 

@@ -52,7 +52,10 @@ def test_members_hold_what_is_declared() -> None:
     """By the class or, where settings decide, by the instance."""
     spare = Member("spare", Spare()).capabilities
     assert spare == Capabilities(
-        keeps_periodic=True, follows_dependencies=True, plans_resources=True
+        keeps_periodic=True,
+        follows_dependencies=True,
+        judges_only_deadlines=True,
+        plans_resources=True,
     )
     slots = Member("spare", Spare(Spare.Config(form="edf", slot=60.0))).capabilities
     assert (slots.suspends_every, slots.keeps_periodic) == (60.0, True)

@@ -197,6 +197,37 @@ def test_rejections_take_effect_with_reason_and_books(plugin: type) -> None:
     assert (first["plugin"], first["verdict"], first["reason"]) == ("wide", "reject", "test.wide")
 
 
+class RejectTight(RejectWide):
+    """Turn away deadlines within five minutes, looking at the state."""
+
+    capabilities = Capabilities(judges_only_deadlines=True)
+    tight = Reason("test.tight", "leaves {left:time}")
+
+    @hookimpl
+    def rtsched_admit(self, jobs: Jobs, snapshot: Snapshot) -> Verdicts:
+        """Judge at the submission of a job with a deadline."""
+        left = jobs.deadline - snapshot.now
+        return Verdicts.reject_where(left < 300.0, self.tight, left=left)
+
+
+def test_who_judges_only_deadlines_is_not_asked_about_other_jobs() -> None:
+    """Unless another plug-in is asked about all jobs: they are asked together."""
+    work = workload(deadlines=0.3)
+    due = np.isfinite(work.jobs.deadline)
+    done = run(work, PluginTable("tight"), tight=RejectTight)
+    tight = work.jobs.deadline - work.jobs.submit < 300.0
+    assert 0 < tight.sum() < due.sum() < len(due)
+    assert ((done.results.fate == FinalState.REJECTED) == tight).all()
+    times = np.unique(work.jobs.submit[due])
+    book = done.hooks["admit"]["tight"]
+    assert book.calls == len(times)
+    assert book.judged == np.isin(work.jobs.submit, times).sum()
+    both = run(
+        work, PluginTable("tight"), PluginTable("wide"), tight=RejectTight, wide=RejectWideDynamic
+    )
+    assert both.hooks["admit"]["wide"].judged == len(due)
+
+
 @pytest.mark.parametrize("mode", ["shadow", "warn", "off"])
 def test_only_enforced_answers_count(mode: Any) -> None:
     """A shadow or a warning is recorded and changes nothing; off is not even asked."""

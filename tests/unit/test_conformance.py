@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
+from rtsched.core.capabilities import Capabilities
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plugins import discover
 from rtsched.model.state import State
@@ -182,6 +183,17 @@ class Forgetful(Bare):
     wide = Reason("bare.wide", "is wide")
 
 
+class Meddler(Bare):
+    """Says that it judges deadlines, and turns away wide jobs."""
+
+    capabilities = Capabilities(judges_only_deadlines=True)
+    wide = Reason("bare.wide", "is wide")
+
+    @hookimpl
+    def rtsched_admit(self, jobs):
+        return Verdicts.reject_where(jobs.size > 1, self.wide)
+
+
 class Writer(Bare):
     """Changes the jobs that it is asked about."""
 
@@ -239,6 +251,7 @@ class Counting(Bare):
         (Positional, "depend on the order of rows"),
         (Greedy, "depend on the batch"),
         (Forgetful, "a second answer differs"),
+        (Meddler, "an opinion on jobs without a deadline"),
         (Writer, "read-only"),
         (Tongue, "bare.other is not declared"),
         (Silent, "bare.wide lacks a number"),
