@@ -541,6 +541,29 @@ def test_a_poll_shows_what_jobs_require(clock: list[float]) -> None:
     assert again is seen.cluster
 
 
+@pytest.mark.parametrize("gone", [False, True], ids=["started", "ended"])
+def test_a_job_that_starts_within_a_poll_has_not_changed(clock: list[float], gone: bool) -> None:
+    """It waited when jobs were read, and not when their Requirements were: it is read again."""
+    jobs = [job(1, requirements="HasMatlab"), job(2, requirements="HasMatlab")]
+    shown = Shown([slot("slot1@a")], jobs, {"slot1@a": {"hasmatlab": True}})
+    begun = job(1, requirements="HasMatlab", jobstatus=2, remotehost="slot1@a")
+    whole, queues = shown.jobs, [jobs, jobs[1:], [] if gone else [begun]]
+
+    def next_queue(constraint: str, attributes: Sequence[str]) -> list[Record]:
+        """Return the queue, which changes after the first question."""
+        shown.queue = queues.pop(0)
+        return whole(constraint, attributes)
+
+    observer = Observer(CondorSettings(), shown)  # type: ignore[arg-type]
+    observer.poll()
+    shown.jobs = next_queue  # type: ignore[method-assign]
+    seen = observer.poll().observation
+    assert seen.queued.labels() == ["2.0"]
+    assert "HasMatlab" in (seen.queued.texts("node_request")[0] or "")
+    assert seen.running.labels() == ([] if gone else ["1.0"])
+    assert not queues
+
+
 def test_the_ads_are_those_of_the_slots_in_their_order(clock: list[float]) -> None:
     """Whatever order the collector has; a slot of which nothing is known matches nowhere."""
     shown = Shown(

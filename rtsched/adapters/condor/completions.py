@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rtsched.logs.classads import Record
 
 AT_A_TIME = 1000
-"""Jobs that the history is searched for at once."""
+"""Jobs that are asked for by number at once."""
 
 MOST = 100_000
 """Records that one search may return."""
@@ -54,9 +54,8 @@ def find_completions(pool: Pool, jobs: Sequence[int], since: float = -math.inf) 
         If the schedd does not answer.
     """
     ordered, stop = sorted(jobs), stop_at(since)
-    parts = [ordered[at : at + AT_A_TIME] for at in range(0, len(ordered), AT_A_TIME)]
     found = []
-    for part in parts:
+    for part in in_parts(ordered):
         found += pool.history(asking_for(part), OF_ENDS, len(part), stop)
     whole = [ad for ad in found if _is_whole(ad)]
     if count := _others(whole):
@@ -65,6 +64,11 @@ def find_completions(pool: Pool, jobs: Sequence[int], since: float = -math.inf) 
         found += pool.history(rest, OF_ENDS, count, stop)
     ended = completions_of(found)
     return ended.take(np.isin(ended.job, np.array(ordered, np.int64)))
+
+
+def in_parts(jobs: Sequence[int]) -> list[Sequence[int]]:
+    """Return jobs in parts that can be asked for at once."""
+    return [jobs[at : at + AT_A_TIME] for at in range(0, len(jobs), AT_A_TIME)]
 
 
 def asking_for(jobs: Sequence[int]) -> str:

@@ -12,9 +12,14 @@ import numpy as np
 
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.arrays import StartedArrays
-from rtsched.adapters.condor.completions import completions_of, find_completions
+from rtsched.adapters.condor.completions import (
+    asking_for,
+    completions_of,
+    find_completions,
+    in_parts,
+)
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.ids import PROC_BITS
+from rtsched.adapters.condor.ids import PROC_BITS, job_id
 from rtsched.adapters.condor.matching import MachineAds, names_in
 from rtsched.adapters.condor.observation import (
     Groups,
@@ -145,9 +150,7 @@ class Observer:
         facts = self._facts(machine, version)
         claims = claims_of(ads)
         wanted = (*OF_JOBS, *OF_DISK) if machine.shared else OF_JOBS
-        jobs = self._pool.jobs(CONSTRAINT, wanted)
-        self._add_details(jobs)
-        queue = queue_of(jobs, facts)
+        queue = queue_of(self._read_jobs(wanted), facts)
         held = {claim.name for claim in claims}
         queue = replace(queue, procs=without_stale_claims(queue.procs, emptied_of(ads), held))
         queue = replace(queue, procs=self._without_false_spooling(queue.procs))
@@ -394,21 +397,47 @@ class Observer:
             sets=machine.sets,
         )
 
-    def _add_details(self, jobs: Sequence[Record]) -> None:
-        """Add the Requirements, with what they refer to, and the environments of some jobs.
+    def _read_jobs(self, attributes: Sequence[str]) -> list[Record]:
+        """Return the jobs of the queue, those that may be promised something in detail.
+
+        One that no longer waits when its details are read is read again, as a whole: without them
+        it would seem that its user had changed it.
+        """
+        jobs = self._pool.jobs(CONSTRAINT, attributes)
+        waiting = {
+            _number_of(ad): ad
+            for ad in jobs
+            if "rtdeadline" in ad and ad.get("jobstatus") in {IDLE, HELD} and _number_of(ad) >= 0
+        }
+        if not waiting:
+            return jobs
+        names, found = self._read_details()
+        for ad in found:
+            job = waiting.pop(_number_of(ad), None)
+            if job is not None:
+                job |= {name: value for name, value in ad.items() if name not in job}
+        again: list[Record] = []
+        for some in in_parts(sorted(waiting)):
+            constraint = f"({CONSTRAINT}) && {asking_for(some)}"
+            again += self._pool.jobs(constraint, (*attributes, *names))
+        return [ad for ad in jobs if _number_of(ad) not in waiting] + again
+
+    def _read_details(self) -> tuple[Sequence[str], list[Record]]:
+        """Return Requirements, with what they refer to, and environments of some jobs.
 
         Of those that may be promised something: for all jobs this would be far more than everything
         else. To which attributes Requirements refer shows when they are read; mostly to the same as
         at the last poll.
+
+        Returns
+        -------
+        names : sequence of str
+            The attributes that were read.
+        found : list of Record
+            The jobs.
         """
-        wanted = {
-            (ad.get("clusterid"), ad.get("procid")): ad
-            for ad in jobs
-            if "rtdeadline" in ad and ad.get("jobstatus") in {IDLE, HELD}
-        }
-        if not wanted:
-            return
         constraint, referred = f"({CONSTRAINT}) && ({TO_PLACE})", self._referred
+        names: tuple[str, ...] = ()
         found: list[Record] = []
         for _ in range(CHAIN):
             names = ("ClusterId", "ProcId", "Environment", "Requirements", *sorted(referred))
@@ -423,10 +452,7 @@ class Observer:
             if self._referred <= referred:
                 break
             referred |= self._referred
-        for ad in found:
-            job = wanted.get((ad.get("clusterid"), ad.get("procid")))
-            if job is not None:
-                job |= {name: value for name, value in ad.items() if name not in job}
+        return names, found
 
     def _read_submitters(self) -> tuple[str, ...]:
         """Read the negotiator's accounting; return what is wrong with it.
@@ -463,6 +489,14 @@ class _Taken:
     others: NDArray[np.int64]
     demand: NDArray[np.int64] | None = None
     foreign: NDArray[np.int64] | None = None
+
+
+def _number_of(ad: Record) -> int:
+    """Return cluster and proc of a job in one; -1 if the ad makes no sense."""
+    cluster, proc = ad.get("clusterid"), ad.get("procid")
+    if type(cluster) is not int or type(proc) is not int:
+        return -1
+    return job_id(cluster, proc)
 
 
 def _problems(jobs: int, slots: int) -> tuple[str, ...]:
