@@ -246,7 +246,8 @@ def play(side: Side, part: Part) -> dict[str, Any]:
     """Do a part, and cancel what it left; return what came of it.
 
     A job whose number was given again, or that nobody knows any more, was forgotten by a controller
-    that was killed: its promise must be closed.
+    that was killed: its promise must be closed. A job that is in the queue though its submission
+    failed was taken by a controller that was killed before it said so: its promise stands.
     """
     live = side.live
     before = {each.token for each in live.kept()}
@@ -266,9 +267,13 @@ def play(side: Side, part: Part) -> dict[str, Any]:
             if each.said.promised and (by_job[each.said.job] is not each.said)
         ]
         forgotten += [said for job, said in by_job.items() if said.promised and job not in known]
+    unanswered = dict[int, str]()
+    if part.kind == CONTROLLER:
+        tokens = {job: token.removeprefix("rtsched:") for job, token in live.tokens().items()}
+        unanswered = {job: token for job, token in tokens.items() if job not in by_job}
     gone = {id(said) for said in forgotten}
     said = [each.said for each in done if id(each.said) not in gone]
-    wrong = lost_and_invented(live, said, before)
+    wrong = lost_and_invented(live, said, before | {*unanswered.values()})
     times = sorted(each.said.seconds for each in done)
     late = [each for each in done if each.controller_up and each.said.quiet > BOUND_S]
     with suppress(TestbedError):  # what is open all the same is counted below
