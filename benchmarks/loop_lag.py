@@ -18,6 +18,7 @@ import argparse
 import asyncio
 import importlib
 import json
+import math
 import multiprocessing
 import os
 import pickle
@@ -88,6 +89,7 @@ class MadeUp:
     """A Slurm in which many jobs wait, and those that were promised something besides."""
 
     name = "slurm"
+    calls = math.inf
 
     def __init__(self, directory: Path, pending: int) -> None:
         self.directory, self.promised = directory, list[tuple[str, Jobs]]()

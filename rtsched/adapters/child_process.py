@@ -4,6 +4,9 @@ A library of a batch system may block without any limit, in native code that hol
 so that no thread helps. So an object that uses it is made in a process of its own, which calls its
 methods for us. One that does not answer in time is killed.
 
+A library may also lose memory at each call. Then the object says how many `calls` its process
+answers, and after these a new process goes on with the object as it is.
+
 The process reads requests from standard input and answers on standard output, one after the other,
 until its input ends or its parent dies. What a library prints goes to standard error. A message is
 a pickle whose arrays follow as they are (pickle protocol 5), so that nobody need copy them.
@@ -23,6 +26,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from functools import partial
 from threading import Timer
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, cast
 
@@ -55,6 +59,10 @@ class Call(NamedTuple):
 
     method: str
     arguments: tuple[object, ...]
+
+
+class HandOver(NamedTuple):
+    """Ask for what makes the object as it is now; the process is not used any more."""
 
 
 class Response(NamedTuple):
@@ -120,19 +128,25 @@ def main() -> None:
             send(answers, answer)
 
 
-def _answered(request: Start | Call, made: object) -> tuple[Response, object]:
+def _answered(request: Start | Call | HandOver, made: object) -> tuple[Response, object]:
     """Return the answer to a request, and the object as it is afterwards."""
     try:
         if isinstance(request, Start):
             sys.path[:] = request.path
             made = pickle.loads(request.make)()  # noqa: S301 - from our own other half
-            return Response(None), made
+            return Response(getattr(made, "calls", math.inf)), made
+        if isinstance(request, HandOver):
+            return Response(pickle.dumps(partial(_itself, made), protocol=5)), made
         return Response(getattr(made, request.method)(*request.arguments)), made
     except RtschedError as error:
         return Response(None, str(error)), made
     except Exception as error:
         what = f"defect in the adapter: {type(error).__name__}: {error}"
         return Response(None, what, traceback.format_exc()), made
+
+
+def _itself(made: object) -> object:
+    return made
 
 
 def _die_with_parent(parent: int) -> None:
@@ -148,7 +162,8 @@ def _die_with_parent(parent: int) -> None:
 class ChildProcess:
     """A process with an object in it; the commands that it starts are killed with it.
 
-    The kernel kills it when the thread that started it ends.
+    The kernel kills it when the thread that started it ends. Where the object has an attribute
+    `calls`, each process answers so many at the most.
 
     Parameters
     ----------
@@ -167,6 +182,10 @@ class ChildProcess:
     """
 
     def __init__(self, make: bytes) -> None:
+        self._expired = False
+        self._begin(make)
+
+    def _begin(self, make: bytes) -> None:
         command, pipe = [sys.executable, "-P", "-c", _CHILD, str(os.getpid())], subprocess.PIPE
         self._process = subprocess.Popen(  # noqa: S603
             command, bufsize=0, stdin=pipe, stdout=pipe, start_new_session=True
@@ -174,7 +193,8 @@ class ChildProcess:
         self._stdin = cast("BinaryIO", self._process.stdin)
         self._stdout = cast("BinaryIO", self._process.stdout)
         self._start: Start | None = Start(tuple(sys.path), make)
-        self._expired = self.made = False
+        self.made = False
+        self._calls, self._answered = math.inf, 0
 
     def __enter__(self) -> Self:
         return self
@@ -191,20 +211,31 @@ class ChildProcess:
     def wait_made(self, seconds: float) -> bool:
         """Wait so long for the object to be made; return whether it is.
 
+        If the process has answered its last call, another one makes the object as it is now.
+
         Raises
         ------
         AdapterError
             If it cannot be made.
+        TimeoutError
+            If it was not handed over within so many seconds; the process has been killed.
         EOFError, OSError
             If the process has ended.
         """
+        if self.made and self._answered >= self._calls:
+            self._hand_over(seconds)
         if self._start is not None:
             send(self._stdin, self._start)
             self._start = None
         if not self.made and select.select([self._stdout], [], [], seconds)[0]:
-            _value(receive(self._stdout))
+            self._calls = _value(receive(self._stdout))
             self.made = True
         return self.made
+
+    def _hand_over(self, seconds: float) -> None:
+        make = self._ask(seconds, HandOver())
+        self.end()
+        self._begin(make)
 
     def call(self, seconds: float, method: str, *arguments: object) -> Any:
         """Return what a method of the object returns; wait as long for the object to be made.
@@ -221,11 +252,16 @@ class ChildProcess:
         if not self.wait_made(seconds):
             self._expire()
             raise TimeoutError
+        self._answered += 1
+        return self._ask(seconds, Call(method, arguments))
+
+    def _ask(self, seconds: float, request: Call | HandOver) -> Any:
+        """Return the value of the answer to a request, which must come within so many seconds."""
         expiry = Timer(seconds, self._expire)
         expiry.daemon = True
         expiry.start()
         try:
-            send(self._stdin, Call(method, arguments))
+            send(self._stdin, request)
             response = receive(self._stdout)
         except (EOFError, OSError) as error:
             if self._expired:
@@ -252,8 +288,10 @@ class ChildProcess:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
-    def close(self) -> None:
-        """Close what leads to it; an idle process ends then."""
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self.kill()
+        self.wait_ended(5.0)
         for stream in (self._stdin, self._stdout):
             with suppress(OSError):
                 stream.close()
@@ -307,8 +345,7 @@ class RestartDelay:
 class SubprocessProxy:
     """An object in a process of its own, which is started when it is first asked.
 
-    While it is being made, calls fail, and nothing is given up: a machine may be slow. A library
-    may leak memory at each call, so a new process takes over now and then.
+    While it is being made, calls fail, and nothing is given up: a machine may be slow.
 
     Parameters
     ----------
@@ -318,20 +355,11 @@ class SubprocessProxy:
         Seconds for which a call waits until the object has been made, and then for an answer.
     rest_s : float
         Seconds for which nothing is asked after a call that was not answered in time.
-    calls : float
-        How many calls a process answers at the most.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], object],
-        limit_s: float,
-        rest_s: float,
-        calls: float = math.inf,
-    ) -> None:
+    def __init__(self, make: Callable[[], object], limit_s: float, rest_s: float) -> None:
         self._make = pickle.dumps(make)
         self._limit, self._rest = limit_s, rest_s
-        self._calls, self._answered = calls, 0
         self._child: ChildProcess | None = None
         self._delay = RestartDelay(rest_s, rest_s)
 
@@ -345,8 +373,6 @@ class SubprocessProxy:
         """
         if left := self._delay.left:
             raise AdapterError(f"it did not answer in time; next attempt in {left:.0f} s")
-        if self._answered >= self._calls:
-            self.end()
         try:
             child = self._child = self._child or ChildProcess(self._make)
             if not self._is_made(child):
@@ -354,7 +380,6 @@ class SubprocessProxy:
                     f"the process that queries it did not start within {self._limit:g} s; check "
                     "the load of this machine"
                 )
-            self._answered += 1
             return child.call(self._limit, method, *arguments)
         except TimeoutError:
             self.end()
@@ -375,8 +400,6 @@ class SubprocessProxy:
 
     def end(self) -> None:
         """End the other process, whatever it does."""
-        child, self._child, self._answered = self._child, None, 0
+        child, self._child = self._child, None
         if child is not None:
-            child.kill()
-            child.wait_ended(5.0)
-            child.close()
+            child.end()

@@ -220,6 +220,9 @@ class LiveSystem(Protocol):
     name: str
     """Such as `slurm`."""
 
+    calls: float
+    """After so many calls another process goes on with it, pickled as it is; inf: never."""
+
     def poll(self) -> Observation:
         """Return its present state.
 
@@ -258,6 +261,7 @@ class ServedSystem:
 
     def __init__(self, make: Callable[[], LiveSystem]) -> None:
         self._system = make()
+        self.calls = self._system.calls
         self.poll, self.find_completions = self._system.poll, self._system.find_completions
 
     def apply(

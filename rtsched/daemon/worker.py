@@ -107,19 +107,20 @@ class Worker:
 
     async def _ask(self, method: str, *arguments: object) -> Any:
         async with self._lock:
-            if self._child is None:
-                await self._start()
+            await self._make_ready()
             value = await self._run(lambda child: child.call(self._timeout, method, *arguments))
             self._delay.succeeded()
             return value
 
-    async def _start(self) -> None:
-        if left := self._delay.left:
-            raise AdapterError(
-                f"the process that polls the batch system failed; it restarts in {left:.1f} s"
-            )
-        self.starts += 1
-        self._child = _ChildThread(self._make, asyncio.get_running_loop())
+    async def _make_ready(self) -> None:
+        """Wait until there is a child with a batch system in it."""
+        if self._child is None:
+            if left := self._delay.left:
+                raise AdapterError(
+                    f"the process that polls the batch system failed; it restarts in {left:.1f} s"
+                )
+            self.starts += 1
+            self._child = _ChildThread(self._make, asyncio.get_running_loop())
         try:
             made = await self._run(lambda child: child.wait_made(self._timeout))
         except AdapterError:

@@ -44,6 +44,25 @@ class Hung:
         os._exit(3)
 
 
+LOST: list[int] = []
+"""What a library loses."""
+
+
+class Worn:
+    """One that remembers how often it was asked, and whose library is worn out after two calls."""
+
+    calls = 2
+
+    def __init__(self) -> None:
+        self.known = 0
+
+    def count(self) -> tuple[int, int, int]:
+        """Return the process, how often this one was asked, and what the library lost in it."""
+        self.known += 1
+        LOST.append(0)
+        return os.getpid(), self.known, len(LOST)
+
+
 def slowly(log: str) -> Hung:
     """Take a while."""
     time.sleep(1.5)
@@ -117,13 +136,27 @@ def test_a_call_that_hangs_is_given_up_in_time_and_not_made_again_for_a_while(lo
     assert len(log.read_text().split()) == 2
 
 
-def test_a_new_process_takes_over_after_so_many_calls(log, proxy) -> None:
-    """What a library loses at each call ends with its process."""
-    apart = proxy(partial(Hung, str(log)), 30.0, 60.0, 2)
-    assert [apart.call("twice", i) for i in range(5)] == [(i, i) for i in range(5)]
-    pids = list(map(int, log.read_text().split()))
+def test_a_new_process_takes_over_after_so_many_calls(proxy) -> None:
+    """What a library loses at each call ends with its process; the object remains as it was."""
+    apart = proxy(Worn, 30.0, 60.0)
+    answers = [apart.call("count") for _ in range(5)]
+    assert [(known, lost) for _, known, lost in answers] == [(1, 1), (2, 2), (3, 1), (4, 2), (5, 1)]
+    pids = list(dict.fromkeys(pid for pid, _, _ in answers))
     assert len(pids) == 3
     assert not any(map(is_there, pids[:2]))
+
+
+def test_a_takeover_that_is_slow_is_waited_for(proxy) -> None:
+    """The busy machine again: the object is not made anew, and nobody is left alone."""
+    apart = proxy(Worn, 60.0, 600.0)
+    assert [apart.call("count")[1] for _ in range(2)] == [1, 2]
+    assert apart._child is not None
+    apart._child._hand_over(60.0)
+    apart._limit = 0.0
+    with pytest.raises(AdapterError, match="did not start within"):
+        apart.call("count")
+    apart._limit = 60.0
+    assert apart.call("count")[1:] == (3, 1)
 
 
 def test_no_code_comes_from_where_it_was_started(log, monkeypatch, tmp_path, proxy) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,9 +30,11 @@ class Small:
     """A batch system that does at each poll what the next word of a script says."""
 
     name = "small"
+    calls = math.inf
 
     def __init__(self, script: Path) -> None:
         self.script = script
+        self.polls = 0
         print("a library says something")  # must not end up among the answers
         os.write(1, b"so does one in C\n")
 
@@ -38,6 +42,7 @@ class Small:
         """Do what the script says, and return a hundred jobs."""
         words = self.script.read_text().split()
         self.script.write_text(" ".join(words[1:]))
+        self.polls += 1
         getattr(self, words[0] if words else "answer")()
         jobs = Jobs.build(100, id=np.arange(100), name=[f"job {k}" for k in range(100)])
         marks = Marks.build(100, uid=np.full(100, os.getuid()), job=np.arange(100))
@@ -89,6 +94,25 @@ class Small:
 def small(script: Path) -> Callable[[], Small]:
     """Return a factory."""
     return partial(Small, script)
+
+
+class Leaky(Small):
+    """One whose library is worn out after three calls; a poll shows its process and their count."""
+
+    calls = 3
+
+    def poll(self) -> Observation:
+        """Return the process, and how many polls there were."""
+        return replace(super().poll(), facts=(os.getpid(), self.polls))
+
+    def stick(self) -> None:
+        """Have what no other process can take over."""
+        self.stuck = lambda: 0
+
+
+def leaky(script: Path) -> Callable[[], Leaky]:
+    """Return a factory."""
+    return partial(Leaky, script)
 
 
 def unmade() -> Small:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_systems import small, unmade
+from live_systems import leaky, small, unmade
 
 from rtsched.daemon.worker import Worker
 from rtsched.errors import AdapterError
@@ -134,6 +134,38 @@ def test_a_system_that_hangs(script):
             await asyncio.sleep(0.3)
             worker._timeout = 5
             assert (await worker.poll()).facts != first
+            assert worker.starts == 2
+
+    asyncio.run(main())
+
+
+def test_a_library_that_leaks(script):
+    """After so many calls a new process goes on with the system as it is."""
+
+    async def main() -> None:
+        async with Worker(leaky(script)) as worker:
+            polls = [(await worker.poll()).facts for _ in range(7)]
+            assert [count for _, count in polls] == [1, 2, 3, 4, 5, 6, 7]
+            pids = list(dict.fromkeys(pid for pid, _ in polls))
+            assert [pid for pid, _ in polls] == [*pids[:1] * 3, *pids[1:2] * 3, *pids[2:]]
+            assert worker.pid == pids[2]
+            assert not any(map(alive, pids[:2]))
+
+    asyncio.run(main())
+
+
+def test_what_cannot_be_handed_over(script):
+    """It is said, and a new one is made."""
+
+    async def main() -> None:
+        script.write_text("stick")
+        async with Worker(leaky(script)) as worker:
+            pid, _ = [(await worker.poll()).facts for _ in range(3)][-1]
+            with pytest.raises(AdapterError, match="defect in the adapter"):
+                await worker.poll()
+            assert ends(pid)
+            await asyncio.sleep(0.3)
+            assert (await worker.poll()).facts[1] == 1
             assert worker.starts == 2
 
     asyncio.run(main())

@@ -19,7 +19,7 @@ import re
 from collections import defaultdict
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from rtsched.adapters.child_process import SubprocessProxy
 from rtsched.adapters.condor.gpus import gpus_in, suiting_gpus
@@ -46,6 +46,14 @@ _WORKED_OUT = ("requestcpus", "requestmemory", "requestgpus", "requestdisk")
 
 TRIES = 2
 """How often a question is put at the most."""
+
+REST_S = 300.0
+"""Seconds for which a negotiator that did not answer is left alone."""
+
+CALLS = 1000
+"""Calls after which another process uses the bindings, since they lose memory: those of 25.14 a
+copy of the name of each attribute that a query names, 5 KiB in a poll, and 1.7 KiB at each question
+to the negotiator."""
 
 _PLAIN = frozenset({str, int, float, bool})
 
@@ -87,6 +95,8 @@ class Pool:
         If the bindings cannot be loaded.
     """
 
+    calls = CALLS
+
     def __init__(self, settings: CondorSettings) -> None:
         try:
             self._condor: Any = importlib.import_module("htcondor2")
@@ -101,6 +111,10 @@ class Pool:
         self._places: dict[str, Any] = {}
         self._read = False
         self.configure()
+
+    def __reduce__(self) -> tuple[type[Self], tuple[CondorSettings]]:
+        """Return how another process makes the pool: anew."""
+        return type(self), (self._settings,)
 
     # Reading
 
@@ -434,14 +448,6 @@ def _refusal(error: Exception) -> Reply:
     return ("refused" if _REFUSED.search(said) else "failed"), said
 
 
-REST_S = 300.0
-"""Seconds for which a negotiator that did not answer is left alone."""
-
-CALLS = 2000
-"""Questions to the negotiator after which another process asks it: the bindings of 25.14 lose
-1.7 KiB of memory at each."""
-
-
 class PatientPool(Pool):
     """A pool that never waits for its negotiator longer than for the others.
 
@@ -458,7 +464,7 @@ class PatientPool(Pool):
 
     def __init__(self, settings: CondorSettings) -> None:
         limit = settings.query_timeout_s / TRIES
-        self._apart = SubprocessProxy(partial(Pool, settings), limit, REST_S, CALLS)
+        self._apart = SubprocessProxy(partial(Pool, settings), limit, REST_S)
         self._known: tuple[str, ...] = ()
         super().__init__(settings)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rtsched.adapters.condor.commands import carried_out
 from rtsched.adapters.condor.last_applied import LastApplied
 from rtsched.adapters.condor.observer import Observer
-from rtsched.adapters.condor.pool import PatientPool
+from rtsched.adapters.condor.pool import CALLS, PatientPool
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.steering import CondorSteering
 from rtsched.adapters.files import replace_file
@@ -39,6 +39,7 @@ class CondorSystem:
     """
 
     name = "condor"
+    calls: float = CALLS
 
     def __init__(self, settings: CondorSettings | None = None) -> None:
         self.settings = settings or CondorSettings()

@@ -83,6 +83,7 @@ class SlurmSystem:
     """
 
     name = "slurm"
+    calls = math.inf
 
     def __init__(self, settings: SlurmSettings | None = None) -> None:
         self.settings = settings or SlurmSettings()
