@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import pickle
 import subprocess
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from rtsched.adapters.child_process import receive, send
@@ -12,7 +14,7 @@ from rtsched.adapters.slurm import SlurmSettings, SlurmSystem
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from testbed import Box
 
@@ -20,15 +22,17 @@ if TYPE_CHECKING:
     from rtsched.model.actions import Action
 
 _FAR_SIDE = """
-import sys
+import pickle, sys
 from rtsched.adapters.child_process import receive, send
 from rtsched.errors import AdapterError
-kind, settings = receive(sys.stdin.buffer)
-system = kind(settings)
+system = receive(sys.stdin.buffer)()
 while True:
     try:
         name, arguments = receive(sys.stdin.buffer)
     except EOFError:
+        break
+    if name == "hand_over":
+        send(sys.stdout.buffer, (pickle.dumps(system), ""))
         break
     try:
         send(sys.stdout.buffer, (getattr(system, name)(*arguments), ""))
@@ -43,11 +47,14 @@ class Remote:
     def __init__(
         self, box: Box, settings: SlurmSettings | CondorSettings, user: str = "rtsched"
     ) -> None:
+        self._box, self._user = box, user
+        kind = CondorSystem if isinstance(settings, CondorSettings) else SlurmSystem
+        self._begin(partial(kind, settings))
+
+    def _begin(self, make: Callable[[], object]) -> None:
         argv = ["/opt/rtsched/bin/python", "-c", _FAR_SIDE]
-        self._process = box.popen(argv, user=user, stdin=subprocess.PIPE)
-        self._send(
-            (CondorSystem if isinstance(settings, CondorSettings) else SlurmSystem, settings)
-        )
+        self._process = self._box.popen(argv, user=self._user, stdin=subprocess.PIPE)
+        self._send(make)
 
     def __enter__(self) -> Self:
         return self
@@ -58,6 +65,12 @@ class Remote:
     def kill(self) -> None:
         """Kill it, as nobody expects."""
         self._process.kill()
+
+    def hand_over(self) -> None:
+        """Have a new process go on with the system as it is."""
+        state = self._call("hand_over")
+        self._process.communicate()
+        self._begin(partial(pickle.loads, state))
 
     def poll(self) -> Observation:
         """Return what a poll shows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 MARGIN = 2 * 5 + 10 + 30 + 10
 """Two negotiation intervals of the testbed and 10 s, overrun, completing."""
 SLEEP = ["executable = /bin/sleep", "arguments = 600", "request_memory = 64"]
+POLLS, JOBS = 60, 10
 HOSTILE = 'x\\ny; $(id) \\"z'
 
 OTHER = {
@@ -336,6 +338,47 @@ def test_ten_thousand_waiting_jobs(pool: Pool, remote: Remote) -> None:
     assert time.monotonic() - began < 15.0  # on any machine, however busy
 
 
+_LOST = """
+import gc, sys
+from rtsched.adapters.condor import CondorSystem
+from rtsched.adapters.condor.pool import Pool
+named = 0
+def counting(method):
+    def counted(self, *arguments):
+        global named
+        named += len(arguments[-1])
+        return method(self, *arguments)
+    return counted
+Pool.jobs, Pool.slots = counting(Pool.jobs), counting(Pool.slots)
+system = CondorSystem()
+for line in sys.stdin:
+    seen = len(system.poll().queued)
+    gc.collect()
+    print(seen, sys.getallocatedblocks() - named, flush=True)
+"""
+
+
+def test_nothing_is_kept_of_jobs_that_went(pool: Pool) -> None:
+    """All that a poll leaves is what the bindings lose: the names of the attributes they query."""
+    argv = ["/opt/rtsched/bin/python", "-c", _LOST]
+    lines = [*SLEEP, "hold = true", "+RtRunTime = 600", f"+RtDeadline = {time.time() + 86400:.0f}"]
+    kept = []
+    with pool.popen(argv, user="rtsched", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for _ in range(POLLS):
+            cluster = pool.submit([*lines, f"queue {JOBS}"])
+            process.stdin.write("\n")
+            process.stdin.flush()
+            seen, blocks = map(int, process.stdout.readline().split())
+            assert seen == JOBS
+            kept.append(blocks)
+            pool.run(["condor_rm", str(cluster)])
+        process.stdin.close()
+    half = POLLS // 2  # caches fill in the first
+    assert kept[-1] - kept[half] < JOBS * half, "less than one object a job"
+
+
 @pytest.fixture(scope="module")
 def shared(testbed: None) -> Iterator[Pool]:
     """Run a pool of two partitionable slots and two schedds."""
@@ -399,6 +442,11 @@ def test_a_machine_that_dies_and_comes_back() -> None:
             NodeState.DOWN,
             NodeState.UP,
         ]
+        remote.hand_over()
+        again = remote.poll().cluster
+        assert again.nodes.texts("name") == names, "a new process remembers it"
+        assert again.nodes.state.tolist() == observation.cluster.nodes.state.tolist()
+        assert again.version == observation.cluster.version
         running.daemon("startd_slow1").start()
         observation = until(
             remote, "it is back", lambda observation: bool(observation.cluster.usable.all())
