@@ -1,6 +1,6 @@
 """Run a real batch system for hours under a steady stream of everything that happens on one.
 
-    python benchmarks/soak.py [--system slurm|condor] [--minutes 120] [--rate 5] [--json]
+    python benchmarks/soak.py [--system slurm|condor] [--minutes N] [--rate N] [--cycle S] [--json]
 
 Jobs with and without deadlines are submitted, cancelled and changed, nodes fail and come back, the
 batch system takes in its settings again, logs are rotated, the daemon reloads its site.toml and is
@@ -47,9 +47,12 @@ def main() -> int:
     parser.add_argument("--system", choices=list(GROUNDS), default="slurm", help="default: slurm")
     parser.add_argument("--minutes", type=float, default=120.0, help="how long; default: 120")
     parser.add_argument("--rate", type=float, default=5.0, help="submissions a second; default: 5")
+    parser.add_argument(
+        "--cycle", type=float, default=1.0, help="seconds between polls; 0.01: no pause; default: 1"
+    )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     given = parser.parse_args()
-    with GROUNDS[given.system]() as ground:
+    with GROUNDS[given.system](cycle=given.cycle) as ground:
         found = soak(ground, 60.0 * given.minutes, given.rate)
     figures = found.figures()
     if given.json:

@@ -147,12 +147,12 @@ class Ground:
 
 
 @contextmanager
-def slurm_ground(hurry: float = 1.0) -> Iterator[Ground]:
+def slurm_ground(hurry: float = 1.0, cycle: float = 1.0) -> Iterator[Ground]:
     """Give a cluster of eight nodes; with `hurry` 2 all happens twice as often."""
     options = SlurmOptions(fast=2, slow=6, job_submit=("rtsched",), settings={"MinJobAge": "30"})
     with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
         live = Live(cluster)
-        cluster.start_daemon(SITE)
+        cluster.start_daemon(_every(cycle, SITE))
         wishes = {
             "plain": ("-N1", "--time=1"),
             "wish": ("-N1-2", "--time=2", in_minutes(24 * 60)),
@@ -203,11 +203,11 @@ def slurm_ground(hurry: float = 1.0) -> Iterator[Ground]:
 
 
 @contextmanager
-def condor_ground(hurry: float = 1.0) -> Iterator[Ground]:
+def condor_ground(hurry: float = 1.0, cycle: float = 1.0) -> Iterator[Ground]:
     """Give a pool of eight machines; with `hurry` 2 all happens twice as often."""
     small = {"MAX_DEFAULT_LOG": "100000", "MAX_HISTORY_LOG": "100000", "MAX_HISTORY_ROTATIONS": "3"}
     settings = {"NEGOTIATOR_INTERVAL": "5", "NEGOTIATOR_CYCLE_DELAY": "1"} | small
-    with live_pool(POOL_SITE, startds=True, slow=6, settings=settings) as live:
+    with live_pool(_every(cycle, POOL_SITE), startds=True, slow=6, settings=settings) as live:
         pool = live.pool
         away: list[str] = []
 
@@ -238,6 +238,11 @@ def condor_ground(hurry: float = 1.0) -> Iterator[Ground]:
 
 
 GROUNDS = {"slurm": slurm_ground, "condor": condor_ground}
+
+
+def _every(cycle: float, site: str) -> str:
+    """Return a site.toml by which the daemon looks at the batch system each so many seconds."""
+    return site.replace("cycle = 1\n", f"cycle = {cycle}\n")
 
 
 def _run(live: Live | LivePool, *words: str) -> bool:
