@@ -48,7 +48,7 @@ class Worker:
         self._lock = asyncio.Lock()
         self._delay = RestartDelay(FIRST_PAUSE, LONGEST_PAUSE)
         self.starts = 0
-        """How many children there were."""
+        """How often a child was started that remembered nothing."""
 
     async def __aenter__(self) -> Self:
         return self
