@@ -35,7 +35,7 @@ def wrong(figures: dict[str, Any]) -> list[str]:
     for who in ("daemon", "child"):
         if figures[f"{who}_kib, last quarter over second"] > FLAT:
             found.append(f"the memory of the {who} grows")
-        files = figures[f"{who}_files, fewest of each quarter"]
+        files = figures[f"{who}_files, low of each quarter"]
         if files[3] > files[1]:
             found.append(f"the open files of the {who} grow")
     return found

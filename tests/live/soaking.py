@@ -107,8 +107,8 @@ class Soak:
             quarters = self.quarters(name)
             found[f"{name}, median of each quarter"] = quarters
             found[f"{name}, last quarter over second"] = quarters[3] / max(quarters[1], 1)
-        for name in ("daemon_files", "child_files"):  # commands that just run have files open too
-            found[f"{name}, fewest of each quarter"] = self.quarters(name, min)
+        for name in ("daemon_files", "child_files"):
+            found[f"{name}, low of each quarter"] = self.quarters(name, low)
         found["explained log events"] = dict(self.explained)
         found["unexplained log lines"] = self.unexplained
         return found
@@ -118,6 +118,14 @@ class Soak:
         values = [getattr(sample, name) for sample in self.samples]
         size = max(1, len(values) // 4)
         return [of(values[at * size : (at + 1) * size or None]) for at in range(4)]
+
+
+def low(values: Sequence[float]) -> float:
+    """Return the lower quartile.
+
+    Commands that just run have files open too; of a process that is just being replaced none are.
+    """
+    return sorted(values)[len(values) // 4]
 
 
 @dataclass(frozen=True)

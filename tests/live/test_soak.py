@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from soaking import GROUNDS, soak
+from soaking import GROUNDS, low, soak
 
 SECONDS = 60.0
 GROWTH = 1.1
@@ -26,7 +26,7 @@ def test_a_minute_of_everything(system: str) -> None:
     assert figures["promised"] > 0
     assert all(found.done[name] for name in (*ground.now_and_then, "cancelled", "changed"))
     for name in ("daemon_files", "child_files"):
-        quarters = found.quarters(name, min)
+        quarters = found.quarters(name, low)
         assert quarters[3] <= quarters[1] + 2, figures
     for name in ("daemon_kib", "child_kib"):
         assert figures[f"{name}, last quarter over second"] < GROWTH, figures
