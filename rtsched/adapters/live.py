@@ -95,6 +95,9 @@ class Marks(Table):
     last = Column(
         np.int64, -1, "Of a job that the batch system shows in parts: the highest of their ids."
     )
+    singleton = Column(
+        np.bool_, False, "It waits for whatever jobs of its user and name there are."
+    )
 
 
 @dataclass(frozen=True)
@@ -298,6 +301,8 @@ class Submission:
         The most tasks on each of several nodes that it shares; 0: that does not matter.
     component : bool
         Whether it is a part of a job whose other parts are not known yet.
+    singleton : bool
+        Whether it waits for the jobs of its user and name, which are not all known yet.
     """
 
     jobs: Jobs
@@ -309,6 +314,7 @@ class Submission:
     held: bool = False
     tasks_per_node: int = 0
     component: bool = False
+    singleton: bool = False
 
 
 @dataclass(frozen=True)

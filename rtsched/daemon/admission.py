@@ -170,6 +170,9 @@ class AdmissionController:
             return self._unusable(site, Submission(row, edges.take([]), uid, problem, job=job))
         links = edges.take(edges.after == job)
         links = links.take(_unended(site, links))
+        rejected = [job for job, text in site.declined.items() if text]
+        if np.isin(links.before, rejected).any():  # it is about to be cancelled
+            return self.later(site)
         return self._admit(site, Submission(row, links, uid, job=job), now)
 
     @staticmethod
@@ -180,8 +183,8 @@ class AdmissionController:
     def _submitted(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
         if submission.problem:
             return self._unusable(site, submission)
-        if submission.component and _has_deadline(submission):
-            return self._component(site, submission)
+        if _has_deadline(submission) and (submission.component or submission.singleton):
+            return self._with_others(site, submission)
         row = submission.jobs.replace(
             id=np.array([site.next_id]), submit=np.array([now]), label=np.array([-1], np.int32)
         )
@@ -196,11 +199,16 @@ class AdmissionController:
         name = self.wording.name_of(unseen)
         return _rejected(site, "submit.unseen", messages.unseen(name))
 
-    def _component(self, site: Site, submission: Submission) -> AdmissionResult:
-        """Have a part of a job wait for the others, if the answers of some plug-in count."""
-        code = "submit.component"
+    def _with_others(self, site: Site, submission: Submission) -> AdmissionResult:
+        """Have a job wait until a poll shows what belongs to it, if answers of plug-ins count.
+
+        That is the other parts of the job, or the jobs of its name.
+        """
+        code, text = "submit.component", messages.component()
+        if not submission.component:
+            code, text = "submit.singleton", messages.singleton()
         if self.chains.of(submission.jobs).counts("admit"):
-            return _deferred(site, (code,), messages.component())
+            return _deferred(site, (code,), text)
         return AdmissionResult(site, SubmitReply(False, ""), codes=(code,))
 
     def _unusable(self, site: Site, submission: Submission) -> AdmissionResult:

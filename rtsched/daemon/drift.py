@@ -198,7 +198,8 @@ def _newly_waiting(
     """Return the jobs that wait for one that they did not wait for before.
 
     Not those of which that is not known: a poll must have shown them, or they were promised
-    something behind other jobs, none of which was guessed.
+    something behind other jobs, none of which was guessed. Nor those that wait for whatever jobs of
+    their name there are: these come and go.
     """
     if not len(observation.edges):
         return np.empty(0, np.int64)
@@ -206,7 +207,8 @@ def _newly_waiting(
     old = [ends.tolist() for ends in _ends_of(site.snapshot.edges)]
     pairs = {*zip(*links, strict=True), *zip(*old, strict=True)}
     guessed = {job for first, job in pairs if first >= FIRST_OWN_ID}
-    known = {*site.marks.job.tolist(), *links[1]} - guessed
+    singletons = observation.marks.job[observation.marks.singleton].tolist()
+    known = {*site.marks.job.tolist(), *links[1]}.difference(guessed, singletons)
     new = set(zip(*(ends.tolist() for ends in _ends_of(observation.edges)), strict=True)) - pairs
     return np.array(sorted({job for _, job in new} & known), np.int64)
 

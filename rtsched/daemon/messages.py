@@ -227,6 +227,11 @@ def component() -> str:
     return f"{PREFIX}the job is held until it has been evaluated with all its components"
 
 
+def singleton() -> str:
+    """Return what a user reads of a job that waits for those of its name, not all known yet."""
+    return f"{PREFIX}the job is held until it has been evaluated with the other jobs of its name"
+
+
 def busy() -> str:
     """Return what a user reads whose job is judged in the next cycle."""
     return f"{PREFIX}held for a moment: it will be accepted or rejected in a few seconds"

@@ -16,6 +16,9 @@ REASONS: dict[str, str] = {
     "it is evaluated when it is released.",
     "submit.component": "Not a rejection: it is a component of a heterogeneous job, which is held, "
     "and evaluated as one job as soon as all its components are there.",
+    "submit.singleton": "Not a rejection: the job waits for those of its user and name "
+    "(`--dependency=singleton`). It is held, and evaluated as soon as a poll shows all of these, "
+    "some seconds later.",
     "submit.busy": "Not a rejection: the daemon was updating its plan at that moment and could not "
     "promise anything. The job is held, and accepted or rejected in the next cycle, some seconds "
     "later.",

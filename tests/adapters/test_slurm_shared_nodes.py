@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from slurm_printed import SEPARATOR, printed
 
-from rtsched.adapters.live import FIRST_OWN_ID, Change, Observation
-from rtsched.adapters.slurm import SlurmSettings
+from rtsched.adapters.live import FIRST_OWN_ID, Change, Observation, SubmitReply
+from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
 from rtsched.adapters.slurm.cluster_state import SlurmState, applied
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
 from rtsched.adapters.slurm.last_applied import AppliedFile
@@ -20,6 +20,7 @@ from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.restore import restoring
 from rtsched.adapters.slurm.rows import ReservationRow, job_rows
 from rtsched.adapters.slurm.scontrol import promised_priority, rank_of
+from rtsched.adapters.wire import Tag
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.schedule import Schedule
 
@@ -192,7 +193,7 @@ def test_a_site_that_shares_now_needs_fewer_reservations() -> None:
     ]
 
 
-@pytest.mark.parametrize("when", [{"dependency": "after:4+5,afterok:5:6_1"}, {"begin": NOW + 60}])
+@pytest.mark.parametrize("when", [{"dependency": "after:4,afterok:5:6_1"}, {"begin": NOW + 60}])
 def test_a_job_that_may_not_start_yet_has_whole_nodes(when: dict[str, Any]) -> None:
     """Slurm's scheduler keeps no room for it, so its nodes are reserved until it may start."""
     request = JobRequest(limit=600.0, deadline=NOW + 3600, cpus=1, memory=GIB, **when)
@@ -205,15 +206,24 @@ def test_a_job_that_may_not_start_yet_has_whole_nodes(when: dict[str, Any]) -> N
     assert not requirements_of(best_effort, FACTS).exclusive
 
 
-@pytest.mark.parametrize(
-    "dependency", ["singleton", "afterok:5,singleton", "afterok:5?afterok:6", "aftercorr:5"]
-)
+@pytest.mark.parametrize("dependency", ["12", "after:5+10", "afterburstbuffer:5", "expand:5"])
 def test_a_dependency_that_cannot_be_planned_with(dependency: str) -> None:
-    """It is not known when such a job may start; with whole nodes this is not asked."""
+    """It is not known when such a job may start; what was promised once stays so."""
     request = JobRequest(limit=600.0, deadline=NOW + 3600, cpus=1, dependency=dependency)
-    problem = requirements_of(request, FACTS).problem
-    assert problem.startswith(f"cannot plan with the dependency {dependency!r}; use after, ")
-    assert not requirements_of(request, replace(FACTS, sharing=Sharing())).problem
+    for facts in (FACTS, replace(FACTS, sharing=Sharing())):
+        assert requirements_of(request, facts).problem.startswith("cannot plan with ")
+        assert not requirements_of(request, facts, fresh=False).problem
+        assert not requirements_of(replace(request, deadline=np.inf), facts).problem
+
+
+def test_a_singleton_that_is_held_for_its_evaluation_shares_nodes_later() -> None:
+    """Its tasks are spread evenly, as those of any promised job that shares its nodes."""
+    request = {Tag.DEADLINE: int(NOW + 5000), Tag.TIME_LIMIT: 10, Tag.DEPENDENCY: "singleton"}
+    translator = SlurmTranslator()
+    asked = translator.describe(request | {Tag.MIN_NODES: 2, Tag.NUM_TASKS: 8}, FACTS, NOW)
+    fields = translator.answer(asked, SubmitReply(False, "held", deferred=True), FACTS)
+    assert (fields[Tag.PRIORITY], fields[Tag.NTASKS_PER_NODE]) == (0, 4)
+    assert Tag.SHARED not in fields
 
 
 def test_a_job_that_gets_all_memory_of_its_nodes_is_alone_there() -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from rtsched.adapters.live import FeasibilityRequest, SubmitReply
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts, config_of, margin_of, seconds
-from rtsched.adapters.slurm.requirements import predecessors
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.kernels.dlt import exec_time
 from rtsched.kernels.loads import Load
@@ -180,8 +179,16 @@ def test_dependencies() -> None:
     assert asked.edges.before.tolist() == [12, 13, 14]
     assert set(asked.edges.after.tolist()) == {-1}
     assert asked.jobs.dag[0] > 0
-    assert predecessors("afterok:1?afterok:2") == []
-    assert predecessors("singleton,after:7+5") == [7]
+
+
+def test_a_singleton_waits_held_until_all_jobs_of_its_name_are_known() -> None:
+    """With whole nodes it keeps them; an array's tasks would wait for each other."""
+    asked = described(dependency="afterok:12,singleton", name="night")
+    assert (asked.singleton, asked.edges.before.tolist(), asked.problem) == (True, [12], "")
+    fields = TRANSLATOR.answer(asked, SubmitReply(False, "held", deferred=True), FACTS)
+    assert (fields[Tag.PRIORITY], fields[Tag.SHARED]) == (0, 0)
+    array = described(dependency="singleton", array_inx="1-9")
+    assert array.problem.endswith("an array with --dependency=singleton; use --array=...%1")
 
 
 def test_a_rejection() -> None:

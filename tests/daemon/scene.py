@@ -91,18 +91,21 @@ class Scene:
         uid: int = ANN,
         after: int | None = None,
         demand: tuple[int, int] | None = None,
+        singleton: bool = False,
         **columns: object,
     ) -> AdmissionResult:
         """Submit a job, perhaps one that waits for another; the site then is the daemon's.
 
-        `demand`: the cores and GPUs that it takes on each node, where jobs share nodes.
+        `demand`: the cores and GPUs that it takes on each node, where jobs share nodes;
+        `singleton`: it waits for the jobs of its name.
         """
         text = {"partition": None, "account": None, "qos": None, **columns}
         arrays = {k: [v] for k, v in text.items() if v is not None}
         edges = Edges.build(0) if after is None else Edges.build(1, before=[after])
         names = {} if demand is None else {"demand": SHARED}
         amounts = None if demand is None else np.array([demand], np.int64)
-        submission = Submission(Jobs.build(1, names=names, demand=amounts, **arrays), edges, uid)
+        row = Jobs.build(1, names=names, demand=amounts, **arrays)
+        submission = Submission(row, edges, uid, singleton=singleton)
         judged = self.admission.judge(self.site, submission, now)
         self.site = judged.site
         return judged
@@ -142,6 +145,7 @@ class Scene:
         restarts: int = 0,
         requeue_delay: float = 0.0,
         unusable: str | None = None,
+        singleton: tuple[int, ...] = (),
     ) -> Settled:
         """Take in a poll that shows these jobs.
 
@@ -152,7 +156,8 @@ class Scene:
         `limits`: by id, the limit that it waits for;
         `leeway`, `requeue_delay`: as of an `Observation`; `failed`: id, end, exit code of jobs
         that may be queued again, and have been as often as `restarts` says; `unusable`: why none of
-        `deferred` can be promised anything.
+        `deferred` can be promised anything; `singleton`: ids of jobs that wait for those of their
+        name.
         """
         state = np.zeros(len(self.cluster), np.int8)
         state[list(down)] = 2
@@ -221,6 +226,7 @@ class Scene:
                 held=np.ones(count, np.bool_),
             )
             marks = Marks.joined([marks, marked])
+        marks = marks.replace(singleton=np.isin(marks.job, singleton))
         past = Completions.build(
             len(completions),
             job=[e[0] for e in completions] or None,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from scene import T0, Scene
 
 from rtsched.adapters.live import CompletionStatus
+from rtsched.model.jobs import Jobs
 
 PLANNERS = pytest.mark.parametrize("planner", ["mcdf", "edf", "spare"])
 EDGE = ((7, 8),)
@@ -97,3 +99,35 @@ def test_a_dependency_that_is_never_satisfied_ends_the_promise(planner: str) -> 
     closed = {record.id: (record.standing, record.why) for record in settled.changed}
     assert closed[8] == ("void", why)
     assert planned(scene) == {}
+
+
+@pytest.mark.parametrize("planner", ["mcdf", "edf"])
+def test_a_singleton_is_evaluated_when_all_jobs_of_its_name_are_known(planner: str) -> None:
+    """It is promised a start behind their ends, and moves when one more of them starts."""
+    scene = Scene(planner=planner)
+    waits = scene.submit(wall_time=600.0, deadline=T0 + 3600, singleton=True)
+    assert (waits.codes, waits.reply.deferred) == (("submit.singleton",), True)
+    assert "until it has been evaluated with the other jobs of its name" in waits.reply.text
+    assert scene.submit(wall_time=600.0, singleton=True).verdict == "pass", "no deadline"
+    one = Jobs.build(1, id=[8], submit=[T0], wall_time=[600.0], deadline=[T0 + 3600])
+    first = (7, "", T0 - 100, T0 + 500, (0,))
+    scene.poll(T0 + 1, running=(first,), deferred=one, edges=((7, 8),), singleton=(8,))
+    assert planned(scene) == {8: 500}
+    token = scene.site.records[8].token
+    more, links = (9, "", T0 + 2, T0 + 902, (1,)), ((7, 8), (9, 8))
+    shown = {"queued": ((8, token),), "running": (first, more), "edges": links}
+    assert not scene.poll(T0 + 3, **shown, singleton=(8,)).changed
+    assert planned(scene) == {8: 902}
+    (record,) = scene.poll(T0 + 4, **{**shown, "edges": (*links, (6, 8))}).changed
+    assert record.why == "its dependencies were changed", "of any other job"
+
+
+def test_behind_a_job_that_is_being_cancelled_nothing_is_judged_yet() -> None:
+    """It was rejected, and is gone in the next poll: it is no reason to reject another one."""
+    scene = Scene()
+    both = Jobs.build(2, id=[7, 8], submit=[T0, T0], wall_time=[600.0] * 2)
+    both = both.replace(deadline=np.array([T0 + 100, T0 + 3600]))
+    scene.poll(T0 + 1, deferred=both, edges=((7, 8),), singleton=(8,))
+    assert (list(scene.site.declined), list(scene.site.records)) == ([7], [])
+    scene.poll(T0 + 2, deferred=both.take([1]), singleton=(8,))
+    assert planned(scene) == {8: 2}

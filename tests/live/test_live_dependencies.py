@@ -74,3 +74,54 @@ def test_behind_jobs_without_a_promise(live: Live) -> None:
     )
     live.wait_standing(job, "kept", seconds=120)
     assert live.ran(job)[0] >= live.ran(runs)[1]
+
+
+def test_behind_whichever_of_two_jobs_satisfies_it(live: Live) -> None:
+    """It is planned after both; when one has failed and the other ended as it asks, it starts."""
+    words = ("-N1", "--time=2", in_minutes(20))
+    fails = live.promise(*words, script="sleep 5; exit 3")
+    ends = live.promise(*words, script="sleep 20")
+    either = f"--dependency=afterok:{fails}?afterok:{ends}"
+    job = live.promise("-N1", "--time=1", either, in_minutes(20), script="sleep 1")
+    live.polled()
+    planned = live.ask("explain", str(job))["promise"]["start"]
+    assert planned >= live.ran(ends)[0] + 120
+    live.wait_standing(job, "kept", seconds=120)
+    assert live.ran(ends)[1] <= live.ran(job)[0] < planned
+
+
+def test_jobs_of_one_name_run_one_at_a_time(live: Live) -> None:
+    """Each singleton is promised a start behind the limits of those of its name before it."""
+    name = ["--job-name=night", "-N1"]
+    first = live.cluster.sbatch([*name, "--time=2"], user="alice", script="sleep 20")
+    live.cluster.sbatch([*name, "--time=2"], user="bob", script="sleep 90")
+    jobs = []
+    for _ in range(2):  # at once: no poll has shown the jobs before
+        said = live.submit(
+            *name, "--time=1", "--dependency=singleton", in_minutes(20), script="sleep 3"
+        )
+        assert "held until it has been evaluated with the other jobs of its name" in said.text
+        jobs.append(said.job)
+    for job in jobs:
+        live.wait_standing(job, "firm", seconds=40)
+    planned = [live.ask("explain", str(job))["promise"]["start"] for job in jobs]
+    assert planned[0] >= live.ran(first)[0] + 120
+    assert planned[1] >= planned[0] + 60
+    for job in jobs:
+        live.wait_standing(job, "kept", seconds=120)
+    assert live.ran(first)[1] <= live.ran(jobs[0])[0] < planned[0]
+    assert live.ran(jobs[0])[1] <= live.ran(jobs[1])[0] < planned[1]
+
+
+def test_a_job_of_its_name_that_waits_for_anything(live: Live) -> None:
+    """Of a job without a promise that waits nobody knows the end; the user learns which it is."""
+    words = [f"-N{NODES}", "--exclusive", "--time=5"]
+    full = live.cluster.sbatch(words, user="bob", script="sleep 200")
+    live.cluster.wait_job(full, "RUNNING")
+    first = live.cluster.sbatch(["--job-name=night", "-N1", "--time=1"], user="alice")
+    single = ("--dependency=singleton", "--job-name=night")
+    job = live.submit(*single, "-N1", "--time=1", in_minutes(20)).job
+    live.cluster.wait_job(job, "CANCELLED")
+    assert (
+        f"waits for job {first}, whose end cannot be predicted" in live.cluster.job(job)["Comment"]
+    )

@@ -134,3 +134,33 @@ def test_a_job_before_that_is_queued_again_beside_a_daemon_that_is_started_anew(
         live.wait_standing(job, "kept", seconds=240)
     assert live.cluster.job(first)["Restarts"] == "1"
     assert live.ran(first)[1] <= live.ran(second)[0]
+
+
+def test_a_singleton_beside_a_flood(live: Live) -> None:
+    """It has nodes reserved until the jobs of its name have ended, and shares nodes then."""
+    flood(live)
+    words = "--job-name=night", "-n2", "--time=1", in_minutes(15)
+    first = live.promise(*words, script="sleep 10")
+    second = live.submit(*words, "--dependency=singleton", script="sleep 10").job
+    live.wait_standing(second, "firm", seconds=40)
+    live.polled()
+    begun = live.ask("explain", str(first))["promise"]["start"] or live.ran(first)[0]
+    planned = live.ask("explain", str(second))["promise"]["start"]
+    assert planned >= begun + 60
+    eventually(lambda: f"rtsched_{second}" in live.reservations(), 60, "its nodes are reserved")
+    for job in (first, second):
+        live.wait_standing(job, "kept", seconds=420)
+    assert live.ran(first)[1] <= live.ran(second)[0] < planned
+    assert live.cluster.job(second)["OverSubscribe"] == "OK"
+    eventually(lambda: not kept(live), 30, "no reservation is left")
+
+
+def test_whichever_of_two_jobs_ends_as_it_asks(live: Live) -> None:
+    """It has nodes reserved from the later of their planned ends on, and starts before."""
+    words = "-n1", "--time=2", in_minutes(20)
+    fails, ends = (live.promise(*words, script=each) for each in ("sleep 5; exit 3", "sleep 30"))
+    either = f"--dependency=afterok:{fails}?afterok:{ends}"
+    job = live.promise("-n1", "--time=1", either, in_minutes(20), script="sleep 1")
+    eventually(lambda: f"rtsched_{job}" in live.reservations(), 60, "its nodes are reserved")
+    live.wait_standing(job, "kept", seconds=120)
+    assert live.ran(ends)[1] <= live.ran(job)[0] < live.ran(ends)[0] + 120

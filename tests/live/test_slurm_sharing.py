@@ -163,7 +163,7 @@ def test_one_that_fits_nowhere_is_told(live: Live) -> None:
     for options, text in (
         (("--gres=gpu:5",), "requests 5 gres/gpu per node; no node of partition all has more than"),
         (("--mem=20000",), "requests 20000 MiB of memory per node; no node of partition all has"),
-        (("--dependency=singleton",), "cannot plan with the dependency 'singleton'; use after, "),
+        (("--dependency=after:1+5",), "cannot plan with a delay after a start ('after:1+5'); "),
     ):
         said = live.submit("-n1", *options, "--time=1", in_minutes(6))
         assert not said.job

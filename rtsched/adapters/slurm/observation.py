@@ -12,10 +12,11 @@ from rtsched.adapters.live import UNJUDGED, Completions, CompletionStatus, Marks
 from rtsched.adapters.requirements import plain_columns
 from rtsched.adapters.slurm.completions import LIVE
 from rtsched.adapters.slurm.demand import shown_demand, shown_licenses
+from rtsched.adapters.slurm.dependencies import dependency_of
 from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import node_list_in
-from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
+from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, names_of, number
 from rtsched.adapters.slurm.scontrol import FIRST_PRIORITY, LAST_PRIORITY
 from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
@@ -142,6 +143,9 @@ def marks_of(rows: JobRows, which: NDArray[np.int64], facts: SlurmFacts) -> Mark
         problem=[_never_starts(rows.reason[i]) for i in which.tolist()],
         unusable=[_unusable(rows, i, facts) for i in which.tolist()],
         last=np.array([max(each.ids) if each else -1 for each in components], np.int64),
+        singleton=np.array(
+            [dependency_of(rows.dependency[i]).singleton for i in which.tolist()], np.bool_
+        ),
     )
 
 
@@ -457,14 +461,53 @@ def request_in(
     )
 
 
-def edges_of(rows: JobRows, queued: NDArray[np.int64], known: NDArray[np.int64]) -> Edges:
-    """Return who waits for whom, of jobs that wait or run; `known` are their ids."""
-    alive = set(known.tolist())
+def edges_of(rows: JobRows, queued: NDArray[np.int64], alive: NDArray[np.int64]) -> Edges:
+    """Return who waits for whom.
+
+    Parameters
+    ----------
+    rows : JobRows
+        All jobs.
+    queued, alive : int64[n]
+        Rows of the jobs that wait, and of those that wait or run.
+    """
+    known = set(rows.id[alive].tolist())
+    named = _Namesakes(rows, alive)
     pairs: list[tuple[int, int, float]] = []
     for i in queued.tolist():
-        before = [job for job in predecessors(rows.dependency[i]) if job in alive]
+        if not rows.dependency[i]:
+            continue
+        dependency = dependency_of(rows.dependency[i])
+        before = [job for job in dependency.jobs if job in known]
+        if dependency.singleton and (rows.deadline[i] < math.inf or is_admitted(rows.mark[i])):
+            before = list(dict.fromkeys(before + named.before(i)))
         if before:
             numbers = spec_of(rows.extra[i], rows.comment[i]).numbers
             time = numbers.get("message_time", 0.0)
             pairs += [(job, int(rows.id[i]), time) for job in before]
     return Edges.of_rows(("before", "after", "message_time"), pairs)
+
+
+class _Namesakes:
+    """The jobs that wait or run, by user and name."""
+
+    def __init__(self, rows: JobRows, alive: NDArray[np.int64]) -> None:
+        self._rows, self._alive = rows, alive
+        self._found: dict[tuple[int, str], list[int]] | None = None
+
+    def before(self, i: int) -> list[int]:
+        """Return the ids of those for which a job that waits, with `singleton`, has to wait."""
+        rows = self._rows
+        if self._found is None:
+            self._found = {}
+            for at in self._alive.tolist():
+                if rows.name[at]:
+                    self._found.setdefault((int(rows.uid[at]), rows.name[at]), []).append(at)
+        job, whole = int(rows.id[i]), int(rows.het[i])
+        return [
+            int(rows.id[at])
+            for at in self._found.get((int(rows.uid[i]), rows.name[i]), ())
+            if (rows.id[at] < job or rows.state[at] not in WAITING)
+            and at != i
+            and (whole < 0 or rows.het[at] != whole)
+        ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.requirements import Requirements
 from rtsched.adapters.slurm.demand import Demand, demand_of, tasks_per_node
+from rtsched.adapters.slurm.dependencies import dependency_of
 from rtsched.adapters.slurm.limits import within_limits
 from rtsched.adapters.slurm.node_requests import part_of, too_few_nodes
 from rtsched.adapters.slurm.spec import NOTHING, Spec
@@ -18,9 +18,6 @@ from rtsched.model.array_rounds import array_width
 if TYPE_CHECKING:
     from rtsched.adapters.slurm.facts import Partition, SlurmFacts
     from rtsched.model.limit_rules import JobLimits
-
-_EDGE = re.compile(r"(after(?:any|ok|notok)?):([0-9_*+:]+)")
-_EDGES = re.compile(rf"{_EDGE.pattern}(?:,{_EDGE.pattern})*")
 
 
 @dataclass(frozen=True)
@@ -137,9 +134,9 @@ def _when_it_may_start(
         demand = demand_of(request, part, facts.sharing, least)
         problem = problem or (demand.problem if request.needs_rtsched else "")
     if fresh and part is not None and request.needs_rtsched:
-        problem = problem or _closed(request, part, limit, least)
+        problem = problem or _dependency_problem(request) or _closed(request, part, limit, least)
         if facts.sharing.resources:
-            problem = problem or _not_first(request, part)
+            problem = problem or _not_first(part)
         else:
             problem = problem or _too_large(request, part, least)
     needs = Requirements(
@@ -275,21 +272,24 @@ def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> s
     return ""
 
 
-def _not_first(request: JobRequest, part: Partition) -> str:
+def _dependency_problem(request: JobRequest) -> str:
+    """Return why a request cannot be planned with its dependency; empty if it can."""
+    dependency = dependency_of(request.dependency)
+    if dependency.singleton and request.array:
+        return "no promise can be given to an array with --dependency=singleton; use --array=...%1"
+    return dependency.problem
+
+
+def _not_first(part: Partition) -> str:
     """Return why a job's start on shared nodes could not be kept; empty if it could.
 
     Slurm's scheduler keeps room for the jobs that come first in the queue: no other partition's
-    come before. Until a job may start, which must be known, its nodes are reserved.
+    come before.
     """
     if part.above:
         return (
             f"no promise can be given in partition {part.name}: jobs of {part.above}, which has a "
             "higher PriorityTier, start before on the same nodes"
-        )
-    if request.dependency and not _EDGES.fullmatch(request.dependency):
-        return (
-            f"cannot plan with the dependency {request.dependency[:80]!r}; use after, afterany, "
-            "afterok or afternotok, all of which must be satisfied"
         )
     return ""
 
@@ -313,19 +313,3 @@ def _too_large(request: JobRequest, part: Partition, least: int) -> str:
             f"its nodes; some of {part.name} have {part.cpu_memory >> 20} for each; use --mem"
         )
     return ""
-
-
-def predecessors(dependency: str) -> list[int]:
-    """Return the job ids that a dependency waits for; none of alternatives (`?`).
-
-    `after`, `afterany`, `afterok`, `afternotok` count as waiting for the job's end.
-    """
-    if not dependency or "?" in dependency:
-        return []
-    found: dict[int, None] = {}
-    for _, jobs in _EDGE.findall(dependency):
-        for part in jobs.split(":"):
-            digits = re.match(r"\d{1,10}", part)
-            if digits:
-                found[int(digits[0])] = None
-    return list(found)

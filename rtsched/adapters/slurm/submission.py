@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply, dag_key
 from rtsched.adapters.requirements import too_late
 from rtsched.adapters.slurm.comments import record_of, with_record
+from rtsched.adapters.slurm.dependencies import dependency_of
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import with_node_list
-from rtsched.adapters.slurm.requirements import JobRequest, predecessors, requirements_of
+from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.rows import tasks_in
 from rtsched.adapters.slurm.scontrol import promised_priority
 from rtsched.adapters.slurm.settings import SlurmSettings
@@ -172,7 +173,14 @@ class SlurmTranslator:
         several = max(requirements.size, requirements.size_max) > 1
         tasks = requirements.tasks_per_node if several and not request.array else 0
         return Submission(
-            jobs, edges, uid, problem, comment, tasks_per_node=tasks, component=request.het
+            jobs,
+            edges,
+            uid,
+            problem,
+            comment,
+            tasks_per_node=tasks,
+            component=request.het,
+            singleton=dependency_of(request.dependency).singleton,
         )
 
     def answer(
@@ -196,7 +204,9 @@ class SlurmTranslator:
             fields[Tag.ADMIN_COMMENT] = with_node_list(MARK + (reply.token or DEFERRED), asked)
         if reply.deferred:
             fields[Tag.PRIORITY] = 0
-            if kind != Kind.ARRAY:
+            if submission.singleton and facts.sharing.resources:
+                fields |= _spread(submission)
+            elif kind != Kind.ARRAY:
                 fields[Tag.SHARED] = 0
             if submission.component:
                 fields[Tag.MIN_NODES] = fields[Tag.MAX_NODES] = int(submission.jobs.size[0])
@@ -207,8 +217,7 @@ class SlurmTranslator:
             if facts.sharing.resources:
                 fields[Tag.REQ_NODES] = fold(reply.nodes)
                 fields[Tag.PRIORITY] = promised_priority(reply.start)
-                if submission.tasks_per_node:
-                    fields[Tag.NTASKS_PER_NODE] = submission.tasks_per_node
+                fields |= _spread(submission)
             else:
                 fields[Tag.SHARED] = 0
         if kind == Kind.DIVISIBLE:
@@ -243,6 +252,12 @@ class SlurmTranslator:
         if any(MARK in text for text in texts):
             found.append("its rtsched: word")
         return ", ".join(dict.fromkeys(found))
+
+
+def _spread(submission: Submission) -> dict[int, str | int]:
+    """Return what has a job on several nodes that it shares take the same of each."""
+    tasks = submission.tasks_per_node
+    return {Tag.NTASKS_PER_NODE: tasks} if tasks else {}
 
 
 def limit_minutes(duration: float, names: JobNames, facts: SlurmFacts) -> int:
@@ -308,7 +323,7 @@ def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRe
 
 def edges_of(dependency: str, spec: Spec) -> Edges:
     """Return the edges from the jobs that a request waits for to itself, -1."""
-    before = predecessors(dependency)
+    before = dependency_of(dependency).jobs
     return Edges.build(
         len(before),
         before=before,

@@ -148,7 +148,7 @@ class SlurmSystem:
             marks_of(rows, which, facts),
             completions_of(rows, over),
             self._shares[0],
-            edges_of(rows, queued, rows.id[which]),
+            edges_of(rows, queued, which),
             periodic_of(recurring, machine.row, now),
             blocked=self._blocked_now(single, machine.row),
             reserved_ahead=self.settings.reserved_ahead_s,
