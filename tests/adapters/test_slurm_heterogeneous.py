@@ -29,7 +29,7 @@ from rtsched.adapters.slurm.observation import (
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import JobRows, job_rows
 from rtsched.adapters.wire import Tag
-from rtsched.model.cluster import Cluster
+from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 
@@ -173,7 +173,7 @@ def test_one_reservation_for_all() -> None:
         ({"numcpus": "5", "maxnodes": "1"}, "requests 5 processors per node"),
         ({"minmemory": "2000M"}, "requests 2000 MiB per node"),
         ({"feature": "fast"}, "the nodes of the cluster are not known yet"),
-        ({"licenses": "matlab:1"}, "a job that needs licences"),
+        ({"licenses": "matlab:1"}, "job that needs licences"),
         ({"tres-per-node": "gres/gpu:1"}, "generic resources"),
         ({"reservation": "mine"}, "a job in a reservation"),
     ],
@@ -202,17 +202,55 @@ def test_conditions_of_all_components_hold_for_all_nodes() -> None:
 
 
 def test_jobs_that_want_nothing_of_us() -> None:
-    """Their components stay as Slurm shows them, and so do all where jobs share nodes."""
+    """Their components stay as Slurm shows them."""
     plain = {"deadline": "N/A", "admin_comment": "(null)"}
     free = (component(0, 1, 10, **plain), component(1, 2, 30, **plain))
     assert shown(*free).id.tolist() == [7, 8]
-    sharing = replace(FACTS, sharing=Sharing(("cpu",)))
-    due = (component(0, 1, 10), component(1, 2, 30))
-    found = shown(*due, facts=sharing)
-    assert found.id.tolist() == [7, 8]
-    (first, _) = marks_of(found, np.arange(2), sharing).texts("unusable")
-    assert first is not None
-    assert "where jobs share nodes" in first
+
+
+HARDWARE = (({"cpu": 4, "mem": 1000 * MIB, "gres/gpu": 2}, 6),)
+SHARING = replace(
+    FACTS,
+    sharing=Sharing(("cpu", "mem", "gres/gpu")),
+    partitions={"all": replace(FACTS.partitions["all"], hardware=HARDWARE)},
+)
+
+
+def test_on_nodes_that_jobs_share_each_node_has_the_most_that_a_component_takes() -> None:
+    """It has whole nodes, as long as it waits and while it runs."""
+    first = component(0, 1, 10, tres="cpu=1,mem=300M,node=1,gres/gpu=1", minmemory="300M")
+    second = component(1, 2, 30, tres="cpu=6,mem=200M,node=2", numcpus="6")
+    started = {"state": "RUNNING", "starttime": f"{NOW - 100:.0f}"}
+    for state in ({}, started | {"nodelist": "n0"}):
+        found = shown(first | state, second | state, facts=SHARING)
+        assert found.id.tolist() == [7]
+        view = view_of(found, SHARING)
+        jobs = view.observation.running if state else view.observation.queued
+        assert jobs.exclusive.tolist() == [True]
+        assert jobs.column("demand").tolist() == [[3, 300 * MIB, 1]]
+        assert view.observation.marks.texts("unusable") == [None]
+
+
+def test_on_nodes_that_jobs_share_it_is_bound_by_its_reservation() -> None:
+    """No component gets the nodes of all, or a place in the queue."""
+    freed = {"prioritylong": "5", "reason": "Resources"}
+    found = shown(component(0, 1, 10, **freed), component(1, 2, 30, **freed), facts=SHARING)
+    view = view_of(found, SHARING)
+    view.observation = replace(
+        view.observation,
+        cluster=Cluster(
+            Nodes.build(6, names={"capacity": ("cpu",)}, capacity=np.full((6, 1), 4, np.int64))
+        ),
+    )
+    indptr, nodes = np.array([0, 3]), np.array([0, 1, 5], np.int32)
+    plan = Schedule.build([7], [NOW + 100], [NOW + 1950], indptr, nodes)
+    created, bound = (
+        " ".join(change.command.words[1:])
+        for change in reserve_changes(plan, view, SlurmSettings(), {}, {})
+    )
+    assert created.startswith("create reservation ReservationName=rtsched_7")
+    assert "Nodes=n[0-1,5] Users=ann" in created
+    assert bound == "update JobId=7 ReservationName=rtsched_7 ExcNodeList="
 
 
 def described(facts: SlurmFacts = FACTS, **fields: Any) -> Any:
@@ -232,6 +270,10 @@ def test_a_component_that_is_submitted() -> None:
     assert fields[Tag.ADMIN_COMMENT] == "rtsched:parked"
     assert (fields[Tag.PRIORITY], fields[Tag.SHARED]) == (0, 0)
     assert (fields[Tag.MIN_NODES], fields[Tag.MAX_NODES]) == (2, 2)
+    shared = described(SHARING, pn_min_memory=100)
+    assert shared.problem == ""
+    assert TRANSLATOR.answer(shared, SubmitReply(False, "held", deferred=True), SHARING) == fields
+    assert "that needs licences" in described(SHARING, licenses="a:1").problem
     assert "backfill scheduler" in described(replace(FACTS, backfill=math.inf)).problem
     assert [TRANSLATOR.number_of(name) for name in ("7+1", "7", "+1")] == [7, 7, -1]
 

@@ -1,4 +1,7 @@
-"""Heterogeneous jobs with one promise for all their components, on a real Slurm."""
+"""Heterogeneous jobs with one promise for all their components, on a real Slurm.
+
+Everything is tried where promised jobs have whole nodes, and where they share nodes.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +28,26 @@ PartitionName=other Nodes=ALL State=UP MaxTime=30
 PartitionName=trial Nodes=ALL State=UP MaxTime=30
 """
 HELD = "the job is held until it has been evaluated"
+SHARED = "\n[slurm]\nshare_nodes = true\n"
 SHOWN = "jobid:0|,state:0|,reservation:0|,starttime:0|,endtime:0|,prioritylong:0|,comment:0"
 
 
-@pytest.fixture(scope="module")
-def live() -> Iterator[Live]:
+@pytest.fixture(scope="module", params=["", SHARED], ids=["whole", "shared"])
+def live(request: pytest.FixtureRequest) -> Iterator[Live]:
     """Run two fast nodes and four slow ones; in one partition the daemon only watches."""
     options = SlurmOptions(
         fast=2,
         slow=4,
         job_submit=("rtsched",),
         partitions=PARTITIONS,
-        settings={"SchedulerParameters": "bf_interval=5,bf_continue", "ReturnToService": "1"},
+        settings={
+            "DefMemPerCPU": "100",
+            "SchedulerParameters": "bf_interval=5,bf_continue",
+            "ReturnToService": "1",
+        },
     )
     with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SITE + SCOPE)
+        cluster.start_daemon(SITE + SCOPE + request.param)
         yield Live(cluster)
 
 
@@ -155,7 +163,7 @@ def test_a_daemon_that_is_away(live: Live) -> None:
         assert {row[5] for row in components(live, away)} == {"0"}
     finally:
         live.cluster.path(SUBMIT_CONF).write_text(QUICK)
-        live.cluster.start_daemon(SITE + SCOPE)
+        live.cluster.start_daemon()
     for job in (answered, away):
         live.wait_standing(job, "firm", "kept", seconds=40)
     for job in (answered, away):
@@ -197,7 +205,7 @@ def test_an_open_filter_lets_it_in(live: Live) -> None:
         said = live.submit("-N1", "--time=2", in_minutes(30), ":", "-N2", "--time=1")
         assert "accepted without a promise" in said.text
     finally:
-        live.cluster.start_daemon(SITE + SCOPE)
+        live.cluster.start_daemon()
     eventually(lambda: {row[1] for row in components(live, said.job)} == {"RUNNING"}, 40)
     assert not live.standing(said.job)
 
@@ -221,4 +229,4 @@ def test_a_site_that_takes_rtsched_out(live: Live) -> None:
             live.cluster.wait_job(job, "RUNNING", "COMPLETED")
     finally:
         live.cluster.path(SUBMIT_CONF).write_text(QUICK)
-        live.cluster.start_daemon(SITE + SCOPE)
+        live.cluster.start_daemon()

@@ -5,7 +5,9 @@ scheduler alone does. It makes them under one lock, so a poll shows all of them 
 asked of the first one by its number, such as a change, a release or a cancellation, is asked of
 all, and a component that waits cannot be cancelled alone (seen on 26.05; `update_job_str` in
 src/slurmctld/job_mgr.c of 25.11). In a reservation of as many whole nodes as they want in all, each
-of which is as every component asks for, they start whichever gets which.
+of which is as every component asks for, they start whichever gets which. So it is where promised
+jobs share nodes, too: a node list, by which other jobs are bound there, would be one of each
+component.
 
 Source: https://slurm.schedmd.com/heterogeneous_jobs.html.
 """
@@ -19,9 +21,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.slurm.completions import place_of_ending
+from rtsched.adapters.slurm.demand import shown_demand
 from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.observation import is_admitted
 from rtsched.adapters.slurm.rows import (
+    MEGABYTE,
     WAITING,
     Components,
     alive,
@@ -30,6 +34,7 @@ from rtsched.adapters.slurm.rows import (
     with_joined,
 )
 from rtsched.logs.hostlist import fold
+from rtsched.model.resources import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,11 +49,8 @@ def joined_components(rows: JobRows, facts: SlurmFacts) -> JobRows:
     """Return the rows with one for each heterogeneous job that has a deadline, or was held for us.
 
     It has the number of its first component, the nodes of all of them, the longest time limit and
-    the earliest deadline. Where promised jobs share nodes, none can be promised anything, and
-    components stay rows of their own.
+    the earliest deadline, and on each node the most that one of them takes.
     """
-    if facts.sharing.resources:
-        return rows
     members: dict[int, list[int]] = {}
     for at in np.flatnonzero(rows.het >= 0).tolist():
         members.setdefault(int(rows.het[at]), []).append(at)
@@ -100,6 +102,7 @@ def _joined(rows: JobRows, job: int, which: list[int], facts: SlurmFacts) -> Job
         end=np.array([np.fmax.reduce(rows.end[shown])]),
         limit=np.array([limit]),
         deadline=np.array([np.fmin.reduce(rows.deadline[which])]),
+        amounts=[_amounts([rows.amounts[at] for at in which], sizes.tolist())],
         cpus=np.array([rows.cpus[which].sum()]),
         memory=np.array([rows.memory[which].max()]),
         min_nodes=np.array([sizes.sum()]),
@@ -119,6 +122,25 @@ def _sizes(rows: JobRows, which: Sequence[int], facts: SlurmFacts) -> NDArray[np
         rows.max_nodes[which] <= least, least, np.maximum(least, fewest)
     )
     return sizes
+
+
+def _amounts(shown: Sequence[str], sizes: Sequence[int]) -> str:
+    """Return what all nodes together have if each has the most of what components have on theirs.
+
+    `sizes` are the nodes of each component.
+    """
+    most: dict[str, int] = {}
+    for text, size in zip(shown, sizes, strict=True):
+        for name, amount in shown_demand(text, size).items():
+            most[name] = max(most.get(name, 0), amount)
+    nodes = sum(sizes)
+    whole = [
+        f"{name}={-(-amount // MEGABYTE) * nodes}M"
+        if name == MEMORY
+        else f"{name}={amount * nodes}"
+        for name, amount in most.items()
+    ]
+    return ",".join([*whole, f"node={nodes}"])
 
 
 def _unlike(rows: JobRows, which: Sequence[int], *, several: bool) -> str:

@@ -307,7 +307,7 @@ def _demands(
 
     Slurm shows OverSubscribe=NO of every job that runs in a partition that does not oversubscribe.
     One that asked for whole nodes has all their processors. An array has its reserved nodes to
-    itself.
+    itself, and each component of a heterogeneous job that was held for us has whole nodes.
     """
     if not facts.sharing.resources:
         return {}
@@ -321,6 +321,7 @@ def _demands(
         is_exclusive(rows.oversubscribe[i], runs=runs)
         or (name or "") in whole
         or (rows.array[i] == rows.id[i] and is_ours(rows.reservation[i]))
+        or (rows.components[i] is not None and is_admitted(rows.mark[i]))
         for i, name in zip(chosen, first, strict=True)
     ]
     return {

@@ -100,14 +100,15 @@ def requirements_of(
     if its partition is closed, or limits are lowered: that is no change of the job, and they may be
     as before in time.
 
-    A job takes whole nodes, or where jobs share nodes what it asks for; as long as it may not start
-    yet, and Slurm's scheduler keeps nothing for it, whole ones there too. One that asks for
+    A job takes whole nodes, or where jobs share nodes what it asks for; a heterogeneous one, and as
+    long as it may not start yet any, whole ones there too. One that asks for
     processors takes as many nodes as they need on the smallest nodes of its partition. A range of
     nodes makes a job moldable if it wants something of rtsched and does not say `speedup=none`; its
     time limit is then that on the fewest nodes.
     """
     needs = _when_it_may_start(request, facts, fresh=fresh, limits=limits)
-    if request.may_not_start_yet and request.needs_rtsched and facts.sharing.resources:
+    reserved = request.het or request.may_not_start_yet
+    if reserved and request.needs_rtsched and facts.sharing.resources:
         return replace(needs, exclusive=True)
     return needs
 
@@ -137,7 +138,7 @@ def _when_it_may_start(
         problem = problem or _dependency_problem(request) or _closed(request, part, limit, least)
         if facts.sharing.resources:
             problem = problem or _not_first(part)
-        else:
+        if request.het or not facts.sharing.resources:
             problem = problem or _too_large(request, part, least)
     needs = Requirements(
         partition=name,
@@ -212,7 +213,7 @@ def _apart(request: JobRequest, facts: SlurmFacts) -> str:
     if not request.needs_rtsched:
         return ""
     for given, what in (
-        (facts.sharing.resources, "where jobs share nodes; ask for the nodes of all in one job"),
+        (request.licenses, "that needs licences"),
         (math.isinf(facts.backfill), "here: Slurm's backfill scheduler, which starts it, is off"),
         (request.spec.divisible, "that is a divisible load"),
         (request.required, "with a list of nodes; leave --nodelist out"),

@@ -8,9 +8,10 @@ may start earlier on its own nodes, and from the planned start of one on those b
 more than planned. But backfill knows the ends of running jobs no better than to half a minute, and
 so may put a planned job off again and again for short jobs. A job that has no time to spare, and
 is first on all its nodes, has these reserved: nothing else starts there then that would be in its
-way. So has an array, whose tasks share whole nodes, and a job that may not start yet, as it begins
-later or waits for another one: backfill plans no such job, and keeps nothing for it. It is planned
-with whole nodes until it may start; from then on it is a job as the others.
+way. So has an array, whose tasks share whole nodes, a heterogeneous job, and a job that may not
+start yet, as it begins later or waits for another one: backfill plans no such job, and keeps
+nothing for it. It is planned with whole nodes until it may start; from then on it is a job as the
+others.
 
 Licences are reserved for planned jobs that take some. Their priority does not keep them: a job that
 waits for its nodes alone, which are named, does not keep Slurm from starting others elsewhere, and
@@ -110,7 +111,7 @@ def reserve_changes(
     """
     plan = waiting(plan, view.observation.queued.id)
     kept = [*_kept(plan, view, settings), *_in_use(view, settings)]
-    single = plan.take(np.flatnonzero(~_are_arrays(plan, view)))  # arrays have their reservations
+    single = plan.take(np.flatnonzero(~_in_parts(plan, view)))  # others have their reservations
     order: list[Change] = []
     licensed = _licensed(view)
     if view.observation.cluster.shared:
@@ -131,12 +132,13 @@ def reserve_changes(
 def _kept(plan: Schedule, view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservation]:
     """Return the reservations that a plan needs.
 
-    On shared nodes these are of jobs without time to spare, and, on all their nodes, of arrays and
-    of jobs that may not start yet: jobs that are planned there before have none.
+    On shared nodes these are of jobs without time to spare, and, on all their nodes, of arrays, of
+    heterogeneous jobs, and of jobs that may not start yet: jobs that are planned there before have
+    none.
     """
     if not view.observation.cluster.shared:
         return _reserved(plan, view, settings)
-    alone = _are_arrays(plan, view) | _may_not_start_yet(plan, view)
+    alone = _in_parts(plan, view) | _may_not_start_yet(plan, view)
     jobs = plan.entries.job.tolist()
     spare = {
         job: view.rows.deadline[view.place[job]] - end
@@ -265,10 +267,16 @@ def licenses_kept(
     return own, left
 
 
-def _are_arrays(plan: Schedule, view: SlurmState) -> NDArray[np.bool_]:
-    """Return which entries are of arrays that Slurm shows, bool[k]."""
+def _in_parts(plan: Schedule, view: SlurmState) -> NDArray[np.bool_]:
+    """Return which entries are of jobs that Slurm shows in parts, bool[k].
+
+    These are arrays, and heterogeneous jobs. What a single job is given, such as a node list or a
+    node count, would be given to each part.
+    """
     place, waits = places(view.observation.queued.id, plan.entries.job)
-    waits[waits] = view.observation.queued.kind[place[waits]] == Kind.ARRAY
+    rows = [view.place[job] for job in plan.entries.job[waits].tolist()]
+    joined = np.array([view.rows.components[row] is not None for row in rows], np.bool_)
+    waits[waits] = joined | (view.observation.queued.kind[place[waits]] == Kind.ARRAY)
     return waits
 
 
@@ -566,15 +574,12 @@ def _sizes(
 
     A controller that was started anew shows no highest node count of jobs that waited before (0;
     Slurm 26.05), whatever they are given. A rigid job has its own; others are given theirs once.
-    The components of a heterogeneous job keep theirs: a count would be given to each of them.
     """
     changes = []
     for at, job in enumerate(plan.entries.job.tolist()):
         if job not in view.queued:
             continue
         row, rigid = view.place[job], _is_rigid(view, job)
-        if view.rows.components[row]:
-            continue
         size = int(plan.entries.size[at])
         most = int(view.rows.max_nodes[row]) or (size if rigid else counts.get(job, 0))
         same = view.rows.min_nodes[row] == most == size
