@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rtsched.adapters.slurm import SlurmSettings
-from rtsched.adapters.slurm.route import Route
+from rtsched.adapters.slurm.route import Route, shown_dependency
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -39,6 +39,20 @@ def test_who_demands_pyslurm_is_told() -> None:
     """A setting that cannot be followed is an error."""
     with pytest.raises(AdapterError, match="pyslurm does not match"):
         Route(Commands(), "pyslurm").jobs()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (None, ""),
+        ({"afterok": [], "singleton": False, "satisfy": "all"}, "singleton"),
+        ({"afterok": ["5(unfulfilled)", 6], "satisfy": "all"}, "afterok:5(unfulfilled),afterok:6"),
+        ({"after": [5], "afterany": ["6_*"], "satisfy": "any"}, "after:5?afterany:6_*"),
+    ],
+)
+def test_dependencies_that_pyslurm_shows(said: dict[str, object] | None, text: str) -> None:
+    """As squeue writes them; one that pyslurm does not know is a singleton."""
+    assert shown_dependency(said) == text
 
 
 def test_a_pyslurm_that_hangs_delays_the_first_poll_only(

@@ -206,7 +206,9 @@ def test_a_job_that_may_not_start_yet_has_whole_nodes(when: dict[str, Any]) -> N
     assert not requirements_of(best_effort, FACTS).exclusive
 
 
-@pytest.mark.parametrize("dependency", ["12", "after:5+10", "afterburstbuffer:5", "expand:5"])
+@pytest.mark.parametrize(
+    "dependency", ["12", "after:5+10", "afterburstbuffer:5", "expand:5", "singleton,afterok:5"]
+)
 def test_a_dependency_that_cannot_be_planned_with(dependency: str) -> None:
     """It is not known when such a job may start; what was promised once stays so."""
     request = JobRequest(limit=600.0, deadline=NOW + 3600, cpus=1, dependency=dependency)

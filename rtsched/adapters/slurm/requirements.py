@@ -278,6 +278,8 @@ def _dependency_problem(request: JobRequest) -> str:
     dependency = dependency_of(request.dependency)
     if dependency.singleton and request.array:
         return "no promise can be given to an array with --dependency=singleton; use --array=...%1"
+    if dependency.singleton and dependency.jobs:  # pyslurm does not show both
+        return "cannot plan with singleton beside other dependencies; use one of them"
     return dependency.problem
 
 

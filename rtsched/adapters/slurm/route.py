@@ -139,7 +139,7 @@ def rows_of(jobs: list[Any]) -> JobRows:
             [_least(job, int(n)) for job, n in zip(jobs, most, strict=True)], np.int64
         ),
         max_nodes=most,
-        dependency=[_dependency(job) for job in jobs],
+        dependency=[shown_dependency(job.dependencies) for job in jobs],
         required=texts("required_nodes"),
         excluded=texts("excluded_nodes"),
         licenses=[_listed(job.licenses) for job in jobs],
@@ -214,20 +214,19 @@ def _least(job: Any, most: int) -> int:
     return int(node.count) if node is not None else int(job.num_nodes or 0)
 
 
-def _dependency(job: Any) -> str:
-    """Return a dependency as squeue writes it.
+def shown_dependency(said: dict[str, Any] | None) -> str:
+    """Return a dependency as squeue writes it, by what pyslurm says of it; None: there is none.
 
-    pyslurm does not know `singleton(unfulfilled)`, as Slurm shows it: it is what a job waits for
-    whose dependency shows nothing else.
+    pyslurm does not know `singleton(unfulfilled)`, as Slurm shows it: that is what it says nothing
+    of.
     """
-    said = job.dependencies or {}
+    if said is None:
+        return ""
     joint = "," if said.get("satisfy", "all") == "all" else "?"
     found = [
-        f"{kind}:{each}" for kind, jobs in said.items() if isinstance(jobs, list) for each in jobs
+        f"{kind}:{job}" for kind, jobs in said.items() if isinstance(jobs, list) for job in jobs
     ]
-    if said.get("singleton") or (not found and job.state_reason == "Dependency"):
-        found.append("singleton")
-    return joint.join(found)
+    return joint.join(found) or "singleton"
 
 
 def _node(node: Any) -> NodeRow:
