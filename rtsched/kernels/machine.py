@@ -274,7 +274,7 @@ class MachineState(NamedTuple):
     group_nodes: NDArray[np.int32]
     """Nodes of the node sets."""
     profile: NDArray[Any]
-    """TIMED: free nodes (`width`) from each time on (conservative only)."""
+    """TIMED: free nodes (`width`) from each time on (conservative only, else `ABSENT`)."""
     rows: NDArray[np.int64]
     """Scratch: rows handed to a hook."""
     values: NDArray[np.float64]
@@ -324,7 +324,8 @@ class MachineState(NamedTuple):
     candidates: NDArray[np.int64]
     """Scratch of m entries: nodes that a job may have."""
     step_room: RoomProfile
-    """What is left from each time on, reservations and the plan taken off."""
+    """What is left from each time on, reservations and the plan taken off. `ABSENT`, as are
+    `placement` and `preemption`, where jobs neither share nodes nor preempt."""
     placement: Placement
     """What nodes are chosen by, unless the first ones with room are taken."""
     limits: LimitCounts

@@ -20,6 +20,9 @@ _OPTIONS: dict[str, Any] = {"cache": True, "_nrt": False, "error_model": "numpy"
 _INSIDE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """A part is called by compiled code only: making it callable otherwise is half the work."""
 
+ABSENT: Any = None
+"""A part of its state that a machine does not have (`only_with`)."""
+
 
 def part(kernel: F) -> F:
     """Return `kernel` compiled as a part of what calls it, or as it is without numba."""
@@ -39,6 +42,32 @@ def outline(kernel: F) -> F:
 def entry(kernel: F) -> F:
     """Return `kernel` compiled to be called from Python."""
     return _compiled(kernel)
+
+
+def only_with(field: str, otherwise: Any = None) -> Callable[[F], F]:
+    """Return a decorator for a kernel that only some machines need: those with a part of the state.
+
+    For machines whose `field` is `ABSENT` it is not compiled; their loop never comes to call it,
+    and has `otherwise` in its place. So the loop of machines that neither share nodes nor preempt
+    is small, and loading it, which is most of the start of a replay, is quick.
+    """
+
+    def offered(kernel: F) -> F:
+        if numba is None:
+            return kernel
+
+        def nothing(_machine: Any, *_: Any) -> Any:
+            return otherwise
+
+        def choose(machine: Any, *_: Any) -> Callable[..., Any]:
+            part_of_state = machine.types[machine.fields.index(field)]
+            return nothing if part_of_state == numba.types.none else kernel
+
+        options = {**_OPTIONS, **_INSIDE, "cache": False}  # what calls it is kept on disk with it
+        numba.extending.overload(kernel, jit_options=options, strict=False)(choose)
+        return kernel
+
+    return offered
 
 
 def _compiled(kernel: F, **more: Any) -> F:

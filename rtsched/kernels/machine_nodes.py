@@ -34,7 +34,7 @@ from rtsched.kernels.machine import (
     take_picks,
 )
 from rtsched.kernels.machine_claims import take_over
-from rtsched.kernels.machine_compiling import inlined, outline, part
+from rtsched.kernels.machine_compiling import inlined, only_with, outline, part
 from rtsched.kernels.machine_gates import job_over
 from rtsched.kernels.machine_heap import sift
 from rtsched.kernels.machine_limits import limit_reached
@@ -218,7 +218,7 @@ def kill(machine: MachineState, row: int) -> None:
         lose(machine, row)
 
 
-@outline
+@only_with("step_room")
 def kill_guests(machine: MachineState, node: int) -> None:
     """Stop the jobs on a shared node that died."""
     state = machine.state[0]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.kernels.machine import EASY, UP, MachineState, is_free, release
-from rtsched.kernels.machine_compiling import outline, part
+from rtsched.kernels.machine_compiling import only_with, outline, part
 from rtsched.kernels.machine_nodes import (
     group_of,
     lose,
@@ -105,6 +105,13 @@ def may_be_preempted(machine: MachineState, row: int, other: int) -> bool:
         rules.until[0] = min(rules.until[0], until)
         return False
     return True
+
+
+@only_with("preemption", np.inf)
+def next_exemption_end(machine: MachineState) -> float:
+    """Return when the next running job may be preempted for one that waits, inf if none."""
+    until = machine.preemption.until[0]
+    return float(until) if until > machine.state[0].now else np.inf
 
 
 @part

@@ -17,7 +17,7 @@ import numpy as np
 
 from rtsched.kernels.backfill import launch
 from rtsched.kernels.machine import GONE, UP, MachineState
-from rtsched.kernels.machine_compiling import inlined, outline, part
+from rtsched.kernels.machine_compiling import inlined, only_with, outline, part
 from rtsched.kernels.machine_limits import held_up
 from rtsched.kernels.machine_nodes import choose, group_of
 from rtsched.kernels.machine_queue import close_up
@@ -131,7 +131,7 @@ def place(machine: MachineState, at: int, start: float) -> None:
         occupy(machine, slot.reserved, slot.reserved + slot.wall, slot.width)
 
 
-@part
+@only_with("profile")
 def unplace(machine: MachineState, at: int) -> None:
     """Take the reservation of the job at one place of the queue out of the profile."""
     slot = machine.queue[at]
@@ -312,7 +312,7 @@ def pass_within_limits(machine: MachineState) -> None:
         pass
 
 
-@outline
+@only_with("profile")
 def conservative_pass(machine: MachineState) -> None:
     """Start what conservative backfilling lets start now."""
     state = machine.state[0]
@@ -332,7 +332,7 @@ def conservative_pass(machine: MachineState) -> None:
             start_reserved(machine)
 
 
-@part
+@only_with("profile")
 def give_back(machine: MachineState, row: int, until: float) -> None:
     """Take the rest of an early ended job's requested time out of the profile."""
     state = machine.state[0]

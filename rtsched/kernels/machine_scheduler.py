@@ -39,11 +39,11 @@ from rtsched.kernels.machine import (
     record,
     release,
 )
-from rtsched.kernels.machine_compiling import entry, inlined, outline, part
+from rtsched.kernels.machine_compiling import entry, inlined, only_with, outline, part
 from rtsched.kernels.machine_gates import job_over, next_task, passes_gate
 from rtsched.kernels.machine_heap import pop, push
 from rtsched.kernels.machine_nodes import change_nodes, group_of, start_planned
-from rtsched.kernels.machine_preemption import preempt
+from rtsched.kernels.machine_preemption import next_exemption_end, preempt
 from rtsched.kernels.machine_profile import conservative_pass, give_back
 from rtsched.kernels.machine_queue import enqueue, list_queue, rerank
 from rtsched.kernels.machine_windows import serial_pass, window_pass
@@ -78,8 +78,8 @@ def next_time(machine: MachineState) -> float:
         time = min(time, machine.node_events[state.node_event].time)
     if state.limited:
         time = min(time, machine.limits.recheck[0])
-    if state.preempting and machine.preemption.until[0] > state.now:
-        time = min(time, machine.preemption.until[0])
+    if state.preempting:
+        time = min(time, next_exemption_end(machine))
     if state.loop == CONSERVATIVE:
         time = min(time, max(state.next_reserved, state.now))
     elif state.loop == NEGOTIATOR:
@@ -303,7 +303,7 @@ def next_instant(machine: MachineState) -> int:
     return 0
 
 
-@outline
+@only_with("preemption", (NEXT, False))
 def after_pass(machine: MachineState) -> tuple[int, bool]:
     """Let one job preempt others after a pass; return where to go on, and if records are full.
 

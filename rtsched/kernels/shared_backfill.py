@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from rtsched.kernels.machine import CONSERVATIVE, EASY, UP, MachineState, start_job
-from rtsched.kernels.machine_compiling import outline, part
+from rtsched.kernels.machine_compiling import only_with, outline, part
 from rtsched.kernels.machine_nodes import group_of, node_at, nodes_in
 from rtsched.kernels.machine_queue import close_up, head_over_limit, leave, may_start
 from rtsched.kernels.machine_sharing import (
@@ -260,7 +260,7 @@ def start_in_order(machine: MachineState) -> int:
     return int(at)
 
 
-@outline
+@only_with("step_room")
 def shared_pass(machine: MachineState) -> None:
     """Start what FCFS or EASY lets start now."""
     state = machine.state[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from rtsched.kernels.machine import UP, MachineState
-from rtsched.kernels.machine_compiling import outline, part
+from rtsched.kernels.machine_compiling import only_with, outline, part
 from rtsched.kernels.machine_nodes import group_of, node_at, nodes_in
 from rtsched.kernels.room_profile import (
     earliest_start,
@@ -80,7 +80,7 @@ def leaves_licenses(machine: MachineState, row: int) -> bool:
     return bool(licenses_fit(machine.step_room, now, wall, machine.demand, row) <= now)
 
 
-@outline
+@only_with("step_room")
 def rebuild_shared(machine: MachineState) -> None:
     """Make the profile anew: what runs, and what the plan owns."""
     state = machine.state[0]
@@ -100,14 +100,14 @@ def rebuild_shared(machine: MachineState) -> None:
             occupy_licenses(machine.step_room, begin, end, machine.demand, planned.row, 1)
 
 
-@part
+@only_with("step_room")
 def forget_past_shared(machine: MachineState) -> None:
     """Let the profile of each node begin at the step in which the present lies."""
     for node in range(len(machine.step_room.first)):
         forget(machine.step_room, node, machine.state[0].now)
 
 
-@part
+@only_with("step_room")
 def give_back_shared(machine: MachineState, row: int, until: float) -> None:
     """Take the rest of an early ended job's requested time out of the profile."""
     occupy_held(machine, row, machine.jobs[row].width, machine.state[0].now, until, -1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels.machine_compiling import outline, part
+from rtsched.kernels.machine_compiling import only_with, outline
 from rtsched.kernels.placement import FIRST, pick_best, score_of
 from rtsched.kernels.room_profile import first_fit, step_of
 from rtsched.kernels.shared_backfill import launch_shared
@@ -56,7 +56,7 @@ def pick_reserved(
     pick_best(placement, found, size, picks)
 
 
-@outline
+@only_with("step_room")
 def reserve_shared(machine: MachineState, at: int, start: float) -> None:
     """Give the job at one place of the queue its earliest reservation from `start` on."""
     slot = machine.queue[at]
@@ -83,7 +83,7 @@ def reserve_shared(machine: MachineState, at: int, start: float) -> None:
         occupy_held(machine, slot.row, slot.width, slot.reserved, end, 1)
 
 
-@part
+@only_with("step_room")
 def unreserve_shared(machine: MachineState, at: int) -> None:
     """Take the reservation of the job at one place of the queue out of the profile."""
     slot = machine.queue[at]
@@ -91,7 +91,7 @@ def unreserve_shared(machine: MachineState, at: int) -> None:
     occupy_held(machine, slot.row, slot.width, slot.reserved, end, -1)
 
 
-@part
+@only_with("step_room")
 def launch_reserved_shared(machine: MachineState, at: int) -> None:
     """Start the job at one place of the queue on the nodes that it has reserved."""
     slot = machine.queue[at]

@@ -9,13 +9,12 @@ import numpy as np
 from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
+from rtsched.kernels.machine_compiling import ABSENT
 from rtsched.kernels.machine_gates import ARRAY, DEPENDENT, GATE
-from rtsched.kernels.room_profile import empty_profile
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind, array_time
 from rtsched.simulator.limits import no_limits
-from rtsched.simulator.preemption import no_preemption
-from rtsched.simulator.shared_nodes import no_placement, with_shared_nodes
+from rtsched.simulator.shared_nodes import with_shared_nodes
 from rtsched.simulator.sizes import fastest, scaled
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Machine
         awaited=np.zeros(0),
         group_of=np.zeros(1, np.int64),
         group_nodes=np.zeros(0, np.int32),
-        profile=_zeros(2 * (n + m) + 8 if conservative else 1, kernel.TIMED),
+        profile=_zeros(2 * (n + m) + 8, kernel.TIMED) if conservative else ABSENT,
         rows=np.zeros(n, np.int64),
         values=np.zeros(n, np.float64),
         picks=np.zeros(m, np.int64),
@@ -143,10 +142,10 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Machine
         later=np.zeros((1, 0), np.int64),
         most=np.zeros(0, np.int64),
         candidates=np.zeros(1, np.int64),
-        step_room=empty_profile(1, 1, 0),
-        placement=no_placement(),
+        step_room=ABSENT,
+        placement=ABSENT,
         limits=no_limits(),
-        preemption=no_preemption(),
+        preemption=ABSENT,
     )
 
 
