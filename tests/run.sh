@@ -6,7 +6,7 @@
 # Where RTSCHED_SLURM_SOURCES names a directory of Slurm's release tarballs (slurm-*.tar.xz or .tar.bz2,
 # from https://download.schedmd.com/slurm/), the submit filter is compiled and checked against each; the
 # first time that takes a quarter of a minute for each, later none.
-# Live tests mostly wait, so one more of them runs at a time. Those of a file share a cluster, and run in
+# Live tests mostly wait, so two more of them run at a time. Those of a file share a cluster, and run in
 # the file's order. They watch clocks, and clusters that run
 # side by side slow each other down; waits count time as a quiet machine would, and the summary shows
 # those that came closest to failing. Tests that fail, of the live ones 19 at most, run once more, by
@@ -34,7 +34,7 @@ else
     [ "$status" = 0 ] || [ "$status" = 5 ]
 fi
 status=0
-pytest -n $((jobs + 1)) -m live -p no:randomly --dist loadfile --maxfail 20 "$@" || status=$?
+pytest -n $((jobs + 2)) -m live -p no:randomly --dist loadfile --maxfail 20 "$@" || status=$?
 if [ "$status" = 1 ]; then
     echo "Live tests failed; these once more, by themselves:"
     pytest -m live -p no:randomly --last-failed --last-failed-no-failures none "$@"
