@@ -274,7 +274,8 @@ class MachineState(NamedTuple):
     group_nodes: NDArray[np.int32]
     """Nodes of the node sets."""
     profile: NDArray[Any]
-    """TIMED: free nodes (`width`) from each time on (conservative only, else `ABSENT`)."""
+    """TIMED: free nodes (`width`) from each time on, for conservative backfilling. `ABSENT` where
+    there is none, and jobs neither share nodes nor preempt."""
     rows: NDArray[np.int64]
     """Scratch: rows handed to a hook."""
     values: NDArray[np.float64]

@@ -80,6 +80,7 @@ class ExclusiveNodes(System):
             self.node_events,
             self._sets,
             self.origin,
+            preempts=self.preemption is not None,
         )
         self._machine = with_gates(self._machine, self.jobs, self.edges)
         if self.limits is not None:

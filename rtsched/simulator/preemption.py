@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels.machine_preemption import PreemptionRules
-from rtsched.kernels.room_profile import empty_profile
+from rtsched.model.preemption import Preemption
 from rtsched.model.verdicts import Finding, Reason
-from rtsched.simulator.shared_nodes import counted_profile, no_placement
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.kernels.machine import MachineState
-    from rtsched.model.preemption import Preemption
 
 REQUEUED = Reason(
     "preemption.requeued",
@@ -24,19 +22,22 @@ REQUEUED = Reason(
 CANCELLED = Reason("preemption.cancelled", "a job that may preempt it did so, which cancelled it")
 
 
-def with_preemption(machine: MachineState, preemption: Preemption) -> MachineState:
-    """Return the machine with preemption; the rules stand row by row with its jobs.
+def no_preemption() -> PreemptionRules:
+    """Return the rules of a machine on which nobody preempts."""
+    nobody = Preemption(
+        kind=np.zeros(1, np.int64),
+        may=np.zeros((1, 1), np.bool_),
+        cancels=np.zeros(1, np.bool_),
+        rank=np.zeros(1),
+        exempt=np.zeros(1),
+    )
+    return _rules(nobody, 1, 1, np.zeros((1, 0), np.int64))
 
-    It has also what shared nodes need, if they are not: the loop with preemption is compiled once.
-    """
+
+def with_preemption(machine: MachineState, preemption: Preemption) -> MachineState:
+    """Return the machine with preemption; the rules stand row by row with its jobs."""
     machine.state[0].preempting = 1
     nodes = len(machine.nodes)
-    if not machine.state[0].sharing:
-        machine = machine._replace(
-            profile=counted_profile(machine),
-            step_room=empty_profile(1, 1, 0),
-            placement=no_placement(),
-        )
     return machine._replace(
         preemption=_rules(preemption, len(machine.jobs), nodes, machine.room.copy())
     )

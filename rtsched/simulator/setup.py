@@ -11,10 +11,12 @@ from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
 from rtsched.kernels.machine_compiling import ABSENT
 from rtsched.kernels.machine_gates import ARRAY, DEPENDENT, GATE
+from rtsched.kernels.room_profile import empty_profile
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind, array_time
 from rtsched.simulator.limits import no_limits
-from rtsched.simulator.shared_nodes import with_shared_nodes
+from rtsched.simulator.preemption import no_preemption
+from rtsched.simulator.shared_nodes import no_placement, with_shared_nodes
 from rtsched.simulator.sizes import fastest, scaled
 
 if TYPE_CHECKING:
@@ -47,8 +49,10 @@ def lay_out(
     node_events: Sequence[NodeEvent],
     sets: NodeSets,
     origin: float,
+    *,
+    preempts: bool = False,
 ) -> kernel.MachineState:
-    """Return the machine before its first instant.
+    """Return the machine before its first instant; `preempts`: jobs will preempt others.
 
     Raises
     ------
@@ -68,7 +72,13 @@ def lay_out(
         or len(node_events)
         or (len(jobs) and (jobs.begin > jobs.submit).any())
     )
-    machine = _blank(len(jobs), len(cluster), extended, settings.loop == "conservative")
+    machine = _blank(
+        len(jobs),
+        len(cluster),
+        extended=extended,
+        conservative=settings.loop == "conservative",
+        every_part=cluster.shared or preempts,
+    )
     _fill_jobs(machine, jobs, run_time, static)
     _resize(machine, jobs, run_time, settings, static, len(cluster))
     if extended:
@@ -90,9 +100,16 @@ def _zeros(n: int, kind: np.dtype[Any]) -> NDArray[Any]:
     return np.zeros(max(n, 1), kind)
 
 
-def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.MachineState:
-    """Return a machine of `n` jobs and `m` nodes with nothing filled in."""
+def _blank(
+    n: int, m: int, *, extended: bool, conservative: bool, every_part: bool
+) -> kernel.MachineState:
+    """Return a machine of `n` jobs and `m` nodes with nothing filled in.
+
+    `every_part`: none is `ABSENT`, so that the loop is compiled once for shared nodes and for
+    preemption.
+    """
     words = -(-m // 32)
+    counted = 2 * (n + m) + 8 if conservative else 1
     return kernel.MachineState(
         state=_zeros(1, kernel.STATE),
         jobs=np.zeros(n, kernel.JOB),
@@ -118,7 +135,7 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Machine
         awaited=np.zeros(0),
         group_of=np.zeros(1, np.int64),
         group_nodes=np.zeros(0, np.int32),
-        profile=_zeros(2 * (n + m) + 8, kernel.TIMED) if conservative else ABSENT,
+        profile=_zeros(counted, kernel.TIMED) if conservative or every_part else ABSENT,
         rows=np.zeros(n, np.int64),
         values=np.zeros(n, np.float64),
         picks=np.zeros(m, np.int64),
@@ -142,10 +159,10 @@ def _blank(n: int, m: int, extended: bool, conservative: bool) -> kernel.Machine
         later=np.zeros((1, 0), np.int64),
         most=np.zeros(0, np.int64),
         candidates=np.zeros(1, np.int64),
-        step_room=ABSENT,
-        placement=ABSENT,
+        step_room=empty_profile(1, 1, 0) if every_part else ABSENT,
+        placement=no_placement() if every_part else ABSENT,
         limits=no_limits(),
-        preemption=ABSENT,
+        preemption=no_preemption() if every_part else ABSENT,
     )
 
 

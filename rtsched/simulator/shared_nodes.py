@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rtsched.kernels import machine as kernel
-from rtsched.kernels.machine_compiling import ABSENT
 from rtsched.kernels.placement import (
     BEST_FIT,
     FEWEST_STRANDED,
@@ -65,7 +64,6 @@ def with_shared_nodes(
         later=room.copy(),
         most=np.zeros(resources, np.int64),
         candidates=np.zeros(max(m, 1), np.int64),
-        profile=counted_profile(machine),
         step_room=empty_profile(len(room), len(room) + steps, resources, len(cluster.licenses)),
         placement=(
             no_placement()
@@ -73,11 +71,6 @@ def with_shared_nodes(
             else scored(room, cluster.nodes.names("capacity"))
         ),
     )
-
-
-def counted_profile(machine: kernel.MachineState) -> NDArray[Any]:
-    """Return the profile of whole nodes of a machine that also has that of shared ones."""
-    return np.zeros(1, kernel.TIMED) if machine.profile is ABSENT else machine.profile
 
 
 def _reserves(machine: kernel.MachineState) -> bool:
