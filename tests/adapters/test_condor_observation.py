@@ -91,6 +91,10 @@ class Shown:
         """Return who it is."""
         return "here", "25.14.1"
 
+    def schedd_started(self, name: str) -> float:
+        """Return when it was started, long ago."""
+        return NOW - 1e6
+
     def collector_up(self) -> float:
         """Return for how long."""
         return self.up

@@ -136,6 +136,22 @@ def test_without_a_negotiator_no_start_is_missed() -> None:
     assert not start_failures.shunned
 
 
+def test_no_start_is_missed_for_a_schedd_that_was_started_anew() -> None:
+    """Its time begins with the schedd, which is asked about only if a start is late."""
+    tracker = StartFailureTracker()
+    queue = queue_of([BOUND | {"rtplannedstart": NOW}], FACTS)
+    asked = []
+
+    def started() -> float:
+        asked.append(NOW + 30)
+        return NOW + 30
+
+    for seconds, shunned in ((15, set()), (31, set()), (50, set()), (51, {"s1"})):
+        assert not tracker.update(queue, FACTS, NOW + seconds, schedd_started=started)
+        assert tracker.shunned == shunned
+    assert len(asked) == 3
+
+
 def test_slots_that_others_have_are_no_chance() -> None:
     """Somebody was quicker: that is not the job's fault."""
     start_failures = StartFailureTracker()

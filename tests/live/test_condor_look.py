@@ -306,14 +306,26 @@ def test_requests(pool: Pool) -> None:
     assert said["factors"] == {"alice@testbed": ["done", ""], "new@testbed": ["done", ""]}
 
 
+STARTED = """
+from rtsched.adapters.condor import CondorSettings
+from rtsched.adapters.condor.pool import Pool
+pool = Pool(CondorSettings())
+print(pool.schedd_started(pool.schedd()[0]), pool.schedd_started("nobody@nowhere"))
+"""
+
+
 def test_daemons_that_are_away(pool: Pool, remote: Remote) -> None:
     """A poll says which one does not answer, and finds it again at its new place."""
     before = remote.poll()
     pool.daemon("schedd").stop()
     with pytest.raises(AdapterError, match="schedd does not answer"):
         remote.poll()
+    stopped = int(time.time())
     pool.daemon("schedd").start()
     remote.poll()
+    done = pool.run(["/opt/rtsched/bin/python", "-c", STARTED], user="rtsched")
+    started, unknown = map(float, done.stdout.split())
+    assert (stopped <= started <= time.time(), unknown) == (True, -math.inf)
     pool.daemon("negotiator").stop()
     observation = remote.poll()
     assert "negotiator" in observation.problems[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -226,6 +227,7 @@ class Observer:
             fits=self._pool.fits,
             started=self._alive_since(queue.procs, machine),
             begun=arrays,
+            schedd_started=partial(self._pool.schedd_started, claims[1]),
         )
         shunned = machine.rows_of(self._start_failures.shunned)
         away = np.union1d(taken.others, shunned)

@@ -184,6 +184,15 @@ class Pool:
         found = re.search(r"\d+\.\d+\.\d+", str(ad.get("CondorVersion")))
         return str(ad.get("Name")), found[0] if found else ""
 
+    def schedd_started(self, name: str) -> float:
+        """Return when the schedd was started, seconds since the epoch; -inf: it is not known."""
+        kind, constraint = self._condor.AdType.Schedd, _named([name])
+        found = self._records(
+            "collector", lambda: self._collector().query(kind, constraint, ["DaemonStartTime"])
+        )
+        times = [number(ad, "daemonstarttime") for ad in found]
+        return max(filter(math.isfinite, times), default=-math.inf)
+
     def jobs(self, constraint: str, attributes: Sequence[str]) -> list[Record]:
         """Return jobs of the queue."""
         return self._records(
@@ -417,9 +426,9 @@ class Pool:
         return found
 
 
-def _named(slots: Sequence[str]) -> str:
-    """Return the constraint for slots of these names."""
-    return f"member(Name, {{{', '.join(map(literal, slots))}}})"
+def _named(names: Sequence[str]) -> str:
+    """Return the constraint for ads of these names."""
+    return f"member(Name, {{{', '.join(map(literal, names))}}})"
 
 
 def fits_free(job: Any, slot: Any) -> bool:

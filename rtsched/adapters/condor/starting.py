@@ -96,6 +96,7 @@ class StartFailureTracker:
         fits: Callable[[int, Sequence[str]], bool] = lambda _job, _slots: False,
         started: Mapping[str, float] | None = None,
         begun: Container[int] = (),
+        schedd_started: Callable[[], float] = lambda: -math.inf,
     ) -> frozenset[int]:
         """Return the jobs whose own requirements forbid the slots on which they were to start.
 
@@ -121,16 +122,21 @@ class StartFailureTracker:
             one that is back since is no longer shunned.
         begun : container of int, optional
             Arrays that have begun: their procs wait for one another.
+        schedd_started : callable
+            When the schedd was started, seconds since the epoch. Planned starts before are put off
+            until then: no slot is to blame that nothing starts without it.
         """
         procs, late = queue.procs, dict[int, set[float]]()
         waits = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0)).tolist()
         rows = [row for row in waits if int(procs.job[row]) not in begun]
         taken = _slots_taken(procs)
         sets = procs.take(rows).texts("node_set")
-        for row, words in zip(rows, sets, strict=True):
-            start = number(queue.ads.get(row, {}), "rtplannedstart")
-            over = negotiated and start + facts.start_delay < now
-            if over and taken.isdisjoint(slot_names(words)):
+        starts = [number(queue.ads.get(row, {}), "rtplannedstart") for row in rows]
+        over_before = now - facts.start_delay if negotiated else -math.inf
+        if any(start < over_before for start in starts) and schedd_started() >= over_before:
+            over_before = -math.inf
+        for row, words, start in zip(rows, sets, starts, strict=True):
+            if start < over_before and taken.isdisjoint(slot_names(words)):
                 late.setdefault(int(procs.job[row]), set()).add(start)
                 number_of = job_id(int(procs.cluster[row]), int(procs.proc[row]))
                 self._late[int(procs.job[row])] = (number_of, slot_names(words))
