@@ -93,8 +93,9 @@ def test_behind_whichever_of_two_jobs_satisfies_it(live: Live) -> None:
 def test_jobs_of_one_name_run_one_at_a_time(live: Live) -> None:
     """Each singleton is promised a start behind the limits of those of its name before it."""
     name = ["--job-name=night", "-N1"]
-    first = live.cluster.sbatch([*name, "--time=2"], user="alice", script="sleep 20")
+    first = live.cluster.sbatch([*name, "--time=2"], user="alice", script="sleep 40")
     live.cluster.sbatch([*name, "--time=2"], user="bob", script="sleep 90")
+    live.cluster.wait_job(first, "RUNNING")  # until then nobody knows its end
     jobs = []
     for _ in range(2):  # at once: no poll has shown the jobs before
         said = live.submit(
