@@ -267,13 +267,11 @@ def play(side: Side, part: Part) -> dict[str, Any]:
             if each.said.promised and (by_job[each.said.job] is not each.said)
         ]
         forgotten += [said for job, said in by_job.items() if said.promised and job not in known]
-    unanswered = dict[int, str]()
-    if part.kind == CONTROLLER:
-        tokens = {job: token.removeprefix("rtsched:") for job, token in live.tokens().items()}
-        unanswered = {job: token for job, token in tokens.items() if job not in by_job}
+        tokens = live.tokens()
+        before |= {tokens[job].removeprefix("rtsched:") for job in tokens.keys() - by_job.keys()}
     gone = {id(said) for said in forgotten}
     said = [each.said for each in done if id(each.said) not in gone]
-    wrong = lost_and_invented(live, said, before | {*unanswered.values()})
+    wrong = lost_and_invented(live, said, before)
     times = sorted(each.said.seconds for each in done)
     late = [each for each in done if each.controller_up and each.said.quiet > BOUND_S]
     with suppress(TestbedError):  # what is open all the same is counted below

@@ -132,8 +132,8 @@ def completions_of(records: Iterable[Record]) -> Completions:
 
 def started_of(records: Iterable[Record]) -> list[int]:
     """Return the procs that ever ran, cluster and proc in one."""
-    ran = [ad for ad in records if not math.isnan(_start(ad)) and _job(ad) >= 0]
-    return [job_id(int(number(ad, "clusterid")), int(number(ad, "procid"))) for ad in ran]
+    numbers = [number_of(ad) for ad in records if not math.isnan(_start(ad))]
+    return [job for job in numbers if job >= 0]
 
 
 def _status_of_job(ads: Sequence[Record]) -> CompletionStatus:
@@ -163,12 +163,18 @@ def token_of(ad: Record) -> str | None:
     return None if token in {DEFERRED, UNJUDGED} else token
 
 
-def _job(ad: Record) -> int:
-    """Return the number of a job in the models; -1 if the ad makes no sense."""
+def number_of(ad: Record) -> int:
+    """Return cluster and proc of a job in one; -1 if the ad makes no sense."""
     cluster, proc = number(ad, "clusterid"), number(ad, "procid")
     if not (0 <= cluster < 1 << 31 and 0 <= proc < 1 << PROC_BITS):
         return -1
-    return job_id(int(cluster), 0 if _is_whole(ad) else int(proc))
+    return job_id(int(cluster), int(proc))
+
+
+def _job(ad: Record) -> int:
+    """Return the number of a job in the models; -1 if the ad makes no sense."""
+    job = number_of(ad)
+    return job_id(cluster_of(job), 0) if job >= 0 and _is_whole(ad) else job
 
 
 def _unused(ad: Record) -> bool:

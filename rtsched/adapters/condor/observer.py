@@ -18,9 +18,10 @@ from rtsched.adapters.condor.completions import (
     completions_of,
     find_completions,
     in_parts,
+    number_of,
 )
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.ids import PROC_BITS, job_id
+from rtsched.adapters.condor.ids import PROC_BITS
 from rtsched.adapters.condor.matching import MachineAds, names_in
 from rtsched.adapters.condor.observation import (
     Groups,
@@ -407,22 +408,22 @@ class Observer:
         """
         jobs = self._pool.jobs(CONSTRAINT, attributes)
         waiting = {
-            _number_of(ad): ad
+            number_of(ad): ad
             for ad in jobs
-            if "rtdeadline" in ad and ad.get("jobstatus") in {IDLE, HELD} and _number_of(ad) >= 0
+            if "rtdeadline" in ad and ad.get("jobstatus") in {IDLE, HELD} and number_of(ad) >= 0
         }
         if not waiting:
             return jobs
         names, found = self._read_details()
         for ad in found:
-            job = waiting.pop(_number_of(ad), None)
+            job = waiting.pop(number_of(ad), None)
             if job is not None:
                 job |= {name: value for name, value in ad.items() if name not in job}
         again: list[Record] = []
         for some in in_parts(sorted(waiting)):
             constraint = f"({CONSTRAINT}) && {asking_for(some)}"
             again += self._pool.jobs(constraint, (*attributes, *names))
-        return [ad for ad in jobs if _number_of(ad) not in waiting] + again
+        return [ad for ad in jobs if number_of(ad) not in waiting] + again
 
     def _read_details(self) -> tuple[Sequence[str], list[Record]]:
         """Return Requirements, with what they refer to, and environments of some jobs.
@@ -491,14 +492,6 @@ class _Taken:
     others: NDArray[np.int64]
     demand: NDArray[np.int64] | None = None
     foreign: NDArray[np.int64] | None = None
-
-
-def _number_of(ad: Record) -> int:
-    """Return cluster and proc of a job in one; -1 if the ad makes no sense."""
-    cluster, proc = ad.get("clusterid"), ad.get("procid")
-    if type(cluster) is not int or type(proc) is not int:
-        return -1
-    return job_id(cluster, proc)
 
 
 def _problems(jobs: int, slots: int) -> tuple[str, ...]:
