@@ -27,7 +27,14 @@ from rtsched.model.dependencies import Dependencies, dependencies_of
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic, array_time, occurrences
 from rtsched.model.ragged import Ragged, offsets_of
-from rtsched.model.resources import demand_of, fitting_nodes, fitting_sets, lacking, room_of
+from rtsched.model.resources import (
+    TENANCY,
+    demand_of,
+    fitting_nodes,
+    fitting_sets,
+    lacking,
+    room_of,
+)
 from rtsched.model.schedule import Entries, Schedule
 from rtsched.model.snapshot import Snapshot, places
 from rtsched.model.state import State
@@ -45,6 +52,7 @@ from rtsched.model.verdicts import (
 __all__ = [
     "FAIR_SHARE",
     "OBSERVE",
+    "TENANCY",
     "Accounts",
     "Capabilities",
     "Chain",

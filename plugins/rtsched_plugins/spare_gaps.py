@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.api import Ragged, demand_of, lacking, occurrences, offsets_of, room_of
-from rtsched.kernels.machine_sharing import TENANCY
+from rtsched.api import TENANCY, Ragged, demand_of, lacking, occurrences, offsets_of, room_of
 from rtsched_plugins.kernels.gaps import SLACK, Rigid, find, nodes_at, reserve
 from rtsched_plugins.room import copied, left_beside
 from rtsched_plugins.spare_form import Place, Trial, usable_nodes

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID
-from rtsched.kernels.dlt_variants import round_shares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,6 +48,10 @@ def rounds_of(plan: Schedule, entry: int, jobs: Jobs, row: int) -> list[float]:
 
     Empty if it takes all at once. The entry is of the job in that row of `jobs`.
     """
+    from rtsched.kernels.dlt_variants import (
+        round_shares,  # imports numba: only where there are loads
+    )
+
     rounds, size = int(plan.entries.rounds[entry]), int(plan.entries.size[entry])
     return round_shares(rounds, size, jobs.load(row), float(jobs.setup_once[row]))
 

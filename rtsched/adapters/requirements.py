@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from rtsched.kernels.dlt import exec_time, fastest_count
 from rtsched.kernels.loads import Load
 from rtsched.model.jobs import Kind
 
@@ -87,6 +86,8 @@ class Requirements:
         It takes at least so many nodes that `limit` holds it; if none of the counts from `least` to
         `most` do, `too_long` is the problem.
         """
+        from rtsched.kernels.dlt import fastest_count  # imports numba: only where there are loads
+
         fastest = max(least, fastest_count(most, Load(**load)))
         problem = self.problem
         if load_time(load, fastest) > limit:
@@ -142,6 +143,8 @@ class Requirements:
 
 def load_time(load: Mapping[str, float], nodes: int) -> float:
     """Return how long a divisible load runs on so many nodes, seconds."""
+    from rtsched.kernels.dlt import exec_time  # imports numba: only where there are loads
+
     return float(exec_time(nodes, Load(**load)))
 
 

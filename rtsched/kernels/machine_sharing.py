@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
     from rtsched.kernels.machine import MachineState
 
-TENANCY = 2**40
-"""What a node has of it: more than jobs can ever be on a node."""
-NO_END = 2**60
-"""More than all jobs together ask for of anything."""
-
 
 @part
 def fits(room: NDArray[np.int64], at: int, demand: NDArray[np.int64], row: int) -> bool:

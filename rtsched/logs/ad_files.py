@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rtsched.logs.cells import readable
 from rtsched.logs.classads import Record, json_value, parse_value
 from rtsched.logs.json_objects import json_objects
+from rtsched.logs.source import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

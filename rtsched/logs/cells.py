@@ -12,6 +12,7 @@ import numpy as np
 
 from rtsched.kernels import cells as kernels
 from rtsched.kernels.compiling import COMPILING
+from rtsched.logs.source import readable
 from rtsched.model.units import epoch_seconds
 
 if TYPE_CHECKING:
@@ -59,11 +60,6 @@ class Cells:
         """Return the cells."""
         spans = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
         return [self.text[start:end] for start, end in spans]
-
-
-def readable(text: bytes) -> str:
-    """Return text as str; bytes that are not UTF-8 show as their numbers, so that none is lost."""
-    return text.decode("utf-8", "backslashreplace")
 
 
 def integers(cells: Cells) -> NDArray[np.float64]:

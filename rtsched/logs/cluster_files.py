@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from rtsched.errors import InputError
 from rtsched.logs.ad_files import read_ads
-from rtsched.logs.cells import readable
 from rtsched.logs.classads import Record, number, text
 from rtsched.logs.machine import Node, cluster_of
 from rtsched.logs.slurm_cluster import Described, as_shown, billing_of, from_conf, from_json
 from rtsched.logs.slurm_topology import topology_of, topology_places
-from rtsched.logs.source import Source
+from rtsched.logs.source import Source, readable
 from rtsched.model.cluster import Cluster, NodeState
 from rtsched.model.resources import DISK, GPU
 

@@ -21,6 +21,7 @@ from rtsched.logs.sacct_lines import Header, split_lines, split_plainly
 from rtsched.logs.sacct_repair import readings
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
 from rtsched.logs.slurm_text import deadline_in, ending, minutes, submit_line
+from rtsched.logs.source import readable
 from rtsched.model.units import known_zone, size_bytes, slurm_duration, slurm_moment
 
 if TYPE_CHECKING:
@@ -276,8 +277,8 @@ class SacctReader:
         others = [cells[name].take(rows) for name in free]
         submits = row["submit"][rows].tolist()
         for i, at in enumerate(rows.tolist()):
-            asked = submit_line(read.readable(lines[i]))
-            said = asked.deadline or deadline_in(*(read.readable(other[i]) for other in others))
+            asked = submit_line(readable(lines[i]))
+            said = asked.deadline or deadline_in(*(readable(other[i]) for other in others))
             row["exclusive"][at] = asked.exclusive
             row["array_limit"][at] = asked.array_limit
             row["dependency"][at] = self._dependencies.code(asked.dependency)
@@ -349,7 +350,7 @@ def _tres_cpus(text: str) -> float:
 def _gist(fields: list[bytes], roles: list[str]) -> tuple[object, ...]:
     """Return what counts of the fields: two readings with one gist are the same to us."""
     said = dict(zip(roles, fields, strict=True))
-    words = [read.readable(said.pop(role, b"")) for role in _FREE]
+    words = [readable(said.pop(role, b"")) for role in _FREE]
     return (*said.items(), submit_line(words[0]), deadline_in(*words[1:]))
 
 

@@ -9,8 +9,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.errors import InputError
-from rtsched.logs.cells import readable
-from rtsched.logs.source import Source
+from rtsched.logs.source import Source, readable
 from rtsched.model.units import slurm_moment
 
 if TYPE_CHECKING:

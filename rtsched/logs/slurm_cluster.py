@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from rtsched.errors import InputError
-from rtsched.logs.cells import readable
 from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import Node, slurm_state
 from rtsched.logs.slurm_text import licenses_in, with_totals
+from rtsched.logs.source import readable
 from rtsched.model.billing import BillingWeights
 from rtsched.model.resources import GRES, LICENSE, MEMORY
 from rtsched.model.units import size_bytes

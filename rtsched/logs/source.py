@@ -137,3 +137,8 @@ class Source:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def readable(text: bytes) -> str:
+    """Return text as str; bytes that are not UTF-8 show as their numbers, so that none is lost."""
+    return text.decode("utf-8", "backslashreplace")

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels.machine_sharing import TENANCY
 from rtsched.model.jobs import occurrences
-from rtsched.model.resources import CPU
+from rtsched.model.resources import CPU, TENANCY
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import read_only
 

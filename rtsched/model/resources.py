@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels.machine_sharing import NO_END, TENANCY
 from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.table import amounts_of
 
@@ -29,6 +28,10 @@ GRES = "gres/"
 """How names of generic resources of nodes begin."""
 LICENSE = "license/"
 """How names of licences begin."""
+TENANCY = 2**40
+"""What a node has of it: more than jobs can ever be on a node."""
+NO_END = 2**60
+"""More than all jobs together ask for of anything."""
 
 
 def room_of(cluster: Cluster) -> NDArray[np.int64]:

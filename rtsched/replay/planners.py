@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from rtsched.core.chain import Chain
 from rtsched.core.plugins import discover
-from rtsched.simulator.machines import PERIODIC, keeps_plans, shares_nodes, suspends
-from rtsched.simulator.settings import ExclusiveSettings
+from rtsched.simulator.settings import ExclusiveSettings, PreemptiveSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rtsched.core.plugins import Found
     from rtsched.replay.policies import Policy
+    from rtsched.simulator.settings import SystemSettings
 
 
 def load_chain(
@@ -55,7 +55,7 @@ def load_chain(
     found = discover() if found is None else found
     chain = Chain.load(policy.plugin, policy.planner, found)
     machine, name = policy.system.machine, chain.planner
-    problems = _sharing_problems(chain, machine)
+    problems = _sharing_problems(chain, policy.system)
     if resources:
         problems += _resource_problems(chain, policy)
     elif isinstance(policy.system, ExclusiveSettings) and policy.system.placement != "first":
@@ -63,7 +63,7 @@ def load_chain(
             f"system.placement: {policy.system.placement!r} chooses among nodes that jobs share; "
             "set `workload.unit` to 'resources', or leave it out"
         )
-    if periodic and machine not in PERIODIC:
+    if periodic and not policy.system.keeps_periodic:
         problems.append(
             f"system.machine: {machine!r} does not support periodic work, [[workload.periodic]]"
         )
@@ -87,9 +87,9 @@ def load_chain(
     return chain, problems
 
 
-def _sharing_problems(chain: Chain, machine: str) -> list[str]:
+def _sharing_problems(chain: Chain, system: SystemSettings) -> list[str]:
     """Return which enforced plug-ins choose nodes for another kind of machine."""
-    has = shares_nodes(machine)
+    has, machine = system.shares_nodes, system.machine
     kinds = {True: "jobs share its nodes", False: "a node runs one job at a time"}
     return [
         f"plugin {member.name!r} is set for a machine on which {kinds[not has]}, but on machine "
@@ -137,8 +137,9 @@ def _resource_problems(chain: Chain, policy: Policy) -> list[str]:
 
 def _machine_problems(name: str, every: float | None, policy: Policy) -> list[str]:
     """Return why the policy's machine would not keep plans that suspend jobs as often."""
-    machine, own = policy.system.machine, suspends(policy.system)
-    if not keeps_plans(machine):
+    machine = policy.system.machine
+    own = policy.system.slot if isinstance(policy.system, PreemptiveSettings) else None
+    if not policy.system.keeps_plans:
         return [
             f"planner: machine {machine!r} follows no plan, so promises of {name!r} would not "
             "be kept; remove the planner or choose another machine"

@@ -66,7 +66,6 @@ class ExclusiveNodes(System):
 
     settings: ExclusiveSettings
     usual = ExclusiveSettings()
-    nodes_change = True
 
     def _set_up(self) -> None:
         self._sets = NodeSets(len(self.cluster))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rtsched.errors import ConfigError
-from rtsched.model.actions import Reserve
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.preemptive import PreemptiveNodes
 from rtsched.simulator.recurring_nodes import RecurringNodes
-from rtsched.simulator.settings import ExclusiveSettings, PreemptiveSettings
+from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.sliced import SlicedServers
 from rtsched.simulator.time_shared import TimeSharedNodes
 
@@ -34,21 +33,6 @@ PERIODIC: dict[str, type[System]] = {"exclusive": RecurringNodes, "preemptive": 
 """The class behind the machines that keep time for periodic work, where there is some."""
 
 
-def keeps_plans(machine: str) -> bool:
-    """Return whether a machine starts jobs as a plan says."""
-    return Reserve in MACHINES[machine].handlers
-
-
-def suspends(settings: SystemSettings) -> float | None:
-    """Return the seconds between instants at which a machine may suspend planned jobs, or None."""
-    return settings.slot if isinstance(settings, PreemptiveSettings) else None
-
-
-def shares_nodes(machine: str) -> bool:
-    """Return whether a machine's nodes run processes of several jobs at a time."""
-    return MACHINES[machine].shares_nodes
-
-
 def simulate(
     jobs: Jobs,
     run_time: NDArray[np.float64],
@@ -71,16 +55,17 @@ def simulate(
         if problem := _unreserved(settings):
             raise ConfigError([problem])
         return RecurringNodes(jobs, run_time, cluster, settings, **options)
-    machines = PERIODIC if len(options.get("periodic") or ()) else MACHINES
-    if settings.machine not in machines:
+    periodic = len(options.get("periodic") or ()) > 0
+    if periodic and not settings.keeps_periodic:
         raise ConfigError(
             [f"workload.periodic: machine {settings.machine!r} does not support periodic work"]
         )
-    if options.get("node_events") and not machines[settings.machine].nodes_change:
-        beside = " with periodic work" if machines is PERIODIC else ""
+    if options.get("node_events") and not settings.nodes_change:
+        beside = " with periodic work" if periodic else ""
         raise ConfigError(
             [f"outages: nodes of machine {settings.machine!r}{beside} are never out of service"]
         )
+    machines = PERIODIC if periodic else MACHINES
     return machines[settings.machine](jobs, run_time, cluster, settings, **options)
 
 

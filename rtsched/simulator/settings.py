@@ -5,7 +5,7 @@ One structure per machine, told apart by `machine`; a setting of another machine
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -57,7 +57,16 @@ class NegotiatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="machine"):
-    """What the settings of all machines have."""
+    """What the settings of all machines have, and what the machine can do."""
+
+    keeps_plans: ClassVar[bool] = False
+    """Whether it starts jobs as a plan says."""
+    keeps_periodic: ClassVar[bool] = False
+    """Whether its nodes may do periodic work."""
+    nodes_change: ClassVar[bool] = False
+    """Whether nodes may go down, be drained and come back."""
+    shares_nodes: ClassVar[bool] = False
+    """Whether a node runs processes of several jobs at a time."""
 
     @property
     def machine(self) -> str:
@@ -72,6 +81,8 @@ class SystemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
 class ExclusiveSettings(SystemSettings, frozen=True, tag="exclusive"):
     """Machine `exclusive`, the usual one: each node runs one job at a time (the batch setting)."""
+
+    keeps_plans = keeps_periodic = nodes_change = True
 
     loop: Annotated[
         Literal["fcfs", "easy", "conservative", "serial", "negotiator"],
@@ -161,6 +172,8 @@ class TimeSharedSettings(SystemSettings, frozen=True, tag="time-shared"):
     A job runs at the pace of its slowest process.
     """
 
+    nodes_change = shares_nodes = True
+
     loop: Annotated[
         Literal["fcfs"],
         Meta(description="`fcfs`: in queue order, a job that does not fit holds up the rest."),
@@ -180,6 +193,8 @@ class PreemptiveSettings(SystemSettings, frozen=True, tag="preemptive"):
 
     Periodic work and planned jobs run by earliest deadline, others behind them.
     """
+
+    keeps_plans = keeps_periodic = True
 
     loop: Annotated[Literal["edf"], Meta(description="`edf`: earliest deadline first.")] = "edf"
     slot: Annotated[

@@ -94,10 +94,6 @@ class System(ABC):
     None if it is not supported after all."""
     usual: ClassVar[SystemSettings]
     """Its settings where none are given."""
-    nodes_change: ClassVar[bool] = False
-    """Whether nodes may go down, be drained and come back."""
-    shares_nodes: ClassVar[bool] = False
-    """Whether a node runs processes of several jobs at a time."""
 
     def __init__(
         self,
@@ -155,7 +151,7 @@ class System(ABC):
         step = np.diff(self.jobs.submit)
         if (step < 0).any() or (np.diff(self.jobs.id)[step == 0] <= 0).any():
             raise ShapeError("jobs must be in order of (submit, id)")
-        if self.node_events and not self.nodes_change:
+        if self.node_events and not self.settings.nodes_change:
             raise ShapeError(
                 f"nodes of machine {self.settings.machine!r} cannot change their state"
             )

@@ -56,8 +56,6 @@ class TimeSharedNodes(EventDriven):
 
     settings: TimeSharedSettings
     usual = TimeSharedSettings()
-    nodes_change = True
-    shares_nodes = True
 
     def _set_up(self) -> None:
         jobs, cluster, n = self.jobs, self.cluster, len(self.jobs)

@@ -64,3 +64,10 @@ def test_kernels_run_without_the_compiler(tmp_path: Path) -> None:
     (tmp_path / "inner.py").write_text(INNER.format(step=1))
     assert run(tmp_path, RTSCHED_COMPILE="0") == "21 0"
     assert run(tmp_path, NUMBA_DISABLE_JIT="1") == "21 0"
+
+
+@pytest.mark.parametrize("system", ["slurm", "condor"])
+def test_the_process_that_polls_starts_without_the_compiler(system: str) -> None:
+    """It plans nothing, and importing numba is most of what it would take to start."""
+    words = f"import sys, rtsched.adapters.{system}.system; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
