@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from rtsched.core.config import convert
 from rtsched.errors import ConfigError, PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rtsched.core.config import PluginTable
 
@@ -26,7 +27,7 @@ class NoSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Found:
-    """A plug-in that is installed.
+    """A plug-in that is installed. It is imported when something of it is asked for.
 
     Attributes
     ----------
@@ -34,17 +35,31 @@ class Found:
         The entry point's name, by which configurations call it.
     distribution, version : str
         The distribution that brings it.
-    plugin : type or None
-        Its class, None if it could not be imported.
-    cause : str
-        Why it could not be imported, empty if it could.
+    load : callable
+        Import and return its class; raises what its import raises.
     """
 
     name: str
     distribution: str
     version: str
-    plugin: type[Any] | None
-    cause: str = ""
+    load: Callable[[], type[Any]]
+
+    @cached_property
+    def _imported(self) -> tuple[type[Any] | None, str]:
+        try:
+            return self.load(), ""
+        except Exception as error:  # whatever its import raises belongs in the list
+            return None, f"{type(error).__name__}: {error}"
+
+    @property
+    def plugin(self) -> type[Any] | None:
+        """Return its class, None if it cannot be imported."""
+        return self._imported[0]
+
+    @property
+    def cause(self) -> str:
+        """Return why it cannot be imported, empty if it can."""
+        return self._imported[1]
 
     @property
     def config(self) -> type[msgspec.Struct]:
@@ -70,17 +85,12 @@ class Found:
 
 
 def discover() -> dict[str, Found]:
-    """Return all installed plug-ins by name; listing never fails for one that is broken."""
+    """Return all installed plug-ins by name, none of them imported yet."""
     found = {}
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         distribution = point.dist.name if point.dist else "?"
         version = point.dist.version if point.dist else "?"
-        try:
-            plugin = point.load()
-            cause = ""
-        except Exception as error:  # whatever its import raises belongs in the list
-            plugin, cause = None, f"{type(error).__name__}: {error}"
-        found[point.name] = Found(point.name, distribution, version, plugin, cause)
+        found[point.name] = Found(point.name, distribution, version, point.load)
     return found
 
 

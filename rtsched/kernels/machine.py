@@ -283,7 +283,8 @@ class MachineState(NamedTuple):
     picks: NDArray[np.int64]
     """Scratch of m entries: nodes chosen for a job."""
     sweep: NDArray[Any]
-    """TIMED, scratch: changes in the number of nodes that a job could use."""
+    """TIMED, scratch: changes in the number of nodes that a job could use. `ABSENT` where only
+    `profile` is asked for that."""
     gates: NDArray[Any]
     """GATE[n], then one per array that jobs wait for (where jobs wait for others only, as all up to
     `dependent_rows`)."""

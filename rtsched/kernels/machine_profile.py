@@ -237,7 +237,7 @@ def reserve_all(machine: MachineState) -> None:
     state.tighten = 0
 
 
-@part
+@outline
 def start_due(machine: MachineState, at: int) -> bool:
     """Start the job at one place of the queue, whose reserved time has come; return whether it can.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.kernels.machine import EASY, UP, MachineState, is_free
-from rtsched.kernels.machine_compiling import inlined, outline, part
+from rtsched.kernels.machine_compiling import inlined, only_with, outline, part
 from rtsched.kernels.machine_nodes import choose, group_of, start_on_picks, usable_count
 from rtsched.kernels.machine_queue import close_up, head_over_limit, leave, may_start
 
@@ -263,7 +263,7 @@ def backfill_windows(machine: MachineState) -> None:
     state.seen = state.tail
 
 
-@outline
+@only_with("sweep")
 def window_pass(machine: MachineState) -> None:
     """Start what FCFS or EASY lets start now, on nodes that differ or for jobs with limits.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
+from rtsched.kernels.machine_compiling import ABSENT
 from rtsched.model.jobs import Kind
 from rtsched.model.ragged import offsets_of
 
@@ -171,7 +172,7 @@ def lay_out_plan(
     if state["joining"] and not len(machine.awaited):
         machine = machine._replace(awaited=np.zeros(len(machine.jobs)))
     steps = 2 * (len(machine.jobs) + m + len(table)) + 8
-    if len(machine.sweep) < 2 * (m + len(spans)):
+    if machine.sweep is not ABSENT and len(machine.sweep) < 2 * (m + len(spans)):
         machine = machine._replace(sweep=np.zeros(4 * (m + len(spans)), kernel.TIMED))
     if state["loop"] == kernel.CONSERVATIVE and len(machine.profile) < steps:
         profile = np.zeros(2 * steps, kernel.TIMED)

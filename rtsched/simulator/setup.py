@@ -139,7 +139,7 @@ def _blank(
         rows=np.zeros(n, np.int64),
         values=np.zeros(n, np.float64),
         picks=np.zeros(m, np.int64),
-        sweep=_zeros(2 * m, kernel.TIMED),
+        sweep=ABSENT if conservative and not every_part else _zeros(2 * m, kernel.TIMED),
         gates=_zeros(1, GATE),
         dependent_of=np.zeros(1, np.int64),
         dependents=_zeros(1, DEPENDENT),

@@ -62,12 +62,17 @@ class Odd:
         self.config = config
 
 
+def missing() -> type:
+    """Fail as an import does."""
+    raise ModuleNotFoundError("No module 'x'")
+
+
 MADE_UP = {
-    "width": Found("width", "site-plugins", "1.2", Width),
-    "raises": Found("raises", "site-plugins", "1.2", Raises),
-    "unmade": Found("unmade", "site-plugins", "1.2", Unmade),
+    "width": Found("width", "site-plugins", "1.2", lambda: Width),
+    "raises": Found("raises", "site-plugins", "1.2", lambda: Raises),
+    "unmade": Found("unmade", "site-plugins", "1.2", lambda: Unmade),
 }
 BROKEN = {
-    "lost": Found("lost", "old-plugins", "0.9", None, "ModuleNotFoundError: No module 'x'"),
-    "odd": Found("odd", "old-plugins", "0.9", Odd),
+    "lost": Found("lost", "old-plugins", "0.9", missing),
+    "odd": Found("odd", "old-plugins", "0.9", lambda: Odd),
 }

@@ -56,9 +56,14 @@ def workload(n: int = 300, seed: int = 5, *, deadlines: float = 0.0) -> Workload
     return Workload(jobs, run, Outcomes.build(n), cluster, accounts, Edges.build(0), (), Skipped())
 
 
+def installed(name: str, plugin: type) -> Found:
+    """Return a class as if a plug-in of that name were installed."""
+    return Found(name, "test", "1", lambda: plugin)
+
+
 def found(**plugins: type) -> dict[str, Found]:
     """Return the installed plug-ins and these classes as if they were installed too."""
-    return discover() | {name: Found(name, "test", "1", kind) for name, kind in plugins.items()}
+    return discover() | {name: installed(name, kind) for name, kind in plugins.items()}
 
 
 def run(

@@ -211,7 +211,7 @@ class Picky:
 def test_a_policy_with_admission_runs_on_it() -> None:
     """The replay asks plug-ins at arrivals; what is put off again and again never starts."""
     work = workload()
-    plugins = discover() | {"picky": Found("picky", "test", "1", Picky)}
+    plugins = discover() | {"picky": Found("picky", "test", "1", lambda: Picky)}
     run = replay(work, "x", Policy(system=sliced(), plugin=[PluginTable("picky")]), found=plugins)
     fate, size = run.results.fate, work.jobs.size
     assert (fate[size == 1] == FinalState.FINISHED).all()
@@ -305,7 +305,7 @@ def test_ste_orders_alike_compiled_and_not(given: dict[str, Any]) -> None:
     work = workload(n=150)
     runs = []
     for plugin in (Ste, PlainSte):
-        found = discover() | {"ste": Found("ste", "test", "1", plugin)}
+        found = discover() | {"ste": Found("ste", "test", "1", lambda kind=plugin: kind)}
         tables = [PluginTable("ste", settings=given)]
         policy = Policy(system=ExclusiveSettings(order="priority"), plugin=tables)
         runs.append(replay(work, "x", policy, found=found))

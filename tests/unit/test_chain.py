@@ -322,7 +322,7 @@ def test_everybody_observes_and_keeps_a_state_of_its_own() -> None:
 
 
 def found(name: str, plugin: type) -> Found:
-    return Found(name, "somewhere", "1", plugin)
+    return Found(name, "somewhere", "1", lambda: plugin)
 
 
 class Configured(Wide):

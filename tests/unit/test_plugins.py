@@ -101,5 +101,5 @@ def test_a_plug_in_is_made_with_its_settings(elsewhere: Path) -> None:
 
 def test_a_name_can_stand_for_a_class_in_tests() -> None:
     """`Found` needs no distribution; chains can be made of classes at hand."""
-    found = {"mine": Found("mine", "here", "0", Limits)}
+    found = {"mine": Found("mine", "here", "0", lambda: Limits)}
     assert isinstance(instantiate(PluginTable("mine"), found), Limits)
