@@ -18,22 +18,23 @@ A job with a range of nodes, or an array, counts with the most that it may have 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rtsched.daemon.site import in_order
 from rtsched.kernels.overlaps import ROUNDING
+from rtsched.model.billing import BILLING
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.limit_rules import NODE, USED_TIME, kinds_of
 from rtsched.model.limits import JOBS, minute_of
-from rtsched.model.resources import CPU
+from rtsched.model.resources import CPU, LICENSE
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -196,7 +197,7 @@ def _counted(
     amounts = {thing: _taken(jobs, cluster, name) for thing, name in countable(cluster).items()}
     if not rules.words <= set(USED_TIME):
         counted = seconds * limits.time_factor()
-        held = {**amounts, NODE: most_nodes(jobs)}
+        held = {**amounts, NODE: _taken(jobs, cluster, NODE)}
         amounts |= {RUN + thing: _minutes(thing, held[thing], counted) for thing in held}
     return _Counted(limits, amounts)
 
@@ -264,9 +265,26 @@ def texts_of(site: Site, job: Jobs) -> list[str]:
 def countable(cluster: Cluster) -> dict[str, str]:
     """Return what of jobs can be counted, by its name in limits, which is in lower case.
 
-    A node that they share counts once in Slurm, but for limits that count time.
+    A node that they share counts once in Slurm, but for limits that count time. Of jobs that have
+    whole nodes nobody knows what else of these they are billed for than processors and nodes.
     """
-    return {name.lower(): name for name in (JOBS, *cluster.nodes.names("capacity"))}
+    names = {name.lower(): name for name in (JOBS, *cluster.nodes.names("capacity"))}
+    billing = cluster.billing
+    if billing is not None and (cluster.shared or billing.weighted() <= {CPU, NODE}):
+        names[BILLING] = BILLING
+    return names
+
+
+def billed(
+    jobs: Jobs, cluster: Cluster, amounts: Callable[[str], NDArray[Any]]
+) -> NDArray[np.float64]:
+    """Return the billing units of jobs by what `amounts` returns of each resource, float64[n]."""
+    assert cluster.billing is not None  # noqa: S101 -- `countable` has looked
+    names = {CPU: CPU, NODE: NODE, **countable(cluster)}
+    names |= {name: name for name in jobs.names("demand") if name.startswith(LICENSE)}
+    return cluster.billing.units(
+        jobs, lambda thing: amounts(names[thing]) if thing in names else None
+    )
 
 
 def _counts(
@@ -307,8 +325,13 @@ def most_nodes(jobs: Jobs) -> NDArray[np.int64]:
 
 def _taken(jobs: Jobs, cluster: Cluster, thing: str) -> NDArray[np.int64]:
     """Return how much of something each job has at most at a time, int64[n]."""
+    if thing == BILLING:
+        units = billed(jobs, cluster, lambda each: _taken(jobs, cluster, each))
+        return (units + ROUNDING).astype(np.int64)
     arrays = jobs.kind == Kind.ARRAY
     nodes = most_nodes(jobs)
+    if thing == NODE:
+        return nodes
     if thing == JOBS:
         at_a_time = np.minimum(nodes * np.maximum(jobs.tasks_per_node, 1), jobs.tasks)
         return np.where(arrays, np.maximum(at_a_time, 1), 1)
@@ -316,7 +339,7 @@ def _taken(jobs: Jobs, cluster: Cluster, thing: str) -> NDArray[np.int64]:
     if thing == CPU:
         all_cores = int(amounts_of(cluster.nodes, "capacity", (CPU,)).max(initial=0))
         each = np.where(jobs.exclusive & ~arrays, np.maximum(each, all_cores), each)
-    return np.asarray(each * nodes)
+    return np.asarray(each if thing.startswith(LICENSE) else each * nodes)
 
 
 def _with_counts(jobs: Jobs, names: tuple[str, ...], counts: NDArray[np.int64]) -> Jobs:
@@ -359,7 +382,8 @@ def full_limit(site: Site, job: Jobs, plan: Schedule) -> FullLimit | None:
     limits_of_job = LimitsOfJobs.of(job, rules)
     (own,) = limits_of_job.kinds
     known = (*own.limits, *(one for one in own.seconds if one.word not in USED_TIME))
-    limits = [one for one in known if one.group and one.thing in (JOBS, CPU, NODE)]
+    things = {JOBS, CPU, NODE, *countable(snapshot.cluster)}
+    limits = [one for one in known if one.group and one.thing in things]
     if not limits:
         return None
     place, _ = places(snapshot.queued.id, plan.entries.job)
@@ -424,7 +448,11 @@ def _whole_amounts(
     known = (np.arange(len(held)) < running) & (jobs.cores > 0)
     cores = np.where(known, jobs.cores, cores)
     at_a_time = np.minimum(nodes * np.maximum(jobs.tasks_per_node, 1), np.maximum(jobs.tasks, 1))
-    return {JOBS: np.where(jobs.kind == Kind.ARRAY, at_a_time, 1), CPU: cores, NODE: nodes}
+    amounts = {JOBS: np.where(jobs.kind == Kind.ARRAY, at_a_time, 1), CPU: cores, NODE: nodes}
+    if BILLING in countable(cluster):
+        units = billed(jobs, cluster, amounts.__getitem__)
+        amounts[BILLING] = (units + ROUNDING).astype(np.int64)
+    return amounts
 
 
 def _first_room(

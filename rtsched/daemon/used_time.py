@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.daemon.limits import LimitsOfJobs, countable, most_nodes, run_seconds
+from rtsched.daemon.limits import LimitsOfJobs, billed, countable, most_nodes, run_seconds
+from rtsched.model.billing import BILLING
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.limit_rules import NODE, USED_TIME
 from rtsched.model.limits import JOBS
-from rtsched.model.resources import CPU
+from rtsched.model.resources import CPU, LICENSE
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
@@ -95,11 +96,13 @@ def _most_used(jobs: Jobs, cluster: Cluster, thing: str, margin: float) -> NDArr
     `margin`: seconds by which jobs outlive their time limits, in which Slurm counts nothing. Of
     jobs that have whole nodes as many processors count as the largest node has.
     """
+    if thing == BILLING:
+        return billed(jobs, cluster, lambda each: _most_used(jobs, cluster, each, margin))
     tasks, array = np.maximum(jobs.tasks, 1), jobs.kind == Kind.ARRAY
     limit = run_seconds(jobs.replace(kind=np.zeros(len(jobs), np.int8)), margin)
     if thing == JOBS:
         return np.where(array, tasks * limit, limit)
-    nodes = most_nodes(jobs).astype(np.float64)
+    nodes = np.ones(len(jobs)) if thing.startswith(LICENSE) else most_nodes(jobs).astype(np.float64)
     if thing == NODE:
         each = np.ones(len(jobs))
     else:

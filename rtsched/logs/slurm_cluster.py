@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,9 @@ from rtsched.logs.source import readable
 from rtsched.model.billing import BillingWeights
 from rtsched.model.resources import GRES, LICENSE, MEMORY
 from rtsched.model.units import size_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _PAIR = re.compile(r"([A-Za-z][\w:]*)=(\"[^\"]*\"|\S*)")
 _INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
@@ -146,20 +149,39 @@ def billing_of(path: str, text: str) -> BillingWeights | None:
     """
     lines = conf_lines(Path(path), text, [])
     settings = partition_settings(lines, "tresbillingweights")
-    flags: set[str] = set()
-    for _, line in lines:
-        flags |= set(pairs_of(line).get("priorityflags", "").upper().split(","))
+    flags = ",".join(pairs_of(line).get("priorityflags", "") for _, line in lines)
+    return billing_by(path, settings, flags) if settings else None
+
+
+def billing_by(path: str, settings: Mapping[str, tuple[int, str]], flags: str) -> BillingWeights:
+    """Return what jobs are billed for.
+
+    Parameters
+    ----------
+    path : str
+        Where the settings come from.
+    settings : mapping of str to (int, str)
+        TRESBillingWeights by partition, each with its line, 0 if that is not known.
+    flags : str
+        PriorityFlags.
+
+    Raises
+    ------
+    InputError
+        If weights are not `RESOURCE=NUMBER`.
+    """
     weights = {
         name: _weights(path, number, value)
         for name, (number, value) in settings.items()
         if value and value.upper() not in {"N/A", "(NULL)"}
     }
+    words = flags.upper().split(",")
     rule: Literal["sum", "max", "max-gres"] = "sum"
-    if "MAX_TRES_GRES" in flags:
+    if "MAX_TRES_GRES" in words:
         rule = "max-gres"
-    elif "MAX_TRES" in flags:
+    elif "MAX_TRES" in words:
         rule = "max"
-    return BillingWeights(weights, rule) if settings else None
+    return BillingWeights(weights, rule)
 
 
 def _weights(path: str, number: int, text: str) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.counting import counted
+from rtsched.model.billing import BILLING
 from rtsched.model.limit_rules import NODE
 from rtsched.model.limits import JOBS
 from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
     from rtsched.model.billing import BillingWeights
     from rtsched.model.jobs import Jobs
-
-BILLING = "billing"
-"""Name of billing units, among those of resources."""
 
 _LARGEST = 2.0**50
 """No job counts for more of anything."""
@@ -96,41 +94,17 @@ class JobAmounts:
         return amount
 
     def billing_units(self) -> NDArray[np.float64]:
-        """Return the billing units of each job while it runs, float64[n].
-
-        References
-        ----------
-        Slurm manual page slurm.conf: TRESBillingWeights; common/assoc_mgr.c of Slurm 25.11,
-        `assoc_mgr_tres_weighted`.
-        """
-        units = self.of(CPU).astype(np.float64)
+        """Return the billing units of each job while it runs, float64[n]."""
         if self.billing is None:
-            return units
-        code, rule = self.jobs.partition, self.billing.rule
-        for at, name in enumerate(self.jobs.names("partition")):
-            weights = self.billing.partitions.get(name)
-            rows = np.flatnonzero(code == at) if weights else ()
-            if not weights or not len(rows):
-                continue
-            greatest, total = np.zeros(len(rows)), np.zeros(len(rows))
-            for thing, weight in weights.items():
-                if thing == BILLING or thing not in self:
-                    continue
-                amount = weight * self.of(thing)[rows]
-                if rule != "sum" and (
-                    thing in {CPU, MEMORY, NODE} or (rule == "max" and thing.startswith(GRES))
-                ):
-                    greatest = np.maximum(greatest, amount)
-                else:
-                    total += amount
-            units[rows] = greatest + total
-        return units
+            return self.of(CPU).astype(np.float64)
+        return self.billing.units(
+            self.jobs, lambda thing: self.of(thing) if thing in self else None
+        )
 
     def unused_weights(self) -> list[str]:
         """Return the resources with a weight of which the log does not tell what jobs hold."""
-        partitions = self.billing.partitions if self.billing is not None else {}
-        found = {name for weights in partitions.values() for name in weights}
-        return sorted(name for name in found if name not in self)
+        weighted = self.billing.weighted() if self.billing is not None else set()
+        return sorted(name for name in weighted if name not in self)
 
     def _asked_as(self, thing: str) -> str:
         """Return the name that the jobs' resources have, of which Slurm ignores the case."""

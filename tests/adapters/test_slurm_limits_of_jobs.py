@@ -18,6 +18,7 @@ from rtsched.adapters.slurm.facts import (
 )
 from rtsched.adapters.slurm.limits import limits_of
 from rtsched.adapters.wire import Tag
+from rtsched.model.billing import BillingWeights
 
 NOW = 1_800_000_000.0
 COLUMNS = (
@@ -36,6 +37,7 @@ LIMITS: dict[str, dict[str, str]] = {
     "each": {"MaxTRESRunMinsPU": "cpu=100", "MaxTRESRunMinsPA": "cpu=80"},
     "large": {"MinTRES": "cpu=8,mem=2000"},
     "gpu": {"MinTRES": "gres/gpu=1,node=1"},
+    "billed": {"MaxTRES": "billing=7", "MaxTRESMins": "billing=180"},
 }
 QOS = "".join(
     "|".join((name, *(limits.get(column, "") for column in COLUMNS.split()[1:]))) + "\n"
@@ -45,7 +47,7 @@ ASSOCIATIONS = """\
 Cluster|Account|User|GrpTRES|GrpSubmit|MaxWall|QOS|Def QOS
 c|root||||||
 c| physics||cpu=64|||normal|
-c|  physics|ann|||1-00:00:00|short,normal,narrow,fine,run,used,each,large,gpu|normal
+c|  physics|ann|||1-00:00:00|short,normal,narrow,fine,run,used,each,large,gpu,billed|normal
 c|  physics|bob||7||short|
 c| arts||||||
 c|  arts|ann||||normal,short|short
@@ -68,6 +70,7 @@ def facts(*, sharing: bool = False) -> SlurmFacts:
         sharing=Sharing(("cpu", "mem")) if sharing else Sharing(),
         given=Sharing(("cpu", "mem")),
         limits=limits_of(QOS, ASSOCIATIONS, {"quick": "part"}),
+        billing=BillingWeights({"quick": {"cpu": 0.375, "node": 0.5}}),
     )
 
 
@@ -156,6 +159,22 @@ def problem(*, sharing: bool = False, **fields: Any) -> str:
             {"qos": "large"},
             "requests 4 processors in all; MinTRES=cpu=8 of QOS large asks for 8 processors; "
             "request at least that, or use another QOS",
+        ),
+        # In partition all a node is 4 units, in quick 1.5 for its processors and 0.5.
+        (
+            {"qos": "billed", "min_nodes": 2},
+            "requests 8 billing units in all; MaxTRES=billing=7 of QOS billed allows 7 billing "
+            "units; request at most that, or use another account or QOS",
+        ),
+        (
+            {"qos": "billed", "partition": "quick", "min_nodes": 4},
+            "requests 8 billing units in all; MaxTRES=billing=7 of QOS billed allows 7 billing "
+            "units; request at most that, or use another account or QOS",
+        ),
+        (
+            {"qos": "billed", "time_limit": 46},
+            "its 4 billing units for 46 min exceed MaxTRESMins=billing=180 of QOS billed; use "
+            "--time=45 or less",
         ),
         (
             {"user_id": 1001, "array_inx": "1-8"},
@@ -274,6 +293,7 @@ def test_a_load_is_spread_so_that_the_limit_holds_it() -> None:
         ({"min_nodes": 10, "max_nodes": 20}, 16),  # GrpTRES=cpu=64, 4 on each node
         ({"min_nodes": 1, "max_nodes": 20, "qos": "narrow", "num_tasks": 1}, 1),  # cpu=7
         ({"min_nodes": 1, "max_nodes": 20, "extra": "rtsched:sigma=400,cms=1,cps=100"}, 16),
+        ({"min_nodes": 1, "max_nodes": 20, "qos": "billed", "partition": "quick"}, 3),  # 2 each
         ({"array_inx": "1-100"}, 16),  # 4 tasks on a node
         ({"array_inx": "1-100%8"}, 2),
     ],

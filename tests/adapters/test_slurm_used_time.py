@@ -121,6 +121,7 @@ def test_what_jobs_used_that_ended_since() -> None:
     assert found.seconds["account physics", "jobs"] == 30.0
     assert found.seconds["QOS normal", "node"] == 60.0
     assert found.seconds["QOS normal", "mem"] == 8 * 2**30 * 30.0
+    assert found.seconds["QOS normal", "billing"] == 8 * 30.0
 
 
 @pytest.mark.parametrize("text", ["", "slurm_load_assoc_mgr_info error\n", "QOS=\nClusterName=\n"])

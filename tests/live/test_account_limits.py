@@ -20,12 +20,15 @@ ACCOUNTING = (
     "add qos budget set GrpTRESMins=cpu=12",
     "add qos walls set GrpWall=3",
     "add qos lean set GrpTRES=mem=300",
-    "modify user where name=alice set qos=normal,short,few,large,budget,walls,lean",
+    "add qos billed set GrpTRESMins=billing=6",
+    "add qos units set GrpTRES=billing=3",
+    "modify user where name=alice set qos=normal,short,few,large,budget,walls,lean,billed,units",
     "modify account where name=science set GrpTRES=cpu=8 MaxTRESPerNode=mem=900",
 )
 """`short` allows a minute, the running jobs of `few` have processors for 21 minutes, `large` is for
 three nodes and more, the jobs of `budget` have processors for 12 minutes and those of `walls` 3
-minutes of time in all, and `lean` has memory for one job; the account has two nodes'."""
+minutes of time in all, and `lean` has memory for one job; the account has two nodes'. A processor
+is billed for half a unit: `billed` has units for as much as `budget`, and `units` for one job."""
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["whole", "shared"])
@@ -44,6 +47,9 @@ def live(request: pytest.FixtureRequest) -> Iterator[Live]:
             "DefMemPerCPU": "100",
             "PriorityCalcPeriod": "1",
         },
+        partitions=(
+            "PartitionName=all Nodes=ALL Default=YES State=UP TRESBillingWeights=CPU=0.5,Node=0"
+        ),
     )
     with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
         for line in ACCOUNTING:
@@ -134,6 +140,22 @@ def test_jobs_are_planned_within_what_running_ones_may_use(live: Live) -> None:
     assert late.job == 0
 
 
+def test_jobs_are_planned_within_billing_units(live: Live) -> None:
+    """A job of four processors takes two of the three units: another waits, or is told when."""
+    options = (*OPTIONS, "--qos=units", in_minutes(20))
+    jobs = [live.promise(*options, script="sleep 5")]
+    second = live.submit(*options, script="true")
+    if "share_nodes" in live.cluster.path("/etc/rtsched/site.toml").read_text():
+        assert second.promised
+        assert "planned to start now" not in second.text
+        jobs.append(second.job)
+    else:
+        assert second.job == 0
+        assert "no room for it in GrpTRES=billing=3 of QOS units; submit it again" in second.text
+    for job in jobs:
+        live.wait_standing(job, "kept", seconds=120)
+
+
 @pytest.mark.parametrize("live", [False], ids=["whole"], indirect=True)
 def test_what_running_ones_may_use_is_told(live: Live) -> None:
     """The second is told when the first has ended, which may use 12 of 21 processor-minutes."""
@@ -148,6 +170,7 @@ def test_what_running_ones_may_use_is_told(live: Live) -> None:
     ("qos", "text"),
     [
         ("budget", "use 4 processor-minutes, and 0 are left of GrpTRESMins=cpu=12 of QOS budget"),
+        ("billed", "use 2 billing-minutes, and 0 are left of GrpTRESMins=billing=6 of QOS billed"),
         ("walls", "use 1 minute, and 0 are left of GrpWall=00:03:00 of QOS walls"),
     ],
 )

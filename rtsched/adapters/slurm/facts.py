@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.rows import MEGABYTE, number
-from rtsched.logs.slurm_cluster import pairs_of
+from rtsched.logs.slurm_cluster import billing_by, pairs_of
 from rtsched.logs.slurm_limits import qos_named
 from rtsched.model.limits import CALC_PERIOD
 from rtsched.model.resources import CPU, GRES, MEMORY
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rtsched.adapters.slurm.layout import PartitionParts
+    from rtsched.model.billing import BillingWeights
     from rtsched.model.limit_rules import LimitRules
 
 _SETTING = re.compile(r"(?m)^(\w+)\s*=\s?(.*?)\s*$")
@@ -143,6 +144,8 @@ class SlurmFacts:
         PriorityType is priority/basic, which knows no site factors: jobs are ordered by Nice.
     limits : LimitRules or None
         The limits of accounts and QOS that Slurm keeps to; None: it keeps to none.
+    billing : BillingWeights or None
+        What jobs are billed for; None: not known.
     parts : PartitionParts or None
         What those nodes of partitions have that jobs ask for; None: nobody knows.
     """
@@ -162,6 +165,7 @@ class SlurmFacts:
     requeue_delay: float = 0.0
     backfill: float = 30.0
     limits: LimitRules | None = field(default=None, compare=False)
+    billing: BillingWeights | None = None
     parts: PartitionParts | None = field(default=None, compare=False)
 
     @property
@@ -285,6 +289,18 @@ def qos_of_partitions(said: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return the QOS of the partitions that have one, by what `partitions_of` returns."""
     named = {name: qos_named(pairs.get("qos", "")) for name, pairs in said.items()}
     return {name: qos for name, qos in named.items() if qos}
+
+
+def billing_of(config: Mapping[str, str], said: Mapping[str, Mapping[str, str]]) -> BillingWeights:
+    """Return what jobs are billed for, by what `config_of` and `partitions_of` return.
+
+    Raises
+    ------
+    InputError
+        If weights are not what slurm.conf takes.
+    """
+    settings = {name: (0, pairs.get("tresbillingweights", "")) for name, pairs in said.items()}
+    return billing_by("scontrol show partition", settings, config.get("PriorityFlags", ""))
 
 
 def limit_of(text: str, otherwise: float) -> float:

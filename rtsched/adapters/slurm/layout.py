@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.rows import NodeRow, ReservationRow
     from rtsched.adapters.slurm.settings import SlurmSettings
     from rtsched.logs.node_requests import LeftOut
+    from rtsched.model.billing import BillingWeights
     from rtsched.model.jobs import Periodic
 
 PREFIX = "rtsched_"
@@ -173,6 +174,7 @@ def layout_of(
     settings: SlurmSettings,
     version: int = 1,
     sharing: Sharing | None = None,
+    billing: BillingWeights | None = None,
 ) -> ClusterLayout:
     """Return the machine.
 
@@ -192,6 +194,8 @@ def layout_of(
         Of the cluster.
     sharing : Sharing, optional
         How jobs share the nodes; None: they have whole ones.
+    billing : BillingWeights, optional
+        What jobs are billed for; None: not known.
     """
     sharing = sharing or Sharing()
     table = Nodes.build(
@@ -209,7 +213,13 @@ def layout_of(
     sets = NodeSets(table, masks)
     licenses = sharing.licenses or {}
     cluster = Cluster(
-        table, masks, version=version, by_clock=True, licenses=licenses, node_sets=sets
+        table,
+        masks,
+        version=version,
+        by_clock=True,
+        licenses=licenses,
+        billing=billing,
+        node_sets=sets,
     )
     threads = np.array([node.threads for node in nodes], np.int32)
     parts = PartitionParts(cluster, threads, said, sharing)

@@ -12,8 +12,11 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rtsched.counting import counted
 from rtsched.logs.slurm_limits import limits_in
+from rtsched.model.billing import BILLING
 from rtsched.model.jobs import Kind
 from rtsched.model.limit_rules import GROUP_WALL, NODE, WALL, JobLimits, JobNames, LimitRules
 from rtsched.model.limits import CALC_PERIOD, JOBS
@@ -26,9 +29,13 @@ if TYPE_CHECKING:
     from rtsched.adapters.requirements import Requirements
     from rtsched.adapters.slurm.facts import Partition, SlurmFacts
     from rtsched.adapters.slurm.requirements import JobRequest
+    from rtsched.model.billing import BillingWeights
     from rtsched.model.limit_rules import Limit
 
-_NAMES = {CPU: "processor", NODE: "node", JOBS: "job"}
+ROUNDING = 1e-6
+"""By so much billing units may be beside what Slurm works out."""
+
+_NAMES = {CPU: "processor", NODE: "node", JOBS: "job", BILLING: "billing unit"}
 
 
 def limits_of(
@@ -53,7 +60,12 @@ def limits_for(facts: SlurmFacts, names: JobNames) -> JobLimits:
 
 
 def within_limits(
-    request: JobRequest, needs: Requirements, limits: JobLimits, part: Partition, limit: float
+    request: JobRequest,
+    needs: Requirements,
+    limits: JobLimits,
+    part: Partition,
+    limit: float,
+    billing: BillingWeights | None = None,
 ) -> Requirements:
     """Return the requirements with no more nodes than the limits let the job have by itself.
 
@@ -71,26 +83,31 @@ def within_limits(
         Its partition.
     limit : float
         Its time limit, seconds; of a divisible load inf if it gives none.
+    billing : BillingWeights, optional
+        What it is billed for; None: not known.
     """
     if needs.problem:
         return needs
     nodes, amounts = _least(request, needs, part)
     amounts = {name.lower(): amount for name, amount in amounts.items()}  # as limits name them
     problem = _too_long(limits, limit) or _too_many(needs, limits)
-    problem = problem or _too_much(limits, nodes, amounts, limit)
+    whole = _in_all(nodes, amounts, part, billing)
+    problem = problem or _too_much(limits, whole, amounts, limit)
     problem = problem or _too_little(limits, request, needs, part, amounts)
     most = needs.size_max
     at_a_time = needs.tasks_per_node if needs.kind == Kind.ARRAY else 1
+    on_one = _in_all(1, amounts, part, billing)
     for one in limits.limits if most > 0 and not problem else ():
-        each = {**amounts, NODE: 1, JOBS: 1}.get(one.thing, 0) * at_a_time
-        if one.per_second or not each or (needs.kind == Kind.ARRAY and not one.group):
+        each = on_one.get(one.thing, 0) * at_a_time
+        if one.per_second or each <= 0 or (needs.kind == Kind.ARRAY and not one.group):
             continue
         if needs.kind != Kind.ARRAY and (one.thing == JOBS or one.thing.startswith(LICENSE)):
             continue  # it is one job, and has its licences once, on however many nodes
-        if each > one.most:
-            problem = _task_by_task(one, at_a_time, each)
+        fit = math.ceil((one.most + 1) / each) - 1  # so many times, rounded down, is no more
+        if not fit:
+            problem = _task_by_task(one, at_a_time, int(each))
             break
-        most = min(most, one.most // each)
+        most = min(most, fit)
     return replace(needs, size_max=most, problem=problem)
 
 
@@ -117,23 +134,34 @@ def _too_many(needs: Requirements, limits: JobLimits) -> str:
     return ""
 
 
-def _too_much(limits: JobLimits, nodes: int, amounts: dict[str, int], limit: float) -> str:
-    """Return which limit a job is beyond that takes such amounts on each of so many nodes.
+def _in_all(
+    nodes: int, amounts: dict[str, int], part: Partition, billing: BillingWeights | None
+) -> dict[str, float]:
+    """Return what a job has in all that takes such amounts on each of so many nodes.
 
     Licences are for all of them.
+    """
+    times = {name: 1 if name.startswith(LICENSE) else nodes for name in amounts}
+    whole = {name: amount * times[name] for name, amount in amounts.items()} | {NODE: nodes}
+    held = {name: np.array([amount]) for name, amount in whole.items()}
+    billed = {} if billing is None else {BILLING: float(billing.of(part.name, held)[0])}
+    return {**whole, **billed, JOBS: 1}
+
+
+def _too_much(
+    limits: JobLimits, whole: dict[str, float], amounts: dict[str, int], limit: float
+) -> str:
+    """Return which limit a job is beyond by what it has in all, or its amounts on each node.
+
+    Slurm rounds billing units down.
     """
     for one in limits.per_node:
         if (asked := amounts.get(one.thing, 0)) > one.most:
             return _beyond(one, asked, "per node")
-    times = {name: 1 if name.startswith(LICENSE) else nodes for name in amounts}
-    whole = {name: amount * times[name] for name, amount in amounts.items()} | {
-        NODE: nodes,
-        JOBS: 1,
-    }
     for one in (*limits.limits, *limits.seconds):
         if one.word == GROUP_WALL:
             continue
-        asked = whole.get(one.thing, 0)
+        asked = int(whole.get(one.thing, 0) + ROUNDING)
         if not one.per_second:
             if asked > one.most:
                 return _beyond(one, asked, "in all")

@@ -161,7 +161,7 @@ def _when_it_may_start(
     if fresh and part is not None:
         if request.needs_rtsched and limits is not None:
             time_limit = math.inf if request.spec.divisible else limit  # rtsched gives it one
-            needs = within_limits(request, needs, limits, part, time_limit)
+            needs = within_limits(request, needs, limits, part, time_limit, facts.billing)
         if node_request:
             problem = needs.problem or too_few_nodes(part, node_request, needs)
             needs = replace(needs, problem=problem)

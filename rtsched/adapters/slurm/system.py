@@ -20,6 +20,7 @@ from rtsched.adapters.slurm.facts import (
     Sharing,
     SlurmFacts,
     backfill_interval_of,
+    billing_of,
     calc_period_of,
     config_of,
     keeps_limits,
@@ -108,6 +109,7 @@ class SlurmSystem:
         self._partition_qos: dict[str, str] = {}
         self._machine: ClusterLayout | None = None
         self._made_of: object = None
+        self._no_billing = ""
         self._blocked = NOTHING_BLOCKED
         self._reserved: tuple[list[ReservationRow], dict[str, int]] = ([], {})
 
@@ -130,6 +132,7 @@ class SlurmSystem:
         sharing = self._with_licenses(given, reservations, now)
         problems += [problem] if problem and self.settings.share_nodes else []
         machine = self._machine_now(nodes, single, sharing)
+        problems += [self._no_billing] if self._no_billing else []
         users = dict(zip(rows.uid.tolist(), rows.user, strict=True))
         facts = self._facts(machine, sharing, given, users, now, problems)
         used = self._used_time_now(rows, facts.limits, now, problems)
@@ -227,10 +230,17 @@ class SlurmSystem:
         self._partition_qos = qos_of_partitions(said)
         kept = {name for each in single for name in each.nodes}
         kept.intersection_update(node.name for node in nodes if node.maintenance)
-        made_of = (nodes, said, default, kept, sharing)
+        made_of = (nodes, said, default, kept, sharing, self._config.get("PriorityFlags"))
         if self._machine is None or made_of != self._made_of:
             version = 1 + (self._machine.cluster.version if self._machine is not None else 0)
-            self._machine = layout_of(nodes, said, default, kept, self.settings, version, sharing)
+            billing, self._no_billing = None, ""
+            try:
+                billing = billing_of(self._config, said)
+            except InputError as error:
+                self._no_billing = f"limits of billing are not planned with: {error}"
+            self._machine = layout_of(
+                nodes, said, default, kept, self.settings, version, sharing, billing
+            )
             self._made_of = made_of
         return self._machine
 
@@ -324,5 +334,6 @@ class SlurmSystem:
             requeue_delay=requeue_delay_of(config),
             backfill=backfill_interval_of(config),
             limits=self._limits_now(problems),
+            billing=machine.cluster.billing,
             parts=machine.parts,
         )

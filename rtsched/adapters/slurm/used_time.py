@@ -18,6 +18,7 @@ import numpy as np
 
 from rtsched.adapters.slurm.observation import names_of_job, parts
 from rtsched.logs.slurm_text import trackable
+from rtsched.model.billing import BILLING
 from rtsched.model.limit_rules import NODE, association_name, qos_name
 from rtsched.model.limits import JOBS, UsedTime, minute_of
 from rtsched.model.resources import CPU
@@ -32,6 +33,7 @@ _ASSOCIATION = re.compile(
 _QOS = re.compile(r"QOS=([^\s(]+)\(\d+\)")
 _WALL = re.compile(r" GrpWall=\w+\((\d+(?:\.\d+)?)\)")
 _AMOUNTS = re.compile(r" GrpTRES(?:Run)?Mins=(\S+)")
+_BILLED = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
 _AMOUNT = re.compile(r"([^,=]+)=\w+\((\d+)\)")
 
 
@@ -71,6 +73,8 @@ def with_ended(used: UsedTime, rows: JobRows, rules: LimitRules) -> UsedTime:
         ran = max(float(rows.end[i] - rows.start[i]), 0.0) * own.usage_factor
         amounts = {CPU: int(rows.cpus[i]), **trackable(rows.amounts[i])}
         amounts |= {JOBS: 1, NODE: int(rows.min_nodes[i])}
+        billed = _BILLED.search(rows.amounts[i])
+        amounts |= {BILLING: int(billed[1])} if billed else {}
         for group in set(own.member_of):
             for thing, amount in amounts.items():
                 seconds[group, thing.lower()] += amount * ran
