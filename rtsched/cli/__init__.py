@@ -33,6 +33,9 @@ COMMANDS = {
 }
 """One line per command, here so that `rtsched --help` need not import them all."""
 
+SILENT = frozenset(("chunk", "feasible", "status"))
+"""Commands that only ask the daemon, and log nothing: they start without the library for that."""
+
 
 class Commands(click.Group):
     """A group that imports a command's module when it is used, and ends on errors politely."""
@@ -84,7 +87,8 @@ Exit status:
 )
 @click.version_option(__version__, prog_name="rtsched")
 @debug_option
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Try scheduling policies on a site's own logs, and run them on its live cluster.
 
     `rtsched replay LOG`, and then `rtsched explain JOB`, need no daemon and no root, and change
@@ -94,5 +98,6 @@ def main() -> None:
     """
     from rtsched.cli.memory import return_what_is_freed
 
-    log_to_stderr()
+    if ctx.invoked_subcommand not in SILENT:
+        log_to_stderr()
     return_what_is_freed()

@@ -20,6 +20,7 @@ from rtsched.cli.asking import (
     when,
 )
 from rtsched.cli.common import Exit, console, debug_option, indented
+from rtsched.daemon.reports import MOST_ROUNDS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,7 +55,7 @@ _NODES = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", re.ASCII)
 @click.option("--cps", type=float, help="Divisible load: seconds to compute one unit.")
 @click.option("--setup-link", type=float, help="Divisible load: seconds to set up a transfer.")
 @click.option("--setup-node", type=float, help="Divisible load: seconds to set up a node.")
-@click.option("--rounds", type=click.IntRange(1, 64), help="Divisible load: most rounds.")
+@click.option("--rounds", type=click.IntRange(1, MOST_ROUNDS), help="Divisible load: most rounds.")
 @json_option
 @socket_option
 @debug_option

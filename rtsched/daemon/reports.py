@@ -11,9 +11,10 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from rtsched.model.jobs import MOST_ROUNDS
-
 Time: TypeAlias = float | None
+
+MOST_ROUNDS = 64
+"""`rtsched.model.jobs.MOST_ROUNDS`; users' commands start without numpy, which that imports."""
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from rtsched.adapters.wire import MessageKind, frame
 from rtsched.cli.chunk import variables
 from rtsched.daemon.reports import (
+    MOST_ROUNDS,
     Chunk,
     ChunkReport,
     Explain,
@@ -32,6 +34,7 @@ from rtsched.daemon.reports import (
     Verdict,
     refusal_payload,
 )
+from rtsched.model import jobs
 
 NOW = 1_795_219_200.0  # 2026-11-21 00:00 UTC
 NODES = tuple(f"slow{k}" for k in (1, 2, 3, 7))
@@ -140,6 +143,31 @@ def test_metrics(asked):
     assert result.stdout.startswith("# HELP x\nx 1.0")
     result, _ = asked(STATUS, "status", "--metrics")
     assert "no metrics" in result.stdout
+
+
+STARTED = """
+import sys
+from rtsched.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    assert "structlog" not in sys.modules
+    assert ("numpy" in sys.modules) == (sys.argv[1] == "feasible")
+"""
+
+
+@pytest.mark.parametrize("command", [["status"], ["feasible", "-t", "10"], ["chunk", "7"]])
+def test_users_commands_start_quickly(tmp_path, command):
+    """They do not import the library for logs, nor numpy but to read times: most of a start."""
+    words = [sys.executable, "-c", STARTED, *command, "--socket", str(tmp_path / "none.sock")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("rtsched: error: no daemon answers")
+
+
+def test_the_bound_of_rounds_is_one():
+    """Clients have it without the models."""
+    assert MOST_ROUNDS == jobs.MOST_ROUNDS
 
 
 def test_no_daemon(run, tmp_path, refused):
