@@ -103,8 +103,8 @@ NOTED = Noted()
 def attempts(seconds: float, what: str) -> Iterator[None]:
     """Yield for each attempt at what a quiet machine does in so many seconds.
 
-    Between two attempts there is a rest as long as the last one took, so that asking leaves half a
-    processor to whoever is to act. The wait is noted when its loop is left.
+    Between two attempts there is a rest three times as long as the last one took, so that asking
+    leaves most of a processor to whoever is to act. The wait is noted when its loop is left.
     """
     allowed, clock, waited = PATIENCE * seconds, QuietClock(), 0.0
     try:
@@ -114,7 +114,7 @@ def attempts(seconds: float, what: str) -> Iterator[None]:
             waited = clock.now()
             if waited > allowed:
                 return
-            time.sleep(min(max(0.02, time.monotonic() - begun), 1.0))
+            time.sleep(min(max(0.02, 3.0 * (time.monotonic() - begun)), 1.0))
     finally:
         NOTED.add(what, max(waited, clock.now()), allowed)
 
