@@ -86,7 +86,8 @@ class Requirements:
         It takes at least so many nodes that `limit` holds it; if none of the counts from `least` to
         `most` do, `too_long` is the problem.
         """
-        from rtsched.kernels.dlt import fastest_count  # imports numba: only where there are loads
+        # It imports numba: only where there are loads.
+        from rtsched.kernels.dlt import fastest_count
 
         fastest = max(least, fastest_count(most, Load(**load)))
         problem = self.problem
@@ -143,7 +144,8 @@ class Requirements:
 
 def load_time(load: Mapping[str, float], nodes: int) -> float:
     """Return how long a divisible load runs on so many nodes, seconds."""
-    from rtsched.kernels.dlt import exec_time  # imports numba: only where there are loads
+    # It imports numba: only where there are loads.
+    from rtsched.kernels.dlt import exec_time
 
     return float(exec_time(nodes, Load(**load)))
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from rtsched.daemon.site import in_order
 from rtsched.kernels.overlaps import ROUNDING
-from rtsched.model.billing import BILLING
+from rtsched.model.billing import BILLING, whole_units
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.limit_rules import NODE, USED_TIME, kinds_of
 from rtsched.model.limits import JOBS, minute_of
@@ -326,8 +326,7 @@ def most_nodes(jobs: Jobs) -> NDArray[np.int64]:
 def _taken(jobs: Jobs, cluster: Cluster, thing: str) -> NDArray[np.int64]:
     """Return how much of something each job has at most at a time, int64[n]."""
     if thing == BILLING:
-        units = billed(jobs, cluster, lambda each: _taken(jobs, cluster, each))
-        return (units + ROUNDING).astype(np.int64)
+        return whole_units(billed(jobs, cluster, lambda each: _taken(jobs, cluster, each)))
     arrays = jobs.kind == Kind.ARRAY
     nodes = most_nodes(jobs)
     if thing == NODE:
@@ -450,8 +449,7 @@ def _whole_amounts(
     at_a_time = np.minimum(nodes * np.maximum(jobs.tasks_per_node, 1), np.maximum(jobs.tasks, 1))
     amounts = {JOBS: np.where(jobs.kind == Kind.ARRAY, at_a_time, 1), CPU: cores, NODE: nodes}
     if BILLING in countable(cluster):
-        units = billed(jobs, cluster, amounts.__getitem__)
-        amounts[BILLING] = (units + ROUNDING).astype(np.int64)
+        amounts[BILLING] = whole_units(billed(jobs, cluster, amounts.__getitem__))
     return amounts
 
 

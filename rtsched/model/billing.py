@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 BILLING = "billing"
 """Name of billing units, among those of resources."""
 
+_ROUNDING = 1e-6
+"""Our sums may be so far below Slurm's, which has other units of memory."""
+
+
+def whole_units(units: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return billing units rounded down, as Slurm counts them to limits, int64[n]."""
+    return np.floor(units + _ROUNDING).astype(np.int64)
+
 
 @dataclass(frozen=True)
 class BillingWeights:

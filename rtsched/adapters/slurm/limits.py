@@ -16,7 +16,7 @@ import numpy as np
 
 from rtsched.counting import counted
 from rtsched.logs.slurm_limits import limits_in
-from rtsched.model.billing import BILLING
+from rtsched.model.billing import BILLING, whole_units
 from rtsched.model.jobs import Kind
 from rtsched.model.limit_rules import GROUP_WALL, NODE, WALL, JobLimits, JobNames, LimitRules
 from rtsched.model.limits import CALC_PERIOD, JOBS
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.requirements import JobRequest
     from rtsched.model.billing import BillingWeights
     from rtsched.model.limit_rules import Limit
-
-ROUNDING = 1e-6
-"""By so much billing units may be beside what Slurm works out."""
 
 _NAMES = {CPU: "processor", NODE: "node", JOBS: "job", BILLING: "billing unit"}
 
@@ -139,7 +136,7 @@ def _in_all(
 ) -> dict[str, float]:
     """Return what a job has in all that takes such amounts on each of so many nodes.
 
-    Licences are for all of them.
+    Licences are for all of them; billing units are not rounded.
     """
     times = {name: 1 if name.startswith(LICENSE) else nodes for name in amounts}
     whole = {name: amount * times[name] for name, amount in amounts.items()} | {NODE: nodes}
@@ -151,17 +148,15 @@ def _in_all(
 def _too_much(
     limits: JobLimits, whole: dict[str, float], amounts: dict[str, int], limit: float
 ) -> str:
-    """Return which limit a job is beyond by what it has in all, or its amounts on each node.
-
-    Slurm rounds billing units down.
-    """
+    """Return which limit a job is beyond by what it has in all, or its amounts on each node."""
+    units = int(whole_units(np.array([whole.get(BILLING, 0.0)]))[0])
     for one in limits.per_node:
         if (asked := amounts.get(one.thing, 0)) > one.most:
             return _beyond(one, asked, "per node")
     for one in (*limits.limits, *limits.seconds):
         if one.word == GROUP_WALL:
             continue
-        asked = int(whole.get(one.thing, 0) + ROUNDING)
+        asked = units if one.thing == BILLING else int(whole.get(one.thing, 0))
         if not one.per_second:
             if asked > one.most:
                 return _beyond(one, asked, "in all")
