@@ -13,6 +13,8 @@ scheduling the IBM SP2 with backfilling.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from rtsched.kernels.backfill import launch
@@ -29,11 +31,14 @@ from rtsched.kernels.shared_reservations import (
     unreserve_shared,
 )
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 @part
-def step_at(machine: MachineState, time: float) -> int:
+def step_at(states: NDArray[Any], profile: NDArray[Any], time: float) -> int:
     """Return the step of the profile in which a time lies (the present one for earlier times)."""
-    state, profile = machine.state[0], machine.profile
+    state = states[0]
     low, high = state.past, state.steps
     while high - low > 1:
         middle = (low + high) >> 1
@@ -45,10 +50,10 @@ def step_at(machine: MachineState, time: float) -> int:
 
 
 @part
-def cut(machine: MachineState, time: float) -> int:
+def cut(states: NDArray[Any], profile: NDArray[Any], time: float) -> int:
     """Return the step that begins at a time, made if there is none."""
-    state, profile = machine.state[0], machine.profile
-    at = step_at(machine, time)
+    state = states[0]
+    at = step_at(states, profile, time)
     if profile[at].time >= time:
         return at
     at += 1
@@ -61,9 +66,9 @@ def cut(machine: MachineState, time: float) -> int:
 
 
 @part
-def drop_if_flat(machine: MachineState, at: int) -> None:
+def drop_if_flat(states: NDArray[Any], profile: NDArray[Any], at: int) -> None:
     """Drop a step that is as high as the one before it."""
-    state, profile = machine.state[0], machine.profile
+    state = states[0]
     if state.past < at < state.steps and profile[at].width == profile[at - 1].width:
         for i in range(at, state.steps - 1):
             profile[i] = profile[i + 1]
@@ -71,35 +76,43 @@ def drop_if_flat(machine: MachineState, at: int) -> None:
 
 
 @outline
-def occupy(machine: MachineState, start: float, end: float, size: int) -> None:
-    """Take `width` nodes (negative: give them back) from `start` to `end`."""
+def occupy(
+    states: NDArray[Any], profile: NDArray[Any], start: float, end: float, size: int
+) -> None:
+    """Take `size` nodes (negative: give them back) from `start` to `end`."""
     if start >= end:
         return
-    first = cut(machine, start)
-    last = cut(machine, end) if end < np.inf else machine.state[0].steps
+    first = cut(states, profile, start)
+    last = cut(states, profile, end) if end < np.inf else states[0].steps
     for i in range(first, last):
-        machine.profile[i].width -= size
+        profile[i].width -= size
     if end < np.inf:
-        drop_if_flat(machine, last)
-    drop_if_flat(machine, first)
+        drop_if_flat(states, profile, last)
+    drop_if_flat(states, profile, first)
 
 
 @outline
 def earliest(
-    machine: MachineState, size: int, wall: float, start: float, own: float, before: float
+    states: NDArray[Any],
+    profile: NDArray[Any],
+    size: int,
+    wall: float,
+    start: float,
+    own: float,
+    before: float,
 ) -> float:
-    """Return when `width` nodes are first free for `wall` seconds, from `start` on.
+    """Return when `size` nodes are first free for `wall` seconds, from `start` on.
 
     Parameters
     ----------
     own : float
-        Steps that reach beyond this time and begin before `own + wall` count `width` nodes more:
+        Steps that reach beyond this time and begin before `own + wall` count `size` nodes more:
         an upper estimate of what is free without the job's own reservation at `own` (inf: none).
     before : float
         The search ends here: inf is returned if the job cannot start earlier.
     """
-    state, profile = machine.state[0], machine.profile
-    at = step_at(machine, start)
+    state = states[0]
+    at = step_at(states, profile, start)
     time = start
     while time < before:
         if at == state.steps or profile[at].time >= time + wall:
@@ -126,9 +139,10 @@ def place(machine: MachineState, at: int, start: float) -> None:
     if machine.state[0].sharing:
         reserve_shared(machine, at, start)
         return
-    slot.reserved = earliest(machine, slot.width, slot.wall, start, np.inf, np.inf)
+    states, profile = machine.state, machine.profile
+    slot.reserved = earliest(states, profile, slot.width, slot.wall, start, np.inf, np.inf)
     if slot.reserved < np.inf:
-        occupy(machine, slot.reserved, slot.reserved + slot.wall, slot.width)
+        occupy(states, profile, slot.reserved, slot.reserved + slot.wall, slot.width)
 
 
 @only_with("profile")
@@ -139,7 +153,8 @@ def unplace(machine: MachineState, at: int) -> None:
         if machine.state[0].sharing:
             unreserve_shared(machine, at)
         else:
-            occupy(machine, slot.reserved, slot.reserved + slot.wall, -slot.width)
+            end = slot.reserved + slot.wall
+            occupy(machine.state, machine.profile, slot.reserved, end, -slot.width)
         slot.reserved = np.inf
 
 
@@ -153,11 +168,12 @@ def move_up(machine: MachineState, at: int) -> None:
             unplace(machine, at)
             place(machine, at, now)
         return
-    if was <= now or earliest(machine, slot.width, slot.wall, now, was, was) == np.inf:
+    states, profile, size, wall = machine.state, machine.profile, slot.width, slot.wall
+    if was <= now or earliest(states, profile, size, wall, now, was, was) == np.inf:
         return
-    unplace(machine, at)
-    slot.reserved = min(was, earliest(machine, slot.width, slot.wall, now, np.inf, was))
-    occupy(machine, slot.reserved, slot.reserved + slot.wall, slot.width)
+    occupy(states, profile, was, was + wall, -size)
+    slot.reserved = min(was, earliest(states, profile, size, wall, now, np.inf, was))
+    occupy(states, profile, slot.reserved, slot.reserved + wall, size)
 
 
 @outline
@@ -192,12 +208,13 @@ def rebuild_counts(machine: MachineState) -> None:
         while node >= 0:
             size += nodes[node].state == UP
             node = nodes[node].next
-        occupy(machine, state.now, entry.time, size)
+        occupy(machine.state, machine.profile, state.now, entry.time, size)
     for i in range(state.planned, len(machine.plan)):
         planned = machine.plan[i]
         if planned.row >= 0:
             begin = max(planned.start, state.now)
-            occupy(machine, begin, begin + planned.wall, planned.width)
+            end = begin + planned.wall
+            occupy(machine.state, machine.profile, begin, end, planned.width)
 
 
 @part
@@ -207,7 +224,7 @@ def forget_past(machine: MachineState) -> None:
     if state.sharing:
         forget_past_shared(machine)
         return
-    state.past = step_at(machine, state.now)
+    state.past = step_at(machine.state, profile, state.now)
     if state.past > state.steps - state.past + 64:
         for i in range(state.past, state.steps):
             profile[i - state.past] = profile[i]
@@ -255,7 +272,7 @@ def start_due(machine: MachineState, at: int) -> bool:
         launch_on_picks(machine, at)
         return True
     unplace(machine, at)
-    step = step_at(machine, state.now) + 1
+    step = step_at(machine.state, machine.profile, state.now) + 1
     if step < state.steps:
         place(machine, at, machine.profile[step].time)
     return False
@@ -341,5 +358,6 @@ def give_back(machine: MachineState, row: int, until: float) -> None:
             give_back_shared(machine, row, until)
         else:
             forget_past(machine)
-            occupy(machine, state.now, until, -machine.jobs[row].width)
+            size = machine.jobs[row].width
+            occupy(machine.state, machine.profile, state.now, until, -size)
         state.tighten = 1
