@@ -5,15 +5,21 @@ A busy machine is no finding for hypothesis, and first calls compile.
 
 from __future__ import annotations
 
+import fcntl
 import time
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from testbed.waiting import NOTED, Wait, least_slack
 
+from rtsched.kernels.compiling import COMPILING
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from pathlib import Path
 
     from _pytest.terminal import TerminalReporter
 
@@ -23,6 +29,43 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("rtsched")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let one process of a run compile kernels at a time; the others take them from the disk."""
+    if COMPILING and hasattr(config, "workerinput"):
+        from numba.core.dispatcher import Dispatcher
+
+        turn = _one_at_a_time(config.rootpath / ".pytest_cache" / "compiling.lock")
+        compile_kernel = Dispatcher.compile
+
+        @wraps(compile_kernel)
+        def compile_in_turn(kernel: Dispatcher, signature: Any) -> Any:
+            with turn():
+                return compile_kernel(kernel, signature)
+
+        Dispatcher.compile = compile_in_turn
+
+
+def _one_at_a_time(file: Path) -> Any:
+    """Return what gives a block that only one process is in at a time; it may be in it twice."""
+    file.parent.mkdir(exist_ok=True)
+    lock, depth = file.open("w"), 0
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        nonlocal depth
+        if not depth:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        depth += 1
+        try:
+            yield
+        finally:
+            depth -= 1
+            if not depth:
+                fcntl.flock(lock, fcntl.LOCK_UN)
+
+    return turn
 
 
 @pytest.hookimpl(wrapper=True)
