@@ -40,7 +40,8 @@ class Plain:
 
 def load(plugin: type[Any]) -> Chain:
     """Return a chain of a plug-in, loaded as from a file."""
-    return Chain.load([PluginTable("mine")], found={"mine": Found("mine", "test", "1", plugin)})
+    found = {"mine": Found("mine", "test", "1", lambda: plugin)}
+    return Chain.load([PluginTable("mine")], found=found)
 
 
 def test_defaults_claim_nothing() -> None:

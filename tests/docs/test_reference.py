@@ -226,9 +226,11 @@ def test_command_lines_parse(path):
 @pytest.mark.parametrize("path", PAGES, ids=shown)
 def test_site_tables_are_valid(path, tmp_path, generate, documented):
     """A block marked `toml site` is a whole site.toml without a mistake."""
-    kinds = {"width-limit": documented.WidthLimit, "turns": documented.Turns}
-    ours = {name: Found(name, "site-plugins", "1.0", kind) for name, kind in kinds.items()}
-    found = importlib.import_module("installed").built_in() | ours
+    ours = (
+        Found("width-limit", "site-plugins", "1.0", lambda: documented.WidthLimit),
+        Found("turns", "site-plugins", "1.0", lambda: documented.Turns),
+    )
+    found = importlib.import_module("installed").built_in() | {one.name: one for one in ours}
     for text in blocks(path, "toml site"):
         file = tmp_path / "site.toml"
         file.write_text(text, "utf-8")

@@ -20,7 +20,7 @@ def built_in() -> dict[str, Found]:
     project = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
     announced = project["entry-points"]["rtsched.plugins"]
     return {
-        name: Found(name, project["name"], "", EntryPoint(name, target, "").load())
+        name: Found(name, project["name"], "", EntryPoint(name, target, "").load)
         for name, target in sorted(announced.items())
     }
 
