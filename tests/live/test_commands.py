@@ -51,6 +51,12 @@ def ask(cluster, *words, user="alice", status=0):
     return json.loads(done.stdout)
 
 
+def known(cluster, job, user):
+    """Return whether a poll has shown a user's job."""
+    words = ["rtsched", "explain", str(job), "--live"]
+    return cluster.run(words, user=user, check=False).returncode == 0
+
+
 def refused(cluster, *words, user="alice"):
     """Return the sentence with which a command is refused to a user."""
     done = cluster.run(["rtsched", *words], user=user, check=False)
@@ -106,6 +112,7 @@ def test_feasible_and_its_promise(running):
     assert len(report["nodes"]) == 3
     assert not ask(running, "status", user="dave")["promises"]
     job = running.sbatch(["-N3", "--time=5", report["asking"]], user="dave", script="sleep 1")
+    eventually(lambda: known(running, job, "dave"), 30)
     promise = ask(running, "explain", str(job), "--live", user="dave")["verdicts"][0]
     assert promise["verdict"] == "admit"
     running.run(["scancel", str(job)])

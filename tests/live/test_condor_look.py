@@ -322,14 +322,14 @@ def test_daemons_that_are_away(pool: Pool, remote: Remote) -> None:
         remote.poll()
     stopped = int(time.time())
     pool.daemon("schedd").start()
-    remote.poll()
+    last = remote.poll()
     done = pool.run(["/opt/rtsched/bin/python", "-c", STARTED], user="rtsched")
     started, unknown = map(float, done.stdout.split())
     assert (stopped <= started <= time.time(), unknown) == (True, -math.inf)
     pool.daemon("negotiator").stop()
     observation = remote.poll()
     assert "negotiator" in observation.problems[0]
-    assert observation.accounts.equals(before.accounts)
+    assert observation.accounts.equals(last.accounts)
     pool.daemon("negotiator").start()
     pool.daemon("collector").stop()
     with pytest.raises(AdapterError, match="collector does not answer"):
