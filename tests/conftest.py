@@ -1,4 +1,4 @@
-"""How all tests run hypothesis, and what pytest's summary says about waits.
+"""How all tests run hypothesis and compile kernels, and what pytest's summary says about waits.
 
 A busy machine is no finding for hypothesis, and first calls compile.
 """

@@ -197,7 +197,7 @@ def _counted(
     amounts = {thing: _taken(jobs, cluster, name) for thing, name in countable(cluster).items()}
     if not rules.words <= set(USED_TIME):
         counted = seconds * limits.time_factor()
-        held = {**amounts, NODE: _taken(jobs, cluster, NODE)}
+        held = {**amounts, NODE: most_nodes(jobs)}
         amounts |= {RUN + thing: _minutes(thing, held[thing], counted) for thing in held}
     return _Counted(limits, amounts)
 

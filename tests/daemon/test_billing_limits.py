@@ -121,7 +121,7 @@ def test_time_that_running_jobs_may_use_is_counted_in_units(most: int, second: f
 
 
 def test_on_whole_nodes_units_of_processors_and_nodes_are_known() -> None:
-    """GrpTRES=billing=9: a node is 5 units, so that the second job is told when there is room.
+    """GrpTRES=billing=9: a node is 5 units, so the second job is rejected while the first runs.
 
     Where memory has a weight nobody knows what jobs on whole nodes are billed for.
     """

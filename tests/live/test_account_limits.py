@@ -141,7 +141,7 @@ def test_jobs_are_planned_within_what_running_ones_may_use(live: Live) -> None:
 
 
 def test_jobs_are_planned_within_billing_units(live: Live) -> None:
-    """A job of four processors takes two of the three units: another waits, or is told when."""
+    """A job of four processors takes two of the three units: another one waits, or is rejected."""
     options = (*OPTIONS, "--qos=units", in_minutes(20))
     jobs = [live.promise(*options, script="sleep 5")]
     second = live.submit(*options, script="true")
