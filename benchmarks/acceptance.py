@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.core.cycle import judge
+from rtsched.core.cycle import admission_actions, judge
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.verdicts import Verdict
@@ -183,12 +183,12 @@ def followed(instance: Instance, chain: Chain, system: ExclusiveSettings) -> Tal
     )
     while not (point := machine.advance()).done:
         snapshot = machine.snapshot()
-        decision = judge(snapshot, chain, table.take(point.arrivals))
-        assert decision.judgement is not None
-        assert not decision.judgement.planner_error
-        machine.apply(decision.actions)
+        arrived = table.take(point.arrivals)
+        judgement = judge(snapshot, chain, arrived)
+        assert not judgement.planner_error
+        machine.apply(admission_actions(arrived, judgement.verdicts))
         held, waiting = running(snapshot), snapshot.plan.entries.job.tolist()
-        code = decision.judgement.verdicts.code
+        code = judgement.verdicts.code
         for row, admitted in zip(point.arrivals.tolist(), code == Verdict.ADMIT, strict=True):
             exists = search.schedule(round(snapshot.now) - NOW, held, [*waiting, row]) is not None
             tally.admitted += int(admitted)

@@ -31,14 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decision:
-    """What one question of the cycle came to.
+    """What steering came to.
 
     Attributes
     ----------
     actions : tuple of Action
         What the batch system is to do, in order.
-    judgement : Judgement or None
-        Who said what on admission.
     priorities : Priorities or None
         Of the jobs that were steered, and the terms behind them.
     placement : Placement or None
@@ -46,7 +44,6 @@ class Decision:
     """
 
     actions: tuple[Action, ...]
-    judgement: Judgement | None = None
     priorities: Priorities | None = None
     placement: Placement | None = None
 
@@ -67,11 +64,12 @@ def observe(
     return replace(snapshot, states=states), states
 
 
-def judge(snapshot: Snapshot, chain: Chain, jobs: Jobs, stage: Stage = Stage.ALL) -> Decision:
-    """Judge `jobs` at their submission; an empty batch lets the planner improve its plan."""
-    classes = chain.delay_class(jobs, snapshot)
-    judgement = chain.admit(jobs, snapshot, classes, stage)
-    return Decision(admission_actions(jobs, judgement.verdicts), judgement)
+def judge(snapshot: Snapshot, chain: Chain, jobs: Jobs, stage: Stage = Stage.ALL) -> Judgement:
+    """Judge `jobs` at their submission; an empty batch lets the planner improve its plan.
+
+    `admission_actions` says what that asks of the batch system.
+    """
+    return chain.admit(jobs, snapshot, chain.delay_class(jobs, snapshot), stage)
 
 
 def admission_actions(jobs: Jobs, verdicts: Verdicts) -> tuple[Action, ...]:
@@ -114,7 +112,7 @@ def steer(
         actions.append(Place(jobs.id, placement))
         if placement.moves is not None and len(placement.moves):
             actions.append(Move(placement.moves.entries.job, placement.moves))
-    return Decision(tuple(actions), priorities=priorities, placement=placement)
+    return Decision(tuple(actions), priorities, placement)
 
 
 def _texts(verdicts: Verdicts, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[str, ...]:

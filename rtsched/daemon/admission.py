@@ -342,8 +342,7 @@ class AdmissionController:
             edges = Edges.joined([snapshot.edges, job.edges])
             snapshot = replace(snapshot, edges=edges)
         snapshot, due = with_imminent_started(snapshot, site.leeway)
-        judgement = judge(snapshot, self.chains.of(job.jobs), job.jobs).judgement
-        assert judgement is not None  # noqa: S101  one job was judged
+        judgement = judge(snapshot, self.chains.of(job.jobs), job.jobs)
         unknown = judgement.planner_error and judgement.verdicts.code[0] < Verdict.DEFER
         if unknown and _has_deadline(job):
             raise PlannerError(f"{judgement.planner_error}; nothing was evaluated")

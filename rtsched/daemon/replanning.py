@@ -577,8 +577,7 @@ def _verdicts(snapshot: Snapshot, planner: Chain, jobs: Jobs) -> Verdicts:
     PlannerError
         If it raised or answered wrongly.
     """
-    judgement = judge(snapshot, planner, jobs).judgement
-    assert judgement is not None  # noqa: S101  some jobs were judged, or the planner was asked
+    judgement = judge(snapshot, planner, jobs)
     if judgement.planner_error:
         raise PlannerError(judgement.planner_error)
     return judgement.verdicts

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from rtsched.core.chain import Answer, Judgement, Stage
-from rtsched.core.cycle import judge, observe, steer
+from rtsched.core.cycle import admission_actions, judge, observe, steer
 from rtsched.errors import ConfigError
 from rtsched.model.actions import Admit
 from rtsched.model.blocked import with_recurring
@@ -130,10 +130,10 @@ class Replay:
             self._carry_out([Admit(job, np.full(len(rows), np.inf))])
             return
         snapshot = self._observed()
-        cycle = judge(snapshot, self.chain, self.workload.jobs.take(rows), self._stage)
-        if cycle.judgement is not None:
-            self.decisions.add(cycle.judgement, rows, snapshot.now)
-        self._carry_out(cycle.actions)
+        jobs = self.workload.jobs.take(rows)
+        judgement = judge(snapshot, self.chain, jobs, self._stage)
+        self.decisions.add(judgement, rows, snapshot.now)
+        self._carry_out(admission_actions(jobs, judgement.verdicts))
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
         """Have the system do what was asked, and count what it cannot do."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rtsched.core.chain import Chain, Member, Stage
-from rtsched.core.cycle import judge, observe, steer
+from rtsched.core.cycle import admission_actions, judge, observe, steer
 from rtsched.core.hookspecs import hookimpl
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Admit, Place, Reject, SetPriority
@@ -49,10 +49,10 @@ def test_rtsched_delay_class_is_asked_before_admission():
     jobs, snapshot = make_jobs(2), make_snapshot(cluster=make_cluster(3))
     assert chain(Slow()).delay_class(jobs, snapshot).factor.tolist() == [1.0, 2.0, 1.0]
     assert chain(Picky()).delay_class(jobs, snapshot) is None
-    (rejected,) = judge(snapshot, chain(Picky(), Slow()), jobs).actions
+    (rejected,) = admission_actions(jobs, judge(snapshot, chain(Picky(), Slow()), jobs).verdicts)
     assert isinstance(rejected, Reject)
     assert rejected.text == ("would run 2 times as long",) * 2
-    (admitted,) = judge(snapshot, chain(Picky()), jobs).actions
+    (admitted,) = admission_actions(jobs, judge(snapshot, chain(Picky()), jobs).verdicts)
     assert isinstance(admitted, Admit)
 
 

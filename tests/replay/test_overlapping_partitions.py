@@ -74,8 +74,7 @@ def busy(snapshot: Snapshot, nodes: list[int], seconds: float) -> Snapshot:
 
 def verdicts(jobs: Jobs, snapshot: Snapshot, chain: Chain) -> Verdicts:
     """Return what the planner says of jobs."""
-    judgement = judge(snapshot, chain, jobs).judgement
-    assert judgement is not None
+    judgement = judge(snapshot, chain, jobs)
     assert not judgement.planner_error
     return judgement.verdicts
 

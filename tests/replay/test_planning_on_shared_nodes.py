@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shared_reference import Job
 
 from rtsched.core.chain import Chain, Member
-from rtsched.core.cycle import judge
+from rtsched.core.cycle import admission_actions, judge
 from rtsched.core.plan_check import plan_fault
 from rtsched.model.actions import Admit, Reserve
 from rtsched.model.cluster import Cluster, Nodes, NodeState
@@ -83,7 +83,8 @@ def verdicts(jobs: Jobs, machine: Cluster, **settings: Any) -> Verdicts:
 def test_jobs_share_nodes_as_long_as_there_are_gpus() -> None:
     """Two jobs of two GPUs run side by side on one node of four, the third after them."""
     jobs = asking(*[(200.0, 1, 100.0, (1, 1, 2))] * 3)
-    admit, reserve = judge(Snapshot(NOW, cluster((8, 8, 4))), chain(), jobs).actions
+    verdicts = judge(Snapshot(NOW, cluster((8, 8, 4))), chain(), jobs).verdicts
+    admit, reserve = admission_actions(jobs, verdicts)
     assert isinstance(admit, Admit)
     assert isinstance(reserve, Reserve)
     assert admit.job.tolist() == [0, 1, 2]
@@ -371,10 +372,10 @@ def asked_in_turn(jobs: list[Job], deadlines: list[float]) -> Jobs:
 def judged_in_turn(system: System, table: Jobs, policy: Chain) -> JobOutcomes:
     """Run a system to its end, its jobs judged as they come; every promise is kept."""
     while not (point := system.advance()).done:
-        cycle = judge(system.snapshot(), policy, table.take(point.arrivals))
-        assert cycle.judgement is not None
-        assert not cycle.judgement.planner_error
-        system.apply(cycle.actions)
+        arrived = table.take(point.arrivals)
+        judgement = judge(system.snapshot(), policy, arrived)
+        assert not judgement.planner_error
+        system.apply(admission_actions(arrived, judgement.verdicts))
     outcomes = system.job_outcomes()
     promised = np.isfinite(outcomes.promise)
     assert (outcomes.end[promised] <= outcomes.promise[promised] + 1e-5).all()
@@ -422,7 +423,9 @@ def test_a_lost_node_has_its_promises_planned_elsewhere(deadline: float, end: fl
         node_events=(NodeEvent(NOW + 3.0, 1, NodeState.DOWN),),
     )
     while not (point := system.advance()).done:
-        system.apply(judge(system.snapshot(), policy, jobs.take(point.arrivals)).actions)
+        arrived = jobs.take(point.arrivals)
+        verdicts = judge(system.snapshot(), policy, arrived).verdicts
+        system.apply(admission_actions(arrived, verdicts))
     assert system.job_outcomes().end[2] == NOW + end
 
 

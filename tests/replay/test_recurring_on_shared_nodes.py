@@ -22,7 +22,7 @@ from test_planning_on_shared_nodes import (
 )
 from test_spare_on_shared_nodes import ask, placed, spare
 
-from rtsched.core.cycle import judge
+from rtsched.core.cycle import admission_actions, judge
 from rtsched.core.plan_check import plan_fault
 from rtsched.errors import ConfigError
 from rtsched.model.blocked import NOTHING_BLOCKED, with_recurring
@@ -234,9 +234,10 @@ def test_promises_and_occurrences_are_kept(
         if select == "mcdf":
             spans = with_recurring(NOTHING_BLOCKED, periodic, snapshot.now)
             snapshot = replace(snapshot, blocked=spans)
-        cycle = judge(snapshot, policy, table.take(point.arrivals))
-        assert cycle.judgement is None or not cycle.judgement.planner_error
-        system.apply(cycle.actions)
+        arrived = table.take(point.arrivals)
+        judgement = judge(snapshot, policy, arrived)
+        assert not judgement.planner_error
+        system.apply(admission_actions(arrived, judgement.verdicts))
     outcomes = system.job_outcomes()
     promised = np.isfinite(outcomes.promise)
     assert (outcomes.end[promised] <= outcomes.promise[promised] + 1e-5).all()

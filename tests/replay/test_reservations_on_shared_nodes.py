@@ -21,7 +21,7 @@ from test_planning_on_shared_nodes import (
 )
 from test_shared_nodes import as_table, found, licenses, machine, node, workloads
 
-from rtsched.core.cycle import judge
+from rtsched.core.cycle import admission_actions, judge
 from rtsched.core.plan_check import plan_fault
 from rtsched.logs.slurm_reservations import Reservation
 from rtsched.model.actions import Reject, Reserve
@@ -238,7 +238,7 @@ def test_plans_leave_reservations_their_time(
     jobs = asking((deadline, 1, wall, (demand, 1, 0)))
     span = (0, NOW + 100.0, NOW + 200.0, cpus)
     snapshot = Snapshot(NOW, cluster((8, 8, 4)), blocked=Blocked.of([span]))
-    first, *others = judge(snapshot, chain(), jobs).actions
+    first, *others = admission_actions(jobs, judge(snapshot, chain(), jobs).verdicts)
     if start is None:
         assert isinstance(first, Reject)
         assert (first.offer - NOW).tolist() == [200.0 + wall]

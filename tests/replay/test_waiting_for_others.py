@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
-from rtsched.core.cycle import judge
+from rtsched.core.cycle import admission_actions, judge
 from rtsched.core.plan_check import broken_order
 from rtsched.core.plan_repair import right_shifted
 from rtsched.model.cluster import Cluster, Nodes
@@ -86,7 +86,7 @@ def test_a_job_is_planned_after_those_that_it_waits_for(planner: str, shared: bo
     """Job 2 has the earlier deadline, and comes after job 1 on other nodes than need be free."""
     jobs = asking((300, 1, 100), (160, 1, 50), (400, 1, 10), shared=shared)
     snapshot = Snapshot(NOW, SHARED if shared else WHOLE, edges=waiting((1, 2)))
-    found = judge(snapshot, chain(planner), jobs).judgement
+    found = judge(snapshot, chain(planner), jobs)
     assert found is not None
     assert not found.planner_error
     assert found.verdicts.code.tolist() == [Verdict.ADMIT] * 3
@@ -114,7 +114,7 @@ def test_an_earlier_job_gives_way_for_the_one_that_waits(planner: str) -> None:
         plan=plan,
         edges=waiting((1, 3)),
     )
-    found = judge(snapshot, chain(planner), jobs.take([2])).judgement
+    found = judge(snapshot, chain(planner), jobs.take([2]))
     assert found is not None
     assert not found.planner_error
     assert found.verdicts.code.tolist() == [Verdict.ADMIT]
@@ -133,7 +133,7 @@ def test_a_predecessor_planned_anew_leaves_the_others_their_time(planner: str) -
     snapshot = Snapshot(
         NOW, WHOLE, queued=jobs.take([1, 2]), promises=promises, plan=plan, edges=waiting((1, 2))
     )
-    found = judge(snapshot, chain(planner), jobs.take([0])).judgement
+    found = judge(snapshot, chain(planner), jobs.take([0]))
     assert found is not None
     assert not found.planner_error
     assert found.verdicts.code.tolist() == [Verdict.ADMIT]
@@ -149,7 +149,7 @@ def test_what_runs_ends_by_its_limit(planner: str, deadline: float, admitted: bo
     jobs = asking((np.inf, 1, 100), (deadline, 1, 50))
     held = Schedule.build([1], [NOW - 40], [NOW + 60], *Ragged.of([[0]]))
     snapshot = Snapshot(NOW, WHOLE, running=jobs.take([0]), allocations=held, edges=waiting((1, 2)))
-    found = judge(snapshot, chain(planner), jobs.take([1])).judgement
+    found = judge(snapshot, chain(planner), jobs.take([1]))
     assert found is not None
     if admitted:
         assert starts(found.verdicts.plan) == {2: 60}
@@ -170,7 +170,7 @@ def test_a_job_whose_predecessor_may_end_at_any_time_is_told_so(planner: str) ->
     held = Schedule.build([1], [NOW - 40], [np.inf], *Ragged.of([[0]]))
     for given_ in ({"queued": jobs.take([0])}, {"running": jobs.take([0]), "allocations": held}):
         snapshot = Snapshot(NOW, WHOLE, edges=waiting((1, 2)), **given_)
-        found = judge(snapshot, chain(planner), jobs.take([1])).judgement
+        found = judge(snapshot, chain(planner), jobs.take([1]))
         assert found is not None
         assert found.verdicts.code.tolist() == [Verdict.REJECT]
         assert not np.isfinite(found.verdicts.offer[0])
@@ -189,7 +189,7 @@ def test_an_early_end_lets_the_next_one_start(planner: str) -> None:
     plan = Schedule.build([2], [NOW + 60], [NOW + 110], *Ragged.of([[0]]))
     promises = Promises.build(1, job=[2], deadline=jobs.deadline[1:])
     snapshot = Snapshot(NOW, WHOLE, queued=jobs.take([1]), promises=promises, plan=plan)
-    found = judge(snapshot, chain(planner), jobs.take([])).judgement
+    found = judge(snapshot, chain(planner), jobs.take([]))
     assert found is not None
     assert starts(found.verdicts.plan) == {2: 0}
 
@@ -198,7 +198,7 @@ def test_a_start_only_holds_back_until_then() -> None:
     """Slurm's `after`: both jobs may run side by side, and `lag` counts from the start."""
     jobs = asking((300, 1, 100), (300, 1, 50))
     edges = waiting((1, 2), at_start=[True], message_time=[10.0])
-    found = judge(Snapshot(NOW, WHOLE, edges=edges), chain("mcdf"), jobs).judgement
+    found = judge(Snapshot(NOW, WHOLE, edges=edges), chain("mcdf"), jobs)
     assert found is not None
     assert starts(found.verdicts.plan) == {1: 0, 2: 10}
 
@@ -346,10 +346,10 @@ def test_every_promise_is_kept_and_every_order(planner: str, shared: bool, data:
         stop_at=StopConditions(arrivals=True, early_ends=True),
     )
     while not (point := system.advance()).done:
-        cycle = judge(system.snapshot(), policy, stream.jobs.take(point.arrivals))
-        assert cycle.judgement is not None
-        assert not cycle.judgement.planner_error
-        system.apply(cycle.actions)
+        arrived = stream.jobs.take(point.arrivals)
+        judgement = judge(system.snapshot(), policy, arrived)
+        assert not judgement.planner_error
+        system.apply(admission_actions(arrived, judgement.verdicts))
     outcomes = system.job_outcomes()
     promised = np.isfinite(outcomes.promise)
     assert (outcomes.end[promised] <= outcomes.promise[promised] + 1e-5).all()

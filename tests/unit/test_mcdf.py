@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
-from rtsched.core.cycle import judge
+from rtsched.core.cycle import admission_actions, judge
 from rtsched.model.actions import Admit, Reject, Reserve
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs, Kind
@@ -45,8 +45,8 @@ def chain(**settings: object) -> Chain:
 def test_admitted_jobs_get_their_deadline_promised_and_a_place_in_the_plan() -> None:
     """Two jobs fit side by side, the third after the first that ends."""
     jobs = rigid((100, 1, 100), (50, 1, 50), (100, 1, 50))
-    cycle = judge(Snapshot(NOW, Cluster.uniform(2)), chain(), jobs)
-    admit, reserve = cycle.actions
+    judgement = judge(Snapshot(NOW, Cluster.uniform(2)), chain(), jobs)
+    admit, reserve = admission_actions(jobs, judgement.verdicts)
     assert isinstance(admit, Admit)
     assert isinstance(reserve, Reserve)
     assert admit.promise.tolist() == jobs.deadline.tolist()
@@ -94,12 +94,12 @@ def with_promise() -> tuple[Snapshot, Jobs]:
 def test_no_room_names_the_numbers_and_offers_the_least_deadline() -> None:
     """The machine is promised away for 100 s, so a 10 s job can end at 110 s at the earliest."""
     snapshot, _ = with_promise()
-    cycle = judge(snapshot, chain(), rigid((60, 1, 10), first=1))
-    (reject,) = cycle.actions
+    jobs = rigid((60, 1, 10), first=1)
+    judgement = judge(snapshot, chain(), jobs)
+    (reject,) = admission_actions(jobs, judgement.verdicts)
     assert isinstance(reject, Reject)
     assert (reject.offer - NOW).tolist() == [110]
-    assert cycle.judgement is not None
-    (finding,) = cycle.judgement.verdicts.findings
+    (finding,) = judgement.verdicts.findings
     assert finding.reason.code in {"mcdf.no-room", "mcdf.breaks-promise"}
     assert finding.numbers["promises"].tolist() == [1]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
 from rtsched.core.config import convert
-from rtsched.core.cycle import judge, observe
+from rtsched.core.cycle import admission_actions, judge, observe
 from rtsched.model.actions import Admit, Reject, Reserve
 from rtsched.model.cluster import Cluster
 from rtsched.model.events import EventKind, EventRows, Events
@@ -84,15 +84,15 @@ def test_large_jobs_are_declined_under_overload_with_their_numbers() -> None:
     asked = chain(**EARLY)
     snapshot = with_arrivals(asked, Snapshot(NOW, Cluster.uniform(2)), 1, 3, 8, 9)
     jobs = rigid((1e5, 1, 8.5), (1e5, 1, 8.0), (1e5, 2, 2.0))
-    cycle = judge(snapshot, asked, jobs)
-    admit, reject = (next(a for a in cycle.actions if isinstance(a, k)) for k in (Admit, Reject))
+    verdicts = judge(snapshot, asked, jobs).verdicts
+    actions = admission_actions(jobs, verdicts)
+    admit, reject = (next(a for a in actions if isinstance(a, k)) for k in (Admit, Reject))
     assert isinstance(admit, Admit)
     assert isinstance(reject, Reject)
     assert admit.job.tolist() == [1, 2]
     assert reject.job.tolist() == [0]
     assert reject.offer.tolist() == [np.inf]
-    assert cycle.judgement is not None
-    finding = cycle.judgement.verdicts.findings[0]
+    finding = verdicts.findings[0]
     assert finding.reason is Portfolio.overloaded
     assert finding.numbers["work"].tolist() == [8.5]
     assert finding.numbers["threshold"].tolist() == [8.0]
@@ -173,11 +173,12 @@ def test_a_rejected_job_leaves_no_trace_and_gets_an_offer() -> None:
     plan = Schedule.build([0], [NOW], [NOW + 100], np.array([0, 1]), np.array([0], np.int32))
     promises = Promises.build(1, job=[0], deadline=[NOW + 100], made_at=NOW)
     snapshot = Snapshot(NOW, Cluster.uniform(1), waiting, promises=promises, plan=plan)
-    cycle = judge(snapshot, chain(), rigid((60, 1, 10), first=1))
-    (reject,) = cycle.actions
+    jobs = rigid((60, 1, 10), first=1)
+    actions = admission_actions(jobs, judge(snapshot, chain(), jobs).verdicts)
+    (reject,) = actions
     assert isinstance(reject, Reject)
     assert (reject.offer - NOW).tolist() == [110]
-    assert not any(isinstance(action, Reserve) for action in cycle.actions)
+    assert not any(isinstance(action, Reserve) for action in actions)
     nothing = chain(offer_tests=0).admit(rigid((60, 1, 10), first=1), snapshot).verdicts
     assert nothing.offer.tolist() == [np.inf]
 
