@@ -80,6 +80,12 @@ static const char *take_policy(const char *value, enum rtsched_policy *policy)
 	return NULL;
 }
 
+static const char *take_choice(const char *value, bool *chosen)
+{
+	*chosen = !strcmp(value, "true");
+	return *chosen || !strcmp(value, "false") ? NULL : "must be true or false";
+}
+
 static const char *take(const char *key, const char *value, struct rtsched_settings *to)
 {
 	const int most = 600000;
@@ -100,9 +106,12 @@ static const char *take(const char *key, const char *value, struct rtsched_setti
 		return take_policy(value, &to->on_failure);
 	if (!strcmp(key, "daemon_user"))
 		return take_text(value, to->daemon_user, sizeof(to->daemon_user));
+	if (!strcmp(key, "share_nodes"))
+		return take_choice(value, &to->share_nodes);
 	if (strcmp(key, "judge"))
 		return "is unknown; the settings are socket, timeout_ms, on_failure, "
-		       "breaker_failures, breaker_ms, judge, daemon_user, promised_jobs, table";
+		       "breaker_failures, breaker_ms, judge, share_nodes, daemon_user, promised_jobs, "
+		       "table";
 	to->judge_all = !strcmp(value, "all");
 	return to->judge_all || !strcmp(value, "deadline") ? NULL : "must be deadline or all";
 }

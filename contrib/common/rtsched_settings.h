@@ -26,6 +26,7 @@ struct rtsched_settings {
 	int breaker_failures;
 	int breaker_ms;
 	bool judge_all; /* every job, not only those with a deadline */
+	bool share_nodes; /* Slurm only: promised jobs share nodes with others */
 	char daemon_user[64];
 	uid_t daemon_uid; /* RTSCHED_NOBODY if there is no such user */
 	char promised_jobs[256];     /* Slurm only */

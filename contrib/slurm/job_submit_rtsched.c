@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "../common/rtsched_filter.h"
 #include "job_answer.h"
@@ -163,6 +164,21 @@ static bool wants_promise(const job_desc_msg_t *job)
 	       rtsched_has_word(job->comment) || rtsched_has_word(job->extra);
 }
 
+/* Tell whether a job that waits held is to get whole nodes; an array has its own way to get them.
+ *
+ * Where jobs share nodes, one on several takes the same of each, which can be seen to only by who
+ * has judged it; and one that may not start yet has its nodes reserved. */
+static bool takes_whole_nodes(const struct rtsched_settings *set, const job_desc_msg_t *job)
+{
+	bool one_node = job->max_nodes == 1 || job->num_tasks == 1;
+	bool waits = job->begin_time > time(NULL) || (job->dependency && *job->dependency);
+	bool component = job->het_job_offset != NO_VAL;
+
+	if (job->array_inx)
+		return false;
+	return !set->share_nodes || !one_node || waits || component;
+}
+
 static int submit_unjudged(const struct rtsched_settings *set, enum rtsched_submit_reply reply,
 			   job_desc_msg_t *job, char **err_msg)
 {
@@ -177,8 +193,8 @@ static int submit_unjudged(const struct rtsched_settings *set, enum rtsched_subm
 	/* A job that its user holds is not parked, or the daemon would release it. */
 	if (set->on_failure == RTSCHED_FAIL_HOLD && job->priority != 0) {
 		job->priority = 0;
-		if (wants_promise(job))
-			job->shared = JOB_SHARED_NONE; /* whole nodes: later it cannot be set */
+		if (wants_promise(job) && takes_whole_nodes(set, job))
+			job->shared = JOB_SHARED_NONE; /* later it cannot be set */
 		rtsched_set_text(&job->admin_comment, PARKED);
 		tell_cause(err_msg, reply, "", "; the job is held until it has been evaluated");
 		return SLURM_SUCCESS;

@@ -228,6 +228,20 @@ def test_a_singleton_that_is_held_for_its_evaluation_shares_nodes_later() -> Non
     assert Tag.SHARED not in fields
 
 
+def test_a_job_that_is_held_for_its_evaluation_shares_nodes_later() -> None:
+    """It asks for whole nodes only if it gets them in the end, as while it may not start yet."""
+    plain = {Tag.DEADLINE: int(NOW + 5000), Tag.TIME_LIMIT: 10, Tag.PN_MIN_MEMORY: 100}
+    waits = plain | {Tag.DEPENDENCY: "afterok:5"}
+    translator, later = SlurmTranslator(), SubmitReply(False, "held", deferred=True)
+    answers = [
+        translator.answer(translator.describe(fields | several, FACTS, NOW), later, FACTS)
+        for fields in (plain, waits)
+        for several in ({}, {Tag.MIN_NODES: 2, Tag.NUM_TASKS: 8})
+    ]
+    assert [answer.get(Tag.SHARED) for answer in answers] == [None, None, 0, 0]
+    assert [answer.get(Tag.NTASKS_PER_NODE) for answer in answers] == [None, 4, None, None]
+
+
 def test_a_job_that_gets_all_memory_of_its_nodes_is_alone_there() -> None:
     """So it is at its submission, and as Slurm shows it."""
     request = JobRequest(limit=600.0, deadline=NOW + 3600, cpus=1)

@@ -93,6 +93,18 @@ def test_all_is_good():
         ({"run": Path("/run/x")}, "wrong", "listens on /run/x/submit.sock", "set socket ="),
         ({"submit": {"daemon_user": "me"}}, "wrong", "trusts me", "set daemon_user = rtsched"),
         ({"submit": {"promised_jobs": "/x"}}, "wrong", "filter reads /x", "set promised_jobs ="),
+        (
+            {"submit": {"on_failure": "hold", "share_nodes": "true"}},
+            "note",
+            "ask for less than whole nodes",
+            "set share_nodes = false",
+        ),
+        (
+            {"submit": {"on_failure": "hold"}, "share_nodes": True},
+            "note",
+            "ask for whole nodes",
+            "set share_nodes = true",
+        ),
         ({"submit": {"sokcet": "x"}}, "wrong", "unknown setting 'sokcet'", "correct"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-UNSET, DENIED = "4294967294", "2002"
+UNSET, UNSET_16, DENIED = "4294967294", "65534", "2002"
 USER = 1000
 
 

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from filter_harness import DENIED, UNSET, USER, Filter
+from filter_harness import DENIED, UNSET, UNSET_16, USER, Filter
 from filter_server import ACCEPTED, FilterServer, answering, hanging, sending
 from filter_sources import ADDRESSES, COMMON, FILTER, PROGRAMS, SLURM, THREADS
 
@@ -264,6 +264,28 @@ def test_a_job_that_its_user_holds_is_not_parked(tested: Filter) -> None:
     assert (job["priority"], job["admin_comment"]) == ("0", "rtsched:unjudged")
 
 
+@pytest.mark.parametrize(
+    ("share", "asks", "shared"),
+    [
+        ("false", "num_tasks=1", "0"),
+        ("true", "num_tasks=1", UNSET_16),
+        ("true", "max_nodes=1", UNSET_16),
+        ("true", "num_tasks=8", "0"),
+        ("true", "num_tasks=1 begin_time=4000000000", "0"),
+        ("true", "num_tasks=1 dependency=afterok:5", "0"),
+        ("true", "num_tasks=1 het_job_offset=0", "0"),
+        ("false", "array_inx=1-9", UNSET_16),
+    ],
+)
+def test_which_held_jobs_get_whole_nodes(
+    tested: Filter, share: str, asks: str, shared: str
+) -> None:
+    """All without `share_nodes`; with it those on several nodes, and those that wait."""
+    tested.set(on_failure="hold", share_nodes=share)
+    job = tested.submit("deadline=9", *asks.split())
+    assert (job["admin_comment"], job["shared"]) == ("rtsched:parked", shared)
+
+
 def test_a_daemon_that_hangs_is_left_alone(tested: Filter) -> None:
     """Of 1,000 jobs two wait for the time-out; then the breaker is open."""
     tested.set(timeout_ms=50)
@@ -394,6 +416,7 @@ def test_a_request_that_is_too_long_does_not_open_the_breaker(tested: Filter) ->
         ("timeout_ms = 5s", "timeout_ms must be a whole number"),
         ("breaker_ms = 99999999999999999999", "breaker_ms must be a whole number"),
         ("on_failure = maybe", "on_failure must be open, hold or closed"),
+        ("share_nodes = yes", "share_nodes must be true or false"),
         ("judge = some", "judge must be deadline or all"),
         ("socket = here", "socket must be a path that begins with /"),
         ("socket = /" + "x" * 200, "socket must not be empty or too long"),

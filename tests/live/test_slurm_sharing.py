@@ -102,6 +102,24 @@ def test_promises_beside_floods(live: Live) -> None:
         assert seconds_of(live, job, "End") <= live.deadline_of(job)
 
 
+def test_a_job_that_was_held_while_the_daemon_was_away_shares_its_node(live: Live) -> None:
+    """It asks for no whole node, and gets what it asks for."""
+    settings = live.cluster.path(SUBMIT_CONF)
+    settings.write_text(QUICK + "on_failure = hold\nshare_nodes = true\n")
+    live.cluster.stop_daemon()
+    asks = "-n1", "--cpus-per-task=2", "--time=1", in_minutes(60)
+    try:
+        eventually(lambda: "held until" in live.submit(*asks).text)
+        jobs = [live.submit(*asks, script="sleep 4").job for _ in range(2)]
+        assert {live.cluster.job(job)["OverSubscribe"] for job in jobs} == {"OK"}
+    finally:
+        settings.write_text(QUICK)
+        live.cluster.start_daemon(SHARED)
+    for job in jobs:
+        live.wait_standing(job, "kept", seconds=100)
+        assert amounts(live, job)["cpu"] == "2"
+
+
 def test_a_job_without_time_to_spare_has_its_nodes_reserved(live: Live) -> None:
     """Short jobs that go on coming do not put it off beyond its deadline."""
     others = flood(live, 60, "-n1")

@@ -30,7 +30,7 @@ FLAGS = ("job_comment", "job_extra")
 MOST_SKEW = 5.0
 """Seconds that the controller's clock may differ."""
 
-SUBMIT_KEYS = readiness.SUBMIT_KEYS | {"promised_jobs"}
+SUBMIT_KEYS = readiness.SUBMIT_KEYS | {"promised_jobs", "share_nodes"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +132,7 @@ def findings(setup: Setup, probe: ProbeResult | None = None) -> list[CheckResult
         *_permissions(setup),
         *socket_findings(setup, SUBMIT_KEYS),
         *_promised_jobs(setup),
+        *_held_jobs(setup),
         *(_shared_nodes(setup) if setup.share_nodes else ()),
     ]
 
@@ -326,6 +327,20 @@ def _promised_jobs(setup: Setup) -> Iterator[CheckResult]:
             f"the submit filter reads {read}, the daemon writes {wanted}: when the daemon is down "
             "and on_failure is hold or closed, no job can be changed",
             f"set promised_jobs = {wanted} in {setup.submit_path}",
+        )
+
+
+def _held_jobs(setup: Setup) -> Iterator[CheckResult]:
+    """Tell whether jobs that the filter holds ask for nodes as the daemon plans them."""
+    shares = setup.submit.get("share_nodes", "false") == "true"
+    if setup.submit.get("on_failure") == "hold" and shares != setup.share_nodes:
+        wanted = "true" if setup.share_nodes else "false"
+        yield CheckResult(
+            "note",
+            f"share_nodes is {wanted} in site.toml, and not in {setup.submit_path}: jobs that are "
+            "held while the daemon is down ask for "
+            + ("whole nodes" if setup.share_nodes else "less than whole nodes"),
+            f"set share_nodes = {wanted} in {setup.submit_path}",
         )
 
 

@@ -204,7 +204,8 @@ class SlurmTranslator:
             fields[Tag.ADMIN_COMMENT] = with_node_list(MARK + (reply.token or DEFERRED), asked)
         if reply.deferred:
             fields[Tag.PRIORITY] = 0
-            if submission.singleton and facts.sharing.resources:
+            whole = bool(submission.jobs.exclusive[0]) and not submission.singleton
+            if facts.sharing.resources and not whole:
                 fields |= _spread(submission)
             elif kind != Kind.ARRAY:
                 fields[Tag.SHARED] = 0
