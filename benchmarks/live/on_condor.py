@@ -360,7 +360,7 @@ def _row(ad: Mapping[str, Any]) -> Row:
         name=node or ad.get("JobBatchName") or "",
         user=ad["Owner"],
         submit=float(ad["QDate"]),
-        start=float(ad["JobCurrentStartDate"]) if ran else math.nan,
+        start=float(ad.get("JobCurrentStartDate", math.nan)) if ran else math.nan,
         end=float(end) if status in {REMOVED, COMPLETED} else math.nan,
         nodes=len(hosts) or 1,
         state=_state(ad),
