@@ -53,6 +53,22 @@ def test_error_is_a_sentence_and_a_status(monkeypatch, error, status, said):
     assert result.stderr.splitlines() == [f"rtsched: error: {line}" for line in said]
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("repaly", "No such command 'repaly'. Did you mean 'replay'?"),
+        ("stat", "No such command 'stat'. Did you mean 'status'?"),
+        ("xyz", "No such command 'xyz'."),
+    ],
+)
+def test_a_command_that_there_is_not(typed, said):
+    """It is named with the one that was meant, and where to read on."""
+    result = CliRunner().invoke(main, [typed])
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == f"Error: {said}"
+    assert "--help' for help" in result.stderr
+
+
 def test_compiled_code_without_a_place_is_no_defect(monkeypatch):
     """A cache directory of somebody else is said, with what to do."""
     error = RuntimeError("cannot cache function 'f': no locator available for file 'f.py'")
