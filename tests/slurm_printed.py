@@ -30,7 +30,7 @@ PLAIN = {
     "nice": "-5",
     "prioritylong": "4294901760",
     "tres": "cpu=8,mem=8G,node=2,billing=8",
-    "oversubscribe": "OK",
+    "exclusive": "NO",
     "maxnodes": "4",
     "dependency": "afterok:1(unfulfilled)",
     "reqnodes": "",

@@ -48,7 +48,7 @@ PART = Partition("all", nodes=3, cores=8, hardware=(({"cpu": 8}, 3),))
 FACTS = SlurmFacts(margin=20.0, partitions={"all": PART}, default="all", sharing=SHARING)
 WAITS = PLAIN | {
     "jobarrayid": "1",
-    "oversubscribe": "OK",
+    "exclusive": "NO",
     "tres": "cpu=1,mem=100M,node=1,license/matlab=3",
     "tres-per-job": "N/A",
     "numcpus": "1",

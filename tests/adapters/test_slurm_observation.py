@@ -211,13 +211,22 @@ def test_allocations_on_shared_nodes() -> None:
 
 
 def test_who_has_whole_nodes() -> None:
-    """Of a job that runs, OverSubscribe=NO does not say so: Slurm shows it of all."""
+    """Waiting or running, by Exclusive."""
     shared = replace(facts(), sharing=Sharing(("cpu",)))
-    found = rows(*({"oversubscribe": word} for word in ("OK", "NO", "USER", "MCS")))
-    which = np.arange(4)
-    assert jobs_of(found, which, shared).exclusive.tolist() == [False, True, True, True]
-    running = jobs_of(found, which, shared, np.ones(4, np.int32))
-    assert running.exclusive.tolist() == [False, False, True, True]
+    found = rows(*({"exclusive": word} for word in ("NO", "NODE", "USER", "MCS", "(null)")))
+    which, alone = np.arange(5), [False, True, True, True, False]
+    assert jobs_of(found, which, shared).exclusive.tolist() == alone
+    assert jobs_of(found, which, shared, np.ones(5, np.int32)).exclusive.tolist() == alone
+
+
+def test_who_has_whole_nodes_before_26_05() -> None:
+    """Of a job that runs, OverSubscribe=NO does not say so: Slurm shows it of all."""
+    words = ("OK", "YES", "NO", "USER", "MCS")
+    shown = [
+        {"exclusive": word, "state": state} for state in ("PENDING", "RUNNING") for word in words
+    ]
+    found = job_rows(printed(*shown), SEPARATOR, (25, 11)).exclusive
+    assert found == ["NO", "NO", "NODE", "USER", "MCS", "NO", "NO", "", "USER", "MCS"]
 
 
 def test_tokens() -> None:

@@ -20,6 +20,7 @@ from rtsched.adapters.slurm.rows import (
     extra_in,
     job_rows,
     node_rows,
+    release_of,
     reservation_rows,
     squeue_format,
     tasks_in,
@@ -88,6 +89,19 @@ def test_the_format_says_every_column() -> None:
     parts = squeue_format(SEPARATOR).split(",")
     assert len(parts) == len(SHOWN)
     assert all(part.endswith(f":0{SEPARATOR}") for part in parts)
+
+
+def test_the_format_of_other_releases() -> None:
+    """Before 26.05 squeue has no field Exclusive, and OverSubscribe tells."""
+    said = {"slurm-wlm 26.05.5\n": (26, 5), "slurm 25.11.7": (25, 11), "slurm 23.11.11": (23, 11)}
+    for version, release in said.items():
+        assert release_of(version) == release
+        parts = {part.split(":")[0] for part in squeue_format(SEPARATOR, release).split(",")}
+        assert parts & {"exclusive", "oversubscribe"} == {
+            "exclusive" if release >= (26, 5) else "oversubscribe"
+        }
+    with pytest.raises(AdapterError, match="printed 'what', which is no version; check bin_dir"):
+        release_of("what")
 
 
 def test_extra_of_a_job() -> None:

@@ -150,7 +150,7 @@ def test_demand_is_read_per_node() -> None:
     """Of a job on two nodes, half on each; a promised one's node list is not its own wish."""
     view = view_of(
         {"tres": "cpu=4,mem=2G,node=2", "maxnodes": "2", "reqnodes": "n[0-1]"},
-        {"oversubscribe": "NO"},
+        {"exclusive": "NODE"},
     )
     queued = view.observation.queued
     assert queued.names("demand") == RESOURCES

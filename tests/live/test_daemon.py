@@ -199,7 +199,7 @@ def test_parked_jobs_are_judged_later(live: Live) -> None:
         # Slurm itself takes a deadline that leaves room for the limit; the margins do not fit in.
         bad = live.submit("-N8", "--time=10", in_minutes(10.1))
         assert live.cluster.job(good.job)["Priority"] == "0"
-        assert live.cluster.job(good.job)["OverSubscribe"] == "NO"
+        assert live.cluster.has_whole_nodes(good.job)
     finally:
         live.cluster.path(SUBMIT_CONF).write_text(QUICK)
         live.cluster.start_daemon()

@@ -133,7 +133,7 @@ def test_an_accepted_job_is_what_the_daemon_made_of_it(site: Site) -> None:
     assert job["NodeList"].startswith("slow")
     assert job["TimeLimit"] == "00:17:00"
     assert job["AdminComment"] == "rtsched:token"
-    assert job["OverSubscribe"] == "NO"
+    assert site.cluster.has_whole_nodes(number)
     assert int(job["Priority"]) >= 4242
     output = site.cluster.path(f"/tmp/{number}")  # noqa: S108
     expected = {"RTSCHED_A=1", "RTSCHED_B=x y'$(id)"}

@@ -37,15 +37,12 @@ def lua(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def test_lua_parks_what_it_can_see(
     lua: Cluster, args: list[str], script: str, parked: bool
 ) -> None:
-    """Wishes in script, comment and extra park a job, with whole nodes; the command line's do not.
-
-    A job that waits without whole nodes says OK here.
-    """
-    job = lua.job(lua.sbatch(["--time=5", *args], script=script))
-    job = {name: value.strip() for name, value in job.items()}
+    """Wishes in script, comment and extra park a job, with whole nodes; others do not."""
+    number = lua.sbatch(["--time=5", *args], script=script)
+    job = {name: value.strip() for name, value in lua.job(number).items()}
     assert (job.get("AdminComment") == "rtsched:parked") == parked
     assert (job["Priority"] == "0") == parked
-    assert not parked or job["OverSubscribe"] == "NO"
+    assert lua.has_whole_nodes(number) == parked
 
 
 def test_lua_guards_a_parked_and_a_promised_job(lua: Cluster) -> None:

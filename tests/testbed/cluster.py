@@ -150,6 +150,16 @@ class Cluster(Box):
             return {}
         return dict(re.findall(r"(\S+?)=(.*?)(?=\s\S+?=|\s*$)", done.stdout))
 
+    def has_whole_nodes(self, job: int) -> bool:
+        """Return whether a job asked for whole nodes.
+
+        Before 26.05 Slurm does not tell that of one that runs.
+        """
+        shown = self.job(job)
+        if "Exclusive" in shown:
+            return shown["Exclusive"].strip() == "NODE"
+        return shown["OverSubscribe"].strip() == "NO"
+
     def wait_job(self, job: int, *states: str, timeout: float = 60) -> str:
         """Wait until the job's state is one of those, by default COMPLETED; return it."""
         wanted = states or ("COMPLETED",)

@@ -12,6 +12,7 @@ import secrets
 import subprocess
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from rtsched.adapters.slurm.rows import (
     job_rows,
     license_counts,
     node_rows,
+    release_of,
     reservation_rows,
     squeue_format,
 )
@@ -113,11 +115,17 @@ class CommandRunner:
             )
         return said.output
 
+    @cached_property
+    def _release(self) -> tuple[int, int]:
+        """The release of squeue."""
+        return release_of(self.ask("squeue", "--version"))
+
     def jobs(self) -> JobRows:
         """Return all jobs that the controller knows, lately ended ones too."""
         separator = f"<{secrets.token_hex(6)}>"
-        shown = self.ask("squeue", "-h", "-a", "-t", "all", SQUEUE_FORMAT2=squeue_format(separator))
-        rows = job_rows(shown, separator)
+        form = squeue_format(separator, self._release)
+        shown = self.ask("squeue", "-h", "-a", "-t", "all", SQUEUE_FORMAT2=form)
+        rows = job_rows(shown, separator, self._release)
         pairs = zip(rows.id.tolist(), rows.state, strict=True)
         self._read_extra([job for job, state in pairs if alive(state)])
         rows.extra = [self._extra.get(job, "") for job in rows.id.tolist()]

@@ -234,7 +234,7 @@ def jobs_of(
         for name in ("label", "name", "user", "account", "partition", "qos")
     }
     first = [None if text is None else text.split(",", 1)[0] for text in texts["partition"]]
-    plain = _plain(rows, which, first, facts, runs=sizes is not None)
+    plain = _plain(rows, which, first, facts)
     if sizes is not None:
         plain["size"] = np.maximum(sizes, 1)
     specs = _specs(rows, which)
@@ -264,8 +264,6 @@ def _plain(
     which: NDArray[np.int64],
     first: list[str | None],
     facts: SlurmFacts,
-    *,
-    runs: bool,
 ) -> dict[str, Any]:
     """Return the columns of jobs, each as a rigid one without a promise."""
     cores = {
@@ -280,7 +278,7 @@ def _plain(
     limit = rows.limit[which]
     return (
         plain_columns(len(which))
-        | _demands(rows, which, first, facts, runs=runs)
+        | _demands(rows, which, first, facts)
         | {
             "id": rows.id[which],
             "submit": submit,
@@ -300,14 +298,11 @@ def _demands(
     which: NDArray[np.int64],
     first: list[str | None],
     facts: SlurmFacts,
-    *,
-    runs: bool,
 ) -> dict[str, Any]:
     """Return the columns of what jobs take on each node and of licences, where they share nodes.
 
-    Slurm shows OverSubscribe=NO of every job that runs in a partition that does not oversubscribe.
-    One that asked for whole nodes has all their processors. An array has its reserved nodes to
-    itself, and each component of a heterogeneous job that was held for us has whole nodes.
+    An array has its reserved nodes to itself, and each component of a heterogeneous job that was
+    held for us has whole nodes.
     """
     if not facts.sharing.resources:
         return {}
@@ -318,7 +313,7 @@ def _demands(
     amounts = [[known[each].get(name, 0) for name in resources] for each in asked]
     whole = {name for name, part in facts.partitions.items() if part.exclusive}
     exclusive = [
-        is_exclusive(rows.oversubscribe[i], runs=runs)
+        is_exclusive(rows.exclusive[i])
         or (name or "") in whole
         or (rows.array[i] == rows.id[i] and is_ours(rows.reservation[i]))
         or (rows.components[i] is not None and is_admitted(rows.mark[i]))
@@ -345,9 +340,9 @@ def _begins(rows: JobRows, i: int, now: float) -> float:
     return float(rows.eligible[i]) if later else -math.inf
 
 
-def is_exclusive(oversubscribe: str, *, runs: bool = False) -> bool:
-    """Return whether a job's nodes are no other user's; `OK` and `YES` say that they may be."""
-    return oversubscribe in {"USER", "MCS"} or (oversubscribe == "NO" and not runs)
+def is_exclusive(exclusive: str) -> bool:
+    """Return whether a job's nodes are no other user's."""
+    return exclusive not in {"", "NO"}
 
 
 def _specs(rows: JobRows, which: NDArray[np.int64]) -> list[Spec]:
@@ -451,7 +446,7 @@ def request_in(
         licenses=rows.licenses[i],
         tres_node=rows.tres[i],
         shown=rows.amounts[i],
-        exclusive=is_exclusive(rows.oversubscribe[i]),
+        exclusive=is_exclusive(rows.exclusive[i]),
         dependency=rows.dependency[i],
         begin=_begins(rows, i, now),
         array=int(rows.tasks[i]) if rows.array[i] >= 0 else 0,

@@ -134,7 +134,7 @@ def rows_of(jobs: list[Any]) -> JobRows:
         nice=numbers("nice"),
         priority=numbers("priority"),
         amounts=[""] * len(jobs),
-        oversubscribe=[""] * len(jobs),
+        exclusive=[""] * len(jobs),
         min_nodes=np.array(
             [_least(job, int(n)) for job, n in zip(jobs, most, strict=True)], np.int64
         ),

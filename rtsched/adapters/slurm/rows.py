@@ -81,8 +81,9 @@ class JobRows:
     amounts : list of str
         What it has, or asks for, on all nodes together, such as `cpu=8,mem=4G,node=2,gres/gpu=4`;
         empty: not said.
-    oversubscribe : list of str
-        Whether others may run on its nodes, such as `OK` or `NO`; empty: not said.
+    exclusive : list of str
+        Who has its nodes for itself: the job (`NODE`), its user (`USER`), ...; `NO`: nobody; empty:
+        not said.
     cpus, memory, nice, priority : int64[n]
         Processors in all, MiB per node (0: not said), adjustment, priority (0: held).
     min_nodes, max_nodes : int64[n]
@@ -128,7 +129,7 @@ class JobRows:
     nice: NDArray[np.int64]
     priority: NDArray[np.int64]
     amounts: list[str]
-    oversubscribe: list[str]
+    exclusive: list[str]
     min_nodes: NDArray[np.int64]
     max_nodes: NDArray[np.int64]
     dependency: list[str]
@@ -272,7 +273,7 @@ SHOWN: tuple[tuple[str, str, Callable[[str], Any], Any], ...] = (
     ("nice", "nice", number, np.int64),
     ("priority", "prioritylong", number, np.int64),
     ("amounts", "tres", text, None),
-    ("oversubscribe", "oversubscribe", text, None),
+    ("exclusive", "exclusive", text, None),
     ("max_nodes", "maxnodes", number, np.int64),
     ("dependency", "dependency", text, None),
     ("required", "reqnodes", text, None),
@@ -293,13 +294,45 @@ SHOWN: tuple[tuple[str, str, Callable[[str], Any], Any], ...] = (
 """Column, squeue's name of it, meaning, dtype. What users write comes last."""
 
 
-def squeue_format(separator: str) -> str:
+EXCLUSIVE_SHOWN = (26, 5)
+"""The release from which on squeue has a field Exclusive, and OverSubscribe no longer tells."""
+
+
+def squeue_format(separator: str, release: tuple[int, int] = EXCLUSIVE_SHOWN) -> str:
     """Return the format by which squeue writes each field with a separator behind it."""
-    return ",".join(f"{shown}:0{separator}" for _, shown, _, _ in SHOWN)
+    former = {"exclusive": "oversubscribe"} if release < EXCLUSIVE_SHOWN else {}
+    return ",".join(f"{former.get(shown, shown)}:0{separator}" for _, shown, _, _ in SHOWN)
 
 
-def job_rows(output: str, separator: str) -> JobRows:
-    """Return what squeue shows.
+def release_of(version: str) -> tuple[int, int]:
+    """Return the release of what a command of Slurm prints as its version.
+
+    Raises
+    ------
+    AdapterError
+        If it prints none.
+    """
+    found = re.search(r"\b(\d{1,3})\.(\d{1,3})\b", version)
+    if found is None:
+        raise AdapterError(
+            f"squeue --version printed {version[:60]!r}, which is no version; check bin_dir in "
+            "[slurm]"
+        )
+    return int(found[1]), int(found[2])
+
+
+def _exclusive_of(oversubscribe: str, state: str) -> str:
+    """Return who has a job's nodes by OverSubscribe, as Slurm showed it before 26.05.
+
+    It is `NO` of every job that runs in a partition that does not oversubscribe.
+    """
+    if oversubscribe == "NO":
+        return "NODE" if state == "PENDING" else ""
+    return "NO" if oversubscribe in {"OK", "YES"} else oversubscribe
+
+
+def job_rows(output: str, separator: str, release: tuple[int, int] = EXCLUSIVE_SHOWN) -> JobRows:
+    """Return what squeue of a release shows.
 
     The separator is random, so no text of a user can hold it, whatever else it holds.
 
@@ -321,6 +354,9 @@ def job_rows(output: str, separator: str) -> JobRows:
         if at == 0:
             texts = [value.removeprefix("\n") for value in texts]
         columns[name] = meant(texts, meaning, dtype)
+    if release < EXCLUSIVE_SHOWN:
+        pairs = zip(columns["exclusive"], columns["state"], strict=True)
+        columns["exclusive"] = [_exclusive_of(word, state) for word, state in pairs]
     columns["min_nodes"] = meant(columns["amounts"], nodes_in, np.int64)
     columns |= arrays_in(columns["label"])
     kinds = [columns.pop(name) for name in ("tres", "tres_job", "tres_socket", "tres_task")]
