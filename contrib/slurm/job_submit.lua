@@ -10,6 +10,7 @@
 
 local DAEMON_USER = "rtsched"
 local PREFIX = "rtsched_" -- of the daemon's own reservations
+local SHARE_NODES = false -- as share_nodes in the daemon's site.toml
 
 local PARKED, UNJUDGED = "rtsched:parked", "rtsched:unjudged"
 
@@ -85,6 +86,17 @@ local function forged(job, uid)
 	return false
 end
 
+-- Whether a job that waits held is to get whole nodes, as in job_submit_rtsched.c.
+local function takes_whole_nodes(job)
+	if job.array_inx then
+		return false
+	end
+	local one_node = job.max_nodes == 1 or job.num_tasks == 1
+	local waits = (job.begin_time or 0) > os.time() or (job.dependency or "") ~= ""
+	local component = job.het_job_offset ~= nil and job.het_job_offset ~= slurm.NO_VAL
+	return not SHARE_NODES or not one_node or waits or component
+end
+
 function rtsched_submit(job, uid)
 	if forged(job, uid) then
 		return slurm.ERROR
@@ -97,7 +109,9 @@ function rtsched_submit(job, uid)
 		return slurm.SUCCESS
 	end
 	job.priority = 0
-	job.shared = 0 -- whole nodes: later it cannot be set
+	if takes_whole_nodes(job) then
+		job.shared = 0 -- later it cannot be set
+	end
 	job.admin_comment = PARKED
 	slurm.log_user("rtsched: the job is held until it has been evaluated")
 	return slurm.SUCCESS

@@ -45,6 +45,29 @@ def test_lua_parks_what_it_can_see(
     assert lua.has_whole_nodes(number) == parked
 
 
+@pytest.mark.parametrize(
+    ("args", "whole"),
+    [
+        (["-n1"], False),
+        (["-N2", "-n2"], True),
+        (["-n1", "--begin=now+1hour"], True),
+        (["-n1", "--dependency=singleton"], True),
+        (["--array=1-3"], False),
+    ],
+)
+def test_lua_where_jobs_share_nodes(lua: Cluster, args: list[str], whole: bool) -> None:
+    """A parked job on one node asks for what it asks for, unless it may not start yet."""
+    file = lua.path("/etc/slurm/job_submit.lua")
+    text = file.read_text()
+    file.write_text(text.replace("SHARE_NODES = false", "SHARE_NODES = true"))
+    try:
+        job = lua.sbatch(["--time=5", "--comment=rtsched:speedup=none", *args])
+        assert lua.job(job)["AdminComment"].strip() == "rtsched:parked"
+        assert lua.has_whole_nodes(job) == whole
+    finally:
+        file.write_text(text)
+
+
 def test_lua_guards_a_parked_and_a_promised_job(lua: Cluster) -> None:
     """Users cannot change what is judged or promised; the daemon can; other jobs are free."""
     job = lua.sbatch(["--time=5", "--comment=rtsched:sigma=1"])
