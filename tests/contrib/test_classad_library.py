@@ -104,7 +104,10 @@ def test_the_example_settings_are_the_defaults(library: Library) -> None:
     library.judge(WISH)
     assert "the settings are unchanged" not in library.log
     keys = set(re.findall(r'strcmp\(key, "(\w+)"\)', (COMMON / "rtsched_settings.c").read_text()))
-    assert set(re.findall(r"^#(\w+) = ", text, re.MULTILINE)) == keys - {"promised_jobs"}
+    assert set(re.findall(r"^#(\w+) = ", text, re.MULTILINE)) == keys - {
+        "promised_jobs",
+        "share_nodes",
+    }
 
 
 @pytest.mark.parametrize(
