@@ -36,6 +36,9 @@ COMMANDS = {
 SILENT = frozenset(("chunk", "feasible", "status"))
 """Commands that only ask the daemon, and log nothing: they start without the library for that."""
 
+SOLVING = frozenset(("calibrate",))
+"""Commands that solve large systems of equations, on all processors."""
+
 
 class Commands(click.Group):
     """A group that imports a command's module when it is used, and ends on errors politely."""
@@ -108,8 +111,10 @@ def main(ctx: click.Context) -> None:
     `status`, `feasible` and `explain`, admins prepare them with `rtsched slurm` and `rtsched
     condor`.
     """
-    from rtsched.cli.memory import return_what_is_freed
+    from rtsched.cli.process import one_thread_for_arrays, return_what_is_freed
 
     if ctx.invoked_subcommand not in SILENT:
         log_to_stderr()
+    if ctx.invoked_subcommand not in SOLVING:
+        one_thread_for_arrays()
     return_what_is_freed()

@@ -156,6 +156,18 @@ def test_help_imports_nothing_heavy():
     assert done.returncode == 0, done.stderr
 
 
+def test_numpy_starts_no_threads():
+    """A command that imports numpy has one thread, on a host of any size."""
+    code = (
+        "from click.testing import CliRunner; from rtsched.cli import main;"
+        "assert CliRunner().invoke(main, ['plugins']).exit_code == 0;"
+        "import sys; assert 'numpy' in sys.modules; "
+        "sys.exit(open('/proc/self/status').read().partition('Threads:')[2].split()[0] != '1')"
+    )
+    few = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    assert subprocess.run([sys.executable, "-c", code], env=few, check=False).returncode == 0
+
+
 def test_closed_pipe_is_quiet():
     """`rtsched ... | head` ends without a word when the reader goes away."""
     reading, writing = os.pipe()

@@ -7,8 +7,10 @@ to run it. `<!-- run: alice, fails -->` says that its last command must fail.
 from __future__ import annotations
 
 import re
+import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
+from testbed import images
 from testbed.images import SOURCES, Sources
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ BLOCK = re.compile(
     r"^<!-- run: (?P<user>\w+)(?P<fails>, fails)? -->\n+```sh\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+KERNELS = "/var/cache/rtsched"
 HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 
 
@@ -64,14 +67,23 @@ ENV = {
 }
 
 
-def unpack(box: Box) -> None:
-    """Put the sources where the guides want them, and in systemd's place what stands in for it."""
+def unpack(box: Box, *, compiled: bool) -> None:
+    """Put the sources where the guides want them, and in systemd's place what stands in for it.
+
+    With `compiled`, the kernels that other daemons of this checkout have compiled are there too: to
+    compile them takes a minute, and one guide that does so shows that it works.
+    """
     tops = ("pyproject.toml", "README.md", "LICENSE", "rtsched", "plugins", "contrib", "docs/man")
     Sources(*tops).write(box.path(SOURCES))
     for name in ("systemctl", "journalctl"):
         file = box.path(f"/usr/local/bin/{name}")
         file.write_text(SYSTEMCTL)
         file.chmod(0o755)
+    if compiled:
+        kept = box.path(KERNELS)
+        shutil.copytree(images.compiled(), kept)
+        for path in (kept, *kept.rglob("*")):
+            path.chmod(0o777 if path.is_dir() else 0o666)
 
 
 def follow(box: Box, found: Sequence[Block]) -> tuple[dict[str, str], str]:

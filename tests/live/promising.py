@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import time
 from dataclasses import dataclass, field
@@ -13,10 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from testbed import Box, Cluster, TestbedError
 from testbed.waiting import NOTED, QuietClock, eventually
 
+from rtsched.daemon.ask import ask
+from rtsched.daemon.reports import Status
+from rtsched.errors import AdapterError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-DATABASE = "/var/lib/rtsched/rtsched.db"
+    from rtsched.daemon.reports import StatusReport
+
+QUERY_SOCKET = "/run/rtsched/query.sock"
 PROGRAM = Path(__file__).with_name("submit.c")
 SUBMIT_CONF = "/etc/rtsched/submit.conf"
 QUICK = "timeout_ms = 2000\nbreaker_ms = 300\n"  # the machine may be busy
@@ -42,12 +47,7 @@ admins = ["carol"]
 """
 
 
-READ = """
-import json, sqlite3, sys
-base = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True, timeout=10)
-asked = "SELECT token, id, uid, deadline, standing, why FROM records"
-print(json.dumps(base.execute(asked).fetchall()))
-"""
+READ = "SELECT token, id, uid, deadline, standing, why FROM records"
 
 
 class Task(NamedTuple):
@@ -132,8 +132,7 @@ class Watched:
 
     def kept(self) -> list[Kept]:
         """Return what the database holds, closed promises and offers too."""
-        done = self.box.run(["python3", "-c", READ, DATABASE], user="rtsched")
-        return [Kept(*row) for row in json.loads(done.stdout)]
+        return [Kept(*row) for row in self.box.database(READ)]
 
     def standing(self, job: int) -> str:
         """Return how a job's promise stands; empty: it has none."""
@@ -148,19 +147,31 @@ class Watched:
         )
         return self.standing(job)
 
-    def shown(self) -> dict[str, Any]:
-        """Return the daemon's status; {} if it does not answer: a machine may stand still."""
+    def daemon_status(self) -> StatusReport | None:
+        """Return what the daemon tells root on its query socket, asked from here; None: nothing."""
         try:
-            status: dict[str, Any] = self.ask("status")
-        except TestbedError:
-            return {}
-        return status
+            report: StatusReport = ask(Status(), str(self.box.path(QUERY_SOCKET)))
+        except AdapterError:  # the daemon may not be up yet, or the machine may stand still
+            return None
+        return report
+
+    def daemon_time(self) -> float:
+        """Return the daemon's clock; 0 if it does not answer."""
+        return report.now if (report := self.daemon_status()) else 0.0
+
+    def wait_usable(self, nodes: int) -> None:
+        """Wait until the daemon may use so many nodes."""
+
+        def usable() -> bool:
+            return (report := self.daemon_status()) is not None and report.usable == nodes
+
+        eventually(usable, 30, f"the daemon may use {nodes} nodes")
 
     def wait_clock(self, step: float) -> None:
         """Wait until the daemon's clock is so far from the true time."""
 
         def stepped() -> bool:
-            return abs(self.shown().get("now", -math.inf) - time.time() - step) < 60
+            return abs(self.daemon_time() - time.time() - step) < 60
 
         eventually(stepped, 20, "the daemon's clock steps")
 
@@ -170,14 +181,14 @@ class Watched:
         By the daemon's own clock: a poll that begins from now on, and the next one, which begins
         when all that the first one means is done.
         """
-        since: float = eventually(lambda: self.shown().get("now"), 20, "the daemon answers")
+        since = eventually(self.daemon_time, 20, "the daemon answers")
         for what in ("the daemon polls", "the daemon has acted on a poll"):
 
             def began(since: float = since) -> float:
-                shown = self.shown()
-                looked = shown.get("looked") or 0.0
+                report = self.daemon_status()
+                looked = report.looked if report else None
                 # A clock that was set back leaves a poll in the future behind.
-                return looked if since < looked <= shown["now"] else 0.0
+                return looked if report and looked and since < looked <= report.now else 0.0
 
             since = eventually(began, 20, what)
 
@@ -308,7 +319,7 @@ class Live(Watched):
 
 def without_jobs(live: Live, usable: int) -> Iterator[None]:
     """Let a test begin when the daemon may use so many nodes, and cancel all jobs after it."""
-    eventually(lambda: live.ask("status")["usable"] == usable, 30, "the daemon may use all nodes")
+    live.wait_usable(usable)
     yield
     live.cancel_all()
 

@@ -394,7 +394,7 @@ def test_machines_that_are_started_anew(live: LivePool) -> None:
             live.pool.run([*how, "-daemon", f"startd_{node}"])
         if how == ["condor_on"]:
             break
-        eventually(lambda: live.ask("status")["usable"] == 0)
+        live.wait_usable(0)
         assert live.standing(job) == "firm"
     live.wait_standing(job, "kept", seconds=90)
 
@@ -412,7 +412,7 @@ def test_machines_that_go_and_come_back(live: LivePool) -> None:
         assert live.wait_standing(job, "kept")
     finally:
         live.pool.daemon(f"startd_{victim}").start()
-    eventually(lambda: live.ask("status")["usable"] == 6, 60)
+    live.wait_usable(6)
 
 
 def test_a_machine_that_dies_under_a_promised_job(live: LivePool) -> None:
@@ -427,7 +427,7 @@ def test_a_machine_that_dies_under_a_promised_job(live: LivePool) -> None:
     finally:
         live.pool.daemon(f"startd_{victim}").start()
     live.pool.restart_daemon()  # plans nothing on that machine for some minutes
-    eventually(lambda: live.ask("status")["usable"] == 6, 30)
+    live.wait_usable(6)
 
 
 def test_machines_that_do_not_come_back(live: LivePool) -> None:
@@ -450,7 +450,7 @@ def test_machines_that_do_not_come_back(live: LivePool) -> None:
         for node in fast:
             live.pool.daemon(f"startd_{node}").start()
     live.pool.restart_daemon()  # plans nothing for some minutes where a start failed
-    eventually(lambda: live.ask("status")["usable"] == 6, 30)
+    live.wait_usable(6)
 
 
 def test_machines_that_drain(live: LivePool) -> None:

@@ -55,7 +55,7 @@ def clean(live: Live) -> Iterator[None]:
     """Each test begins without jobs, and with a daemon that answers and may use all nodes."""
     if not live.cluster.services.alive("rtsched"):
         live.cluster.start_daemon(SITE + SCOPES)
-    eventually(lambda: live.ask("status")["usable"] == 8, 30, "the daemon may use all nodes")
+    live.wait_usable(8)
     yield
     live.cancel_all()
 

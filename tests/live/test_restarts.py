@@ -30,7 +30,7 @@ def live() -> Iterator[Live]:
     with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
         cluster.start_daemon(SITE + CODES)
         live = Live(cluster)
-        eventually(lambda: live.ask("status")["usable"] == 2, 30, "the daemon may use all nodes")
+        live.wait_usable(2)
         yield live
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import DATABASE, SITE, UNPROMISED, Live, eventually, in_minutes
+from promising import SITE, UNPROMISED, Live, eventually, in_minutes
 from testbed import Cluster, SlurmOptions
 
 if TYPE_CHECKING:
@@ -18,12 +17,6 @@ SHORT = ("-N1", "--time=2")
 LONG = "sleep 115"  # a job that ends while control goes to another host may stay COMPLETING
 SETTINGS = "timeout_ms = 500\nbreaker_ms = 300\n"  # the machine may be busy
 
-HOLDER = """
-import json, sqlite3, sys
-base = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True, timeout=10)
-print(json.dumps(base.execute("SELECT epoch, host FROM holder").fetchone()))
-"""
-
 
 class Pair:
     """The two hosts, each as its users see it."""
@@ -33,8 +26,7 @@ class Pair:
 
     def holder(self) -> tuple[int, str]:
         """Return the epoch, and the host that took the database over last."""
-        done = self.head.cluster.run(["python3", "-c", HOLDER, DATABASE], user="rtsched")
-        epoch, host = json.loads(done.stdout)
+        ((epoch, host),) = self.head.cluster.database("SELECT epoch, host FROM holder")
         return epoch, host
 
     def wait_active(self, live: Live) -> None:
@@ -56,7 +48,7 @@ class Pair:
 
 def mode(live: Live) -> str:
     """Return how a host's daemon is: live or standby; empty while it does not answer."""
-    return str(live.shown().get("mode", ""))
+    return report.mode if (report := live.daemon_status()) else ""
 
 
 def saved(live: Live, job: int) -> None:

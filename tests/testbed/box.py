@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import stat
 from abc import ABC, abstractmethod
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from testbed import images
 from testbed.errors import TestbedError
 from testbed.layers import boxes, forget
+from testbed.reader import DatabaseReader
 from testbed.sandbox import Sandbox
 from testbed.services import Services
 
@@ -69,6 +70,7 @@ class Box(ABC):
         self.hosts: dict[str, Sandbox] = {}
         self._box: Sandbox | None = None
         self._daemon: tuple[tuple[str, ...], dict[str, str]] = ((), {})
+        self._reader: DatabaseReader | None = None
 
     @abstractmethod
     def _layer(self) -> Layer:
@@ -141,6 +143,8 @@ class Box(ABC):
 
     def close(self) -> None:
         """End everything, and remove what was written; safe to repeat."""
+        if self._reader is not None:
+            self._reader.close()
         for host in self.hosts.values():
             host.close()
         if self._box is not None:
@@ -254,6 +258,12 @@ class Box(ABC):
             return False
         with socket.socket(socket.AF_UNIX) as client:
             return client.connect_ex(str(path)) == 0
+
+    def database(self, query: str) -> list[list[Any]]:
+        """Return what a query finds in our daemon's database, as `DatabaseReader.rows` does."""
+        if self._reader is None or not self._reader.alive:
+            self._reader = DatabaseReader(self.box)
+        return self._reader.rows(query)
 
     def stop_daemon(self) -> None:
         """Stop our daemon as systemd would."""

@@ -198,6 +198,12 @@ class Cluster(Box):
             self._backup._box.start()
         return self._backup
 
+    def close(self) -> None:
+        """End everything, and remove what was written; safe to repeat."""
+        if self._backup is not None:
+            self._backup.close()
+        super().close()
+
     def stop_slurmctld(self) -> None:
         """Stop the controller; it saves its state."""
         self.services.stop("slurmctld")

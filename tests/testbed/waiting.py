@@ -114,7 +114,7 @@ def attempts(seconds: float, what: str) -> Iterator[None]:
             waited = clock.now()
             if waited > allowed:
                 return
-            time.sleep(min(max(0.02, 3.0 * (time.monotonic() - begun)), 1.0))
+            time.sleep(min(max(0.05, 3.0 * (time.monotonic() - begun)), 1.0))
     finally:
         NOTED.add(what, max(waited, clock.now()), allowed)
 

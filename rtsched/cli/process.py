@@ -1,8 +1,9 @@
-"""How a command asks the system for memory."""
+"""What a command asks of the system: memory and threads."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 from contextlib import suppress
 
 _M_MMAP_THRESHOLD = -3
@@ -19,3 +20,13 @@ def return_what_is_freed() -> None:
     """
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
+
+
+def one_thread_for_arrays() -> None:
+    """Have numpy's linear algebra keep to one thread, unless the environment says how many.
+
+    When it is imported it starts a thread, with its memory, per processor of the host: a hundred on
+    a large head node, and where a login node limits its users' processes, an error. Processes that
+    this one starts do the same.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
