@@ -37,7 +37,7 @@ else
 fi
 tests/kernels.sh keep
 status=0
-pytest -n $((jobs + 2)) -m live -p no:randomly --dist loadfile --maxfail 20 "$@" || status=$?
+pytest -n $((jobs + 2)) -m live -p no:randomly --dist loadfile --no-loadscope-reorder --maxfail 20 "$@" || status=$?
 if [ "$status" = 1 ]; then
     echo "Live tests failed; these once more, by themselves:"
     pytest -m live -p no:randomly --last-failed --last-failed-no-failures none "$@"
