@@ -87,7 +87,6 @@ def test_a_job_is_planned_after_those_that_it_waits_for(planner: str, shared: bo
     jobs = asking((300, 1, 100), (160, 1, 50), (400, 1, 10), shared=shared)
     snapshot = Snapshot(NOW, SHARED if shared else WHOLE, edges=waiting((1, 2)))
     found = judge(snapshot, chain(planner), jobs)
-    assert found is not None
     assert not found.planner_error
     assert found.verdicts.code.tolist() == [Verdict.ADMIT] * 3
     plan = starts(found.verdicts.plan)
@@ -115,7 +114,6 @@ def test_an_earlier_job_gives_way_for_the_one_that_waits(planner: str) -> None:
         edges=waiting((1, 3)),
     )
     found = judge(snapshot, chain(planner), jobs.take([2]))
-    assert found is not None
     assert not found.planner_error
     assert found.verdicts.code.tolist() == [Verdict.ADMIT]
     assert starts(found.verdicts.plan) == {1: 0, 3: 50, 2: 90}
@@ -134,7 +132,6 @@ def test_a_predecessor_planned_anew_leaves_the_others_their_time(planner: str) -
         NOW, WHOLE, queued=jobs.take([1, 2]), promises=promises, plan=plan, edges=waiting((1, 2))
     )
     found = judge(snapshot, chain(planner), jobs.take([0]))
-    assert found is not None
     assert not found.planner_error
     assert found.verdicts.code.tolist() == [Verdict.ADMIT]
     new = starts(found.verdicts.plan)
@@ -150,7 +147,6 @@ def test_what_runs_ends_by_its_limit(planner: str, deadline: float, admitted: bo
     held = Schedule.build([1], [NOW - 40], [NOW + 60], *Ragged.of([[0]]))
     snapshot = Snapshot(NOW, WHOLE, running=jobs.take([0]), allocations=held, edges=waiting((1, 2)))
     found = judge(snapshot, chain(planner), jobs.take([1]))
-    assert found is not None
     if admitted:
         assert starts(found.verdicts.plan) == {2: 60}
         return
@@ -171,7 +167,6 @@ def test_a_job_whose_predecessor_may_end_at_any_time_is_told_so(planner: str) ->
     for given_ in ({"queued": jobs.take([0])}, {"running": jobs.take([0]), "allocations": held}):
         snapshot = Snapshot(NOW, WHOLE, edges=waiting((1, 2)), **given_)
         found = judge(snapshot, chain(planner), jobs.take([1]))
-        assert found is not None
         assert found.verdicts.code.tolist() == [Verdict.REJECT]
         assert not np.isfinite(found.verdicts.offer[0])
         assert found.verdicts.findings[0].reason.code == WAITS.get(planner, "mcdf.waits")
@@ -190,7 +185,6 @@ def test_an_early_end_lets_the_next_one_start(planner: str) -> None:
     promises = Promises.build(1, job=[2], deadline=jobs.deadline[1:])
     snapshot = Snapshot(NOW, WHOLE, queued=jobs.take([1]), promises=promises, plan=plan)
     found = judge(snapshot, chain(planner), jobs.take([]))
-    assert found is not None
     assert starts(found.verdicts.plan) == {2: 0}
 
 
@@ -199,7 +193,6 @@ def test_a_start_only_holds_back_until_then() -> None:
     jobs = asking((300, 1, 100), (300, 1, 50))
     edges = waiting((1, 2), at_start=[True], message_time=[10.0])
     found = judge(Snapshot(NOW, WHOLE, edges=edges), chain("mcdf"), jobs)
-    assert found is not None
     assert starts(found.verdicts.plan) == {1: 0, 2: 10}
 
 
