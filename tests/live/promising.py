@@ -258,6 +258,11 @@ class Live(Watched):
         """Submit a script that must be promised its deadline; return its job id."""
         return self.must_promise(lambda: self.submit(*args, user=user, script=script))
 
+    def hold_without_daemon(self) -> None:
+        """Have the filter hold jobs while no daemon answers; it looks for that once a second."""
+        self.cluster.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
+        time.sleep(1.1)
+
     def reservations(self) -> dict[str, dict[str, str]]:
         """Return all reservations by name."""
         done = self.cluster.run(["scontrol", "-o", "show", "reservation"], check=False)

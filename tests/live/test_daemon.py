@@ -191,7 +191,7 @@ def test_moldable_and_divisible_jobs_learn_their_plan(live: Live) -> None:
 
 def test_parked_jobs_are_judged_later(live: Live) -> None:
     """Held while the daemon was down, they get a promise, or are cancelled with a reason."""
-    live.cluster.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
+    live.hold_without_daemon()
     live.cluster.stop_daemon()
     try:
         eventually(lambda: "held until" in live.submit("-N1", "--time=1", in_minutes(60)).text)
@@ -219,7 +219,7 @@ def test_ordinary_jobs_belong_to_their_users_while_the_daemon_is_away(live: Live
     live.wait_standing(promised, "firm")
     listed = live.cluster.path("/run/rtsched/promised_jobs")
     eventually(lambda: f"\n{promised}\n" in listed.read_text())
-    live.cluster.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
+    live.hold_without_daemon()
     live.cluster.stop_daemon()
     try:
         eventually(lambda: "held until" in live.submit("-N1", "--time=1", in_minutes(60)).text)

@@ -151,7 +151,7 @@ def test_what_is_wrong_with_one_component_is_said_at_once(live: Live) -> None:
 
 def test_a_daemon_that_is_away(live: Live) -> None:
     """Whenever it goes, held components wait for it, and are promised their deadline then."""
-    live.cluster.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
+    live.hold_without_daemon()
     plan = ("-N2", "--time=2", in_minutes(30), ":", "-N1", "--time=1")
     try:
         live.cluster.wait_job(
@@ -212,7 +212,7 @@ def test_an_open_filter_lets_it_in(live: Live) -> None:
 
 def test_a_site_that_takes_rtsched_out(live: Live) -> None:
     """`rtsched slurm restore` lets held and promised ones go, which start as any other job."""
-    live.cluster.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
+    live.hold_without_daemon()
     live.cluster.wait_job(live.submit(f"-N{NODES}", "--time=1", script="sleep 20").job, "RUNNING")
     words = ("-N1", "--time=2", in_minutes(30), ":", "-N2", "--time=1")
     try:
