@@ -31,8 +31,6 @@ VERDICT = 'eval rtschedJudge("verdict")'
 ADMISSION = 'eval rtschedJudge("admission")'
 MESSAGE = 'eval rtschedJudge("message")'
 WANTED = 'eval rtschedJudge("wanted")'
-
-
 UNOPTIMIZED = ("CFLAGS=-O0", "CXXFLAGS=-O0", "HARDEN=")
 """For make, where it is not the speed that matters."""
 

@@ -35,9 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {name: place for place, name in enumerate(LONGEST)}
 
     def place(item: pytest.Item) -> int:
-        if HERE not in item.path.parents:
-            return -1
-        return rank.get(item.path.name, len(rank))
+        live = item.get_closest_marker("live") is not None
+        return rank.get(item.path.name, len(rank)) if live else -1
 
     for item in items:
         if HERE in item.path.parents:

@@ -10,8 +10,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
-from testbed import images
-from testbed.images import SOURCES, Sources
+from testbed.images import SOURCES, Sources, compiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,10 +66,10 @@ ENV = {
 }
 
 
-def unpack(box: Box, *, compiled: bool) -> None:
-    """Put the sources where the guides want them, and in systemd's place what stands in for it.
+def unpack(box: Box, *, kernels: bool) -> None:
+    """Copy the sources to where the guides expect them, and a replacement of systemd's commands.
 
-    With `compiled`, the kernels that other daemons of this checkout have compiled are there too: to
+    With `kernels`, those that other daemons of this checkout have compiled are copied too: to
     compile them takes a minute, and one guide that does so shows that it works.
     """
     tops = ("pyproject.toml", "README.md", "LICENSE", "rtsched", "plugins", "contrib", "docs/man")
@@ -79,9 +78,9 @@ def unpack(box: Box, *, compiled: bool) -> None:
         file = box.path(f"/usr/local/bin/{name}")
         file.write_text(SYSTEMCTL)
         file.chmod(0o755)
-    if compiled:
+    if kernels:
         kept = box.path(KERNELS)
-        shutil.copytree(images.compiled(), kept)
+        shutil.copytree(compiled(), kept)
         for path in (kept, *kept.rglob("*")):
             path.chmod(0o777 if path.is_dir() else 0o666)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from testbed import Box, Cluster, TestbedError
 from testbed.waiting import NOTED, QuietClock, eventually
 
-from rtsched.daemon.ask import ask
+from rtsched.daemon.ask import SOCKET, ask
 from rtsched.daemon.reports import Status
 from rtsched.errors import AdapterError
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from rtsched.daemon.reports import StatusReport
 
-QUERY_SOCKET = "/run/rtsched/query.sock"
 PROGRAM = Path(__file__).with_name("submit.c")
 SUBMIT_CONF = "/etc/rtsched/submit.conf"
 QUICK = "timeout_ms = 2000\nbreaker_ms = 300\n"  # the machine may be busy
@@ -148,9 +147,9 @@ class Watched:
         return self.standing(job)
 
     def daemon_status(self) -> StatusReport | None:
-        """Return what the daemon tells root on its query socket, asked from here; None: nothing."""
+        """Return the status that the daemon reports to root; None if it does not answer."""
         try:
-            report: StatusReport = ask(Status(), str(self.box.path(QUERY_SOCKET)))
+            report: StatusReport = ask(Status(), str(self.box.path(SOCKET)))
         except AdapterError:  # the daemon may not be up yet, or the machine may stand still
             return None
         return report
@@ -259,9 +258,8 @@ class Live(Watched):
         return self.must_promise(lambda: self.submit(*args, user=user, script=script))
 
     def hold_without_daemon(self) -> None:
-        """Have the filter hold jobs while no daemon answers; it looks for that once a second."""
-        self.cluster.path(SUBMIT_CONF).write_text(QUICK + "on_failure = hold\n")
-        time.sleep(1.1)
+        """Have the filter hold jobs while no daemon answers."""
+        self.cluster.configure_filter(QUICK + "on_failure = hold\n")
 
     def reservations(self) -> dict[str, dict[str, str]]:
         """Return all reservations by name."""

@@ -49,7 +49,7 @@ def test_the_guide_leads_from_a_bare_pool_to_a_counter_offer_and_back(suite):
     assert back
     with Pool(suite, PoolOptions(fast=2, slow=4), software=False) as pool:
         pool.run(["sh", "-c", FORGET], check=False)
-        unpack(pool, compiled=True)
+        unpack(pool, kernels=True)
         bare = configuration(pool)
         said, last = follow(pool, there)
         assert "portfolio (shadow) would reject it" in said["Shadow"]

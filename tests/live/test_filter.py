@@ -43,16 +43,8 @@ class Site:
         """Write the filter's settings, and wait until it has read them."""
         known = {"timeout_ms": 2000, "breaker_ms": PAUSE_MS} | settings
         text = "".join(f"{key} = {value}\n" for key, value in known.items())
-        if self.cluster.path(SETTINGS).read_text() == text:
-            return
-        before = self.log.read_text().count("rtsched: settings of")
-        self.cluster.path(SETTINGS).write_text(text)
-
-        def read_again() -> bool:
-            self.cluster.run(["submit", "1", "none"], user="alice")
-            return self.log.read_text().count("rtsched: settings of") > before
-
-        wait_for("the filter reads its settings again", read_again, 10)
+        if self.cluster.path(SETTINGS).read_text() != text:
+            self.cluster.configure_filter(text)
 
     def serve(self, behave: Behaviour) -> FilterServer:
         """Listen where the filter asks."""

@@ -42,7 +42,7 @@ def test_the_guide_leads_from_a_bare_slurm_to_a_counter_offer_and_back(suite):
     assert back
     with Cluster(suite, BARE, software=False) as cluster:
         cluster.run(["sh", "-c", FORGET], check=False)
-        unpack(cluster, compiled=suite != "trixie")
+        unpack(cluster, kernels=suite != "trixie")
         conf = cluster.path("/etc/slurm/slurm.conf").read_text()
         said, last = follow(cluster, there)
         assert "portfolio (shadow) would reject it" in said["Shadow"]

@@ -145,6 +145,7 @@ class Box(ABC):
         """End everything, and remove what was written; safe to repeat."""
         if self._reader is not None:
             self._reader.close()
+            self._reader = None
         for host in self.hosts.values():
             host.close()
         if self._box is not None:
@@ -261,7 +262,7 @@ class Box(ABC):
 
     def database(self, query: str) -> list[list[Any]]:
         """Return what a query finds in our daemon's database, as `DatabaseReader.rows` does."""
-        if self._reader is None or not self._reader.alive:
+        if self._reader is None:
             self._reader = DatabaseReader(self.box)
         return self._reader.rows(query)
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from testbed.layers import Layer
     from testbed.sandbox import Sandbox
 
+SUBMIT_CONF = "/etc/rtsched/submit.conf"
+
 
 class Cluster(Box):
     """A Slurm cluster in a sandbox.
@@ -203,6 +205,21 @@ class Cluster(Box):
         if self._backup is not None:
             self._backup.close()
         super().close()
+
+    def configure_filter(self, text: str) -> None:
+        """Write the submit filter's settings, and wait until it has read them.
+
+        It looks for new ones once a second, when it is asked about a job.
+        """
+        log = self.path("/var/log/slurm/slurmctld.log")
+        before = log.read_text().count("rtsched: settings of")
+        self.path(SUBMIT_CONF).write_text(text)
+
+        def read_again() -> bool:
+            self.run(["sbatch", "--test-only", "--wrap=true"], user="alice", check=False)
+            return log.read_text().count("rtsched: settings of") > before
+
+        wait_for("the filter reads its settings again", read_again, 10)
 
     def stop_slurmctld(self) -> None:
         """Stop the controller; it saves its state."""

@@ -40,11 +40,6 @@ class DatabaseReader:
             ["python3", "-I", "-S", "-c", READER], user="rtsched", stdin=subprocess.PIPE
         )
 
-    @property
-    def alive(self) -> bool:
-        """Whether it can be asked; the host may have been killed."""
-        return self._process.poll() is None
-
     def rows(self, query: str) -> list[list[Any]]:
         """Return what a query, one line of SQL, finds.
 
@@ -65,5 +60,5 @@ class DatabaseReader:
         return found
 
     def close(self) -> None:
-        """End it, as the end of its input does; safe to repeat."""
+        """End it: its input ends."""
         self._process.communicate()
