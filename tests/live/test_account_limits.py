@@ -230,5 +230,8 @@ def test_who_has_no_time_to_wait_for_a_limit_loses_the_promise(live: Live) -> No
     assert live.wait_standing(job, "broken", "kept", seconds=300) == "broken"
     why = next(kept.why for kept in live.kept() if kept.id == job)
     assert why.startswith("the job did not start at 2 planned starts, since it waits for a limit")
-    comment = live.command("squeue", "-h", "-j", str(job), "-o", "%k")
-    assert "the promise is given up" in comment
+    eventually(
+        lambda: "the promise is given up" in live.command("squeue", "-hj", str(job), "-o%k"),
+        20,
+        "its user is told",
+    )

@@ -16,9 +16,10 @@ ROUNDS = 'name = "mcdf"\nsettings = { rounds = 8 }\n'
 WORKER = """\
 #!/bin/sh
 while part=$(/opt/rtsched/bin/rtsched chunk --next) || echo "ended with $?"; do
-    [ -n "$part" ] || exit 0
+    [ -n "$part" ] || break
     echo "$part"
 done
+sleep 5  # as long as it may take until the other parts have started
 """
 LOAD = ("+RtSigma = 80", "+RtCms = 0.05", "+RtCps = 1", "+RtRounds = 4", "+RtMinNodes = 2")
 
