@@ -54,7 +54,7 @@ GENERATED = ("lublin", "--nodes", "338", "--load", "0.85", "--users", "679", "--
 DEADLINES = "slowdown:4"
 """Every job is to end within four times its requested time."""
 
-QUICK_JOBS, WARM_JOBS = 1_000, 300
+QUICK_JOBS, WARM_JOBS = 200, 300
 
 
 def generate(directory: Path, jobs: int) -> Path:
@@ -106,7 +106,7 @@ def compare(
     """Return what each policy made of its part of a trace; None where it is not installed."""
     jobs = QUICK_JOBS if quick else 100_000
     trace = repeat(source or generate(directory, jobs), directory, jobs)
-    warm = head(trace, directory, WARM_JOBS)[0].rename(directory / "warm.swf")
+    warm = head(trace, directory, min(WARM_JOBS, jobs // 4))[0].rename(directory / "warm.swf")
     plugins, known = discover(), presets()
     rows: dict[str, Any] = {}
     for policy in policies:
@@ -129,7 +129,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--trace", type=Path, help="an SWF log. Default: a generated one")
     parser.add_argument("--policy", choices=list(WANTED), action="append", help="repeatable")
-    parser.add_argument("--quick", action="store_true", help="1,000 jobs each")
+    parser.add_argument("--quick", action="store_true", help="200 jobs each")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--measure", choices=list(WANTED), help=argparse.SUPPRESS)
     parser.add_argument("--warm", type=Path, help=argparse.SUPPRESS)

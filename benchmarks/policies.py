@@ -49,10 +49,11 @@ def _measure(way: Way, tests: int) -> dict[str, Any]:
 def study(policy: str, *, quick: bool) -> dict[str, Any]:
     """Return one policy's times at its sizes, how they grow, and what is wanted."""
     question = QUESTIONS[policy]
-    tests = 5 if quick else question.tests
+    tests = 3 if quick else question.tests
     rows: dict[str, Any] = {}
     memory = {}
-    _alone(policy, question.sizes[0], 1)  # compiles what is not compiled yet
+    if not quick:
+        _alone(policy, question.sizes[0], 1)  # compiles what is not compiled yet
     for size in question.sizes[:1] if quick else question.sizes:
         used = _alone(policy, size, tests)
         memory[size] = used.peak_mb

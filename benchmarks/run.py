@@ -57,8 +57,8 @@ class Benchmark:
     def _replay(self, directory: Path) -> None:
         """Replay each trace with and without plug-ins, beside the peers."""
         given, quick = self.given, self.quick
-        jobs = given.jobs or (20_000 if quick else 1_000_000)
-        paths = given.trace or traces.generate(directory, 2_000 if quick else 20_000)
+        jobs = given.jobs or (5_000 if quick else 1_000_000)
+        paths = given.trace or traces.generate(directory, 1_000 if quick else 20_000)
         self.found["replay"] = {}
         for path in paths:
             trace = traces.repeat(path, directory, jobs)
@@ -105,7 +105,7 @@ class Benchmark:
 
     def _reading(self, directory: Path) -> None:
         """Read generated logs of each format."""
-        lines = 100_000 if self.quick else 1_000_000
+        lines = 10_000 if self.quick else 1_000_000
         self.out.print(f"[bold]Reading logs of {lines:,} lines[/]")
         table = _table("format", "lines/s", "first", "peak MB", "")
         self.found["reading"] = {}
@@ -113,7 +113,8 @@ class Benchmark:
             path = directory / f"log.{kind}"
             write(path, lines)
             command = script("reading.py", "--measure", path)
-            run_alone(command)  # compiles what is not compiled yet
+            if not self.quick:
+                run_alone(command)  # compiles what is not compiled yet
             row = json.loads(run_alone(command).output)
             path.unlink()
             self.found["reading"][kind] = row

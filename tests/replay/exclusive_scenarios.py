@@ -142,7 +142,7 @@ def scenarios() -> Iterator[tuple[str, ExclusiveNodes]]:
     """Return named systems that have run to their end."""
     nodes = 40
     cluster = Cluster.uniform(nodes)
-    jobs, run = random_jobs(1, 120, nodes)
+    jobs, run = random_jobs(1, 60, nodes)
     for loop in ("fcfs", "easy", "conservative", "serial", "negotiator"):
         for order in ("arrival", "deadline"):
             for depth in (0, 3):
