@@ -2,16 +2,17 @@
 # Set up and run every check and test of the project: ./tests/run.sh [PYTEST-ARGUMENT...]
 #
 # Live tests, on real Slurm clusters and HTCondor pools, come last. They need root on Debian, and skip
-# elsewhere unless RTSCHED_LIVE=require. RTSCHED_JOBS says how many tests run at a time.
+# elsewhere unless RTSCHED_LIVE=require. RTSCHED_JOBS stands for the number of processors, 2 if not set.
 # Where RTSCHED_SLURM_SOURCES names a directory of Slurm's release tarballs (slurm-*.tar.xz or .tar.bz2,
 # from https://download.schedmd.com/slurm/), the submit filter is compiled and checked against each; the
 # first time that takes a quarter of a minute for each, later none.
-# Live tests mostly wait, so two more of them run at a time. Those of a file share a cluster, and run in
-# the file's order. They watch clocks, and clusters that run
-# side by side slow each other down; waits count time as a quiet machine would, and the summary shows
-# those that came closest to failing. Tests that fail, of the live ones 19 at most, run once more, by
-# themselves, and then they must pass. The summaries of both runs say which ones. An example that a
-# property test failed with is kept, and tried again.
+# Some tests wait for processes of their own, so one more of them runs at a time than there are
+# processors, and two more of the live ones, which mostly wait. Live tests of a file share a cluster, and
+# run in the file's order. They watch clocks, and clusters that run side by side slow each other down;
+# waits count time as a quiet machine would, and the summary shows those that came closest to failing.
+# Tests that fail, of the live ones 19 at most, run once more, by themselves, and then they must pass. The
+# summaries of both runs say which ones. An example that a property test failed with is kept, and tried
+# again.
 # Kernels compiled by one run are kept in ~/.cache/rtsched for other checkouts with the same kernels.
 set -eu
 cd "$(dirname "$0")/.."
@@ -28,7 +29,7 @@ tests/kernels.sh restore
 jobs=${RTSCHED_JOBS:-2}
 # Status 1: tests failed. 5: none of the tests asked for is of this kind.
 status=0
-pytest -n "$jobs" -m "not live" "$@" || status=$?
+pytest -n $((jobs + 1)) -m "not live" "$@" || status=$?
 if [ "$status" = 1 ]; then
     echo "Tests failed; these once more, by themselves:"
     pytest -m "not live" --last-failed --last-failed-no-failures none "$@"

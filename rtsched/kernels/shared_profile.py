@@ -82,14 +82,17 @@ def leaves_licenses(machine: MachineState, row: int) -> bool:
 
 @only_with("step_room")
 def rebuild_shared(machine: MachineState) -> None:
-    """Make the profile anew: what runs, and what the plan owns."""
+    """Make the profile anew: what runs, and what the plan owns, the latest first.
+
+    Each is then among the first steps of its nodes.
+    """
     state = machine.state[0]
     reset(machine.step_room, machine.room, state.now)
     for i in range(state.running):
         entry = machine.running[i]
         size = machine.jobs[entry.row].width
         occupy_held(machine, entry.row, size, max(entry.time, state.now), np.inf, -1)
-    for i in range(state.planned, len(machine.plan)):
+    for i in range(len(machine.plan) - 1, state.planned - 1, -1):
         planned = machine.plan[i]
         if planned.row >= 0:
             begin = max(planned.start, state.now)
