@@ -460,10 +460,7 @@ def _redeemed(site: Site, job: Submission, now: float) -> PromiseRecord | None:
     and that no cycle could plan anew, is not there to be taken.
     """
     row, offers = job.jobs, site.of_user(job.uid, "offered")
-    lost = lost_starts(site, replace(site.snapshot, now=now)) if offers else ()
     for record in offers:
-        if record.id in lost:
-            continue
         kept = site.row(record.id)
         alike = all(_equal(kept, row, name) for name in REQUIREMENTS)
         alike = alike and same_amounts(without_limits(kept), without_limits(row), "demand")
@@ -472,7 +469,9 @@ def _redeemed(site: Site, job: Submission, now: float) -> PromiseRecord | None:
             site, site.links.take(site.links.after == record.id)
         )
         if alike and row.deadline[0] >= record.deadline and now < record.expires:
-            return record
+            lost = lost_starts(site, replace(site.snapshot, now=now))
+            if record.id not in lost:
+                return record
     return None
 
 
@@ -507,7 +506,7 @@ def record_of(
 
 def reply_of(record: PromiseRecord, site: Site, now: float) -> SubmitReply:
     """Return the reply to user and batch system about a promise that the site now holds."""
-    plan, names = site.snapshot.plan, site.snapshot.cluster.nodes.texts("name")
+    plan, nodes = site.snapshot.plan, site.snapshot.cluster.nodes
     entry = entry_of(plan, record.id)
     start, size = float(plan.entries.start[entry]), int(plan.entries.size[entry])
     at = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
@@ -519,7 +518,7 @@ def reply_of(record: PromiseRecord, site: Site, now: float) -> SubmitReply:
         start=start,
         end=float(plan.entries.end[entry]),
         size=size,
-        nodes=tuple(names[row] or "" for row in plan.nodes[at].tolist()),
+        nodes=tuple(name or "" for name in nodes.take(plan.nodes[at]).texts("name")),
         shares=tuple(plan.shares()[at].tolist()),
         rounds=rounds_promised(record, plan, entry),
     )
@@ -534,10 +533,10 @@ def rounds_promised(record: PromiseRecord, plan: Schedule, entry: int) -> tuple[
 
 def _dropped(before: Site, after: Site, now: float) -> tuple[PromiseRecord, ...]:
     """Return the offers of `before` that `after` no longer holds, as lapsed."""
+    why = "accepted, or replaced by another one"
+    gone = sorted(before.records.keys() - after.records.keys())
+    records = [before.records[job] for job in gone]
     return tuple(
-        msgspec.structs.replace(
-            record, standing="lapsed", why="accepted, or replaced by another one", changed_at=now
-        )
-        for job, record in before.records.items()
-        if job not in after.records
+        msgspec.structs.replace(record, standing="lapsed", why=why, changed_at=now)
+        for record in records
     )

@@ -129,18 +129,18 @@ def _damaged(what: str, cause: Exception) -> RtschedError:
 
 
 def _packed(table: Table) -> _Table:
-    texts = {}
+    texts, n = {}, len(table)
     columns = {title: _Array.of(array) for title, array in resource_columns(table).items()}
-    for name, column in table.columns().items():
-        if isinstance(column, Amounts):
-            continue
-        array = table.column(name)
+    for name in table.given():
+        column, array = table.columns()[name], table.column(name)
         if isinstance(column, Text):
             if (array >= 0).any():
                 texts[name] = table.texts(name)
-        elif not np.array_equal(array, column.array(None, len(table)), equal_nan=True):
-            columns[name] = _Array.of(array)
-    return _Table(len(table), columns, texts)
+        elif not isinstance(column, Amounts):
+            packed = _Array.of(array)
+            if packed.data != column.nothing * n:
+                columns[name] = packed
+    return _Table(n, columns, texts)
 
 
 def _unpacked(found: _Table, kind: type[T]) -> T:

@@ -197,10 +197,11 @@ class Site:
 
     def without(self, jobs: Iterable[int]) -> Site:
         """Return the site without some records that the batch system knows no job of."""
-        gone = np.array(list(jobs), np.int64)
-        if not len(gone):
+        lost = set(jobs)
+        if not lost:
             return self
-        records = {job: record for job, record in self.records.items() if job not in set(gone)}
+        gone = np.array(sorted(lost), np.int64)
+        records = {job: record for job, record in self.records.items() if job not in lost}
         old = self.snapshot
         snapshot = replace(
             old,
@@ -222,8 +223,12 @@ def _left(table: Any, key: NDArray[np.int64], gone: NDArray[np.int64]) -> Any:
 
 def in_order(jobs: Jobs) -> Jobs:
     """Return jobs in order of (submit, id)."""
+    submit, number = jobs.submit, jobs.id
+    later = (submit[1:] > submit[:-1]) | ((submit[1:] == submit[:-1]) & (number[1:] > number[:-1]))
+    if later.all():
+        return jobs
     order = np.lexsort((jobs.id, jobs.submit))
-    return jobs if (np.diff(order) > 0).all() else jobs.take(order)
+    return jobs.take(order)
 
 
 def promises_of(records: Iterable[PromiseRecord]) -> Promises:

@@ -8,9 +8,10 @@
     jobs.size                 # int32[2], not writable
     jobs.take([1]).user       # codes; jobs.names("user") is the table behind them
 
-A column that is not given is its missing value, broadcast when it is first read. A view made by
-`take` gathers a column then, so a plug-in pays for those it uses. Arrays stand in the instance
-under their columns' names, where reading them again is a plain look-up.
+A column that is not given is its missing value, made when it is first read, and costs nothing where
+tables are joined, changed or handed to another process. A view made by `take` gathers a column when
+that is first read, so a plug-in pays for those it uses. Arrays stand in the instance under their
+columns' names, where reading them again is a plain look-up.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Column(Generic[S]):
     def __init__(self, dtype: type[S], missing: object, doc: str) -> None:
         self.dtype = np.dtype(dtype)
         self.missing = missing
+        self.nothing = np.asarray(missing, self.dtype).tobytes()
+        """The missing value's memory, that of every array of this column that only has that."""
         self.__doc__ = doc
 
     def __set_name__(self, owner: type[Table], name: str) -> None:
@@ -52,7 +55,7 @@ class Column(Generic[S]):
     def array(self, values: ArrayLike | None, n: int) -> NDArray[S]:
         """Return `values` as a read-only array of this column, the missing value if None."""
         if values is None:
-            return cast("NDArray[S]", np.broadcast_to(np.asarray(self.missing, self.dtype), (n,)))
+            return np.ndarray((n,), self.dtype, self.nothing, 0, (0,))
         array = np.asarray(values)
         if array.dtype != self.dtype:
             if array.size and not np.can_cast(array.dtype, self.dtype, casting="same_kind"):
@@ -65,6 +68,11 @@ class Column(Generic[S]):
         if array.shape != (n,):
             raise ShapeError(f"column {self.name!r} has shape {array.shape}, expected ({n},)")
         return cast("NDArray[S]", read_only(array))
+
+    def is_nothing(self, array: NDArray[Any]) -> bool:
+        """Return whether an array of this column was never given anything but missing values."""
+        memory: object = array.base
+        return memory is self.nothing
 
 
 class Text(Column[np.int32]):
@@ -100,6 +108,10 @@ class Amounts(Column[np.int64]):
             )
         return read_only(array.astype(np.int64, copy=False))
 
+    def is_nothing(self, array: NDArray[Any]) -> bool:
+        """Return whether an array has amounts of no resource."""
+        return not array.shape[1]
+
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return `array` itself or a view of it, such that nobody can write through the result."""
@@ -132,6 +144,9 @@ class Names:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def __reduce__(self) -> tuple[type[Names], tuple[tuple[str, ...]]]:
+        return Names, (self.texts,)
 
     def with_others(self, others: Names) -> tuple[Names, NDArray[np.int32]]:
         """Return a table that begins with this one and has all the others.
@@ -183,6 +198,8 @@ class Table:
     _names: Mapping[str, Names]
     _base: Table | None
     _rows: NDArray[np.int64] | None
+    _held: frozenset[str]
+    """Columns that were given values; of the others all values are missing."""
 
     @classmethod
     def build(
@@ -249,6 +266,9 @@ class Table:
         table = cls.__new__(cls)
         table._n, table._names = n, names
         table._base, table._rows = base, rows
+        columns = cls._columns
+        held = {name for name, array in arrays.items() if not columns[name].is_nothing(array)}
+        table._held = base._held.union(held) if base is not None else frozenset(held)
         table.__dict__.update(arrays)
         return table
 
@@ -264,13 +284,25 @@ class Table:
         if array is None:
             if name not in self._columns:
                 raise ShapeError(f"{type(self).__name__} has no column {name!r}")
-            if self._base is None:
+            if self._base is None or name not in self._held:
                 array = self._columns[name].array(None, self._n)
             else:
                 array = self._base.column(name)
                 array = array if self._rows is None else read_only(array[self._rows])
             self.__dict__[name] = array
         return array
+
+    def __getstate__(self) -> tuple[int, Mapping[str, Names], dict[str, NDArray[Any]]]:
+        return self._n, self._names, {name: self.column(name) for name in self.given()}
+
+    def __setstate__(self, state: tuple[int, Mapping[str, Names], dict[str, NDArray[Any]]]) -> None:
+        self._n, self._names, arrays = state
+        self._base, self._rows, self._held = None, None, frozenset(arrays)
+        self.__dict__.update({name: read_only(array) for name, array in arrays.items()})
+
+    def given(self) -> list[str]:
+        """Return the columns that were given values, in order; others have but missing ones."""
+        return [name for name in self._columns if name in self._held]
 
     @classmethod
     def columns(cls) -> Mapping[str, Column[Any]]:
@@ -319,6 +351,7 @@ class Table:
         arrays = {
             name: column.array(columns[name], self._n) if name in columns else self.column(name)
             for name, column in self._columns.items()
+            if name in columns or name in self._held
         }
         return self._make(self._n, arrays, self._names)
 
@@ -339,7 +372,9 @@ class Table:
             return parts[0] if parts else cls.build(0)
         arrays: dict[str, NDArray[Any]] = {}
         names: dict[str, Names] = {}
-        for name, column in cls._columns.items():
+        given = parts[0]._held.union(*(part._held for part in parts[1:]))
+        for name in given:
+            column = cls._columns[name]
             if isinstance(column, Text):
                 arrays[name], names[name] = _one_table(parts, name)
             elif isinstance(column, Amounts):
@@ -390,8 +425,8 @@ def resource_columns(table: Table) -> dict[str, NDArray[np.int64]]:
     """Return the amounts of each resource as a column of its own, named `demand gres/gpu`."""
     return {
         f"{name} {resource}": table.column(name)[:, at]
-        for name, column in table.columns().items()
-        if isinstance(column, Amounts)
+        for name in table.given()
+        if isinstance(table.columns()[name], Amounts)
         for at, resource in enumerate(table.names(name))
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -157,6 +158,32 @@ def test_replacing_columns() -> None:
     assert renamed.texts("name") == ["tom", "tim", None]
     with pytest.raises(ShapeError, match="no column 'wings'"):
         PETS.replace(wings=1)
+
+
+def test_what_was_never_given_goes_nowhere() -> None:
+    """A column is given once it has values, in whatever is made of a table; else it is missing."""
+    later = PETS.with_column("weight", [30.0, 4.0, 0.1])
+    assert PETS.given() == PETS.take([2, 0]).given() == ["legs", "name"]
+    assert later.given() == later.take([1]).given() == ["legs", "weight", "name"]
+    assert PETS.replace(legs=None).given() == ["name"]
+    joined = Pets.joined([PETS, later.take([0])])
+    assert joined.given() == ["legs", "weight", "name"]
+    assert np.isnan(joined.weight).tolist() == [True, True, True, False]
+    assert Pets.joined([PETS.take([0]), PETS]).given() == ["legs", "name"]
+    assert Pets.build(1, weight=np.nan, legs=None).given() == ["weight"]
+
+
+@given(rows=st.lists(st.integers(0, 2), max_size=5))
+def test_another_process_gets_the_same_rows(rows: list[int]) -> None:
+    """Only the rows of a view travel, only columns that were given, and nobody can write there."""
+    view = PETS.take(rows)
+    view.weight  # noqa: B018 - a column that was read has not been given for that
+    there = pickle.loads(pickle.dumps(view))  # noqa: S301 - our own
+    assert there.equals(view)
+    assert there.given() == ["legs", "name"]
+    assert not any(there.column(name).flags.writeable for name in Pets.columns())
+    long = Pets.build(10_000, legs=np.arange(10_000))
+    assert len(pickle.dumps(long.take([5]))) < 1_000
 
 
 def test_tables_inherit_columns() -> None:
