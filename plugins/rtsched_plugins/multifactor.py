@@ -120,7 +120,7 @@ class Multifactor:
         laid_out = lay_out(self.config, self.weights, events.jobs, accounts, cluster)
         after = self._state(state, accounts, cluster)
         rows, jobs = events.rows.take(charged), events.jobs.take(charged)
-        sizes = rows.size, jobs.size, jobs.billed
+        sizes = rows.size, jobs.size, np.ascontiguousarray(jobs.billed)
         kernel.charge_events(rows.time, kind[charged], jobs.association, *sizes, *laid_out, after)
         return Usage(after[:KEPT].copy())
 

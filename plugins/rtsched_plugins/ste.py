@@ -135,8 +135,8 @@ class Ste:
         params, tables = self._lay_out(snapshot.accounts, snapshot.cluster)
         after = _resume(state, snapshot.accounts)
         rows, jobs = rows.take(booked), events.jobs.take(booked)
-        columns = rows.time, rows.kind, jobs.association, jobs.size, rows.size, jobs.billed
-        kernel.book_all(*columns, params, tables, after)
+        sizes = jobs.size, rows.size, np.ascontiguousarray(jobs.billed)
+        kernel.book_all(rows.time, rows.kind, jobs.association, *sizes, params, tables, after)
         return Service(after[: kernel.KEPT].copy())
 
     @hookimpl

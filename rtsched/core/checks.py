@@ -83,7 +83,7 @@ def _plan(plan: Schedule, jobs: Jobs, snapshot: Snapshot, promise: np.ndarray[An
     kept[kept] = snapshot.plan.entries.start[place[kept]] == entries.start[kept]
     running = snapshot.allocations
     clash = first_overlap(
-        entries.start,
+        np.ascontiguousarray(entries.start),
         entries.end,
         plan.indptr,
         plan.nodes,
