@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+
+#include "rtsched_file.h"
 
 static const char *settings_file(void)
 {
@@ -35,10 +36,9 @@ static void refresh(struct rtsched_filter *filter, bool first)
 
 	if (stat(settings_file(), &seen))
 		memset(&seen, 0, sizeof(seen));
-	if (!first && seen.st_mtim.tv_sec == filter->read_of.tv_sec &&
-	    seen.st_mtim.tv_nsec == filter->read_of.tv_nsec)
+	if (!first && rtsched_is_unchanged(&filter->read_of, &seen))
 		return;
-	filter->read_of = seen.st_mtim;
+	filter->read_of = seen;
 	if (!rtsched_settings_read(settings_file(), settings, problem, sizeof(problem)))
 		say(filter, true, "rtsched: %s; the settings are unchanged", problem);
 	else

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
+#include <sys/stat.h>
 
 #include "rtsched_breaker.h"
 #include "rtsched_client.h"
@@ -26,8 +26,8 @@ struct rtsched_filter {
 	/* Below: guarded by the lock. */
 	pthread_mutex_t lock;
 	struct rtsched_settings settings;
-	struct timespec read_of; /* when the file that was read had been written */
-	int64_t look_at;	 /* ms; 0: nothing has been read yet */
+	struct stat read_of; /* the file that was read */
+	int64_t look_at;     /* ms; 0: nothing has been read yet */
 };
 
 /* A filter that has asked and read nothing yet; all members are named for the sake of C++. */

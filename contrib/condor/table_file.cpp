@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../common/rtsched_file.h"
 #include "filter.h"
 
 namespace rtsched {
@@ -95,9 +96,7 @@ class TableFile {
 
 		if (stat(settings.table, &found))
 			found = {}; /* there is none, as on machines without the daemon */
-		if (found.st_ino == seen.st_ino && found.st_size == seen.st_size &&
-		    found.st_mtim.tv_sec == seen.st_mtim.tv_sec &&
-		    found.st_mtim.tv_nsec == seen.st_mtim.tv_nsec)
+		if (rtsched_is_unchanged(&seen, &found))
 			return;
 		seen = found;
 		std::shared_ptr<const Table> fresh = found.st_ino ? load(settings) : nullptr;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../common/rtsched_client.h"
+#include "../common/rtsched_file.h"
 
 /* What stands in it */
 
@@ -187,11 +188,7 @@ static void refresh(const char *path, uid_t owner)
 	if (stat(path, &found))
 		memset(&found, 0, sizeof(found));
 	if (!file.wrong[0] && owner == file.owner && found.st_ino &&
-	    found.st_ino == file.seen.st_ino && found.st_dev == file.seen.st_dev &&
-	    found.st_size == file.seen.st_size && found.st_uid == file.seen.st_uid &&
-	    found.st_mode == file.seen.st_mode &&
-	    found.st_mtim.tv_sec == file.seen.st_mtim.tv_sec &&
-	    found.st_mtim.tv_nsec == file.seen.st_mtim.tv_nsec && !strcmp(path, file.path))
+	    rtsched_is_unchanged(&file.seen, &found) && !strcmp(path, file.path))
 		return;
 	file.seen = found;
 	file.owner = owner;
