@@ -16,12 +16,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import json
-import math
 import multiprocessing
 import os
-import pickle
 import socket
 import sqlite3
 import sys
@@ -36,13 +33,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from made_up import DAY, FIRST_USER, MadeUp, Spool, job_fields, promise
 
-from rtsched.adapters.live import Completions, Marks, Observation
 from rtsched.adapters.slurm import SlurmTranslator
-from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encode, read_header
 from rtsched.core.config import PluginTable
-from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.ask import ask
@@ -57,17 +52,12 @@ from rtsched.daemon.start import TURN, policy_of
 from rtsched.daemon.store import Store
 from rtsched.daemon.worker import Worker
 from rtsched.errors import RtschedError
-from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.jobs import Jobs
-from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.adapters.live import Change, Done
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
-    from rtsched.model.actions import Action
 
 NODES = 1_000
 PENDING, PROMISES, CLOSED = 10_000, 1_000, 1_000_000
@@ -80,102 +70,7 @@ ASKERS = 4
 EVERY = 0.005
 """Seconds between two measurements of the lag."""
 
-FIRST_USER = 61_000
-DAY = 86400.0
 PERCENT = (50.0, 99.0, 99.9, 100.0)
-
-
-class MadeUp:
-    """A Slurm in which many jobs wait, and those that were promised something besides."""
-
-    name = "slurm"
-    calls = math.inf
-
-    def __init__(self, directory: Path, pending: int) -> None:
-        self.directory, self.promised = directory, list[tuple[str, Jobs]]()
-        names = [f"node{k:04}" for k in range(NODES)]
-        self.cluster = Cluster(Nodes.build(NODES, name=names))
-        self.begun = time.time()
-        at = self.begun - 3600.0 + np.arange(pending, dtype=np.float64) * 0.1
-        self.pending = Jobs.build(
-            pending,
-            id=np.arange(1, pending + 1),
-            submit=np.floor(at),
-            wall_time=np.full(pending, 7200.0),
-            size=np.full(pending, 4, np.int32),
-            name=[f"job{k % 5000}" for k in range(pending)],
-            user=[f"u{FIRST_USER + k % 200}" for k in range(pending)],
-            account=[f"a{k % 20}" for k in range(pending)],
-            partition=["all"] * pending,
-        )
-        busy = NODES // 2
-        self.running = self.pending.take(np.arange(busy)).replace(
-            id=np.arange(10_000_000, 10_000_000 + busy)
-        )
-
-    def poll(self) -> Observation:
-        """Return all jobs; those of new promises have come meanwhile."""
-        for file in sorted(self.directory.glob("*.new")):
-            self.promised += pickle.loads(file.read_bytes())  # noqa: S301 - our own
-            file.unlink()
-        now, busy, count = time.time(), len(self.running), len(self.promised)
-        asked = [
-            row.replace(id=np.array([20_000_000 + k])) for k, (_, row) in enumerate(self.promised)
-        ]
-        runs = Schedule.build(
-            self.running.id,
-            np.full(busy, self.begun - 60.0),
-            np.full(busy, self.begun + 6 * 3600.0),
-            np.arange(busy + 1, dtype=np.int64),
-            np.arange(busy, dtype=np.int32),
-        )
-        queued = Jobs.joined([self.pending, *asked])
-        marks = Marks.build(
-            len(queued) + busy,
-            job=np.concatenate([queued.id, self.running.id]),
-            uid=np.full(len(queued) + busy, FIRST_USER),
-            token=[None] * len(self.pending) + [t for t, _ in self.promised] + [None] * busy,
-        )
-        if count:
-            order = np.lexsort((queued.id, queued.submit))
-            queued = queued.take(order)
-            marks = marks.take(np.concatenate([order, np.arange(len(queued), len(queued) + busy)]))
-        return Observation(now, self.cluster, queued, self.running, runs, marks, facts=_facts())
-
-    def find_completions(self, jobs: Sequence[int], since: float) -> Completions:
-        """Know nothing of jobs that ended."""
-        del jobs, since
-        return Completions.build(0)
-
-    def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
-        """Return that all is as it should be."""
-        del actions
-        return []
-
-    def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
-        """Do nothing."""
-        del changes
-        return []
-
-
-def _facts() -> SlurmFacts:
-    return SlurmFacts(
-        partitions={"all": Partition("all", 3600.0, 7 * DAY, True, NODES, 4)},
-        default="all",
-        longest=7 * DAY,
-        users={FIRST_USER + k: f"u{FIRST_USER + k}" for k in range(200)},
-    )
-
-
-def _fields(uid: int, nodes: int, deadline: float) -> dict[int, int | str]:
-    return {
-        Tag.USER_ID: uid,
-        Tag.SUBMIT_UID: uid,
-        Tag.MIN_NODES: nodes,
-        Tag.MAX_NODES: nodes,
-        Tag.TIME_LIMIT: 60,
-        Tag.DEADLINE: int(deadline),
-    }
 
 
 def _submitter(path: str, seconds: float, results: Any) -> None:
@@ -186,7 +81,9 @@ def _submitter(path: str, seconds: float, results: Any) -> None:
     while (at := at + random.exponential(1.0 / RATE)) < until:
         time.sleep(max(at - time.monotonic(), 0.0))
         nodes, hours = int(random.integers(1, 33)), float(random.uniform(2.0, 72.0))
-        fields = _fields(FIRST_USER + int(random.integers(200)), nodes, time.time() + hours * 3600)
+        fields = job_fields(
+            FIRST_USER + int(random.integers(200)), nodes, time.time() + hours * 3600
+        )
         begun = time.perf_counter()
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(10.0)
@@ -257,41 +154,6 @@ def _filled(path: Path, closed: int) -> None:
     base.close()
 
 
-class Spool:
-    """Tells the batch system which promises were given: the filter would write their tokens."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory, self.count, self.lines = directory, 0, list[tuple[str, Jobs]]()
-
-    def put(self, site: Site, changed: Sequence[PromiseRecord]) -> None:
-        """Remember the jobs of new promises."""
-        self.lines += [(r.token, site.row(r.id)) for r in changed if r.standing == "provisional"]
-
-    def write(self) -> None:
-        """Write down what has come; in a thread."""
-        lines, self.lines = self.lines, []
-        if lines:
-            self.count += 1
-            file = self.directory / f"{self.count:06}.tmp"
-            file.write_bytes(pickle.dumps(lines))
-            file.rename(file.with_suffix(".new"))
-
-
-async def _promise(daemon: Daemon, promises: int) -> None:
-    """Give promises until there are so many, as submissions would."""
-    random = np.random.default_rng(7)
-    while len(daemon.site.records) < promises:
-        now = time.time()
-        fields = _fields(FIRST_USER, int(random.integers(1, 9)), now + random.uniform(1, 6) * DAY)
-        submission = daemon.translator.describe(fields, daemon.site.facts, now)
-        admission = AdmissionController(
-            daemon.policy.submits, daemon.policy.live.daemon, daemon.wording
-        )
-        judged = admission.judge(daemon.site, submission, now)
-        if judged.verdict == "admit":
-            await daemon.admit(judged.site, judged.changed)
-
-
 async def _measured(
     directory: Path, extent: tuple[int, int, int], seconds: float, stacks: Stacks | None
 ) -> dict[str, Any]:
@@ -304,8 +166,8 @@ async def _measured(
     policy = policy_of(live)
     lags, own = list[float](), list[float]()
     with Store(directory / "rtsched.db", settings.durable) as store:
-        made_up = importlib.import_module("loop_lag").MadeUp  # not of __main__: the child loads it
-        worker, metrics = Worker(partial(made_up, directory, pending), 300.0), Metrics()
+        worker = Worker(partial(MadeUp, directory, pending, NODES, NODES // 2), 300.0)
+        metrics = Metrics()
         daemon = Daemon(policy, store, worker, SlurmTranslator(), metrics, reread=lambda: policy)
         spool, admit = Spool(directory), daemon.admit
 
@@ -315,7 +177,7 @@ async def _measured(
 
         daemon.admit = admitted  # type: ignore[method-assign]
         await daemon.cycle()
-        await _promise(daemon, promises)
+        await promise(daemon, promises)
         spool.write()
         submits = SocketServer(
             directory / "submit.sock", (MessageKind.SUBMIT,), Answers(daemon).answer
