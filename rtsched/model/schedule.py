@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
@@ -124,6 +125,16 @@ class Schedule:
     def rows(self) -> NDArray[np.int64]:
         """Return int64[k]: the row of the entry that has each of the nodes."""
         return self.ragged.rows()
+
+    @cached_property
+    def last_ends(self) -> NDArray[np.float64]:
+        """Return float64[m]: the latest end of an entry on each node, epoch seconds; -inf: none.
+
+        Of the nodes up to the highest one that an entry has.
+        """
+        ends = np.full(int(self.nodes.max(initial=-1)) + 1, -np.inf)
+        np.maximum.at(ends, self.nodes, self.per_node(self.entries.end))
+        return read_only(ends)
 
     def take(self, rows: NDArray[np.int64]) -> Schedule:
         """Return the schedule of some of the entries, in the given order."""

@@ -117,9 +117,9 @@ class Snapshot:
         As `free_in`, but counted from another instant, at or before now.
         """
         free = np.where(self.cluster.nodes.state == NodeState.UP, 0.0, np.inf)
-        ends = self.allocations.entries.end - origin
-        held = self.allocations
-        np.maximum.at(free, held.nodes, held.per_node(np.maximum(ends, 0.0)))
+        ends = self.allocations.last_ends
+        used = free[: len(ends)]
+        np.maximum(used, ends - origin, out=used)
         return free
 
 
