@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -17,6 +17,22 @@ class RtschedError(Exception):
     """What all errors of rtsched have in common."""
 
     exit_status: ClassVar[int] = 2
+
+    def __reduce__(self) -> tuple[Callable[..., RtschedError], tuple[object, ...]]:
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(
+    kind: type[RtschedError], args: tuple[object, ...], data: dict[str, object]
+) -> RtschedError:
+    """Return the error that another process raised."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(data)
+    return error
+
+
+class WorkerError(RtschedError):
+    """A process that was to do a part of the work ended before."""
 
 
 class ShapeError(RtschedError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,6 +86,7 @@ class Request:
     strict: bool
     as_json: bool
     progress: bool
+    workers: int
 
 
 def request(given: Mapping[str, Any]) -> Request:
@@ -138,6 +139,7 @@ def request(given: Mapping[str, Any]) -> Request:
         strict=given["strict"],
         as_json=given["as_json"],
         progress=not given["no_progress"],
+        workers=given["workers"],
     )
 
 
@@ -270,6 +272,14 @@ def run_all(asked: Request, workload: Workload, bars: Bars) -> list[PolicyRun]:
 
     runs: list[PolicyRun] = []
     recorded = asked.out is not None or asked.html is not None
+    if min(asked.workers, len(asked.policies)) > 1:
+        from rtsched.replay.parallel import replay_in_parallel
+
+        with ExitStack() as steps:
+            told = {name: steps.enter_context(bars.step(name)) for name in asked.policies}
+            return replay_in_parallel(
+                workload, asked.policies, asked.workers, told, record_nodes=recorded
+            )
     try:
         for name, policy in asked.policies.items():
             # standard output is for results, not for what plug-ins print
@@ -415,6 +425,15 @@ def _file_option(name: str, text: str) -> Callable[[Any], Any]:
     help="Print only the summary, as one JSON object, on standard output.",
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress bars.")
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Number of policies to replay in parallel, each in a process with its own copy of the "
+    "jobs.",
+)
 @debug_option
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
@@ -422,8 +441,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
     LOG is SWF, the output of `sacct -P` or `sacct --json`, or an HTCondor history; plain or
     packed with gzip; several files of one format are one log. Policies are simulated one after
-    the other on the same jobs. A table compares them with what the log records; a report and the
-    results of every job are saved in --out.
+    the other, or in parallel with --workers, on the same jobs. A table compares them with what the
+    log records; a report and the results of every job are saved in --out.
 
     Nothing is changed on the batch system, and no batch system is needed.
     """

@@ -49,6 +49,16 @@ def test_json_is_all_that_is_printed(run, log):
     assert "results: rtsched-replay" in result.stderr
 
 
+def test_policies_in_parallel(run, log, tmp_path):
+    """Whatever is kept of policies that were replayed in parallel is the same, byte for byte."""
+    asked = ("replay", log, "--policy", "easy,fcfs", "--no-report")
+    assert run(*asked, "--out", "one").exit_code == 0
+    result = run(*asked, "--out", "two", "--workers", "2")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert bytes_below(tmp_path / "one") == bytes_below(tmp_path / "two")
+    assert run(*asked, "--workers", "0").exit_code == 2
+
+
 def test_promisable_jobs(run, tmp_path):
     """Who asks for a GPU is told, with the remedy, though jobs are given cores here."""
     (tmp_path / "sacct.txt").write_text(

@@ -1,0 +1,115 @@
+"""Policies that are replayed in parallel: the same runs, errors of processes, and interruptions."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_engine import workload
+
+from rtsched.core.config import PluginTable
+from rtsched.errors import (
+    ConfigError,
+    InputError,
+    MissingExtraError,
+    OutputError,
+    PluginError,
+    RtschedError,
+    StoreError,
+    WorkerError,
+)
+from rtsched.replay.engine import replay
+from rtsched.replay.parallel import replay_in_parallel
+from rtsched.replay.policies import Policy, presets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def silent(policies: Mapping[str, Policy]) -> dict[str, Callable[[float], None]]:
+    """Return what is told of each policy's progress: nothing."""
+    return dict.fromkeys(policies, lambda _fraction: None)
+
+
+def test_the_same_runs() -> None:
+    """Results, nodes and decisions are those of one process, in the order that was asked for."""
+    work = workload(deadlines=0.5)
+    policies = {name: presets()[name] for name in ("mcdf", "fcfs", "multifactor")}
+    seen = []
+    told = {name: lambda fraction, name=name: seen.append((name, fraction)) for name in policies}
+    runs = replay_in_parallel(work, policies, 2, told)
+    assert [run.policy for run in runs] == list(policies)
+    for run in runs:
+        alone = replay(work, run.policy, policies[run.policy])
+        assert run.results.equals(alone.results)
+        assert [rows.tolist() for rows in run.node_rows] == [r.tolist() for r in alone.node_rows]
+        assert list(run.decisions) == list(alone.decisions)
+        assert run.settings == alone.settings
+    assert {name for name, _ in seen} == set(policies)
+    assert all(0 <= fraction <= 1 for _, fraction in seen)
+
+
+def test_an_error_is_that_of_the_policy() -> None:
+    """What is wrong with one policy is said as by a replay in this process."""
+    wrong = Policy(plugin=[PluginTable("no-such-plug-in")])
+    policies = {"fcfs": presets()["fcfs"], "wrong": wrong}
+    with pytest.raises(ConfigError, match="no plug-in 'no-such-plug-in' is installed") as caught:
+        replay_in_parallel(workload(), policies, 2, silent(policies))
+    with pytest.raises(ConfigError) as alone:
+        replay(workload(), "wrong", wrong)
+    assert caught.value.problems == alone.value.problems
+
+
+class Deadly:
+    """Kills the process that gets it, as the kernel does when memory runs out."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os._exit, (1,)
+
+
+def test_a_process_that_is_killed() -> None:
+    """One sentence, with what may help."""
+    policies = {name: presets()[name] for name in ("fcfs", "easy")}
+    work: Any = Deadly()
+    with pytest.raises(WorkerError, match="was killed; if memory ran out, use fewer --workers"):
+        replay_in_parallel(work, policies, 2, silent(policies))
+
+
+def test_interrupted() -> None:
+    """The runs that are finished are there; the others are given up."""
+    work = workload(20_000, deadlines=1.0)
+    policies = {name: presets()[name] for name in ("fcfs", "mcdf")}
+    interrupt = threading.Thread(
+        target=lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    )
+    told = silent(policies) | {"mcdf": lambda _fraction: None if begun() else interrupt.start()}
+
+    def begun() -> bool:
+        return interrupt.ident is not None
+
+    runs = replay_in_parallel(work, policies, 2, told)
+    assert [run.policy for run in runs] in ([], ["fcfs"])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RtschedError("a"),
+        ConfigError(["a", "b"], "site.toml"),
+        InputError("log", "wrong", line=3),
+        OutputError("out", "full"),
+        PluginError("mcdf", "raised"),
+        MissingExtraError("it", "report", "no plotly"),
+        StoreError("db", "damaged"),
+    ],
+)
+def test_errors_travel_between_processes(error: RtschedError) -> None:
+    """The sentence and the data behind it arrive."""
+    there = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    assert type(there) is type(error)
+    assert str(there) == str(error)
+    assert vars(there) == vars(error)
