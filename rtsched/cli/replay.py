@@ -102,6 +102,7 @@ def request(given: Mapping[str, Any]) -> Request:
     from rtsched.core.plugins import discover
     from rtsched.logs.readers import ReadOptions
     from rtsched.replay.policies import choose
+    from rtsched.replay.sweeps import Sweep, swept
 
     if not given["logs"]:
         raise click.UsageError("give at least one LOG")
@@ -113,6 +114,7 @@ def request(given: Mapping[str, Any]) -> Request:
     workload.rules()
     known_zone(given["timezone"])  # checked here, because not every format asks for it
     policies = choose(policy_names(given["asked"], has_site=site is not None), site)
+    policies = swept(policies, [Sweep.parse(text) for text in given["sweeps"]])
     tables = {f"policy {name}: ": policy for name, policy in policies.items()}
     shared, periodic = workload.unit == "resources", bool(workload.periodic)
     if problems := chain_problems(tables, found, periodic=periodic, resources=shared):
@@ -357,6 +359,14 @@ def _file_option(name: str, text: str) -> Callable[[Any], Any]:
     help="Policy to replay; repeatable, or several separated by commas: "
     f"{', '.join(presets())}; with --config also `site` and those defined in "
     "the file. Default: `site,easy` with --config, else `easy,multifactor,mcdf`.",
+)
+@click.option(
+    "--sweep",
+    "sweeps",
+    metavar="TABLE.KEY=A,B",
+    multiple=True,
+    help="Replay each policy once with each of these values of a setting: of the plug-in of that "
+    "name, or of the simulated batch system (`system`). Repeatable: all combinations.",
 )
 @click.option(
     "--config",

@@ -114,12 +114,19 @@ def _side_by_side(
         table = _table()
         table.add_column("")
         for name in (LOGGED, *group):
-            table.add_column(Text(shortened(name, NAME_WIDTH)), justify="right", no_wrap=True)
+            heading = Text("\n".join(_lines(name, NAME_WIDTH)))
+            table.add_column(heading, justify="right", no_wrap=True)
         for k, label in enumerate(labels):
             marked = wins[k] if wins else set()
             values = [_marked(columns[name][k], places[name] in marked) for name in group]
             table.add_row(Text(label), Text(own[k]), *values)
         yield table
+
+
+def _lines(policy: str, width: int) -> list[str]:
+    """Return a policy's name in lines: a sweep's settings below the policy."""
+    name, *settings = policy.split("+")
+    return [shortened(line, width) for line in (name, *(f"+{each}" for each in settings))]
 
 
 def books(summary: Summary) -> Table:
@@ -140,7 +147,7 @@ def books(summary: Summary) -> Table:
                 if timed:
                     cells.append(clocked(book["seconds"]))
                 table.add_row(
-                    Text(shortened(policy, 12) if first else ""),
+                    Text("\n".join(_lines(policy, NAME_WIDTH)) if first else ""),
                     Text(shortened(plugin, 15)),
                     Text(hook.replace("_", "-")),
                     *cells,
@@ -204,7 +211,7 @@ def _groups(
     """Return the policies in groups whose columns fit into `width` beside the log's own."""
 
     def needed(name: str, values: Sequence[str]) -> int:
-        return max(len(shortened(name, NAME_WIDTH)), *map(len, values)) + _GAP
+        return max(map(len, (*_lines(name, NAME_WIDTH), *values))) + _GAP
 
     room = width - needed(LOGGED, own)
     group: list[str] = []

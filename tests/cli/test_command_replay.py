@@ -59,6 +59,25 @@ def test_policies_in_parallel(run, log, tmp_path):
     assert run(*asked, "--workers", "0").exit_code == 2
 
 
+def test_a_sweep_is_one_report(run, log, tmp_path):
+    """Each value is a policy of its own, called by it in the table, in files and for `explain`."""
+    asked = ("--policy", "easy,mcdf", "--sweep", "mcdf.order=arrival,deadline")
+    result = run("replay", log, *asked, "--no-report")
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["mcdf", "mcdf"] in lines
+    assert ["as", "logged", "easy", "+order=arrival", "+order=deadline"] in lines
+    summary = json.loads((tmp_path / "rtsched-replay/summary.json").read_text())
+    names = ["easy", "mcdf+order=arrival", "mcdf+order=deadline"]
+    assert list(summary["policies"]) == names
+    explained = run("explain", "9", "--policy", names[1])
+    assert (explained.exit_code, explained.stderr) == (0, "")
+    assert names[1] in explained.stdout
+    wrong = run("replay", log, "--policy", "mcdf", "--sweep", "mcdf.order=nonsense", *QUICK)
+    assert wrong.exit_code == 2
+    assert "policy mcdf+order=nonsense: plugin[0].settings.order: invalid value" in wrong.stderr
+
+
 def test_promisable_jobs(run, tmp_path):
     """Who asks for a GPU is told, with the remedy, though jobs are given cores here."""
     (tmp_path / "sacct.txt").write_text(
