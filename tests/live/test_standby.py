@@ -131,7 +131,7 @@ def test_the_first_host_dies(pair: Pair) -> None:
     assert any("head does not respond" in each for each in status["problems"])
     pair.reset()
     assert {pair.head.standing(job) for job in (running, waiting)} <= {"firm", "kept"}
-    assert mode(pair.other) == "standby"
+    eventually(lambda: mode(pair.other) == "standby")
     assert pair.holder()[1] == "head"
 
 
