@@ -81,7 +81,7 @@ def test_a_process_that_is_killed() -> None:
 
 def test_interrupted() -> None:
     """The runs that are finished are there; the others are given up."""
-    work = workload(20_000, deadlines=1.0)
+    work = workload(300_000, deadlines=1.0)
     policies = {name: presets()[name] for name in ("fcfs", "mcdf")}
     interrupt = threading.Thread(
         target=lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
