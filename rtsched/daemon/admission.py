@@ -534,9 +534,7 @@ def rounds_promised(record: PromiseRecord, plan: Schedule, entry: int) -> tuple[
 def _dropped(before: Site, after: Site, now: float) -> tuple[PromiseRecord, ...]:
     """Return the offers of `before` that `after` no longer holds, as lapsed."""
     why = "accepted, or replaced by another one"
-    gone = sorted(before.records.keys() - after.records.keys())
-    records = [before.records[job] for job in gone]
     return tuple(
-        msgspec.structs.replace(record, standing="lapsed", why=why, changed_at=now)
-        for record in records
+        msgspec.structs.replace(before.records[job], standing="lapsed", why=why, changed_at=now)
+        for job in sorted(before.records.keys() - after.records.keys())
     )

@@ -198,7 +198,7 @@ class Table:
     _names: Mapping[str, Names]
     _base: Table | None
     _rows: NDArray[np.int64] | None
-    _held: frozenset[str]
+    _given: frozenset[str]
     """Columns that were given values; of the others all values are missing."""
 
     @classmethod
@@ -266,9 +266,11 @@ class Table:
         table = cls.__new__(cls)
         table._n, table._names = n, names
         table._base, table._rows = base, rows
-        columns = cls._columns
-        held = {name for name, array in arrays.items() if not columns[name].is_nothing(array)}
-        table._held = base._held.union(held) if base is not None else frozenset(held)
+        table._given = frozenset() if base is None else base._given
+        if arrays:
+            columns = cls._columns
+            own = (name for name, array in arrays.items() if not columns[name].is_nothing(array))
+            table._given = table._given.union(own)
         table.__dict__.update(arrays)
         return table
 
@@ -284,7 +286,7 @@ class Table:
         if array is None:
             if name not in self._columns:
                 raise ShapeError(f"{type(self).__name__} has no column {name!r}")
-            if self._base is None or name not in self._held:
+            if self._base is None or name not in self._given:
                 array = self._columns[name].array(None, self._n)
             else:
                 array = self._base.column(name)
@@ -297,12 +299,12 @@ class Table:
 
     def __setstate__(self, state: tuple[int, Mapping[str, Names], dict[str, NDArray[Any]]]) -> None:
         self._n, self._names, arrays = state
-        self._base, self._rows, self._held = None, None, frozenset(arrays)
+        self._base, self._rows, self._given = None, None, frozenset(arrays)
         self.__dict__.update({name: read_only(array) for name, array in arrays.items()})
 
     def given(self) -> list[str]:
         """Return the columns that were given values, in order; others have but missing ones."""
-        return [name for name in self._columns if name in self._held]
+        return [name for name in self._columns if name in self._given]
 
     @classmethod
     def columns(cls) -> Mapping[str, Column[Any]]:
@@ -351,7 +353,7 @@ class Table:
         arrays = {
             name: column.array(columns[name], self._n) if name in columns else self.column(name)
             for name, column in self._columns.items()
-            if name in columns or name in self._held
+            if name in columns or name in self._given
         }
         return self._make(self._n, arrays, self._names)
 
@@ -372,8 +374,7 @@ class Table:
             return parts[0] if parts else cls.build(0)
         arrays: dict[str, NDArray[Any]] = {}
         names: dict[str, Names] = {}
-        given = parts[0]._held.union(*(part._held for part in parts[1:]))
-        for name in given:
+        for name in frozenset[str]().union(*(part._given for part in parts)):
             column = cls._columns[name]
             if isinstance(column, Text):
                 arrays[name], names[name] = _one_table(parts, name)

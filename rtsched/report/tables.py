@@ -114,7 +114,7 @@ def _side_by_side(
         table = _table()
         table.add_column("")
         for name in (LOGGED, *group):
-            heading = Text("\n".join(_lines(name, NAME_WIDTH)))
+            heading = Text("\n".join(_lines(name)))
             table.add_column(heading, justify="right", no_wrap=True)
         for k, label in enumerate(labels):
             marked = wins[k] if wins else set()
@@ -123,10 +123,10 @@ def _side_by_side(
         yield table
 
 
-def _lines(policy: str, width: int) -> list[str]:
+def _lines(policy: str) -> list[str]:
     """Return a policy's name in lines: a sweep's settings below the policy."""
     name, *settings = policy.split("+")
-    return [shortened(line, width) for line in (name, *(f"+{each}" for each in settings))]
+    return [shortened(line, NAME_WIDTH) for line in (name, *(f"+{each}" for each in settings))]
 
 
 def books(summary: Summary) -> Table:
@@ -147,7 +147,7 @@ def books(summary: Summary) -> Table:
                 if timed:
                     cells.append(clocked(book["seconds"]))
                 table.add_row(
-                    Text("\n".join(_lines(policy, NAME_WIDTH)) if first else ""),
+                    Text("\n".join(_lines(policy)) if first else ""),
                     Text(shortened(plugin, 15)),
                     Text(hook.replace("_", "-")),
                     *cells,
@@ -211,7 +211,7 @@ def _groups(
     """Return the policies in groups whose columns fit into `width` beside the log's own."""
 
     def needed(name: str, values: Sequence[str]) -> int:
-        return max(map(len, (*_lines(name, NAME_WIDTH), *values))) + _GAP
+        return max(map(len, (*_lines(name), *values))) + _GAP
 
     room = width - needed(LOGGED, own)
     group: list[str] = []
