@@ -23,16 +23,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from made_up import FIRST_USER, MadeUp, Spool, job_fields, promise
+from made_up import FIRST_USER, MadeUp, Spool, admission_of, job_fields, policy_in, promise
 
 from rtsched.adapters.slurm import SlurmTranslator
-from rtsched.core.config import PluginTable
-from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
-from rtsched.daemon.settings import DaemonSettings, LiveSite
-from rtsched.daemon.start import policy_of
 from rtsched.daemon.store import Store
 from rtsched.daemon.worker import Worker
 
@@ -46,14 +42,10 @@ async def measure(
     directory: Path, pending: int, promises: int, nodes: int, tests: int
 ) -> dict[str, dict[str, list[float]]]:
     """Return the seconds of each step, by verdict."""
-    settings = DaemonSettings(
-        unused_promises_per_hour=0, lapse=600.0, run=str(directory), log_level="warning"
-    )
-    live = LiveSite(planner="mcdf", plugin=[PluginTable("mcdf")], daemon=settings)
-    policy, translator = policy_of(live), SlurmTranslator()
+    policy, translator = policy_in(directory), SlurmTranslator()
     worker = Worker(partial(MadeUp, directory, pending, nodes, nodes), 300.0)
     took: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    with Store(directory / "rtsched.db", settings.durable) as store:
+    with Store(directory / "rtsched.db", policy.live.daemon.durable) as store:
         daemon = Daemon(policy, store, worker, translator, Metrics(), reread=lambda: policy)
         spool = Spool(directory)
         await daemon.cycle()
@@ -61,8 +53,7 @@ async def measure(
         spool.put(daemon.site, list(daemon.site.records.values()))
         spool.write()
         await daemon.cycle()
-        admission = AdmissionController(policy.submits, settings, daemon.wording)
-        random = np.random.default_rng(3)
+        admission, random = admission_of(daemon), np.random.default_rng(3)
         for k in range(FIRST + tests):
             now, size = time.time(), int(random.integers(1, 33))
             user = FIRST_USER + int(random.integers(200))

@@ -33,11 +33,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from made_up import DAY, FIRST_USER, MadeUp, Spool, job_fields, promise
+from made_up import DAY, FIRST_USER, MadeUp, Spool, job_fields, policy_in, promise
 
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encode, read_header
-from rtsched.core.config import PluginTable
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.ask import ask
@@ -47,8 +46,7 @@ from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.queries import Queries
 from rtsched.daemon.reports import Feasible, Status
 from rtsched.daemon.server import SocketServer
-from rtsched.daemon.settings import DaemonSettings, LiveSite
-from rtsched.daemon.start import TURN, policy_of
+from rtsched.daemon.start import TURN
 from rtsched.daemon.store import Store
 from rtsched.daemon.worker import Worker
 from rtsched.errors import RtschedError
@@ -159,13 +157,9 @@ async def _measured(
 ) -> dict[str, Any]:
     pending, promises, closed = extent
     _filled(directory / "rtsched.db", closed)
-    settings = DaemonSettings(
-        unused_promises_per_hour=0, lapse=600.0, run=str(directory), log_level="warning"
-    )
-    live = LiveSite(planner="mcdf", plugin=[PluginTable("mcdf")], daemon=settings)
-    policy = policy_of(live)
+    policy = policy_in(directory)
     lags, own = list[float](), list[float]()
-    with Store(directory / "rtsched.db", settings.durable) as store:
+    with Store(directory / "rtsched.db", policy.live.daemon.durable) as store:
         worker = Worker(partial(MadeUp, directory, pending, NODES, NODES // 2), 300.0)
         metrics = Metrics()
         daemon = Daemon(policy, store, worker, SlurmTranslator(), metrics, reread=lambda: policy)

@@ -12,7 +12,10 @@ import numpy as np
 from rtsched.adapters.live import Completions, Marks, Observation
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.wire import Tag
+from rtsched.core.config import PluginTable
 from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.settings import DaemonSettings, LiveSite
+from rtsched.daemon.start import policy_of
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rtsched.adapters.live import Change, Done
-    from rtsched.daemon.app import Daemon
+    from rtsched.daemon.app import Daemon, PluginChains
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
     from rtsched.model.actions import Action
@@ -147,18 +150,28 @@ class Spool:
             file.rename(file.with_suffix(".new"))
 
 
+def policy_in(directory: Path) -> PluginChains:
+    """Return what a daemon needs that promises by `mcdf`, and has its files in a directory."""
+    settings = DaemonSettings(
+        unused_promises_per_hour=0, lapse=600.0, run=str(directory), log_level="warning"
+    )
+    return policy_of(LiveSite(planner="mcdf", plugin=[PluginTable("mcdf")], daemon=settings))
+
+
+def admission_of(daemon: Daemon) -> AdmissionController:
+    """Return what evaluates submissions, as the daemon does."""
+    return AdmissionController(daemon.policy.submits, daemon.policy.live.daemon, daemon.wording)
+
+
 async def promise(daemon: Daemon, promises: int) -> None:
     """Give promises until there are so many, as submissions would."""
-    random = np.random.default_rng(7)
+    random, admission = np.random.default_rng(7), admission_of(daemon)
     while len(daemon.site.records) < promises:
         now = time.time()
         fields = job_fields(
             FIRST_USER, int(random.integers(1, 9)), now + random.uniform(1, 6) * DAY
         )
         submission = daemon.translator.describe(fields, daemon.site.facts, now)
-        admission = AdmissionController(
-            daemon.policy.submits, daemon.policy.live.daemon, daemon.wording
-        )
         judged = admission.judge(daemon.site, submission, now)
         if judged.verdict == "admit":
             await daemon.admit(judged.site, judged.changed)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def silent(policies: Mapping[str, Policy]) -> dict[str, Callable[[float], None]]:
-    """Return what is told of each policy's progress: nothing."""
+    """Return callbacks that ignore the policies' progress."""
     return dict.fromkeys(policies, lambda _fraction: None)
 
 
