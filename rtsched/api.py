@@ -12,6 +12,7 @@ from rtsched.core.cycle import observe, steer
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plan_repair import restored
 from rtsched.core.prepared import PreparedState
+from rtsched.core.replay_planner import ReplayPlanner
 from rtsched.errors import ShapeError
 from rtsched.kernels.hooks import (
     FAIR_SHARE,
@@ -26,6 +27,7 @@ from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.dependencies import Dependencies, dependencies_of
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic, array_time, occurrences
+from rtsched.model.plan_rows import PlanRows
 from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.resources import (
     TENANCY,
@@ -73,9 +75,11 @@ __all__ = [
     "Nodes",
     "Periodic",
     "Placement",
+    "PlanRows",
     "PreparedState",
     "Ragged",
     "Reason",
+    "ReplayPlanner",
     "Schedule",
     "ShapeError",
     "Snapshot",

@@ -25,13 +25,14 @@ from rtsched.api import (
 from rtsched.kernels.loads import Load
 from rtsched_plugins.insurance import NOTHING, Insurance
 from rtsched_plugins.planning import PlanningSession, PreparedPlan, planning_reads
+from rtsched_plugins.replay_planning import OnePool
 from rtsched_plugins.resource_planning import PreparedResources, ResourceSession, resource_rules
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.api import PreparedState, Snapshot
-    from rtsched_plugins.planning import NodeAware, Planner, Proposal, Refusal
+    from rtsched.api import Cluster, PreparedState, ReplayPlanner, Snapshot
+    from rtsched_plugins.planning import NodeAware, Planner, Proposal, Refusal, RowPlanner
 
 
 NOTHING_PROMISED = (
@@ -42,17 +43,21 @@ TOO_WIDE = "needs more nodes than are in service"
 """What `impossible` says of a job that no idle machine has room for."""
 
 
-class Session(Protocol):
-    """Promises given and the new jobs of one batch: on whole nodes, or by what each has left."""
-
-    def admit(self, row: int) -> Refusal | None:
-        """Admit the batch's job `row` and return None, or change nothing and say why not."""
+class Offers(Protocol):
+    """What jobs of a batch that were not admitted could have."""
 
     def offer(self, row: int, max_tests: int) -> float:
         """Return a whole second at which the job's deadline would be accepted, or inf."""
 
     def instead(self, row: int) -> Proposal | None:
         """Return what a job that was not admitted could ask for; see `instead_of`."""
+
+
+class Session(Offers, Protocol):
+    """Promises given and the new jobs of one batch: on whole nodes, or by what each has left."""
+
+    def admit(self, row: int) -> Refusal | None:
+        """Admit the batch's job `row` and return None, or change nothing and say why not."""
 
     def improve(self, leave_out: bool = True) -> bool | None:
         """Plan all promises anew; return whether that is better than the plan they have."""
@@ -113,7 +118,28 @@ class DeadlineAdmission:
             plans_resources=by_resources,
             follows_dependencies=by_resources,
             judges_only_deadlines=True,
+            replay_planner=self.replay_planner,
         )
+
+    def replay_planner(self, jobs: Jobs, cluster: Cluster) -> ReplayPlanner | None:  # noqa: ARG002
+        """Return its short form for a replay of these jobs; None: it has none."""
+        return None
+
+    def one_pool(self, planner: RowPlanner, jobs: Jobs, cluster: Cluster) -> OnePool | None:
+        """Return the short form of a planner that plans for all jobs on the same whole nodes.
+
+        None where some of them may not use all nodes, are arrays or loads sent in several rounds,
+        or could restart after a loss.
+        """
+        used = {jobs.names("partition")[code] for code in np.unique(jobs.partition) if code >= 0}
+        everywhere = all(cluster.partitions[name].all() for name in used & set(cluster.partitions))
+        if self.insurance.max_nodes or cluster.shared or not everywhere:
+            return None
+        sent = planner.rounds > 1 and (jobs.kind == Kind.DIVISIBLE).any()
+        if sent or jobs.names("node_request") or (jobs.kind == Kind.ARRAY).any():
+            return None
+        known = np.isfinite(jobs.deadline) & bounded(jobs) & ~(jobs.begin > jobs.submit)
+        return OnePool(self, planner, jobs, known & ~senseless(jobs))
 
     def judge(self, jobs: Jobs, snapshot: Snapshot, prepared: PreparedState) -> Verdicts | None:
         """Judge one by one in order of (submit, id), each against all admitted before it.
@@ -162,22 +188,30 @@ class DeadlineAdmission:
                 code[row], promise[row] = Verdict.ADMIT, jobs.deadline[row]
                 continue
             code[row] = Verdict.REJECT
-            offers = self.offer_tests and refusal.why != "waits"
-            if offers:
-                offer[row] = session.offer(k, self.offer_tests)
-            reason = getattr(self, refusal.why)
-            if refusal.why == "no_room" and not refusal.numbers["promises"]:
-                reason = replace(reason, template=NOTHING_PROMISED)
-            if refusal.why == "impossible" and "needed" not in refusal.numbers:
-                reason = replace(reason, template=TOO_WIDE)
-            numbers = {name: np.array([value]) for name, value in refusal.numbers.items()}
-            findings.append(Finding(reason, np.array([row]), numbers))
-            if offers:
-                findings += self._instead(session, k, jobs, int(row))
+            offer[row], why = self.refused(session, k, refusal, jobs, int(row))
+            findings += why
         plan = session.schedule() if (code == Verdict.ADMIT).any() else None
         retry_at = np.where(later, jobs.begin, -np.inf)
         said = tuple(finding for finding in findings if len(finding.rows))
         return Verdicts(code, retry_at, promise, offer, said, plan)
+
+    def refused(
+        self, session: Offers, k: int, refusal: Refusal, jobs: Jobs, row: int
+    ) -> tuple[float, list[Finding]]:
+        """Return the counter-offer to a session's job k, row `row` of `jobs`, and the findings."""
+        offer, offers = np.inf, self.offer_tests and refusal.why != "waits"
+        if offers:
+            offer = session.offer(k, self.offer_tests)
+        reason = getattr(self, refusal.why)
+        if refusal.why == "no_room" and not refusal.numbers["promises"]:
+            reason = replace(reason, template=NOTHING_PROMISED)
+        if refusal.why == "impossible" and "needed" not in refusal.numbers:
+            reason = replace(reason, template=TOO_WIDE)
+        numbers = {name: np.array([value]) for name, value in refusal.numbers.items()}
+        findings = [Finding(reason, np.array([row]), numbers)]
+        if offers:
+            findings += self._instead(session, k, jobs, row)
+        return offer, findings
 
     def cannot_plan_yet(self, jobs: Jobs, snapshot: Snapshot) -> NDArray[np.bool_]:
         """Return which jobs cannot be planned yet, as they begin later, bool[n].
@@ -187,7 +221,7 @@ class DeadlineAdmission:
         ahead = snapshot.cluster.shared and self._resource_rules and not self.insurance.max_nodes
         return (jobs.begin > snapshot.now) & (not ahead)
 
-    def _instead(self, session: Session, k: int, jobs: Jobs, row: int) -> list[Finding]:
+    def _instead(self, session: Offers, k: int, jobs: Jobs, row: int) -> list[Finding]:
         """Return what the session's job k, a row of `jobs`, could ask for to keep its deadline."""
         if self.smaller_load is None:
             return []

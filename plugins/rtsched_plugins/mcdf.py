@@ -34,7 +34,7 @@ from rtsched_plugins.planning import Rules
 from rtsched_plugins.varied import Varied
 
 if TYPE_CHECKING:
-    from rtsched.api import Jobs, PreparedState, Snapshot, Verdicts
+    from rtsched.api import Cluster, Jobs, PreparedState, ReplayPlanner, Snapshot, Verdicts
 
 ORDERS = {"cost-derivative": BY_COST, "arrival": BY_ARRIVAL, "deadline": BY_DEADLINE}
 NODE_RULES = {"fewest": LEAST_NODES, "fastest": FASTEST_NODES}
@@ -201,6 +201,12 @@ class Mcdf(DeadlineAdmission):
         planner = Varied(rules, config.staggered) if varied else rules
         only = AT_ONCE if config.staggered else ""
         super().__init__(planner, config.offer_tests, only, _insurance(config))
+
+    def replay_planner(self, jobs: Jobs, cluster: Cluster) -> ReplayPlanner | None:
+        """Return its short form for a replay of these jobs; None: it has none."""
+        if isinstance(self.planner, Rules):
+            return self.one_pool(self.planner, jobs, cluster)
+        return None
 
     @hookimpl
     def rtsched_admit(

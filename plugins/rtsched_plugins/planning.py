@@ -19,9 +19,11 @@ from rtsched_plugins.insurance import (
 )
 from rtsched_plugins.kernels.admission import ANY_SIZE, KINDS, Plan, Tasks, joined
 from rtsched_plugins.kernels.admission_fast import admit, prepare, with_new
+from rtsched_plugins.kernels.admission_of_rows import admit_rows
 from rtsched_plugins.kernels.admission_rows import LOW, least_size, shortest_time
 from rtsched_plugins.kernels.counter_offer import counter_offer
 from rtsched_plugins.kernels.fractions import Division, division_of
+from rtsched_plugins.row_tests import RowTests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -143,6 +145,17 @@ class Planner(Protocol):
         """Return how the tasks' work is divided."""
 
 
+class RowPlanner(Planner, Protocol):
+    """A planner that also tests the jobs of one workload by their rows."""
+
+    @property
+    def rounds(self) -> int:
+        """Return in how many rounds it sends loads at most."""
+
+    def row_tests(self, tasks: Tasks) -> RowTests:
+        """Return the tests of these jobs, which `admit` as the planner does."""
+
+
 @runtime_checkable
 class NodeAware(Protocol):
     """How to plan that depends on the nodes of a pool."""
@@ -191,6 +204,11 @@ class Rules(NamedTuple):
         """Return how the tasks' work is divided."""
         return division_of(plan, tasks, self.rounds)
 
+    def row_tests(self, tasks: Tasks) -> RowTests:
+        """Return the tests of the jobs of one workload, sent in one round."""
+        settings = (self.order, self.node_rule)
+        return RowTests(tasks, self.efficiency, self.node_rule, admit_rows, *settings)
+
 
 class PreparedPlan:
     """What is promised and planned in a snapshot, by pool of nodes; holds until that changes.
@@ -223,7 +241,7 @@ class PreparedPlan:
     ) -> None:
         self.planner, self.insurance = planner, insurance
         self._cluster = snapshot.cluster
-        self.origin = planning_origin(snapshot)
+        self.origin = planning_origin(snapshot.now)
         self._planned, self._plan = snapshot.planned, snapshot.plan
         self._free = snapshot.free_after(self.origin)
         self.masks = [np.ones(len(snapshot.cluster), np.bool_)]
@@ -354,15 +372,15 @@ class PreparedPlan:
         return replace(part, entries=part.entries.replace(end=end))
 
 
-def planning_origin(snapshot: Snapshot) -> float:
+def planning_origin(now: float) -> float:
     """Return the instant that a planner's times are relative to, seconds since the epoch."""
-    return snapshot.now - snapshot.now % 1024.0
+    return now - now % 1024.0
 
 
 def planning_reads(snapshot: Snapshot) -> tuple[object, ...]:
     """Return what of a snapshot a prepared plan is made from: as long as this stands, it does."""
     return (
-        planning_origin(snapshot),
+        planning_origin(snapshot.now),
         snapshot.cluster,
         snapshot.allocations,
         snapshot.plan,
@@ -445,20 +463,11 @@ class PlanningSession:
             self._adopt(index, plan, new, np.append(pool.ids, self.jobs.id[row]))
             return None
         left = float(self.jobs.deadline[row] - self.snapshot.now)
-        promises = len(pool.ids)
-        if planner.hopeless(prepared, new, self._now):
+        if pool.spare and planner.hopeless(prepared, new, self._now):
             bare = tasks_at(self._new, slice(row, row + 1))
-            if pool.spare and not planner.hopeless(prepared, bare, self._now):
+            if not planner.hopeless(prepared, bare, self._now):
                 return Refusal("uninsured", {"left": left, "spare": pool.spare})
-            needed = planner.shortest(prepared, new)
-            numbers = {"left": left, "needed": needed} if needed < math.inf else {"left": left}
-            return Refusal("impossible", numbers)
-        if plan.failed < promises:
-            other = float(pool.ids[plan.failed])
-            return Refusal("breaks_promise", {"other": other, "promises": promises})
-        free = int(np.count_nonzero(pool.free <= self._now))
-        numbers = {"promises": promises, "left": left, "free": free, "nodes": len(pool.free)}
-        return Refusal("no_room", numbers)
+        return refusal_of(planner, prepared, plan.failed, new, self._now, left, pool.free, pool.ids)
 
     def offer(self, row: int, max_tests: int) -> float:
         """Return the least whole second at which the job's deadline would be accepted, or inf."""
@@ -513,6 +522,48 @@ class PlanningSession:
         kept = np.flatnonzero(stands[self.prepared.pool_of_planned])
         old = [self.snapshot.plan.take(kept)] if len(kept) else []
         return Schedule.joined([*old, *self._parts()])
+
+
+def refusal_of(
+    planner: Planner,
+    prepared: Any,
+    failed: int,
+    new: Tasks,
+    now: float,
+    left: float,
+    free: NDArray[np.float64],
+    ids: NDArray[np.int64],
+) -> Refusal:
+    """Return why a new task was not admitted.
+
+    Parameters
+    ----------
+    planner, prepared
+        Who refused it, on what.
+    failed : int
+        Which task cannot be kept: one that waits, or the new one, the last.
+    new : Tasks
+        The one task.
+    now : float
+        Seconds, relative as the tasks' times are.
+    left : float
+        Seconds until its deadline.
+    free : float64[m]
+        When each node is free of running jobs, seconds.
+    ids : int64[n]
+        Job ids of the tasks that wait.
+    """
+    if planner.hopeless(prepared, new, now):
+        needed = planner.shortest(prepared, new)
+        numbers = {"left": left, "needed": needed} if needed < math.inf else {"left": left}
+        return Refusal("impossible", numbers)
+    promises = len(ids)
+    if failed < promises:
+        other = float(ids[failed])
+        return Refusal("breaks_promise", {"other": other, "promises": promises})
+    open_now = int(np.count_nonzero(free <= now))
+    numbers = {"promises": promises, "left": left, "free": open_now, "nodes": len(free)}
+    return Refusal("no_room", numbers)
 
 
 def instead_of(new: Tasks, whole: int, fits: Callable[[Tasks], bool]) -> Proposal | None:

@@ -14,7 +14,7 @@ it makes better plans and chooses better among jobs:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,13 +27,15 @@ from rtsched_plugins.kernels.portfolio_load import Reading
 from rtsched_plugins.kernels.portfolio_plan import least_work, rows_of
 from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY, IN_TURN
 from rtsched_plugins.planning import tasks_of
-from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived
+from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived, decided
 from rtsched_plugins.resource_planning import scarcest_share
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.api import Events, Jobs, PreparedState, Snapshot
+    from rtsched.api import Cluster, Events, Jobs, PlanRows, PreparedState, ReplayPlanner, Snapshot
+    from rtsched_plugins.kernels.portfolio_load import Arrivals
+    from rtsched_plugins.replay_planning import OnePool
 
 ORDERS = {"deadline": BY_DEADLINE, "laxity": BY_LAXITY, "in-turn": IN_TURN}
 
@@ -186,8 +188,8 @@ class Portfolio(DeadlineAdmission):
     def __init__(self, config: Config | None = None) -> None:
         self.config = config = config or self.Config()
         orders = tuple(ORDERS[name] for name in config.orders)
-        several = Several(orders, config.generosity, config.efficiency, config.rounds)
-        super().__init__(several, config.offer_tests)
+        self._several = Several(orders, config.generosity, config.efficiency, config.rounds)
+        super().__init__(self._several, config.offer_tests)
 
     @hookimpl
     def rtsched_observe(
@@ -219,6 +221,19 @@ class Portfolio(DeadlineAdmission):
         numbers = {name: getattr(recent, name)[place] for name in ("work", "threshold", "load")}
         return _joined(judged, rest, Finding.where(declined, self.overloaded, **numbers))
 
+    def replay_planner(self, jobs: Jobs, cluster: Cluster) -> ReplayPlanner | None:
+        """Return its short form for a replay of these jobs; None: it has none."""
+        pool = self.one_pool(self._several, jobs, cluster)
+        if pool is None or (np.isfinite(jobs.deadline) & ~pool.answers).any():
+            return None  # who is declined follows from all that arrive: each must be known here
+        came = np.flatnonzero(pool.answers)
+        origin = jobs.submit[0] if len(jobs) else 0.0
+        time = (jobs.submit[came] - origin) + origin  # as the replay's clock has it
+        work, some = self._work(jobs.take(came), cluster, origin), jobs.deadline[came]
+        arrivals, _ = decided(NOBODY, time, work, some, self._reading(cluster))
+        place = np.cumsum(pool.answers) - 1
+        return _Declining(pool, self.overloaded, arrivals, place)
+
     def _looked_up(
         self, jobs: Jobs, snapshot: Snapshot, recent: Recent
     ) -> tuple[Recent, NDArray[np.int64]]:
@@ -241,22 +256,75 @@ class Portfolio(DeadlineAdmission):
         self, recent: Recent, jobs: Jobs, time: NDArray[np.float64], snapshot: Snapshot
     ) -> Recent:
         """Return the arrivals with these jobs, which came at these times, decided upon."""
-        config, cluster = self.config, snapshot.cluster
-        nodes, rounds = len(cluster), 1 if cluster.shared else config.rounds
-        rows = rows_of(tasks_of(jobs, snapshot.now), nodes, config.efficiency, rounds)
+        work = self._work(jobs, snapshot.cluster, snapshot.now)
+        reading = self._reading(snapshot.cluster)
+        return arrived(recent, jobs.id, time, work, jobs.deadline, reading)
+
+    def _work(self, jobs: Jobs, cluster: Cluster, now: float) -> NDArray[np.float64]:
+        """Return float64[n]: the least node-seconds of jobs, or what their resources are worth."""
+        config, nodes = self.config, len(cluster)
+        rounds = 1 if cluster.shared else config.rounds
+        rows = rows_of(tasks_of(jobs, now), nodes, config.efficiency, rounds)
         work = least_work(rows)
         if cluster.shared:  # the node-seconds that its scarcest resource is worth
             size = np.maximum(rows.whole[:, LOW], 1)
             work *= nodes * scarcest_share(jobs, cluster, size) / size
-        reading = Reading(
-            float(nodes),
+        return work
+
+    def _reading(self, cluster: Cluster) -> Reading:
+        config = self.config
+        return Reading(
+            float(len(cluster)),
             config.arrivals,
             config.least,
             config.overbooking,
             config.spared,
             config.heard,
         )
-        return arrived(recent, jobs.id, time, work, jobs.deadline, reading)
+
+
+class _Declining(NamedTuple):
+    """The short form: declines whom the arrivals before it say, and asks a planner of the rest."""
+
+    pool: OnePool
+    overloaded: Reason
+    arrivals: Arrivals
+    """Of all jobs with a deadline, and what was decided of each."""
+    place: NDArray[np.int64]
+    """int64[n]: where each of the workload's jobs with a deadline stands among them."""
+
+    @property
+    def answers(self) -> NDArray[np.bool_]:
+        """Return bool[n]: which jobs of the workload it judges."""
+        return self.pool.answers
+
+    def judge(
+        self,
+        rows: NDArray[np.int64],
+        now: float,
+        held_until: NDArray[np.float64],
+        plan: PlanRows,
+    ) -> tuple[Verdicts | None, PlanRows | None]:
+        """Judge jobs one by one; as `rtsched.api.ReplayPlanner.judge`."""
+        place = self.place[rows]
+        declined = self.arrivals.declined[place]
+        if not declined.any():
+            return self.pool.judge(rows, now, held_until, plan)
+        rest = np.flatnonzero(~declined)
+        judged, anew = None, None
+        if len(rest):
+            judged, anew = self.pool.judge(rows[rest], now, held_until, plan)
+            judged = judged or self.pool.verdicts(rows[rest])
+        names = ("work", "threshold", "load")
+        numbers = {name: getattr(self.arrivals, name)[place] for name in names}
+        finding = Finding.where(declined, self.overloaded, **numbers)
+        return _joined(judged, rest, finding), anew
+
+    def improve(
+        self, now: float, held_until: NDArray[np.float64], plan: PlanRows
+    ) -> PlanRows | None:
+        """Return a better plan; as `rtsched.api.ReplayPlanner.improve`."""
+        return self.pool.improve(now, held_until, plan)
 
 
 def _joined(judged: Verdicts | None, rest: NDArray[np.int64], declined: Finding) -> Verdicts:

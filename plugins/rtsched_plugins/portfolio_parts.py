@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
 from rtsched.api import State
+from rtsched_plugins.kernels.admission import LEAST_NODES
 from rtsched_plugins.kernels.fractions import Division, division_of
 from rtsched_plugins.kernels.portfolio_load import Arrivals, Reading, read_arrivals
+from rtsched_plugins.kernels.portfolio_of_rows import admit_rows_in_turn
 from rtsched_plugins.kernels.portfolio_plan import admit, counter_offer, hopeless, prepare, shortest
+from rtsched_plugins.row_tests import RowTests
 
 if TYPE_CHECKING:
     from rtsched_plugins.kernels.admission import Plan, Tasks
@@ -47,6 +50,29 @@ NOBODY = Recent(
 """Before anybody came."""
 
 
+def decided(
+    recent: Recent,
+    time: NDArray[np.float64],
+    work: NDArray[np.float64],
+    deadline: NDArray[np.float64],
+    reading: Reading,
+) -> tuple[Arrivals, int]:
+    """Return the arrivals remembered and further ones, each decided upon by those before it.
+
+    And how many of all so far were above their threshold.
+    """
+    n = len(time)
+    arrivals = Arrivals(
+        np.concatenate([recent.time, time]),
+        np.concatenate([recent.work, work]),
+        np.concatenate([recent.patience, deadline - time]),
+        np.concatenate([recent.threshold, np.empty(n)]),
+        np.concatenate([recent.load, np.empty(n)]),
+        np.concatenate([recent.declined, np.empty(n, np.bool_)]),
+    )
+    return arrivals, read_arrivals(arrivals, len(recent.job), recent.above, reading)
+
+
 def arrived(
     recent: Recent,
     job: NDArray[np.int64],
@@ -61,17 +87,9 @@ def arrived(
     be judged together. What is forgotten matters to no later decision, so that it does not matter
     either how arrivals are cut into batches.
     """
-    known, n = len(recent.job), len(job)
-    arrivals = Arrivals(
-        np.concatenate([recent.time, time]),
-        np.concatenate([recent.work, work]),
-        np.concatenate([recent.patience, deadline - time]),
-        np.concatenate([recent.threshold, np.empty(n)]),
-        np.concatenate([recent.load, np.empty(n)]),
-        np.concatenate([recent.declined, np.empty(n, np.bool_)]),
-    )
-    above = read_arrivals(arrivals, known, recent.above, reading)
-    first = max(known + n - reading.arrivals, 0)
+    arrivals, above = decided(recent, time, work, deadline, reading)
+    count = len(arrivals.time)
+    first = max(count - reading.arrivals, 0)
     first = min(first, int(np.searchsorted(arrivals.time, arrivals.time[-1])))
     return Recent(
         np.concatenate([recent.job, job])[first:],
@@ -117,3 +135,8 @@ class Several(NamedTuple):
     def division(self, plan: Plan, tasks: Tasks) -> Division:
         """Return how the tasks' work is divided."""
         return division_of(plan, tasks, self.rounds)
+
+    def row_tests(self, tasks: Tasks) -> RowTests:
+        """Return the tests of the jobs of one workload, sent in one round."""
+        settings = (np.array(self.orders, np.int64), float(self.generosity))
+        return RowTests(tasks, self.efficiency, LEAST_NODES, admit_rows_in_turn, *settings)

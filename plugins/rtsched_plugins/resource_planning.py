@@ -237,7 +237,7 @@ class PreparedResources:
     """
 
     def __init__(self, snapshot: Snapshot, rules: ResourceRules) -> None:
-        self.origin, self.rules = planning_origin(snapshot), rules
+        self.origin, self.rules = planning_origin(snapshot.now), rules
         self._cluster = snapshot.cluster
         self._room = room_of(snapshot.cluster)
         self._now = snapshot.now - self.origin

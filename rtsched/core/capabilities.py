@@ -19,6 +19,7 @@ from rtsched.errors import PluginError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from rtsched.core.replay_planner import ReplayPlanner
     from rtsched.kernels.hooks import CompiledHook
     from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
@@ -63,6 +64,9 @@ class Capabilities:
     compiled_hooks : callable or None
         `compiled_hooks(jobs, accounts, cluster, origin)` returns hooks in compiled form, by name;
         see `rtsched.kernels.hooks`.
+    replay_planner : callable or None
+        Planner: `replay_planner(jobs, cluster)` returns its short form for a replay of these jobs,
+        a `rtsched.core.replay_planner.ReplayPlanner`, or None where it has none.
 
     Raises
     ------
@@ -83,6 +87,7 @@ class Capabilities:
     compiled_hooks: (
         Callable[[Jobs, Accounts, Cluster, float], Mapping[str, CompiledHook]] | None
     ) = None
+    replay_planner: Callable[[Jobs, Cluster], ReplayPlanner | None] | None = None
 
     def __post_init__(self) -> None:
         """Refuse values of the wrong type."""
@@ -106,6 +111,7 @@ class Capabilities:
             "shares_nodes": (optional_bool, "True, False or None"),
             "static_hooks": (_optional_callable(self.static_hooks), "callable or None"),
             "compiled_hooks": (_optional_callable(self.compiled_hooks), "callable or None"),
+            "replay_planner": (_optional_callable(self.replay_planner), "callable or None"),
         }
         for field, (holds, kind) in right.items():
             if not holds:

@@ -31,8 +31,8 @@ from rtsched.kernels.machine_scheduler import come_in
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ADMIT, REJECT, HOLD, RELEASE, CANCEL, PLAN, UNPLAN, RESIZE = 0, 1, 2, 3, 4, 5, 6, 7
-"""What `change` does."""
+ADMIT, REJECT, HOLD, RELEASE, CANCEL, PLAN, UNPLAN, RESIZE, PROMISE = 0, 1, 2, 3, 4, 5, 6, 7, 8
+"""What `change` does; `PROMISE` is `ADMIT` and then `PLAN`."""
 
 
 @part
@@ -126,7 +126,9 @@ def change(
                 come_in(machine, row)
         elif what == CANCEL:
             changed = set_aside(machine, row, CANCELLED)
-        elif what == PLAN:
+        elif what in (PLAN, PROMISE):
+            if what == PROMISE and status in (ASKED, HELD):
+                come_in(machine, row)
             changed = set_aside(machine, row, PLANNED)
         elif what == UNPLAN:
             changed = status == PLANNED

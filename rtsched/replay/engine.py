@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Placement, Verdict, Verdicts
 from rtsched.replay.array_jobs import as_one_job
 from rtsched.replay.decisions import Decisions
+from rtsched.replay.planner_answers import PlannerAnswers, short_form
 from rtsched.replay.planners import load_chain
 from rtsched.replay.results import PolicyRun, Results
 from rtsched.simulator.interface import Outcome, StaticAnswers, StopConditions
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from rtsched.model.ragged import Ragged
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import Workload
+    from rtsched.simulator.exclusive import ExclusiveNodes
     from rtsched.simulator.interface import JobOutcomes
 
 BLOCK = 1 << 16
@@ -86,7 +88,8 @@ class Replay:
         self._steering = self._steering_stage()
         self._recurs = self._plans_around_recurring()
         self._blocked = self.workload.blocked
-        self._told = bool(self.chain.asks("observe")) and not self.compiled
+        planner = short_form(self.chain, self.workload, self.policy)
+        self._told = bool(self.chain.asks("observe")) and not self.compiled and planner is None
         self.system = simulate(
             self.workload.jobs,
             self.workload.run_time,
@@ -106,17 +109,25 @@ class Replay:
             record_events=self._told,
             record_nodes=self.record_nodes,
         )
+        self._planner: PlannerAnswers | None = None
+        if planner is not None and self.chain.planner is not None:
+            name = self.chain.planner
+            metrics = self.chain.hook_metrics["admit"][name]
+            self._planner = PlannerAnswers(
+                planner, name, cast("ExclusiveNodes", self.system), metrics, self.decisions.add
+            )
 
     def run(self, progress: Callable[[float], None] | None = None) -> None:
         """Run to the end, answering what the system asks."""
         total = max(len(self.workload.jobs), 1)
         step = max(total // 200, 1) if self._told or progress is not None else None
         while not (point := self.system.advance(step)).done:
-            if len(point.arrivals) or point.early_end or point.nodes_changed:
+            asked = len(point.arrivals) or point.early_end or point.nodes_changed
+            if asked and not (self._planner and self._planner.answer(point)):
                 self._judge(point.arrivals)
             if point.passes:
                 self._carry_out(steer(self._observed(), self.chain, self._steering).actions)
-            if self._told:
+            if self._told and self.system.has_events():
                 self._observed()
             if progress is not None:
                 progress(point.arrived / total)

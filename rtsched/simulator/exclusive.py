@@ -12,6 +12,7 @@ code (`rtsched.kernels.machine_scheduler`), so a log that asks nothing is one ca
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_commands as command
 from rtsched.kernels.hooks import job_arrays
 from rtsched.kernels.machine_negotiation import negotiate, negotiation_pass
+from rtsched.kernels.machine_plan import held_until, unstarted_rows
 from rtsched.kernels.machine_scheduler import DEAL, NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
 from rtsched.model.actions import (
     Admit,
@@ -31,6 +33,7 @@ from rtsched.model.actions import (
     Reserve,
     SetPriority,
 )
+from rtsched.model.plan_rows import NO_PLAN, PlanRows
 from rtsched.model.resources import served
 from rtsched.model.schedule import Schedule
 from rtsched.simulator import sizes, views
@@ -39,7 +42,7 @@ from rtsched.simulator.gates import open_stuck_gates, released, with_gates
 from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
 from rtsched.simulator.limits import held_up_by_limits, with_limits
 from rtsched.simulator.nodesets import NodeSets
-from rtsched.simulator.plan import lay_out_plan
+from rtsched.simulator.plan import lay_out_plan, writable
 from rtsched.simulator.preemption import preempted, with_preemption
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.setup import lay_out
@@ -95,7 +98,7 @@ class ExclusiveNodes(System):
         self._state: Any = kernel.scalars(self._machine)
         if self.preemption is not None and not self._state["extended"]:
             self._extend()
-        self._plan, self._plan_order = Schedule.empty(), np.zeros(0, np.int64)
+        self._plan_rows, self._plan_order = NO_PLAN, np.zeros(0, np.int64)
         self._places = self._machine.jobs["width"].astype(np.int64)
         self._arrays = None if self.task_times is None else ArrayRuns(self.jobs, self.task_times)
         self._prepare_records()
@@ -204,15 +207,62 @@ class ExclusiveNodes(System):
     def _alive(self, rows: Rows) -> NDArray[np.bool_]:
         return np.asarray(self._machine.jobs["status"][rows] < kernel.ENDED)
 
+    @cached_property
+    def _plan(self) -> Schedule:
+        """The plan that was laid out last."""
+        row, start, end, indptr, nodes = self._plan_rows
+        return Schedule.build(self.jobs.id[row], start, end, indptr, nodes)
+
     def _plan_left(self) -> Schedule:
         if not self._state["plan_left"]:
             return Schedule.empty()
         left = np.sort(self._plan_order[views.unstarted(self._machine)])
         return self._plan if len(left) == len(self._plan) else self._plan.take(left)
 
+    def plan_left(self) -> PlanRows:
+        """Return the entries of the plan that have not started, as rows of the workload."""
+        return PlanRows(*unstarted_rows(self._machine.plan, self._plan_order, *self._plan_rows))
+
+    def held_until(self) -> NDArray[np.float64]:
+        """Return float64[m]: until when running jobs hold each node at most, epoch seconds.
+
+        -inf where there is none, inf where the node takes no job.
+        """
+        nodes = self._machine.nodes[: len(self.cluster)]
+        return held_until(nodes, self._machine.jobs, self.origin)
+
+    def settle(
+        self, admitted: Rows, rejected: Rows, offers: NDArray[np.float64], plan: PlanRows | None
+    ) -> None:
+        """Admit jobs with their deadlines promised, by a new plan, and reject others.
+
+        Those asked about of whom nothing is said are let in without a promise.
+
+        Parameters
+        ----------
+        admitted, rejected : int64[k], int64[l]
+            Jobs that were asked about.
+        offers : float64[l]
+            Deadlines offered to the rejected ones, seconds since the epoch; inf: none.
+        plan : PlanRows or None
+            A plan of all promised jobs that have not started, and no others; None: it stands.
+        """
+        if len(rejected):
+            self._ledger.offer(rejected, offers)
+            self._turn_away(rejected)
+        if len(admitted):
+            self.version += self._ledger.promise(admitted, self.jobs.deadline[admitted], self.now)
+            self._change(command.PROMISE, admitted)
+        if plan is not None:
+            self._lay_rows(plan)
+
     def events(self) -> Events:
         """Return what happened since the last time it was asked (`record_events`)."""
         return views.take_events(self._machine, self.jobs, self.origin)
+
+    def has_events(self) -> bool:
+        """Return whether there are some."""
+        return bool(self._state["events"])
 
     def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""
@@ -338,18 +388,31 @@ class ExclusiveNodes(System):
 
     def _lay_plan(self, plan: Schedule) -> None:
         """Put a plan in place of the present one; its jobs' standing is the caller's matter."""
-        rows = self._rows.find(plan.entries.job)
+        rows, entries = self._rows.find(plan.entries.job), plan.entries
+        columns = PlanRows(
+            rows,
+            writable(entries.start),
+            writable(entries.end),
+            writable(plan.indptr),
+            writable(plan.nodes),
+        )
+        self._lay_rows(columns, writable(plan.node_start))
+        self._plan = plan
+
+    def _lay_rows(self, plan: PlanRows, node_start: NDArray[np.float64] = _NOTHING) -> None:
+        rows = plan.row
         run_time = self.run_time[rows]
         if self._arrays is not None:
             run_time = self._arrays.run_times(rows, np.diff(plan.indptr), run_time)
         self._machine, self._plan_order = lay_out_plan(
-            self._machine, rows, plan, self.jobs.take(rows), run_time, self.origin
+            self._machine, plan, node_start, self.jobs, run_time, self.origin
         )
         if self.cluster.shared:
             self._machine = with_room_for_plan(self._machine, self._places)
         if self.preemption is not None:
             self._machine.preemption.promised[rows] = True
-        self._plan = plan
+        self._plan_rows = plan
+        self.__dict__.pop("_plan", None)
         self.version += 1
 
     handlers: ClassVar = {

@@ -24,6 +24,8 @@ class Ledger:
         self._ids = ids
         self._promise = self._made_at = self._offer = np.zeros(0)
         self._open: Rows = np.zeros(0, np.int64)
+        self._new: list[Rows] = []
+        """Rows promised something since `_open` was put in order."""
 
     def promise(self, rows: Rows, deadline: NDArray[np.float64], now: float) -> bool:
         """Note promises (inf: none) made now; return whether there was one."""
@@ -35,7 +37,7 @@ class Ledger:
             self._made_at = np.full(len(self._ids), np.nan)
         self._promise[rows[some]] = deadline[some]
         self._made_at[rows[some]] = now
-        self._open = np.union1d(self._open, rows[some])
+        self._new.append(rows[some])
         return True
 
     def offer(self, rows: Rows, deadline: NDArray[np.float64]) -> None:
@@ -47,7 +49,7 @@ class Ledger:
 
     def open(self, alive: NDArray[np.bool_]) -> Promises:
         """Return the promises to jobs that are `alive`, one flag per row of `open_rows`."""
-        self._open = rows = self._open[alive]
+        self._open = rows = self.open_rows[alive]
         if not len(rows):
             return _NONE
         return Promises.build(
@@ -60,6 +62,9 @@ class Ledger:
     @property
     def open_rows(self) -> Rows:
         """Return the rows with a promise that was open when last asked, ascending."""
+        if self._new:
+            self._open = np.unique(np.concatenate([self._open, *self._new]))
+            self._new = []
         return self._open
 
     def promises(self) -> NDArray[np.float64]:

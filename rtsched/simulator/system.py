@@ -214,6 +214,10 @@ class System(ABC):
     def events(self) -> Events:
         """Return what happened since the last time it was asked (`record_events`)."""
 
+    def has_events(self) -> bool:
+        """Return whether there may be some."""
+        return True
+
     @abstractmethod
     def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""

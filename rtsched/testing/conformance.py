@@ -12,11 +12,14 @@ from rtsched.core.chain import HOOKS, Chain, Member, Stage
 from rtsched.core.config import convert, schema
 from rtsched.core.plugins import NoSettings
 from rtsched.kernels.hooks import CompiledHook, job_columns
+from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventRows, Events
 from rtsched.model.jobs import Jobs
-from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import Snapshot
+from rtsched.model.plan_rows import NO_PLAN, PlanRows
+from rtsched.model.schedule import Promises, Schedule
+from rtsched.model.snapshot import Snapshot, places
 from rtsched.model.state import decode_state, encode_state
+from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched.testing.builders import make_jobs, make_snapshot
 from rtsched.testing.compare import (
     by_row,
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import msgspec
+    from numpy.typing import NDArray
 
     from rtsched.model.state import State
     from rtsched.testing.strategies import Scene
@@ -266,6 +270,52 @@ class PluginConformance:
 
         self._on_scenes(check)
 
+    def test_short_form_answers_alike(self) -> None:
+        """A planner's short form for replays judges, plans and improves as its hook does."""
+        replay_planner = self._capabilities().replay_planner
+        if replay_planner is None:
+            return
+
+        def check(scene: Scene) -> None:
+            everyone = scene.jobs.replace(partition=np.full(len(scene.jobs), -1, np.int32))
+            short = replay_planner(everyone, scene.snapshot.cluster)
+            if short is None:
+                return
+            rows = np.flatnonzero(short.answers)
+            jobs, system = everyone.take(rows), scene.snapshot
+            idle = replace(
+                Snapshot(system.now, system.cluster),
+                running=system.running,
+                allocations=system.allocations,
+            )
+            until = _held_until(idle)
+            verdicts, plan = short.judge(rows, idle.now, until, NO_PLAN)
+            said = self._answer("admit", jobs, idle)
+            if verdicts is None:
+                verdicts = Verdicts.build(np.full(len(rows), Verdict.ADMIT), promise=jobs.deadline)
+            ours, theirs = (by_row("admit", each, len(rows)) for each in (verdicts, said))
+            claim_same(ours, theirs, "the short form judges otherwise")
+            planned = _plan_as_rows(said.plan, everyone)
+            claim_same(_plain(plan), _plain(planned), "the short form plans otherwise")
+            if plan is None:
+                return
+            promised = everyone.take(plan.row)
+            waits = replace(
+                idle,
+                queued=promised.take(np.argsort(plan.row)),
+                plan=said.plan,
+                promises=Promises.build(
+                    len(promised), job=promised.id, deadline=promised.deadline
+                ).take(np.argsort(promised.id)),
+            )
+            chain = self._chain()
+            anew = chain.answer("admit", everyone.take([]), waits)
+            better = _plan_as_rows(None if anew is None else anew.plan, everyone)
+            found = short.improve(idle.now, until, plan)
+            claim_same(_plain(found), _plain(better), "the short form improves otherwise")
+
+        self._on_scenes(check, "admit")
+
     def _compare_priorities(
         self, offered: Mapping[str, CompiledHook], jobs: Jobs, origin: float, snapshot: Snapshot
     ) -> None:
@@ -388,3 +438,25 @@ class _Lone(Chain):
 def _piece(events: Events, begin: int, end: int) -> Events:
     rows = np.arange(begin, end)
     return Events(events.rows.take(rows), events.jobs.take(rows))
+
+
+def _held_until(snapshot: Snapshot) -> NDArray[np.float64]:
+    """Return until when running jobs hold each node, as short forms of planners are told."""
+    until = np.full(len(snapshot.cluster), -np.inf)
+    ends = snapshot.allocations.last_ends
+    until[: len(ends)] = ends
+    until[snapshot.cluster.nodes.state != NodeState.UP] = np.inf
+    return until
+
+
+def _plan_as_rows(plan: Schedule | None, jobs: Jobs) -> PlanRows | None:
+    """Return a plan by the rows of its jobs in `jobs`."""
+    if plan is None:
+        return None
+    row, _ = places(jobs.id, plan.entries.job)
+    return PlanRows(row, plan.entries.start, plan.entries.end, plan.indptr, plan.nodes)
+
+
+def _plain(plan: PlanRows | None) -> list[Any] | None:
+    """Return a plan as nested lists."""
+    return None if plan is None else [column.tolist() for column in plan]

@@ -49,7 +49,7 @@ NO_SEARCH = DeadlineSearch(False, 0.0, 0.0, 1)
 
 
 @compiled
-def _first_sizes(rows: Rows, due: Floats) -> OrderTree:
+def first_sizes(rows: Rows, due: Floats) -> OrderTree:
     """Write how long the node counts at 0 do; return an empty tree that knows the keys."""
     tree = empty_tree(len(rows.real))
     for i in range(len(due)):
@@ -60,7 +60,7 @@ def _first_sizes(rows: Rows, due: Floats) -> OrderTree:
 
 
 @no_refcount
-def _last_starts(rows: Rows, queue: Integers, latest: Floats) -> None:
+def last_starts(rows: Rows, queue: Integers, latest: Floats) -> None:
     """Write until when every task from each place of the queue on can surely start."""
     latest[len(queue)] = math.inf
     for place in range(len(queue) - 1, -1, -1):
@@ -105,13 +105,13 @@ def prepare(
     queue = due_order = np.arange(n)
     tree = empty_tree(0)
     if order == BY_COST:
-        tree = _first_sizes(rows, due)
+        tree = first_sizes(rows, due)
         build(tree, np.lexsort((waiting.rank, waiting.arrival, -tree.key[:n, DERIVATIVE])))
         due_order = np.argsort(due)
     else:
         keys = (waiting.rank, waiting.arrival, waiting.deadline)
         queue = np.lexsort(keys[: 3 if order == BY_DEADLINE else 2])
-        _last_starts(rows, queue, latest)
+        last_starts(rows, queue, latest)
     release = free[by_release[:usable]]
     return Prepared(
         order,

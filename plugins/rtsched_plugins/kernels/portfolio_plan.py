@@ -55,7 +55,7 @@ def least_work(rows: Rows) -> Floats:
 
 
 @no_refcount
-def _first_counts(
+def first_counts(
     rows: Rows, orders: Integers, count: Integers, until: Floats, last: Floats, key: Floats
 ) -> None:
     """Write what `Prepared` says of each waiting task."""
@@ -102,7 +102,7 @@ def prepare(
     rows = rows_of(waiting, usable, efficiency, rounds, spare=1)
     codes, key = np.array(orders, np.int64), np.empty((len(orders), n))
     count, until, last = np.empty(n, np.int64), np.empty(n), np.empty(n)
-    _first_counts(rows, codes, count, until, last, key)
+    first_counts(rows, codes, count, until, last, key)
     ties = (waiting.rank, waiting.arrival)
     queue = np.array([np.lexsort((*ties, keys)) for keys in key]).reshape(len(orders), n)
     return Prepared(

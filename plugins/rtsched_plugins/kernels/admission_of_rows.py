@@ -1,0 +1,142 @@
+"""The admission test of jobs of one workload: prepared and run in one compiled call.
+
+It answers as `admission_fast` does. What does not depend on the instant is worked out once for all
+jobs of the workload, so that a question costs the test and no more.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from rtsched.kernels.compiling import compiled
+from rtsched.kernels.stable_order import stable_order
+from rtsched_plugins.kernels.admission import BY_COST, BY_DEADLINE
+from rtsched_plugins.kernels.admission_by_cost import run_by_cost
+from rtsched_plugins.kernels.admission_events import Prepared
+from rtsched_plugins.kernels.admission_fast import NO_SEARCH, first_sizes, last_starts
+from rtsched_plugins.kernels.admission_in_queue import run_in_queue
+from rtsched_plugins.kernels.admission_rows import ARRIVAL, DEADLINE, RANK, Rows
+from rtsched_plugins.kernels.node_choice import choose_nodes
+from rtsched_plugins.kernels.order_tree import DERIVATIVE, build, empty_tree
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+    Integers: TypeAlias = NDArray[np.int64]
+
+
+class Outcome(NamedTuple):
+    """The outcome of one test, as in `rtsched_plugins.kernels.admission.Plan`."""
+
+    accepted: bool
+    failed: int
+    """The first of the tasks (by arrival, rank) that cannot be kept, -1 if accepted."""
+    start: Floats
+    """float64[n], seconds; meaningless if it was not accepted, as all below."""
+    end: Floats
+    """float64[n], seconds."""
+    indptr: Integers
+    """int64[n + 1]: task i gets nodes[indptr[i]:indptr[i + 1]]."""
+    nodes: NDArray[np.int32]
+    """Node indices, ascending within a task."""
+
+
+@compiled
+def rows_at(all_rows: Rows, chosen: Integers, room: int, origin: float) -> Rows:
+    """Return some rows of `all_rows`, then empty ones up to `room`; times relative to `origin`."""
+    real, whole = np.zeros((room, 8)), np.zeros((room, 5), np.int64)
+    once = np.zeros(room)
+    for k in range(len(chosen)):
+        real[k], whole[k] = all_rows.real[chosen[k]], all_rows.whole[chosen[k]]
+        once[k] = all_rows.once[chosen[k]]
+        real[k, DEADLINE] -= origin
+        real[k, ARRIVAL] -= origin
+    return Rows(real, whole, once, all_rows.efficiency, all_rows.rounds)
+
+
+@compiled
+def queue_order(rows: Rows, n: int, first: Floats) -> Integers:
+    """Return the first n rows in order of (first, arrival, rank)."""
+    order = stable_order(rows.whole[:n, RANK].astype(np.float64))
+    order = order[stable_order(rows.real[:n, ARRIVAL][order])]
+    return order[stable_order(first[order])]
+
+
+@compiled
+def admit_rows(
+    all_rows: Rows,
+    chosen: Integers,
+    has_new: bool,
+    origin: float,
+    now: float,
+    free: Floats,
+    order: int,
+    node_rule: int,
+) -> Outcome:
+    """Plan jobs that wait and, if any, a new one: the last of those chosen.
+
+    Parameters
+    ----------
+    all_rows : Rows
+        All jobs of the workload, with arrival and deadline in seconds since the epoch.
+    chosen : int64[n]
+        Which of them.
+    has_new : bool
+        Whether the last is new.
+    origin : float
+        What times are relative to, seconds since the epoch.
+    now : float
+        Seconds since `origin`, >= 0: nothing starts before.
+    free : float64[N]
+        When running jobs leave each node, seconds since `origin`; +inf: it is unusable.
+    order, node_rule : int
+        See `rtsched_plugins.kernels.admission`.
+    """
+    n = len(chosen) - 1 if has_new else len(chosen)
+    rows = rows_at(all_rows, chosen, n + 1, origin)
+    by_release = np.argsort(free)
+    usable = 0
+    for node in range(len(free)):
+        usable += free[node] < math.inf
+    release = free[by_release[:usable]]
+    due, latest, queue = np.empty(n), np.empty(n + 1), np.arange(n)
+    due_order = queue
+    if order == BY_COST:
+        tree = first_sizes(rows, due)
+        build(tree, queue_order(rows, n, -tree.key[:n, DERIVATIVE]))
+        due_order = np.argsort(due)
+    else:
+        tree = empty_tree(0)
+        if order == BY_DEADLINE:
+            queue = queue_order(rows, n, rows.real[:n, DEADLINE])
+        else:
+            queue = queue_order(rows, n, np.zeros(n))
+        last_starts(rows, queue, latest)
+    prepared = Prepared(
+        order,
+        node_rule,
+        usable,
+        free,
+        by_release,
+        release,
+        rows,
+        tree,
+        due,
+        due_order,
+        queue,
+        latest,
+    )
+    if order == BY_COST:
+        trace = run_by_cost(prepared, has_new, now, NO_SEARCH)
+    else:
+        trace = run_in_queue(prepared, has_new, now, NO_SEARCH)
+    indptr, nodes = np.zeros(1, np.int64), np.empty(0, np.int32)
+    if trace.accepted:
+        indptr, nodes = choose_nodes(
+            free, by_release, trace.start, trace.end, trace.size, trace.order
+        )
+    return Outcome(trace.accepted, trace.failed, trace.start, trace.end, indptr, nodes)

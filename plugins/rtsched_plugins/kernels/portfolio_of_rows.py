@@ -1,0 +1,78 @@
+"""The portfolio's admission test of jobs of one workload, prepared and run in one compiled call."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from rtsched.kernels.compiling import compiled
+from rtsched_plugins.kernels.admission_of_rows import Outcome, queue_order, rows_at
+from rtsched_plugins.kernels.node_choice import choose_nodes
+from rtsched_plugins.kernels.portfolio_plan import first_counts
+from rtsched_plugins.kernels.portfolio_walk import Prepared, run_in_turn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched_plugins.kernels.admission_rows import Rows
+
+    Floats: TypeAlias = NDArray[np.float64]
+    Integers: TypeAlias = NDArray[np.int64]
+
+
+@compiled
+def admit_rows_in_turn(
+    all_rows: Rows,
+    chosen: Integers,
+    has_new: bool,
+    origin: float,
+    now: float,
+    free: Floats,
+    orders: Integers,
+    generosity: float,
+) -> Outcome:
+    """Plan jobs that wait and, if any, a new one, in the first order that keeps all.
+
+    It answers as `portfolio_plan.admit` does. Parameters as those of
+    `rtsched_plugins.kernels.admission_of_rows.admit_rows`, and of `portfolio_plan.prepare`.
+    """
+    n = len(chosen) - 1 if has_new else len(chosen)
+    rows = rows_at(all_rows, chosen, n + 1, origin)
+    by_release = np.argsort(free)
+    usable = 0
+    for node in range(len(free)):
+        usable += free[node] < math.inf
+    key, queue = np.empty((len(orders), n)), np.empty((len(orders), n), np.int64)
+    count, until, last = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    first_counts(rows, orders, count, until, last, key)
+    for which in range(len(orders)):
+        queue[which] = queue_order(rows, n, key[which])
+    prepared = Prepared(
+        orders,
+        generosity,
+        usable,
+        free,
+        by_release,
+        free[by_release[:usable]],
+        rows,
+        key,
+        queue,
+        count,
+        until,
+        last,
+        np.argsort(last),
+    )
+    failed = -1
+    for which in range(len(orders)):
+        trace = run_in_turn(prepared, which, has_new, now)
+        if trace.accepted:
+            indptr, nodes = choose_nodes(
+                free, by_release, trace.start, trace.end, trace.size, trace.order
+            )
+            return Outcome(True, -1, trace.start, trace.end, indptr, nodes)
+        if which == 0:
+            failed = trace.failed
+    nobody = np.empty(0)
+    return Outcome(False, failed, nobody, nobody, np.zeros(1, np.int64), np.empty(0, np.int32))

@@ -1,0 +1,223 @@
+"""Planners in their short form: a replay comes out as one that asks the hooks by snapshots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from rtsched.core.config import PluginTable
+from rtsched.model.accounts import Accounts
+from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.jobs import Edges, Jobs, Kind
+from rtsched.model.log import Outcomes, Skipped
+from rtsched.replay import engine
+from rtsched.replay.planner_answers import PlannerAnswers, short_form
+from rtsched.replay.planners import load_chain
+from rtsched.replay.policies import Policy, presets
+from rtsched.replay.results import PolicyRun, Workload
+from rtsched.simulator.interface import NodeEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rtsched.simulator.interface import DecisionPoint
+
+NODES = 12
+PLANNERS = ["mcdf", "fifo-mn", "fifo-an", "edf-mn", "edf-an", "portfolio"]
+
+
+def workload(seed: int, n: int = 150, **columns: Any) -> Workload:
+    """Return jobs of three kinds, some at the same instant, a few without a deadline."""
+    rng = np.random.default_rng(seed)
+    kind = rng.choice([Kind.RIGID, Kind.MOLDABLE, Kind.DIVISIBLE], n)
+    submit = 1_795_000_000.25 + np.cumsum(rng.choice([0.0, 0.0, 30.5, 200.0], n))
+    size = rng.integers(1, 7, n).astype(np.int32)
+    wall = np.ceil(rng.lognormal(5, 1, n))
+    cms, cps = rng.uniform(0.0, 0.5, n), rng.uniform(1.0, 8.0, n)
+    sigma = np.ceil(rng.uniform(10, 200, n))
+    alone = np.where(kind == Kind.DIVISIBLE, sigma * (cms + cps), wall)
+    slack = rng.choice([0.5, 1.5, 4.0, np.inf], n)
+    values = {
+        "id": 100 + np.arange(n),
+        "submit": submit,
+        "size": size,
+        "size_min": np.where(kind == Kind.MOLDABLE, 1, 0).astype(np.int32),
+        "size_max": np.where(kind == Kind.MOLDABLE, 8, 0).astype(np.int32),
+        "kind": kind.astype(np.int8),
+        "wall_time": wall,
+        "deadline": submit + np.ceil(slack * alone),
+        "sigma": sigma,
+        "cms": cms,
+        "cps": cps,
+        **columns,
+    }
+    jobs = Jobs.build(n, **values)
+    run_time = np.ceil(wall * rng.uniform(0.2, 1.0, n))
+    cluster, nobody = Cluster.uniform(NODES), Accounts.build(0)
+    return Workload(
+        jobs, run_time, Outcomes.build(n), cluster, nobody, Edges.build(0), (), Skipped()
+    )
+
+
+def by_hooks(work: Workload, policy: Policy, monkeypatch: pytest.MonkeyPatch) -> PolicyRun:
+    """Return the replay in which planners have no short form."""
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "short_form", lambda *_: None)
+        return engine.replay(work, "test", policy)
+
+
+def differences(one: PolicyRun, other: PolicyRun) -> Iterator[str]:
+    """Yield in what two runs differ."""
+    for name in ("start", "end", "size", "fate", "first_node", "promise", "offer", "reason"):
+        if not np.array_equal(one.results.column(name), other.results.column(name), equal_nan=True):
+            yield name
+    if any(not np.array_equal(a, b) for a, b in zip(one.node_rows, other.node_rows, strict=True)):
+        yield "nodes"
+    if list(one.decisions) != list(other.decisions):
+        yield "decisions"
+    counts = [
+        {
+            name: (m.calls, m.judged, m.changed, m.abstained)
+            for name, m in run.hooks["admit"].items()
+        }
+        for run in (one, other)
+    ]
+    if counts[0] != counts[1]:
+        yield "counts"
+
+
+def with_loop(policy: Policy, loop: str) -> Policy:
+    """Return the policy with another scheduler for the jobs beside the plan."""
+    return msgspec.structs.replace(policy, system=msgspec.structs.replace(policy.system, loop=loop))
+
+
+class Questions:
+    """Counts who was asked, the short form or the hooks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.short = self.hooks = 0
+        answer = PlannerAnswers.answer
+
+        def counted(answers: PlannerAnswers, point: DecisionPoint) -> bool:
+            answered = answer(answers, point)
+            self.short += answered
+            self.hooks += not answered
+            return answered
+
+        monkeypatch.setattr(PlannerAnswers, "answer", counted)
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_replay_comes_out_as_by_hooks(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Starts, nodes, promises, offers, reasons and what was counted are equal."""
+    work, policy, asked = workload(seed), presets()[name], Questions(monkeypatch)
+    if name == "portfolio":  # loads in several rounds have no short form
+        policy = with_settings(policy, rounds=1)
+    short = engine.replay(work, "test", policy)
+    assert asked.short > asked.hooks
+    assert not list(differences(short, by_hooks(work, policy, monkeypatch)))
+    assert np.isfinite(short.results.promise).any()
+    assert np.isfinite(short.results.offer).any()
+
+
+def with_settings(policy: Policy, **settings: Any) -> Policy:
+    """Return a policy whose planner has other settings."""
+    tables = [replace_settings(table, **settings) for table in policy.plugin]
+    return msgspec.structs.replace(policy, plugin=tables)
+
+
+def replace_settings(table: PluginTable, **settings: Any) -> PluginTable:
+    """Return a plug-in's table with other settings."""
+    return msgspec.structs.replace(table, settings={**table.settings, **settings})
+
+
+@pytest.mark.parametrize("loop", ["fcfs", "conservative", "negotiator"])
+def test_beside_every_scheduler(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs without a deadline are started by another scheduler."""
+    work, policy = workload(7), with_loop(presets()["mcdf"], loop)
+    short = engine.replay(work, "test", policy)
+    assert not list(differences(short, by_hooks(work, policy, monkeypatch)))
+
+
+@pytest.mark.parametrize("name", ["mcdf", "portfolio"])
+def test_nodes_that_go_out_of_service(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hooks are asked where nodes change their state, and while a plan needs a lost one."""
+    work = workload(3)
+    events = [
+        NodeEvent(float(work.jobs.submit[k]) + 1.0, node, int(state))
+        for k, node, state in [
+            (20, 0, NodeState.DOWN),
+            (40, 0, NodeState.UP),
+            (60, 1, NodeState.DRAINED),
+            (61, 2, NodeState.DOWN),
+            (90, 1, NodeState.UP),
+        ]
+    ]
+    work, asked = replace(work, node_events=tuple(events)), Questions(monkeypatch)
+    policy = with_settings(presets()[name], rounds=1)
+    short = engine.replay(work, "test", policy)
+    assert asked.hooks
+    assert asked.short > asked.hooks
+    assert not list(differences(short, by_hooks(work, policy, monkeypatch)))
+
+
+def test_jobs_that_the_short_form_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that may begin later only, say nothing of their end, or have a load without sense."""
+    work = workload(4)
+    jobs, rows = work.jobs, np.arange(len(work.jobs))
+    begin = np.where(rows % 9 == 0, jobs.submit + 500.0, jobs.begin)
+    wall = np.where(rows % 11 == 0, np.inf, jobs.wall_time)
+    sigma = np.where(rows % 13 == 0, -1.0, jobs.sigma)
+    work = replace(work, jobs=jobs.replace(begin=begin, wall_time=wall, sigma=sigma))
+    asked, policy = Questions(monkeypatch), presets()["mcdf"]
+    short = engine.replay(work, "test", policy)
+    assert asked.hooks
+    assert asked.short
+    assert not list(differences(short, by_hooks(work, policy, monkeypatch)))
+
+
+def is_short(work: Workload, policy: Policy) -> bool:
+    """Return whether a policy's planner has a short form for a workload."""
+    chain, problems = load_chain(policy, periodic=False)
+    assert not problems
+    return short_form(chain, work, policy) is not None
+
+
+def test_where_there_is_no_short_form() -> None:
+    """It takes all nodes as one pool, and knows no dependencies, arrays or other judges."""
+    work, mcdf = workload(5, 20), presets()["mcdf"]
+    jobs = work.jobs
+    assert is_short(work, mcdf)
+    codes = np.zeros(len(jobs), np.int32)
+    for nodes, short in ((NODES, True), (NODES - 1, False)):
+        cluster = Cluster(Nodes.build(NODES), partitions={"p": np.arange(NODES) < nodes})
+        some = Jobs.build(
+            len(jobs), names={"partition": ("p",)}, **{**given(jobs), "partition": codes}
+        )
+        assert is_short(replace(work, jobs=some, cluster=cluster), mcdf) is short
+    arrays = jobs.replace(kind=np.full(len(jobs), Kind.ARRAY, np.int8))
+    assert not is_short(replace(work, jobs=arrays), mcdf)
+    edges = Edges.build(1, before=[100], after=[101])
+    assert not is_short(replace(work, edges=edges), mcdf)
+    for settings in ({"spare_nodes": 1}, {"rounds": 4}, {"unequal_nodes": True}):
+        assert not is_short(work, with_settings(mcdf, **settings))
+    beside = PluginTable("limits")
+    assert not is_short(work, msgspec.structs.replace(mcdf, plugin=[*mcdf.plugin, beside]))
+    shadow = msgspec.structs.replace(mcdf.plugin[0], mode="shadow")
+    assert not is_short(work, msgspec.structs.replace(mcdf, plugin=[shadow]))
+    endless = jobs.replace(wall_time=np.full(len(jobs), np.inf))
+    assert is_short(replace(work, jobs=endless), mcdf)
+    assert not is_short(replace(work, jobs=endless), presets()["portfolio"])
+
+
+def given(jobs: Jobs) -> dict[str, Any]:
+    """Return the columns that tests set."""
+    names = ("id", "submit", "size", "kind", "wall_time", "deadline", "sigma", "cms", "cps")
+    return {name: getattr(jobs, name) for name in names}
