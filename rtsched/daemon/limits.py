@@ -108,13 +108,15 @@ def for_job(site: Site, job: Jobs) -> tuple[Site, Jobs]:
     snapshot, rules, margin = site.snapshot, site.limit_rules, site.leeway
     own, most = _sums(job, rules, snapshot.cluster, run_seconds(job, margin))
     names = [name for name in most if name not in snapshot.cluster.licenses]
-    seconds = run_seconds(site.requested, margin)
-    promised = _counts(site.requested, rules, snapshot.cluster, names, seconds).sum(axis=0).tolist()
-    new = {
-        name: most[name]
-        for name, taken in zip(names, promised, strict=True)
-        if site.held.get(name, 0) + taken + own[name] > most[name]
-    }
+    new: dict[str, int] = {}
+    if names:
+        seconds = run_seconds(site.requested, margin)
+        counts = _counts(site.requested, rules, snapshot.cluster, names, seconds)
+        new = {
+            name: most[name]
+            for name, taken in zip(names, counts.sum(axis=0).tolist(), strict=True)
+            if site.held.get(name, 0) + taken + own[name] > most[name]
+        }
     if new:
         cluster = replace(snapshot.cluster, licenses={**snapshot.cluster.licenses, **new})
         limits = [name for name in cluster.licenses if name.startswith(LIMIT)]

@@ -8,6 +8,7 @@ judged while a cycle is being worked out shows by identity, and the cycle is wor
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,8 +120,16 @@ class Site:
 
     def of_user(self, uid: int, *standings: PromiseState) -> list[PromiseRecord]:
         """Return a user's records of some standings, the oldest first."""
-        mine = (r for r in self.records.values() if r.uid == uid and r.standing in standings)
+        mine = (r for r in self._records_of_users.get(uid, ()) if r.standing in standings)
         return sorted(mine, key=lambda record: (record.made_at, record.id))
+
+    @cached_property
+    def _records_of_users(self) -> dict[int, list[PromiseRecord]]:
+        """The records by uid."""
+        found: dict[int, list[PromiseRecord]] = {}
+        for record in self.records.values():
+            found.setdefault(record.uid, []).append(record)
+        return found
 
     def left_unused(self, records: Iterable[PromiseRecord], now: float) -> Site:
         """Return the site, in which it is remembered that these offers or promises were not used.
@@ -184,7 +193,7 @@ class Site:
         if shown and old.queued.names("demand") == row.names("demand"):
             return after
         others = old.queued.take(old.queued.id != record.id) if shown else old.queued
-        queued = in_order(Jobs.joined([others, row]))
+        queued = _with_row(others, row)
         if shown:  # it is counted to limits from now on
             return replace(after, snapshot=replace(snapshot, queued=queued))
         edges = Edges.joined([old.edges, links])
@@ -229,6 +238,18 @@ def in_order(jobs: Jobs) -> Jobs:
         return jobs
     order = np.lexsort((jobs.id, jobs.submit))
     return jobs.take(order)
+
+
+def _with_row(jobs: Jobs, row: Jobs) -> Jobs:
+    """Return jobs in order of (submit, id) with one more of them."""
+    joined = Jobs.joined([jobs, row])
+    behind = not len(jobs) or _key(jobs) < _key(row)
+    return joined if behind else in_order(joined)
+
+
+def _key(jobs: Jobs) -> tuple[float, int]:
+    """Return submit and id of the last of some jobs."""
+    return float(jobs.submit[-1]), int(jobs.id[-1])
 
 
 def promises_of(records: Iterable[PromiseRecord]) -> Promises:
