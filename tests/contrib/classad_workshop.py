@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from typing import TYPE_CHECKING
 
 from filter_sources import ADDRESSES, PROGRAMS, ROOT
 from testbed.condor_images import PACKAGES
-from testbed.images import packages
-from testbed.layers import boxes
+from testbed.images import Sources, packages
+from testbed.layers import Layer, boxes, forget
 from testbed.sandbox import Sandbox
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Mapping
+    from pathlib import Path
 
 CHECKOUT = "/mnt/checkout"
 LIBRARY = f"{CHECKOUT}/contrib/condor"
@@ -22,9 +25,9 @@ CPP = PROGRAMS.with_name("cpp")
 class Workshop(Sandbox):
     """A sandbox with HTCondor's development files, a compiler, and the checkout."""
 
-    def __init__(self, suite: str) -> None:
-        layers = packages(suite, "condor-packages", PACKAGES).ready()
-        super().__init__(layers, boxes(), binds={ROOT: CHECKOUT})
+    def __init__(self, suite: str, upper: Path | None = None) -> None:
+        self._suite, self._packages = suite, packages(suite, "condor-packages", PACKAGES)
+        super().__init__(self._packages.ready(), boxes(), binds={ROOT: CHECKOUT}, upper=upper)
 
     def make(self, directory: str, *words: str) -> subprocess.CompletedProcess[str]:
         """Run the library's make, with all that it builds in a directory."""
@@ -34,13 +37,29 @@ class Workshop(Sandbox):
         )
 
     def build(self, program: str, flags: tuple[str, ...] = ADDRESSES) -> str:
-        """Compile a program of tests/contrib/cpp with the library's objects; return its path."""
+        """Return the path of a program of tests/contrib/cpp with the library's objects.
+
+        What was compiled of the same sources is kept.
+        """
         place = f"/opt/{program}{flags[0][11:17]}"
-        if not self.path(f"{place}/{program}").exists():
-            options = f"-g -O1 {shlex.join(flags)}"
-            self.make(place, f"CFLAGS={options}", f"CXXFLAGS={options}", "HARDEN=")
-            self.compile(program, f"{place}/{program}", *flags, f"{place}/*.o")
+        if not self.path(place).exists():
+            layer = self._compiled(program, flags, place)
+            shutil.copytree(layer.ready()[0] / place[1:], self.path(place))
+            forget(layer, unused_days=2)
         return f"{place}/{program}"
+
+    def _compiled(self, program: str, flags: tuple[str, ...], place: str) -> Layer:
+        sources = Sources("contrib/common", "contrib/condor", "tests/contrib/cpp")
+        options = f"-g -O1 {shlex.join(flags)}"
+
+        def make(upper: Path, _lower: list[Path]) -> Mapping[str, object]:
+            with Workshop(self._suite, upper) as shop:
+                shop.make(place, f"CFLAGS={options}", f"CXXFLAGS={options}", "HARDEN=")
+                shop.compile(program, f"{place}/{program}", *flags, f"{place}/*.o")
+            return {"sources": sources.key, "flags": flags}
+
+        recipe = f"{program} {options} {sources.key}"
+        return Layer(f"classad-{program}{flags[0][11:17]}", recipe, make, self._packages)
 
     def compile(self, program: str, to: str, *words: str) -> None:
         """Compile and link one program of tests/contrib/cpp."""
