@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from testbed import Box, Cluster, TestbedError
-from testbed.waiting import NOTED, QuietClock, eventually
+from testbed.waiting import NOTED, QuietClock, attempts, eventually
 
 from rtsched.daemon.ask import SOCKET, ask
 from rtsched.daemon.reports import Status
@@ -196,7 +196,8 @@ class Watched:
 
         Where a busy machine kept the daemon from answering in time, the user submits it again.
         """
-        for _ in range(3):
+        said = submit()
+        for _ in attempts(5, "the daemon answers in time") if UNPROMISED in said.text else ():
             said = submit()
             if UNPROMISED not in said.text:
                 break
