@@ -41,12 +41,13 @@ class Wanted(NamedTuple):
 
 
 WANTED = {
-    "ste": Wanted(20_000, 100_000, 3),
-    "sed-batch": Wanted(20_000, 100_000, 3),
-    "mcdf": Wanted(5_000, 20_000, 1),
-    "spare-rf": Wanted(500, 10_000, 1),
-    "psts": Wanted(500, 10_000, 1),
-    "portfolio": Wanted(500, 10_000, 1),
+    "ste": Wanted(150_000, 100_000, 3),
+    "sed-batch": Wanted(100_000, 100_000, 3),
+    "mcdf": Wanted(20_000, 20_000, 3),
+    "edf-mn": Wanted(20_000, 20_000, 3),
+    "portfolio": Wanted(5_000, 20_000, 3),
+    "spare-rf": Wanted(5_000, 10_000, 1),
+    "psts": Wanted(5_000, 10_000, 1),
 }
 GENERATED = ("lublin", "--nodes", "338", "--load", "0.85", "--users", "679", "--accounts", "20")
 """`rtsched synth`: nodes, load and users of the log CTC-SP2-1996-3.1-cln."""
