@@ -13,7 +13,8 @@
 # Tests that fail, of the live ones 19 at most, run once more, by themselves, and then they must pass. The
 # summaries of both runs say which ones. An example that a property test failed with is kept, and tried
 # again.
-# Kernels compiled by one run are kept in ~/.cache/rtsched for other checkouts with the same kernels.
+# Kernels compiled by one run are kept in ~/.cache/rtsched for other checkouts with the same kernels, and
+# what mypy knows of files for those that have not changed.
 set -eu
 cd "$(dirname "$0")/.."
 tests/setup.sh dev chromium debootstrap
@@ -22,7 +23,7 @@ export PATH
 
 ruff check .
 ruff format --check .
-mypy
+MYPY_CACHE_DIR=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/rtsched/mypy mypy
 lint-imports
 
 tests/kernels.sh restore

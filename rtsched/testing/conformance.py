@@ -282,6 +282,8 @@ class PluginConformance:
             if short is None:
                 return
             rows = np.flatnonzero(short.answers)
+            if not len(rows):
+                return
             jobs, system = everyone.take(rows), scene.snapshot
             idle = replace(
                 Snapshot(system.now, system.cluster),

@@ -14,7 +14,7 @@ from testbed.sandbox import Sandbox
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 CHECKOUT = "/mnt/checkout"
@@ -36,30 +36,37 @@ class Workshop(Sandbox):
             ["make", "-s", "-j2", "-C", LIBRARY, f"BUILD={directory}", *words], timeout=300
         )
 
-    def build(self, program: str, flags: tuple[str, ...] = ADDRESSES) -> str:
-        """Return the path of a program of tests/contrib/cpp with the library's objects.
+    def built(self, place: str, *words: str) -> None:
+        """Have the library built in a directory by make; what was made of these sources is kept."""
+        self._keep("library", place, words, lambda shop: shop.make(place, *words))
 
-        What was compiled of the same sources is kept.
-        """
-        place = f"/opt/{program}{flags[0][11:17]}"
+    def build(self, program: str, flags: tuple[str, ...] = ADDRESSES) -> str:
+        """Compile a program of tests/contrib/cpp with the library's objects; return its path."""
+        place, options = f"/opt/{program}{flags[0][11:17]}", f"-g -O1 {shlex.join(flags)}"
+
+        def work(shop: Workshop) -> None:
+            shop.make(place, f"CFLAGS={options}", f"CXXFLAGS={options}", "HARDEN=")
+            shop.compile(program, f"{place}/{program}", *flags, f"{place}/*.o")
+
         if not self.path(place).exists():
-            layer = self._compiled(program, flags, place)
-            shutil.copytree(layer.ready()[0] / place[1:], self.path(place))
-            forget(layer, unused_days=2)
+            self._keep(place[5:], place, flags, work)
         return f"{place}/{program}"
 
-    def _compiled(self, program: str, flags: tuple[str, ...], place: str) -> Layer:
+    def _keep(
+        self, name: str, place: str, words: Sequence[str], work: Callable[[Workshop], object]
+    ) -> None:
+        """Do some work that fills a directory, or take over what it made of the same sources."""
         sources = Sources("contrib/common", "contrib/condor", "tests/contrib/cpp")
-        options = f"-g -O1 {shlex.join(flags)}"
 
         def make(upper: Path, _lower: list[Path]) -> Mapping[str, object]:
             with Workshop(self._suite, upper) as shop:
-                shop.make(place, f"CFLAGS={options}", f"CXXFLAGS={options}", "HARDEN=")
-                shop.compile(program, f"{place}/{program}", *flags, f"{place}/*.o")
-            return {"sources": sources.key, "flags": flags}
+                work(shop)
+            return {"sources": sources.key}
 
-        recipe = f"{program} {options} {sources.key}"
-        return Layer(f"classad-{program}{flags[0][11:17]}", recipe, make, self._packages)
+        recipe = f"{place} {shlex.join(words)} {sources.key}"
+        layer = Layer(f"classad-{name}-{self._suite}", recipe, make, self._packages)
+        shutil.copytree(layer.ready()[0] / place[1:], self.path(place), copy_function=shutil.copy)
+        forget(layer, unused_days=2)
 
     def compile(self, program: str, to: str, *words: str) -> None:
         """Compile and link one program of tests/contrib/cpp."""

@@ -150,9 +150,9 @@ def test_command_prints_sheets_and_exits_by_what_it_found(tmp_path) -> None:
     assert (tmp_path / "squares-line.svg").read_bytes() == first
 
 
-@pytest.mark.parametrize("name", sorted(reproductions()))
+@pytest.mark.parametrize("name", sorted(reproductions().keys() - {"sed"}))
 def test_reduced_reproduction_has_no_unexplained_difference(name: str) -> None:
-    """Each published policy, at its reduced extent and tolerances."""
+    """Each published policy, at its reduced extent and tolerances; for `sed` see its own tests."""
     done = reduced_run(name)
     assert done.findings.sheets or done.findings.claims
     assert done.unexplained == 0, markdown(done)
