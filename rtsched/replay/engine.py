@@ -110,12 +110,9 @@ class Replay:
             record_nodes=self.record_nodes,
         )
         self._planner: PlannerAnswers | None = None
-        if planner is not None and self.chain.planner is not None:
-            name = self.chain.planner
-            metrics = self.chain.hook_metrics["admit"][name]
-            self._planner = PlannerAnswers(
-                planner, name, cast("ExclusiveNodes", self.system), metrics, self.decisions.add
-            )
+        if planner is not None:
+            machine = cast("ExclusiveNodes", self.system)
+            self._planner = PlannerAnswers(planner, self.chain, machine, self.decisions.add)
 
     def run(self, progress: Callable[[float], None] | None = None) -> None:
         """Run to the end, answering what the system asks."""

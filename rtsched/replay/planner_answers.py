@@ -7,29 +7,36 @@ by snapshots; the results are equal.
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import structlog
 
 from rtsched.core.chain import Answer, Judgement
 from rtsched.model.verdicts import Verdict
 from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from rtsched.core.chain import Chain
-    from rtsched.core.hook_metrics import HookMetrics
     from rtsched.core.replay_planner import ReplayPlanner
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import Workload
     from rtsched.simulator.exclusive import ExclusiveNodes
     from rtsched.simulator.interface import DecisionPoint
 
+log = structlog.get_logger(__name__)
+
 _NOBODY = np.empty(0, np.int64)
+
+
+class _ShortFormError(Exception):
+    """The short form raised something."""
 
 
 def short_form(chain: Chain, workload: Workload, policy: Policy) -> ReplayPlanner | None:
@@ -56,30 +63,40 @@ class PlannerAnswers:
     ----------
     planner : ReplayPlanner
         Who answers.
-    name : str
-        Its plug-in.
+    chain : Chain
+        Its plug-in is the planner there; hook metrics are counted as if that had been asked.
     system : ExclusiveNodes
         The machine.
-    metrics : HookMetrics
-        Where questions are counted.
     said : callable
         Called with a judgement that rejects some, its rows of the workload, and the time.
     """
 
     planner: ReplayPlanner
-    name: str
+    chain: Chain
     system: ExclusiveNodes
-    metrics: HookMetrics
     said: Callable[[Judgement, NDArray[np.int64], float], None]
 
     def __post_init__(self) -> None:
         self._due = np.isfinite(self.system.jobs.deadline)
+        self._failed = False
+        self._name = self.chain.planner or ""
+        self._metrics = self.chain.hook_metrics["admit"][self._name]
 
     def answer(self, point: DecisionPoint) -> bool:
-        """Answer what is asked at a decision point; False: the hooks must be asked."""
-        if len(point.arrivals):
-            return self._judge(point.arrivals, point.time)
-        return not point.nodes_changed and self._improve(point.time)
+        """Answer what is asked at a decision point; False: the hooks must be asked.
+
+        That is so from the first time on that the short form raises an error.
+        """
+        if self._failed or (point.nodes_changed and not len(point.arrivals)):
+            return False
+        try:
+            if len(point.arrivals):
+                return self._judge(point.arrivals, point.time)
+            return self._improve(point.time)
+        except _ShortFormError as error:
+            self._failed = True
+            log.warning("short_form_failed", plugin=self._name, error=str(error))
+            return False
 
     def _judge(self, rows: NDArray[np.int64], now: float) -> bool:
         """Judge those with a deadline; the system lets in the others."""
@@ -88,13 +105,12 @@ class PlannerAnswers:
         if not len(judged) or not self.planner.answers[judged].all():
             return False
         held_until, plan = self.system.held_until(), self.system.plan_left()
-        begun = time.perf_counter()
-        verdicts, anew = self.planner.judge(judged, now, held_until, plan)
-        self._count(len(rows), len(judged), time.perf_counter() - begun)
+        with self._asked(len(rows), len(judged)):
+            verdicts, anew = self.planner.judge(judged, now, held_until, plan)
         if verdicts is None:
             self.system.settle(judged, _NOBODY, np.empty(0), anew)
             return True
-        self.said(Judgement(verdicts, (Answer(self.name, "enforce", verdicts),)), judged, now)
+        self.said(Judgement(verdicts, (Answer(self._name, "enforce", verdicts),)), judged, now)
         rejected = verdicts.code == Verdict.REJECT
         offers = verdicts.offer[rejected]
         self.system.settle(judged[~rejected], judged[rejected], offers, anew)
@@ -105,16 +121,24 @@ class PlannerAnswers:
         held_until, plan = self.system.held_until(), self.system.plan_left()
         if np.isposinf(held_until[plan.nodes]).any():
             return False
-        begun = time.perf_counter()
-        better = self.planner.improve(now, held_until, plan) if len(plan.row) else None
-        self._count(0, 0, time.perf_counter() - begun)
+        better = None
+        with self._asked(0, 0):
+            if len(plan.row):
+                better = self.planner.improve(now, held_until, plan)
         if better is not None:
             self.system.settle(_NOBODY, _NOBODY, np.empty(0), better)
         return True
 
-    def _count(self, asked: int, judged: int, seconds: float) -> None:
-        self.metrics.calls += 1
-        self.metrics.judged += asked
-        self.metrics.changed += judged
-        self.metrics.abstained += asked - judged
-        self.metrics.seconds += seconds
+    @contextmanager
+    def _asked(self, asked: int, judged: int) -> Iterator[None]:
+        """Count a question about so many jobs; an error of the planner is a `_ShortFormError`."""
+        begun = time.perf_counter()
+        try:
+            yield
+        except Exception as cause:  # whatever it raises; the hook is asked in its place
+            raise _ShortFormError(f"{type(cause).__name__}: {cause}") from cause
+        self._metrics.calls += 1
+        self._metrics.judged += asked
+        self._metrics.changed += judged
+        self._metrics.abstained += asked - judged
+        self._metrics.seconds += time.perf_counter() - begun

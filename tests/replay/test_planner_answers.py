@@ -20,6 +20,7 @@ from rtsched.replay.planners import load_chain
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import PolicyRun, Workload
 from rtsched.simulator.interface import NodeEvent
+from rtsched_plugins.replay_planning import OnePool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,6 +182,28 @@ def test_jobs_that_the_short_form_does_not_answer(monkeypatch: pytest.MonkeyPatc
     assert asked.hooks
     assert asked.short
     assert not list(differences(short, by_hooks(work, policy, monkeypatch)))
+
+
+def test_a_short_form_that_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hooks are asked from then on, and nothing is lost."""
+    work, policy = workload(6), presets()["mcdf"]
+    judge = OnePool.judge
+    left = [20]
+
+    def failing(pool: OnePool, *question: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise ValueError("no plan")
+        return judge(pool, *question)
+
+    expected = by_hooks(work, policy, monkeypatch)
+    monkeypatch.setattr(OnePool, "judge", failing)
+    assert not list(differences(engine.replay(work, "test", policy), expected))
+    assert left == [-1]
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("ValueError: no plan") == 1
 
 
 def is_short(work: Workload, policy: Policy) -> bool:
