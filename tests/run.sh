@@ -7,7 +7,7 @@
 # from https://download.schedmd.com/slurm/), the submit filter is compiled and checked against each; the
 # first time that takes a quarter of a minute for each, later none.
 # Some tests wait for processes of their own, so one more of them runs at a time than there are
-# processors, and two more of the live ones, which mostly wait. Live tests of a file share a cluster, and
+# processors, and four more of the live ones, which mostly wait. Live tests of a file share a cluster, and
 # run in the file's order. They watch clocks, and clusters that run side by side slow each other down;
 # waits count time as a quiet machine would, and the summary shows those that came closest to failing.
 # Tests that fail, of the live ones 19 at most, run once more, by themselves, and then they must pass. The
@@ -39,7 +39,7 @@ else
 fi
 tests/kernels.sh keep
 status=0
-pytest -n $((jobs + 2)) -m live -p no:randomly --dist loadfile --no-loadscope-reorder --maxfail 20 "$@" || status=$?
+pytest -n $((jobs + 4)) -m live -p no:randomly --dist loadfile --no-loadscope-reorder --maxfail 20 "$@" || status=$?
 if [ "$status" = 1 ]; then
     echo "Live tests failed; these once more, by themselves:"
     pytest -m live -p no:randomly --last-failed --last-failed-no-failures none "$@"
