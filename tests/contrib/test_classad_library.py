@@ -439,7 +439,7 @@ def test_a_thousand_clusters_are_remembered(library: Library) -> None:
     for cluster in [*range(1025), 1024, 1, 0]:
         commands += [f"job {ad(ClusterId=cluster, RtSigma=1)}", VERDICT]
     with FilterServer(library.socket, answering(*ACCEPTED)) as server:
-        library.run(*commands)
+        library.run(*commands, timeout=240)
     assert len(server.asked) == 1026
 
 

@@ -27,7 +27,7 @@ from rtsched.replay.parallel import replay_in_parallel
 from rtsched.replay.policies import Policy, presets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 def silent(policies: Mapping[str, Policy]) -> dict[str, Callable[[float], None]]:
@@ -79,6 +79,15 @@ def test_a_process_that_is_killed() -> None:
         replay_in_parallel(work, policies, 2, silent(policies))
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Take interrupts as from a terminal: a process in the background may have to ignore them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted() -> None:
     """The runs that are finished are there; the others are given up."""
     work = workload(100_000, deadlines=1.0)
