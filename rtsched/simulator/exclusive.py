@@ -236,7 +236,7 @@ class ExclusiveNodes(System):
     ) -> None:
         """Admit jobs with their deadlines promised, by a new plan, and reject others.
 
-        Those asked about of whom nothing is said are let in without a promise.
+        Other jobs that were asked about are admitted without a promise.
 
         Parameters
         ----------

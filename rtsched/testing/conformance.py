@@ -443,7 +443,7 @@ def _piece(events: Events, begin: int, end: int) -> Events:
 
 
 def _held_until(snapshot: Snapshot) -> NDArray[np.float64]:
-    """Return until when running jobs hold each node, as short forms of planners are told."""
+    """Return until when running jobs hold each node, as `ReplayPlanner.judge` takes it."""
     until = np.full(len(snapshot.cluster), -np.inf)
     ends = snapshot.allocations.last_ends
     until[: len(ends)] = ends
