@@ -128,17 +128,16 @@ class _Session:
     def _task(self, row: int) -> Tasks:
         return self._pool.tasks(slice(row, row + 1), self._origin)
 
-    def _tested(self, new: int | None) -> Outcome:
-        """Return the plan of those that wait and a new job, or who fails."""
-        rows = self._rows if new is None else np.append(self._rows, new)
-        return self._pool.tests.admit(rows, new is not None, self._origin, self._now, self._free)
+    def _tested(self, rows: NDArray[np.int64], *, has_new: bool) -> Outcome:
+        """Return the plan of jobs, the last perhaps a new one, or who fails."""
+        return self._pool.tests.admit(rows, has_new, self._origin, self._now, self._free)
 
     def admit(self, row: int) -> Refusal | None:
         """Admit a job and return None, or change nothing and say why not."""
-        plan = self._tested(row)
+        rows = np.append(self._rows, row)
+        plan = self._tested(rows, has_new=True)
         if plan.accepted:
-            self._prepared = None
-            self._rows, self._plan = np.append(self._rows, row), plan
+            self._rows, self._plan, self._prepared = rows, plan, None
             return None
         left = float(self._pool.jobs.deadline[row] - self._at)
         ids, new = self._pool.jobs.id[self._rows], self._task(row)
@@ -162,7 +161,7 @@ class _Session:
 
     def improve(self) -> bool:
         """Plan all promises anew; return whether that is better than the plan they have."""
-        plan = self._tested(None)
+        plan = self._tested(self._rows, has_new=False)
         begun = float((self._old.start - self._origin).sum())
         better = plan.accepted and float(plan.start.sum()) < begun
         if better:
