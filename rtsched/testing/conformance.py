@@ -13,7 +13,7 @@ from rtsched.core.config import convert, schema
 from rtsched.core.plugins import NoSettings
 from rtsched.kernels.hooks import CompiledHook, job_columns
 from rtsched.model.cluster import NodeState
-from rtsched.model.events import EventRows, Events
+from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Jobs
 from rtsched.model.plan_rows import NO_PLAN, PlanRows
 from rtsched.model.schedule import Promises, Schedule
@@ -290,6 +290,8 @@ class PluginConformance:
                 running=system.running,
                 allocations=system.allocations,
             )
+            if self._chain().asks("observe"):  # the short form knows when each job came
+                idle = self._with_state(idle, self._reduced(_arrivals(everyone), idle, None))
             until = _held_until(idle)
             verdicts, plan = short.judge(rows, idle.now, until, NO_PLAN)
             said = self._answer("admit", jobs, idle)
@@ -440,6 +442,13 @@ class _Lone(Chain):
 def _piece(events: Events, begin: int, end: int) -> Events:
     rows = np.arange(begin, end)
     return Events(events.rows.take(rows), events.jobs.take(rows))
+
+
+def _arrivals(jobs: Jobs) -> Events:
+    """Return that all jobs were submitted, at the times that a replay's clock has."""
+    origin = jobs.submit[:1]
+    time = (jobs.submit - origin) + origin
+    return Events(EventRows.build(len(jobs), time=time, kind=EventKind.ARRIVED), jobs)
 
 
 def _held_until(snapshot: Snapshot) -> NDArray[np.float64]:
