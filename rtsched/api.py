@@ -21,6 +21,7 @@ from rtsched.kernels.hooks import (
     compiled_hook,
     job_columns,
 )
+from rtsched.kernels.row_tests import RowPlan, RowTest, plans_rows
 from rtsched.model.accounts import Accounts
 from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.cluster import Cluster, Nodes, NodeState
@@ -80,6 +81,8 @@ __all__ = [
     "Ragged",
     "Reason",
     "ReplayPlanner",
+    "RowPlan",
+    "RowTest",
     "Schedule",
     "ShapeError",
     "Snapshot",
@@ -102,6 +105,7 @@ __all__ = [
     "occurrences",
     "offsets_of",
     "places",
+    "plans_rows",
     "restored",
     "room_of",
     "steer",

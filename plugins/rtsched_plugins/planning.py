@@ -19,10 +19,11 @@ from rtsched_plugins.insurance import (
 )
 from rtsched_plugins.kernels.admission import ANY_SIZE, KINDS, Plan, Tasks, joined
 from rtsched_plugins.kernels.admission_fast import admit, prepare, with_new
-from rtsched_plugins.kernels.admission_of_rows import admit_rows
+from rtsched_plugins.kernels.admission_of_rows import ByRule, admit_rows
 from rtsched_plugins.kernels.admission_rows import LOW, least_size, shortest_time
 from rtsched_plugins.kernels.counter_offer import counter_offer
 from rtsched_plugins.kernels.fractions import Division, division_of
+from rtsched_plugins.kernels.row_plans import planning_origin, starts_earlier
 from rtsched_plugins.row_tests import RowTests
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class Rules(NamedTuple):
     def row_tests(self, tasks: Tasks) -> RowTests:
         """Return the tests of the jobs of one workload, sent in one round."""
         settings = (self.order, self.node_rule)
-        return RowTests(tasks, self.efficiency, self.node_rule, admit_rows, *settings)
+        return RowTests(tasks, self.efficiency, self.node_rule, admit_rows, ByRule, *settings)
 
 
 class PreparedPlan:
@@ -372,11 +373,6 @@ class PreparedPlan:
         return replace(part, entries=part.entries.replace(end=end))
 
 
-def planning_origin(now: float) -> float:
-    """Return the instant that a planner's times are relative to, seconds since the epoch."""
-    return now - now % 1024.0
-
-
 def planning_reads(snapshot: Snapshot) -> tuple[object, ...]:
     """Return what of a snapshot a prepared plan is made from: as long as this stands, it does."""
     return (
@@ -508,8 +504,8 @@ class PlanningSession:
                     return None
                 pool.without(plan.failed)
                 plan = pool.planner.admit(pool.prepared(), None, self._now)
-            begun = float((old.entries.start[mine] - self._origin).sum())
-            if plan.accepted and (lost or float(plan.start.sum()) < begun):
+            begun = old.entries.start[mine]
+            if plan.accepted and (lost or starts_earlier(plan.start, begun, self._origin)):
                 self._adopt(index, plan, None, pool.ids)
                 better = True
         return better

@@ -33,7 +33,16 @@ from rtsched_plugins.resource_planning import scarcest_share
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.api import Cluster, Events, Jobs, PlanRows, PreparedState, ReplayPlanner, Snapshot
+    from rtsched.api import (
+        Cluster,
+        Events,
+        Jobs,
+        PlanRows,
+        PreparedState,
+        ReplayPlanner,
+        RowTest,
+        Snapshot,
+    )
     from rtsched_plugins.kernels.portfolio_load import Arrivals
     from rtsched_plugins.replay_planning import OnePool
 
@@ -232,6 +241,8 @@ class Portfolio(DeadlineAdmission):
         work, some = self._work(jobs.take(came), cluster, origin), jobs.deadline[came]
         arrivals, _ = decided(NOBODY, time, work, some, self._reading(cluster))
         place = np.cumsum(pool.answers) - 1
+        pool.direct = pool.answers.copy()
+        pool.direct[came] = ~arrivals.declined
         return _Declining(pool, self.overloaded, arrivals, place)
 
     def _looked_up(
@@ -325,6 +336,10 @@ class _Declining(NamedTuple):
     ) -> PlanRows | None:
         """Return a better plan; as `rtsched.api.ReplayPlanner.improve`."""
         return self.pool.improve(now, held_until, plan)
+
+    def row_test(self) -> RowTest | None:
+        """Return its test for a replay's loop; as `rtsched.api.ReplayPlanner.row_test`."""
+        return self.pool.row_test()
 
 
 def _joined(judged: Verdicts | None, rest: NDArray[np.int64], declined: Finding) -> Verdicts:

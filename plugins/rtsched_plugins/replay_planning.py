@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.api import PlanRows, Verdict, Verdicts
-from rtsched_plugins.planning import instead_of, planning_origin, refusal_of, tasks_at, tasks_of
+from rtsched_plugins.kernels.row_plans import planning_origin, starts_earlier
+from rtsched_plugins.planning import instead_of, refusal_of, tasks_at, tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from rtsched.api import Finding, Jobs
+    from rtsched.api import Finding, Jobs, RowTest
     from rtsched_plugins.deadline_admission import DeadlineAdmission
     from rtsched_plugins.kernels.admission import Tasks
-    from rtsched_plugins.kernels.admission_of_rows import Outcome
+    from rtsched_plugins.kernels.row_plans import Outcome
     from rtsched_plugins.planning import Proposal, Refusal, RowPlanner
 
 
@@ -50,6 +51,7 @@ class OnePool:
         self.jobs, self.answers = jobs, answers
         self._tasks = tasks_of(jobs, 0.0)
         self.tests = planner.row_tests(self._tasks)
+        self.direct = answers
 
     def tasks(self, rows: NDArray[np.int64] | slice, origin: float) -> Tasks:
         """Return jobs as tasks, times relative to `origin`."""
@@ -102,6 +104,10 @@ class OnePool:
         """Return an earlier plan, or None; as `rtsched.api.ReplayPlanner.improve`."""
         session = _Session(self, now, held_until, plan)
         return session.plan_rows() if session.improve() else None
+
+    def row_test(self) -> RowTest | None:
+        """Return its test for a replay's loop; as `rtsched.api.ReplayPlanner.row_test`."""
+        return self.tests.row_test(self.direct)
 
 
 class _Session:
@@ -162,8 +168,7 @@ class _Session:
     def improve(self) -> bool:
         """Plan all promises anew; return whether that is better than the plan they have."""
         plan = self._tested(self._rows, has_new=False)
-        begun = float((self._old.start - self._origin).sum())
-        better = plan.accepted and float(plan.start.sum()) < begun
+        better = plan.accepted and starts_earlier(plan.start, self._old.start, self._origin)
         if better:
             self._plan = plan
         return better

@@ -74,11 +74,11 @@ from rtsched_plugins.kernels.resource_plan import (
     soonest,
     unchained,
 )
+from rtsched_plugins.kernels.row_plans import planning_origin
 from rtsched_plugins.planning import (
     Refusal,
     Rules,
     instead_of,
-    planning_origin,
     tasks_at,
     tasks_of,
 )

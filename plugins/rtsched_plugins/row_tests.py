@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.api import RowTest
 from rtsched_plugins.kernels.admission import uniform
 from rtsched_plugins.kernels.admission_rows import empty_rows, fill_rows
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched_plugins.kernels.admission import Tasks
-    from rtsched_plugins.kernels.admission_of_rows import Outcome
+    from rtsched_plugins.kernels.row_plans import Outcome
 
 
 class RowTests:
@@ -29,8 +30,10 @@ class RowTests:
         As the planner has them.
     test : callable
         `admit_rows` or one like it.
+    prepared : callable
+        Makes what it is called with first, of all jobs as rows and of the planner's settings.
     *settings
-        What it is called with behind all jobs as rows and what `admit` is given.
+        These.
     """
 
     def __init__(
@@ -39,11 +42,12 @@ class RowTests:
         efficiency: float,
         node_rule: int,
         test: Callable[..., Outcome],
+        prepared: Callable[..., Any],
         *settings: Any,
     ) -> None:
         self._tasks, self._efficiency, self._node_rule = uniform(tasks), efficiency, node_rule
-        self._test, self._settings = test, settings
-        self._usable, self._rows = -1, empty_rows(0, efficiency)
+        self._test, self._prepare, self._settings = test, prepared, settings
+        self._usable, self._prepared = -1, None
 
     def admit(
         self,
@@ -56,8 +60,19 @@ class RowTests:
         """Return the plan of jobs, the last perhaps a new one, or which of them fails."""
         usable = int(np.count_nonzero(np.isfinite(free)))
         if usable != self._usable:
-            self._usable = usable
-            self._rows = empty_rows(len(self._tasks.arrival), self._efficiency)
-            fill_rows(self._rows, 0, self._tasks, usable, self._node_rule)
-        question = (self._rows, chosen, has_new, origin, now, free)
-        return self._test(*question, *self._settings)
+            rows = empty_rows(len(self._tasks.arrival), self._efficiency)
+            fill_rows(rows, 0, self._tasks, usable, self._node_rule)
+            self._usable, self._prepared = usable, self._prepare(rows, *self._settings)
+        return self._test(self._prepared, chosen, has_new, origin, now, free)
+
+    def row_test(self, direct: NDArray[np.bool_]) -> RowTest | None:
+        """Return the test for a replay's loop; None before the first question.
+
+        Parameters
+        ----------
+        direct : bool[n]
+            Of which jobs of the workload it decides.
+        """
+        if self._prepared is None:
+            return None
+        return RowTest(self._prepared, self._usable, direct)

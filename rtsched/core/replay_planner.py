@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rtsched.kernels.row_tests import RowTest
     from rtsched.model.plan_rows import PlanRows
     from rtsched.model.verdicts import Verdicts
 
@@ -60,4 +61,11 @@ class ReplayPlanner(Protocol):
         """Return a better plan as the hook does that is asked about no job; None: there is none.
 
         No node of the plan is out of service.
+        """
+
+    def row_test(self) -> RowTest | None:
+        """Return its compiled test, which a replay's loop calls itself; None: it has none.
+
+        What the test accepts is done without asking `judge` or `improve`, which would accept the
+        same. It may depend on what was asked last, and is looked at after each question.
         """

@@ -59,11 +59,15 @@ def taken_in(kernel: F) -> F:
     return cast("F", numba.extending.register_jitable(kernel))
 
 
-def watched(dispatcher: F) -> F:
-    """Return numba's dispatcher of a kernel, compiled anew if any kernel near it has changed."""
+def watched(dispatcher: F, *others: Callable[..., Any]) -> F:
+    """Return numba's dispatcher of a kernel, compiled anew if any kernel near it has changed.
+
+    `others` are kernels that it takes in from elsewhere: those near them are looked at too.
+    """
     with contextlib.suppress(AttributeError):  # a numba that keeps its cache elsewhere
         kernel: Any = dispatcher
-        near = {Path(__file__).parent, Path(kernel.py_func.__code__.co_filename).parent}
+        sources = (kernel.py_func, *map(plain, others))
+        near = {Path(__file__).parent, *(Path(f.__code__.co_filename).parent for f in sources)}
         file = kernel._cache._cache_file
         file._source_stamp = (file._source_stamp, *map(_stamp, sorted(near)))
     return dispatcher

@@ -177,6 +177,7 @@ STATE_FIELDS = (
     ("opened", "i8", "Length of `opened`."),
     ("asked", "i8", "Length of `asked`."),
     ("planned", "i8", "First entry of the plan whose job still waits."),
+    ("plan_size", "i8", "Entries of the plan: length of `plan`."),
     ("plan_left", "i8", "Entries of the plan that are still to come."),
     ("joining", "i8", "Entries of the plan that are to give a node to a running job."),
     ("node_event", "i8", "Next entry of `node_events`."),
@@ -260,13 +261,14 @@ class MachineState(NamedTuple):
     log_at: NDArray[np.int64]
     """Where a job's last start begins in `log_nodes`."""
     plan: NDArray[Any]
-    """PLANNED_START, in order of (start, row); `state.joining` of them do not start a job."""
+    """PLANNED_START, in order of (start, row), with room for more; `state.joining` of them do not
+    start a job."""
     plan_nodes: NDArray[np.int32]
-    """Nodes of the plan's entries."""
+    """Nodes of the plan's entries, with room for more."""
     span_of: NDArray[np.int64]
     """Node i has the reserved intervals `spans[span_of[i]:span_of[i + 1]]`, in order of start."""
     spans: NDArray[Any]
-    """SPAN."""
+    """SPAN, with room for more."""
     awaited: NDArray[np.float64]
     """float64[n], node-seconds for which a job waited for nodes that joined it; empty: nobody."""
     group_of: NDArray[np.int64]

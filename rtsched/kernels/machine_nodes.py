@@ -165,7 +165,7 @@ def count_joins(machine: MachineState, row: int, drop: bool) -> int:
     """Return how many nodes are still to join a job; `drop`: they no longer are."""
     count = 0
     if machine.state[0].joining > 0:
-        for i in range(machine.state[0].planned, len(machine.plan)):
+        for i in range(machine.state[0].planned, machine.state[0].plan_size):
             if machine.plan[i].row == row and machine.plan[i].joins == JOINS:
                 count += 1
                 if drop:
@@ -278,7 +278,7 @@ def start_planned(machine: MachineState) -> None:
     loses its place in the plan and waits in the queue.
     """
     state, plan, picks = machine.state[0], machine.plan, machine.picks
-    for i in range(state.planned, len(plan)):
+    for i in range(state.planned, state.plan_size):
         entry = plan[i]
         if entry.start > state.now:
             break

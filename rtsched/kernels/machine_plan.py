@@ -61,6 +61,38 @@ class Laid(NamedTuple):
 
 
 @compiled
+def put_plan(
+    state: NDArray[Any],
+    plan: NDArray[Any],
+    plan_nodes: NDArray[np.int32],
+    span_of: Integers,
+    spans: NDArray[Any],
+    laid: Laid,
+    entries: int,
+) -> bool:
+    """Put a plan in place of a machine's present one; False: its arrays have no room for it.
+
+    Parameters
+    ----------
+    state, plan, plan_nodes, span_of, spans
+        Those of the machine.
+    laid : Laid
+        The plan.
+    entries : int
+        How many jobs it starts; what else it has gives nodes to jobs that run.
+    """
+    size, many, reserved = len(laid.plan), len(laid.nodes), len(laid.spans)
+    if len(plan) < size or len(plan_nodes) < many or len(spans) < reserved:
+        return False
+    plan[:size], plan_nodes[:many], spans[:reserved] = laid.plan, laid.nodes, laid.spans
+    span_of[:] = laid.span_of
+    state[0].planned, state[0].plan_size, state[0].plan_left = 0, size, size
+    state[0].joining = size - entries
+    state[0].settled, state[0].rebuild = 0, 1
+    return True
+
+
+@compiled
 def is_sound(indptr: Integers, nodes: NDArray[np.int32], m: int) -> bool:
     """Return whether each entry has a node, and all nodes exist."""
     for i in range(len(indptr) - 1):

@@ -209,7 +209,7 @@ def rebuild_counts(machine: MachineState) -> None:
             size += nodes[node].state == UP
             node = nodes[node].next
         occupy(machine.state, machine.profile, state.now, entry.time, size)
-    for i in range(state.planned, len(machine.plan)):
+    for i in range(state.planned, state.plan_size):
         planned = machine.plan[i]
         if planned.row >= 0:
             begin = max(planned.start, state.now)

@@ -84,7 +84,7 @@ def next_time(machine: MachineState) -> float:
         time = min(time, max(state.next_reserved, state.now))
     elif state.loop == NEGOTIATOR:
         time = min(time, state.next_cycle)
-    for i in range(state.planned, len(machine.plan)):
+    for i in range(state.planned, state.plan_size):
         if machine.plan[i].row >= 0 and machine.plan[i].start > state.now:
             time = min(time, machine.plan[i].start)
             break

@@ -92,7 +92,7 @@ def rebuild_shared(machine: MachineState) -> None:
         entry = machine.running[i]
         size = machine.jobs[entry.row].width
         occupy_held(machine, entry.row, size, max(entry.time, state.now), np.inf, -1)
-    for i in range(len(machine.plan) - 1, state.planned - 1, -1):
+    for i in range(state.plan_size - 1, state.planned - 1, -1):
         planned = machine.plan[i]
         if planned.row >= 0:
             begin = max(planned.start, state.now)

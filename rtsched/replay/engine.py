@@ -284,6 +284,8 @@ class Replay:
         return np.where(np.isfinite(offer), offer, self._offers)
 
     def _count_compiled(self) -> None:
+        if self._planner is not None:
+            self._planner.count_tests()
         calls = self.system.hook_calls()
         for name in self.chain.asks("fair_share", Stage.DYNAMIC) if self.compiled else ():
             metrics = self.chain.hook_metrics["fair_share"][name]

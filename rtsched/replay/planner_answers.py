@@ -81,6 +81,7 @@ class PlannerAnswers:
         self._failed = False
         self._name = self.chain.planner or ""
         self._metrics = self.chain.hook_metrics["admit"][self._name]
+        self.system.ask_by(self.planner.row_test())
 
     def answer(self, point: DecisionPoint) -> bool:
         """Answer what is asked at a decision point; False: the hooks must be asked.
@@ -91,12 +92,16 @@ class PlannerAnswers:
             return False
         try:
             if len(point.arrivals):
-                return self._judge(point.arrivals, point.time)
-            return self._improve(point.time)
+                done = self._judge(point.arrivals, point.time)
+            else:
+                done = self._improve(point.time)
         except _ShortFormError as error:
             self._failed = True
+            self.system.ask_by(None)
             log.warning("short_form_failed", plugin=self._name, error=str(error))
             return False
+        self.system.ask_by(self.planner.row_test())
+        return done
 
     def _judge(self, rows: NDArray[np.int64], now: float) -> bool:
         """Judge those with a deadline; the system lets in the others."""
@@ -128,6 +133,17 @@ class PlannerAnswers:
         if better is not None:
             self.system.settle(_NOBODY, _NOBODY, np.empty(0), better)
         return True
+
+    def count_tests(self) -> None:
+        """Count what the system's loop asked of the planner's test; once, at the end.
+
+        The time that it took is not known.
+        """
+        _, calls, rows, judged, _ = self.system.questions.counts.tolist()
+        self._metrics.calls += calls
+        self._metrics.judged += rows
+        self._metrics.changed += judged
+        self._metrics.abstained += rows - judged
 
     @contextmanager
     def _asked(self, asked: int, judged: int) -> Iterator[None]:

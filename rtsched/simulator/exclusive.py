@@ -23,6 +23,14 @@ from rtsched.kernels.hooks import job_arrays
 from rtsched.kernels.machine_negotiation import negotiate, negotiation_pass
 from rtsched.kernels.machine_plan import held_until, unstarted_rows
 from rtsched.kernels.machine_scheduler import DEAL, NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
+from rtsched.kernels.machine_tests import (
+    LAID,
+    PROMISED,
+    KeptPlan,
+    Questions,
+    TestedJobs,
+    tested_loop,
+)
 from rtsched.model.actions import (
     Admit,
     Cancel,
@@ -42,7 +50,7 @@ from rtsched.simulator.gates import open_stuck_gates, released, with_gates
 from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
 from rtsched.simulator.limits import held_up_by_limits, with_limits
 from rtsched.simulator.nodesets import NodeSets
-from rtsched.simulator.plan import lay_out_plan, writable
+from rtsched.simulator.plan import laid_plan, lay_out_plan, writable
 from rtsched.simulator.preemption import preempted, with_preemption
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.setup import lay_out
@@ -56,6 +64,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.kernels.hooks import JobColumns
+    from rtsched.kernels.row_tests import RowTest
     from rtsched.model.events import Events
     from rtsched.model.verdicts import Finding
 
@@ -100,6 +109,7 @@ class ExclusiveNodes(System):
             self._extend()
         self._plan_rows, self._plan_order = NO_PLAN, np.zeros(0, np.int64)
         self._places = self._machine.jobs["width"].astype(np.int64)
+        self._test: RowTest | None = None
         self._arrays = None if self.task_times is None else ArrayRuns(self.jobs, self.task_times)
         self._prepare_records()
 
@@ -141,7 +151,7 @@ class ExclusiveNodes(System):
             len(self.jobs) + 1 if max_arrivals is None else state["upcoming"] + max_arrivals
         )
         while True:
-            asks = self._loop(self._machine, *self._hooks)
+            asks = self._run()
             if asks == DEAL:
                 negotiation_pass(self._machine)
             elif asks == kernel.FULL:
@@ -161,6 +171,49 @@ class ExclusiveNodes(System):
             arrived=int(state["upcoming"]),
             done=asks == 0,
         )
+
+    def _run(self) -> int:
+        """Run until somebody must do something; return what, as bits."""
+        if self._test is None:
+            return self._loop(self._machine, *self._hooks)
+        asked = self.questions
+        laid, promised = asked.counts[LAID], asked.counts[PROMISED]
+        plan = (*self._plan_rows, self._plan_order)
+        kept = KeptPlan._make(np.ascontiguousarray(column) for column in plan)
+        usable, direct, prepared = self._test.usable, self._test.direct, self._test.prepared
+        question = (self._tested, asked, kept, self.origin, len(self.cluster))
+        kind: Any = type(prepared)
+        loop = tested_loop(kind)
+        asks, kept = loop(self._machine, *question, usable, direct, prepared)
+        if asked.counts[LAID] > laid:
+            self._plan_rows, self._plan_order = PlanRows(*kept[:-1]), kept.source
+            self.__dict__.pop("_plan", None)
+            self.version += 1
+            new = asked.promised[promised : asked.counts[PROMISED]]
+            if len(new):
+                self._ledger.written(new)
+        return asks
+
+    def ask_by(self, test: RowTest | None) -> None:
+        """From now on have the loop itself ask a planner's test; None: nobody.
+
+        It may where the loop calls no other hook, and neither preempts jobs nor runs arrays as one.
+        """
+        may = self._loop is advance and self.preemption is None and self._arrays is None
+        self._test = test if may else None
+
+    @cached_property
+    def _tested(self) -> TestedJobs:
+        """What the loop reads and writes of each job when it asks a test."""
+        jobs = self.jobs
+        columns = (jobs.kind, jobs.size, jobs.wall_time, self.run_time, jobs.deadline)
+        copies = (np.array(column) for column in columns)
+        return TestedJobs._make((*copies, *self._ledger.columns()))
+
+    @cached_property
+    def questions(self) -> Questions:
+        """How many questions the loop put to a test (`ask_by`), and who was promised something."""
+        return Questions(np.zeros(5, np.int64), np.zeros(len(self.jobs), np.int64))
 
     def _see_latest_ends(self, arrays: ArrayRuns) -> None:
         """Let arrays that run end as soon as the tasks that are left allow, at the latest."""
@@ -221,7 +274,9 @@ class ExclusiveNodes(System):
 
     def plan_left(self) -> PlanRows:
         """Return the entries of the plan that have not started, as rows of the workload."""
-        return PlanRows(*unstarted_rows(self._machine.plan, self._plan_order, *self._plan_rows))
+        return PlanRows(
+            *unstarted_rows(laid_plan(self._machine), self._plan_order, *self._plan_rows)
+        )
 
     def held_until(self) -> NDArray[np.float64]:
         """Return float64[m]: until when running jobs hold each node at most, epoch seconds.
@@ -381,7 +436,7 @@ class ExclusiveNodes(System):
         left = int((~waits).sum())
         if left:
             plan, rows = plan.take(np.flatnonzero(waits)), rows[waits]
-        before = self._machine.plan["row"][views.unstarted(self._machine)]
+        before = laid_plan(self._machine)["row"][views.unstarted(self._machine)]
         dropped = np.setdiff1d(before, rows).astype(np.int64)
         self._lay_plan(plan)
         return left + self._change(command.PLAN, rows) + self._change(command.UNPLAN, dropped)

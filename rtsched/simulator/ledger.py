@@ -32,13 +32,24 @@ class Ledger:
         some = np.isfinite(deadline)
         if not some.any():
             return False
+        promise, made_at = self.columns()
+        promise[rows[some]], made_at[rows[some]] = deadline[some], now
+        self.written(rows[some])
+        return True
+
+    def columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return float64[n] each: promised deadline and when it was promised, to be written to.
+
+        Whoever writes a promise there tells `written`.
+        """
         if not len(self._promise):
             self._promise = np.full(len(self._ids), np.inf)
             self._made_at = np.full(len(self._ids), np.nan)
-        self._promise[rows[some]] = deadline[some]
-        self._made_at[rows[some]] = now
-        self._new.append(rows[some])
-        return True
+        return self._promise, self._made_at
+
+    def written(self, rows: Rows) -> None:
+        """Take notice of promises that were written to `columns`."""
+        self._new.append(rows)
 
     def offer(self, rows: Rows, deadline: NDArray[np.float64]) -> None:
         """Note counter-offers (inf: none)."""

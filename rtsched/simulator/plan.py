@@ -9,22 +9,29 @@ import numpy as np
 from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_compiling import ABSENT
-from rtsched.kernels.machine_plan import Planned, is_sound, lay_out
+from rtsched.kernels.machine_plan import Planned, is_sound, lay_out, put_plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rtsched.kernels.machine_plan import Laid
     from rtsched.model.jobs import Jobs
     from rtsched.model.plan_rows import PlanRows
 
 
 def _open_joins(machine: kernel.MachineState) -> NDArray[Any]:
     """Return the entries of the present plan that are to give running jobs a node more."""
-    entries = machine.plan[:0]
+    entries = laid_plan(machine)[:0]
     if kernel.scalars(machine)["joining"]:
-        entries = machine.plan[(machine.plan["row"] >= 0) & (machine.plan["joins"] == kernel.JOINS)]
+        entries = laid_plan(machine)
+        entries = entries[(entries["row"] >= 0) & (entries["joins"] == kernel.JOINS)]
         entries = entries[machine.jobs["status"][entries["row"]] == kernel.RUNNING]
     return entries
+
+
+def laid_plan(machine: kernel.MachineState) -> NDArray[Any]:
+    """Return PLANNED_START[n]: the present plan, as it was laid out."""
+    return machine.plan[: machine.state["plan_size"][0]]
 
 
 def writable(array: NDArray[Any]) -> NDArray[Any]:
@@ -78,19 +85,38 @@ def lay_out_plan(
         run_time,
     )
     laid = lay_out(planned, origin, machine.nodes[:m], joins, machine.plan_nodes[joins["at"]])
-    table, spans = laid.plan, laid.spans
-
-    state = kernel.scalars(machine)
-    state["planned"], state["plan_left"] = 0, len(table)
-    state["joining"] = len(table) - len(row)
-    state["settled"], state["rebuild"] = 0, 1
-    machine = machine._replace(plan=table, plan_nodes=laid.nodes, span_of=laid.span_of, spans=spans)
-    if state["joining"] and not len(machine.awaited):
+    if not _put(machine, laid, len(row)):
+        machine = _with_room(machine, laid)
+        _put(machine, laid, len(row))
+    if machine.state["joining"][0] and not len(machine.awaited):
         machine = machine._replace(awaited=np.zeros(len(machine.jobs)))
-    steps = 2 * (len(machine.jobs) + m + len(table)) + 8
-    if machine.sweep is not ABSENT and len(machine.sweep) < 2 * (m + len(spans)):
-        machine = machine._replace(sweep=np.zeros(4 * (m + len(spans)), kernel.TIMED))
-    if state["loop"] == kernel.CONSERVATIVE and len(machine.profile) < steps:
-        profile = np.zeros(2 * steps, kernel.TIMED)
-        machine = machine._replace(profile=profile)
     return machine, laid.source
+
+
+def _put(machine: kernel.MachineState, laid: Laid, entries: int) -> bool:
+    """Put a plan in place of the present one; False: there is no room for it."""
+    return put_plan(
+        machine.state,
+        machine.plan,
+        machine.plan_nodes,
+        machine.span_of,
+        machine.spans,
+        laid,
+        entries,
+    )
+
+
+def _with_room(machine: kernel.MachineState, laid: Laid) -> kernel.MachineState:
+    """Return the machine with room for twice as large a plan, and for what it takes to keep it."""
+    m, entries, spans = len(machine.picks), 2 * len(laid.plan), 2 * len(laid.spans)
+    machine = machine._replace(
+        plan=np.zeros(entries, kernel.PLANNED_START),
+        plan_nodes=np.zeros(2 * len(laid.nodes), np.int32),
+        spans=np.zeros(spans, kernel.SPAN),
+    )
+    steps = 2 * (len(machine.jobs) + m + entries) + 8
+    if machine.sweep is not ABSENT and len(machine.sweep) < 2 * (m + spans):
+        machine = machine._replace(sweep=np.zeros(2 * (m + spans), kernel.TIMED))
+    if machine.state["loop"][0] == kernel.CONSERVATIVE and len(machine.profile) < steps:
+        machine = machine._replace(profile=np.zeros(steps, kernel.TIMED))
+    return machine

@@ -18,6 +18,7 @@ from rtsched.kernels.placement import (
 from rtsched.kernels.room_profile import empty_profile
 from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.resources import CPU, GPU, MEMORY, demand_of, fitting_nodes, room_of
+from rtsched.simulator.plan import laid_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +111,8 @@ def with_room_for_plan(
         How many nodes each job has room for in `held`; grows where its plan gives it more than
         it asked for.
     """
-    machine = with_room_for_sizes(machine, places, machine.plan["row"], machine.plan["width"])
+    plan = laid_plan(machine)
+    machine = with_room_for_sizes(machine, places, plan["row"], plan["width"])
     m, resources = machine.room.shape
     licenses = int(machine.state[0].licenses)
     steps = 4 * m + 2 * (len(machine.held) + len(machine.plan_nodes))

@@ -12,6 +12,7 @@ from rtsched.model.events import EventRows, Events
 from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.schedule import Schedule
 from rtsched.simulator.interface import HookCalls, JobOutcomes, final_states
+from rtsched.simulator.plan import laid_plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +29,7 @@ def waiting(machine: kernel.MachineState) -> Rows:
     places = machine.queue[state["head"] : state["tail"]] if state["waiting"] else machine.queue[:0]
     rows = places["row"][places["width"] != kernel.GONE].astype(np.int64)
     if state["plan_left"]:
-        rows = np.concatenate([rows, machine.plan["row"][unstarted(machine)]])
+        rows = np.concatenate([rows, laid_plan(machine)["row"][unstarted(machine)]])
     if state["sleeping"] or state["gated"]:
         asleep = np.union1d(machine.sleepers["row"][: state["sleeping"]], machine.dependent_rows)
         asleep = asleep[machine.jobs["status"][asleep] == kernel.SLEEPING]
@@ -38,7 +39,8 @@ def waiting(machine: kernel.MachineState) -> Rows:
 
 def unstarted(machine: kernel.MachineState) -> NDArray[np.bool_]:
     """Return which entries of the plan are to start a job that waits."""
-    return np.asarray((machine.plan["row"] >= 0) & (machine.plan["joins"] == kernel.STARTS))
+    plan = laid_plan(machine)
+    return np.asarray((plan["row"] >= 0) & (plan["joins"] == kernel.STARTS))
 
 
 def allocations(machine: kernel.MachineState, jobs: Jobs, origin: float) -> tuple[Rows, Schedule]:
@@ -66,7 +68,8 @@ def _with_joins(
     """Return what running jobs hold and the nodes that are still to join them."""
     if not kernel.scalars(machine)["joining"]:
         return held
-    table = machine.plan[(machine.plan["row"] >= 0) & (machine.plan["joins"] == kernel.JOINS)]
+    table = laid_plan(machine)
+    table = table[(table["row"] >= 0) & (table["joins"] == kernel.JOINS)]
     table = table[machine.jobs["status"][table["row"]] == kernel.RUNNING]
     owner = np.concatenate(
         [np.repeat(np.arange(len(rows)), np.diff(held.indptr)), np.searchsorted(rows, table["row"])]

@@ -12,6 +12,7 @@ from rtsched.core.chain import HOOKS, Chain, Member, Stage
 from rtsched.core.config import convert, schema
 from rtsched.core.plugins import NoSettings
 from rtsched.kernels.hooks import CompiledHook, job_columns
+from rtsched.kernels.row_tests import planned_rows
 from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Jobs
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import msgspec
     from numpy.typing import NDArray
 
+    from rtsched.kernels.row_tests import RowTest
     from rtsched.model.state import State
     from rtsched.testing.strategies import Scene
 
@@ -301,6 +303,10 @@ class PluginConformance:
             claim_same(ours, theirs, "the short form judges otherwise")
             planned = _plan_as_rows(said.plan, everyone)
             claim_same(_plain(plan), _plain(planned), "the short form plans otherwise")
+            test = short.row_test()
+            if test is not None:
+                admitted = rows[verdicts.code == Verdict.ADMIT]
+                _claim_test_judges_alike(test, rows, admitted, plan, idle.now, until)
             if plan is None:
                 return
             promised = everyone.take(plan.row)
@@ -317,6 +323,10 @@ class PluginConformance:
             better = _plan_as_rows(None if anew is None else anew.plan, everyone)
             found = short.improve(idle.now, until, plan)
             claim_same(_plain(found), _plain(better), "the short form improves otherwise")
+            if test is not None:
+                tested = planned_rows(test.prepared, plan.row, plan.start, -1, idle.now, until)
+                again = PlanRows(plan.row, *tested[1:]) if tested.accepted else None
+                claim_same(_plain(again), _plain(found), "the test of rows improves otherwise")
 
         self._on_scenes(check, "admit")
 
@@ -466,6 +476,25 @@ def _plan_as_rows(plan: Schedule | None, jobs: Jobs) -> PlanRows | None:
         return None
     row, _ = places(jobs.id, plan.entries.job)
     return PlanRows(row, plan.entries.start, plan.entries.end, plan.indptr, plan.nodes)
+
+
+def _claim_test_judges_alike(
+    test: RowTest,
+    rows: NDArray[np.int64],
+    admitted: NDArray[np.int64],
+    plan: PlanRows | None,
+    now: float,
+    until: NDArray[np.float64],
+) -> None:
+    """Claim that a test of rows admits, one by one, whom the short form did, by the same plan."""
+    found, start = NO_PLAN, np.empty(0)
+    for row in rows[test.direct[rows]].tolist():
+        tested = planned_rows(test.prepared, found.row, start, row, now, until)
+        if tested.accepted:
+            found, start = PlanRows(np.append(found.row, row), *tested[1:]), tested.start
+    claim_same(found.row.tolist(), admitted.tolist(), "the test of rows admits others")
+    theirs = found if len(found.row) else None
+    claim_same(_plain(theirs), _plain(plan), "the test of rows plans otherwise")
 
 
 def _plain(plan: PlanRows | None) -> list[Any] | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
+from rtsched.kernels.row_tests import plans_rows
 from rtsched.kernels.stable_order import stable_order
 from rtsched_plugins.kernels.admission import BY_COST, BY_DEADLINE
 from rtsched_plugins.kernels.admission_by_cost import run_by_cost
@@ -21,28 +22,25 @@ from rtsched_plugins.kernels.admission_in_queue import run_in_queue
 from rtsched_plugins.kernels.admission_rows import ARRIVAL, DEADLINE, RANK, Rows
 from rtsched_plugins.kernels.node_choice import choose_nodes
 from rtsched_plugins.kernels.order_tree import DERIVATIVE, build, empty_tree
+from rtsched_plugins.kernels.row_plans import Outcome, planning_origin, row_plan, with_new
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from rtsched.kernels.row_tests import RowPlan
 
     Floats: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
 
 
-class Outcome(NamedTuple):
-    """The outcome of one test, as in `rtsched_plugins.kernels.admission.Plan`."""
+class ByRule(NamedTuple):
+    """All jobs of a workload, and by which rules they are planned."""
 
-    accepted: bool
-    failed: int
-    """The first of the tasks (by arrival, rank) that cannot be kept, -1 if accepted."""
-    start: Floats
-    """float64[n], seconds; meaningless if it was not accepted, as all below."""
-    end: Floats
-    """float64[n], seconds."""
-    indptr: Integers
-    """int64[n + 1]: task i gets nodes[indptr[i]:indptr[i + 1]]."""
-    nodes: NDArray[np.int32]
-    """Node indices, ascending within a task."""
+    rows: Rows
+    """With arrival and deadline in seconds since the epoch."""
+    order: int
+    """See `rtsched_plugins.kernels.admission`, as `node_rule`."""
+    node_rule: int
 
 
 @compiled
@@ -68,21 +66,19 @@ def queue_order(rows: Rows, n: int, first: Floats) -> Integers:
 
 @compiled
 def admit_rows(
-    all_rows: Rows,
+    prepared: ByRule,
     chosen: Integers,
     has_new: bool,
     origin: float,
     now: float,
     free: Floats,
-    order: int,
-    node_rule: int,
 ) -> Outcome:
     """Plan jobs that wait and, if any, a new one: the last of those chosen.
 
     Parameters
     ----------
-    all_rows : Rows
-        All jobs of the workload, with arrival and deadline in seconds since the epoch.
+    prepared : ByRule
+        All jobs of the workload.
     chosen : int64[n]
         Which of them.
     has_new : bool
@@ -93,11 +89,10 @@ def admit_rows(
         Seconds since `origin`, >= 0: nothing starts before.
     free : float64[N]
         When running jobs leave each node, seconds since `origin`; +inf: it is unusable.
-    order, node_rule : int
-        See `rtsched_plugins.kernels.admission`.
     """
+    order, node_rule = prepared.order, prepared.node_rule
     n = len(chosen) - 1 if has_new else len(chosen)
-    rows = rows_at(all_rows, chosen, n + 1, origin)
+    rows = rows_at(prepared.rows, chosen, n + 1, origin)
     by_release = np.argsort(free)
     usable = 0
     for node in range(len(free)):
@@ -116,7 +111,7 @@ def admit_rows(
         else:
             queue = queue_order(rows, n, np.zeros(n))
         last_starts(rows, queue, latest)
-    prepared = Prepared(
+    question = Prepared(
         order,
         node_rule,
         usable,
@@ -131,12 +126,24 @@ def admit_rows(
         latest,
     )
     if order == BY_COST:
-        trace = run_by_cost(prepared, has_new, now, NO_SEARCH)
+        trace = run_by_cost(question, has_new, now, NO_SEARCH)
     else:
-        trace = run_in_queue(prepared, has_new, now, NO_SEARCH)
+        trace = run_in_queue(question, has_new, now, NO_SEARCH)
     indptr, nodes = np.zeros(1, np.int64), np.empty(0, np.int32)
     if trace.accepted:
         indptr, nodes = choose_nodes(
             free, by_release, trace.start, trace.end, trace.size, trace.order
         )
     return Outcome(trace.accepted, trace.failed, trace.start, trace.end, indptr, nodes)
+
+
+@plans_rows(ByRule)
+def plan_rows(
+    prepared: ByRule, rows: Integers, begun: Floats, new: int, now: float, held_until: Floats
+) -> RowPlan:
+    """Plan jobs that wait and a new one, or look for a better plan; the kernel of a `RowTest`."""
+    origin = planning_origin(now)
+    free = np.maximum(held_until - origin, 0.0)
+    chosen = with_new(rows, new)
+    outcome = admit_rows(prepared, chosen, new >= 0, origin, now - origin, free)
+    return row_plan(outcome, begun, new, origin)

@@ -3,43 +3,55 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched_plugins.kernels.admission_of_rows import Outcome, queue_order, rows_at
+from rtsched.kernels.row_tests import plans_rows
+from rtsched_plugins.kernels.admission_of_rows import queue_order, rows_at
 from rtsched_plugins.kernels.node_choice import choose_nodes
 from rtsched_plugins.kernels.portfolio_plan import first_counts
 from rtsched_plugins.kernels.portfolio_walk import Prepared, run_in_turn
+from rtsched_plugins.kernels.row_plans import Outcome, planning_origin, row_plan, with_new
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rtsched.kernels.row_tests import RowPlan
     from rtsched_plugins.kernels.admission_rows import Rows
 
     Floats: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
 
 
+class InTurn(NamedTuple):
+    """All jobs of a workload, and in which orders they are planned."""
+
+    rows: Rows
+    """With arrival and deadline in seconds since the epoch."""
+    orders: Integers
+    """See `rtsched_plugins.kernels.portfolio_plan.prepare`, as `generosity`."""
+    generosity: float
+
+
 @compiled
 def admit_rows_in_turn(
-    all_rows: Rows,
+    prepared: InTurn,
     chosen: Integers,
     has_new: bool,
     origin: float,
     now: float,
     free: Floats,
-    orders: Integers,
-    generosity: float,
 ) -> Outcome:
     """Plan jobs that wait and, if any, a new one, in the first order that keeps all.
 
     It answers as `portfolio_plan.admit` does. Parameters as those of
-    `rtsched_plugins.kernels.admission_of_rows.admit_rows`, and of `portfolio_plan.prepare`.
+    `rtsched_plugins.kernels.admission_of_rows.admit_rows`.
     """
+    orders, generosity = prepared.orders, prepared.generosity
     n = len(chosen) - 1 if has_new else len(chosen)
-    rows = rows_at(all_rows, chosen, n + 1, origin)
+    rows = rows_at(prepared.rows, chosen, n + 1, origin)
     by_release = np.argsort(free)
     usable = 0
     for node in range(len(free)):
@@ -49,7 +61,7 @@ def admit_rows_in_turn(
     first_counts(rows, orders, count, until, last, key)
     for which in range(len(orders)):
         queue[which] = queue_order(rows, n, key[which])
-    prepared = Prepared(
+    question = Prepared(
         orders,
         generosity,
         usable,
@@ -66,7 +78,7 @@ def admit_rows_in_turn(
     )
     failed = -1
     for which in range(len(orders)):
-        trace = run_in_turn(prepared, which, has_new, now)
+        trace = run_in_turn(question, which, has_new, now)
         if trace.accepted:
             indptr, nodes = choose_nodes(
                 free, by_release, trace.start, trace.end, trace.size, trace.order
@@ -76,3 +88,15 @@ def admit_rows_in_turn(
             failed = trace.failed
     nobody = np.empty(0)
     return Outcome(False, failed, nobody, nobody, np.zeros(1, np.int64), np.empty(0, np.int32))
+
+
+@plans_rows(InTurn)
+def plan_rows_in_turn(
+    prepared: InTurn, rows: Integers, begun: Floats, new: int, now: float, held_until: Floats
+) -> RowPlan:
+    """Plan jobs that wait and a new one, or look for a better plan; the kernel of a `RowTest`."""
+    origin = planning_origin(now)
+    free = np.maximum(held_until - origin, 0.0)
+    chosen = with_new(rows, new)
+    outcome = admit_rows_in_turn(prepared, chosen, new >= 0, origin, now - origin, free)
+    return row_plan(outcome, begun, new, origin)

@@ -1,0 +1,229 @@
+"""The event loop with a planner's test of rows in it: what the test accepts is done without a stop.
+
+A replay that asks a planner at each submission spends most of its time between compiled calls. This
+loop calls the planner's own compiled test (`RowTest`), has what it accepts carried out, and stops
+only where something is to be said of a job, or somebody else is asked.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+import numpy as np
+
+from rtsched.kernels.compiling import compiled, numba, watched
+from rtsched.kernels.machine import ASK_ARRIVALS, ASK_EARLY_END, MachineState
+from rtsched.kernels.machine_commands import PROMISE, change
+from rtsched.kernels.machine_plan import (
+    Planned,
+    held_until,
+    is_sound,
+    lay_out,
+    put_plan,
+    unstarted_rows,
+)
+from rtsched.kernels.machine_scheduler import advance
+from rtsched.kernels.row_tests import RowPlan, kernel_of, planned_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+    Integers: TypeAlias = NDArray[np.int64]
+
+
+class KeptPlan(NamedTuple):
+    """The plan that was laid out last, with what has started since."""
+
+    row: Integers
+    start: Floats
+    end: Floats
+    indptr: Integers
+    nodes: NDArray[np.int32]
+    source: Integers
+    """As `Laid.source`."""
+
+
+class TestedJobs(NamedTuple):
+    """What the loop reads of each job of the workload, and what it writes down of it."""
+
+    kind: NDArray[np.int8]
+    size: NDArray[np.int32]
+    wall: Floats
+    run: Floats
+    deadline: Floats
+    """Seconds since the epoch; inf: it is not asked about."""
+    promise: Floats
+    """Promised deadline, seconds since the epoch; written."""
+    made_at: Floats
+    """When it was promised, seconds since the epoch; written."""
+
+
+class Questions(NamedTuple):
+    """What was asked, and who was promised a deadline; written."""
+
+    counts: Integers
+    """int64[5]: plans laid out, questions, jobs in them, jobs judged, jobs promised."""
+    promised: Integers
+    """int64[n]: rows of the latter."""
+
+
+LAID, ASKED, ROWS, JUDGED, PROMISED = 0, 1, 2, 3, 4
+
+
+@compiled
+def _settled(
+    machine: MachineState,
+    jobs: TestedJobs,
+    asked: Questions,
+    rows: Integers,
+    new: Integers,
+    plan: RowPlan,
+    now: float,
+    origin: float,
+    m: int,
+) -> Integers:
+    """Promise new jobs their deadlines and lay out a plan of all; return its `Laid.source`."""
+    for row in new:
+        jobs.promise[row], jobs.made_at[row] = jobs.deadline[row], now
+        asked.promised[asked.counts[PROMISED]] = row
+        asked.counts[PROMISED] += 1
+    if len(new) > 0:
+        change(machine, PROMISE, new, np.empty(0))
+    planned = Planned(
+        rows,
+        plan.start,
+        plan.end,
+        plan.indptr,
+        plan.nodes,
+        np.empty(0),
+        jobs.kind[rows],
+        jobs.size[rows],
+        jobs.wall[rows],
+        jobs.run[rows],
+    )
+    nobody = np.empty(0, np.int32)
+    laid = lay_out(planned, origin, machine.nodes[:m], machine.plan[:0], nobody)
+    put_plan(
+        machine.state,
+        machine.plan,
+        machine.plan_nodes,
+        machine.span_of,
+        machine.spans,
+        laid,
+        len(rows),
+    )
+    asked.counts[LAID] += 1
+    return laid.source
+
+
+@compiled
+def _fits(machine: MachineState, plan: RowPlan, m: int) -> bool:
+    """Return whether a plan makes sense and the machine has room for it."""
+    room = len(plan.start) <= len(machine.plan)
+    room = room and len(plan.nodes) <= min(len(machine.plan_nodes), len(machine.spans))
+    return room and is_sound(plan.indptr, plan.nodes, m)
+
+
+@compiled
+def _in_service(held: Floats, nodes: NDArray[np.int32]) -> bool:
+    """Return whether all these nodes take jobs."""
+    out = 0
+    for node in nodes:
+        out += held[node] == np.inf
+    return out == 0
+
+
+def advance_by_tests(
+    machine: MachineState,
+    jobs: TestedJobs,
+    asked: Questions,
+    kept: KeptPlan,
+    origin: float,
+    m: int,
+    usable: int,
+    direct: NDArray[np.bool_],
+    prepared: Any,
+) -> tuple[int, KeptPlan]:
+    """Run as `advance` does, answering by a test; return the questions that are left, and the plan.
+
+    A question is left as if it had not been looked at.
+
+    Parameters
+    ----------
+    machine : MachineState
+        The system, changed in place; its jobs have whole nodes.
+    jobs, asked, kept
+        See there.
+    origin : float
+        The machine's time 0, seconds since the epoch.
+    m : int
+        Nodes of the cluster.
+    usable, direct, prepared
+        A `RowTest`.
+    """
+    state = machine.state[0]
+    while True:
+        stop = advance(machine)
+        if stop == 0 or stop & ~(ASK_ARRIVALS | ASK_EARLY_END) or state.joining > 0:
+            return stop, kept
+        now, held = state.now + origin, held_until(machine.nodes[:m], machine.jobs, origin)
+        in_service = 0
+        for node in range(m):
+            in_service += held[node] != np.inf
+        if in_service != usable:
+            return stop, kept
+        came = np.sort(machine.asked[: state.asked])
+        due = came[jobs.deadline[came] < np.inf]
+        if (len(came) > 0 and len(due) == 0) or not direct[due].all():
+            return stop, kept
+        rows, start, _, _, nodes = unstarted_rows(
+            machine.plan[: state.plan_size],
+            kept.source,
+            kept.row,
+            kept.start,
+            kept.end,
+            kept.indptr,
+            kept.nodes,
+        )
+        accepted = len(due) > 0
+        if accepted:
+            for row in due:
+                plan = planned_rows(prepared, rows, start, row, now, held)
+                if not plan.accepted:
+                    return stop, kept
+                rows, start = np.append(rows, row), plan.start
+        else:
+            if not _in_service(held, nodes):
+                return stop, kept
+            plan = planned_rows(prepared, rows, start, -1, now, held)
+            accepted = plan.accepted
+        if accepted:
+            if not _fits(machine, plan, m):
+                return stop, kept
+            source = _settled(machine, jobs, asked, rows, due, plan, now, origin, m)
+            kept = KeptPlan(rows, plan.start, plan.end, plan.indptr, plan.nodes, source)
+        asked.counts[ASKED] += 1
+        asked.counts[ROWS] += len(came)
+        asked.counts[JUDGED] += len(due)
+
+
+@cache
+def tested_loop(prepared: Hashable) -> Callable[..., tuple[int, KeptPlan]]:
+    """Return `advance_by_tests` for tests that are prepared so, compiled where numba is installed.
+
+    Each is kept on disk under a name of its own, and compiled anew if the kernel's source changes.
+    """
+    if numba is None:
+        return advance_by_tests
+    kernel = kernel_of(cast("type", prepared))
+    name, code = f"{advance_by_tests.__name__}_{kernel.__name__}", advance_by_tests.__code__
+    loop = FunctionType(code, advance_by_tests.__globals__, name)
+    loop.__qualname__ = f"{kernel.__module__}.{name}".replace(".", "_")
+    return cast(
+        "Callable[..., tuple[int, KeptPlan]]", watched(numba.njit(cache=True)(loop), kernel)
+    )

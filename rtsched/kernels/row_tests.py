@@ -1,0 +1,88 @@
+"""A planner's test of rows: the form in which a replay's compiled loop asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from rtsched.kernels.compiling import numba
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+    Integers: TypeAlias = NDArray[np.int64]
+
+
+F = TypeVar("F", bound=Callable[..., "RowPlan"])
+
+
+class RowPlan(NamedTuple):
+    """What a test of rows finds: a plan of the jobs that it was asked about, in their order."""
+
+    accepted: bool
+    start: Floats
+    """float64[n], seconds since the epoch; meaningless if it was not accepted, as all below."""
+    end: Floats
+    """float64[n], seconds since the epoch."""
+    indptr: Integers
+    """int64[n + 1]: job i has the nodes `nodes[indptr[i]:indptr[i + 1]]`."""
+    nodes: NDArray[np.int32]
+    """int32[k]"""
+
+
+class RowTest(NamedTuple):
+    """A planner's compiled test, prepared for the jobs of a workload.
+
+    Attributes
+    ----------
+    prepared : named tuple
+        What the test knows, with arrays that are contiguous; its type says which kernel is called
+        (`plans_rows`).
+    usable : int
+        For how many nodes in service it was prepared; with others, the planner is asked.
+    direct : bool[n]
+        The jobs of the workload of which an accepted test decides; for others it is asked.
+    """
+
+    prepared: Any
+    usable: int
+    direct: NDArray[np.bool_]
+
+
+_KERNELS: dict[type, Callable[..., RowPlan]] = {}
+
+
+def plans_rows(prepared: type) -> Callable[[F], F]:
+    """Return a decorator for the kernel of tests that are prepared as named tuples of this type.
+
+    The kernel is in the subset of Python that numba compiles, and is called as
+    `kernel(prepared, rows, begun, new, now, held_until) -> RowPlan`, about jobs that are planned
+    (int64[n], rows of the workload) to start at `begun` (float64[n]), and about a new one, the last
+    of the answer; -1: there is none, and only a better plan is accepted. `now` and `held_until` are
+    as `ReplayPlanner.judge` is given them. All times are seconds since the epoch.
+    """
+
+    def registered(kernel: F) -> F:
+        _KERNELS[prepared] = kernel
+        return kernel
+
+    return registered
+
+
+def kernel_of(prepared: type) -> Callable[..., RowPlan]:
+    """Return the kernel of tests that are prepared so; KeyError: there is none."""
+    return _KERNELS[prepared]
+
+
+def planned_rows(prepared: Any, *question: Any) -> RowPlan:
+    """Call the kernel of a test that was prepared so; in compiled code too."""
+    return _KERNELS[type(prepared)](prepared, *question)
+
+
+if numba is not None:
+
+    @numba.extending.overload(planned_rows, strict=False)  # type: ignore[untyped-decorator]
+    def _planned_rows(prepared: Any, *_: Any) -> Callable[..., RowPlan]:
+        return _KERNELS[prepared.instance_class]
