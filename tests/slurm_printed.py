@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from rtsched.adapters.slurm.rows import SHOWN
+from typing import TYPE_CHECKING
 
-SEPARATOR = "<0123456789ab>"
+from rtsched.adapters.slurm.squeue import EXCLUSIVE_SHOWN, JobReader
+
+if TYPE_CHECKING:
+    from rtsched.adapters.slurm.rows import JobRows
+
+TOKEN = "0123456789ab"  # noqa: S105 - of the delimiters
 
 PLAIN = {
     "jobid": "12",
@@ -52,5 +57,11 @@ PLAIN = {
 
 def printed(*jobs: dict[str, str]) -> str:
     """Return what squeue prints of jobs."""
-    lines = ["".join({**PLAIN, **job}[shown] + SEPARATOR for _, shown, *_ in SHOWN) for job in jobs]
+    fields = [field.split(":0", 1) for field in JobReader(TOKEN).format.split(",")]
+    lines = ["".join((PLAIN | job)[name] + end for name, end in fields) for job in jobs]
     return "".join(line + "\n" for line in lines)
+
+
+def job_rows(output: str, release: tuple[int, int] = EXCLUSIVE_SHOWN) -> JobRows:
+    """Return the jobs that squeue of a release printed."""
+    return JobReader(TOKEN, release).read([output.encode()])

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
+import tempfile
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+_AT_ONCE = 1 << 20
+"""Bytes read at a time at the most, which Linux has a pipe hold."""
 
 
 def run_program(
@@ -46,3 +53,57 @@ def run_program(
         env=environment,
         check=False,
     )
+
+
+def output_of(
+    words: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
+) -> Iterator[bytes]:
+    """Run a program, and yield what it prints while it does so: more than fits into memory twice.
+
+    Parameters as in `run_program`.
+
+    Raises
+    ------
+    OSError
+        If it cannot be started.
+    subprocess.TimeoutExpired
+        If it takes too long; it has been killed.
+    subprocess.CalledProcessError
+        If it fails; what it printed is not to be used.
+    """
+    until = time.monotonic() + seconds
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(  # noqa: S603 -- an argument list; no shell
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            env=environment,
+            pipesize=_AT_ONCE,
+        )
+        assert process.stdout is not None  # noqa: S101 - a pipe
+        with process.stdout as pipe:
+            try:
+                while select.select([pipe], [], [], max(until - time.monotonic(), 0.0))[0]:
+                    chunk = os.read(pipe.fileno(), _AT_ONCE)
+                    if not chunk:
+                        break
+                    yield chunk
+                else:
+                    raise subprocess.TimeoutExpired(words, seconds)
+                process.wait(max(until - time.monotonic(), 0.0))
+            finally:
+                process.kill()
+                process.wait()
+        if process.returncode:
+            said.seek(0)
+            raise subprocess.CalledProcessError(process.returncode, words, stderr=said.read())
+
+
+def text_of(output: bytes) -> str:
+    """Return a part of a program's output as `run_program` does: text with one kind of line ends.
+
+    What is no UTF-8 becomes U+FFFD.
+    """
+    text = output.decode(errors="replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_printed import SEPARATOR, printed
+from slurm_printed import job_rows, printed
 
 from rtsched.adapters.live import CompletionStatus, Observation, SubmitReply
 from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
@@ -21,7 +21,7 @@ from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
 from rtsched.adapters.slurm.layout import ClusterLayout, PartitionParts
 from rtsched.adapters.slurm.observation import allocations_of, jobs_of, marks_of, parts
 from rtsched.adapters.slurm.reserving import reserve_changes
-from rtsched.adapters.slurm.rows import JobRows, ReservationRow, job_rows
+from rtsched.adapters.slurm.rows import JobRows, ReservationRow
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import NodeSets
 from rtsched.model.array_rounds import last_end
@@ -157,7 +157,7 @@ def rows(*jobs: dict[str, str], mark: str = "rtsched:abc") -> JobRows:
         "timelimit": "10:00",
         "admin_comment": mark,
     }
-    return job_rows(printed(*(plain | job for job in jobs)), SEPARATOR)
+    return job_rows(printed(*(plain | job for job in jobs)))
 
 
 WAITING = {"jobid": "12", "jobarrayid": "12_[40-99]", "state": "PENDING"}

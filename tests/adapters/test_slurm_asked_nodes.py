@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from slurm_printed import SEPARATOR, printed
+from slurm_printed import job_rows, printed
 
 from rtsched.adapters.live import Observation, Submission, SubmitReply
 from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
@@ -21,7 +21,7 @@ from rtsched.adapters.slurm.node_requests import node_list_in, with_node_list
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.restore import restoring
-from rtsched.adapters.slurm.rows import JobRows, job_rows, node_rows
+from rtsched.adapters.slurm.rows import JobRows, node_rows
 from rtsched.adapters.slurm.scontrol import only_waiting, promised_priority, rank_of
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import MOST_KEPT, NodeSets
@@ -173,7 +173,7 @@ def rows(*jobs: dict[str, str]) -> JobRows:
         "deadline": str(int(NOW) + 80000),
     }
     each = ({**plain, "jobid": str(at + 1), **job} for at, job in enumerate(jobs))
-    return job_rows(printed(*each), SEPARATOR)
+    return job_rows(printed(*each))
 
 
 def seen(known: SlurmFacts, job: dict[str, str]) -> Any:

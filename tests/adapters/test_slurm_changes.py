@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_printed import SEPARATOR, printed
+from slurm_printed import job_rows, printed
 
 from rtsched.adapters.live import Change, Done, Marks, Observation
 from rtsched.adapters.slurm import SlurmSettings, SlurmSystem, last_applied
@@ -23,7 +23,7 @@ from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.slurm.last_applied import UNSURE, AppliedFile, LastApplied
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.reserving import reserve_changes
-from rtsched.adapters.slurm.rows import ReservationRow, job_rows
+from rtsched.adapters.slurm.rows import ReservationRow
 from rtsched.adapters.slurm.scontrol import Command, Rank, batchable, carried_out, outcome_of
 from rtsched.adapters.slurm.spec import spec_of
 from rtsched.adapters.slurm.steering import SlurmSteering
@@ -44,7 +44,7 @@ def view_of(*jobs: dict[str, str], ranges: dict[int, tuple[int, int]] | None = N
     plain |= {"tres": "node=1", "maxnodes": "1", "timelimit": "10:00", "deadline": "N/A"}
     plain |= {"partition": "all"}
     rows = job_rows(
-        printed(*({**plain, "jobid": str(at + 1), **job} for at, job in enumerate(jobs))), SEPARATOR
+        printed(*({**plain, "jobid": str(at + 1), **job} for at, job in enumerate(jobs)))
     )
     facts = SlurmFacts(margin=20.0, longest=1e6, partitions={"all": Partition("all", nodes=6)})
     which = np.arange(len(jobs))
@@ -190,7 +190,7 @@ def test_only_jobs_that_have_ended_are_queued_again() -> None:
 def test_a_task_that_is_queued_again_leaves_the_others_alone() -> None:
     """One task has the number of its array, which Slurm takes for all of them."""
     view, jobs = view_of({"state": "RUNNING"}, {"state": "RUNNING"}), ids(1, 2)
-    view.rows.label[:] = ["1_40", "2"]
+    view.rows.label[0] = "1_40"
     runs = Jobs.build(2, id=jobs)
     marks = Marks.build(2, job=jobs, requeues=[True, True])
     view.observation = replace(view.observation, queued=Jobs.build(0), running=runs, marks=marks)

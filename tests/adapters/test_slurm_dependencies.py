@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_printed import SEPARATOR, printed
+from slurm_printed import job_rows, printed
 
 from rtsched.adapters.slurm.dependencies import Dependency, dependency_of
 from rtsched.adapters.slurm.observation import edges_of, parts
-from rtsched.adapters.slurm.rows import job_rows
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,7 @@ def test_whom_a_singleton_waits_for(
     Of jobs that ask for nothing nobody needs to know, and there may be many.
     """
     numbered = [job | {"jobid": str(at), "jobarrayid": str(at)} for at, job in enumerate(jobs, 1)]
-    rows = job_rows(printed(*numbered), SEPARATOR)
+    rows = job_rows(printed(*numbered))
     queued, running, _ = parts(rows)
     found = edges_of(rows, queued, np.concatenate([queued, running]))
     assert list(zip(found.before.tolist(), found.after.tolist(), strict=True)) == edges

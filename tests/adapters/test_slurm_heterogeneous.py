@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_printed import SEPARATOR, printed
+from slurm_printed import job_rows, printed
 
 from rtsched.adapters.live import CompletionStatus, Observation, SubmitReply
 from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
@@ -27,11 +27,13 @@ from rtsched.adapters.slurm.observation import (
     parts,
 )
 from rtsched.adapters.slurm.reserving import reserve_changes
-from rtsched.adapters.slurm.rows import JobRows, job_rows
 from rtsched.adapters.wire import Tag
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from rtsched.adapters.slurm.rows import JobRows
 
 NOW = 1_800_000_000.0
 DUE = f"{NOW + 9000:.0f}"
@@ -77,7 +79,7 @@ def component(offset: int, nodes: int, minutes: int, **more: str) -> dict[str, s
 
 def shown(*jobs: dict[str, str], facts: SlurmFacts = FACTS) -> JobRows:
     """Return the rows of what squeue prints, with those of heterogeneous jobs joined."""
-    return joined_components(job_rows(printed(*jobs), SEPARATOR), facts)
+    return joined_components(job_rows(printed(*jobs)), facts)
 
 
 def view_of(found: JobRows, facts: SlurmFacts = FACTS) -> SlurmState:

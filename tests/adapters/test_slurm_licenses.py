@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_printed import PLAIN, SEPARATOR, printed
+from slurm_printed import PLAIN, job_rows, printed
 
 from rtsched.adapters.live import Observation
 from rtsched.adapters.slurm.advance_reservations import AdvanceReservation, difference
@@ -25,13 +25,7 @@ from rtsched.adapters.slurm.reserving import (
     licenses_kept,
     reserve_changes,
 )
-from rtsched.adapters.slurm.rows import (
-    ReservationRow,
-    job_rows,
-    license_counts,
-    node_rows,
-    reservation_rows,
-)
+from rtsched.adapters.slurm.rows import ReservationRow, license_counts, node_rows, reservation_rows
 from rtsched.adapters.slurm.scontrol import Rank
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.model.schedule import Schedule
@@ -163,7 +157,7 @@ def view_of(*jobs: dict[str, str]) -> SlurmState:
         {**WAITS, "jobid": str(at + 1), "jobarrayid": str(at + 1), **job}
         for at, job in enumerate(jobs)
     )
-    rows = job_rows(printed(*shown), SEPARATOR)
+    rows = job_rows(printed(*shown))
     which = np.arange(len(jobs))
     text = "".join(
         f"NodeName=n{n} CPUTot=8 RealMemory=100 State=IDLE Partitions=all Weight=1\n"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_printed import SEPARATOR, printed
+from slurm_printed import job_rows, printed
 
 from rtsched.adapters.live import CompletionStatus
 from rtsched.adapters.slurm import SlurmSettings
@@ -36,9 +36,9 @@ from rtsched.adapters.slurm.observation import (
     jobs_of,
     marks_of,
     parts,
-    tokens_of,
+    token_of,
 )
-from rtsched.adapters.slurm.rows import JobRows, ReservationRow, job_rows, node_rows
+from rtsched.adapters.slurm.rows import JobRows, ReservationRow, node_rows
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 
@@ -85,7 +85,7 @@ def rows(*jobs: dict[str, str]) -> JobRows:
         "admin_comment": "(null)",
     }
     return job_rows(
-        printed(*({**plain, "jobid": str(at + 1), **job} for at, job in enumerate(jobs))), SEPARATOR
+        printed(*({**plain, "jobid": str(at + 1), **job} for at, job in enumerate(jobs)))
     )
 
 
@@ -124,7 +124,7 @@ def test_waiting_running_and_over() -> None:
 def waiting(**job: str) -> Any:
     """Return one waiting job."""
     found = rows(job)
-    found.extra = [job.get("extra", "")]
+    found.extra[0] = job.get("extra", "")
     return jobs_of(found, np.array([0]), facts())
 
 
@@ -225,14 +225,14 @@ def test_who_has_whole_nodes_before_26_05() -> None:
     shown = [
         {"exclusive": word, "state": state} for state in ("PENDING", "RUNNING") for word in words
     ]
-    found = job_rows(printed(*shown), SEPARATOR, (25, 11)).exclusive
+    found = job_rows(printed(*shown), (25, 11)).exclusive
     assert found == ["NO", "NO", "NODE", "USER", "MCS", "NO", "NO", "", "USER", "MCS"]
 
 
 def test_tokens() -> None:
     """Only our mark with a token counts; a job that its user holds was not deferred by us."""
     marks = ["rtsched:T0k-en_", "rtsched:unjudged", "rtsched:parked", "x rtsched:abc", "", "rt:a"]
-    assert tokens_of(marks) == ["T0k-en_", "unjudged", None, None, None, None]
+    assert list(map(token_of, marks)) == ["T0k-en_", "unjudged", "", "", "", ""]
     found = rows(
         {"admin_comment": "rtsched:parked", "prioritylong": "0", "reason": "JobHeldAdmin"},
         {"admin_comment": "rtsched:abc"},

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_printed import SEPARATOR, printed
+from slurm_printed import job_rows, printed
 
 from rtsched.adapters.slurm.commands import extras
 from rtsched.adapters.slurm.route import shown_text
 from rtsched.adapters.slurm.rows import (
     MOST_TASKS,
-    SHOWN,
     JobRows,
     extra_in,
-    job_rows,
     node_rows,
-    release_of,
     reservation_rows,
-    squeue_format,
     tasks_in,
 )
-from rtsched.errors import AdapterError
 from rtsched.model.cluster import NodeState
 
 
 def test_a_job() -> None:
     """Every column has its meaning; what is not said is empty, nan or 0."""
-    rows = job_rows(printed({}, {"jobid": "13", "timelimit": "UNLIMITED"}), SEPARATOR)
+    rows = job_rows(printed({}, {"jobid": "13", "timelimit": "UNLIMITED"}))
     assert rows.id.tolist() == [12, 13]
     assert rows.limit.tolist() == [86520.0, math.inf]
     assert (rows.min_nodes[0], rows.max_nodes[0], rows.cpus[0], rows.memory[0]) == (2, 4, 8, 4096)
@@ -45,11 +41,11 @@ def test_a_job() -> None:
 def test_an_array_and_a_part() -> None:
     """Arrays and heterogeneous jobs are told apart."""
     labels = ("12_[1-9]", "13", "12_3", "7_[0-20:5,30%2]")
-    rows = job_rows(printed(*({"jobarrayid": each} for each in labels)), SEPARATOR)
+    rows = job_rows(printed(*({"jobarrayid": each} for each in labels)))
     assert rows.array.tolist() == [12, -1, 12, 7]
     assert rows.tasks.tolist() == [9, 0, 1, 6]
     assert rows.parallel.tolist() == [0, 0, 0, 2]
-    rows = job_rows(printed({}, {"hetjobid": "12"}), SEPARATOR)
+    rows = job_rows(printed({}, {"hetjobid": "12"}))
     assert rows.het.tolist() == [-1, 12]
 
 
@@ -59,49 +55,6 @@ def test_any_text_for_tasks(text: str) -> None:
     tasks, parallel = tasks_in(text)
     assert 0 <= tasks <= MOST_TASKS
     assert 0 <= parallel <= MOST_TASKS
-
-
-@given(st.text(), st.text(), st.text())
-def test_hostile_texts(name: str, comment: str, mark: str) -> None:
-    """Newlines, delimiters and whole rows in a user's text change no other column."""
-    job = {"name": name + printed({}).replace(SEPARATOR, "|"), "comment": comment + "x"}
-    rows = job_rows(printed({**job, "admin_comment": mark + "x"}, {"jobid": "13"}), SEPARATOR)
-    assert rows.id.tolist() == [12, 13]
-    assert rows.user == ["ann", "ann"]
-    assert rows.comment[0] == comment + "x"
-    assert rows.name[0] == job["name"]
-    assert rows.mark[0] == mark + "x"
-
-
-def test_no_jobs() -> None:
-    """An empty queue is an empty table."""
-    assert len(job_rows("", SEPARATOR)) == 0
-
-
-def test_another_form() -> None:
-    """Output of another form is refused with a remedy."""
-    with pytest.raises(AdapterError, match="set route"):
-        job_rows(printed({})[:-20], SEPARATOR)
-
-
-def test_the_format_says_every_column() -> None:
-    """Squeue is asked for each column once, without a limit of its width."""
-    parts = squeue_format(SEPARATOR).split(",")
-    assert len(parts) == len(SHOWN)
-    assert all(part.endswith(f":0{SEPARATOR}") for part in parts)
-
-
-def test_the_format_of_other_releases() -> None:
-    """Before 26.05 squeue has no field Exclusive, and OverSubscribe tells."""
-    said = {"slurm-wlm 26.05.5\n": (26, 5), "slurm 25.11.7": (25, 11), "slurm 23.11.11": (23, 11)}
-    for version, release in said.items():
-        assert release_of(version) == release
-        parts = {part.split(":")[0] for part in squeue_format(SEPARATOR, release).split(",")}
-        assert parts & {"exclusive", "oversubscribe"} == {
-            "exclusive" if release >= (26, 5) else "oversubscribe"
-        }
-    with pytest.raises(AdapterError, match="printed 'what', which is no version; check bin_dir"):
-        release_of("what")
 
 
 def test_extra_of_a_job() -> None:
@@ -114,10 +67,19 @@ def test_extra_of_a_job() -> None:
 def test_a_forged_record_in_a_dump() -> None:
     """A job whose record occurs twice is left out of the dump, to be asked for by itself."""
     dump = (
-        "JobId=4 JobName=x\n   Comment=\n\nJobId=5 JobName=y\n   Extra=forged\n\n"
-        "JobId=5 JobName=y\n   Extra=real\n\nJobId=6 JobName=z\n   Extra=six\n\n"
+        b"JobId=4 JobName=x\n   Comment=\n\nJobId=5 JobName=y\n   Extra=forged\n\n"
+        b"JobId=5 JobName=y\n   Extra=real\n\nJobId=6 JobName=z\n   Extra=six\n\n"
     )
-    assert extras(dump) == {4: "", 6: "six"}
+    assert extras([dump]) == {4: "", 6: "six"}
+
+
+@given(st.text("\r\n JobId=4Extra", max_size=200), st.lists(st.integers(0, 400), max_size=9))
+def test_a_dump_in_pieces(comment: str, cuts: list[int]) -> None:
+    """Where a dump is cut is no matter."""
+    records = [f"JobId={job} JobName=x\n   Comment={comment}\n   Extra=é{job}\n" for job in (4, 5)]
+    dump = "\n".join(records).encode()
+    places = [0, *sorted(min(cut, len(dump)) for cut in cuts), len(dump)]
+    assert extras(dump[a:b] for a, b in pairwise(places)) == extras([dump])
 
 
 @pytest.mark.parametrize(

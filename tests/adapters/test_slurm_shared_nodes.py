@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from slurm_printed import SEPARATOR, printed
+from slurm_printed import job_rows, printed
 
 from rtsched.adapters.live import FIRST_OWN_ID, Change, Observation, SubmitReply
 from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
@@ -18,7 +18,7 @@ from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.restore import restoring
-from rtsched.adapters.slurm.rows import ReservationRow, job_rows
+from rtsched.adapters.slurm.rows import ReservationRow
 from rtsched.adapters.slurm.scontrol import promised_priority, rank_of
 from rtsched.adapters.wire import Tag
 from rtsched.model.cluster import Cluster, Nodes
@@ -52,7 +52,7 @@ FACTS = SlurmFacts(
 def view_of(*jobs: dict[str, str], shared: bool = True) -> SlurmState:
     """Return a view of waiting jobs numbered from 1 on three nodes."""
     shown = ({**PLAIN, "jobid": str(at + 1), **job} for at, job in enumerate(jobs))
-    rows = job_rows(printed(*shown), SEPARATOR)
+    rows = job_rows(printed(*shown))
     which = np.arange(len(jobs))
     facts = FACTS if shared else replace(FACTS, sharing=Sharing())
     nodes = Nodes.build(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from slurm_printed import SEPARATOR, printed
+from slurm_printed import job_rows, printed
 
 from rtsched.adapters.slurm.facts import calc_period_of
 from rtsched.adapters.slurm.limits import limits_of
-from rtsched.adapters.slurm.rows import job_rows
 from rtsched.adapters.slurm.used_time import used_in, used_time, with_ended
 from rtsched.model.limits import UsedTime
 
@@ -87,8 +86,7 @@ def test_wall_time_that_running_jobs_may_use() -> None:
                 }
                 for job, start, limit, state, account in jobs
             )
-        ),
-        SEPARATOR,
+        )
     )
     rules = limits_of(QOS, ASSOCIATIONS, {})
     assert rules is not None
@@ -111,8 +109,7 @@ def test_what_jobs_used_that_ended_since() -> None:
                 | {"endtime": f"{end}"}
                 for job, start, end in jobs
             )
-        ),
-        SEPARATOR,
+        )
     )
     rules = limits_of(QOS, ASSOCIATIONS, {})
     assert rules is not None

@@ -22,6 +22,7 @@ from rtsched.adapters.slurm.node_requests import part_of
 from rtsched.adapters.slurm.observation import is_admitted, request_in
 from rtsched.adapters.slurm.rows import WAITING, alive, names_of, taken, with_joined
 from rtsched.adapters.slurm.spec import NOTHING
+from rtsched.adapters.slurm.texts import Texts
 from rtsched.logs.hostlist import fold
 from rtsched.model.array_rounds import last_end
 
@@ -53,9 +54,9 @@ def joined_arrays(
     their own.
     """
     members: dict[int, list[int]] = {}
-    for at in np.flatnonzero(rows.array >= 0).tolist():
-        if is_admitted(rows.mark[at]):
-            members.setdefault(int(rows.array[at]), []).append(at)
+    admitted = rows.mark.map(is_admitted, np.bool_)
+    for at in np.flatnonzero((rows.array >= 0) & admitted).tolist():
+        members.setdefault(int(rows.array[at]), []).append(at)
     if not members:
         return rows
     ours = {row.name: row for row in reservations if is_ours(row.name)}
@@ -127,12 +128,12 @@ def _running(tasks: _Tasks, facts: SlurmFacts, now: float) -> JobRows:
     )
     return replace(
         row,
-        state=["RUNNING"],
-        nodes=[fold(sorted(names))],
+        state=Texts.of(["RUNNING"]),
+        nodes=Texts.of([fold(sorted(names))]),
         start=np.array([start]),
         limit=np.array([until - start]),
         end=np.array([until]),
-        reservation=[kept.name if kept is not None else ""],
+        reservation=Texts.of([kept.name if kept is not None else ""]),
     )
 
 
@@ -156,7 +157,7 @@ def _over(tasks: _Tasks, which: list[int]) -> JobRows:
         row,
         start=np.array([np.fmin.reduce(start)]),
         end=np.array([np.fmax.reduce(end)]),
-        exit_code=["0:0"],
+        exit_code=Texts.of(["0:0"]),
         requeue=np.array([False]),
     )
 
@@ -164,4 +165,4 @@ def _over(tasks: _Tasks, which: list[int]) -> JobRows:
 def _as_array(row: JobRows, tasks: _Tasks) -> JobRows:
     """Return a row of one task as that of the array."""
     number = tasks.array
-    return replace(row, id=np.array([number]), label=[str(number)], tasks=np.array([tasks.left]))
+    return replace(row, id=np.array([number]), label=Texts.of([""]), tasks=np.array([tasks.left]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.slurm.rows import ReservationRow, names_of, words_of
@@ -35,10 +36,9 @@ class SlurmState:
     Attributes
     ----------
     rows : JobRows
-        All jobs; `place` is the row by job id.
+        All jobs.
     observation : Observation
-        As the daemon has it; `queued` is the row of its queue by job id, `held` whose jobs wait for
-        a release.
+        As the daemon has it; `held` whose jobs wait for a release.
     facts : SlurmFacts
         Margins and limits.
     names : tuple of str
@@ -59,8 +59,6 @@ class SlurmState:
     names: tuple[str, ...]
     reservations: Sequence[ReservationRow]
     now: float
-    place: dict[int, int] = field(default_factory=dict)
-    queued: dict[int, int] = field(default_factory=dict)
     held: set[int] = field(default_factory=set)
     weights: dict[str, int] = field(default_factory=dict)
     comments: dict[int, str] = field(default_factory=dict)
@@ -69,9 +67,17 @@ class SlurmState:
         """Return a job's comment as it will be when the changes so far are carried out."""
         return self.comments.get(job, self.rows.comment[self.place[job]])
 
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """Row of all jobs by job id."""
+        return {job: at for at, job in enumerate(self.rows.id.tolist())}
+
+    @cached_property
+    def queued(self) -> dict[int, int]:
+        """Row of the daemon's queue by job id."""
+        return {job: at for at, job in enumerate(self.observation.queued.id.tolist())}
+
     def __post_init__(self) -> None:
-        self.place = {job: at for at, job in enumerate(self.rows.id.tolist())}
-        self.queued = {job: at for at, job in enumerate(self.observation.queued.id.tolist())}
         self.held = set(self.observation.marks.job[self.observation.marks.held].tolist())
 
 

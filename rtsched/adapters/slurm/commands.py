@@ -1,7 +1,7 @@
 """Slurm through its own commands: argument lists, no shell, a time limit on each.
 
 `squeue` gives the jobs: it is 80 times as fast as JSON. What users write could hold any delimiter,
-so the one used is random, and reaches squeue by its environment, which other users cannot read.
+so those used are random, and reach squeue by its environment, which other users cannot read.
 """
 
 from __future__ import annotations
@@ -9,32 +9,34 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import subprocess
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
+from subprocess import CalledProcessError, TimeoutExpired
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.programs import run_program
+import numpy as np
+
+from rtsched.adapters.programs import output_of, run_program, text_of
 from rtsched.adapters.slurm.rows import (
     JobRows,
     NodeRow,
     ReservationRow,
     alive,
     extra_in,
-    job_rows,
     license_counts,
     node_rows,
-    release_of,
     reservation_rows,
-    squeue_format,
 )
+from rtsched.adapters.slurm.squeue import JobReader, release_of
 from rtsched.errors import AdapterError
 from rtsched.logs.slurm_limits import QOS_COLUMNS, SHOW_ASSOCIATIONS, SHOW_QOS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rtsched.adapters.slurm.settings import SlurmSettings
 
@@ -44,7 +46,9 @@ FEW = 20
 LINES = 500
 """Commands that one scontrol process is given."""
 
-_JOB = re.compile(r"(?m)^JobId=(\d{1,10}) ")
+_JOB_ID = b"\nJobId="
+_JOB = re.compile(_JOB_ID + rb"\d{1,10} ")
+_EXTRA = b"\n   Extra="
 _PROMPT = "rtsched_mark_"
 _NO_MESSAGE = re.compile(rf"invalid keyword: {_PROMPT}(\d+)")
 
@@ -69,6 +73,7 @@ class CommandRunner:
     """
 
     settings: SlurmSettings
+    _seen: set[int] = field(default_factory=set)
     _extra: dict[int, str] = field(default_factory=dict)
 
     def run(
@@ -81,13 +86,41 @@ class CommandRunner:
         AdapterError
             If it cannot be started, or takes too long.
         """
+        with self._failing(name) as program:
+            done = run_program(
+                [program, *words], self.settings.command_timeout_s, text, _environment(variables)
+            )
+        return CommandResult(done.returncode, done.stdout, done.stderr)
+
+    def ask(self, name: str, *words: str, text: str | None = None, **variables: str) -> str:
+        """Return what a command prints.
+
+        Raises
+        ------
+        AdapterError
+            If it fails, as when the controller does not answer.
+        """
+        said = self.run(name, *words, text=text, **variables)
+        if said.status:
+            raise _failed(name, words, said.status, said.errors)
+        return said.output
+
+    def _output(self, name: str, *words: str, **variables: str) -> Iterator[bytes]:
+        """Yield what a command prints, as it comes; it raises as `ask`, at the end too."""
+        with self._failing(name) as program:
+            command, seconds = [program, *words], self.settings.command_timeout_s
+            try:
+                yield from output_of(command, seconds, _environment(variables))
+            except CalledProcessError as error:
+                raise _failed(name, words, error.returncode, text_of(error.stderr)) from error
+
+    @contextmanager
+    def _failing(self, name: str) -> Iterator[str]:
+        """Have errors in running a command be ours; the value is its path."""
         program = str(Path(self.settings.bin_dir) / name) if self.settings.bin_dir else name
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("SQUEUE_", "SCONTROL_"))}
-        wording = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0", "LC_ALL": "C.UTF-8"}
-        variables = {**kept, **wording, **variables}
         try:
-            done = run_program([program, *words], self.settings.command_timeout_s, text, variables)
-        except subprocess.TimeoutExpired as error:
+            yield program
+        except TimeoutExpired as error:
             raise AdapterError(
                 f"{name} did not answer within {self.settings.command_timeout_s:g} s; check the "
                 "load of slurmctld, or raise command_timeout_s in [slurm]"
@@ -97,38 +130,21 @@ class CommandRunner:
                 f"{program} cannot be run ({error.strerror}); install Slurm's client commands, or "
                 "set bin_dir in [slurm]"
             ) from error
-        return CommandResult(done.returncode, done.stdout, done.stderr)
-
-    def ask(self, name: str, *words: str, **variables: str) -> str:
-        """Return what a command prints.
-
-        Raises
-        ------
-        AdapterError
-            If it fails, as when the controller does not answer.
-        """
-        said = self.run(name, *words, **variables)
-        if said.status:
-            reason = " ".join(said.errors.split())[-300:] or f"exit status {said.status}"
-            raise AdapterError(
-                f"{name} {' '.join(words)}: {reason}; check that slurmctld runs (scontrol ping)"
-            )
-        return said.output
 
     @cached_property
-    def _release(self) -> tuple[int, int]:
-        """The release of squeue."""
-        return release_of(self.ask("squeue", "--version"))
+    def _reader(self) -> JobReader:
+        """What reads squeue's output, of its release."""
+        release = release_of(self.ask("squeue", "--version"))
+        return JobReader(secrets.token_hex(6), release)
 
     def jobs(self) -> JobRows:
         """Return all jobs that the controller knows, lately ended ones too."""
-        separator = f"<{secrets.token_hex(6)}>"
-        form = squeue_format(separator, self._release)
-        shown = self.ask("squeue", "-h", "-a", "-t", "all", SQUEUE_FORMAT2=form)
-        rows = job_rows(shown, separator, self._release)
-        pairs = zip(rows.id.tolist(), rows.state, strict=True)
-        self._read_extra([job for job, state in pairs if alive(state)])
-        rows.extra = [self._extra.get(job, "") for job in rows.id.tolist()]
+        reader = self._reader
+        shown = self._output("squeue", "-h", "-a", "-t", "all", SQUEUE_FORMAT2=reader.format)
+        rows = reader.read(shown)
+        self._read_extra(rows.id[rows.state.map(alive, np.bool_)].tolist())
+        for at in np.flatnonzero(np.isin(rows.id, list(self._extra))).tolist():
+            rows.extra[at] = self._extra[int(rows.id[at])]
         return rows
 
     def nodes(self) -> list[NodeRow]:
@@ -182,19 +198,35 @@ class CommandRunner:
 
     def _read_extra(self, jobs: Sequence[int]) -> None:
         """Read Extra of jobs not seen before, which squeue does not show; forget the others'."""
-        self._extra = {job: self._extra[job] for job in jobs if job in self._extra}
-        new = [job for job in jobs if job not in self._extra]
+        self._seen.intersection_update(jobs)
+        self._extra = {job: extra for job, extra in self._extra.items() if job in self._seen}
+        new = [job for job in jobs if job not in self._seen]
+        found: dict[int, str] = {}
         if len(new) > max(FEW, len(jobs) // 100):
-            dump = self.ask("scontrol", "-a", "show", "job")
-            whole = extras(dump)
-            self._extra |= {job: whole[job] for job in new if job in whole}
-            new = [job for job in new if job not in whole]
-        shown = self.each(f"show job {job}" for job in new)
-        self._extra |= {job: extra_in(output) for job, output in zip(new, shown, strict=True)}
+            found = extras(self._output("scontrol", "-a", "show", "job"))
+        left = [job for job in new if job not in found]
+        found |= dict(zip(left, map(extra_in, self._details(left)), strict=True))
+        self._seen.update(new)
+        self._extra |= {job: found[job] for job in new if found[job]}
 
-    def each(self, lines: Iterable[str]) -> list[str]:
-        """Return what scontrol prints on each of some commands that only read."""
-        return [self.ask("scontrol", "-a", *line.split()) for line in lines]
+    def _details(self, jobs: Sequence[int]) -> list[str]:
+        """Return what scontrol prints on each of some jobs.
+
+        One process tells of all of them. What it prints as the name of a host, which is random, is
+        in no text of a user.
+        """
+        if not jobs:
+            return []
+        mark = f"{_PROMPT}{secrets.token_hex(6)}"
+        lines = [f"show job {job}\nshow hostnames {mark}\n" for job in jobs]
+        shown = self.ask("scontrol", "-a", text="".join(lines) + "quit\n")
+        *parts, _ = re.split(rf"(?m)^(?:scontrol: )?{mark}$", shown)
+        if len(parts) != len(jobs):
+            raise AdapterError(
+                "scontrol exited before it had shown all jobs; check that slurmctld runs "
+                "(scontrol ping)"
+            )
+        return parts
 
     def batch(self, lines: Sequence[str]) -> list[str]:
         """Give scontrol many commands at once; return what it complains of on each, or nothing.
@@ -224,13 +256,45 @@ class CommandRunner:
 SHARES = "Account,User,RawShares,RawUsage"
 
 
-def extras(dump: str) -> dict[int, str]:
-    """Return Extra by job from `scontrol show job`.
+def extras(dump: Iterable[bytes]) -> dict[int, str]:
+    """Return Extra by job from what `scontrol show job` prints, which comes in pieces.
 
     A job that occurs twice is left out: somebody wrote a comment that looks like another job.
     """
-    parts = _JOB.split(dump)
-    jobs = list(map(int, parts[1::2]))
-    found = {job: extra_in(part) for job, part in zip(jobs, parts[2::2], strict=True)}
-    times = Counter(jobs)
+    found: dict[int, str] = {}
+    times = Counter[int]()
+    for record in _records(dump):
+        head, _, rest = record.partition(b" ")
+        job = int(head)
+        line = rest.rfind(_EXTRA)
+        times[job] += 1
+        found[job] = text_of(rest[line + len(_EXTRA) :].partition(b"\n")[0]) if line >= 0 else ""
     return {job: extra for job, extra in found.items() if times[job] == 1}
+
+
+def _records(dump: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield what stands behind each `JobId=` that begins a record."""
+    left = b"\n"
+    for piece in dump:
+        left += piece.replace(b"\r", b"\n")
+        begins = [match.start() for match in _JOB.finditer(left)]
+        for begin, end in pairwise(begins):
+            yield left[begin + len(_JOB_ID) : end]
+        left = left[begins[-1] :] if begins else left
+    if _JOB.match(left):
+        yield left[len(_JOB_ID) :]
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a command: none that change what it prints, but these."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SQUEUE_", "SCONTROL_"))}
+    wording = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0", "LC_ALL": "C.UTF-8"}
+    return {**kept, **wording, **variables}
+
+
+def _failed(name: str, words: Sequence[str], status: int, errors: str) -> AdapterError:
+    """Return the error that a command failed."""
+    reason = " ".join(errors.split())[-300:] or f"exit status {status}"
+    return AdapterError(
+        f"{name} {' '.join(words)}: {reason}; check that slurmctld runs (scontrol ping)"
+    )

@@ -33,6 +33,7 @@ from rtsched.adapters.slurm.rows import (
     taken,
     with_joined,
 )
+from rtsched.adapters.slurm.texts import Texts
 from rtsched.logs.hostlist import fold
 from rtsched.model.resources import MEMORY
 
@@ -84,32 +85,32 @@ def _joined(rows: JobRows, job: int, which: list[int], facts: SlurmFacts) -> Job
     return replace(
         taken(rows, which[:1]),
         id=np.array([job]),
-        label=[str(job)],
-        state=[rows.state[_telling(rows, shown, over=not runs and not waits)]],
-        reason=[rows.reason[held]],
+        label=Texts.of([""]),
+        state=Texts.of([rows.state[_telling(rows, shown, over=not runs and not waits)]]),
+        reason=Texts.of([rows.reason[held]]),
         priority=rows.priority[[held]],
-        nodes=[fold(_names(rows.nodes[at] for at in shown))],
-        features=[_together([rows.features[at] for at in which])],
-        required=[",".join(_names(rows.required[at] for at in which))],
-        excluded=[fold(_names(rows.excluded[at] for at in which))],
-        reservation=[_reservation([rows.reservation[at] for at in shown])],
-        licenses=[_listed(rows.licenses[at] for at in which)],
-        tres=[_listed(rows.tres[at] for at in which)],
-        mark=[next((rows.mark[at] for at in which if is_admitted(rows.mark[at])), "")],
+        nodes=Texts.of([fold(_names(rows.nodes[at] for at in shown))]),
+        features=Texts.of([_together([rows.features[at] for at in which])]),
+        required=Texts.of([",".join(_names(rows.required[at] for at in which))]),
+        excluded=Texts.of([fold(_names(rows.excluded[at] for at in which))]),
+        reservation=Texts.of([_reservation([rows.reservation[at] for at in shown])]),
+        licenses=Texts.of([_listed(rows.licenses[at] for at in which)]),
+        tres=Texts.of([_listed(rows.tres[at] for at in which)]),
+        mark=Texts.of([next((rows.mark[at] for at in which if is_admitted(rows.mark[at])), "")]),
         submit=np.array([rows.submit[which].min()]),
         eligible=np.array([np.fmax.reduce(rows.eligible[which])]),
         start=np.array([start]),
         end=np.array([np.fmax.reduce(rows.end[shown])]),
         limit=np.array([limit]),
         deadline=np.array([np.fmin.reduce(rows.deadline[which])]),
-        amounts=[_amounts([rows.amounts[at] for at in which], sizes.tolist())],
+        amounts=Texts.of([_amounts([rows.amounts[at] for at in which], sizes.tolist())]),
         cpus=np.array([rows.cpus[which].sum()]),
         memory=np.array([rows.memory[which].max()]),
         min_nodes=np.array([sizes.sum()]),
         max_nodes=np.array([sizes.sum()]),
         requeue=np.array([rows.requeue[which].all()]),
         restarts=np.array([rows.restarts[which].max()]),
-        components=[components],
+        components={job: components},
     )
 
 

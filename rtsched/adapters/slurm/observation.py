@@ -17,10 +17,11 @@ from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import node_list_in
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
-from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, names_of, number
+from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, alive, names_of, number, taken
 from rtsched.adapters.slurm.scontrol import FIRST_PRIORITY, LAST_PRIORITY
 from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
 from rtsched.adapters.slurm.submission import DEFERRED, MARK
+from rtsched.adapters.slurm.texts import Texts, pairwise
 from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
 from rtsched.model.jobs import Edges, Jobs
@@ -47,6 +48,8 @@ jobs launched a second time that run already."""
 
 NEVER_SATISFIED = "a job that it waits for did not end as its dependency asks"
 
+_BAD_CONSTRAINTS = "BadConstraints"
+
 _LIMITS = ("Assoc", "QOS")
 """How the reasons begin that name a limit of an account or QOS (manual page squeue)."""
 
@@ -56,29 +59,27 @@ _LAUNCHES = ("launch fail", "JobHoldMaxRequeue")
 
 def parts(rows: JobRows) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return which rows wait, run, and have ended; waiting and running by (submit, id)."""
-    kind = {
-        state: 0 if state in WAITING else 1 if ENDINGS.get(state) == log.Ending.RUNNING else 2
-        for state in set(rows.state)
-    }
-    code = np.array([kind[state] for state in rows.state], np.int8)
+    code = rows.state.map(_part_of, np.int8)
     order = np.lexsort((rows.id, rows.submit))
     ordered = code[order]
     return order[ordered == 0], order[ordered == 1], np.flatnonzero(code == 2)
 
 
-def tokens_of(marks: list[str]) -> list[str | None]:
-    """Return the token of each admin comment; None where it has none."""
-    found = {}
-    for mark in set(marks):
-        match = _TOKEN.match(mark)
-        known = match is not None and match[1] != DEFERRED
-        found[mark] = match[1] if match is not None and known else None
-    return [found[mark] for mark in marks]
+def _part_of(state: str) -> int:
+    if state in WAITING:
+        return 0
+    return 1 if alive(state) else 2
+
+
+def token_of(mark: str) -> str:
+    """Return the token in an admin comment; empty: it has none."""
+    match = _TOKEN.match(mark)
+    return match[1] if match is not None and match[1] != DEFERRED else ""
 
 
 def is_admitted(mark: str) -> bool:
     """Return whether a job with this admin comment may have been promised something once."""
-    return is_deferred(mark) or tokens_of([mark])[0] not in {None, UNJUDGED}
+    return is_deferred(mark) or token_of(mark) not in {"", UNJUDGED}
 
 
 def keeps_order(rows: JobRows, at: int, *, basic: bool) -> bool:
@@ -101,22 +102,22 @@ def is_deferred(mark: str) -> bool:
 
 def completions_of(rows: JobRows, which: NDArray[np.int64]) -> Completions:
     """Return the jobs that ended and that the controller still knows."""
-    endings = [
-        LIVE.get(ENDINGS.get(rows.state[i], log.Ending.UNKNOWN), CompletionStatus.FAILED)
-        for i in which.tolist()
-    ]
-    started = np.array([bool(rows.nodes[i]) for i in which.tolist()], np.bool_)
+    state, started = rows.state.take(which), rows.nodes.take(which).map(bool, np.bool_)
     return Completions.build(
         len(which),
+        **encoded({"token": rows.mark.take(which).replaced(token_of)}),
         job=rows.id[which],
         start=np.where(started, rows.start[which], np.nan),
         end=rows.end[which],
-        status=np.array(endings, np.int8),
-        token=tokens_of([rows.mark[i] for i in which.tolist()]),
+        status=state.map(_status, np.int8),
         exit_code=np.array([_failed_with(rows, i) for i in which.tolist()], np.int32),
         requeues=rows.requeue[which] & started,
         restarts=rows.restarts[which].astype(np.int32),
     )
+
+
+def _status(state: str) -> CompletionStatus:
+    return LIVE.get(ENDINGS.get(state, log.Ending.UNKNOWN), CompletionStatus.FAILED)
 
 
 def _failed_with(rows: JobRows, i: int) -> int:
@@ -127,32 +128,35 @@ def _failed_with(rows: JobRows, i: int) -> int:
 
 def marks_of(rows: JobRows, which: NDArray[np.int64], facts: SlurmFacts) -> Marks:
     """Return the marks of jobs that wait or run."""
-    components = [rows.components[i] for i in which.tolist()]
-    mark = [rows.mark[i] for i in which.tolist()]
-    held = [_held(rows, i) for i in which.tolist()]
-    waits = np.array([rows.state[i] in WAITING for i in which.tolist()], np.bool_)
+    some = taken(rows, which)
+    mark, reason = some.mark, some.reason
+    deferred = mark.map(is_deferred, np.bool_)
+    lacks = reason.map(_BAD_CONSTRAINTS.__eq__, np.bool_) & some.features.map(bool, np.bool_)
+    first = (some.priority == 0) & ~lacks
+    held = first | reason.map(lambda text: text.startswith("JobHeld"), np.bool_)
+    last = np.full(len(which), -1, np.int64)
+    for job, components in rows.components.items():
+        last[some.id == job] = max(components.ids)
+    unusable = Texts.alike("", len(which))
+    for at in np.flatnonzero(deferred & (some.priority == 0)).tolist():
+        unusable[at] = _unusable(rows, int(which[at]), facts)
+    texts = {
+        "token": mark.replaced(token_of),
+        "limit": reason.replaced(_limit),
+        "problem": reason.replaced(_never_starts),
+        "unusable": unusable,
+    }
     return Marks.build(
         len(which),
-        job=rows.id[which],
-        uid=rows.uid[which],
-        token=tokens_of(mark),
-        deferred=np.array([is_deferred(text) for text in mark], np.bool_),
-        held=np.array(held, np.bool_) & waits,
-        requeues=rows.requeue[which],
-        limit=[_limit(rows.reason[i]) for i in which.tolist()],
-        problem=[_never_starts(rows.reason[i]) for i in which.tolist()],
-        unusable=[_unusable(rows, i, facts) for i in which.tolist()],
-        last=np.array([max(each.ids) if each else -1 for each in components], np.int64),
-        singleton=np.array(
-            [dependency_of(rows.dependency[i]).singleton for i in which.tolist()], np.bool_
-        ),
+        **encoded(texts),
+        job=some.id,
+        uid=some.uid,
+        deferred=deferred,
+        held=held & some.state.map(WAITING.__contains__, np.bool_),
+        requeues=some.requeue,
+        last=last,
+        singleton=some.dependency.map(lambda text: dependency_of(text).singleton, np.bool_),
     )
-
-
-def _held(rows: JobRows, i: int) -> bool:
-    """Return whether somebody holds a job."""
-    first = rows.priority[i] == 0 and not _lacks_features(rows, i)
-    return bool(first) or rows.reason[i].startswith("JobHeld")
 
 
 def _lacks_features(rows: JobRows, i: int) -> bool:
@@ -160,19 +164,19 @@ def _lacks_features(rows: JobRows, i: int) -> bool:
 
     It lets it go when features or the job change (`FAIL_BAD_CONSTRAINTS`, src/slurmctld/job_mgr.c).
     """
-    return rows.reason[i] == "BadConstraints" and bool(rows.features[i])
+    return rows.reason[i] == _BAD_CONSTRAINTS and bool(rows.features[i])
 
 
-def _limit(reason: str) -> str | None:
+def _limit(reason: str) -> str:
     """Return the limit of an account or QOS that a reason names, such as `QOSGrpCpuLimit`."""
-    return reason if reason.startswith(_LIMITS) else None
+    return reason if reason.startswith(_LIMITS) else ""
 
 
-def _never_starts(reason: str) -> str | None:
+def _never_starts(reason: str) -> str:
     """Return why a job does not start by itself; scontrol writes no spaces in Slurm's reason."""
     if reason == "DependencyNeverSatisfied":
         return NEVER_SATISFIED
-    return NOT_LAUNCHED if reason.replace("_", " ").startswith(_LAUNCHES) else None
+    return NOT_LAUNCHED if reason.replace("_", " ").startswith(_LAUNCHES) else ""
 
 
 def allocations_of(
@@ -186,10 +190,11 @@ def allocations_of(
     it: what starts before a planned start ends by its limit at the latest when that is, and the
     planned job's own margin lets it start so much later.
     """
-    nodes = {text: machine.rows_of(text) for text in {rows.nodes[i] for i in which.tolist()}}
-    taken = [nodes[rows.nodes[i]] for i in which.tolist()]
-    indptr = offsets_of([len(each) for each in taken])
-    completing = np.array([rows.state[i] == "COMPLETING" for i in which.tolist()], np.bool_)
+    shown = list(rows.nodes.take(which))
+    nodes = {text: machine.rows_of(text) for text in set(shown)}
+    having = [nodes[text] for text in shown]
+    indptr = offsets_of([len(each) for each in having])
+    completing = rows.state.take(which).map("COMPLETING".__eq__, np.bool_)
     start = rows.start[which]
     start = np.where(np.isnan(start), now, start)
     limit = start + rows.limit[which]
@@ -199,7 +204,7 @@ def allocations_of(
     soon = now + np.where(completing, facts.completing, facts.margin)
     end = np.where(end > now, end, soon)
     end = np.where(np.isnan(end), np.inf, end)
-    together = np.concatenate([np.empty(0, np.int32), *taken]).astype(np.int32)
+    together = np.concatenate([np.empty(0, np.int32), *having]).astype(np.int32)
     return Schedule.build(rows.id[which], start, end, indptr, together)
 
 
@@ -228,77 +233,78 @@ def jobs_of(
     now : float
         Seconds since the epoch; no job counts as beginning later than inf.
     """
-    chosen = which.tolist()
-    texts: dict[str, Any] = {
-        name: [getattr(rows, name)[i] or None for i in chosen]
-        for name in ("label", "name", "user", "account", "partition", "qos")
-    }
-    first = [None if text is None else text.split(",", 1)[0] for text in texts["partition"]]
-    plain = _plain(rows, which, first, facts)
+    some = taken(rows, which)
+    first = some.partition.replaced(lambda text: text.split(",", 1)[0])
+    plain = _plain(some, first, facts)
     if sizes is not None:
         plain["size"] = np.maximum(sizes, 1)
-    specs = _specs(rows, which)
-    requests = _reshape(plain, rows, which, specs, facts, sizes, ranges or {}, now)
-    pairs = zip(texts["account"], texts["user"], strict=True)
-    known = facts.associations
+    specs = _specs(some)
+    requests = Texts.alike("", len(which))
+    _reshape(plain, requests, rows, which, specs, facts, sizes, ranges or {}, now)
+    dag, checkpoints = np.full(len(which), -1, np.int64), np.zeros(len(which), np.bool_)
+    for at, spec in specs.items():
+        dag[at] = dag_key(some.user[at], spec.dag) if spec.dag else -1
+        checkpoints[at] = spec.checkpoint
+    texts = encoded(
+        {name: getattr(some, name) for name in ("label", "name", "user", "account", "qos")}
+        | {"partition": first, "node_request": requests}
+    )
+    texts["names"] |= plain.pop("names", {})
     return Jobs.build(
         len(which),
-        **plain,
-        **{name: values for name, values in texts.items() if name != "partition"},
-        partition=first,
-        node_request=requests,
-        association=np.array([known.get((a or "", u or ""), -1) for a, u in pairs], np.int32),
-        dag=np.array(
-            [
-                dag_key(rows.user[i], spec.dag) if spec.dag else -1
-                for i, spec in zip(chosen, specs, strict=True)
-            ],
-            np.int64,
-        ),
-        checkpoints=np.array([spec.checkpoint for spec in specs], np.bool_),
+        **{name: values for name, values in plain.items() if not _is_missing(name, values)},
+        **texts,
+        association=_associations(some, facts),
+        dag=dag,
+        checkpoints=checkpoints,
     )
 
 
-def _plain(
-    rows: JobRows,
-    which: NDArray[np.int64],
-    first: list[str | None],
-    facts: SlurmFacts,
-) -> dict[str, Any]:
-    """Return the columns of jobs, each as a rigid one without a promise."""
-    cores = {
-        name: facts.partitions[name or ""].cores if (name or "") in facts.partitions else 1
-        for name in set(first)
-    }
-    per_node = np.array([cores[name] for name in first], np.int64)
-    cpus, memory = rows.cpus[which], rows.memory[which]
+def _is_missing(name: str, values: NDArray[Any]) -> bool:
+    """Return whether no job has a value in a column of `Jobs`: then it need not be handed on."""
+    missing = np.asarray(Jobs.columns()[name].missing)
+    return bool(((values == missing) | ((values != values) & (missing != missing))).all())
+
+
+def encoded(columns: Mapping[str, Texts]) -> dict[str, Any]:
+    """Return texts as `Table.build` takes them: codes by column, and `names`."""
+    pairs = {name: column.encoded() for name, column in columns.items()}
+    names = {name: texts for name, (_, texts) in pairs.items()}
+    return {"names": names, **{name: codes for name, (codes, _) in pairs.items()}}
+
+
+def _associations(rows: JobRows, facts: SlurmFacts) -> NDArray[np.int32]:
+    """Return which association each job is charged to, int32[n]; -1: that is not known."""
+    known = facts.associations
+    return pairwise(rows.account, rows.user, lambda *pair: known.get(pair, -1), np.int32)
+
+
+def _plain(rows: JobRows, first: Texts, facts: SlurmFacts) -> dict[str, Any]:
+    """Return the columns of jobs, each as a rigid one without a promise; `first`: partitions."""
+    partitions = facts.partitions
+    per_node = first.map(lambda name: partitions[name].cores if name in partitions else 1, np.int64)
+    cpus, memory = rows.cpus, rows.memory
     fewest = -(-cpus // np.maximum(per_node, 1))
-    size = np.maximum(np.maximum(rows.min_nodes[which], fewest), 1)
-    eligible, submit = rows.eligible[which], rows.submit[which]
-    limit = rows.limit[which]
+    size = np.maximum(np.maximum(rows.min_nodes, fewest), 1)
+    eligible, submit, limit = rows.eligible, rows.submit, rows.limit
     return (
-        plain_columns(len(which))
-        | _demands(rows, which, first, facts)
+        plain_columns(len(rows))
+        | _demands(rows, first, facts)
         | {
-            "id": rows.id[which],
+            "id": rows.id,
             "submit": submit,
             "begin": np.where(eligible > submit, eligible, -np.inf),
             "wall_time": np.where(np.isnan(limit), np.inf, limit) + facts.margin,
             "size": size.astype(np.int32),
             "cores": np.where(cpus > 0, cpus, -1).astype(np.int32),
             "memory": np.where(memory > 0, memory * MEGABYTE, -1),
-            "nice": rows.nice[which].astype(np.float64),
-            "tasks": np.where(rows.array[which] < 0, 1, rows.tasks[which]).astype(np.int32),
+            "nice": rows.nice.astype(np.float64),
+            "tasks": np.where(rows.array < 0, 1, rows.tasks).astype(np.int32),
         }
     )
 
 
-def _demands(
-    rows: JobRows,
-    which: NDArray[np.int64],
-    first: list[str | None],
-    facts: SlurmFacts,
-) -> dict[str, Any]:
+def _demands(rows: JobRows, first: Texts, facts: SlurmFacts) -> dict[str, Any]:
     """Return the columns of what jobs take on each node and of licences, where they share nodes.
 
     An array has its reserved nodes to itself, and each component of a heterogeneous job that was
@@ -307,22 +313,21 @@ def _demands(
     if not facts.sharing.resources:
         return {}
     resources = (*facts.sharing.resources, *(facts.sharing.licenses or ()))
-    chosen = which.tolist()
-    asked = [(rows.amounts[i], rows.licenses[i]) for i in chosen]
-    known = {each: shown_demand(each[0]) | shown_licenses(each[1]) for each in set(asked)}
-    amounts = [[known[each].get(name, 0) for name in resources] for each in asked]
+
+    def amounts_of(amounts: str, licenses: str) -> list[int]:
+        known = shown_demand(amounts) | shown_licenses(licenses)
+        return [known.get(name, 0) for name in resources]
+
+    demand = pairwise(rows.amounts, rows.licenses, amounts_of, np.int64)
     whole = {name for name, part in facts.partitions.items() if part.exclusive}
-    exclusive = [
-        is_exclusive(rows.exclusive[i])
-        or (name or "") in whole
-        or (rows.array[i] == rows.id[i] and is_ours(rows.reservation[i]))
-        or (rows.components[i] is not None and is_admitted(rows.mark[i]))
-        for i, name in zip(chosen, first, strict=True)
-    ]
+    exclusive = rows.exclusive.map(is_exclusive, np.bool_) | first.map(whole.__contains__, np.bool_)
+    exclusive |= (rows.array == rows.id) & rows.reservation.map(is_ours, np.bool_)
+    joined = np.isin(rows.id, np.array(list(rows.components), np.int64))
+    exclusive |= joined & rows.mark.map(is_admitted, np.bool_)
     return {
-        "demand": np.array(amounts, np.int64).reshape(len(chosen), len(resources)),
+        "demand": demand.reshape(len(rows), len(resources)),
         "names": {"demand": resources},
-        "exclusive": np.array(exclusive, np.bool_),
+        "exclusive": exclusive,
     }
 
 
@@ -345,37 +350,40 @@ def is_exclusive(exclusive: str) -> bool:
     return exclusive not in {"", "NO"}
 
 
-def _specs(rows: JobRows, which: NDArray[np.int64]) -> list[Spec]:
-    """Return what each job says to rtsched."""
-    found = []
-    for i in which.tolist():
-        extra, comment = rows.extra[i], rows.comment[i]
-        ours = "rtsched:" in extra or "rtsched:" in comment
-        found.append(spec_of(extra, comment) if ours else NOTHING)
-    return found
+def _specs(rows: JobRows) -> dict[int, Spec]:
+    """Return what jobs say to rtsched, by row, of those that say something."""
+    says = rows.extra.map(_is_for_us, np.bool_) | rows.comment.map(_is_for_us, np.bool_)
+    found = {at: _spec(rows, at) for at in np.flatnonzero(says).tolist()}
+    return {at: spec for at, spec in found.items() if spec.present}
+
+
+def _is_for_us(text: str) -> bool:
+    return "rtsched:" in text
+
+
+def _spec(rows: JobRows, i: int) -> Spec:
+    return spec_of(rows.extra[i], rows.comment[i])
 
 
 def _reshape(
     plain: dict[str, Any],
+    requests: Texts,
     rows: JobRows,
     which: NDArray[np.int64],
-    specs: list[Spec],
+    specs: dict[int, Spec],
     facts: SlurmFacts,
     sizes: NDArray[np.int32] | None,
     ranges: Mapping[int, tuple[int, int]],
     now: float,
-) -> list[str | None]:
-    """Set the requirements of jobs that want something of rtsched; return their node requests.
+) -> None:
+    """Set the requirements of jobs that want something of rtsched, and their node requests.
 
     One that can be promised nothing keeps the form of any other job, and has no deadline here. One
     that runs has the form that it runs in.
     """
-    deadline = rows.deadline[which]
-    requests: list[str | None] = [None] * len(which)
-    for at, i in enumerate(which.tolist()):
-        spec = specs[at]
-        if not spec.present and not deadline[at] < math.inf:
-            continue
+    deadlines = np.flatnonzero(rows.deadline[which] < math.inf).tolist()
+    for at in sorted({*deadlines, *specs}):
+        i, spec = int(which[at]), specs.get(at, NOTHING)
         request = request_in(rows, i, spec, ranges.get(int(rows.id[i])), facts, now)
         limits = limits_for(facts, names_of_job(rows, i))
         fresh = _deferred(rows, i)
@@ -383,10 +391,9 @@ def _reshape(
         if requirements.problem:
             continue
         plain["deadline"][at] = request.deadline
-        requests[at] = requirements.node_request or None
+        requests[at] = requirements.node_request
         if sizes is None:
             requirements.write_to(plain, at)
-    return requests
 
 
 def names_of_job(rows: JobRows, i: int) -> JobNames:
@@ -400,16 +407,13 @@ def _deferred(rows: JobRows, i: int) -> bool:
     return bool(rows.priority[i] == 0) and is_deferred(rows.mark[i])
 
 
-def _unusable(rows: JobRows, i: int, facts: SlurmFacts) -> str | None:
+def _unusable(rows: JobRows, i: int, facts: SlurmFacts) -> str:
     """Return why a job that waits to be evaluated cannot be promised what it asks for."""
-    if not _deferred(rows, i):
-        return None
-    (spec,) = _specs(rows, np.array([i]))
-    request = request_in(rows, i, spec, None, facts)
+    request = request_in(rows, i, _spec(rows, i), None, facts)
     if not request.needs_rtsched:
-        return None
+        return ""
     limits = limits_for(facts, names_of_job(rows, i))
-    return requirements_of(request, facts, limits=limits).problem or None
+    return requirements_of(request, facts, limits=limits).problem
 
 
 def request_in(
@@ -429,7 +433,7 @@ def request_in(
     ours |= keeps_order(rows, i, basic=facts.basic)
     least, most = counts or (int(rows.min_nodes[i]), int(rows.max_nodes[i]))
     deadline = float(rows.deadline[i])
-    components = rows.components[i]
+    components = rows.components.get(int(rows.id[i]))
     return JobRequest(
         limit=float(rows.limit[i]),
         deadline=math.inf if math.isnan(deadline) else deadline,
@@ -457,28 +461,27 @@ def request_in(
     )
 
 
-def edges_of(rows: JobRows, queued: NDArray[np.int64], alive: NDArray[np.int64]) -> Edges:
+def edges_of(rows: JobRows, queued: NDArray[np.int64], which: NDArray[np.int64]) -> Edges:
     """Return who waits for whom.
 
     Parameters
     ----------
     rows : JobRows
         All jobs.
-    queued, alive : int64[n]
+    queued, which : int64[n]
         Rows of the jobs that wait, and of those that wait or run.
     """
-    known = set(rows.id[alive].tolist())
-    named = _Namesakes(rows, alive)
+    waits = queued[rows.dependency.take(queued).map(bool, np.bool_)].tolist()
+    known = set(rows.id[which].tolist() if waits else ())
+    named = _Namesakes(rows, which)
     pairs: list[tuple[int, int, float]] = []
-    for i in queued.tolist():
-        if not rows.dependency[i]:
-            continue
+    for i in waits:
         dependency = dependency_of(rows.dependency[i])
         before = [job for job in dependency.jobs if job in known]
         if dependency.singleton and (rows.deadline[i] < math.inf or is_admitted(rows.mark[i])):
             before = list(dict.fromkeys(before + named.before(i)))
         if before:
-            numbers = spec_of(rows.extra[i], rows.comment[i]).numbers
+            numbers = _spec(rows, i).numbers
             time = numbers.get("message_time", 0.0)
             pairs += [(job, int(rows.id[i]), time) for job in before]
     return Edges.of_rows(("before", "after", "message_time"), pairs)
@@ -487,8 +490,8 @@ def edges_of(rows: JobRows, queued: NDArray[np.int64], alive: NDArray[np.int64])
 class _Namesakes:
     """The jobs that wait or run, by user and name."""
 
-    def __init__(self, rows: JobRows, alive: NDArray[np.int64]) -> None:
-        self._rows, self._alive = rows, alive
+    def __init__(self, rows: JobRows, which: NDArray[np.int64]) -> None:
+        self._rows, self._which = rows, which
         self._found: dict[tuple[int, str], list[int]] | None = None
 
     def before(self, i: int) -> list[int]:
@@ -496,7 +499,7 @@ class _Namesakes:
         rows = self._rows
         if self._found is None:
             self._found = {}
-            for at in self._alive.tolist():
+            for at in self._which.tolist():
                 if rows.name[at]:
                     self._found.setdefault((int(rows.uid[at]), rows.name[at]), []).append(at)
         job, whole = int(rows.id[i]), int(rows.het[i])

@@ -275,7 +275,7 @@ def _in_parts(plan: Schedule, view: SlurmState) -> NDArray[np.bool_]:
     """
     place, waits = places(view.observation.queued.id, plan.entries.job)
     rows = [view.place[job] for job in plan.entries.job[waits].tolist()]
-    joined = np.array([view.rows.components[row] is not None for row in rows], np.bool_)
+    joined = np.array([int(view.rows.id[row]) in view.rows.components for row in rows], np.bool_)
     waits[waits] = joined | (view.observation.queued.kind[place[waits]] == Kind.ARRAY)
     return waits
 

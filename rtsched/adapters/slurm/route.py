@@ -28,6 +28,7 @@ from rtsched.adapters.slurm.rows import (
     in_maintenance,
     state_of,
 )
+from rtsched.adapters.slurm.texts import Texts
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ class Bindings:
 def rows_of(jobs: list[Any]) -> JobRows:
     """Return the rows of pyslurm's jobs."""
 
-    def texts(name: str) -> list[str]:
-        return [shown_text(job, name) for job in jobs]
+    def texts(name: str) -> Texts:
+        return Texts.of(shown_text(job, name) for job in jobs)
 
     def moments(name: str) -> Any:
         return np.array([_moment(getattr(job, name)) for job in jobs], np.float64)
@@ -113,15 +114,15 @@ def rows_of(jobs: list[Any]) -> JobRows:
     return JobRows(
         id=numbers("id"),
         uid=numbers("user_id"),
-        label=[_label(job) for job in jobs],
+        label=Texts.of(map(_label, jobs)),
         user=texts("user_name"),
         account=texts("account"),
         partition=texts("partition"),
         qos=texts("qos"),
         state=texts("state"),
-        reason=[_text(job.state_reason) for job in jobs],
+        reason=Texts.of(_text(job.state_reason) for job in jobs),
         nodes=texts("allocated_nodes"),
-        features=[_features(job) for job in jobs],
+        features=Texts.of(map(_features, jobs)),
         reservation=texts("reservation"),
         submit=moments("submit_time"),
         eligible=moments("eligible_time"),
@@ -133,27 +134,27 @@ def rows_of(jobs: list[Any]) -> JobRows:
         memory=np.array([job.memory_per_node or job.memory_per_cpu or 0 for job in jobs], np.int64),
         nice=numbers("nice"),
         priority=numbers("priority"),
-        amounts=[""] * len(jobs),
-        exclusive=[""] * len(jobs),
+        amounts=Texts.alike("", len(jobs)),
+        exclusive=Texts.alike("", len(jobs)),
         min_nodes=np.array(
             [_least(job, int(n)) for job, n in zip(jobs, most, strict=True)], np.int64
         ),
         max_nodes=most,
-        dependency=[shown_dependency(job.dependencies) for job in jobs],
+        dependency=Texts.of(shown_dependency(job.dependencies) for job in jobs),
         required=texts("required_nodes"),
         excluded=texts("excluded_nodes"),
-        licenses=[_listed(job.licenses) for job in jobs],
-        tres=[_tres(job) for job in jobs],
+        licenses=Texts.of(_listed(job.licenses) for job in jobs),
+        tres=Texts.of(map(_tres, jobs)),
         mark=texts("admin_comment"),
         name=texts("name"),
         comment=texts("comment"),
-        extra=[shown_text(job, "extra") if alive(job.state) else "" for job in jobs],
-        exit_code=[f"{job.exit_code or 0}:{job.exit_code_signal or 0}" for job in jobs],
+        extra=Texts.of(shown_text(job, "extra") if alive(job.state) else "" for job in jobs),
+        exit_code=Texts.of(f"{job.exit_code or 0}:{job.exit_code_signal or 0}" for job in jobs),
         restarts=numbers("requeue_count"),
         requeue=np.array([bool(job.is_requeueable) for job in jobs], np.bool_),
         het=np.array([job.heterogeneous_id or -1 for job in jobs], np.int64),
-        components=[None] * len(jobs),
-        **arrays_in([_label(job) for job in jobs]),
+        components={},
+        **arrays_in(map(_label, jobs)),
     )
 
 
@@ -179,9 +180,9 @@ def _limit(minutes: int | None) -> float:
 
 
 def _label(job: Any) -> str:
-    """Return a job's id as users see it."""
+    """Return a job's id as users see it; empty: it is its number."""
     if job.array_id is None:
-        return str(job.id)
+        return ""
     if job.array_task_id is not None:
         return f"{job.array_id}_{job.array_task_id}"
     together = f"%{job.array_tasks_parallel}" if job.array_tasks_parallel else ""

@@ -1,7 +1,8 @@
 """What Slurm shows of jobs, nodes and reservations: one form, whichever route it comes by.
 
-`JobRows` holds what both Slurm's commands and its bindings say, in the same words; `sight.py` makes
-models of it. Parsers of the commands' texts are here too: pure, and safe against what users write.
+`JobRows` holds what both Slurm's commands and its bindings say, in the same words; `observation.py`
+makes models of it. Parsers of what scontrol prints are here too, and of single values: pure, and
+safe against what users write.
 
 Sources: manual pages squeue, scontrol.
 """
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.errors import AdapterError
+from rtsched.adapters.slurm.texts import Texts
 from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import slurm_state
 from rtsched.logs.slurm_cluster import gres
@@ -23,10 +24,9 @@ from rtsched.logs.slurm_text import ENDINGS, licenses_in
 from rtsched.model.cluster import NodeState
 from rtsched.model.log import Ending
 from rtsched.model.resources import LICENSE
-from rtsched.model.units import slurm_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,14 +39,6 @@ _MAINTENANCE = "MAINT"
 _AWAY = ("POWER", "REBOOT", "INVAL", "BLOCKED")
 
 _EMPTY = {"(null)", "N/A", "None", "Unknown", "NONE"}
-_NODE = re.compile(
-    r"(?<!\S)(NodeName|CPUEfctv|CPUTot|RealMemory|ActiveFeatures|State|Weight|"
-    r"Partitions|Gres|ThreadsPerCore)=(\S*)"
-)
-_RESERVATION = re.compile(
-    r"(?<!\S)(ReservationName|StartTime|EndTime|Nodes|Users|Flags|State|Licenses)=(\S*)"
-)
-_LICENSE = re.compile(r"(?<!\S)(LicenseName|Total|LastDeficit)=(\S*)")
 _NODES = re.compile(r"(?:^|,)node=(\d{1,9})")
 _ARRAY = re.compile(r"(\d{1,10})_(?:\d{1,9}|\[(.*)\])")
 _TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?(?::(\d{1,9}))?")
@@ -74,24 +66,25 @@ class JobRows:
     ----------
     id, uid : int64[n]
         Job id, user id.
-    label, user, account, partition, qos, state, reason, nodes, features, reservation : list of str
-        As Slurm writes them; `nodes` is a node list, `label` such as `12_[3-4]`.
+    label, user, account, partition, qos, state, reason, nodes, features, reservation : Texts
+        As Slurm writes them; `nodes` is a node list, `label` such as `12_[3-4]`;
+        empty: its number.
     submit, eligible, start, end, limit, deadline : float64[n]
         Seconds since the epoch, the limit in seconds; nan: not said; inf: no limit.
-    amounts : list of str
+    amounts : Texts
         What it has, or asks for, on all nodes together, such as `cpu=8,mem=4G,node=2,gres/gpu=4`;
         empty: not said.
-    exclusive : list of str
+    exclusive : Texts
         Who has its nodes for itself: the job (`NODE`), its user (`USER`), ...; `NO`: nobody; empty:
         not said.
     cpus, memory, nice, priority : int64[n]
         Processors in all, MiB per node (0: not said), adjustment, priority (0: held).
     min_nodes, max_nodes : int64[n]
         Fewest and most nodes of a job that waits.
-    dependency, required, excluded, licenses, tres, mark, name, comment, extra : list of str
+    dependency, required, excluded, licenses, tres, mark, name, comment, extra : Texts
         Dependency, node lists asked for, licences, generic resources asked for, admin comment, job
         name, comment; Extra of jobs that wait or run.
-    exit_code : list of str
+    exit_code : Texts
         Exit status and signal of the batch script, such as `75:0`.
     restarts : int64[n]
         How often Slurm has queued it again.
@@ -99,8 +92,8 @@ class JobRows:
         May be requeued.
     het : int64[n]
         The heterogeneous job that it is a component of, by the number of its first one; -1: none.
-    components : list of Components or None
-        Of a row that is a whole heterogeneous job.
+    components : dict of int to Components
+        By job id, of rows that are whole heterogeneous jobs.
     array, tasks, parallel : int64[n]
         The array that it is tasks of (-1: none), how many, and how many of the array may run at a
         time (0: all).
@@ -108,16 +101,16 @@ class JobRows:
 
     id: NDArray[np.int64]
     uid: NDArray[np.int64]
-    label: list[str]
-    user: list[str]
-    account: list[str]
-    partition: list[str]
-    qos: list[str]
-    state: list[str]
-    reason: list[str]
-    nodes: list[str]
-    features: list[str]
-    reservation: list[str]
+    label: Texts
+    user: Texts
+    account: Texts
+    partition: Texts
+    qos: Texts
+    state: Texts
+    reason: Texts
+    nodes: Texts
+    features: Texts
+    reservation: Texts
     submit: NDArray[np.float64]
     eligible: NDArray[np.float64]
     start: NDArray[np.float64]
@@ -128,24 +121,24 @@ class JobRows:
     memory: NDArray[np.int64]
     nice: NDArray[np.int64]
     priority: NDArray[np.int64]
-    amounts: list[str]
-    exclusive: list[str]
+    amounts: Texts
+    exclusive: Texts
     min_nodes: NDArray[np.int64]
     max_nodes: NDArray[np.int64]
-    dependency: list[str]
-    required: list[str]
-    excluded: list[str]
-    licenses: list[str]
-    tres: list[str]
-    mark: list[str]
-    name: list[str]
-    comment: list[str]
-    extra: list[str]
-    exit_code: list[str]
+    dependency: Texts
+    required: Texts
+    excluded: Texts
+    licenses: Texts
+    tres: Texts
+    mark: Texts
+    name: Texts
+    comment: Texts
+    extra: Texts
+    exit_code: Texts
     restarts: NDArray[np.int64]
     requeue: NDArray[np.bool_]
     het: NDArray[np.int64]
-    components: list[Components | None]
+    components: dict[int, Components]
     array: NDArray[np.int64]
     tasks: NDArray[np.int64]
     parallel: NDArray[np.int64]
@@ -231,16 +224,17 @@ def tasks_in(text: str) -> tuple[int, int]:
     return min(count, MOST_TASKS), min(number(limit), MOST_TASKS)
 
 
-def arrays_in(labels: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+def arrays_in(labels: Iterable[str]) -> dict[str, NDArray[np.int64]]:
     """Return the columns `array`, `tasks` and `parallel` of labels such as `12_[3-4%2]`, `12_3`."""
-    found = np.zeros((3, len(labels)), np.int64)
-    found[0] = -1
-    for at, label in enumerate(labels):
-        match = _ARRAY.fullmatch(label) if "_" in label else None
-        if match is not None:
-            found[0, at] = int(match[1])
-            found[1:, at] = tasks_in(match[2]) if match[2] else (1, 0)
-    return dict(zip(("array", "tasks", "parallel"), found, strict=True))
+    found = np.array([_array_in(label) for label in labels], np.int64).reshape(-1, 3)
+    return {name: found[:, at] for at, name in enumerate(("array", "tasks", "parallel"))}
+
+
+def _array_in(label: str) -> tuple[int, int, int]:
+    match = _ARRAY.fullmatch(label) if "_" in label else None
+    if match is None:
+        return -1, 0, 0
+    return int(match[1]), *(tasks_in(match[2]) if match[2] else (1, 0))
 
 
 def nodes_in(value: str) -> int:
@@ -249,152 +243,36 @@ def nodes_in(value: str) -> int:
     return int(match[1]) if match else 0
 
 
-SHOWN: tuple[tuple[str, str, Callable[[str], Any], Any], ...] = (
-    ("id", "jobid", number, np.int64),
-    ("uid", "userid", number, np.int64),
-    ("label", "jobarrayid", str, None),
-    ("user", "username", text, None),
-    ("account", "account", text, None),
-    ("partition", "partition", text, None),
-    ("qos", "qos", text, None),
-    ("state", "state", str, None),
-    ("reason", "reason", text, None),
-    ("nodes", "nodelist", text, None),
-    ("features", "feature", text, None),
-    ("reservation", "reservation", text, None),
-    ("submit", "submittime", moment, np.float64),
-    ("eligible", "eligibletime", moment, np.float64),
-    ("start", "starttime", moment, np.float64),
-    ("end", "endtime", moment, np.float64),
-    ("limit", "timelimit", slurm_duration, np.float64),
-    ("deadline", "deadline", moment, np.float64),
-    ("cpus", "numcpus", number, np.int64),
-    ("memory", "minmemory", megabytes, np.int64),
-    ("nice", "nice", number, np.int64),
-    ("priority", "prioritylong", number, np.int64),
-    ("amounts", "tres", text, None),
-    ("exclusive", "exclusive", text, None),
-    ("max_nodes", "maxnodes", number, np.int64),
-    ("dependency", "dependency", text, None),
-    ("required", "reqnodes", text, None),
-    ("excluded", "excnodes", text, None),
-    ("licenses", "licenses", text, None),
-    ("tres", "tres-per-node", text, None),
-    ("tres_job", "tres-per-job", text, None),
-    ("tres_socket", "tres-per-socket", text, None),
-    ("tres_task", "tres-per-task", text, None),
-    ("het", "hetjobid", lambda value: number(value) or -1, np.int64),
-    ("exit_code", "exit_code", str, None),
-    ("restarts", "restartcnt", number, np.int64),
-    ("requeue", "requeue", lambda value: value == "1", np.bool_),
-    ("mark", "admin_comment", text, None),
-    ("name", "name", text, None),
-    ("comment", "comment", text, None),
-)
-"""Column, squeue's name of it, meaning, dtype. What users write comes last."""
-
-
-EXCLUSIVE_SHOWN = (26, 5)
-"""The release from which on squeue has a field Exclusive, and OverSubscribe no longer tells."""
-
-
-def squeue_format(separator: str, release: tuple[int, int] = EXCLUSIVE_SHOWN) -> str:
-    """Return the format by which squeue writes each field with a separator behind it."""
-    former = {"exclusive": "oversubscribe"} if release < EXCLUSIVE_SHOWN else {}
-    return ",".join(f"{former.get(shown, shown)}:0{separator}" for _, shown, _, _ in SHOWN)
-
-
-def release_of(version: str) -> tuple[int, int]:
-    """Return the release of what a command of Slurm prints as its version.
-
-    Raises
-    ------
-    AdapterError
-        If it prints none.
-    """
-    found = re.search(r"\b(\d{1,3})\.(\d{1,3})\b", version)
-    if found is None:
-        raise AdapterError(
-            f"squeue --version printed {version[:60]!r}, which is no version; check bin_dir in "
-            "[slurm]"
-        )
-    return int(found[1]), int(found[2])
-
-
-def _exclusive_of(oversubscribe: str, state: str) -> str:
-    """Return who has a job's nodes by OverSubscribe, as Slurm showed it before 26.05.
-
-    It is `NO` of every job that runs in a partition that does not oversubscribe.
-    """
-    if oversubscribe == "NO":
-        return "NODE" if state == "PENDING" else ""
-    return "NO" if oversubscribe in {"OK", "YES"} else oversubscribe
-
-
-def job_rows(output: str, separator: str, release: tuple[int, int] = EXCLUSIVE_SHOWN) -> JobRows:
-    """Return what squeue of a release shows.
-
-    The separator is random, so no text of a user can hold it, whatever else it holds.
-
-    Raises
-    ------
-    AdapterError
-        If the output is not of this form.
-    """
-    fields = output.split(separator)
-    width = len(SHOWN)
-    if (len(fields) - 1) % width or fields[-1].strip():
-        raise AdapterError(
-            "squeue's output does not have the requested format; "
-            'set route = "pyslurm" in [slurm], or report this Slurm\'s version'
-        )
-    columns: dict[str, Any] = {}
-    for at, (name, _, meaning, dtype) in enumerate(SHOWN):
-        texts = fields[at : len(fields) - 1 : width]
-        if at == 0:
-            texts = [value.removeprefix("\n") for value in texts]
-        columns[name] = meant(texts, meaning, dtype)
-    if release < EXCLUSIVE_SHOWN:
-        pairs = zip(columns["exclusive"], columns["state"], strict=True)
-        columns["exclusive"] = [_exclusive_of(word, state) for word, state in pairs]
-    columns["min_nodes"] = meant(columns["amounts"], nodes_in, np.int64)
-    columns |= arrays_in(columns["label"])
-    kinds = [columns.pop(name) for name in ("tres", "tres_job", "tres_socket", "tres_task")]
-    columns["tres"] = [",".join(filter(None, given)) for given in zip(*kinds, strict=True)]
-    columns["extra"] = [""] * len(columns["id"])
-    columns["components"] = [None] * len(columns["id"])
-    return JobRows(**columns)
-
-
-def taken(rows: JobRows, which: Sequence[int]) -> JobRows:
+def taken(rows: JobRows, which: Sequence[int] | NDArray[np.int64]) -> JobRows:
     """Return some of the rows."""
+    index = np.asarray(which, np.int64)
     columns: dict[str, Any] = {
-        name: column[which] if isinstance(column, np.ndarray) else [column[at] for at in which]
+        name: column if isinstance(column, dict) else _taken(column, index)
         for name, column in vars(rows).items()
     }
     return JobRows(**columns)
 
 
+def _taken(column: Texts | NDArray[Any], which: NDArray[np.int64]) -> Texts | NDArray[Any]:
+    return column.take(which) if isinstance(column, Texts) else column[which]
+
+
 def with_joined(rows: JobRows, dropped: Collection[int], joined: Sequence[JobRows]) -> JobRows:
     """Return the rows without those that are parts of others, and behind them these others."""
-    stays = [at for at in range(len(rows)) if at not in dropped]
-    parts = (taken(rows, stays), *joined)
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        if isinstance(column, np.ndarray)
-        else [value for part in parts for value in getattr(part, name)]
-        for name, column in vars(parts[0]).items()
-    }
+    stays = np.ones(len(rows), np.bool_)
+    stays[list(dropped)] = False
+    parts = (taken(rows, np.flatnonzero(stays)), *joined)
+    columns = {name: _joined([getattr(part, name) for part in parts]) for name in vars(parts[0])}
     return JobRows(**columns)
 
 
-def meant(texts: Sequence[str], meaning: Callable[[str], Any], dtype: Any) -> Any:
-    """Return what texts mean, each different one looked at once: an array, or a list of str."""
-    if meaning is str:
-        return list(texts)
-    known = {value: meaning(value) for value in set(texts)}
-    values = [known[value] for value in texts]
-    return values if dtype is None else np.array(values, dtype)
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return the rows of a column, one part after the other."""
+    if isinstance(parts[0], Texts):
+        return Texts.joined(parts)
+    if isinstance(parts[0], dict):
+        return {job: value for part in parts for job, value in part.items()}
+    return np.concatenate(parts)
 
 
 def extra_in(output: str) -> str:
@@ -407,16 +285,17 @@ def extra_in(output: str) -> str:
     return found[-1] if found else ""
 
 
-def first_of(pattern: re.Pattern[str], line: str) -> dict[str, str]:
-    """Return the pairs of a line; of a name that occurs twice, the first."""
-    return dict(reversed(pattern.findall(line)))
+def first_of(line: str) -> dict[str, str]:
+    """Return the pairs `name=value` of a line; of a name that occurs twice, the first."""
+    words = reversed(line.split())
+    return {name: value for name, equals, value in (w.partition("=") for w in words) if equals}
 
 
 def node_rows(output: str) -> list[NodeRow]:
     """Return the nodes of `scontrol show node -o`."""
     rows = []
     for line in output.splitlines():
-        pairs = first_of(_NODE, line)
+        pairs = first_of(line)
         if not pairs.get("NodeName"):
             continue
         rows.append(
@@ -467,7 +346,7 @@ def reservation_rows(output: str) -> list[ReservationRow]:
     """Return the reservations of `scontrol show reservation -o`."""
     rows = []
     for line in output.splitlines():
-        pairs = first_of(_RESERVATION, line)
+        pairs = first_of(line)
         if not pairs.get("ReservationName"):
             continue
         rows.append(
@@ -493,7 +372,7 @@ def license_counts(output: str) -> dict[str, int]:
     """
     counts = {}
     for line in output.splitlines():
-        pairs = first_of(_LICENSE, line)
+        pairs = first_of(line)
         if pairs.get("LicenseName"):
             free = number(pairs.get("Total", "")) - number(pairs.get("LastDeficit", ""))
             counts[f"{LICENSE}{pairs['LicenseName']}"] = max(free, 0)

@@ -133,7 +133,7 @@ class SlurmSystem:
         problems += [problem] if problem and self.settings.share_nodes else []
         machine = self._machine_now(nodes, single, sharing)
         problems += [self._no_billing] if self._no_billing else []
-        users = dict(zip(rows.uid.tolist(), rows.user, strict=True))
+        users = _users_of(rows)
         facts = self._facts(machine, sharing, given, users, now, problems)
         used = self._used_time_now(rows, facts.limits, now, problems)
         rows = joined_components(joined_arrays(rows, reservations, facts, now), facts)
@@ -337,3 +337,9 @@ class SlurmSystem:
             billing=machine.cluster.billing,
             parts=machine.parts,
         )
+
+
+def _users_of(rows: JobRows) -> dict[int, str]:
+    """Return the names of the jobs' users by uid."""
+    uid, at = np.unique(rows.uid, return_index=True)
+    return dict(zip(uid.tolist(), rows.user.take(at), strict=True))

@@ -1,0 +1,225 @@
+"""Large queues, made up: a Slurm whose commands print files, and a pool whose schedd is a list.
+
+What the batch systems themselves take is left out, but for the start of one process per command.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.adapters.slurm import SlurmSettings
+from rtsched.adapters.slurm.squeue import JobReader
+from rtsched.adapters.slurm.system import SlurmSystem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST_ID = 1_000_001
+SUBMITTED = 1_790_000_000
+"""When the first job was submitted, seconds since the epoch."""
+
+TOKEN = "0123456789ab"  # noqa: S105 - in place of a random one, so that files can be written before
+USERS, NODES, RUNNING = 200, 2_000, 1_000
+
+_JOB = """\
+JobId={job} JobName=job
+   UserId=u{user}(61000) GroupId=users(100) MCS_label=N/A
+   Priority=4294901000 Nice=0 Account=a1 QOS=normal
+   JobState=PENDING Reason=Priority Dependency=(null)
+   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0
+   RunTime=00:00:00 TimeLimit=02:00:00 TimeMin=N/A
+   SubmitTime=1790000000 EligibleTime=1790000000
+   AccrueTime=1790000000
+   StartTime=Unknown EndTime=Unknown Deadline=N/A
+   SuspendTime=None SecsPreSuspend=0 LastSchedEval=1790000000 Scheduler=Main
+   Partition=all AllocNode:Sid=login1:4711
+   ReqNodeList=(null) ExcNodeList=(null)
+   NodeList=
+   NumNodes=2-2 NumCPUs=8 NumTasks=8 CPUs/Task=1 ReqB:S:C:T=0:0:*:*
+   ReqTRES=cpu=8,mem=32000M,node=2,billing=8
+   AllocTRES=(null)
+   Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*
+   MinCPUsNode=1 MinMemoryNode=16000M MinTmpDiskNode=0
+   Features=(null) DelayBoot=00:00:00
+   OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)
+   Command=/home/u{user}/project/run.sh
+   WorkDir=/home/u{user}/project
+   Comment=a sweep over parameters
+   Extra={extra}
+   StdErr=/home/u{user}/project/slurm-{job}.out
+   StdIn=/dev/null
+   StdOut=/home/u{user}/project/slurm-{job}.out
+
+"""
+
+
+class MadeUpSlurm:
+    """A Slurm of 2,000 nodes, of which half run a job each, and of jobs that wait.
+
+    Parameters
+    ----------
+    directory : Path
+        Where the commands and what they print are written.
+    jobs : int
+        How many jobs wait.
+    """
+
+    def __init__(self, directory: Path, jobs: int) -> None:
+        self.directory, self._random = directory, np.random.default_rng(7)
+        self._jobs = [self._job(FIRST_ID + at) for at in range(jobs)]
+        self._jobs += [self._job(FIRST_ID + jobs + at, at) for at in range(RUNNING)]
+        self._next = FIRST_ID + jobs + RUNNING
+        for name, script in _scripts(directory).items():
+            path = directory / name
+            path.write_text(f"#!/bin/sh\n{script}\n")
+            path.chmod(0o755)
+        texts = {"nodes": _nodes(), "partitions": _PARTITIONS, "config": _CONFIG, "shares": ""}
+        for name, text in texts.items():
+            (directory / f"{name}.txt").write_text(text)
+        self.write()
+
+    def write(self) -> None:
+        """Write what squeue and scontrol print of the jobs as they are now."""
+        columns = [word.split(":0") for word in JobReader(TOKEN).format.split(",")]
+        form = "".join(f"{{{name}}}{suffix}" for name, suffix in columns) + "\n"
+        with (self.directory / "jobs.txt").open("w") as file:
+            file.writelines(form.format_map(job) for job in self._jobs)
+        with (self.directory / "details.txt").open("w") as file:
+            file.writelines(
+                _JOB.format(job=job["jobid"], user=job["userid"][-3:], extra="")
+                for job in self._jobs
+            )
+
+    def change(self, share: float) -> None:
+        """Have a share of the jobs change: a third of it leave, as many come, others wait on."""
+        count = int(share * len(self._jobs)) // 3
+        pending = [at for at, job in enumerate(self._jobs) if job["state"] == "PENDING"]
+        picked = self._random.permutation(pending)[: 3 * count]
+        for at in picked[:count].tolist():
+            self._jobs[at] |= {"reason": "Resources", "starttime": str(SUBMITTED + 2_000_000)}
+        for at in picked[count : 2 * count].tolist():
+            self._jobs[at] |= {"reason": "Dependency", "dependency": "afterok:1000001(unfulfilled)"}
+        gone = set(picked[2 * count :].tolist())
+        self._jobs = [job for at, job in enumerate(self._jobs) if at not in gone]
+        self._jobs += [self._job(self._next + at) for at in range(len(gone))]
+        self._next += len(gone)
+        self.write()
+
+    def age(self) -> None:
+        """Have all priorities change, as Slurm's do every PriorityCalcPeriod."""
+        for job in self._jobs:
+            job["prioritylong"] = str(int(job["prioritylong"]) + int(self._random.integers(1, 99)))
+        self.write()
+
+    def _job(self, number: int, node: int = -1) -> dict[str, str]:
+        """Return what squeue shows of a job; `node`: the one that it runs on, -1: it waits."""
+        draw = self._random.integers
+        nodes, user, run = int(draw(1, 9)), int(draw(USERS)), node >= 0
+        nodes, minutes = 1 if run else nodes, int(draw(1, 48)) * 30
+        submit = SUBMITTED + (number - FIRST_ID) * 3
+        return _PLAIN | {
+            "jobid": str(number),
+            "userid": str(61_000 + user),
+            "jobarrayid": f"{number}_[1-20]" if number % 50 == 0 else str(number),
+            "username": f"u{user}",
+            "account": f"a{user % 20}",
+            "state": "RUNNING" if run else "PENDING",
+            "reason": "None" if run else "Priority",
+            "nodelist": f"node{node:04}" if run else "",
+            "submittime": str(submit),
+            "eligibletime": str(submit),
+            "starttime": str(submit + 3600) if run else "N/A",
+            "endtime": str(SUBMITTED + 10_000_000) if run else "N/A",
+            "timelimit": f"{minutes // 60:02}:{minutes % 60:02}:00",
+            "numcpus": str(4 * nodes),
+            "prioritylong": str(1_000_000 + int(draw(500_000))),
+            "tres": f"cpu={4 * nodes},mem={16 * nodes}G,node={nodes},billing={4 * nodes}",
+            "maxnodes": str(nodes),
+            "feature": "fast" if number % 10 == 0 else "(null)",
+            "name": f"job{int(draw(5_000))}",
+            "comment": "" if number % 2 else f"part {number % 1000} of a sweep over parameters",
+        }
+
+
+_PLAIN = {
+    "partition": "all",
+    "qos": "normal",
+    "reservation": "(null)",
+    "deadline": "N/A",
+    "minmemory": "16G",
+    "nice": "0",
+    "exclusive": "NO",
+    "oversubscribe": "OK",
+    "dependency": "(null)",
+    "reqnodes": "",
+    "excnodes": "",
+    "licenses": "(null)",
+    "tres-per-node": "N/A",
+    "tres-per-job": "N/A",
+    "tres-per-socket": "N/A",
+    "tres-per-task": "N/A",
+    "hetjobid": "N/A",
+    "exit_code": "0:0",
+    "restartcnt": "0",
+    "requeue": "1",
+    "admin_comment": "(null)",
+}
+
+_PARTITIONS = (
+    "PartitionName=all Default=YES DefaultTime=00:10:00 MaxTime=7-00:00:00 "
+    "Nodes=node[0000-1999] State=UP MinNodes=0 MaxNodes=UNLIMITED PriorityTier=1\n"
+)
+_CONFIG = (
+    "SLURM_VERSION           = 26.05.5\n"
+    "PriorityType            = priority/multifactor\n"
+    "SelectType              = select/cons_tres\n"
+    "SelectTypeParameters    = CR_CORE_MEMORY\n"
+    "SchedulerType           = sched/backfill\n"
+)
+
+
+def _nodes() -> str:
+    return "".join(
+        f"NodeName=node{at:04} CPUTot=4 CPUEfctv=4 RealMemory=64000 State=IDLE Weight=1 "
+        f"ThreadsPerCore=1 Gres=(null) ActiveFeatures={'fast' if at < 500 else 'slow'} "
+        "Partitions=all\n"
+        for at in range(NODES)
+    )
+
+
+def _scripts(directory: Path) -> dict[str, str]:
+    """Return the commands; scontrol is asked of single jobs by arguments or one by one."""
+    squeue = f'[ "$1" = --version ] && echo "slurm 26.05.5" || exec cat {directory}/jobs.txt'
+    shown = (
+        'echo "JobId=$1 JobName=job"; echo "   Comment=a sweep"; echo "   Extra="; '
+        'echo "   StdErr=/dev/null"; echo'
+    )
+    scontrol = f"""\
+one() {{ {shown}; }}
+case "$*" in
+    *"show node") exec cat {directory}/nodes.txt ;;
+    *"show partition") exec cat {directory}/partitions.txt ;;
+    *"show config") exec cat {directory}/config.txt ;;
+    *"show job") exec cat {directory}/details.txt ;;
+    *"show job "*) one "${{4:-$3}}" ;;
+    *"show "*) echo ;;
+    *) while read -r word kind name; do
+        case "$word $kind" in
+            "show job") one "$name" ;;
+            "show hostnames") echo "$name" ;;
+            quit*) exit 0 ;;
+        esac
+    done ;;
+esac"""
+    return {"squeue": squeue, "scontrol": scontrol, "sshare": f"cat {directory}/shares.txt"}
+
+
+def slurm(directory: str, share_nodes: bool) -> SlurmSystem:
+    """Return a live system that polls a `MadeUpSlurm` in a directory."""
+    secrets.token_hex = lambda nbytes=None: TOKEN  # noqa: ARG005
+    return SlurmSystem(
+        SlurmSettings(bin_dir=directory, route="commands", memory="", share_nodes=share_nodes)
+    )
