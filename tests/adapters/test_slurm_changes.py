@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_printed import job_rows, printed
+from slurm_printed import TOKEN, job_rows, printed
 
 from rtsched.adapters.live import Change, Done, Marks, Observation
 from rtsched.adapters.slurm import SlurmSettings, SlurmSystem, last_applied
@@ -471,3 +471,36 @@ def test_weights_that_are_so_are_left_alone() -> None:
     assert change.command.words[2] == "NodeName=n[3-5]"
     applied(view, change.command)
     assert steered(SetNodeWeight(ids(), np.ones(6)), view, node_weights=True) == []
+
+
+DETAILS = """
+while read word kind name; do
+  printf "scontrol: "
+  case "$word $kind" in
+    "show job")
+      printf 'JobId=%s JobName=x\\n   Comment=show hostnames y\\n' $name
+      printf '   Extra=of %s\\n' $name ;;
+    "show hostnames") echo "$name" ;;
+    quit*) exit 0 ;;
+  esac
+done
+"""
+
+
+def test_extra_of_jobs_that_are_new(tmp_path: Path) -> None:
+    """One process tells of all of them; those known before are not asked about again."""
+    shown = printed(*({"jobid": str(job), "jobarrayid": str(job)} for job in (4, 5)))
+    (tmp_path / "jobs").write_text(shown.replace(TOKEN, "@"))
+    token = (
+        'token=${SQUEUE_FORMAT2##*>}; token=${token%<}; sed "s/@/$token/g" ' + f"{tmp_path}/jobs"
+    )
+    squeue = f'[ "$1" = --version ] && echo slurm 26.05.5 && exit; {token}'
+    log = f"echo asked >> {tmp_path}/log\n"
+    system = commands(tmp_path, squeue=squeue, scontrol=log + DETAILS)
+    for _ in range(2):
+        assert list(system.jobs().extra) == ["of 4", "of 5"]
+    assert (tmp_path / "log").read_text() == "asked\n"
+    commands(tmp_path, scontrol="exit 0")
+    system._seen.clear()
+    with pytest.raises(AdapterError, match="before it had shown all jobs"):
+        system.jobs()

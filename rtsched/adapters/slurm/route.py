@@ -1,9 +1,8 @@
 """Jobs and nodes through pyslurm, Slurm's Python bindings, where it fits; else by Slurm's commands.
 
-pyslurm is five times as fast as commands, and built for one release of Slurm. Bindings that do not
-fit can crash the process, or show numbers that are not there. So they are tried in a process of
-their own, and their first poll is compared with squeue's; where they fail either, Slurm's commands
-are used.
+pyslurm is built for one release of Slurm. Bindings that do not fit can crash the process, or show
+numbers that are not there. So they are tried in a process of their own, and their first poll is
+compared with squeue's; where they fail either, Slurm's commands are used.
 """
 
 from __future__ import annotations

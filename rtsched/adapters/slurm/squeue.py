@@ -48,7 +48,7 @@ class Field(NamedTuple):
 
 
 CHANGING = (
-    Field("state", "state", str),
+    Field("state", "state", lambda value: value.removeprefix("\n")),
     Field("start", "starttime", moment, np.float64),
     Field("end", "endtime", moment, np.float64),
     Field("priority", "prioritylong", number, np.int64),
@@ -176,7 +176,7 @@ class JobReader:
             parts += whole
         if len(parts) % 2 or left.strip():
             raise _other_form()
-        self._changing.update([part.removeprefix(b"\n") for part in parts[::2]])
+        self._changing.update(parts[::2])
         self._lasting.update(parts[1::2])
         self._forget(len(parts) // 2)
         columns: dict[str, Any] = {
