@@ -6,16 +6,24 @@ What the batch systems themselves take is left out, but for the start of one pro
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.adapters.condor import CondorSettings, CondorSystem
+from rtsched.adapters.condor.matching import Machine
+from rtsched.adapters.condor.observer import Observer
+from rtsched.adapters.condor.pool import Pool
+from rtsched.adapters.condor.queue import CONSTRAINT
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.squeue import JobReader
 from rtsched.adapters.slurm.system import SlurmSystem
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
+
+    from rtsched.logs.classads import Record
 
 FIRST_ID = 1_000_001
 SUBMITTED = 1_790_000_000
@@ -223,3 +231,120 @@ def slurm(directory: str, share_nodes: bool) -> SlurmSystem:
     return SlurmSystem(
         SlurmSettings(bin_dir=directory, route="commands", memory="", share_nodes=share_nodes)
     )
+
+
+PROCS, SLOTS = 1_000, 500
+"""Of a cluster, and of the pool."""
+
+_AD = (
+    "[ClusterId = {cluster}; ProcId = {proc}; JobStatus = 1; JobUniverse = 5; QDate = {submit}; "
+    "TotalSubmitProcs = 1000; RequestCpus = 1; RequestMemory = 2000; JobPrio = {priority}; "
+    'EnteredCurrentStatus = {submit}; User = "u{user}@pool"; Owner = "u{user}"; '
+    'Cmd = "/home/u{user}/project/run.sh"; RtRunTime = {run_time}]\n'
+)
+
+
+class MadeUpCondor:
+    """A pool of 500 slots, and clusters of procs that wait.
+
+    Parameters
+    ----------
+    directory : Path
+        Where the ads are written.
+    procs : int
+        How many procs wait.
+    """
+
+    def __init__(self, directory: Path, procs: int) -> None:
+        self.directory, self._random = directory, np.random.default_rng(7)
+        self._procs = np.arange(procs)
+        self._priority = np.zeros(procs, np.int64)
+        self._next = procs
+        self.write()
+
+    def write(self) -> None:
+        """Write the ads of the procs as they are now."""
+        with (self.directory / "procs.txt").open("w") as file:
+            pairs = zip(self._procs.tolist(), self._priority.tolist(), strict=True)
+            file.writelines(
+                _AD.format(
+                    cluster=1 + at // PROCS,
+                    proc=at % PROCS,
+                    submit=SUBMITTED + at // PROCS,
+                    priority=priority,
+                    user=at // PROCS % USERS,
+                    run_time=600 * (1 + at // PROCS % 48),
+                )
+                for at, priority in pairs
+            )
+
+    def change(self, share: float) -> None:
+        """Have a share of the procs change: a third of it leave, as many come, others change."""
+        count = int(share * len(self._procs)) // 3
+        picked = self._random.permutation(len(self._procs))[: 2 * count]
+        self._priority[picked[:count]] += 1
+        stay = np.ones(len(self._procs), np.bool_)
+        stay[picked[count:]] = False
+        new = self._next + np.arange(count)
+        self._procs = np.concatenate([self._procs[stay], new])
+        self._priority = np.concatenate([self._priority[stay], np.zeros(count, np.int64)])
+        self._next += count
+        self.write()
+
+    def age(self) -> None:
+        """Have the priorities of all procs change."""
+        self._priority += 1
+        self.write()
+
+
+class _MadeUpPool(Pool):
+    """Reads a `MadeUpCondor`, through the bindings' ads."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(CondorSettings())
+        self._directory = directory
+
+    def configure(self) -> None:
+        """There is nothing to read."""
+
+    def schedd(self) -> tuple[str, str]:
+        """Return name and version."""
+        return "schedd", "25.14.1"
+
+    def collector_up(self) -> float:
+        """Return seconds."""
+        return 1e6
+
+    def slots(self, attributes: Sequence[str]) -> list[Record]:
+        """Return slots that nobody has."""
+        del attributes
+        plain = {"slotid": 1, "state": "Unclaimed", "activity": "Idle", "cpus": 1, "memory": 4000}
+        plain |= {"totalslotcpus": 1, "totalslotmemory": 4000, "daemonstarttime": SUBMITTED}
+        names = [f"slot1@host{at}" for at in range(SLOTS)]
+        return [plain | {"name": name, "machine": name.partition("@")[2]} for name in names]
+
+    def machines(self, slots: Sequence[str] = ()) -> dict[str, Machine]:
+        """Return what slots say of themselves: nothing."""
+        return {name: Machine((), {}) for name in slots}
+
+    def jobs(self, constraint: str, attributes: Sequence[str]) -> list[Record]:
+        """Return the procs; of those that may be promised something there are none."""
+        del attributes
+        return self._records("schedd", self._ads) if constraint == CONSTRAINT else []
+
+    def _ads(self) -> list[Any]:
+        """Return ads as the bindings make them of what a schedd sends."""
+        with (self._directory / "procs.txt").open() as file:
+            return [self._classad.ClassAd(line) for line in file]
+
+    def submitters(self) -> list[Record]:
+        """Return no accounting."""
+        return []
+
+
+def condor(directory: str) -> CondorSystem:
+    """Return a live system that polls a `MadeUpCondor` in a directory."""
+    settings = CondorSettings()
+    system = CondorSystem(settings)
+    system._observer = Observer(settings, _MadeUpPool(Path(directory)))
+    return system
