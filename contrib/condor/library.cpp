@@ -8,6 +8,7 @@
 
 #include "filter.h"
 #include "judge.h"
+#include "matching.h"
 #include "slots.h"
 
 /* classad::ClassAdLibraryVersion(int &, int &, int &), which may be missing. */
@@ -136,11 +137,31 @@ void kept(const ArgumentList &arguments, EvalState &state, Value &result)
 	if (arguments[1]->Evaluate(state, given))
 		given.IsNumber(end);
 	if (arguments[0]->Evaluate(state, slot) && slot.IsStringValue(name))
-		amount = rtsched::kept_before(name, end, resource);
+		amount = rtsched::kept_before(name, end)[resource];
 	if (amount == rtsched::UNSAID)
 		result.SetUndefinedValue();
 	else
 		result.SetIntegerValue(amount);
+}
+
+/* rtschedMayStart(run time, deferral time, CPUs, memory, GPUs, disk) of a job, on the slot in whose ad it
+ * stands */
+void may_start(const ArgumentList &arguments, EvalState &state, Value &result)
+{
+	if (arguments.size() != 6 || !state.curAd)
+		return result.SetErrorValue();
+	if (std::optional<bool> may = rtsched::may_start(arguments, state))
+		result.SetBooleanValue(*may);
+	else
+		result.SetUndefinedValue();
+}
+
+/* rtschedRank(node set, rank set) of a job, likewise */
+void rank(const ArgumentList &arguments, EvalState &state, Value &result)
+{
+	if (arguments.size() != 2 || !state.curAd)
+		return result.SetErrorValue();
+	result.SetRealValue(rtsched::rank(arguments, state));
 }
 
 /* What HTCondor calls: no exception leaves it. */
@@ -185,6 +206,8 @@ extern "C" __attribute__((visibility("default"))) classad::ClassAdFunctionMappin
 		{"rtschedJudge", guarded<judge>, 0},
 		{"rtschedDelay", guarded<delay>, 0},
 		{"rtschedKept", guarded<kept>, 0},
+		{"rtschedMayStart", guarded<may_start>, 0},
+		{"rtschedRank", guarded<rank>, 0},
 		{"", nullptr, 0},
 	};
 

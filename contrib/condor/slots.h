@@ -19,10 +19,13 @@ constexpr size_t RESOURCES = 4;
 
 constexpr int64_t UNSAID = -1; /* what a step does not name */
 
-/* From `start` (s since the epoch) on, so much of each resource must be free. */
+/* So much of each resource; or `UNSAID`. */
+using Amounts = std::array<int64_t, RESOURCES>;
+
+/* From `start` (s since the epoch) on, so much must be free. */
 struct Step {
 	int64_t start;
-	std::array<int64_t, RESOURCES> amounts;
+	Amounts amounts;
 };
 
 struct Slot {
@@ -47,8 +50,8 @@ std::optional<Table> read_table(std::string_view text, std::string &wrong);
 /* Return a slot's delay factor; `otherwise` where none is known. */
 double delay_of(std::string_view slot, double otherwise);
 
-/* Return how much of a slot must be free for starts before `end` (s since the epoch); or `UNSAID`. */
-int64_t kept_before(std::string_view slot, double end, Resource resource);
+/* Return how much of a slot must be free for starts before `end` (s since the epoch). */
+Amounts kept_before(std::string_view slot, double end);
 
 } // namespace rtsched
 

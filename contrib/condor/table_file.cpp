@@ -139,20 +139,20 @@ double delay_of(std::string_view slot, double otherwise)
 	return found == table->slots.end() ? otherwise : found->second.delay;
 }
 
-int64_t kept_before(std::string_view slot, double end, Resource resource)
+Amounts kept_before(std::string_view slot, double end)
 {
 	std::shared_ptr<const Table> table = file.current();
 
 	if (!table)
-		return 0;
+		return {};
 	auto found = table->slots.find(slot);
 	if (found == table->slots.end())
-		return 0;
+		return {};
 	const std::vector<Step> &kept = found->second.kept;
 	auto after = std::partition_point(kept.begin(), kept.end(), [end](const Step &step) {
 		return static_cast<double>(step.start) < end;
 	});
-	return after == kept.begin() ? 0 : std::prev(after)->amounts[resource];
+	return after == kept.begin() ? Amounts{} : std::prev(after)->amounts;
 }
 
 } // namespace rtsched

@@ -4,6 +4,7 @@
  *
  *   cluster AD           the ad that the job's is chained to: [ Name = value; ... ]
  *   job AD               the job's own
+ *   slot AD              the slot that the job is matched with; what follows stands in its ad
  *   eval EXPRESSION      print its value
  *   repeat COUNT EXPRESSION
  *   threads COUNT TIMES EXPRESSION
@@ -36,7 +37,7 @@ void condor_dprintf(int category, const char *format, ...)
 	va_end(values);
 }
 
-static std::string cluster_text = "[]", job_text = "[]";
+static std::string cluster_text = "[]", job_text = "[]", slot_text;
 
 static void fail(const std::string &what)
 {
@@ -44,7 +45,7 @@ static void fail(const std::string &what)
 	exit(2);
 }
 
-/* An expression in an ad that is chained to another. */
+/* An expression in a job's ad, which is chained to another, or in that of a slot. */
 class Question {
       public:
 	explicit Question(const std::string &text)
@@ -53,13 +54,24 @@ class Question {
 
 		cluster.reset(parser.ParseClassAd(cluster_text, true));
 		job.reset(parser.ParseClassAd(job_text, true));
+		if (!slot_text.empty())
+			slot.reset(parser.ParseClassAd(slot_text, true));
 		expression.reset(parser.ParseExpression(text, true));
-		if (!cluster || !job || !expression)
-			fail("no ad, or no expression: " + cluster_text + job_text + text);
+		if (!cluster || !job || !expression || (!slot && !slot_text.empty()))
+			fail("no ad, or no expression: " + cluster_text + job_text + slot_text + text);
 		job->ChainToAd(cluster.get());
-		expression->SetParentScope(job.get());
+		if (slot)
+			match = std::make_unique<classad::MatchClassAd>(slot.get(), job.get());
+		expression->SetParentScope(ad());
 	}
-	~Question() { job->Unchain(); }
+	~Question()
+	{
+		if (match) {
+			match->RemoveLeftAd();
+			match->RemoveRightAd();
+		}
+		job->Unchain();
+	}
 
 	std::string answer(int times) const
 	{
@@ -68,14 +80,17 @@ class Question {
 		std::string printed;
 
 		for (int i = 0; i < times; i++)
-			if (!job->EvaluateExpr(expression.get(), value))
+			if (!ad()->EvaluateExpr(expression.get(), value))
 				value.SetErrorValue();
 		unparser.Unparse(printed, value);
 		return printed;
 	}
 
       private:
-	std::unique_ptr<classad::ClassAd> cluster, job;
+	classad::ClassAd *ad() const { return slot ? slot.get() : job.get(); }
+
+	std::unique_ptr<classad::ClassAd> cluster, job, slot;
+	std::unique_ptr<classad::MatchClassAd> match;
 	std::unique_ptr<classad::ExprTree> expression;
 };
 
@@ -112,6 +127,8 @@ static void obey(const std::string &line)
 		cluster_text = rest;
 	else if (command == "job")
 		job_text = rest;
+	else if (command == "slot")
+		slot_text = rest;
 	else if (command == "sleep")
 		usleep(1000 * static_cast<useconds_t>(std::stoi(rest)));
 	else if (command == "threads")
