@@ -24,35 +24,55 @@ MOST = 2**31 - 1
 
 _SMALL_TABLE = 1 << 22
 
+_WHOLE: tuple[type[np.signedinteger[Any]], ...] = (np.int8, np.int16, np.int32, np.int64)
+
+_SPARE = 16
+"""A column that is full grows by one part in this many beyond what is appended."""
+
 
 class Columns:
     """Named columns of one length, appended to and at last taken out one by one.
 
-    Taking a column out frees its pieces, so that the peak is one column above the result.
+    Each is one array that grows where it stands: large ones are moved by the operating system,
+    page by page, so that neither copies nor gaps between freed pieces take memory.
     """
 
     def __init__(self) -> None:
-        self._pieces: dict[str, list[NDArray[Any]]] = {}
+        self._columns: dict[str, NDArray[Any]] = {}
         self.rows = 0
 
     def append(self, rows: int, columns: Mapping[str, NDArray[Any]]) -> None:
-        """Append `rows` rows; every call names the same columns."""
-        if rows:
-            for name, values in columns.items():
-                self._pieces.setdefault(name, []).append(values)
-            self.rows += rows
+        """Append `rows` rows; every call names the same columns. Not after `look` or `take`.
+
+        A column is of the smallest type that holds all values appended so far.
+        """
+        if not rows:
+            return
+        end = self.rows + rows
+        for name, values in columns.items():
+            column = self._columns.get(name)
+            if column is None:
+                column = np.empty(0, values.dtype)
+            kind = np.promote_types(column.dtype, values.dtype)
+            if kind != column.dtype:
+                column = column.astype(kind)
+            if len(column) < end:
+                column.resize(end + self.rows // _SPARE, refcheck=False)
+            column[self.rows : end] = values
+            self._columns[name] = column
+        self.rows = end
 
     def look(self, name: str) -> NDArray[Any]:
         """Return a whole column."""
-        pieces = self._pieces[name]
-        if len(pieces) > 1:
-            self._pieces[name] = pieces = [np.concatenate(pieces)]
-        return pieces[0]
+        column = self._columns[name]
+        if len(column) > self.rows:
+            column.resize(self.rows, refcheck=False)
+        return column
 
     def take(self, name: str) -> NDArray[Any]:
         """Return a whole column and forget it."""
         whole = self.look(name)
-        del self._pieces[name]
+        del self._columns[name]
         return whole
 
 
@@ -77,15 +97,15 @@ def unless_constant(values: NDArray[Any], constant: Any) -> NDArray[Any] | None:
     return values if different.any() else None
 
 
-def compact(values: NDArray[np.float64]) -> NDArray[np.int64] | NDArray[np.int32]:
-    """Return whole numbers as int32 if they fit, else as int64."""
-    if len(values) and (np.abs(values) > MOST).any():
-        return values.astype(np.int64)
-    return values.astype(np.int32)
+def compact(values: NDArray[np.float64]) -> NDArray[np.signedinteger[Any]]:
+    """Return whole numbers below 2**63 as the smallest of int8, int16, int32, int64 they fit."""
+    most = float(np.abs(values).max(initial=0.0))
+    kind = next(kind for kind in _WHOLE if most <= np.iinfo(kind).max)
+    return values.astype(kind)
 
 
 def number_codes(
-    numbers: NDArray[np.int64] | NDArray[np.int32], names: Mapping[int, str]
+    numbers: NDArray[np.signedinteger[Any]], names: Mapping[int, str]
 ) -> tuple[NDArray[np.int32], tuple[str, ...]] | None:
     """Return codes and names of what a log numbers; negative numbers are missing.
 
@@ -104,13 +124,13 @@ def number_codes(
     if len(numbers) == 0 or (highest := int(numbers.max())) < 0:
         return None
     if highest < max(_SMALL_TABLE, len(numbers)):
-        occurs = np.zeros(highest + 2, np.bool_)  # the last place is for the missing
-        occurs[np.where(numbers < 0, highest + 1, numbers)] = True
+        occurs = np.zeros(highest + 2, np.bool_)  # the last place, at -1, is for the missing
+        occurs[np.maximum(numbers, -1)] = True
         occurs[-1] = False
         known = np.flatnonzero(occurs)
         place = np.full(highest + 2, -1, np.int32)
         place[known] = np.arange(len(known), dtype=np.int32)
-        codes = place[np.where(numbers < 0, highest + 1, numbers)]
+        codes = place[np.maximum(numbers, -1)]
     else:
         known, found = np.unique(numbers, return_inverse=True)
         missing = int(np.searchsorted(known, 0))

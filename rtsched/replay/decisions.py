@@ -103,9 +103,11 @@ class Decisions:
             Codes into the names of reasons; -1 where there is none.
         """
         enforced = [stream for stream in self._streams.values() if stream.mode == "enforce"]
+        if not enforced:
+            return np.broadcast_to(np.int32(-1), n), ()
         names = tuple(dict.fromkeys(stream.reason.code for stream in enforced))
         codes = np.full(n, -1, np.int32)
-        for verdict in (Verdict.DEFER, Verdict.REJECT) if enforced else ():
+        for verdict in (Verdict.DEFER, Verdict.REJECT):
             found = [stream.records[stream.records["code"] == verdict] for stream in enforced]
             rows, batch = (np.concatenate([part[k] for part in found]) for k in ("row", "batch"))
             name = np.repeat(

@@ -108,8 +108,10 @@ class ExclusiveNodes(System):
         if self.preemption is not None and not self._state["extended"]:
             self._extend()
         self._plan_rows, self._plan_order = NO_PLAN, np.zeros(0, np.int64)
-        self._places = self._machine.jobs["width"].astype(np.int64)
         self._test: RowTest | None = None
+        self._places = np.zeros(0, np.int64)
+        if self.cluster.shared:
+            self._places = self._machine.jobs["width"].astype(np.int64)
         self._arrays = None if self.task_times is None else ArrayRuns(self.jobs, self.task_times)
         self._prepare_records()
 
