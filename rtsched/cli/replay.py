@@ -87,6 +87,7 @@ class Request:
     as_json: bool
     progress: bool
     workers: int
+    dask: str | None
 
 
 def request(given: Mapping[str, Any]) -> Request:
@@ -106,6 +107,8 @@ def request(given: Mapping[str, Any]) -> Request:
 
     if not given["logs"]:
         raise click.UsageError("give at least one LOG")
+    if given["dask"] is not None and given["workers"] > 1:
+        raise click.UsageError("--dask and --workers exclude each other")
     found = discover()
     site = load_checked(given["config"], found) if given["config"] else None
     site_workload = read_toml(given["config"]).get("workload", {}) if site else {}
@@ -142,6 +145,7 @@ def request(given: Mapping[str, Any]) -> Request:
         as_json=given["as_json"],
         progress=not given["no_progress"],
         workers=given["workers"],
+        dask=given["dask"],
     )
 
 
@@ -188,12 +192,16 @@ def _table_format(asked: TableFormat | None, out: Path | None) -> TableFormat:
 
 def perform(asked: Request) -> Exit:
     """Read, replay and report; return the exit status."""
+    from rtsched.replay.dask_workers import connected
     from rtsched.report.summary import summarise
 
-    with Bars(asked.progress) as bars:
+    with Bars(asked.progress) as bars, ExitStack() as cluster:
+        client = None
+        if asked.dask is not None:  # before the log is read, which may take long
+            client = cluster.enter_context(connected(asked.dask))
         with bars.step("reading"):
             workload, unusable = load(asked)
-        runs = run_all(asked, workload, bars)
+        runs = run_all(asked, workload, bars, client)
         if runs:
             with bars.step("reporting"):
                 summary = summarise(workload, runs, timings=True)
@@ -268,20 +276,28 @@ def proposed_settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def run_all(asked: Request, workload: Workload, bars: Bars) -> list[PolicyRun]:
-    """Return the policies' runs; when interrupted, those that are finished."""
+def run_all(asked: Request, workload: Workload, bars: Bars, client: Any = None) -> list[PolicyRun]:
+    """Return the policies' runs; when interrupted, those that are finished.
+
+    `client`: that of a Dask cluster, on which they are replayed.
+    """
     from rtsched.replay.engine import replay
 
     runs: list[PolicyRun] = []
     recorded = asked.out is not None or asked.html is not None
-    if min(asked.workers, len(asked.policies)) > 1:
-        from rtsched.replay.parallel import replay_in_parallel
+    if client is not None or min(asked.workers, len(asked.policies)) > 1:
+        from rtsched.replay.dask_workers import DaskWorkers
+        from rtsched.replay.parallel import LocalWorkers, Workers, replay_in_parallel
 
+        count = min(asked.workers, len(asked.policies))
+        workers: Workers = (
+            LocalWorkers(workload, count, record_nodes=recorded)
+            if client is None
+            else DaskWorkers(client, workload, record_nodes=recorded)
+        )
         with ExitStack() as steps:
             told = {name: steps.enter_context(bars.step(name)) for name in asked.policies}
-            return replay_in_parallel(
-                workload, asked.policies, asked.workers, told, record_nodes=recorded
-            )
+            return replay_in_parallel(workers, asked.policies, told)
     try:
         for name, policy in asked.policies.items():
             # standard output is for results, not for what plug-ins print
@@ -444,6 +460,12 @@ def _file_option(name: str, text: str) -> Callable[[Any], Any]:
     help="Number of policies to replay in parallel, each in a process with its own copy of the "
     "jobs.",
 )
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Replay the policies on the workers of the Dask cluster with this scheduler: its address "
+    "(tcp://HOST:8786), or the file that `dask scheduler --scheduler-file` wrote.",
+)
 @debug_option
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
@@ -451,8 +473,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
     LOG is SWF, the output of `sacct -P` or `sacct --json`, or an HTCondor history; plain or
     packed with gzip; several files of one format are one log. Policies are simulated one after
-    the other, or in parallel with --workers, on the same jobs. A table compares them with what the
-    log records; a report and the results of every job are saved in --out.
+    the other, or in parallel with --workers or --dask, on the same jobs. A table compares them
+    with what the log records; a report and the results of every job are saved in --out.
 
     Nothing is changed on the batch system, and no batch system is needed.
     """

@@ -1,4 +1,4 @@
-"""Replay policies in parallel, each in a process of its own."""
+"""Replay policies in parallel, each in a process of its own: here, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import redirect_stdout
 from multiprocessing import active_children, get_context
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from rtsched.core.plugins import discover
 from rtsched.errors import WorkerError
 from rtsched.replay.engine import replay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Future
     from multiprocessing.queues import SimpleQueue
+    from types import TracebackType
 
     from rtsched.core.plugins import Found
     from rtsched.replay.policies import Policy
@@ -24,6 +25,131 @@ if TYPE_CHECKING:
 
 POLL = 0.2
 """Seconds between two looks at how far the processes are."""
+
+
+class Workers(Protocol):
+    """Processes that replay policies of one workload; they are there while the context lasts."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+    def submit(self, name: str, policy: Policy) -> Future[PolicyRun]:
+        """Have one of them replay a policy."""
+        ...
+
+    def progress(self) -> Iterator[tuple[str, float]]:
+        """Yield what they reported since the last call: a policy, and the fraction replayed."""
+        ...
+
+    def stop(self) -> None:
+        """Give up what is not finished."""
+        ...
+
+    def lost(self, error: BaseException) -> str | None:
+        """Return a sentence if an error says that a process was lost; None: it is another one."""
+        ...
+
+
+def replay_in_parallel(
+    workers: Workers,
+    policies: Mapping[str, Policy],
+    progress: Mapping[str, Callable[[float], None]],
+    finished: Callable[[PolicyRun], None] | None = None,
+) -> list[PolicyRun]:
+    """Return the policies' runs in their order; when interrupted, those that are finished.
+
+    Parameters
+    ----------
+    workers : Workers
+        `LocalWorkers` or `DaskWorkers`; results are the same.
+    policies : mapping of str to Policy
+        By name.
+    progress : mapping of str to callable
+        By policy, called now and then with the fraction of jobs that have arrived.
+    finished : callable, optional
+        Called with each run when it is there.
+
+    Raises
+    ------
+    ConfigError, PluginError
+        As `replay` does.
+    WorkerError
+        If a process ended before its work was done.
+    """
+    with workers:
+        futures = {name: workers.submit(name, policies[name]) for name in policies}
+        try:
+            left: set[Future[PolicyRun]] = set(futures.values())
+            while left:
+                done, left = wait(left, POLL)
+                for name, fraction in workers.progress():
+                    progress[name](fraction)
+                for future in done:
+                    run = future.result()
+                    if finished is not None:
+                        finished(run)
+        except KeyboardInterrupt:
+            workers.stop()
+        except BaseException as error:
+            workers.stop()
+            if (message := workers.lost(error)) is not None:
+                raise WorkerError(message) from error
+            raise
+    ended = (future for future in futures.values() if future.done() and not future.cancelled())
+    return [future.result() for future in ended if future.exception() is None]
+
+
+class LocalWorkers:
+    """Processes on this machine, each with its own copy of the workload.
+
+    Parameters
+    ----------
+    workload : Workload
+        From `prepare`.
+    count : int
+        How many processes there are at most.
+    record_nodes : bool
+        As in `replay`.
+    """
+
+    def __init__(self, workload: Workload, count: int, *, record_nodes: bool = True) -> None:
+        context = get_context("spawn")
+        self._queue: SimpleQueue[tuple[str, float]] = context.SimpleQueue()
+        given = (workload, record_nodes, self._queue)
+        self._pool = ProcessPoolExecutor(count, context, _receive, given)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def submit(self, name: str, policy: Policy) -> Future[PolicyRun]:
+        """Have one of them replay a policy."""
+        return self._pool.submit(_replay, name, policy)
+
+    def progress(self) -> Iterator[tuple[str, float]]:
+        """Yield what they reported since the last call."""
+        while not self._queue.empty():
+            yield self._queue.get()
+
+    def stop(self) -> None:
+        """End all processes; what they were doing is lost."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in active_children():
+            process.terminate()
+
+    def lost(self, error: BaseException) -> str | None:
+        """Return a sentence if an error says that a process was lost."""
+        if isinstance(error, BrokenProcessPool):
+            return "a worker process was killed; if memory ran out, use fewer --workers"
+        return None
 
 
 class _Given(NamedTuple):
@@ -36,71 +162,6 @@ class _Given(NamedTuple):
 
 
 _given: _Given
-
-
-def replay_in_parallel(
-    workload: Workload,
-    policies: Mapping[str, Policy],
-    workers: int,
-    progress: Mapping[str, Callable[[float], None]],
-    *,
-    record_nodes: bool = True,
-) -> list[PolicyRun]:
-    """Return the policies' runs in their order; when interrupted, those that are finished.
-
-    Each worker process has its own copy of the workload.
-
-    Parameters
-    ----------
-    workload : Workload
-        From `prepare`.
-    policies : mapping of str to Policy
-        By name.
-    workers : int
-        How many processes there are at most.
-    progress : mapping of str to callable
-        By policy, called now and then with the fraction of jobs that have arrived.
-    record_nodes : bool
-        As in `replay`.
-
-    Raises
-    ------
-    ConfigError, PluginError
-        As `replay` does.
-    WorkerError
-        If a process ended before its work was done.
-    """
-    context = get_context("spawn")
-    queue: SimpleQueue[tuple[str, float]] = context.SimpleQueue()
-    count, given = min(workers, len(policies)), (workload, record_nodes, queue)
-    with ProcessPoolExecutor(count, context, _receive, given) as pool:
-        futures = {name: pool.submit(_replay, name, policies[name]) for name in policies}
-        try:
-            left: set[Future[PolicyRun]] = set(futures.values())
-            while left:
-                done, left = wait(left, POLL)
-                while not queue.empty():
-                    name, fraction = queue.get()
-                    progress[name](fraction)
-                for future in done:
-                    future.result()
-        except KeyboardInterrupt:
-            _stop(pool)
-        except BrokenProcessPool as cause:
-            message = "a worker process was killed; if memory ran out, use fewer --workers"
-            raise WorkerError(message) from cause
-        except BaseException:
-            _stop(pool)
-            raise
-    finished = (future for future in futures.values() if future.done() and not future.cancelled())
-    return [future.result() for future in finished if future.exception() is None]
-
-
-def _stop(pool: ProcessPoolExecutor) -> None:
-    """End all processes; what they were doing is lost."""
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in active_children():
-        process.terminate()
 
 
 def _receive(

@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Literal
 
 from rtsched.errors import AdapterError, ConfigError, PluginError
+from rtsched.replay.dask_workers import connected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,23 +55,26 @@ def executor(where: Where, workers: int | None, scheduler: str = "") -> Iterator
 
     Raises
     ------
-    ConfigError
+    ConfigError, MissingExtraError
         If a library that it needs is missing.
     AdapterError
         If the Dask cluster does not answer.
     """
     if where == "here":
         yield None
+    elif where == "dask" and scheduler:
+        with connected(scheduler) as client:
+            yield client.get_executor(pure=False)
     elif where == "processes":
         with ProcessPoolExecutor(workers or os.cpu_count(), get_context("spawn")) as pool:
             yield pool
     else:
-        with _dask_client(where, workers, scheduler) as client:
+        with _dask_client(where, workers) as client:
             yield client.get_executor(pure=False)
 
 
 @contextmanager
-def _dask_client(where: Where, workers: int | None, scheduler: str) -> Iterator[Any]:
+def _dask_client(where: Where, workers: int | None) -> Iterator[Any]:
     try:
         from distributed import Client, LocalCluster
 
@@ -81,10 +85,6 @@ def _dask_client(where: Where, workers: int | None, scheduler: str) -> Iterator[
             [f"--executor {where} needs {cause.name}; install rtsched[cluster]"]
         ) from cause
     try:
-        if where == "dask" and scheduler:
-            with Client(scheduler, timeout=10) as client:
-                yield client
-            return
         if where == "dask":
             cluster = LocalCluster(
                 n_workers=workers or os.cpu_count(), threads_per_worker=1, dashboard_address=None

@@ -23,7 +23,7 @@ from rtsched.errors import (
     WorkerError,
 )
 from rtsched.replay.engine import replay
-from rtsched.replay.parallel import replay_in_parallel
+from rtsched.replay.parallel import LocalWorkers, replay_in_parallel
 from rtsched.replay.policies import Policy, presets
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_the_same_runs() -> None:
     policies = {name: presets()[name] for name in ("mcdf", "fcfs", "multifactor")}
     seen = []
     told = {name: lambda fraction, name=name: seen.append((name, fraction)) for name in policies}
-    runs = replay_in_parallel(work, policies, 2, told)
+    runs = replay_in_parallel(LocalWorkers(work, 2), policies, told)
     assert [run.policy for run in runs] == list(policies)
     for run in runs:
         alone = replay(work, run.policy, policies[run.policy])
@@ -58,7 +58,7 @@ def test_an_error_is_that_of_the_policy() -> None:
     wrong = Policy(plugin=[PluginTable("no-such-plug-in")])
     policies = {"fcfs": presets()["fcfs"], "wrong": wrong}
     with pytest.raises(ConfigError, match="no plug-in 'no-such-plug-in' is installed") as caught:
-        replay_in_parallel(workload(), policies, 2, silent(policies))
+        replay_in_parallel(LocalWorkers(workload(), 2), policies, silent(policies))
     with pytest.raises(ConfigError) as alone:
         replay(workload(), "wrong", wrong)
     assert caught.value.problems == alone.value.problems
@@ -76,7 +76,7 @@ def test_a_process_that_is_killed() -> None:
     policies = {name: presets()[name] for name in ("fcfs", "easy")}
     work: Any = Deadly()
     with pytest.raises(WorkerError, match="was killed; if memory ran out, use fewer --workers"):
-        replay_in_parallel(work, policies, 2, silent(policies))
+        replay_in_parallel(LocalWorkers(work, 2), policies, silent(policies))
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_interrupted() -> None:
     def begun() -> bool:
         return interrupt.ident is not None
 
-    runs = replay_in_parallel(work, policies, 2, told)
+    runs = replay_in_parallel(LocalWorkers(work, 2), policies, told)
     assert [run.policy for run in runs] in ([], ["fcfs"])
 
 
