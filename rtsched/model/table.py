@@ -295,12 +295,16 @@ class Table:
         return array
 
     def __getstate__(self) -> tuple[int, Mapping[str, Names], dict[str, NDArray[Any]]]:
-        return self._n, self._names, {name: self.column(name) for name in self.given()}
+        arrays = {name: self.column(name) for name in self.given()}
+        single = {name: array[:1] for name, array in arrays.items() if array.strides == (0,)}
+        return self._n, self._names, arrays | single
 
     def __setstate__(self, state: tuple[int, Mapping[str, Names], dict[str, NDArray[Any]]]) -> None:
         self._n, self._names, arrays = state
         self._base, self._rows, self._given = None, None, frozenset(arrays)
-        self.__dict__.update({name: read_only(array) for name, array in arrays.items()})
+        for name, array in arrays.items():  # a column that holds one value throughout came as one
+            whole = array if len(array) == self._n else np.broadcast_to(array, self._n)
+            self.__dict__[name] = read_only(whole)
 
     def given(self) -> list[str]:
         """Return the columns that were given values, in order; others have but missing ones."""

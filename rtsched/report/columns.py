@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from rtsched.model.table import Amounts, Table, Text, amounts_from, encode, reso
 from rtsched.report.files import cause_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from enum import IntEnum
     from pathlib import Path
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Table)
 
 TableFormat = Literal["parquet", "csv"]
+
+PART = 1 << 20
+"""Rows that are written at a time."""
 
 SECONDS = frozenset(
     {"submit", "begin", "wall_time", "deadline", "start", "end", "run_time", "wait", "promise"}
@@ -52,7 +56,7 @@ class Cells:
         Numbers, or codes into `names`, or for lists all values one after the other.
     present : bool[n]
         Where there is a value.
-    names : tuple of str or None
+    names : sequence of str or None
         The texts behind the codes.
     indptr : int64[n + 1] or None
         For lists: row `i` has `values[indptr[i]:indptr[i + 1]]`.
@@ -60,8 +64,21 @@ class Cells:
 
     values: NDArray[Any]
     present: NDArray[np.bool_]
-    names: tuple[str, ...] | None = None
+    names: Sequence[str] | None = None
     indptr: NDArray[np.int64] | None = None
+
+    def part(self, low: int, high: int) -> Cells:
+        """Return the rows `low <= row < high`, with no more names than are worth it."""
+        values, present = self.values[low:high], self.present[low:high]
+        if self.indptr is not None:
+            indptr = self.indptr[low : high + 1]
+            return Cells(self.values[indptr[0] : indptr[-1]], present, indptr=indptr - indptr[0])
+        if self.names is None or len(self.names) <= 2 * len(values) + 16:
+            return Cells(values, present, self.names)
+        used, codes = np.unique(values, return_inverse=True)
+        missing = int(used.min(initial=0) < 0)
+        names = tuple(self.names[code] for code in used[missing:].tolist())
+        return Cells((codes - missing).astype(np.int32), present, names)
 
 
 def titled(column: str) -> str:
@@ -138,7 +155,7 @@ def table_from(
         if cell is None or isinstance(column, Amounts):
             continue
         if isinstance(column, Text):
-            names[name] = cell.names or ()
+            names[name] = tuple(cell.names or ())
             values[name] = np.where(cell.present, cell.values, -1).astype(np.int32)
             continue
         found = cell.values
@@ -210,8 +227,29 @@ def _arrow() -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
+def _parts(cells: Mapping[str, Cells]) -> Iterator[dict[str, Cells]]:
+    """Yield the columns some rows at a time, at least once."""
+    rows = max((len(cell.present) for cell in cells.values()), default=0)
+    for low in range(0, max(rows, 1), PART):
+        whole = rows <= PART
+        yield {
+            name: cell if whole else cell.part(low, min(low + PART, rows))
+            for name, cell in cells.items()
+        }
+
+
 def _write_parquet(file: BinaryIO, cells: Mapping[str, Cells]) -> None:
-    pa, parquet = _arrow()
+    _, parquet = _arrow()
+    tables = map(_arrow_table, _parts(cells))
+    first = next(tables)
+    options: dict[str, Any] = {"compression": "zstd", "use_dictionary": True}
+    with parquet.ParquetWriter(file, first.schema, **options) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
+
+
+def _arrow_table(cells: Mapping[str, Cells]) -> Any:
+    pa, _ = _arrow()
     arrays = []
     for cell in cells.values():
         absent = None if cell.present.all() else ~cell.present
@@ -220,11 +258,12 @@ def _write_parquet(file: BinaryIO, cells: Mapping[str, Cells]) -> None:
             arrays.append(pa.ListArray.from_arrays(offsets, pa.array(cell.values)))
         elif cell.names is not None:
             codes = pa.array(cell.values, pa.int32(), mask=absent)
-            arrays.append(pa.DictionaryArray.from_arrays(codes, pa.array(cell.names, pa.string())))
+            arrays.append(
+                pa.DictionaryArray.from_arrays(codes, pa.array(list(cell.names), pa.string()))
+            )
         else:
             arrays.append(pa.array(cell.values, mask=absent))
-    table = pa.Table.from_arrays(arrays, names=list(cells))
-    parquet.write_table(table, file, compression="zstd", use_dictionary=True)
+    return pa.Table.from_arrays(arrays, names=list(cells))
 
 
 def _read_parquet(path: Path) -> dict[str, Cells]:
@@ -249,6 +288,15 @@ def _read_parquet(path: Path) -> dict[str, Cells]:
     return cells
 
 
+def _as_whole(cell: Cells) -> Cells:
+    """Return seconds and the like as int64 if none has a fraction, as the CSV file has them."""
+    if cell.indptr is None and cell.names is None and cell.values.dtype.kind == "f":
+        filled = np.where(cell.present, cell.values, 0.0)
+        if bool((filled == np.floor(filled)).all()) and bool((np.abs(filled) < 2**53).all()):
+            return replace(cell, values=filled.astype(np.int64))
+    return cell
+
+
 def _texts(cell: Cells) -> list[Any]:
     """Return one column as what the CSV writer takes."""
     if cell.indptr is not None:
@@ -257,12 +305,7 @@ def _texts(cell: Cells) -> list[Any]:
     if cell.names is not None:
         names = (*cell.names, "")
         return [names[code] for code in np.where(cell.present, cell.values, -1).tolist()]
-    values = cell.values
-    if values.dtype.kind == "f":
-        filled = np.where(cell.present, values, 0.0)
-        if bool((filled == np.floor(filled)).all()) and bool((np.abs(filled) < 2**53).all()):
-            values = filled.astype(np.int64)
-    listed: list[Any] = values.tolist()
+    listed: list[Any] = cell.values.tolist()
     if cell.present.all():
         return listed
     return [
@@ -274,7 +317,8 @@ def _write_csv(file: BinaryIO, cells: Mapping[str, Cells]) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=False)
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(cells)
-    writer.writerows(zip(*map(_texts, cells.values()), strict=True))
+    for part in _parts({name: _as_whole(cell) for name, cell in cells.items()}):
+        writer.writerows(zip(*map(_texts, part.values()), strict=True))
     text.flush()
     text.detach()
 

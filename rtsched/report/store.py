@@ -13,10 +13,11 @@ under another name first, so a full disk leaves behind what was there before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast, overload
 from urllib.parse import quote
 
 import msgspec
@@ -57,7 +58,9 @@ from rtsched.report.manifest import (
 from rtsched.report.summary import Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
 
 __all__ = ["Findings", "Stored", "folder_of", "read", "write", "write_text"]
 
@@ -315,12 +318,39 @@ def _job_cells(workload: Workload, run: PolicyRun, labels: Cells) -> dict[str, C
 def _labels(jobs: Jobs) -> Cells:
     """Return what the batch system calls each job, its id where it has no other name."""
     unnamed = np.flatnonzero(jobs.label < 0)
-    names = jobs.names("label")
+    known = text_cells(jobs.label, jobs.names("label"))
     if not len(unnamed):
-        return text_cells(jobs.label, names)
+        return known
+    names = _Names(known.names or (), jobs.id if len(unnamed) == len(jobs) else jobs.id[unnamed])
     codes = jobs.label.copy()
-    codes[unnamed] = np.arange(len(unnamed)) + len(names)
-    return text_cells(codes, (*names, *map(str, jobs.id[unnamed].tolist())))
+    codes[unnamed] = np.arange(len(unnamed)) + len(names.texts)
+    return Cells(codes, np.ones(len(codes), np.bool_), names)
+
+
+class _Names(Sequence[str]):
+    """Texts, and behind them numbers as texts, which are made when they are asked for."""
+
+    def __init__(self, texts: Sequence[str], numbers: NDArray[np.int64]) -> None:
+        self.texts, self._numbers = texts, numbers
+
+    def __len__(self) -> int:
+        return len(self.texts) + len(self._numbers)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.texts
+        yield from map(str, self._numbers.tolist())
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        beyond = place - len(self.texts)
+        if beyond < 0:
+            return self.texts[place]
+        return str(int(self._numbers[beyond]))
 
 
 def _write_decisions(

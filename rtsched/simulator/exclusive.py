@@ -31,6 +31,7 @@ from rtsched.kernels.machine_tests import (
     TestedJobs,
     tested_loop,
 )
+from rtsched.model import on_disk
 from rtsched.model.actions import (
     Admit,
     Cancel,
@@ -236,7 +237,7 @@ class ExclusiveNodes(System):
         if self._state["recording"]:
             events = np.concatenate([events, np.zeros(len(events) + room, events.dtype)])
         if self._state["logging"]:
-            log = np.concatenate([log, np.zeros(len(log) + room, log.dtype)])
+            log = on_disk.grown(log, 2 * len(log) + room)
         self._machine = self._machine._replace(events=events, log_nodes=log)
 
     def _extend(self) -> None:

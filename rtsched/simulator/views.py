@@ -8,6 +8,7 @@ import numpy as np
 
 from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_commands as command
+from rtsched.model import on_disk
 from rtsched.model.events import EventRows, Events
 from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.schedule import Schedule
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from rtsched.simulator.ledger import Ledger
 
     Rows = NDArray[np.int64]
+
+
+_BLOCK = 1 << 16
+"""Jobs whose nodes are gathered at a time."""
 
 
 def waiting(machine: kernel.MachineState) -> Rows:
@@ -145,8 +150,16 @@ def node_rows(machine: kernel.MachineState) -> tuple[NDArray[np.int64], NDArray[
     if not len(at):
         return np.zeros(n + 1, np.int64), np.zeros(0, np.int32)
     size = np.where(at >= 0, machine.jobs["width"], 0)
-    offsets, within = Ragged.counted(size)
-    return offsets, machine.log_nodes[np.repeat(at, size) + within]
+    offsets = offsets_of(size)
+    nodes = on_disk.zeros(offsets[-1], np.int32)
+    for first in range(0, n, _BLOCK):
+        part = slice(first, first + _BLOCK)
+        within = Ragged.counted(size[part]).values
+        begin = int(offsets[first])
+        nodes[begin : begin + len(within)] = machine.log_nodes[
+            np.repeat(at[part], size[part]) + within
+        ]
+    return offsets, nodes
 
 
 def hook_calls(machine: kernel.MachineState) -> HookCalls:

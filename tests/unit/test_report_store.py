@@ -71,6 +71,24 @@ def test_what_is_written_is_read_back(replay, tmp_path, table_format):
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("rows", [1, 7])
+def test_large_tables_are_written_in_parts(replay, tmp_path, monkeypatch, table_format, rows):
+    """What is read back is the same; CSV files are so byte for byte."""
+    work, runs, summary = replay
+    write(tmp_path / "whole", work, runs, summary, table_format)
+    monkeypatch.setattr("rtsched.report.columns.PART", rows)
+    write(tmp_path / "parts", work, runs, summary, table_format)
+    whole, parts = read(tmp_path / "whole"), read(tmp_path / "parts")
+    same(whole.workload.jobs, parts.workload.jobs)
+    for one, other in zip(whole.runs(), parts.runs(), strict=True):
+        same(one.results, other.results)
+        for ours, theirs in zip(one.node_rows, other.node_rows, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    if table_format == "csv":
+        assert content(tmp_path / "whole") == content(tmp_path / "parts")
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
 def test_the_same_replay_gives_the_same_bytes(replay, tmp_path, table_format):
     """Neither time nor place is in the files."""
     work, runs, summary = replay
