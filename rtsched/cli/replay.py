@@ -26,6 +26,7 @@ from rtsched.cli.common import (
 from rtsched.cli.options import from_options, options_of, reading_options, title_option
 from rtsched.cli.progress import Bars
 from rtsched.errors import ConfigError, InputError, MissingExtraError
+from rtsched.model import on_disk
 from rtsched.model.units import known_zone
 from rtsched.replay.policies import presets
 from rtsched.replay.workload import WorkloadOptions
@@ -37,12 +38,17 @@ if TYPE_CHECKING:
     from rtsched.logs.readers import ReadOptions
     from rtsched.logs.slurm_events import Outage
     from rtsched.logs.slurm_reservations import Reservation
+    from rtsched.replay.checkpoints import Checkpoints
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import PolicyRun, Workload
     from rtsched.report.columns import TableFormat
     from rtsched.report.summary import Summary
 
 REPORT = "report.html"
+
+ON_DISK = 8_000_000
+"""Jobs from which the log, and what policies made of it, are on disk: about 1 GB each."""
+
 WITHOUT_SITE = ("easy", "multifactor", "mcdf")
 WITH_SITE = ("site", "easy")
 
@@ -88,6 +94,7 @@ class Request:
     progress: bool
     workers: int
     dask: str | None
+    resume: bool
 
 
 def request(given: Mapping[str, Any]) -> Request:
@@ -109,6 +116,8 @@ def request(given: Mapping[str, Any]) -> Request:
         raise click.UsageError("give at least one LOG")
     if given["dask"] is not None and given["workers"] > 1:
         raise click.UsageError("--dask and --workers exclude each other")
+    if given["resume"] and given["no_out"]:
+        raise click.UsageError("--resume and --no-out exclude each other")
     found = discover()
     site = load_checked(given["config"], found) if given["config"] else None
     site_workload = read_toml(given["config"]).get("workload", {}) if site else {}
@@ -146,6 +155,7 @@ def request(given: Mapping[str, Any]) -> Request:
         progress=not given["no_progress"],
         workers=given["workers"],
         dask=given["dask"],
+        resume=given["resume"],
     )
 
 
@@ -201,7 +211,10 @@ def perform(asked: Request) -> Exit:
             client = cluster.enter_context(connected(asked.dask))
         with bars.step("reading"):
             workload, unusable = load(asked)
-        runs = run_all(asked, workload, bars, client)
+            if len(workload.jobs) >= ON_DISK:
+                workload = on_disk.mapped(workload)
+            checkpoints = checkpoints_of(asked, workload)
+        runs = run_all(asked, workload, bars, checkpoints, client)
         if runs:
             with bars.step("reporting"):
                 summary = summarise(workload, runs, timings=True)
@@ -209,7 +222,11 @@ def perform(asked: Request) -> Exit:
     if runs:
         say_results(asked, summary)
     if len(runs) < len(asked.policies):
-        raise Partial(_progress_text(asked, runs))
+        raise Partial(
+            _progress_text(asked, runs, resumable=checkpoints is not None and checkpoints.any)
+        )
+    if checkpoints is not None:
+        checkpoints.discard()
     failed = any(
         book.errors for run in runs for hook in run.hooks.values() for book in hook.values()
     )
@@ -276,30 +293,89 @@ def proposed_settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def run_all(asked: Request, workload: Workload, bars: Bars, client: Any = None) -> list[PolicyRun]:
-    """Return the policies' runs; when interrupted, those that are finished.
+def checkpoints_of(asked: Request, workload: Workload) -> Checkpoints | None:
+    """Return what an interrupted replay goes on from; None where nothing is kept.
 
-    `client`: that of a Dask cluster, on which they are replayed.
+    Raises
+    ------
+    InputError
+        If another replay is to be resumed.
     """
+    from rtsched.replay.checkpoints import Checkpoints
+
+    if asked.out is None:
+        return None
+    checkpoints = Checkpoints(
+        asked.out,
+        workload,
+        asked.policies,
+        asked.found,
+        warn=lambda text: complain("warning", text),
+    )
+    if not asked.resume:
+        checkpoints.discard()
+    elif not checkpoints.resume():
+        say(f"nothing to resume in {asked.out}: the replay starts at the beginning")
+    return checkpoints
+
+
+def run_all(
+    asked: Request,
+    workload: Workload,
+    bars: Bars,
+    checkpoints: Checkpoints | None = None,
+    client: Any = None,
+) -> list[PolicyRun]:
+    """Return the policies' runs in their order; when interrupted, those that are finished.
+
+    `checkpoints` keeps them, and has those of an interrupted replay. `client` is that of a Dask
+    cluster, on which policies are replayed.
+    """
+    runs: dict[str, PolicyRun] = {}
+    if checkpoints is not None:
+        runs = {name: run for name in asked.policies if (run := checkpoints.finished(name))}
+    left = {name: policy for name, policy in asked.policies.items() if name not in runs}
+
+    def finished(run: PolicyRun) -> None:
+        runs[run.policy] = run
+        if checkpoints is not None:
+            runs[run.policy] = checkpoints.finish(run)
+        elif len(workload.jobs) >= ON_DISK:
+            runs[run.policy] = on_disk.mapped(run)
+
+    replay_all(asked, workload, left, finished, bars, checkpoints, client)
+    return [runs[name] for name in asked.policies if name in runs]
+
+
+def replay_all(
+    asked: Request,
+    workload: Workload,
+    policies: Mapping[str, Policy],
+    finished: Callable[[PolicyRun], None],
+    bars: Bars,
+    checkpoints: Checkpoints | None,
+    client: Any,
+) -> None:
+    """Replay policies and hand over each run that is finished; return early when interrupted."""
     from rtsched.replay.engine import replay
 
-    runs: list[PolicyRun] = []
     recorded = asked.out is not None or asked.html is not None
-    if client is not None or min(asked.workers, len(asked.policies)) > 1:
+    if client is not None or min(asked.workers, len(policies)) > 1:
         from rtsched.replay.dask_workers import DaskWorkers
         from rtsched.replay.parallel import LocalWorkers, Workers, replay_in_parallel
 
-        count = min(asked.workers, len(asked.policies))
+        count = min(asked.workers, len(policies))
         workers: Workers = (
             LocalWorkers(workload, count, record_nodes=recorded)
             if client is None
             else DaskWorkers(client, workload, record_nodes=recorded)
         )
         with ExitStack() as steps:
-            told = {name: steps.enter_context(bars.step(name)) for name in asked.policies}
-            return replay_in_parallel(workers, asked.policies, told)
+            told = {name: steps.enter_context(bars.step(name)) for name in policies}
+            replay_in_parallel(workers, policies, told, finished)
+        return
     try:
-        for name, policy in asked.policies.items():
+        for name, policy in policies.items():
             # standard output is for results, not for what plug-ins print
             with bars.step(name) as tell, redirect_stdout(sys.stderr):
                 run = replay(
@@ -309,17 +385,21 @@ def run_all(asked: Request, workload: Workload, bars: Bars, client: Any = None) 
                     found=asked.found,
                     record_nodes=recorded,
                     progress=tell,
+                    checkpoint=None if checkpoints is None else checkpoints.of(name),
                 )
-            runs.append(run)
+            finished(run)
+            del run
     except KeyboardInterrupt:
         pass  # the caller sees that policies are missing and says so
-    return runs
 
 
-def _progress_text(asked: Request, runs: Sequence[PolicyRun]) -> str:
-    done = ", ".join(run.policy for run in runs)
-    left = ", ".join(list(asked.policies)[len(runs) :])
-    return f"{done} done and reported, not replayed: {left}" if done else f"not replayed: {left}"
+def _progress_text(asked: Request, runs: Sequence[PolicyRun], *, resumable: bool) -> str:
+    done = [run.policy for run in runs]
+    left = ", ".join(name for name in asked.policies if name not in done)
+    text = f"not replayed: {left}"
+    if done:
+        text = f"{', '.join(done)} done and reported, {text}"
+    return f"{text}; to go on from there, add --resume to the command" if resumable else text
 
 
 def keep(asked: Request, workload: Workload, runs: Sequence[PolicyRun], summary: Summary) -> None:
@@ -465,6 +545,13 @@ def _file_option(name: str, text: str) -> Callable[[Any], Any]:
     metavar="ADDRESS",
     help="Replay the policies on the workers of the Dask cluster with this scheduler: its address "
     "(tcp://HOST:8786), or the file that `dask scheduler --scheduler-file` wrote.",
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on where the same command was interrupted: with the policies that were finished, and "
+    "where no plug-in is asked during the replay, from the last checkpoint of the one that was "
+    "not.",
 )
 @debug_option
 @click.pass_context

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rtsched.kernels.hooks import CompiledHook
     from rtsched.model.actions import Action
     from rtsched.model.ragged import Ragged
+    from rtsched.replay.checkpoints import Checkpoint
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import Workload
     from rtsched.simulator.exclusive import ExclusiveNodes
@@ -114,10 +115,20 @@ class Replay:
             machine = cast("ExclusiveNodes", self.system)
             self._planner = PlannerAnswers(planner, self.chain, machine, self.decisions.add)
 
-    def run(self, progress: Callable[[float], None] | None = None) -> None:
-        """Run to the end, answering what the system asks."""
+    def run(
+        self,
+        progress: Callable[[float], None] | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        """Run to the end, answering what the system asks; where possible, from a checkpoint."""
         total = max(len(self.workload.jobs), 1)
-        step = max(total // 200, 1) if self._told or progress is not None else None
+        if self._told or not self.system.resumable:
+            checkpoint = None
+        if checkpoint is not None and (state := checkpoint.read()) is not None:
+            self.system.restore(state)
+            del state
+        watched = self._told or progress is not None or checkpoint is not None
+        step = max(total // 200, 1) if watched else None
         while not (point := self.system.advance(step)).done:
             asked = len(point.arrivals) or point.early_end or point.nodes_changed
             if asked and not (self._planner and self._planner.answer(point)):
@@ -128,6 +139,8 @@ class Replay:
                 self._observed()
             if progress is not None:
                 progress(point.arrived / total)
+            if checkpoint is not None and checkpoint.is_due():
+                checkpoint.keep(self.system.checkpoint())
         if self._told:
             self._observed()
 
@@ -335,6 +348,7 @@ def replay(
     found: Mapping[str, Found] | None = None,
     record_nodes: bool = True,
     progress: Callable[[float], None] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> PolicyRun:
     """Replay a workload under one policy.
 
@@ -352,6 +366,9 @@ def replay(
         Whether to keep every job's node list.
     progress : callable, optional
         Called now and then with the fraction of jobs that have arrived.
+    checkpoint : Checkpoint, optional
+        Where the state is kept now and then, and the replay goes on from what was kept, if the
+        policy allows that.
 
     Returns
     -------
@@ -378,7 +395,7 @@ def replay(
         run = Replay(name, workload, chain, policy, record_nodes)
     else:
         run = Replay(name, whole.workload, chain, policy, record_nodes, whole.task_times)
-    run.run(progress)
+    run.run(progress, checkpoint)
     outcome = run.outcome(time.perf_counter() - begun)
     return outcome if whole is None else whole.told_by_task(outcome)
 

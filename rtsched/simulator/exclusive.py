@@ -131,11 +131,34 @@ class ExclusiveNodes(System):
         self._hooks: tuple[Any, ...] = ()
         if hooks:
             self._loop = hooked_loop(self._machine)
-            self._hooks = (
-                *hooks.get("fair_share", NO_PRIORITY),
-                *hooks.get("observe", NO_OBSERVER),
-                *self._seen_by_hooks(),
-            )
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Have the loop call the compiled hooks with what they see."""
+        self._hooks = (
+            *self.compiled.get("fair_share", NO_PRIORITY),
+            *self.compiled.get("observe", NO_OBSERVER),
+            *self._seen_by_hooks(),
+        )
+
+    @property
+    def resumable(self) -> bool:
+        """Return whether nobody is asked, so that the arrays say how the simulation goes on."""
+        return not any(self.stop_at) and not self.record_events
+
+    def checkpoint(self) -> Any:
+        """Return the machine, and what compiled hooks remember."""
+        return self._machine, {name: hook.state for name, hook in self.compiled.items()}
+
+    def restore(self, state: Any) -> None:
+        """Go on from what `checkpoint` of an equal system returned."""
+        self._machine, remembered = state
+        self._state = kernel.scalars(self._machine)
+        for name, hook in self.compiled.items():
+            hook.state[...] = remembered[name]
+        if self.compiled:
+            self._hand_over()
+        self._take_node_states()
 
     def _seen_by_hooks(self) -> JobColumns:
         """Return what compiled hooks see of the jobs."""

@@ -118,9 +118,11 @@ class JobOutcomes(NamedTuple):
 def final_states(*, finished: NDArray[np.bool_], rejected: NDArray[np.bool_]) -> NDArray[np.int8]:
     """Return each job's `FinalState`; one that is neither did not finish."""
     chosen = np.select(
-        [rejected, finished], [FinalState.REJECTED, FinalState.FINISHED], FinalState.UNFINISHED
+        [rejected, finished],
+        [np.int8(FinalState.REJECTED), np.int8(FinalState.FINISHED)],
+        np.int8(FinalState.UNFINISHED),
     )
-    return chosen.astype(np.int8)
+    return np.asarray(chosen, np.int8)
 
 
 class HookCalls(NamedTuple):

@@ -210,6 +210,19 @@ class System(ABC):
         """Return the recurring work with what it still needs."""
         return self.periodic
 
+    @property
+    def resumable(self) -> bool:
+        """Return whether `checkpoint` alone says how the simulation goes on."""
+        return False
+
+    def checkpoint(self) -> Any:
+        """Return the present state, where it is `resumable`; it may be pickled."""
+        raise NotImplementedError
+
+    def restore(self, state: Any) -> None:
+        """Go on from what `checkpoint` of an equal system returned, where it is `resumable`."""
+        raise NotImplementedError
+
     @abstractmethod
     def events(self) -> Events:
         """Return what happened since the last time it was asked (`record_events`)."""

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
+from rtsched.cli import replay as replay_command
 from rtsched.errors import MissingExtraError
-from rtsched.replay import engine
+from rtsched.replay import checkpoints, engine
 from rtsched.replay.policies import presets
 
 QUICK = ("--no-report", "--no-out")
@@ -433,3 +434,44 @@ def test_interrupted(run, log, tmp_path, monkeypatch):
     result = run("replay", log, "--policy", "multifactor")
     assert result.exit_code == 130
     assert result.stdout == ""
+
+
+def test_resuming(run, log, tmp_path, monkeypatch, refused):
+    """An interrupted replay says how to go on, does so with the same results, and keeps no rest."""
+    real, replayed = engine.replay, []
+
+    def interrupted(workload, name, *args, **kwargs):
+        replayed.append(name)
+        if name == "multifactor" and len(replayed) < 3:
+            raise KeyboardInterrupt
+        return real(workload, name, *args, **kwargs)
+
+    assert run("replay", log, "--no-report", "--out", "whole").exit_code == 0
+    monkeypatch.setattr(checkpoints, "KEEP_AFTER", 0.0)
+    monkeypatch.setattr(engine, "replay", interrupted)
+    asked = ("replay", log, "--no-report", "--out", "out")
+    result = run(*asked)
+    assert result.exit_code == 130
+    assert "to go on from there, add --resume to the command" in result.stderr
+    refused(run(*asked, "--resume", "--jobs-are", "moldable"), "another log or machine")
+    refused(run(*asked, "--resume", "--policy", "easy"), "other policies or settings of them")
+    refused(run(*asked, "--resume", "--no-out"), "exclude each other")
+    assert run(*asked, "--resume").exit_code == 0
+    assert replayed == ["easy", "multifactor", "multifactor", "mcdf"]
+    assert bytes_below(tmp_path / "out") == bytes_below(tmp_path / "whole")
+    result = run(*asked, "--resume")
+    assert result.exit_code == 0
+    assert "nothing to resume in out: the replay starts at the beginning" in result.stderr
+
+
+def test_large_logs_are_on_disk(run, log, tmp_path, monkeypatch):
+    """They give the same results, byte for byte."""
+    asked = ("replay", log, "--no-report", "--out")
+    whole = run(*asked, "memory", "--json")
+    monkeypatch.setattr(replay_command, "ON_DISK", 1)
+    monkeypatch.setattr("rtsched.model.on_disk.LARGE", 64)
+    assert run(*asked, "disk").exit_code == 0
+    assert bytes_below(tmp_path / "memory") == bytes_below(tmp_path / "disk")
+    measured = json.loads(run("replay", log, "--no-out", "--json").stdout)
+    for policy, entry in json.loads(whole.stdout)["policies"].items():
+        assert measured["policies"][policy]["mean_wait_s"] == entry["mean_wait_s"]
