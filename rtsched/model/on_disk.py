@@ -6,8 +6,7 @@
     run = read(path)                      # its arrays are read when they are looked at
 
 A file holds the buffers of all arrays, one after the other, and behind them the rest of the value,
-pickled. Blocks of zeros are holes that take no room. Arrays that were read may be changed in
-memory; the file stays as it is.
+pickled. Blocks of zeros are holes that take no room.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import struct
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 
@@ -37,6 +37,9 @@ _BLOCK = 1 << 20
 _ALIGNED = 64
 _END = struct.Struct("<q8s")
 _MAGIC = b"rtsched1"
+
+_shared: WeakSet[mmap.mmap] = WeakSet()
+"""Maps of files that hold all that is written to them."""
 
 
 def scratch_directory() -> Path:
@@ -59,9 +62,20 @@ def zeros(n: int, kind: DTypeLike) -> NDArray[Any]:
     try:
         with TemporaryFile(dir=where) as file:
             os.posix_fallocate(file.fileno(), 0, size)  # a write to a mapped hole cannot fail
-            return np.frombuffer(mmap.mmap(file.fileno(), size), kind)
+            memory = mmap.mmap(file.fileno(), size)
+            _shared.add(memory)
+            return np.frombuffer(memory, kind)
     except OSError as error:
         raise _no_room(where, size, error) from error
+
+
+def let_go() -> None:
+    """Give the pages of all arrays on disk back; what is looked at again is read again.
+
+    The operating system would do so too, but late, and meanwhile they count as this process's.
+    """
+    for memory in list(_shared):
+        memory.madvise(mmap.MADV_DONTNEED)
 
 
 def grown(array: NDArray[Any], n: int) -> NDArray[Any]:
@@ -84,7 +98,7 @@ def mapped(value: T) -> T:
         with TemporaryFile(dir=where) as file:
             write(file, value)
             file.flush()
-            found: T = _read(file.fileno())
+            found: T = _read(file.fileno(), writable=False)
             return found
     except OSError as error:
         raise _no_room(where, 0, error) from error
@@ -116,8 +130,15 @@ def write(file: BinaryIO, value: object) -> None:
     file.write(_END.pack(at, _MAGIC))
 
 
-def read(path: Path) -> Any:
+def read(path: Path, *, writable: bool = False) -> Any:
     """Return the value in a file that this user wrote.
+
+    Parameters
+    ----------
+    path : Path
+        A file that `write` filled.
+    writable : bool
+        Whether the arrays may be changed, in memory: the file stays as it is.
 
     Raises
     ------
@@ -129,14 +150,18 @@ def read(path: Path) -> Any:
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it is another user's", str(path))
-        return _read(file.fileno())
+        return _read(file.fileno(), writable=writable)
 
 
-def _read(descriptor: int) -> Any:
+def _read(descriptor: int, *, writable: bool) -> Any:
     size = os.fstat(descriptor).st_size
     if size < _END.size:
         raise ValueError("it is not complete")
-    memory = memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY))
+    access = mmap.ACCESS_COPY if writable else mmap.ACCESS_READ
+    whole = mmap.mmap(descriptor, size, access=access)
+    if not writable:
+        _shared.add(whole)
+    memory = memoryview(whole)
     at, magic = _END.unpack(memory[-_END.size :])
     if magic != _MAGIC or not 0 <= at < size:
         raise ValueError("it is not complete")

@@ -139,7 +139,7 @@ class Checkpoints:
 
     def finished(self, name: str) -> PolicyRun | None:
         """Return a policy's run if it is kept."""
-        run: PolicyRun | None = self._read(self._path(name, "run"))
+        run: PolicyRun | None = self._read(self._path(name, "run"), writable=False)
         return run
 
     def finish(self, run: PolicyRun) -> PolicyRun:
@@ -149,22 +149,24 @@ class Checkpoints:
         path = self._path(run.policy, "run")
         self._keep(path, run)
         self._path(run.policy, "state").unlink(missing_ok=True)
-        kept = self._read(path)
+        kept = self._read(path, writable=False)
         return run if kept is None else kept
 
     def of(self, name: str) -> Checkpoint:
         """Return where one policy keeps its state while it is replayed."""
         path = self._path(name, "state")
-        return Checkpoint(lambda: self._read(path), lambda state: self._keep(path, state))
+        return Checkpoint(
+            lambda: self._read(path, writable=True), lambda state: self._keep(path, state)
+        )
 
     def _path(self, name: str, kind: str) -> Path:
         return self._place / f"{self._number[name]}.{kind}"
 
-    def _read(self, path: Path) -> Any:
+    def _read(self, path: Path, *, writable: bool) -> Any:
         if not self._begun or not path.exists():
             return None
         try:
-            return on_disk.read(path)
+            return on_disk.read(path, writable=writable)
         except (OSError, ValueError) as error:
             self._warn(f"{path} is not used: {error}")
             return None

@@ -22,6 +22,7 @@ import numpy as np
 from rtsched.core.chain import Answer, Judgement, Stage
 from rtsched.core.cycle import admission_actions, judge, observe, steer
 from rtsched.errors import ConfigError
+from rtsched.model import on_disk
 from rtsched.model.actions import Admit
 from rtsched.model.blocked import with_recurring
 from rtsched.model.final_state import FinalState
@@ -137,6 +138,8 @@ class Replay:
                 self._carry_out(steer(self._observed(), self.chain, self._steering).actions)
             if self._told and self.system.has_events():
                 self._observed()
+            if watched:
+                on_disk.let_go()
             if progress is not None:
                 progress(point.arrived / total)
             if checkpoint is not None and checkpoint.is_due():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 import numpy as np
 
 from rtsched.errors import InputError, MissingExtraError
+from rtsched.model import on_disk
 from rtsched.model.ragged import Ragged
 from rtsched.model.table import Amounts, Table, Text, amounts_from, encode, resource_columns
 from rtsched.report.files import cause_of
@@ -231,6 +232,7 @@ def _parts(cells: Mapping[str, Cells]) -> Iterator[dict[str, Cells]]:
     """Yield the columns some rows at a time, at least once."""
     rows = max((len(cell.present) for cell in cells.values()), default=0)
     for low in range(0, max(rows, 1), PART):
+        on_disk.let_go()
         whole = rows <= PART
         yield {
             name: cell if whole else cell.part(low, min(low + PART, rows))

@@ -159,6 +159,7 @@ def node_rows(machine: kernel.MachineState) -> tuple[NDArray[np.int64], NDArray[
         nodes[begin : begin + len(within)] = machine.log_nodes[
             np.repeat(at[part], size[part]) + within
         ]
+        on_disk.let_go()
     return offsets, nodes
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -24,7 +26,6 @@ from rtsched.simulator.interface import NodeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import PolicyRun, Workload
@@ -43,11 +44,20 @@ class Always(Checkpoint):
     def __init__(self, until: int = -1) -> None:
         self.state: Any = None
         self.left = until
-        super().__init__(lambda: on_disk.mapped(self.state), self._take)
+        super().__init__(self._given, self._take)
 
     def is_due(self) -> bool:
         """Return whether it is time, which it always is."""
         return True
+
+    def _given(self) -> Any:
+        if self.state is None:
+            return None
+        with TemporaryDirectory() as place:
+            path = Path(place, "state")
+            with path.open("xb") as file:
+                on_disk.write(file, self.state)
+            return on_disk.read(path, writable=True)
 
     def _take(self, state: Any) -> None:
         self.state = on_disk.mapped(state)

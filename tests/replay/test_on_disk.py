@@ -58,8 +58,11 @@ def test_what_is_read_may_be_changed(tmp_path: Path) -> None:
     path = tmp_path / "value"
     with path.open("xb") as file:
         on_disk.write(file, np.arange(5))
-    first = on_disk.read(path)
+    first = on_disk.read(path, writable=True)
     first += 1
+    on_disk.let_go()
+    assert first.tolist() == [1, 2, 3, 4, 5]
+    assert not on_disk.read(path).flags.writeable
     assert on_disk.read(path).tolist() == [0, 1, 2, 3, 4]
 
 
@@ -101,6 +104,7 @@ def test_large_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = on_disk.zeros(10, np.int32), on_disk.zeros(1000, np.int32)
     large[:] = np.arange(1000)
     small[:] = 7
+    on_disk.let_go()
     assert on_disk.grown(small, 500).tolist() == [7] * 10 + [0] * 490
     assert on_disk.grown(large, 1001).tolist() == [*range(1000), 0]
 
