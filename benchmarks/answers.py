@@ -7,6 +7,9 @@ pending jobs, and so many promises, which a poll has shown. Users then submit jo
 nodes with deadlines; each answer is measured in three steps: `describe`, what the filter sent made
 into a job; `judge`, the verdict; and `commit`, the change written to the disk. Times are those of
 the whole process on the processor, milliseconds. No socket and no poll is in them.
+
+A second table says what an answer is made of: the mean time in each of `PARTS`, without that in the
+others that it calls, so that they add up to the whole.
 """
 
 from __future__ import annotations
@@ -19,29 +22,117 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from made_up import FIRST_USER, MadeUp, Spool, admission_of, job_fields, policy_in, promise
 
 from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.core import chain
+from rtsched.daemon import admission as admissions
+from rtsched.daemon import store as stores
+from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
+from rtsched.daemon.site import Site
 from rtsched.daemon.store import Store
 from rtsched.daemon.worker import Worker
+from rtsched_plugins.mcdf import Mcdf
+from rtsched_plugins.planning import PlanningSession, PreparedPlan, Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 FIRST = 20
 """Answers that do not count."""
 
 STEPS = ("describe", "judge", "commit", "all")
 
+PARTS: Mapping[str, list[tuple[Any, str]]] = {
+    "description of the job": [(SlurmTranslator, "describe")],
+    "limits, and what the user has": [
+        (admissions, "for_job"),
+        *((AdmissionController, name) for name in ("_used_up", "_too_much")),
+        (admissions, "_redeemed"),
+    ],
+    "imminent starts": [(admissions, "with_imminent_started")],
+    "chain: calls of hooks": [(chain.Chain, "admit"), (chain.Chain, "delay_class")],
+    "planner: preparation": [
+        (PreparedPlan, "__init__"),
+        (PreparedPlan, "pool"),
+        (Rules, "prepare"),
+    ],
+    "planner: arithmetic": [(Rules, "admit"), (Rules, "offer"), (Rules, "hopeless")],
+    "planner: the plan as a schedule": [(PlanningSession, "schedule")],
+    "planner: the rest": [(Mcdf, "judge")],
+    "check of the answer": [(chain.CHECKS, "admit")],
+    "the site with the promise": [(Site, "with_record"), (Site, "without")],
+    "record": [(admissions, "record_of")],
+    "reply": [(admissions, "reply_of")],
+    "admission: the rest": [(AdmissionController, "judge")],
+    "database: the plan as bytes": [(stores, "encode_schedule")],
+    "database: the rest": [(Store, "commit")],
+    "threads, log, metrics": [(Daemon, "admit")],
+}
+"""What an answer is made of: functions, by what they do."""
+
+
+class Stopwatch:
+    """Measures functions on the processor, each without those that it calls."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(PARTS, 0.0)
+        self._inside = [0.0]
+        for part, functions in PARTS.items():
+            for owner, name in functions:
+                if isinstance(owner, dict):
+                    owner[name] = self._timed(part, owner[name])
+                else:
+                    setattr(owner, name, self._timed(part, getattr(owner, name)))
+
+    def _timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def timed(*given: Any, **named: Any) -> Any:
+            self._enter()
+            begun = time.process_time()
+            try:
+                return function(*given, **named)
+            finally:
+                self._leave(part, begun)
+
+        @wraps(function)
+        async def awaited(*given: Any, **named: Any) -> Any:
+            self._enter()
+            begun = time.process_time()
+            try:
+                return await function(*given, **named)
+            finally:
+                self._leave(part, begun)
+
+        return awaited if asyncio.iscoroutinefunction(function) else timed
+
+    def _enter(self) -> None:
+        self._inside.append(0.0)
+
+    def _leave(self, part: str, begun: float) -> None:
+        seconds = time.process_time() - begun
+        self.seconds[part] += seconds - self._inside.pop()
+        self._inside[-1] += seconds
+
+    def taken(self) -> dict[str, float]:
+        """Return the seconds in each part since the last time."""
+        taken, self.seconds = self.seconds, dict.fromkeys(PARTS, 0.0)
+        return taken
+
 
 async def measure(
     directory: Path, pending: int, promises: int, nodes: int, tests: int
 ) -> dict[str, dict[str, list[float]]]:
-    """Return the seconds of each step, by verdict."""
+    """Return the seconds of each step and in each of `PARTS`, by verdict."""
+    watch = Stopwatch()
     policy, translator = policy_in(directory), SlurmTranslator()
     worker = Worker(partial(MadeUp, directory, pending, nodes, nodes), 300.0)
     took: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -58,6 +149,7 @@ async def measure(
             now, size = time.time(), int(random.integers(1, 33))
             user = FIRST_USER + int(random.integers(200))
             fields = job_fields(user, size, now + float(random.uniform(2.0, 72.0)) * 3600.0)
+            watch.taken()
             at = [time.process_time()]
             job = translator.describe(fields, daemon.site.facts, now)
             at.append(time.process_time())
@@ -67,8 +159,9 @@ async def measure(
                 await daemon.admit(judged.site, judged.changed)
             at.append(time.process_time())
             if k >= FIRST:
-                for step, seconds in zip(STEPS, [*np.diff(at), at[-1] - at[0]], strict=True):
-                    took[judged.verdict][step].append(float(seconds))
+                steps = dict(zip(STEPS, [*np.diff(at).tolist(), at[-1] - at[0]], strict=True))
+                for step, seconds in (steps | watch.taken()).items():
+                    took[judged.verdict][step].append(seconds)
         await worker.close()
     return took
 
@@ -99,6 +192,11 @@ def main() -> None:
         pairs = (np.percentile(steps[step], [50, 99]) * 1000.0 for step in STEPS)
         cells = (f"{half:.2f}, {most:.2f}" for half, most in pairs)
         print(f"| {verdict} | {len(steps['all'])} | " + " | ".join(cells) + " |")
+    print("\n| mean ms in | " + " | ".join(sorted(took)) + " |")
+    print("|---|" + "---:|" * len(took))
+    for part in PARTS:
+        means = (np.mean(steps[part]) * 1000.0 for _, steps in sorted(took.items()))
+        print(f"| {part} | " + " | ".join(f"{mean:.2f}" for mean in means) + " |")
 
 
 if __name__ == "__main__":
