@@ -30,7 +30,7 @@ import numpy as np
 from made_up import FIRST_USER, MadeUp, Spool, admission_of, job_fields, policy_in, promise
 
 from rtsched.adapters.slurm import SlurmTranslator
-from rtsched.core import chain
+from rtsched.core import chain, checks
 from rtsched.daemon import admission as admissions
 from rtsched.daemon import store as stores
 from rtsched.daemon.admission import AdmissionController
@@ -68,7 +68,7 @@ PARTS: Mapping[str, list[tuple[Any, str]]] = {
     "planner: arithmetic": [(Rules, "admit"), (Rules, "offer"), (Rules, "hopeless")],
     "planner: the plan as a schedule": [(PlanningSession, "schedule")],
     "planner: the rest": [(Mcdf, "judge")],
-    "check of the answer": [(chain.CHECKS, "admit")],
+    "check of the answer": [(checks.CHECKS, "admit")],
     "the site with the promise": [(Site, "with_record"), (Site, "without")],
     "record": [(admissions, "record_of")],
     "reply": [(admissions, "reply_of")],

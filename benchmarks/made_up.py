@@ -45,7 +45,7 @@ class MadeUp:
         names = [f"node{k:04}" for k in range(nodes)]
         self.cluster = Cluster(Nodes.build(nodes, name=names))
         self.begun = time.time()
-        at = self.begun - 3600.0 + np.arange(pending, dtype=np.float64) * 0.1
+        at = self.begun - 3600.0 + np.arange(pending) * min(0.1, 3600.0 / max(pending, 1))
         self.pending = Jobs.build(
             pending,
             id=np.arange(1, pending + 1),
