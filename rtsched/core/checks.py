@@ -70,16 +70,19 @@ def _plan(plan: Schedule, jobs: Jobs, snapshot: Snapshot, promise: np.ndarray[An
     """
     _schedule("plan", plan, snapshot)
     entries = plan.entries
-    known = places(snapshot.queued.id, entries.job)[1] | places(jobs.id, entries.job)[1]
-    if not known.all():
-        raise ShapeError(f"plan names job {entries.job[~known][0]}, which does not wait")
+    place, kept = places(snapshot.plan.entries.job, entries.job)
+    others = entries.job[~kept]
+    others = others[~places(jobs.id, others)[1]]
+    if len(others):
+        others = others[~places(snapshot.queued.id, others)[1]]
+    if len(others):
+        raise ShapeError(f"plan names job {others[0]}, which does not wait")
     shared = snapshot.cluster.shared
     fault = (plan_fault if shared else broken_promise)(plan, jobs, snapshot, promise)
     if fault is not None:
         raise ShapeError(f"plan {fault}")
     if plan.preemptive or shared:
         return
-    place, kept = places(snapshot.plan.entries.job, entries.job)
     kept[kept] = snapshot.plan.entries.start[place[kept]] == entries.start[kept]
     running = snapshot.allocations
     clash = first_overlap(

@@ -92,7 +92,7 @@ def plan_fault(
         return fault
     new = _changed(plan, snapshot.plan)
     changed = np.flatnonzero(new)
-    for some, at in _jobs_of(plan.entries.job[changed], snapshot.queued, jobs):
+    for some, at in _jobs_of(plan.entries.job[changed], snapshot, jobs):
         fault = _misfits(plan.take(changed[at]), some, snapshot)
         if fault is not None:
             return fault
@@ -121,14 +121,19 @@ def too_early(plan: Schedule, snapshot: Snapshot) -> NDArray[np.float64]:
 
 
 def _jobs_of(
-    ids: NDArray[np.int64], queued: Jobs, jobs: Jobs
+    ids: NDArray[np.int64], snapshot: Snapshot, jobs: Jobs
 ) -> Iterator[tuple[Jobs, NDArray[np.int64]]]:
-    """Yield the jobs that wait, then those of the batch, and which of the ids are theirs."""
-    row, waits = places(queued.id, ids)
-    if waits.any():
-        yield queued.take(row[waits]), np.flatnonzero(waits)
-    if not waits.all():
-        yield jobs.take(places(jobs.id, ids[~waits])[0]), np.flatnonzero(~waits)
+    """Yield the jobs of the batch, those promised, and others that wait, and which ids are theirs.
+
+    The queue, which may be long, is looked at for those only that are nowhere else.
+    """
+    left = np.arange(len(ids))
+    for table in (jobs, snapshot.promised, snapshot.queued):
+        if len(left):
+            row, there = places(table.id, ids[left])
+            if there.any():
+                yield table.take(row[there]), left[there]
+            left = left[~there]
 
 
 def _changed(plan: Schedule, before: Schedule) -> Mask:
@@ -242,7 +247,7 @@ def _taken(
     """Return what entries of a plan, then of what runs, take, int64[n, r]."""
     running = demand_of(snapshot.running.take(holder), snapshot.cluster)
     taken = np.zeros((len(entry) + len(holder), running.shape[1]), np.int64)
-    for some, rows in _jobs_of(plan.entries.job[entry], snapshot.queued, jobs):
+    for some, rows in _jobs_of(plan.entries.job[entry], snapshot, jobs):
         taken[rows] = demand_of(some, snapshot.cluster)
     taken[len(entry) :] = running
     return taken

@@ -334,7 +334,7 @@ class AdmissionController:
         PlannerError
             If the planner failed on a job with a deadline, and the site does not defer it for that.
         """
-        snapshot = replace(site.snapshot, now=now)
+        snapshot = replace(site.snapshot, now=now, promised=site.requested)
         if _queued(job):
             others = snapshot.queued.take(snapshot.queued.id != job.job)
             snapshot = replace(snapshot, queued=others)

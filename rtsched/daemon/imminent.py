@@ -48,7 +48,7 @@ def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snap
     if due.any() and not snapshot.cluster.shared:
         due &= first_everywhere(plan, len(snapshot.cluster)) | (entries.start <= now + SOON)
     if not snapshot.cluster.shared:
-        due |= own & ~late & np.isin(entries.job, snapshot.queued.id[snapshot.queued.begin > now])
+        due |= own & ~late & (snapshot.planned.begin > now)
     return with_started(snapshot, due) if due.any() else (snapshot, Schedule.empty())
 
 

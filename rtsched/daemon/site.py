@@ -188,7 +188,7 @@ class Site:
         else:  # its id is the highest
             promises = Promises.joined([old.promises, promises_of([record])])
         snapshot = replace(old, promises=promises, plan=plan, version=old.version + 1)
-        requested = Jobs.joined([self.requested, row])
+        requested = self.requested.with_rows(row)
         after = replace(self, snapshot=snapshot, records=records, requested=requested)
         if shown and old.queued.names("demand") == row.names("demand"):
             return after
@@ -242,14 +242,9 @@ def in_order(jobs: Jobs) -> Jobs:
 
 def _with_row(jobs: Jobs, row: Jobs) -> Jobs:
     """Return jobs in order of (submit, id) with one more of them."""
-    joined = Jobs.joined([jobs, row])
-    behind = not len(jobs) or _key(jobs) < _key(row)
-    return joined if behind else in_order(joined)
-
-
-def _key(jobs: Jobs) -> tuple[float, int]:
-    """Return submit and id of the last of some jobs."""
-    return float(jobs.submit[-1]), int(jobs.id[-1])
+    more, last = jobs.with_rows(row), jobs.take([len(jobs) - 1] if len(jobs) else [])
+    behind = not len(last) or (last.submit[0], last.id[0]) < (row.submit[0], row.id[0])
+    return more if behind else in_order(more)
 
 
 def promises_of(records: Iterable[PromiseRecord]) -> Promises:

@@ -9,9 +9,9 @@
     jobs.take([1]).user       # codes; jobs.names("user") is the table behind them
 
 A column that is not given is its missing value, made when it is first read, and costs nothing where
-tables are joined, changed or handed to another process. A view made by `take` gathers a column when
-that is first read, so a plug-in pays for those it uses. Arrays stand in the instance under their
-columns' names, where reading them again is a plain look-up.
+tables are joined, changed or handed to another process. A view made by `take` or `with_rows`
+gathers a column when that is first read, so a plug-in pays for those it uses. Arrays stand in the
+instance under their columns' names, where reading them again is a plain look-up.
 """
 
 from __future__ import annotations
@@ -185,6 +185,10 @@ def _too_long(names: int, wanted: int) -> bool:
     return names > 2 * wanted + 16
 
 
+MAX_PARTS = 16
+"""Tables that one view puts one after the other at most."""
+
+
 class Table:
     """The base of all structures of arrays. Rows are things, columns are arrays of one length."""
 
@@ -195,9 +199,10 @@ class Table:
         cls._columns = {**cls._columns, **found}
 
     _n: int
-    _names: Mapping[str, Names]
+    _names: dict[str, Names]
     _base: Table | None
     _rows: NDArray[np.int64] | None
+    _parts: tuple[Self, ...]
     _given: frozenset[str]
     """Columns that were given values; of the others all values are missing."""
 
@@ -259,13 +264,14 @@ class Table:
         cls,
         n: int,
         arrays: dict[str, NDArray[Any]],
-        names: Mapping[str, Names],
+        names: dict[str, Names],
         base: Table | None = None,
         rows: NDArray[np.int64] | None = None,
+        parts: tuple[Self, ...] = (),
     ) -> Self:
         table = cls.__new__(cls)
         table._n, table._names = n, names
-        table._base, table._rows = base, rows
+        table._base, table._rows, table._parts = base, rows, parts
         table._given = frozenset() if base is None else base._given
         if arrays:
             columns = cls._columns
@@ -286,22 +292,27 @@ class Table:
         if array is None:
             if name not in self._columns:
                 raise ShapeError(f"{type(self).__name__} has no column {name!r}")
-            if self._base is None or name not in self._given:
+            if name not in self._given:
                 array = self._columns[name].array(None, self._n)
+            elif self._base is None:
+                array, names = _gathered(self._parts, name)
+                if names is not None:
+                    self._names[name] = names
             else:
                 array = self._base.column(name)
                 array = array if self._rows is None else read_only(array[self._rows])
             self.__dict__[name] = array
         return array
 
-    def __getstate__(self) -> tuple[int, Mapping[str, Names], dict[str, NDArray[Any]]]:
+    def __getstate__(self) -> tuple[int, dict[str, Names], dict[str, NDArray[Any]]]:
         arrays = {name: self.column(name) for name in self.given()}
         single = {name: array[:1] for name, array in arrays.items() if array.strides == (0,)}
         return self._n, self._names, arrays | single
 
-    def __setstate__(self, state: tuple[int, Mapping[str, Names], dict[str, NDArray[Any]]]) -> None:
+    def __setstate__(self, state: tuple[int, dict[str, Names], dict[str, NDArray[Any]]]) -> None:
         self._n, self._names, arrays = state
-        self._base, self._rows, self._given = None, None, frozenset(arrays)
+        self._base, self._rows, self._parts = None, None, ()
+        self._given = frozenset(arrays)
         for name, array in arrays.items():  # a column that holds one value throughout came as one
             whole = array if len(array) == self._n else np.broadcast_to(array, self._n)
             self.__dict__[name] = read_only(whole)
@@ -317,11 +328,20 @@ class Table:
 
     def names(self, column: str) -> tuple[str, ...]:
         """Return the table of names behind a text column."""
-        return self._names.get(column, _NO_NAMES).texts
+        return self._table_of(column).texts
+
+    def _table_of(self, column: str) -> Names:
+        """Return the table of names behind a text column, known once that is gathered."""
+        if column not in self._names and column in self._given:
+            whole: Table = self
+            while whole._base is not None:
+                whole = whole._base
+            whole.column(column)
+        return self._names.get(column, _NO_NAMES)
 
     def in_use(self, column: str) -> tuple[NDArray[np.int32], Names]:
         """Return codes of a text column, and names of which at least about half are in use."""
-        codes, names = self.column(column), self._names.get(column, _NO_NAMES)
+        codes, names = self.column(column), self._table_of(column)
         if not _too_long(len(names), self._n):
             return codes, names
         used, codes = np.unique(codes, return_inverse=True)
@@ -340,9 +360,28 @@ class Table:
         if index.dtype == np.bool_:
             index = np.flatnonzero(index)
         index = index.astype(np.int64, copy=False)
+        if self._parts and len(index):
+            others = self._n - len(self._parts[-1])
+            if index.min() >= others:
+                return self._parts[-1].take(index - others)
         if self._rows is None:
             return self._make(len(index), {}, self._names, self, index)
         return self._make(len(index), {}, self._names, self._base, self._rows[index])
+
+    def with_rows(self, more: Self) -> Self:
+        """Return a view with more rows behind the others; its columns are gathered when read.
+
+        What was added to a long table bit by bit is copied now and then, the long table never.
+        """
+        if not len(self) or not len(more):
+            return self if len(self) else more
+        first, *others = (*(self._parts or (self,)), *(more._parts or (more,)))
+        if len(others) >= MAX_PARTS:
+            others = [self.joined(others)]
+        parts = (first, *others)
+        view = self._make(len(self) + len(more), {}, {}, parts=parts)
+        view._given = self._given | more._given
+        return view
 
     def with_column(self, name: str, values: ArrayLike) -> Self:
         """Return a view with one other column; nothing else is gathered or copied."""
@@ -377,16 +416,12 @@ class Table:
         if len(parts) < 2:
             return parts[0] if parts else cls.build(0)
         arrays: dict[str, NDArray[Any]] = {}
-        names: dict[str, Names] = {}
+        tables: dict[str, Names] = {}
         for name in frozenset[str]().union(*(part._given for part in parts)):
-            column = cls._columns[name]
-            if isinstance(column, Text):
-                arrays[name], names[name] = _one_table(parts, name)
-            elif isinstance(column, Amounts):
-                arrays[name], names[name] = _all_resources(parts, name)
-            else:
-                arrays[name] = read_only(np.concatenate([part.column(name) for part in parts]))
-        return cls._make(sum(map(len, parts)), arrays, names)
+            arrays[name], names = _gathered(parts, name)
+            if names is not None:
+                tables[name] = names
+        return cls._make(sum(map(len, parts)), arrays, tables)
 
     def equals(self, other: Self) -> bool:
         """Return whether both hold the same rows; a missing number equals a missing number."""
@@ -398,6 +433,16 @@ class Table:
             else _same(self.column(name), other.column(name))
             for name, column in self._columns.items()
         )
+
+
+def _gathered(parts: Sequence[Table], name: str) -> tuple[NDArray[Any], Names | None]:
+    """Return a column of all parts, one after the other, and the table of names behind it."""
+    column = parts[0].columns()[name]
+    if isinstance(column, Text):
+        return _one_table(parts, name)
+    if isinstance(column, Amounts):
+        return _all_resources(parts, name)
+    return read_only(np.concatenate([part.column(name) for part in parts])), None
 
 
 def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:

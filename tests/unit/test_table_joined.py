@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +27,24 @@ def test_joined_rows_are_those_of_the_parts(
     whole = Jobs.joined([table(first), table(second), table(third)])
     assert whole.texts("user") == [*first, *second, *third]
     assert whole.id.tolist() == [*range(len(first)), *range(len(second)), *range(len(third))]
+
+
+@given(parts=st.lists(users, max_size=40), read=st.sets(st.integers(0, 40)))
+def test_rows_added_bit_by_bit_are_those_of_the_parts(
+    parts: list[list[str | None]], read: set[int]
+) -> None:
+    """A view of many tables is what they joined are, whenever its columns are read."""
+    whole, added = table([]), []
+    for k, part in enumerate(parts):
+        added.append(table(part).replace(submit=np.full(len(part), float(k))))
+        whole = whole.with_rows(added[-1])
+        last = whole.take(np.arange(len(whole))[-1:])
+        if k in read:
+            assert last.texts("user") == Jobs.joined(added).texts("user")[-1:]
+            assert whole.equals(Jobs.joined(added))
+        assert last.id.tolist() == Jobs.joined(added).id.tolist()[-1:]
+    assert pickle.loads(pickle.dumps(whole)).equals(Jobs.joined(added))  # noqa: S301 - our own
+    assert whole.take(np.arange(len(whole))).names("user") == whole.names("user")
 
 
 @given(names=users)
