@@ -309,8 +309,12 @@ class DeadlineAdmission:
         """Return what is planned by pool of nodes."""
         if insurance != self.insurance:
             return PreparedPlan(snapshot, self.planner, insurance)
-        reads = planning_reads(snapshot)
-        return prepared.get(PreparedPlan, snapshot, self.planner, insurance, reads=reads)
+
+        def grown(last: PreparedPlan) -> PreparedPlan | None:
+            return last.after(snapshot)
+
+        reads, given = planning_reads(snapshot), (snapshot, self.planner, insurance)
+        return prepared.get(PreparedPlan, *given, reads=reads, after=grown)
 
     def _links(self, snapshot: Snapshot, jobs: Jobs) -> Dependencies | None:
         """Return what the jobs of the plan and the new ones wait for; None: for nobody."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -211,6 +212,15 @@ class Rules(NamedTuple):
         return RowTests(tasks, self.efficiency, self.node_rule, admit_rows, ByRule, *settings)
 
 
+class _Outcome(NamedTuple):
+    """A session's jobs, the pool in which it planned, as it is now, and the plan of all jobs."""
+
+    jobs: Jobs
+    at: int
+    pool: _Pool
+    plan: Schedule
+
+
 class PreparedPlan:
     """What is promised and planned in a snapshot, by pool of nodes; holds until that changes.
 
@@ -241,9 +251,9 @@ class PreparedPlan:
         insurance: Insurance = NOTHING,
     ) -> None:
         self.planner, self.insurance = planner, insurance
-        self._cluster = snapshot.cluster
+        self._snapshot = snapshot
+        self._outcome: _Outcome | None = None
         self.origin = planning_origin(snapshot.now)
-        self._planned, self._plan = snapshot.planned, snapshot.plan
         self._free = snapshot.free_after(self.origin)
         self.masks = [np.ones(len(snapshot.cluster), np.bool_)]
         self._index: dict[str, int] = {}
@@ -257,11 +267,41 @@ class PreparedPlan:
             for index in range(len(self.masks))
         ]
         self._known = {(key, self.spare[index]): index for key, index in known.items()}
-        self.pool_of_planned = self.pool_of(self._planned)
+        self.pool_of_planned = self.pool_of(snapshot.planned)
         self._in_use = len(self.masks)
         if insurance.max_nodes:
             self._free = held_longer(snapshot, self._free, self._spare_of_nodes(), self.origin)
         self._pools: dict[int, _Pool] = {}
+
+    def planned(self, jobs: Jobs, index: int, pool: _Pool, plan: Schedule) -> None:
+        """Remember what a session came to that planned anew in one pool only, for `after`."""
+        self._outcome = _Outcome(jobs, index, pool, plan)
+
+    def after(self, snapshot: Snapshot) -> PreparedPlan | None:
+        """Return what is prepared for a snapshot that has the plan of the last session.
+
+        None where more has changed than that its one job is promised its deadline.
+        """
+        before, outcome = self._snapshot, self._outcome
+        if outcome is None or outcome.plan is not snapshot.plan or self.insurance.max_nodes:
+            return None
+        jobs, index, pool, _ = outcome
+        if len(self.masks) != self._in_use or self.origin != planning_origin(snapshot.now):
+            return None
+        read = ("cluster", "allocations", "blocked")
+        if any(getattr(before, name) is not getattr(snapshot, name) for name in read):
+            return None
+        promise = snapshot.promises.added_to(before.promises)
+        if promise is None or snapshot.queued.added_to(before.queued) is not jobs:
+            return None
+        if promise.job.tolist() != jobs.id.tolist() or (promise.deadline != jobs.deadline).any():
+            return None
+        grown = copy(self)
+        kept = self.pool_of_planned[self.pool_of_planned != index]
+        grown.pool_of_planned = np.append(kept, np.full(len(pool.ids), index))
+        grown._snapshot, grown._outcome = snapshot, None
+        grown._pools = {index: replace(pool, plan=None)}
+        return grown
 
     def _spare_of_nodes(self) -> NDArray[np.int64]:
         """Return int64[m]: how many nodes may be lost, at most, of those that each is among."""
@@ -300,7 +340,7 @@ class PreparedPlan:
     def _set_asked(self, pools: NDArray[np.int64], jobs: Jobs) -> None:
         """Set the pools of those jobs that ask for nodes, by those of their partitions."""
         asking = np.flatnonzero(jobs.node_request >= 0)
-        codes, masks = allowed_nodes(jobs.take(asking), self._cluster)
+        codes, masks = allowed_nodes(jobs.take(asking), self._snapshot.cluster)
         masks.append(self.masks[0])  # of code -1
         own = pools[asking]
         for code, partition in sorted(set(zip(codes.tolist(), own.tolist(), strict=True))):
@@ -314,10 +354,11 @@ class PreparedPlan:
         overlap, one plan for all jobs keeps more promises. Not where loads are sent in several
         rounds.
         """
-        used = np.unique(np.concatenate([self.pool_of_planned, self.pool_of(jobs)]))
+        there = np.flatnonzero(np.bincount(self.pool_of_planned))
+        used = {*there.tolist(), *self.pool_of(jobs).tolist()}
         if len(used) < 2:
             return False
-        if any((each.rounds > 1).any() for each in (jobs, self._planned)):
+        if any((each.rounds > 1).any() for each in (jobs, self._snapshot.planned)):
             return False
         return bool((np.sum([self.masks[index] for index in used], axis=0) > 1).any())
 
@@ -333,7 +374,8 @@ class PreparedPlan:
         """Return a pool of its own with the promises given for it, and its preparation."""
         if index not in self._pools:
             nodes, mine = np.flatnonzero(self.masks[index]), self.pool_of_planned == index
-            planned = self._planned if mine.all() else self._planned.take(mine)
+            planned = self._snapshot.planned
+            planned = planned if mine.all() else planned.take(mine)
             spare = self.spare[index]
             free = without_spares(self.free_but_for([index], [])[nodes], spare)
             tasks = insured(tasks_of(planned, self.origin), spare, self.insurance.recovery)
@@ -344,7 +386,8 @@ class PreparedPlan:
 
     def _planner_on(self, nodes: NDArray[np.int64]) -> Planner:
         if isinstance(self.planner, NodeAware):
-            return self.planner.on(self._cluster.nodes.take(nodes), self._cluster.pace[nodes])
+            cluster = self._snapshot.cluster
+            return self.planner.on(cluster.nodes.take(nodes), cluster.pace[nodes])
         return self.planner
 
     def free_but_for(self, left_out: list[int], anew: Sequence[Schedule]) -> NDArray[np.float64]:
@@ -365,7 +408,7 @@ class PreparedPlan:
 
     def _held(self, rows: NDArray[np.int64]) -> Schedule:
         """Return entries of the plan, as long as their nodes are kept for them."""
-        part = self._plan.take(rows)
+        part = self._snapshot.plan.take(rows)
         if not self.insurance.max_nodes:
             return part
         losses = np.array(self.spare)[self.pool_of_planned[rows]]
@@ -517,7 +560,10 @@ class PlanningSession:
         stands[changed] = False
         kept = np.flatnonzero(stands[self.prepared.pool_of_planned])
         old = [self.snapshot.plan.take(kept)] if len(kept) else []
-        return Schedule.joined([*old, *self._parts()])
+        plan = Schedule.joined([*old, *self._parts()])
+        if len(changed) == 1:
+            self.prepared.planned(self.jobs, changed[0], self._pools[changed[0]], plan)
+        return plan
 
 
 def refusal_of(

@@ -186,7 +186,7 @@ class Site:
         if shown:
             promises = promises_of(records.values())
         else:  # its id is the highest
-            promises = Promises.joined([old.promises, promises_of([record])])
+            promises = old.promises.with_rows(promises_of([record]))
         snapshot = replace(old, promises=promises, plan=plan, version=old.version + 1)
         requested = self.requested.with_rows(row)
         after = replace(self, snapshot=snapshot, records=records, requested=requested)

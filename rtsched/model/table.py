@@ -16,6 +16,7 @@ instance under their columns' names, where reading them again is a plain look-up
 
 from __future__ import annotations
 
+from operator import is_
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
 import numpy as np
@@ -382,6 +383,13 @@ class Table:
         view = self._make(len(self) + len(more), {}, {}, parts=parts)
         view._given = self._given | more._given
         return view
+
+    def added_to(self, table: Self) -> Self | None:
+        """Return what `with_rows` put behind the rows of a table; None if it is not known."""
+        parts, before = self._parts, table._parts or (table,)
+        if len(parts) != len(before) + 1:
+            return None
+        return parts[-1] if all(map(is_, parts, before)) else None
 
     def with_column(self, name: str, values: ArrayLike) -> Self:
         """Return a view with one other column; nothing else is gathered or copied."""

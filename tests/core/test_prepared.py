@@ -49,6 +49,15 @@ def test_what_is_read_may_be_less_than_the_arguments() -> None:
     assert prepared.get(shifted, values, 2.0, reads=(values, 2.0)) == [3.0, 4.0]
 
 
+def test_a_result_may_be_made_from_the_last_one() -> None:
+    """Where that cannot be, it is made anew."""
+    prepared = PreparedState()
+    first = prepared.get(shifted, [1.0], 1.0, after=lambda _last: [0.0])
+    assert first == [2.0]
+    assert prepared.get(shifted, [1.0], 2.0, after=lambda last: [*last, 3.0]) == [2.0, 3.0]
+    assert prepared.get(shifted, [1.0], 3.0, after=lambda _last: None) == [4.0]
+
+
 class Ranked:
     """Say how often nodes were ranked."""
 

@@ -92,12 +92,13 @@ class Scene:
         after: int | None = None,
         demand: tuple[int, int] | None = None,
         singleton: bool = False,
+        by: AdmissionController | None = None,
         **columns: object,
     ) -> AdmissionResult:
         """Submit a job, perhaps one that waits for another; the site then is the daemon's.
 
         `demand`: the cores and GPUs that it takes on each node, where jobs share nodes;
-        `singleton`: it waits for the jobs of its name.
+        `singleton`: it waits for the jobs of its name; `by`: who judges it, in place of ours.
         """
         text = {"partition": None, "account": None, "qos": None, **columns}
         arrays = {k: [v] for k, v in text.items() if v is not None}
@@ -106,7 +107,7 @@ class Scene:
         amounts = None if demand is None else np.array([demand], np.int64)
         row = Jobs.build(1, names=names, demand=amounts, **arrays)
         submission = Submission(row, edges, uid, singleton=singleton)
-        judged = self.admission.judge(self.site, submission, now)
+        judged = (by or self.admission).judge(self.site, submission, now)
         self.site = judged.site
         return judged
 
