@@ -60,12 +60,10 @@ def start_delays(snapshot: Snapshot, plan: Schedule, slack: float) -> NDArray[np
         Where nodes have room over time (`by_room`), an entry that is later than that, in seconds,
         keeps none after it from their starts.
     """
-    wanted = np.maximum(plan.starts() - snapshot.now, 0.0)
-    delay = np.zeros(len(plan))
-    entry = plan.rows()
     if not by_room(snapshot):
-        np.maximum.at(delay, entry, snapshot.free_in[plan.nodes] - wanted)
-        return delay
+        wanted = np.maximum(plan.starts() - snapshot.now, 0.0)
+        return np.maximum(_last_of(plan, snapshot.free_in[plan.nodes] - wanted), 0.0)
+    delay, entry = np.zeros(len(plan)), plan.rows()
     delay[entry[~snapshot.cluster.usable[plan.nodes]]] = np.inf
     ready = np.maximum(plan.entries.start - snapshot.now, 0.0)
     start = _starts(snapshot, Schedule.empty(), plan, ready, ready + slack)
@@ -78,16 +76,23 @@ def free_now(snapshot: Snapshot, plan: Schedule, within: float) -> NDArray[np.bo
     Where nodes have room over time (`by_room`): beside those planned before it, each as early as it
     could itself.
     """
-    free = np.ones(len(plan), np.bool_)
-    entry = plan.rows()
     if not by_room(snapshot):
-        free[entry[snapshot.free_in[plan.nodes] > within]] = False
-        return free
+        return _last_of(plan, snapshot.free_in[plan.nodes]) <= within
+    free, entry = np.ones(len(plan), np.bool_), plan.rows()
     free[entry[~snapshot.cluster.usable[plan.nodes]]] = False
     now = np.zeros(len(plan))
     planned = np.maximum(plan.entries.start - snapshot.now, 0.0)
     start = _starts(snapshot, Schedule.empty(), plan, now, now + within, planned)
     return free & (start <= within)
+
+
+def _last_of(plan: Schedule, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the latest of each entry's times, one per node; -inf for one without nodes."""
+    latest = np.full(len(plan), -np.inf)
+    some = plan.ragged.lengths > 0
+    if some.any():
+        latest[some] = np.maximum.reduceat(times, plan.indptr[:-1][some])
+    return latest
 
 
 def put_off(

@@ -42,13 +42,15 @@ def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snap
     if not own.any():
         return snapshot, Schedule.empty()
     seen = with_leeway(snapshot, leeway)
+    due = own & (free_now(seen, plan, SOON) | (entries.start <= now + leeway + SOON))
+    later = own & (snapshot.planned.begin > now) & (not snapshot.cluster.shared)
+    if not (due | later).any():
+        return snapshot, Schedule.empty()
     late = start_delays(seen, plan, SOON) > SOON
-    may = ~late & ~_may_not_start(snapshot, now + leeway + SOON)
-    due = own & may & (free_now(seen, plan, SOON) | (entries.start <= now + leeway + SOON))
+    due &= ~late & ~_may_not_start(snapshot, now + leeway + SOON)
     if due.any() and not snapshot.cluster.shared:
         due &= first_everywhere(plan, len(snapshot.cluster)) | (entries.start <= now + SOON)
-    if not snapshot.cluster.shared:
-        due |= own & ~late & (snapshot.planned.begin > now)
+    due |= later & ~late
     return with_started(snapshot, due) if due.any() else (snapshot, Schedule.empty())
 
 
