@@ -13,7 +13,7 @@ from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Completions, Completio
 from rtsched.daemon import messages
 from rtsched.daemon.drift import STUCK, changed_by_users, with_present
 from rtsched.daemon.limits import with_limits
-from rtsched.daemon.records import OPEN
+from rtsched.daemon.records import OPEN, Records
 from rtsched.daemon.restarting import NEVER
 from rtsched.daemon.site import LATE, Site, in_order, on_nodes, promises_of, renamed
 from rtsched.model.actions import Action, Tell
@@ -67,7 +67,7 @@ def reconcile(
     shown = _Observed.of(site, observation, names, restart_policy)
     changed = [_closed(record, names, shown, now) for record in site.records.values()]
     new = [record for record in changed if record is not None]
-    records = dict(site.records)
+    records = Records(site.records)
     for record in new:
         old = next((own for own, job in names.items() if job == record.id), record.id)
         records.pop(old, None)
@@ -299,7 +299,7 @@ def _with_observation(
     site: Site,
     observation: Observation,
     names: Mapping[int, int],
-    records: Mapping[int, PromiseRecord],
+    records: Records,
     requested: Jobs,
     now: float,
     failed: NDArray[np.int64],

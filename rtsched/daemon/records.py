@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -73,6 +74,27 @@ class PromiseRecord(msgspec.Struct, frozen=True):
     why: str
     job: bytes
     expires: float = math.inf
+
+
+class Records(dict[int, PromiseRecord]):
+    """Open promises and held offers by job id; never written to once it is made."""
+
+    @cached_property
+    def of_users(self) -> dict[int, tuple[PromiseRecord, ...]]:
+        """The same by uid."""
+        found: dict[int, list[PromiseRecord]] = {}
+        for record in self.values():
+            found.setdefault(record.uid, []).append(record)
+        return {uid: tuple(records) for uid, records in found.items()}
+
+    def with_new(self, record: PromiseRecord) -> Records:
+        """Return these and one more, in place of one of the same job."""
+        more = Records(self)
+        more[record.id] = record
+        if record.id not in self:
+            own = self.of_users.get(record.uid, ())
+            more.__dict__["of_users"] = {**self.of_users, record.uid: (*own, record)}
+        return more
 
 
 class JournalEntry(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import structlog
 
 from rtsched.adapters.live import FIRST_OWN_ID, PART
 from rtsched.daemon.codec import decode_jobs, encode_jobs
+from rtsched.daemon.records import Records
 from rtsched.daemon.site import Site, in_order, promises_of
 from rtsched.errors import RtschedError
 from rtsched.model.cluster import Cluster, Nodes
@@ -71,7 +72,7 @@ def recovered(stored: StoredState) -> Site:
     plan = stored.plan if stored.plan is not None else Schedule.empty()
     if len(plan.nodes) and plan.nodes.max() >= len(names):
         plan = Schedule.empty()
-    records = {record.id: record for record in stored.records}
+    records = Records({record.id: record for record in stored.records})
     snapshot = Snapshot(
         now=0.0,
         cluster=Cluster(Nodes.build(len(names), name=names)),

@@ -41,6 +41,7 @@ from rtsched.daemon import messages
 from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.daemon.imminent import with_imminent_started, with_started
 from rtsched.daemon.limits import room_from
+from rtsched.daemon.records import Records
 from rtsched.daemon.site import entry_of, promises_of
 from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError
@@ -217,7 +218,7 @@ def _moved(site: Site, planner: Chain, job: int, now: float) -> tuple[Site, Prom
         job=encode_jobs(kept.replace(begin=np.maximum(kept.begin, begin))),
     )
     missed = {each: starts for each, starts in site.missed.items() if each != job}
-    site = replace(site, records={**site.records, job: record}, missed=missed)
+    site = replace(site, records=site.records.with_new(record), missed=missed)
     return with_plan(site.with_begin(job, begin), plan), record
 
 
@@ -697,7 +698,8 @@ def _broken(
             jobs.append(job)
         elif record.standing == "provisional":
             unnotified[record.token] = record
-    records = {job: r for job, r in site.records.items() if job not in set(failed.tolist())}
+    lost = set(failed.tolist())
+    records = Records({job: r for job, r in site.records.items() if job not in lost})
     requested = site.requested.take(~np.isin(site.requested.id, failed))
     ours = [r.id for r in changed if r.id not in site.marks.job]
     queued = site.snapshot.queued

@@ -8,13 +8,12 @@ judged while a cycle is being worked out shows by identity, and the cycle is wor
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Marks
-from rtsched.daemon.records import OPEN
+from rtsched.daemon.records import OPEN, Records
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Commitment, Promises, Schedule
 from rtsched.model.snapshot import places
@@ -48,7 +47,7 @@ class Site:
     snapshot : Snapshot
         As policies see it: promised jobs stand in `queued` as they were submitted, with those that
         the batch system has not shown yet. Its version counts the changes of promises and plan.
-    records : mapping of int to PromiseRecord
+    records : Records
         Open promises and held counter-offers, by job id.
     requested : Jobs
         What the jobs of the records asked for, one row each, in any order.
@@ -97,7 +96,7 @@ class Site:
     """
 
     snapshot: Snapshot
-    records: Mapping[int, PromiseRecord] = field(default_factory=dict)
+    records: Records = field(default_factory=Records)
     requested: Jobs = field(default_factory=lambda: Jobs.build(0))
     links: Edges = field(default_factory=lambda: Edges.build(0))
     marks: Marks = field(default_factory=lambda: Marks.build(0))
@@ -120,16 +119,8 @@ class Site:
 
     def of_user(self, uid: int, *standings: PromiseState) -> list[PromiseRecord]:
         """Return a user's records of some standings, the oldest first."""
-        mine = (r for r in self._records_of_users.get(uid, ()) if r.standing in standings)
+        mine = (r for r in self.records.of_users.get(uid, ()) if r.standing in standings)
         return sorted(mine, key=lambda record: (record.made_at, record.id))
-
-    @cached_property
-    def _records_of_users(self) -> dict[int, list[PromiseRecord]]:
-        """The records by uid."""
-        found: dict[int, list[PromiseRecord]] = {}
-        for record in self.records.values():
-            found.setdefault(record.uid, []).append(record)
-        return found
 
     def left_unused(self, records: Iterable[PromiseRecord], now: float) -> Site:
         """Return the site, in which it is remembered that these offers or promises were not used.
@@ -181,7 +172,7 @@ class Site:
 
         A job that the batch system does not show yet is put into the queue, with what it waits for.
         """
-        old, records = self.snapshot, {**self.records, record.id: record}
+        old, records = self.snapshot, self.records.with_new(record)
         shown = record.id < FIRST_OWN_ID
         if shown:
             promises = promises_of(records.values())
@@ -210,7 +201,7 @@ class Site:
         if not lost:
             return self
         gone = np.array(sorted(lost), np.int64)
-        records = {job: record for job, record in self.records.items() if job not in lost}
+        records = Records({job: r for job, r in self.records.items() if job not in lost})
         old = self.snapshot
         snapshot = replace(
             old,
