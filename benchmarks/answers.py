@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import sys
 import tempfile
@@ -160,8 +161,10 @@ async def measure(
             at.append(time.process_time())
             if k >= FIRST:
                 steps = dict(zip(STEPS, [*np.diff(at).tolist(), at[-1] - at[0]], strict=True))
+                bare = judged.verdict == "reject" and not math.isfinite(judged.offer)
+                verdict = judged.verdict + ", no offer" * bare
                 for step, seconds in (steps | watch.taken()).items():
-                    took[judged.verdict][step].append(seconds)
+                    took[verdict][step].append(seconds)
         await worker.close()
     return took
 
