@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -42,7 +43,7 @@ class Always(Checkpoint):
     """Keeps every state, through a file's format, and ends the replay at one of them."""
 
     def __init__(self, until: int = -1) -> None:
-        self.state: Any = None
+        self.state: bytes | None = None
         self.left = until
         super().__init__(self._given, self._take)
 
@@ -55,12 +56,13 @@ class Always(Checkpoint):
             return None
         with TemporaryDirectory() as place:
             path = Path(place, "state")
-            with path.open("xb") as file:
-                on_disk.write(file, self.state)
+            path.write_bytes(self.state)
             return on_disk.read(path, writable=True)
 
     def _take(self, state: Any) -> None:
-        self.state = on_disk.mapped(state)
+        file = BytesIO()
+        on_disk.write(file, state)
+        self.state = file.getvalue()
         self.left -= 1
         if self.left == 0:
             raise Interrupted
