@@ -28,6 +28,7 @@ from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.limit_rules import JobNames
 from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
+from rtsched.model.table import Amounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -261,7 +262,12 @@ def jobs_of(
 
 
 def _is_missing(name: str, values: NDArray[Any]) -> bool:
-    """Return whether no job has a value in a column of `Jobs`: then it need not be handed on."""
+    """Return whether no job has a value in a column of `Jobs`: then it need not be handed on.
+
+    Amounts of resources are, even if nobody asks for any: their names say what nodes have.
+    """
+    if isinstance(Jobs.columns()[name], Amounts):
+        return False
     missing = np.asarray(Jobs.columns()[name].missing)
     return bool(((values == missing) | ((values != values) & (missing != missing))).all())
 
