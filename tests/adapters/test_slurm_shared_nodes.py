@@ -146,6 +146,13 @@ def test_a_promised_job_that_slurm_does_not_show_yet(shared: bool) -> None:
     assert len(changes) == (0 if shared else 1)
 
 
+def test_where_nobody_waits_the_resources_are_known() -> None:
+    """Their amounts are put beside those of what is set aside, on an empty cluster too."""
+    queued = view_of().observation.queued
+    assert queued.names("demand") == RESOURCES
+    assert queued.demand.shape == (0, len(RESOURCES))
+
+
 def test_demand_is_read_per_node() -> None:
     """Of a job on two nodes, half on each; a promised one's node list is not its own wish."""
     view = view_of(
