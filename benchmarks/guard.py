@@ -7,7 +7,8 @@ line with rtsched, in plain Python or compiled by numba, as the work itself most
 turns, and of each the least time counts: so neither another process nor a slow hour of the machine
 shows, but a change of the code does. What `guard.toml` has is the ratio of an earlier run; a ratio
 that is more than 15 % above it is measured up to four times again, and if it stays there the
-command ends with 1. `--record` writes down the ratios of this run.
+command ends with 1. `--record` writes down the ratios of this run; without any it ends with 2. The
+machine is to be quiet: beside other work ratios scatter by up to a half.
 
 How fast compiled code is beside Python differs between processors. Where the ratio of the two
 reference loops is more than 15 % off that of the recorded machine, nothing is compared: the
@@ -146,6 +147,10 @@ def _answered(directory: Path) -> Any:
     """Return what an answer takes: a promise over 2,000 pending jobs and 200 promises."""
     from answers import measure
 
+    from rtsched.daemon.logs import log_events
+
+    log_events("error")
+
     def measured() -> float:
         here = Path(tempfile.mkdtemp(dir=directory))
         took = asyncio.run(measure(here, 2_000, 200, 400, 60))
@@ -247,6 +252,9 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="write down the ratios of this run")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
+    if not given.record and not RECORDED.exists():
+        print("nothing to compare with: run it with --record first", file=sys.stderr)
+        return 2
     recorded: dict[str, Any] = tomllib.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     before, kind = recorded.get("ratio", {}), compiled_beside_python()
     usual = recorded.get("compiled_beside_python", kind)
