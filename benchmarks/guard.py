@@ -240,7 +240,7 @@ def ratio_of(figure: Figure, directory: Path, most: float) -> Least:
 
 
 def compiled_beside_python() -> float:
-    """Return the ratio of the two reference loops, by which machines are told apart."""
+    """Return the ratio of the two reference loops, which differs between kinds of processors."""
     in_numba()
     return take_turns(in_numba, "python", Least(np.inf, np.inf), 2 * ROUNDS).ratio
 

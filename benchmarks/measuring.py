@@ -69,6 +69,12 @@ def run_alone(command: Sequence[str | Path], directory: Path | None = None) -> U
         return Used(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, out.read())
 
 
+def processor_s(pid: int) -> float:
+    """Return the processor seconds that a running process has used, in steps of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def script(name: str, *arguments: str | Path) -> list[str | Path]:
     """Return the command that runs a script of this directory."""
     return [sys.executable, HERE / name, *arguments]

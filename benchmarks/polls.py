@@ -28,7 +28,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import queues
-from measuring import machine
+from measuring import machine, processor_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,14 +38,6 @@ if TYPE_CHECKING:
 SIDES = ("whole", "shared", "condor")
 POLLS = 3
 """Of each kind; the median counts."""
-
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def _processor_s(pid: int) -> float:
-    """Return the processor seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def _peak_mb(pid: int) -> float:
@@ -71,12 +63,12 @@ async def _serve(side: str, directory: Path) -> None:
 
     class Measured(Worker):
         async def poll(self) -> Observation:
-            before = _processor_s(self.pid) if self.pid else 0.0
+            before = processor_s(self.pid) if self.pid else 0.0
             begun = time.perf_counter()
             observation = await super().poll()
             assert self.pid
             took["wall"] = time.perf_counter() - begun
-            took["child"] = _processor_s(self.pid) - before
+            took["child"] = processor_s(self.pid) - before
             took["child_mb"] = _peak_mb(self.pid)
             took["rows"] = len(observation.queued)
             took["problems"] = list(observation.problems)

@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 import queues
-from measuring import machine, run_alone
+from measuring import machine, processor_s, run_alone
 
 WANTED = {"rtsched --help": 0.15, "rtsched status": 0.2, "rtsched serve, until ready": 2.0}
 """Seconds."""
@@ -49,14 +49,8 @@ route = "commands"
 RTSCHED = (sys.executable, "-m", "rtsched")
 
 
-def _processor_s(pid: int) -> float:
-    """Return the processor seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 class Running:
-    """A daemon from its start until it is told to stop."""
+    """A daemon that runs until `stop`."""
 
     def __init__(self, place: Path) -> None:
         notify = place / "notify"
@@ -73,7 +67,7 @@ class Running:
             )
             while manager.recv(4096) != b"READY=1":
                 pass
-        self.wall, self.cpu = time.perf_counter() - begun, _processor_s(self._process.pid)
+        self.wall, self.cpu = time.perf_counter() - begun, processor_s(self._process.pid)
 
     def stop(self) -> None:
         """End it."""
