@@ -1,6 +1,7 @@
 """Guard speed: each figure beside a reference loop in the same run; 15 % slower than before fails.
 
     python benchmarks/guard.py [--figure NAME]... [--record] [--json]
+    python benchmarks/guard.py --calls [--figure NAME]... [--record] [--json]
 
 A figure is the processor time of a small piece of work, divided by that of a loop that shares no
 line with rtsched, in plain Python or compiled by numba, as the work itself mostly is. The two take
@@ -13,12 +14,19 @@ machine is to be quiet: beside other work ratios scatter by up to a half.
 How fast compiled code is beside Python differs between processors. Where the ratio of the two
 reference loops is more than 15 % off that of the recorded machine, nothing is compared: the
 command says so and ends with 0.
+
+With `--calls` no time is measured: calls of functions are counted, Python's and those that it calls
+in other languages, which are the same on a quiet machine and on a busy one. That shows where more
+is done in Python than was, also that a compiled loop comes back to Python more often; not that the
+compiled loop itself is slower. `calls.toml` has the counts by release of Python, and is kept with
+the sources: CI compares them (`tests/install/test_benchmarks.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import cProfile
 import json
 import shutil
 import sys
@@ -37,13 +45,14 @@ from measuring import HERE, machine, run_alone
 from rtsched.kernels.compiling import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
 RECORDED = HERE / "guard.toml"
+CALLS = HERE / "calls.toml"
 SLOWER = 1.15
-"""A ratio so much above the recorded one fails."""
+"""A ratio so much above the recorded one fails, and so do so many calls."""
 
 ROUNDS, AGAIN = 5, 4
 """Measurements of each, and how often as many are added if a ratio is too high."""
@@ -239,6 +248,43 @@ def ratio_of(figure: Figure, directory: Path, most: float) -> Least:
     return least
 
 
+def calls_of(figure: Figure, directory: Path) -> int:
+    """Return how many functions are called for a figure, once that it asks for is compiled."""
+    measured = figure.ready(directory)
+    measured()
+    with cProfile.Profile() as profile:
+        measured()
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def count(names: Sequence[str], *, record: bool, as_json: bool) -> int:
+    """Count the calls of some figures and print them; 1 if one has more than it had."""
+    release = f"{sys.version_info.major}.{sys.version_info.minor}"
+    recorded: dict[str, Any] = tomllib.loads(CALLS.read_text()) if CALLS.exists() else {}
+    before: dict[str, int] = recorded.setdefault(release, {})
+    found: dict[str, int] = {}
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="rtsched-guard-") as directory:
+            found[name] = calls_of(FIGURES[name], Path(directory))
+    more = [name for name, calls in found.items() if calls > before.get(name, calls) * SLOWER]
+    if record:
+        before |= found
+        lines = ["# Calls of functions for each figure: python benchmarks/guard.py --calls"]
+        for each, counts in sorted(recorded.items()):
+            lines += ["", f'["{each}"]', *(f'"{name}" = {n}' for name, n in counts.items())]
+        CALLS.write_text("\n".join(lines) + "\n")
+        more = []
+    if as_json:
+        print(json.dumps({"python": release, "calls": found, "before": before, "more": more}))
+        return bool(more)
+    print(f"| figure | calls | recorded, Python {release} |\n|---|---:|---:|")
+    for name, calls in found.items():
+        print(f"| {name} | {calls:,} | {before.get(name, 'none')} |")
+    for name in more:
+        print(f"More calls by {found[name] / before[name] - 1:.0%}: {name}", file=sys.stderr)
+    return bool(more)
+
+
 def compiled_beside_python() -> float:
     """Return the ratio of the two reference loops, which differs between kinds of processors."""
     in_numba()
@@ -249,9 +295,14 @@ def main() -> int:
     """Measure and print; 1 if a figure is slower than it was."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--figure", choices=list(FIGURES), action="append", help="repeatable")
-    parser.add_argument("--record", action="store_true", help="write down the ratios of this run")
+    parser.add_argument("--record", action="store_true", help="write down what is found")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--calls", action="store_true", help="count calls, measure no time")
     given = parser.parse_args()
+    if given.calls:
+        in_this_process = [name for name, each in FIGURES.items() if each.reference != "process"]
+        names = given.figure or in_this_process
+        return count(names, record=given.record, as_json=given.json)
     if not given.record and not RECORDED.exists():
         print("nothing to compare with: run it with --record first", file=sys.stderr)
         return 2

@@ -7,11 +7,15 @@ reference of its compiled form.
 Compiled kernels are kept on disk. Numba looks only at the file of a kernel to see whether it has
 changed, but kernels take in one another and one another's constants: `watched` has it look at all
 files beside the kernel and at those of this package.
+
+A wheel may bring compiled kernels along (`tools/kernels.py`), in a directory `compiled` beside
+their sources, which is only read. They are compiled for any processor of the kind.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import importlib
 import os
@@ -34,6 +38,14 @@ if os.environ.get("RTSCHED_COMPILE", "1") != "0":
 COMPILING: bool = numba is not None
 """Whether kernels are compiled in this process (`RTSCHED_COMPILE=0` turns it off, and so does
 `NUMBA_DISABLE_JIT=1`)."""
+
+
+SHIPPED = "compiled"
+"""The directory, beside their sources, of compiled kernels that came with the package."""
+
+ANY_PROCESSOR = ("generic", "")
+"""Name and features of the processor that these are compiled for, as in `NUMBA_CPU_NAME` and
+`NUMBA_CPU_FEATURES`."""
 
 
 def compiled(kernel: F) -> F:
@@ -69,8 +81,28 @@ def watched(dispatcher: F, *others: Callable[..., Any]) -> F:
         sources = (kernel.py_func, *map(plain, others))
         near = {Path(__file__).parent, *(Path(f.__code__.co_filename).parent for f in sources)}
         file = kernel._cache._cache_file
-        file._source_stamp = (file._source_stamp, *map(_stamp, sorted(near)))
+        # By contents alone: numba may add when the file was written, which installing changes.
+        file._source_stamp = tuple(map(_stamp, sorted(near)))
+        shipped = Path(kernel.py_func.__code__.co_filename).parent / SHIPPED
+        if shipped.is_dir():
+            _look_in(shipped, file)
     return dispatcher
+
+
+def _look_in(shipped: Path, file: Any) -> None:
+    """Have a kernel's file in numba's cache look in `shipped` for what it does not have."""
+    other = copy.copy(file)
+    other._cache_path, other._index_path = str(shipped), str(shipped / file._index_name)
+    own = file.load
+
+    def load(key: tuple[Any, ...]) -> Any:
+        found = own(key)
+        if found is None:
+            signature, (kind_of_machine, *_), hashes = key
+            found = other.load((signature, (kind_of_machine, *ANY_PROCESSOR), hashes))
+        return found
+
+    file.load = load
 
 
 @cache

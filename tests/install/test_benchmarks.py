@@ -58,3 +58,22 @@ def test_the_benchmark_of_acceptance_compares_each_policy_with_the_search(tmp_pa
     for row in rows:
         assert row["questions"] == row["admitted"] + row["refused"] == 7
         assert row["feasible"] <= row["refused"]
+
+
+@pytest.mark.slow
+def test_nothing_calls_more_functions_than_it_did() -> None:
+    """Calls are counted, no time: by more than 15 % more of them for a figure, this fails."""
+    done = subprocess.run(
+        [sys.executable, "benchmarks/guard.py", "--calls", "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)
+    if not found["before"]:
+        pytest.skip(f"benchmarks/calls.toml has no counts of Python {found['python']}")
+    assert set(found["before"]) == set(found["calls"])
+    assert found["more"] == []
