@@ -21,7 +21,15 @@ from rtsched.kernels.hooks import (
     compiled_hook,
     job_columns,
 )
-from rtsched.kernels.row_tests import RowPlan, RowTest, plans_rows
+from rtsched.kernels.row_tests import (
+    RejectedRows,
+    RowPlan,
+    RowRejection,
+    RowTest,
+    plans_rows,
+    rejected_row,
+    rejects_rows,
+)
 from rtsched.model.accounts import Accounts
 from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.cluster import Cluster, Nodes, NodeState
@@ -80,8 +88,10 @@ __all__ = [
     "PreparedState",
     "Ragged",
     "Reason",
+    "RejectedRows",
     "ReplayPlanner",
     "RowPlan",
+    "RowRejection",
     "RowTest",
     "Schedule",
     "ShapeError",
@@ -106,6 +116,8 @@ __all__ = [
     "offsets_of",
     "places",
     "plans_rows",
+    "rejected_row",
+    "rejects_rows",
     "restored",
     "room_of",
     "steer",

@@ -31,7 +31,7 @@ from rtsched_plugins.resource_planning import PreparedResources, ResourceSession
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.api import Cluster, PreparedState, ReplayPlanner, Snapshot
+    from rtsched.api import Cluster, PreparedState, RejectedRows, ReplayPlanner, Snapshot
     from rtsched_plugins.planning import NodeAware, Planner, Proposal, Refusal, RowPlanner
 
 
@@ -139,7 +139,46 @@ class DeadlineAdmission:
         if sent or jobs.names("node_request") or (jobs.kind == Kind.ARRAY).any():
             return None
         known = np.isfinite(jobs.deadline) & bounded(jobs) & ~(jobs.begin > jobs.submit)
-        return OnePool(self, planner, jobs, known & ~senseless(jobs))
+        return OnePool(self, planner, jobs, len(cluster), known & ~senseless(jobs))
+
+    def proposes(self, jobs: Jobs) -> NDArray[np.bool_]:
+        """Return to which jobs, if they are rejected, something else may be proposed, bool[n]."""
+        if self.smaller_load is None:
+            return np.zeros(len(jobs), np.bool_)
+        return np.isin(jobs.kind, (Kind.DIVISIBLE, Kind.ARRAY, Kind.MOLDABLE))
+
+    def rejected(self, jobs: Jobs, nodes: int, rejected: RejectedRows) -> Verdicts:
+        """Return as verdicts why jobs of a workload were rejected, with their counter-offers.
+
+        `nodes` are those of the cluster. As `refusal_of` and `refused`, of all at once.
+        """
+        left = jobs.deadline[rejected.row] - rejected.at
+        late, breaks = ~np.isnan(rejected.needed), rejected.failed >= 0
+        too_wide = late & np.isinf(rejected.needed)
+        alone = ~late & ~breaks & (rejected.promised == 0)
+        said = {"promises": rejected.promised, "left": left, "free": rejected.free}
+        said["nodes"] = np.full(len(left), nodes)
+        other = jobs.id[np.maximum(rejected.failed, 0)]
+        found = (
+            (late & ~too_wide, self.impossible, {"left": left, "needed": rejected.needed}),
+            (too_wide, replace(self.impossible, template=TOO_WIDE), {"left": left}),
+            (
+                ~late & breaks,
+                self.breaks_promise,
+                {"other": other, "promises": rejected.promised},
+            ),
+            (~late & ~breaks & ~alone, self.no_room, said),
+            (alone, replace(self.no_room, template=NOTHING_PROMISED), said),
+        )
+        findings = (Finding.where(mask, reason, **numbers) for mask, reason, numbers in found)
+        n = len(left)
+        return Verdicts(
+            np.full(n, Verdict.REJECT, np.int8),
+            np.full(n, -np.inf),
+            np.full(n, np.inf),
+            rejected.offer,
+            tuple(finding for finding in findings if len(finding.rows)),
+        )
 
     def judge(self, jobs: Jobs, snapshot: Snapshot, prepared: PreparedState) -> Verdicts | None:
         """Judge one by one in order of (submit, id), each against all admitted before it.

@@ -154,8 +154,11 @@ class RowPlanner(Planner, Protocol):
     def rounds(self) -> int:
         """Return in how many rounds it sends loads at most."""
 
-    def row_tests(self, tasks: Tasks) -> RowTests:
-        """Return the tests of these jobs, which `admit` as the planner does."""
+    def row_tests(self, tasks: Tasks, offer_tests: int) -> RowTests:
+        """Return the tests of these jobs, which `admit` as the planner does.
+
+        Counter-offers may cost `offer_tests` each; 0: none are made.
+        """
 
 
 @runtime_checkable
@@ -206,9 +209,9 @@ class Rules(NamedTuple):
         """Return how the tasks' work is divided."""
         return division_of(plan, tasks, self.rounds)
 
-    def row_tests(self, tasks: Tasks) -> RowTests:
+    def row_tests(self, tasks: Tasks, offer_tests: int) -> RowTests:
         """Return the tests of the jobs of one workload, sent in one round."""
-        settings = (self.order, self.node_rule)
+        settings = (self.order, self.node_rule, offer_tests)
         return RowTests(tasks, self.efficiency, self.node_rule, admit_rows, ByRule, *settings)
 
 
@@ -506,7 +509,10 @@ class PlanningSession:
             bare = tasks_at(self._new, slice(row, row + 1))
             if not planner.hopeless(prepared, bare, self._now):
                 return Refusal("uninsured", {"left": left, "spare": pool.spare})
-        return refusal_of(planner, prepared, plan.failed, new, self._now, left, pool.free, pool.ids)
+        needed = math.nan
+        if planner.hopeless(prepared, new, self._now):
+            needed = planner.shortest(prepared, new)
+        return refusal_of(needed, plan.failed, self._now, left, pool.free, pool.ids)
 
     def offer(self, row: int, max_tests: int) -> float:
         """Return the least whole second at which the job's deadline would be accepted, or inf."""
@@ -567,10 +573,8 @@ class PlanningSession:
 
 
 def refusal_of(
-    planner: Planner,
-    prepared: Any,
+    needed: float,
     failed: int,
-    new: Tasks,
     now: float,
     left: float,
     free: NDArray[np.float64],
@@ -580,12 +584,10 @@ def refusal_of(
 
     Parameters
     ----------
-    planner, prepared
-        Who refused it, on what.
+    needed : float
+        Its least run time, seconds, if it would be late on an idle cluster; else nan.
     failed : int
         Which task cannot be kept: one that waits, or the new one, the last.
-    new : Tasks
-        The one task.
     now : float
         Seconds, relative as the tasks' times are.
     left : float
@@ -595,8 +597,7 @@ def refusal_of(
     ids : int64[n]
         Job ids of the tasks that wait.
     """
-    if planner.hopeless(prepared, new, now):
-        needed = planner.shortest(prepared, new)
+    if not math.isnan(needed):
         numbers = {"left": left, "needed": needed} if needed < math.inf else {"left": left}
         return Refusal("impossible", numbers)
     promises = len(ids)

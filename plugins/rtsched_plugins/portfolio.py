@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Jobs,
         PlanRows,
         PreparedState,
+        RejectedRows,
         ReplayPlanner,
         RowTest,
         Snapshot,
@@ -340,6 +341,10 @@ class _Declining(NamedTuple):
     def row_test(self) -> RowTest | None:
         """Return its test for a replay's loop; as `rtsched.api.ReplayPlanner.row_test`."""
         return self.pool.row_test()
+
+    def rejected(self, rejected: RejectedRows) -> Verdicts:
+        """Return the rejections that the loop made; as `rtsched.api.ReplayPlanner.rejected`."""
+        return self.pool.rejected(rejected)
 
 
 def _joined(judged: Verdicts | None, rest: NDArray[np.int64], declined: Finding) -> Verdicts:

@@ -11,10 +11,7 @@ from rtsched.api import State
 from rtsched_plugins.kernels.admission import LEAST_NODES
 from rtsched_plugins.kernels.fractions import Division, division_of
 from rtsched_plugins.kernels.portfolio_load import Arrivals, Reading, read_arrivals
-from rtsched_plugins.kernels.portfolio_of_rows import (
-    InTurn,
-    admit_rows_in_turn,
-)
+from rtsched_plugins.kernels.portfolio_of_rows import InTurn, admit_rows_in_turn
 from rtsched_plugins.kernels.portfolio_plan import admit, counter_offer, hopeless, prepare, shortest
 from rtsched_plugins.row_tests import RowTests
 
@@ -139,7 +136,7 @@ class Several(NamedTuple):
         """Return how the tasks' work is divided."""
         return division_of(plan, tasks, self.rounds)
 
-    def row_tests(self, tasks: Tasks) -> RowTests:
+    def row_tests(self, tasks: Tasks, offer_tests: int) -> RowTests:
         """Return the tests of the jobs of one workload, sent in one round."""
-        settings = (np.array(self.orders, np.int64), float(self.generosity))
+        settings = (np.array(self.orders, np.int64), float(self.generosity), offer_tests)
         return RowTests(tasks, self.efficiency, LEAST_NODES, admit_rows_in_turn, InTurn, *settings)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.api import Finding, Jobs, RowTest
+    from rtsched.api import Finding, Jobs, RejectedRows, RowTest
     from rtsched_plugins.deadline_admission import DeadlineAdmission
     from rtsched_plugins.kernels.admission import Tasks
     from rtsched_plugins.kernels.row_plans import Outcome
@@ -36,6 +36,8 @@ class OnePool:
         How it plans.
     jobs : Jobs
         The workload.
+    nodes : int
+        Nodes of the cluster.
     answers : bool[n]
         Which of them it judges.
     """
@@ -45,13 +47,15 @@ class OnePool:
         admission: DeadlineAdmission,
         planner: RowPlanner,
         jobs: Jobs,
+        nodes: int,
         answers: NDArray[np.bool_],
     ) -> None:
         self.admission, self.planner = admission, planner
-        self.jobs, self.answers = jobs, answers
+        self.jobs, self.answers, self._nodes = jobs, answers, nodes
         self._tasks = tasks_of(jobs, 0.0)
-        self.tests = planner.row_tests(self._tasks)
+        self.tests = planner.row_tests(self._tasks, admission.offer_tests)
         self.direct = answers
+        self._final = ~admission.proposes(jobs)
 
     def tasks(self, rows: NDArray[np.int64] | slice, origin: float) -> Tasks:
         """Return jobs as tasks, times relative to `origin`."""
@@ -107,7 +111,11 @@ class OnePool:
 
     def row_test(self) -> RowTest | None:
         """Return its test for a replay's loop; as `rtsched.api.ReplayPlanner.row_test`."""
-        return self.tests.row_test(self.direct)
+        return self.tests.row_test(self.direct, self._final)
+
+    def rejected(self, rejected: RejectedRows) -> Verdicts:
+        """Return the rejections that the loop made; as `rtsched.api.ReplayPlanner.rejected`."""
+        return self.admission.rejected(self.jobs, self._nodes, rejected)
 
 
 class _Session:
@@ -119,10 +127,12 @@ class _Session:
         self._pool, self._old = pool, plan
         self._origin = planning_origin(now)
         self._at, self._now = now, now - self._origin
+        self._held_until = held_until
         self._free = np.maximum(held_until - self._origin, 0.0)
         self._rows = plan.row
         self._plan: Outcome | None = None
         self._prepared: Any = None
+        self._offer = np.inf
 
     def _ready(self) -> Any:
         """Return what the planner prepares of those that wait."""
@@ -145,23 +155,21 @@ class _Session:
         if plan.accepted:
             self._rows, self._plan, self._prepared = rows, plan, None
             return None
+        asked = (self._rows, row, self._at, self._held_until)
+        needed, self._offer = self._pool.tests.rejected(*asked)
         left = float(self._pool.jobs.deadline[row] - self._at)
-        ids, new = self._pool.jobs.id[self._rows], self._task(row)
-        return refusal_of(
-            self._pool.planner, self._ready(), plan.failed, new, self._now, left, self._free, ids
-        )
+        ids = self._pool.jobs.id[self._rows]
+        return refusal_of(needed, plan.failed, self._now, left, self._free, ids)
 
-    def offer(self, row: int, max_tests: int) -> float:
-        """Return the least whole second at which its deadline would be accepted, or inf."""
-        new = self._task(row)
-        return self._pool.planner.offer(self._ready(), new, self._now, max_tests) + self._origin
+    def offer(self, *_: int) -> float:
+        """Return the least whole second at which the last refused would be accepted, or inf."""
+        return self._offer
 
     def instead(self, row: int) -> Proposal | None:
         """Return what a job that was not admitted could ask for; see `instead_of`."""
-        prepared = self._ready()
 
         def fits(changed: Tasks) -> bool:
-            return self._pool.planner.admit(prepared, changed, self._now).accepted
+            return self._pool.planner.admit(self._ready(), changed, self._now).accepted
 
         return instead_of(self._task(row), len(self._free), fits)
 

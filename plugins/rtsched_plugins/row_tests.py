@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.api import RowTest
+from rtsched.api import RowTest, rejected_row
 from rtsched_plugins.kernels.admission import uniform
 from rtsched_plugins.kernels.admission_rows import empty_rows, fill_rows
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.api import RowRejection
     from rtsched_plugins.kernels.admission import Tasks
     from rtsched_plugins.kernels.row_plans import Outcome
 
@@ -65,14 +66,23 @@ class RowTests:
             self._usable, self._prepared = usable, self._prepare(rows, *self._settings)
         return self._test(self._prepared, chosen, has_new, origin, now, free)
 
-    def row_test(self, direct: NDArray[np.bool_]) -> RowTest | None:
+    def rejected(
+        self, rows: NDArray[np.int64], new: int, now: float, held_until: NDArray[np.float64]
+    ) -> RowRejection:
+        """Return what is said to a new job, behind these rows, that `admit` did not accept.
+
+        Parameters as those of `rtsched.api.rejects_rows`.
+        """
+        return rejected_row(self._prepared, rows, new, now, held_until)
+
+    def row_test(self, direct: NDArray[np.bool_], final: NDArray[np.bool_]) -> RowTest | None:
         """Return the test for a replay's loop; None before the first question.
 
         Parameters
         ----------
-        direct : bool[n]
-            Of which jobs of the workload it decides.
+        direct, final : bool[n]
+            As in `rtsched.api.RowTest`.
         """
         if self._prepared is None:
             return None
-        return RowTest(self._prepared, self._usable, direct)
+        return RowTest(self._prepared, self._usable, direct, final)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from rtsched.kernels.row_tests import RowTest
+    from rtsched.kernels.row_tests import RejectedRows, RowTest
     from rtsched.model.plan_rows import PlanRows
     from rtsched.model.verdicts import Verdicts
 
@@ -69,3 +69,6 @@ class ReplayPlanner(Protocol):
         What the test accepts is done without asking `judge` or `improve`, which would accept the
         same. It may depend on what was asked last, and is looked at after each question.
         """
+
+    def rejected(self, rejected: RejectedRows) -> Verdicts:
+        """Return as verdicts, one row each, why the loop's test rejected jobs, as `judge` would."""

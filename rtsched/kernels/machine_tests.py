@@ -1,8 +1,8 @@
 """The event loop with a planner's test of rows in it: what the test accepts is done without a stop.
 
 A replay that asks a planner at each submission spends most of its time between compiled calls. This
-loop calls the planner's own compiled test (`RowTest`), has what it accepts carried out, and stops
-only where something is to be said of a job, or somebody else is asked.
+loop calls the planner's own compiled test (`RowTest`), has what it accepts carried out, writes down
+whom it rejects, and stops only where more is to be said of a job, or somebody else is asked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from rtsched.kernels.compiling import compiled, numba, watched
 from rtsched.kernels.machine import ASK_ARRIVALS, ASK_EARLY_END, MachineState
-from rtsched.kernels.machine_commands import PROMISE, change
+from rtsched.kernels.machine_commands import PROMISE, REJECT, change
 from rtsched.kernels.machine_plan import (
     Planned,
     held_until,
@@ -25,7 +25,13 @@ from rtsched.kernels.machine_plan import (
     unstarted_rows,
 )
 from rtsched.kernels.machine_scheduler import advance
-from rtsched.kernels.row_tests import RowPlan, kernel_of, planned_rows
+from rtsched.kernels.row_tests import (
+    RejectedRows,
+    RowPlan,
+    kernel_of,
+    planned_rows,
+    rejected_row,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -64,15 +70,17 @@ class TestedJobs(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """What was asked, and who was promised a deadline; written."""
+    """What was asked, who was promised a deadline, and who was rejected; written."""
 
     counts: Integers
-    """int64[5]: plans laid out, questions, jobs in them, jobs judged, jobs promised."""
+    """int64[6]: plans laid out, questions, jobs in them, jobs judged, promised, rejected."""
     promised: Integers
-    """int64[n]: rows of the latter."""
+    """int64[n]: rows of those promised something."""
+    rejected: RejectedRows
+    """Those rejected since somebody read it, in the first places; if all are taken, it is full."""
 
 
-LAID, ASKED, ROWS, JUDGED, PROMISED = 0, 1, 2, 3, 4
+LAID, ASKED, ROWS, JUDGED, PROMISED, REJECTED = 0, 1, 2, 3, 4, 5
 
 
 @compiled
@@ -130,6 +138,15 @@ def _fits(machine: MachineState, plan: RowPlan, m: int) -> bool:
 
 
 @compiled
+def _open(held: Floats, now: float) -> int:
+    """Return how many nodes are free now."""
+    found = 0
+    for until in held:
+        found += until <= now
+    return found
+
+
+@compiled
 def _in_service(held: Floats, nodes: NDArray[np.int32]) -> bool:
     """Return whether all these nodes take jobs."""
     out = 0
@@ -147,6 +164,7 @@ def advance_by_tests(
     m: int,
     usable: int,
     direct: NDArray[np.bool_],
+    final: NDArray[np.bool_],
     prepared: Any,
 ) -> tuple[int, KeptPlan]:
     """Run as `advance` does, answering by a test; return the questions that are left, and the plan.
@@ -163,10 +181,10 @@ def advance_by_tests(
         The machine's time 0, seconds since the epoch.
     m : int
         Nodes of the cluster.
-    usable, direct, prepared
+    usable, direct, final, prepared
         A `RowTest`.
     """
-    state = machine.state[0]
+    state, said = machine.state[0], asked.rejected
     while True:
         stop = advance(machine)
         if stop == 0 or stop & ~(ASK_ARRIVALS | ASK_EARLY_END) or state.joining > 0:
@@ -190,22 +208,38 @@ def advance_by_tests(
             kept.indptr,
             kept.nodes,
         )
-        accepted = len(due) > 0
-        if accepted:
+        taken, first = due[:0], asked.counts[REJECTED]
+        count = first
+        if len(due) > 0:
             for row in due:
-                plan = planned_rows(prepared, rows, start, row, now, held)
-                if not plan.accepted:
+                found = planned_rows(prepared, rows, start, row, now, held)
+                if found.accepted:
+                    plan, rows, start = found, np.append(rows, row), found.start
+                    taken = np.append(taken, row)
+                    continue
+                if not final[row] or count == len(said.row):
                     return stop, kept
-                rows, start = np.append(rows, row), plan.start
+                why = rejected_row(prepared, rows, row, now, held)
+                said.row[count], said.at[count] = row, now
+                late = found.failed < len(rows)
+                said.failed[count] = rows[found.failed] if late else -1
+                said.promised[count] = len(rows)
+                said.free[count] = _open(held, now)
+                said.needed[count], said.offer[count] = why.needed, why.offer
+                count += 1
+            accepted = len(taken) > 0
         else:
             if not _in_service(held, nodes):
                 return stop, kept
             plan = planned_rows(prepared, rows, start, -1, now, held)
             accepted = plan.accepted
+        if accepted and not _fits(machine, plan, m):
+            return stop, kept
+        if count > first:
+            change(machine, REJECT, said.row[first:count], np.empty(0))
+            asked.counts[REJECTED] = count
         if accepted:
-            if not _fits(machine, plan, m):
-                return stop, kept
-            source = _settled(machine, jobs, asked, rows, due, plan, now, origin, m)
+            source = _settled(machine, jobs, asked, rows, taken, plan, now, origin, m)
             kept = KeptPlan(rows, plan.start, plan.end, plan.indptr, plan.nodes, source)
         asked.counts[ASKED] += 1
         asked.counts[ROWS] += len(came)

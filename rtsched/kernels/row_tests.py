@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Callable[..., "RowPlan"])
+G = TypeVar("G", bound=Callable[..., "RowRejection"])
 
 
 class RowPlan(NamedTuple):
@@ -30,6 +31,36 @@ class RowPlan(NamedTuple):
     """int64[n + 1]: job i has the nodes `nodes[indptr[i]:indptr[i + 1]]`."""
     nodes: NDArray[np.int32]
     """int32[k]"""
+    failed: int
+    """If a new job was not accepted: which of the jobs would be late, the new one the last."""
+
+
+class RowRejection(NamedTuple):
+    """What is said to a job that a test of rows does not accept."""
+
+    needed: float
+    """Its least run time, seconds, if it would be late on an idle cluster; else nan."""
+    offer: float
+    """A later deadline that would be accepted, seconds since the epoch; inf: none is known."""
+
+
+class RejectedRows(NamedTuple):
+    """Jobs that a replay's loop rejected, in that order; one place per rejection."""
+
+    row: Integers
+    """int64[n]: rows of the workload."""
+    at: Floats
+    """float64[n]: when, seconds since the epoch."""
+    failed: Integers
+    """int64[n]: row of the promised job that would be late; -1: it would be late itself."""
+    promised: Integers
+    """int64[n]: promised jobs that waited."""
+    free: Integers
+    """int64[n]: nodes on which nothing ran."""
+    needed: Floats
+    """As `RowRejection.needed`, float64[n]."""
+    offer: Floats
+    """As `RowRejection.offer`, float64[n]."""
 
 
 class RowTest(NamedTuple):
@@ -44,14 +75,19 @@ class RowTest(NamedTuple):
         For how many nodes in service it was prepared; with others, the planner is asked.
     direct : bool[n]
         The jobs of the workload of which an accepted test decides; for others it is asked.
+    final : bool[n]
+        Those of them to whom, if they are not accepted, nothing is said beyond `RowRejection`
+        (`ReplayPlanner.rejected`); about others `ReplayPlanner.judge` is asked.
     """
 
     prepared: Any
     usable: int
     direct: NDArray[np.bool_]
+    final: NDArray[np.bool_]
 
 
 _KERNELS: dict[type, Callable[..., RowPlan]] = {}
+_REJECTIONS: dict[type, Callable[..., RowRejection]] = {}
 
 
 def plans_rows(prepared: type) -> Callable[[F], F]:
@@ -71,6 +107,20 @@ def plans_rows(prepared: type) -> Callable[[F], F]:
     return registered
 
 
+def rejects_rows(prepared: type) -> Callable[[G], G]:
+    """Return a decorator for the kernel that says why tests that are prepared so reject a job.
+
+    It is called as `kernel(prepared, rows, new, now, held_until) -> RowRejection`, as that of
+    `plans_rows` was, about a job that this did not accept.
+    """
+
+    def registered(kernel: G) -> G:
+        _REJECTIONS[prepared] = kernel
+        return kernel
+
+    return registered
+
+
 def kernel_of(prepared: type) -> Callable[..., RowPlan]:
     """Return the kernel of tests that are prepared so; KeyError: there is none."""
     return _KERNELS[prepared]
@@ -81,8 +131,17 @@ def planned_rows(prepared: Any, *question: Any) -> RowPlan:
     return _KERNELS[type(prepared)](prepared, *question)
 
 
+def rejected_row(prepared: Any, *question: Any) -> RowRejection:
+    """Call the kernel that says why such a test rejects a job; in compiled code too."""
+    return _REJECTIONS[type(prepared)](prepared, *question)
+
+
 if numba is not None:
 
     @numba.extending.overload(planned_rows, strict=False)  # type: ignore[untyped-decorator]
     def _planned_rows(prepared: Any, *_: Any) -> Callable[..., RowPlan]:
         return _KERNELS[prepared.instance_class]
+
+    @numba.extending.overload(rejected_row, strict=False)  # type: ignore[untyped-decorator]
+    def _rejected_row(prepared: Any, *_: Any) -> Callable[..., RowRejection]:
+        return _REJECTIONS[prepared.instance_class]

@@ -56,7 +56,9 @@ class Decisions:
         self._streams: dict[tuple[object, ...], _Stream] = {}
         self._batches = 0
 
-    def add(self, judgement: Judgement, rows: Rows, now: float = np.nan) -> None:
+    def add(
+        self, judgement: Judgement, rows: Rows, now: float | NDArray[np.float64] = np.nan
+    ) -> None:
         """Keep the findings of a judgement on the jobs in these rows of the workload.
 
         Parameters
@@ -65,8 +67,9 @@ class Decisions:
             Who said what.
         rows : int64[n]
             The workload's rows that it is about.
-        now : float
-            When it was made, epoch seconds; nan: before the run, for good.
+        now : float or float64[n]
+            When it was made, epoch seconds; nan: before the run, for good. For each row its own:
+            judgements on one job each, in this order.
         """
         for answer in judgement.answers:
             if answer.value is None:
@@ -81,8 +84,13 @@ class Decisions:
                     stream = _Stream(answer.plugin, answer.mode, finding)
                     self._streams[key] = stream
                 code, offer = answer.value.code[at], answer.value.offer[at]
-                stream.add(self._batches, rows[at], code, offer, finding, now)
-                self._batches += 1
+                if isinstance(now, np.ndarray):
+                    stream.add(self._batches + at, rows[at], code, offer, finding, now[at])
+                else:
+                    stream.add(self._batches, rows[at], code, offer, finding, now)
+                    self._batches += 1
+            if isinstance(now, np.ndarray):
+                self._batches += len(now)
 
     def __len__(self) -> int:
         return sum(len(stream.records) for stream in self._streams.values())
@@ -148,12 +156,12 @@ class _Stream:
 
     def add(
         self,
-        batch: int,
+        batch: int | Rows,
         rows: Rows,
         code: NDArray[np.int8],
         offer: NDArray[np.float64],
         finding: Finding,
-        now: float,
+        now: float | NDArray[np.float64],
     ) -> None:
         """Count what was found of these rows before and is equal; keep the rest."""
         numbers = np.empty((len(rows), len(self._names)))
@@ -168,15 +176,17 @@ class _Stream:
             equal = ~fresh & (old["code"] == code) & (old["offer"] == offer) & same.all(axis=1)
             again, fresh = at[equal], ~equal
             np.add.at(self._room["times"], again, 1)
-            self._room["last"][again] = now
+            self._room["last"][again] = now if isinstance(now, float) else now[equal]
         kept = int(np.count_nonzero(fresh))
         if not kept:
             return
         self._room = _grown(self._room, self._used + kept)
         new = self._room[self._used : self._used + kept]
-        new["batch"], new["row"], new["code"] = batch, rows[fresh], code[fresh]
+        new["batch"] = batch if isinstance(batch, int) else batch[fresh]
+        new["row"], new["code"] = rows[fresh], code[fresh]
         new["offer"], new["numbers"] = offer[fresh], numbers[fresh]
-        new["times"], new["first"], new["last"] = 1, now, now
+        new["first"] = now if isinstance(now, float) else now[fresh]
+        new["times"], new["last"] = 1, new["first"]
         self._latest[rows[fresh]] = np.arange(self._used, self._used + kept) + 1
         self._used += kept
 

@@ -261,6 +261,7 @@ class Replay:
 
     def outcome(self, seconds: float) -> PolicyRun:
         """Return the results, and complete the chain's hook metrics by those of compiled hooks."""
+        self._count_compiled()
         outcomes = self.system.job_outcomes()
         if outcomes.findings:
             self.decisions.add(_of_system(outcomes), np.arange(len(self.workload.jobs)))
@@ -280,7 +281,6 @@ class Replay:
             preempted=outcomes.preempted,
             lost=outcomes.lost,
         )
-        self._count_compiled()
         return PolicyRun(
             self.name,
             results,
@@ -301,7 +301,7 @@ class Replay:
 
     def _count_compiled(self) -> None:
         if self._planner is not None:
-            self._planner.count_tests()
+            self._planner.end()
         calls = self.system.hook_calls()
         for name in self.chain.asks("fair_share", Stage.DYNAMIC) if self.compiled else ():
             metrics = self.chain.hook_metrics["fair_share"][name]

@@ -68,13 +68,14 @@ class PlannerAnswers:
     system : ExclusiveNodes
         The machine.
     said : callable
-        Called with a judgement that rejects some, its rows of the workload, and the time.
+        Called with a judgement that rejects some, its rows of the workload, and the time, or that
+        of each row.
     """
 
     planner: ReplayPlanner
     chain: Chain
     system: ExclusiveNodes
-    said: Callable[[Judgement, NDArray[np.int64], float], None]
+    said: Callable[[Judgement, NDArray[np.int64], float | NDArray[np.float64]], None]
 
     def __post_init__(self) -> None:
         self._due = np.isfinite(self.system.jobs.deadline)
@@ -88,6 +89,7 @@ class PlannerAnswers:
 
         That is so from the first time on that the short form raises an error.
         """
+        self._tell_rejected()
         if self._failed or (point.nodes_changed and not len(point.arrivals)):
             return False
         try:
@@ -134,12 +136,22 @@ class PlannerAnswers:
             self.system.settle(_NOBODY, _NOBODY, np.empty(0), better)
         return True
 
-    def count_tests(self) -> None:
-        """Count what the system's loop asked of the planner's test; once, at the end.
+    def _tell_rejected(self) -> None:
+        """Say whom the system's loop has rejected by the planner's test."""
+        rejected = self.system.take_rejected()
+        if rejected is None:
+            return
+        verdicts = self.planner.rejected(rejected)
+        answers = (Answer(self._name, "enforce", verdicts),)
+        self.said(Judgement(verdicts, answers), rejected.row, rejected.at)
+
+    def end(self) -> None:
+        """Say what is not said yet, and count what the loop asked of the planner's test; once.
 
         The time that it took is not known.
         """
-        _, calls, rows, judged, _ = self.system.questions.counts.tolist()
+        self._tell_rejected()
+        _, calls, rows, judged, *_ = self.system.questions.counts.tolist()
         self._metrics.calls += calls
         self._metrics.judged += rows
         self._metrics.changed += judged

@@ -26,11 +26,13 @@ from rtsched.kernels.machine_scheduler import DEAL, NO_OBSERVER, NO_PRIORITY, ad
 from rtsched.kernels.machine_tests import (
     LAID,
     PROMISED,
+    REJECTED,
     KeptPlan,
     Questions,
     TestedJobs,
     tested_loop,
 )
+from rtsched.kernels.row_tests import RejectedRows
 from rtsched.model import on_disk
 from rtsched.model.actions import (
     Admit,
@@ -72,6 +74,8 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 _NOTHING = np.zeros(0)
+_MOST_REJECTED = 4096
+"""Rejections that the loop writes down before it stops for somebody to read them."""
 
 
 class ExclusiveNodes(System):
@@ -206,11 +210,10 @@ class ExclusiveNodes(System):
         laid, promised = asked.counts[LAID], asked.counts[PROMISED]
         plan = (*self._plan_rows, self._plan_order)
         kept = KeptPlan._make(np.ascontiguousarray(column) for column in plan)
-        usable, direct, prepared = self._test.usable, self._test.direct, self._test.prepared
         question = (self._tested, asked, kept, self.origin, len(self.cluster))
+        prepared, usable, direct, final = self._test
         kind: Any = type(prepared)
-        loop = tested_loop(kind)
-        asks, kept = loop(self._machine, *question, usable, direct, prepared)
+        asks, kept = tested_loop(kind)(self._machine, *question, usable, direct, final, prepared)
         if asked.counts[LAID] > laid:
             self._plan_rows, self._plan_order = PlanRows(*kept[:-1]), kept.source
             self.__dict__.pop("_plan", None)
@@ -239,7 +242,23 @@ class ExclusiveNodes(System):
     @cached_property
     def questions(self) -> Questions:
         """How many questions the loop put to a test (`ask_by`), and who was promised something."""
-        return Questions(np.zeros(5, np.int64), np.zeros(len(self.jobs), np.int64))
+        n, most = len(self.jobs), _MOST_REJECTED
+        rows, times = (np.zeros((most, 4), np.int64), np.zeros((most, 3)))
+        row, failed, promised, free = np.ascontiguousarray(rows.T)
+        at, needed, offer = np.ascontiguousarray(times.T)
+        said = RejectedRows(row, at, failed, promised, free, needed, offer)
+        return Questions(np.zeros(6, np.int64), np.zeros(n, np.int64), said)
+
+    def take_rejected(self) -> RejectedRows | None:
+        """Return whom the loop rejected since the last time it was asked; None: nobody."""
+        asked = self.questions
+        count = int(asked.counts[REJECTED])
+        if not count:
+            return None
+        asked.counts[REJECTED] = 0
+        rejected = RejectedRows._make(column[:count].copy() for column in asked.rejected)
+        self._ledger.offer(rejected.row, rejected.offer)
+        return rejected
 
     def _see_latest_ends(self, arrays: ArrayRuns) -> None:
         """Let arrays that run end as soon as the tasks that are left allow, at the latest."""

@@ -12,7 +12,7 @@ from rtsched.core.chain import HOOKS, Chain, Member, Stage
 from rtsched.core.config import convert, schema
 from rtsched.core.plugins import NoSettings
 from rtsched.kernels.hooks import CompiledHook, job_columns
-from rtsched.kernels.row_tests import planned_rows
+from rtsched.kernels.row_tests import RejectedRows, planned_rows, rejected_row
 from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Jobs
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import msgspec
     from numpy.typing import NDArray
 
+    from rtsched.core.replay_planner import ReplayPlanner
     from rtsched.kernels.row_tests import RowTest
     from rtsched.model.state import State
     from rtsched.testing.strategies import Scene
@@ -306,7 +307,8 @@ class PluginConformance:
             test = short.row_test()
             if test is not None:
                 admitted = rows[verdicts.code == Verdict.ADMIT]
-                _claim_test_judges_alike(test, rows, admitted, plan, idle.now, until)
+                turned = _claim_test_judges_alike(test, rows, admitted, plan, idle.now, until)
+                _claim_rejects_alike(short, rows, verdicts, turned)
             if plan is None:
                 return
             promised = everyone.take(plan.row)
@@ -325,7 +327,7 @@ class PluginConformance:
             claim_same(_plain(found), _plain(better), "the short form improves otherwise")
             if test is not None:
                 tested = planned_rows(test.prepared, plan.row, plan.start, -1, idle.now, until)
-                again = PlanRows(plan.row, *tested[1:]) if tested.accepted else None
+                again = PlanRows(plan.row, *tested[1:5]) if tested.accepted else None
                 claim_same(_plain(again), _plain(found), "the test of rows improves otherwise")
 
         self._on_scenes(check, "admit")
@@ -485,16 +487,40 @@ def _claim_test_judges_alike(
     plan: PlanRows | None,
     now: float,
     until: NDArray[np.float64],
-) -> None:
-    """Claim that a test of rows admits, one by one, whom the short form did, by the same plan."""
-    found, start = NO_PLAN, np.empty(0)
+) -> RejectedRows:
+    """Claim that a test of rows admits, one by one, whom the short form did, by the same plan.
+
+    Return whom it rejected for good.
+    """
+    found, start, turned = NO_PLAN, np.empty(0), list[tuple[float, ...]]()
     for row in rows[test.direct[rows]].tolist():
         tested = planned_rows(test.prepared, found.row, start, row, now, until)
         if tested.accepted:
-            found, start = PlanRows(np.append(found.row, row), *tested[1:]), tested.start
+            found, start = PlanRows(np.append(found.row, row), *tested[1:5]), tested.start
+        elif test.final[row]:
+            why = rejected_row(test.prepared, found.row, row, now, until)
+            failed = -1 if tested.failed == len(found.row) else int(found.row[tested.failed])
+            free = int(np.count_nonzero(until <= now))
+            turned.append((row, now, failed, len(found.row), free, *why))
     claim_same(found.row.tolist(), admitted.tolist(), "the test of rows admits others")
     theirs = found if len(found.row) else None
     claim_same(_plain(theirs), _plain(plan), "the test of rows plans otherwise")
+    kinds = (np.int64, np.float64, np.int64, np.int64, np.int64, np.float64, np.float64)
+    columns = zip(*turned, strict=True) if turned else [()] * len(kinds)
+    return RejectedRows._make(np.array(c, k) for c, k in zip(columns, kinds, strict=True))
+
+
+def _claim_rejects_alike(
+    short: ReplayPlanner, rows: NDArray[np.int64], verdicts: Verdicts, turned: RejectedRows
+) -> None:
+    """Claim that of those whom a test of rows rejects the same is said as by the short form."""
+    if not len(turned.row):
+        return
+    ours = by_row("admit", short.rejected(turned), len(turned.row))
+    theirs = by_row("admit", verdicts, len(rows))
+    place = {row: at for at, row in enumerate(rows.tolist())}
+    theirs = [theirs[place[row]] for row in turned.row.tolist()]
+    claim_same(ours, theirs, "the test of rows rejects with other words")
 
 
 def _plain(plan: PlanRows | None) -> list[Any] | None:

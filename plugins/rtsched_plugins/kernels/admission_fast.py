@@ -138,10 +138,12 @@ def with_new(prepared: Prepared, new: Tasks) -> Prepared:
     return prepared._replace(rows=rows)
 
 
-def run(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch = NO_SEARCH) -> Trace:
+@compiled
+def run(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch) -> Trace:
     """Run one test in the order that was prepared for."""
-    kernel = run_by_cost if prepared.order == BY_COST else run_in_queue
-    return kernel(prepared, has_new, float(now), search)
+    if prepared.order == BY_COST:
+        return run_by_cost(prepared, has_new, now, search)
+    return run_in_queue(prepared, has_new, now, search)
 
 
 def admit(
@@ -166,7 +168,7 @@ def admit(
         Equal to `plan` of the waiting tasks followed by the new one.
     """
     state = prepared if new is None else with_new(prepared, new)
-    trace = run(state, new is not None, now)
+    trace = run(state, new is not None, float(now), NO_SEARCH)
     if not trace.accepted:
         return rejection(trace.failed, trace.failed_at)
     position = np.empty(len(trace.order), np.int64)

@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched.kernels.row_tests import plans_rows
+from rtsched.kernels.row_tests import RowRejection, plans_rows, rejects_rows
 from rtsched.kernels.stable_order import stable_order
 from rtsched_plugins.kernels.admission import BY_COST, BY_DEADLINE
-from rtsched_plugins.kernels.admission_by_cost import run_by_cost
 from rtsched_plugins.kernels.admission_events import Prepared
-from rtsched_plugins.kernels.admission_fast import NO_SEARCH, first_sizes, last_starts
-from rtsched_plugins.kernels.admission_in_queue import run_in_queue
-from rtsched_plugins.kernels.admission_rows import ARRIVAL, DEADLINE, RANK, Rows
+from rtsched_plugins.kernels.admission_fast import NO_SEARCH, first_sizes, last_starts, run
+from rtsched_plugins.kernels.admission_rows import ARRIVAL, DEADLINE, RANK, Rows, needed_time
+from rtsched_plugins.kernels.counter_offer import least_later
 from rtsched_plugins.kernels.node_choice import choose_nodes
 from rtsched_plugins.kernels.order_tree import DERIVATIVE, build, empty_tree
-from rtsched_plugins.kernels.row_plans import Outcome, planning_origin, row_plan, with_new
+from rtsched_plugins.kernels.row_plans import (
+    Outcome,
+    planning_origin,
+    row_plan,
+    with_new,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,6 +45,8 @@ class ByRule(NamedTuple):
     order: int
     """See `rtsched_plugins.kernels.admission`, as `node_rule`."""
     node_rule: int
+    offer_tests: int
+    """Tests that a counter-offer may cost; 0: none is made."""
 
 
 @compiled
@@ -62,6 +68,48 @@ def queue_order(rows: Rows, n: int, first: Floats) -> Integers:
     order = stable_order(rows.whole[:n, RANK].astype(np.float64))
     order = order[stable_order(rows.real[:n, ARRIVAL][order])]
     return order[stable_order(first[order])]
+
+
+@compiled
+def question_of(
+    prepared: ByRule, chosen: Integers, has_new: bool, origin: float, free: Floats
+) -> Prepared:
+    """Return the test that `admit_rows` runs, with room for a new row if there is none."""
+    order = prepared.order
+    n = len(chosen) - 1 if has_new else len(chosen)
+    rows = rows_at(prepared.rows, chosen, n + 1, origin)
+    by_release = np.argsort(free)
+    usable = 0
+    for node in range(len(free)):
+        usable += free[node] < math.inf
+    release = free[by_release[:usable]]
+    due, latest, queue = np.empty(n), np.empty(n + 1), np.arange(n)
+    due_order = queue
+    if order == BY_COST:
+        tree = first_sizes(rows, due)
+        build(tree, queue_order(rows, n, -tree.key[:n, DERIVATIVE]))
+        due_order = np.argsort(due)
+    else:
+        tree = empty_tree(0)
+        if order == BY_DEADLINE:
+            queue = queue_order(rows, n, rows.real[:n, DEADLINE])
+        else:
+            queue = queue_order(rows, n, np.zeros(n))
+        last_starts(rows, queue, latest)
+    return Prepared(
+        order,
+        prepared.node_rule,
+        usable,
+        free,
+        by_release,
+        release,
+        rows,
+        tree,
+        due,
+        due_order,
+        queue,
+        latest,
+    )
 
 
 @compiled
@@ -90,51 +138,26 @@ def admit_rows(
     free : float64[N]
         When running jobs leave each node, seconds since `origin`; +inf: it is unusable.
     """
-    order, node_rule = prepared.order, prepared.node_rule
-    n = len(chosen) - 1 if has_new else len(chosen)
-    rows = rows_at(prepared.rows, chosen, n + 1, origin)
-    by_release = np.argsort(free)
-    usable = 0
-    for node in range(len(free)):
-        usable += free[node] < math.inf
-    release = free[by_release[:usable]]
-    due, latest, queue = np.empty(n), np.empty(n + 1), np.arange(n)
-    due_order = queue
-    if order == BY_COST:
-        tree = first_sizes(rows, due)
-        build(tree, queue_order(rows, n, -tree.key[:n, DERIVATIVE]))
-        due_order = np.argsort(due)
-    else:
-        tree = empty_tree(0)
-        if order == BY_DEADLINE:
-            queue = queue_order(rows, n, rows.real[:n, DEADLINE])
-        else:
-            queue = queue_order(rows, n, np.zeros(n))
-        last_starts(rows, queue, latest)
-    question = Prepared(
-        order,
-        node_rule,
-        usable,
-        free,
-        by_release,
-        release,
-        rows,
-        tree,
-        due,
-        due_order,
-        queue,
-        latest,
-    )
-    if order == BY_COST:
-        trace = run_by_cost(question, has_new, now, NO_SEARCH)
-    else:
-        trace = run_in_queue(question, has_new, now, NO_SEARCH)
+    question = question_of(prepared, chosen, has_new, origin, free)
+    trace = run(question, has_new, now, NO_SEARCH)
     indptr, nodes = np.zeros(1, np.int64), np.empty(0, np.int32)
     if trace.accepted:
         indptr, nodes = choose_nodes(
-            free, by_release, trace.start, trace.end, trace.size, trace.order
+            free, question.by_release, trace.start, trace.end, trace.size, trace.order
         )
     return Outcome(trace.accepted, trace.failed, trace.start, trace.end, indptr, nodes)
+
+
+@compiled
+def rejection(
+    prepared: ByRule, chosen: Integers, origin: float, now: float, free: Floats
+) -> RowRejection:
+    """Return what is said to the last of the jobs chosen; parameters as those of `admit_rows`."""
+    question = question_of(prepared, chosen, True, origin, free)
+    needed, offer = needed_time(question.rows, len(question.queue), now), math.inf
+    if prepared.offer_tests > 0:
+        offer = least_later(question, now, 0.0, 1.0, prepared.offer_tests).deadline + origin
+    return RowRejection(needed, offer)
 
 
 @plans_rows(ByRule)
@@ -147,3 +170,13 @@ def plan_rows(
     chosen = with_new(rows, new)
     outcome = admit_rows(prepared, chosen, new >= 0, origin, now - origin, free)
     return row_plan(outcome, begun, new, origin)
+
+
+@rejects_rows(ByRule)
+def reject_row(
+    prepared: ByRule, rows: Integers, new: int, now: float, held_until: Floats
+) -> RowRejection:
+    """Return what is said to a new job that `plan_rows` does not accept."""
+    origin = planning_origin(now)
+    free = np.maximum(held_until - origin, 0.0)
+    return rejection(prepared, with_new(rows, new), origin, now - origin, free)

@@ -192,6 +192,7 @@ def least_time(rows: Rows, i: int, n: int) -> float:
     return best
 
 
+@no_refcount
 def shortest_time(rows: Rows, i: int) -> float:
     """Return the least run time of task i on as many nodes as it may take; inf: it fits none."""
     low, high = int(rows.whole[i, LOW]), int(rows.whole[i, HIGH])
@@ -305,6 +306,14 @@ def least_size(rows: Rows, i: int, low: int, t: float) -> int:
         else:
             low = middle
     return high
+
+
+@no_refcount
+def needed_time(rows: Rows, i: int, now: float) -> float:
+    """Return the least run time of task i if it would be late on an idle cluster; else nan."""
+    if least_size(rows, i, rows.whole[i, LOW], now) > 0:
+        return math.nan
+    return shortest_time(rows, i)
 
 
 @no_refcount

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission_events import DeadlineSearch, Prepared, on_grid
-from rtsched_plugins.kernels.admission_fast import run, with_new
+from rtsched_plugins.kernels.admission_fast import NO_SEARCH, run, with_new
 from rtsched_plugins.kernels.admission_rows import DEADLINE, LOW, least_deadline
 
 if TYPE_CHECKING:
@@ -37,48 +38,89 @@ class Offer(NamedTuple):
     """Admission tests that it took."""
 
 
-class _Search:
-    """Tests of one new task under changing deadlines, counted."""
+@compiled
+def _tested(
+    question: Prepared, deadline: float, now: float, base: float, resolution: float, max_tests: int
+) -> tuple[float, float, int]:
+    """Return the deadline that tests from one on accept (or inf), the next to try, and how many.
 
-    def __init__(
-        self, prepared: Prepared, new: Tasks, now: float, base: float, resolution: float
-    ) -> None:
-        self.state = with_new(prepared, new)
-        self.new = len(prepared.queue)
-        self.now = now
-        self.base, self.resolution = float(base), float(resolution)
-        self.tests = 0
+    Tests may go on, from where a later deadline makes a difference, up to `max_tests`.
+    """
+    question.rows.real[len(question.queue), DEADLINE] = deadline
+    trace = run(question, True, now, DeadlineSearch(True, base, resolution, max_tests))
+    return (trace.deadline if trace.accepted else math.inf), trace.next_deadline, trace.tests
 
-    def up(self, deadline: float) -> float:
-        """Return the first deadline that may be offered and is not before `deadline`."""
-        return on_grid(deadline, self.base, self.resolution)
 
-    def try_from(self, deadline: float, max_tests: int = 1) -> tuple[float, float]:
-        """Return the deadline that tests from `deadline` up accept (or inf), and the next to try.
+@compiled
+def _unhurried(question: Prepared, now: float) -> float:
+    """Return the finish with as few nodes as allowed and all the time there is, or inf.
 
-        Tests may go on, from where a later deadline makes a difference, up to `max_tests`.
-        """
-        self.state.rows.real[self.new, DEADLINE] = deadline
-        search = DeadlineSearch(True, self.base, self.resolution, max_tests)
-        trace = run(self.state, True, self.now, search)
-        self.tests += trace.tests
-        return (trace.deadline if trace.accepted else math.inf), trace.next_deadline
+    Raised past the last finite deadline of the waiting tasks, which matters in EDF order.
+    """
+    rows, new = question.rows, len(question.queue)
+    rows.real[new, DEADLINE] = math.inf
+    trace = run(question, True, now, NO_SEARCH)
+    if not trace.accepted:
+        return math.inf
+    last = 0.0
+    for i in range(new):
+        if rows.real[i, DEADLINE] < math.inf:
+            last = max(last, rows.real[i, DEADLINE])
+    need = least_deadline(rows, new, rows.whole[new, LOW], trace.start[new])
+    return max(need, float(np.nextafter(last, math.inf)))
 
-    def unhurried(self) -> float:
-        """Return the finish with as few nodes as allowed and all the time there is, or inf.
 
-        Raised past the last finite deadline of the waiting tasks, which matters in EDF order.
-        """
-        self.tests += 1
-        self.state.rows.real[self.new, DEADLINE] = math.inf
-        trace = run(self.state, True, self.now)
-        if not trace.accepted:
-            return math.inf
-        rows = self.state.rows
-        deadlines = rows.real[: self.new, DEADLINE]
-        last = float(np.max(deadlines, initial=0.0, where=np.isfinite(deadlines)))
-        need = least_deadline(rows, self.new, rows.whole[self.new, LOW], trace.start[self.new])
-        return max(need, math.nextafter(last, math.inf))
+@compiled
+def _some_later(
+    question: Prepared,
+    now: float,
+    base: float,
+    resolution: float,
+    asked: float,
+    deadline: float,
+    left: int,
+) -> tuple[float, int]:
+    """Return a good acceptable deadline at or after `deadline`, by guesses; inf if none.
+
+    With it, how many tests were made; at least two, and then no more than `left`.
+    """
+    late, tests, found = _unhurried(question, now), 1, math.inf
+    if late < math.inf:
+        late = on_grid(max(late, deadline), base, resolution)
+        found, _, made = _tested(question, late, now, base, resolution, 1)
+        tests += made
+    step = max(1.0, 1e-3 * (deadline - asked), resolution)
+    while tests < left and deadline < found:
+        better, following, made = _tested(question, deadline, now, base, resolution, 1)
+        tests += made
+        if better < math.inf:
+            return min(found, better), tests
+        deadline = on_grid(max(following, deadline + step), base, resolution)
+        step *= 4.0
+    return found, tests
+
+
+@compiled
+def least_later(
+    question: Prepared, now: float, base: float, resolution: float, max_tests: int
+) -> Offer:
+    """Return the counter-offer to the new task, the last of the rows; see `counter_offer`.
+
+    The deadline of that row is written to.
+    """
+    new, tests = len(question.queue), 0
+    asked = deadline = on_grid(question.rows.real[new, DEADLINE], base, resolution)
+    while tests < max_tests:
+        found, following, made = _tested(
+            question, deadline, now, base, resolution, max_tests - tests
+        )
+        tests += made
+        if found < math.inf or following == math.inf:
+            return Offer(found, True, tests)
+        deadline = on_grid(following, base, resolution)
+    left = max_tests + GUESSES - tests
+    found, made = _some_later(question, now, base, resolution, asked, deadline, left)
+    return Offer(found, False, tests + made)
 
 
 def counter_offer(
@@ -109,28 +151,5 @@ def counter_offer(
         further test takes a fraction of the first, so that 400 cost about as much as 100 do in
         cost order.
     """
-    search = _Search(prepared, new, now, base, resolution)
-    asked = deadline = search.up(float(new.deadline[0]))
-    while search.tests < max_tests:
-        found, following = search.try_from(deadline, max_tests - search.tests)
-        if found < math.inf or following == math.inf:
-            return Offer(found, True, search.tests)
-        deadline = search.up(following)
-    found = _some_later(search, asked, deadline, max_tests + GUESSES)
-    return Offer(found, False, search.tests)
-
-
-def _some_later(search: _Search, asked: float, deadline: float, max_tests: int) -> float:
-    """Return a good acceptable deadline at or after `deadline`, by guesses; inf if none."""
-    late = search.unhurried()
-    found = math.inf
-    if late < math.inf:
-        found, _ = search.try_from(search.up(max(late, deadline)))
-    step = max(1.0, 1e-3 * (deadline - asked), search.resolution)
-    while search.tests < max_tests and deadline < found:
-        better, following = search.try_from(deadline)
-        if better < math.inf:
-            return min(found, better)
-        deadline = search.up(max(following, deadline + step))
-        step *= 4.0
-    return found
+    grid = (float(base), float(resolution))
+    return least_later(with_new(prepared, new), float(now), *grid, max_tests)

@@ -184,29 +184,40 @@ def counter_offer(prepared: Prepared, new: Tasks, *, now: float, max_tests: int)
     on from the least of these over all orders. When `max_tests` deadlines have been tried, a later
     one is looked for in growing steps, and flagged as not exact.
     """
-    state, last = with_new(prepared, new), len(prepared.fewest)
-    if state.rows.whole[last, LOW] > state.rows.whole[last, HIGH]:
+    return least_later(with_new(prepared, new), float(now), max_tests)
+
+
+@compiled
+def least_later(question: Prepared, now: float, max_tests: int) -> Offer:
+    """Return the counter-offer to the new task, the last of the rows; see `counter_offer`.
+
+    The deadline of that row is written to.
+    """
+    last = len(question.fewest)
+    if question.rows.whole[last, LOW] > question.rows.whole[last, HIGH]:
         return Offer(math.inf, True)
-    deadline = on_grid(float(new.deadline[0]), 0.0, 1.0)
+    asked = question.rows.real[last, DEADLINE]
+    deadline = on_grid(asked, 0.0, 1.0)
     for _ in range(max_tests):
-        fits, following = _with_deadline(state, deadline, now)
+        fits, following = _with_deadline(question, deadline, now)
         if fits or following == math.inf:
             return Offer(deadline if fits else math.inf, True)
         deadline = max(on_grid(following, 0.0, 1.0), deadline + 1.0)
-    step = max(1.0, deadline - float(new.deadline[0]))
+    step = max(1.0, deadline - asked)
     for _ in range(GUESSES):
         deadline, step = deadline + step, 2.0 * step
-        if _with_deadline(state, deadline, now)[0]:
+        if _with_deadline(question, deadline, now)[0]:
             return Offer(deadline, False)
     return Offer(math.inf, False)
 
 
-def _with_deadline(state: Prepared, deadline: float, now: float) -> tuple[bool, float]:
+@compiled
+def _with_deadline(question: Prepared, deadline: float, now: float) -> tuple[bool, float]:
     """Return whether some order admits the new task with this deadline, and the next to try."""
-    state.rows.real[len(state.fewest), DEADLINE] = deadline
+    question.rows.real[len(question.fewest), DEADLINE] = deadline
     following = math.inf
-    for which in range(len(state.orders)):
-        trace = run_in_turn(state, which, True, float(now))
+    for which in range(len(question.orders)):
+        trace = run_in_turn(question, which, True, now)
         if trace.accepted:
             return True, deadline
         following = min(following, trace.next_deadline)

@@ -79,4 +79,4 @@ def row_plan(outcome: Outcome, begun: Floats, new: int, origin: float) -> RowPla
     if accepted and new < 0:
         accepted = starts_earlier(outcome.start, begun, origin)
     start, end = outcome.start + origin, outcome.end + origin
-    return RowPlan(accepted, start, end, outcome.indptr, outcome.nodes)
+    return RowPlan(accepted, start, end, outcome.indptr, outcome.nodes, outcome.failed)
