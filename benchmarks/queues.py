@@ -327,13 +327,14 @@ class _MadeUpPool(Pool):
         """Return what slots say of themselves: nothing."""
         return {name: Machine((), {}) for name in slots}
 
-    def jobs(self, constraint: str, attributes: Sequence[str]) -> list[Record]:
-        """Return the procs; of those that may be promised something there are none."""
-        del attributes
-        return self._records("schedd", self._ads) if constraint == CONSTRAINT else []
+    def _job_ads(self, constraint: str, attributes: Sequence[str]) -> list[Any]:
+        """Return ads of procs as the bindings make them of what a schedd sends.
 
-    def _ads(self) -> list[Any]:
-        """Return ads as the bindings make them of what a schedd sends."""
+        Of those that may be promised something there are none.
+        """
+        del attributes
+        if constraint != CONSTRAINT:
+            return []
         with (self._directory / "procs.txt").open() as file:
             return [self._classad.ClassAd(line) for line in file]
 

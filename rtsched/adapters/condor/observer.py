@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from rtsched.adapters.condor.completions import (
 )
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import PROC_BITS
+from rtsched.adapters.condor.job_ads import JobReader
 from rtsched.adapters.condor.matching import MachineAds, names_in
 from rtsched.adapters.condor.observation import (
     Groups,
@@ -66,11 +67,12 @@ from rtsched.errors import AdapterError
 from rtsched.logs.classads import Expression, number, text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from rtsched.adapters.condor.arrays import Begun
+    from rtsched.adapters.condor.job_ads import JobAds
     from rtsched.adapters.condor.matching import Machine
     from rtsched.adapters.condor.pool import Pool
     from rtsched.adapters.condor.pool_state import Procs
@@ -116,6 +118,8 @@ class Observer:
             StartedLoads(pool),
         )
         self._started_arrays = StartedArrays()
+        self._jobs, self._details = JobReader(), JobReader()
+        self._merged: dict[tuple[int, int], _Merged] = {}
         self._machine: PoolLayout | None = None
         self._cluster: Cluster | None = None
         self._made_of: object = None
@@ -400,32 +404,43 @@ class Observer:
             sets=machine.sets,
         )
 
-    def _read_jobs(self, attributes: Sequence[str]) -> list[Record]:
+    def _read_jobs(self, attributes: Sequence[str]) -> JobAds:
         """Return the jobs of the queue, those that may be promised something in detail.
 
         One that no longer waits when its details are read is read again, as a whole: without them
         it would seem that its user had changed it.
         """
-        jobs = self._pool.jobs(CONSTRAINT, attributes)
+        shown = self._pool.procs(CONSTRAINT, attributes, self._jobs.known)
+        proc, jobs = shown.proc, self._jobs.read(shown)
+        may_wait = {id(ad) for ad in self._jobs.known.values() if _may_wait(ad)}
         waiting = {
-            number_of(ad): ad
-            for ad in jobs
-            if "rtdeadline" in ad and ad.get("jobstatus") in {IDLE, HELD} and number_of(ad) >= 0
+            job: at
+            for at, ad in enumerate(jobs)
+            if id(ad) in may_wait and (job := _number(ad, proc[at])) >= 0
         }
         if not waiting:
-            return jobs
-        names, found = self._read_details()
-        for ad in found:
-            job = waiting.pop(number_of(ad), None)
-            if job is not None:
-                job |= {name: value for name, value in ad.items() if name not in job}
-        again: list[Record] = []
+            return self._jobs.jobs(proc, jobs)
+        names, details = self._read_details()
+        merged: dict[tuple[int, int], _Merged] = {}
+        for job, ad in details:
+            at = waiting.pop(job, None)
+            if at is not None:
+                key = id(jobs[at]), id(ad)
+                if key not in merged:
+                    merged[key] = self._merged.get(key) or _Merged.of(jobs[at], ad)
+                jobs[at] = merged[key].whole
+        self._merged = merged
+        gone = set(waiting.values())
+        proc = [each for at, each in enumerate(proc) if at not in gone]
+        jobs = [ad for at, ad in enumerate(jobs) if at not in gone]
         for some in in_parts(sorted(waiting)):
             constraint = f"({CONSTRAINT}) && {asking_for(some)}"
-            again += self._pool.jobs(constraint, (*attributes, *names))
-        return [ad for ad in jobs if number_of(ad) not in waiting] + again
+            again = self._pool.procs(constraint, (*attributes, *names), {})
+            proc += again.proc
+            jobs += [again.new[text] for text in again.text]
+        return self._jobs.jobs(proc, jobs)
 
-    def _read_details(self) -> tuple[Sequence[str], list[Record]]:
+    def _read_details(self) -> tuple[Sequence[str], Iterable[tuple[int, Record]]]:
         """Return Requirements, with what they refer to, and environments of some jobs.
 
         Of those that may be promised something: for all jobs this would be far more than everything
@@ -436,18 +451,20 @@ class Observer:
         -------
         names : sequence of str
             The attributes that were read.
-        found : list of Record
-            The jobs.
+        found : iterable of (int, Record)
+            The jobs, by their numbers.
         """
         constraint, referred = f"({CONSTRAINT}) && ({TO_PLACE})", self._referred
         names: tuple[str, ...] = ()
-        found: list[Record] = []
+        found: Iterable[tuple[int, Record]] = ()
         for _ in range(CHAIN):
             names = ("ClusterId", "ProcId", "Environment", "Requirements", *sorted(referred))
-            found = self._pool.jobs(constraint, names)
+            shown = self._pool.procs(constraint, names, self._details.known)
+            ads = self._details.read(shown)
+            found = ((_number(ad, proc), ad) for proc, ad in zip(shown.proc, ads, strict=True))
             said = {
                 value
-                for ad in found
+                for ad in self._details.known.values()
                 for name, value in ad.items()
                 if name == "requirements" or (name in referred and isinstance(value, Expression))
             }
@@ -473,9 +490,11 @@ class Observer:
     def _charged(self, queue: Queue, facts: CondorFacts) -> tuple[Accounts, CondorFacts]:
         """Return the accounts, and the facts with the row of each submitter."""
         procs = queue.procs
-        pairs = set(zip(procs.submitter.tolist(), procs.account.tolist(), strict=True))
         names, groups = procs.names("submitter"), (*procs.names("account"), "")
-        queued = sorted((names[name], groups[group]) for name, group in pairs if name >= 0)
+        count = len(groups)
+        pairs = np.unique(procs.submitter.astype(np.int64) * count + procs.account % count)
+        found = (divmod(pair, count) for pair in pairs.tolist())
+        queued = sorted((names[name], groups[group]) for name, group in found if name >= 0)
         accounts, rows = accounts_of(self._submitters, queued, self._settings.shares)
         return accounts, replace(facts, associations=rows)
 
@@ -492,6 +511,29 @@ class _Taken:
     others: NDArray[np.int64]
     demand: NDArray[np.int64] | None = None
     foreign: NDArray[np.int64] | None = None
+
+
+class _Merged(NamedTuple):
+    """The ad of a job, its details, and both in one; the first two are objects that were read."""
+
+    ad: Record
+    details: Record
+    whole: Record
+
+    @classmethod
+    def of(cls, ad: Record, details: Record) -> Self:
+        """Return both in one."""
+        return cls(ad, details, details | ad)
+
+
+def _may_wait(ad: Record) -> bool:
+    """Return whether a job waits that may be promised something."""
+    return "rtdeadline" in ad and ad.get("jobstatus") in {IDLE, HELD}
+
+
+def _number(ad: Record, proc: int) -> int:
+    """Return a job's number; -1: it has none."""
+    return number_of(ad | {"procid": proc})
 
 
 def _problems(jobs: int, slots: int) -> tuple[str, ...]:

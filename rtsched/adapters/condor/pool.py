@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from rtsched.adapters.child_process import SubprocessProxy
 from rtsched.adapters.condor.gpus import gpus_in, suiting_gpus
 from rtsched.adapters.condor.ids import cluster_of, name_of, proc_of
+from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.matching import Machine, lasting_attributes
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import Expression, Record, number
@@ -59,6 +60,7 @@ _PLAIN = frozenset({str, int, float, bool})
 
 _REFUSED = re.compile(r"may not|not allowed|immutable|protected|denied|not authorized|secure", re.I)
 _NUMBERED = re.compile(r"(\D+)(\d+)")
+_PROC = re.compile(r"\d{1,18}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _REMEDIES = {
@@ -195,9 +197,36 @@ class Pool:
 
     def jobs(self, constraint: str, attributes: Sequence[str]) -> list[Record]:
         """Return jobs of the queue."""
-        return self._records(
-            "schedd", lambda: self._schedd().query(constraint, list(attributes)), _WORKED_OUT
+        return [self._record(ad, _WORKED_OUT) for ad in self._job_ads(constraint, attributes)]
+
+    def procs(
+        self, constraint: str, attributes: Sequence[str], known: Mapping[str, Record]
+    ) -> ProcAds:
+        """Return jobs of the queue, of which only that is read of which the text is not known.
+
+        The bindings write an ad as JSON in a tenth of the time in which its attributes are read.
+        """
+        found = ProcAds([], [], {})
+        same: dict[str, str] = {}
+        for ad in self._job_ads(constraint, attributes):
+            split = _split(ad)
+            if split is None:
+                found.add(ProcAds.of([self._record(ad, _WORKED_OUT)]))
+                continue
+            proc, text = split
+            if text not in known and text not in found.new:
+                found.new[text] = self._record(ad, _WORKED_OUT)
+                found.new[text].pop("procid", None)
+            found.proc.append(proc)
+            found.text.append(same.setdefault(text, text))
+        return found
+
+    def _job_ads(self, constraint: str, attributes: Sequence[str]) -> list[Any]:
+        """Return jobs of the queue as the bindings make them."""
+        found: list[Any] = self._ask(
+            "schedd", lambda: self._schedd().query(constraint, list(attributes))
         )
+        return found
 
     def fits(self, job: int, slots: Sequence[str]) -> bool:
         """Return whether a job's own Requirements hold on one of some slots when it is free.
@@ -424,6 +453,22 @@ class Pool:
             except UnicodeDecodeError:
                 continue
         return found
+
+
+def _split(ad: Any) -> tuple[int, str] | None:
+    """Return a proc's number, and all else of its ad as text; None: its JSON does not show that.
+
+    In JSON no line begins within a value, and each attribute of the ad has a line of its own.
+    """
+    try:
+        before, _, rest = ad.printJson().partition('\n  "ProcId": ')
+    except UnicodeDecodeError:
+        return None
+    number, _, behind = rest.partition("\n")
+    number = number.removesuffix(",")
+    if not _PROC.fullmatch(number):
+        return None
+    return int(number), f"{before}\n{behind}"
 
 
 def _named(names: Sequence[str]) -> str:
