@@ -28,7 +28,7 @@ from rtsched.logs.classads import number
 from rtsched.model.table import Column, Table, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -172,12 +172,35 @@ class JobReader:
         self._records: list[Record] = []
         self._row_of: dict[int, int] = {}
         self._ads = ads_of([])
+        self._merged: dict[tuple[int, int], _Merged] = {}
+
+    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+        """Return how another process makes it: anew, since it tells objects apart by identity."""
+        return type(self), ()
 
     def read(self, shown: ProcAds) -> list[Record]:
         """Return the ad of each proc; equal ones are one object, now and at the next reading."""
         meant = shown.new | self.known
         self.known = {text: meant[text] for text in shown.text}
         return list(map(meant.__getitem__, shown.text))
+
+    def merge(self, records: list[Record], details: Mapping[int, Record]) -> None:
+        """Put details into ads; equal ones stay one object, now and at the next reading.
+
+        Parameters
+        ----------
+        records : list of Record
+            The ads, as `read` returned them.
+        details : mapping of int to Record
+            By row, further attributes, as another reader returned them.
+        """
+        merged: dict[tuple[int, int], _Merged] = {}
+        for at, more in details.items():
+            key = id(records[at]), id(more)
+            if key not in merged:
+                merged[key] = self._merged.get(key) or _Merged.of(records[at], more)
+            records[at] = merged[key].whole
+        self._merged = merged
 
     def jobs(self, proc: Sequence[int], records: Sequence[Record]) -> JobAds:
         """Return what ads mean; what is one object with one of the last time is known.
@@ -199,6 +222,19 @@ class JobReader:
         self._ads, self._records = ads.take(row).replace(), found
         self._row_of = dict(zip(different.tolist(), range(len(found)), strict=True))
         return JobAds(np.array(proc, np.int64), kind.ravel(), found, self._ads)
+
+
+class _Merged(NamedTuple):
+    """An ad, its details, and both in one; while this is there the first two are these objects."""
+
+    ad: Record
+    details: Record
+    whole: Record
+
+    @classmethod
+    def of(cls, ad: Record, details: Record) -> Self:
+        """Return both in one."""
+        return cls(ad, details, details | ad)
 
 
 def ads_of(ads: Sequence[Record]) -> Ads:

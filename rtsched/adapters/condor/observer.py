@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from rtsched.adapters.condor.completions import (
     in_parts,
     number_of,
 )
+from rtsched.adapters.condor.expected import ExpectedProcs
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import PROC_BITS
 from rtsched.adapters.condor.job_ads import JobReader
@@ -119,7 +120,7 @@ class Observer:
         )
         self._started_arrays = StartedArrays()
         self._jobs, self._details = JobReader(), JobReader()
-        self._merged: dict[tuple[int, int], _Merged] = {}
+        self._expected: ExpectedProcs | None = None
         self._machine: PoolLayout | None = None
         self._cluster: Cluster | None = None
         self._made_of: object = None
@@ -410,9 +411,9 @@ class Observer:
         One that no longer waits when its details are read is read again, as a whole: without them
         it would seem that its user had changed it.
         """
-        shown = self._pool.procs(CONSTRAINT, attributes, self._jobs.known)
-        proc, jobs = shown.proc, self._jobs.read(shown)
-        may_wait = {id(ad) for ad in self._jobs.known.values() if _may_wait(ad)}
+        proc, jobs = self._read_procs(attributes)
+        different = {id(ad): ad for ad in jobs}
+        may_wait = {id(ad) for ad in different.values() if _may_wait(ad)}
         waiting = {
             job: at
             for at, ad in enumerate(jobs)
@@ -421,15 +422,8 @@ class Observer:
         if not waiting:
             return self._jobs.jobs(proc, jobs)
         names, details = self._read_details()
-        merged: dict[tuple[int, int], _Merged] = {}
-        for job, ad in details:
-            at = waiting.pop(job, None)
-            if at is not None:
-                key = id(jobs[at]), id(ad)
-                if key not in merged:
-                    merged[key] = self._merged.get(key) or _Merged.of(jobs[at], ad)
-                jobs[at] = merged[key].whole
-        self._merged = merged
+        known = {waiting.pop(job): ad for job, ad in details if job in waiting}
+        self._jobs.merge(jobs, known)
         gone = set(waiting.values())
         proc = [each for at, each in enumerate(proc) if at not in gone]
         jobs = [ad for at, ad in enumerate(jobs) if at not in gone]
@@ -439,6 +433,28 @@ class Observer:
             proc += again.proc
             jobs += [again.new[text] for text in again.text]
         return self._jobs.jobs(proc, jobs)
+
+    def _read_procs(self, attributes: Sequence[str]) -> tuple[list[int], list[Record]]:
+        """Return the ProcId of each job of the queue, and all else of its ad.
+
+        Which jobs are there is asked first: one that is not as expected by the second answer has
+        come since, or is read; one that has left meanwhile is shown once more.
+        """
+        expected = self._expected
+        if expected is None or expected.attributes != tuple(attributes):
+            shown = self._pool.procs(CONSTRAINT, attributes, self._jobs.known)
+            proc, jobs = shown.proc, self._jobs.read(shown)
+        else:
+            there = self._pool.numbers(CONSTRAINT)
+            constraint = f"({CONSTRAINT}) && ({expected.others})"
+            shown = self._pool.procs(constraint, attributes, self._jobs.known)
+            proc, jobs = shown.proc, self._jobs.read(shown)
+            read = [_number(ad, number) for ad, number in zip(jobs, proc, strict=True)]
+            there, ads = expected.known(there[~np.isin(there, np.array(read, np.int64))])
+            proc = [*(there & ((1 << PROC_BITS) - 1)).tolist(), *proc]
+            jobs = [*ads, *jobs]
+        self._expected = ExpectedProcs.of(jobs, attributes)
+        return proc, jobs
 
     def _read_details(self) -> tuple[Sequence[str], Iterable[tuple[int, Record]]]:
         """Return Requirements, with what they refer to, and environments of some jobs.
@@ -511,19 +527,6 @@ class _Taken:
     others: NDArray[np.int64]
     demand: NDArray[np.int64] | None = None
     foreign: NDArray[np.int64] | None = None
-
-
-class _Merged(NamedTuple):
-    """The ad of a job, its details, and both in one; the first two are objects that were read."""
-
-    ad: Record
-    details: Record
-    whole: Record
-
-    @classmethod
-    def of(cls, ad: Record, details: Record) -> Self:
-        """Return both in one."""
-        return cls(ad, details, details | ad)
 
 
 def _may_wait(ad: Record) -> bool:

@@ -21,9 +21,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
+import numpy as np
+
 from rtsched.adapters.child_process import SubprocessProxy
 from rtsched.adapters.condor.gpus import gpus_in, suiting_gpus
-from rtsched.adapters.condor.ids import cluster_of, name_of, proc_of
+from rtsched.adapters.condor.ids import PROC_BITS, cluster_of, name_of, proc_of
 from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.matching import Machine, lasting_attributes
 from rtsched.errors import AdapterError
@@ -31,6 +33,8 @@ from rtsched.logs.classads import Expression, Record, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from rtsched.adapters.changes import Reply
     from rtsched.adapters.condor.commands import JobAction
@@ -60,6 +64,9 @@ _PLAIN = frozenset({str, int, float, bool})
 
 _REFUSED = re.compile(r"may not|not allowed|immutable|protected|denied|not authorized|secure", re.I)
 _NUMBERED = re.compile(r"(\D+)(\d+)")
+_OF_ONE_ANSWER = ("procid", "servertime")
+"""What differs between ads of procs that are equal."""
+
 _PROC = re.compile(r"\d{1,18}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -215,10 +222,21 @@ class Pool:
                 continue
             proc, text = split
             if text not in known and text not in found.new:
-                found.new[text] = self._record(ad, _WORKED_OUT)
-                found.new[text].pop("procid", None)
+                record = self._record(ad, _WORKED_OUT)
+                found.new[text] = {
+                    name: value for name, value in record.items() if name not in _OF_ONE_ANSWER
+                }
             found.proc.append(proc)
             found.text.append(same.setdefault(text, text))
+        return found
+
+    def numbers(self, constraint: str) -> NDArray[np.int64]:
+        """Return which jobs are in the queue, cluster and proc in one, int64[n]."""
+        ads = self._job_ads(constraint, ("ClusterId", "ProcId"))
+        pairs = np.array([(ad["ClusterId"], ad["ProcId"]) for ad in ads], np.int64).reshape(-1, 2)
+        cluster, proc = pairs.T
+        fits = (cluster >= 0) & (cluster < 1 << 31) & (proc >= 0) & (proc < 1 << PROC_BITS)
+        found: NDArray[np.int64] = (cluster << PROC_BITS | proc)[fits]
         return found
 
     def _job_ads(self, constraint: str, attributes: Sequence[str]) -> list[Any]:
@@ -458,17 +476,21 @@ class Pool:
 def _split(ad: Any) -> tuple[int, str] | None:
     """Return a proc's number, and all else of its ad as text; None: its JSON does not show that.
 
-    In JSON no line begins within a value, and each attribute of the ad has a line of its own.
+    In JSON no line begins within a value, and each attribute of the ad has a line of its own. The
+    schedd puts the time into each ad that it hands over, which is left out.
     """
     try:
-        before, _, rest = ad.printJson().partition('\n  "ProcId": ')
+        text: str = ad.printJson()
     except UnicodeDecodeError:
         return None
+    before, _, rest = text.partition('\n  "ProcId": ')
     number, _, behind = rest.partition("\n")
     number = number.removesuffix(",")
     if not _PROC.fullmatch(number):
         return None
-    return int(number), f"{before}\n{behind}"
+    text = f"{before}\n{behind}"
+    before, asked, rest = text.partition('\n  "ServerTime": ')
+    return int(number), f"{before}\n{rest.partition(chr(10))[2]}" if asked else text
 
 
 def _named(names: Sequence[str]) -> str:
