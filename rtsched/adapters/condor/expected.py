@@ -13,18 +13,22 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
+from rtsched.adapters.condor.completions import numbered
 from rtsched.adapters.condor.ids import PROC_BITS
+from rtsched.adapters.condor.job_ads import TextReader
+from rtsched.adapters.condor.queue import CONSTRAINT
 from rtsched.adapters.condor.requirements import REQUEST_ATTRIBUTES
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.condor.pool import Pool
     from rtsched.logs.classads import Record, Value
 
 FEWEST = 1000
@@ -76,22 +80,25 @@ class ExpectedProcs:
         if len(records) < FEWEST:
             return None
         ads: dict[int, Record] = {}
-        stated: dict[int, tuple[str, ...]] = {}
+        stated: dict[int, tuple[_Stated, ...]] = {}
         procs = 0
         for cluster, (ad, count) in _most_common(records).items():
-            said = conditions_of(ad, attributes)
-            if said is not None:
-                ads[cluster], stated[cluster] = ad, said
+            values = stated_of(ad, attributes)
+            if values is not None:
+                ads[cluster], stated[cluster] = ad, values
                 procs += count
         if not ads or procs < SHARE * len(records):
             return None
         common = set.intersection(*map(set, stated.values()))
         leaves = [
-            (cluster, " && ".join([f"ClusterId == {cluster}", *_without(stated[cluster], common)]))
+            (
+                cluster,
+                condition_of([each for each in stated[cluster] if each not in common], cluster),
+            )
             for cluster in sorted(stated)
         ]
         every = [each for each in next(iter(stated.values())) if each in common]
-        return cls(tuple(attributes), ads, " && ".join([*every, f"({_tree(leaves)})"]))
+        return cls(tuple(attributes), ads, f"{condition_of(every)} && ({_tree(leaves)})")
 
     @property
     def others(self) -> str:
@@ -120,29 +127,46 @@ def _most_common(records: Sequence[Record]) -> dict[int, tuple[Record, int]]:
     return found
 
 
-def conditions_of(ad: Record, attributes: Sequence[str]) -> tuple[str, ...] | None:
-    """Return what is true of a proc whose ad is this one but for its numbers, by attribute.
+class _Stated(NamedTuple):
+    """What is stated of an attribute: its value as it is written, empty: it is not there."""
+
+    name: str
+    value: str
+
+
+def stated_of(ad: Record, attributes: Sequence[str]) -> tuple[_Stated, ...] | None:
+    """Return what is stated of a proc whose ad is this one but for its numbers, by attribute.
 
     None: that cannot be stated, since something in the ad is no plain literal.
-
-    What users ask of rtsched must not even be an expression that comes out undefined: they would be
-    told what is wrong with that.
     """
     found = []
     for name in attributes:
-        key = name.lower()
-        if key in {"clusterid", "procid"}:
-            continue
-        value = ad.get(key)
-        if value is None:
-            is_asked = key in REQUEST_ATTRIBUTES
-            found.append(f'unparse({name}) =?= ""' if is_asked else f"{name} =?= undefined")
-            continue
-        written = _literal(value)
+        value = ad.get(name.lower())
+        written = _literal(value) if value is not None else ""
         if written is None:
             return None
-        found.append(f"{name} =?= {written}")
+        if name not in {"ClusterId", "ProcId"}:
+            found.append(_Stated(name, written))
     return tuple(found)
+
+
+def condition_of(stated: Sequence[_Stated], cluster: int = -1) -> str:
+    """Return the expression that is true where so much is; `cluster`: of its procs only.
+
+    The schedd evaluates one expression on many attributes faster than many on one each. What users
+    ask of rtsched must not even be an expression that comes out undefined: they would be told what
+    is wrong with that.
+    """
+    found = [f"ClusterId == {cluster}"] if cluster >= 0 else ["true"]
+    found += [f"{name} =?= {value}" for name, value in stated if value]
+    missing = [name for name, value in stated if not value]
+    asked = [f"unparse({name})" for name in missing if name.lower() in REQUEST_ATTRIBUTES]
+    others = [name for name in missing if name.lower() not in REQUEST_ATTRIBUTES]
+    if asked:
+        found.append(f'strcat({", ".join(asked)}) =?= ""')
+    if others:
+        found.append(f"({' ?: '.join(others)}) =?= undefined")
+    return " && ".join(found)
 
 
 def _literal(value: Value) -> str | None:
@@ -158,10 +182,6 @@ def _literal(value: Value) -> str | None:
     return None
 
 
-def _without(said: Sequence[str], common: Container[str]) -> list[str]:
-    return [each for each in said if each not in common]
-
-
 def _tree(leaves: Sequence[tuple[int, str]]) -> str:
     """Return the expression that is the one of these, by cluster in order, that a proc's is of."""
     if len(leaves) == 1:
@@ -169,3 +189,48 @@ def _tree(leaves: Sequence[tuple[int, str]]) -> str:
     middle = len(leaves) // 2
     lower, upper = _tree(leaves[:middle]), _tree(leaves[middle:])
     return f"ClusterId < {leaves[middle][0]} ? ({lower}) : ({upper})"
+
+
+class ProcReader:
+    """Reads the procs of a queue, one poll after the other.
+
+    Parameters
+    ----------
+    pool : Pool
+        Whose schedd is asked.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool, self._texts = pool, TextReader()
+        self._expected: ExpectedProcs | None = None
+
+    def read(self, attributes: Sequence[str]) -> tuple[list[int], list[Record]]:
+        """Return the ProcId of each proc, and all else of its ad; equal ads are one object.
+
+        Which procs are there is asked before it is asked which of them are not as expected: so one
+        that is not among the latter is as expected, or it has left meanwhile and is shown once
+        more.
+
+        Raises
+        ------
+        AdapterError
+            If the schedd does not answer.
+        """
+        expected = self._expected
+        if expected is not None and expected.attributes == tuple(attributes):
+            there = self._pool.numbers(CONSTRAINT)
+            proc, ads = self._read(f"({CONSTRAINT}) && ({expected.others})", attributes)
+            read = [numbered(ad, number) for ad, number in zip(ads, proc, strict=True)]
+            others = there[~np.isin(there, np.array(read, np.int64))]
+            others, as_expected = expected.known(others)
+            proc = [*proc, *(others & ((1 << PROC_BITS) - 1)).tolist()]
+            ads = [*ads, *as_expected]
+        else:
+            proc, ads = self._read(CONSTRAINT, attributes)
+        self._expected = ExpectedProcs.of(ads, attributes)
+        return proc, ads
+
+    def _read(self, constraint: str, attributes: Sequence[str]) -> tuple[list[int], list[Record]]:
+        """Return the procs of which a constraint is true."""
+        shown = self._pool.procs(constraint, attributes, self._texts.known)
+        return shown.proc, self._texts.read(shown)

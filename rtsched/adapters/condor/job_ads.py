@@ -147,9 +147,8 @@ class JobAds:
     @classmethod
     def of(cls, records: Sequence[Record]) -> Self:
         """Return procs by their whole ads."""
-        reader = JobReader()
         shown = ProcAds.of(records)
-        found = reader.jobs(shown.proc, reader.read(shown))
+        found = AdReader().jobs(shown.proc, TextReader().read(shown))
         return cls(found.proc, found.kind, found.records, found.ads)
 
     def whole(self, row: int) -> Record:
@@ -158,8 +157,8 @@ class JobAds:
         return record | {"procid": int(self.proc[row])}
 
 
-class JobReader:
-    """Reads the ads of procs, one poll after the other.
+class TextReader:
+    """Reads the ads of procs by their texts, one poll after the other.
 
     Attributes
     ----------
@@ -169,6 +168,18 @@ class JobReader:
 
     def __init__(self) -> None:
         self.known: dict[str, Record] = {}
+
+    def read(self, shown: ProcAds) -> list[Record]:
+        """Return the ad of each proc; equal ones are one object, now and at the next reading."""
+        meant = shown.new | self.known
+        self.known = {text: meant[text] for text in shown.text}
+        return list(map(meant.__getitem__, shown.text))
+
+
+class AdReader:
+    """Works out what the ads of procs mean, one poll after the other."""
+
+    def __init__(self) -> None:
         self._records: list[Record] = []
         self._row_of: dict[int, int] = {}
         self._ads = ads_of([])
@@ -178,21 +189,15 @@ class JobReader:
         """Return how another process makes it: anew, since it tells objects apart by identity."""
         return type(self), ()
 
-    def read(self, shown: ProcAds) -> list[Record]:
-        """Return the ad of each proc; equal ones are one object, now and at the next reading."""
-        meant = shown.new | self.known
-        self.known = {text: meant[text] for text in shown.text}
-        return list(map(meant.__getitem__, shown.text))
-
     def merge(self, records: list[Record], details: Mapping[int, Record]) -> None:
         """Put details into ads; equal ones stay one object, now and at the next reading.
 
         Parameters
         ----------
         records : list of Record
-            The ads, as `read` returned them.
+            The ads; those of equal procs are one object.
         details : mapping of int to Record
-            By row, further attributes, as another reader returned them.
+            By row, further attributes, likewise.
         """
         merged: dict[tuple[int, int], _Merged] = {}
         for at, more in details.items():

@@ -18,12 +18,12 @@ from rtsched.adapters.condor.completions import (
     completions_of,
     find_completions,
     in_parts,
-    number_of,
+    numbered,
 )
-from rtsched.adapters.condor.expected import ExpectedProcs
+from rtsched.adapters.condor.expected import ProcReader
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import PROC_BITS
-from rtsched.adapters.condor.job_ads import JobReader
+from rtsched.adapters.condor.job_ads import AdReader, TextReader
 from rtsched.adapters.condor.matching import MachineAds, names_in
 from rtsched.adapters.condor.observation import (
     Groups,
@@ -119,8 +119,7 @@ class Observer:
             StartedLoads(pool),
         )
         self._started_arrays = StartedArrays()
-        self._jobs, self._details = JobReader(), JobReader()
-        self._expected: ExpectedProcs | None = None
+        self._procs, self._details, self._ads_of_jobs = ProcReader(pool), TextReader(), AdReader()
         self._machine: PoolLayout | None = None
         self._cluster: Cluster | None = None
         self._made_of: object = None
@@ -411,19 +410,19 @@ class Observer:
         One that no longer waits when its details are read is read again, as a whole: without them
         it would seem that its user had changed it.
         """
-        proc, jobs = self._read_procs(attributes)
+        proc, jobs = self._procs.read(attributes)
         different = {id(ad): ad for ad in jobs}
         may_wait = {id(ad) for ad in different.values() if _may_wait(ad)}
         waiting = {
             job: at
             for at, ad in enumerate(jobs)
-            if id(ad) in may_wait and (job := _number(ad, proc[at])) >= 0
+            if id(ad) in may_wait and (job := numbered(ad, proc[at])) >= 0
         }
         if not waiting:
-            return self._jobs.jobs(proc, jobs)
+            return self._ads_of_jobs.jobs(proc, jobs)
         names, details = self._read_details()
         known = {waiting.pop(job): ad for job, ad in details if job in waiting}
-        self._jobs.merge(jobs, known)
+        self._ads_of_jobs.merge(jobs, known)
         gone = set(waiting.values())
         proc = [each for at, each in enumerate(proc) if at not in gone]
         jobs = [ad for at, ad in enumerate(jobs) if at not in gone]
@@ -432,29 +431,7 @@ class Observer:
             again = self._pool.procs(constraint, (*attributes, *names), {})
             proc += again.proc
             jobs += [again.new[text] for text in again.text]
-        return self._jobs.jobs(proc, jobs)
-
-    def _read_procs(self, attributes: Sequence[str]) -> tuple[list[int], list[Record]]:
-        """Return the ProcId of each job of the queue, and all else of its ad.
-
-        Which jobs are there is asked first: one that is not as expected by the second answer has
-        come since, or is read; one that has left meanwhile is shown once more.
-        """
-        expected = self._expected
-        if expected is None or expected.attributes != tuple(attributes):
-            shown = self._pool.procs(CONSTRAINT, attributes, self._jobs.known)
-            proc, jobs = shown.proc, self._jobs.read(shown)
-        else:
-            there = self._pool.numbers(CONSTRAINT)
-            constraint = f"({CONSTRAINT}) && ({expected.others})"
-            shown = self._pool.procs(constraint, attributes, self._jobs.known)
-            proc, jobs = shown.proc, self._jobs.read(shown)
-            read = [_number(ad, number) for ad, number in zip(jobs, proc, strict=True)]
-            there, ads = expected.known(there[~np.isin(there, np.array(read, np.int64))])
-            proc = [*(there & ((1 << PROC_BITS) - 1)).tolist(), *proc]
-            jobs = [*ads, *jobs]
-        self._expected = ExpectedProcs.of(jobs, attributes)
-        return proc, jobs
+        return self._ads_of_jobs.jobs(proc, jobs)
 
     def _read_details(self) -> tuple[Sequence[str], Iterable[tuple[int, Record]]]:
         """Return Requirements, with what they refer to, and environments of some jobs.
@@ -477,7 +454,7 @@ class Observer:
             names = ("ClusterId", "ProcId", "Environment", "Requirements", *sorted(referred))
             shown = self._pool.procs(constraint, names, self._details.known)
             ads = self._details.read(shown)
-            found = ((_number(ad, proc), ad) for proc, ad in zip(shown.proc, ads, strict=True))
+            found = ((numbered(ad, proc), ad) for proc, ad in zip(shown.proc, ads, strict=True))
             said = {
                 value
                 for ad in self._details.known.values()
@@ -532,11 +509,6 @@ class _Taken:
 def _may_wait(ad: Record) -> bool:
     """Return whether a job waits that may be promised something."""
     return "rtdeadline" in ad and ad.get("jobstatus") in {IDLE, HELD}
-
-
-def _number(ad: Record, proc: int) -> int:
-    """Return a job's number; -1: it has none."""
-    return number_of(ad | {"procid": proc})
 
 
 def _problems(jobs: int, slots: int) -> tuple[str, ...]:
