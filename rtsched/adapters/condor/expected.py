@@ -40,9 +40,9 @@ ALIKE = 50
 SHARE = 0.5
 """The share of all procs that must be expected: it takes time to ask who is there, too."""
 
-MOST = 500
-"""So many clusters are expected at the most, those with the most procs alike: of what is said of
-each the schedd reads about 300 bytes, and finds a proc's cluster in 9 steps."""
+MOST = 2000
+"""So many clusters are expected at the most, those with the most procs alike: the schedd reads some
+200 bytes of each at a poll, and finds that of a proc in 11 steps."""
 
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")
 """Texts that are written alike in the old and the new syntax of ClassAds."""
