@@ -15,7 +15,7 @@ from rtsched.adapters.condor import CondorSettings, CondorSystem
 from rtsched.adapters.condor.matching import Machine
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import Pool
-from rtsched.adapters.condor.queue import CONSTRAINT
+from rtsched.adapters.condor.queue import CONSTRAINT, TO_PLACE
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.squeue import JobReader
 from rtsched.adapters.slurm.system import SlurmSystem
@@ -318,7 +318,13 @@ class _MadeUpPool(Pool):
     def slots(self, attributes: Sequence[str]) -> list[Record]:
         """Return slots that nobody has."""
         del attributes
-        plain = {"slotid": 1, "state": "Unclaimed", "activity": "Idle", "cpus": 1, "memory": 4000}
+        plain: Record = {
+            "slotid": 1,
+            "state": "Unclaimed",
+            "activity": "Idle",
+            "cpus": 1,
+            "memory": 4000,
+        }
         plain |= {"totalslotcpus": 1, "totalslotmemory": 4000, "daemonstarttime": SUBMITTED}
         names = [f"slot1@host{at}" for at in range(SLOTS)]
         return [plain | {"name": name, "machine": name.partition("@")[2]} for name in names]
@@ -327,15 +333,29 @@ class _MadeUpPool(Pool):
         """Return what slots say of themselves: nothing."""
         return {name: Machine((), {}) for name in slots}
 
-    def jobs(self, constraint: str, attributes: Sequence[str]) -> list[Record]:
-        """Return the procs; of those that may be promised something there are none."""
-        del attributes
-        return self._records("schedd", self._ads) if constraint == CONSTRAINT else []
+    def _job_ads(self, constraint: str, attributes: Sequence[str]) -> list[Any]:
+        """Return ads of procs as the bindings make them of what a schedd sends.
 
-    def _ads(self) -> list[Any]:
-        """Return ads as the bindings make them of what a schedd sends."""
+        Of those that may be promised something there are none. Whether others are as expected is
+        worked out once for all that have one text but for their numbers.
+        """
+        if TO_PLACE in constraint:
+            return []
+        make = self._classad.ClassAd
         with (self._directory / "procs.txt").open() as file:
-            return [self._classad.ClassAd(line) for line in file]
+            if attributes == ("ClusterId", "ProcId"):
+                return [make(line[: line.index("; JobStatus")] + "]") for line in file]
+            if constraint == CONSTRAINT:
+                return list(map(make, file))
+            holds, known = self._classad.ExprTree(constraint), dict[tuple[str, str], bool]()
+            found = []
+            for line in file:
+                cluster, _, others = line.split("; ", 2)
+                if (cluster, others) not in known:
+                    known[cluster, others] = holds.eval(make(line)) is True
+                if known[cluster, others]:
+                    found.append(make(line))
+            return found
 
     def submitters(self) -> list[Record]:
         """Return no accounting."""

@@ -17,6 +17,7 @@ from rtsched.adapters.condor import matching, pool
 from rtsched.adapters.condor import observer as observers
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.gpus import gpus_in, request_in, wrong_in
+from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.matching import Machine, MachineAds, SlotSets
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import Pool
@@ -269,6 +270,10 @@ class Shown:
         """Return what is asked for of the job."""
         wanted = {name.lower() for name in attributes}
         return [{name: value for name, value in self.job.items() if name in wanted}]
+
+    def procs(self, constraint: str, attributes: tuple[str, ...], known: object) -> ProcAds:
+        """Return the same, as if nothing of it were known."""
+        return ProcAds.of(self.jobs(constraint, attributes))
 
 
 def test_a_poll_shows_what_a_job_requires(monkeypatch: pytest.MonkeyPatch) -> None:

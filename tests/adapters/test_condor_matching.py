@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rtsched.adapters.condor import matching
 from rtsched.adapters.condor import observer as observers
 from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.matching import (
     Machine,
     MachineAds,
@@ -480,6 +481,10 @@ class Shown:
         wanted = {name.lower() for name in attributes}
         self.asked.append(attributes)
         return [{name: one for name, one in job.items() if name in wanted} for job in self.queue]
+
+    def procs(self, constraint: str, attributes: tuple[str, ...], known: object) -> ProcAds:
+        """Return the same, as if nothing of it were known."""
+        return ProcAds.of(self.jobs(constraint, attributes))
 
 
 def slot(name: str, start: int = 5) -> Record:

@@ -10,6 +10,7 @@ import pytest
 
 from rtsched.adapters.condor import observer as observers
 from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import Pool, literal
 from rtsched.adapters.condor.pool_state import COMPLETED, HELD, IDLE, REMOVED, RUNNING, SUSPENDED
@@ -116,6 +117,10 @@ class Shown:
         self.asked.append(constraint)
         wanted = {name.lower() for name in attributes}
         return [{k: v for k, v in ad.items() if k in wanted} for ad in self.shown_jobs]
+
+    def procs(self, constraint: str, attributes: Sequence[str], known: object) -> ProcAds:
+        """Return the same, as if nothing of it were known."""
+        return ProcAds.of(self.jobs(constraint, attributes))
 
     def history(self, constraint: str, attributes: Sequence[str], most: int) -> list[Record]:
         """Return what was given."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rtsched.adapters.condor.accounts import accounts_of
 from rtsched.adapters.condor.facts import STEPS, CondorFacts, parts_of
 from rtsched.adapters.condor.ids import cluster_of, job_id, name_of, number_of, proc_of
+from rtsched.adapters.condor.job_ads import JobAds
 from rtsched.adapters.condor.observation import groups_of, jobs_of
 from rtsched.adapters.condor.queue import queue_of
 from rtsched.adapters.condor.requirements import (
@@ -360,7 +361,7 @@ def test_no_value_of_a_user_ends_a_poll(given: dict[str, object]) -> None:
     """Whatever stands in a job, the queue is read, and the job described."""
     one = {name.lower(): value for name, value in (ad() | given).items()}
     facts = CondorFacts(margin=30.0, run_time=600.0)
-    queue = queue_of([one], facts)
+    queue = queue_of(JobAds.of([one]), facts)
     for fresh in (True, False):
         needs = requirements_of(one, facts, fresh=fresh)
         job_of(one, needs, facts, submit=NOW, begin=-math.inf)

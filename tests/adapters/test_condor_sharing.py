@@ -14,6 +14,7 @@ from rtsched.adapters.condor import observer as observers
 from rtsched.adapters.condor.commands import Edit, Publish
 from rtsched.adapters.condor.facts import QUANTUM, CondorFacts, Parts, parts_of
 from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.last_applied import CLOSED_S, LastApplied
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.requirements import PARALLEL, requirements_of
@@ -154,6 +155,10 @@ class Shown:
         """Return what was given."""
         wanted = {name.lower() for name in attributes}
         return [{k: v for k, v in each.items() if k in wanted} for each in self.queue]
+
+    def procs(self, constraint: str, attributes: tuple[str, ...], known: object) -> ProcAds:
+        """Return the same, as if nothing of it were known."""
+        return ProcAds.of(self.jobs(constraint, attributes))
 
     def history(self, *_: object) -> list[Record]:
         """Return nothing."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.job_ads import JobAds
 from rtsched.adapters.condor.pool_state import DEFERRAL_S, Procs, work_began
-from rtsched.adapters.condor.queue import queue_of
+from rtsched.adapters.condor.queue import Queue, queue_of
 from rtsched.adapters.condor.starting import StartFailureTracker, bound_of
 
 if TYPE_CHECKING:
@@ -21,11 +22,16 @@ BOUND = ONE | {"rtadmission": "tok", "rtdeadline": NOW + 900, "rtruntime": 60, "
 OTHER = ONE | {"clusterid": 8, "jobstatus": 2, "remotehost": "s1", "rtruntime": 60}
 
 
+def queued(ads: Sequence[Any]) -> Queue:
+    """Return the queue that ads make."""
+    return queue_of(JobAds.of(ads), FACTS)
+
+
 def missed(
     start_failures: StartFailureTracker, start: float, now: float, *others: dict[str, object]
 ) -> list[int]:
     """Return the clusters that cannot start, by a poll of a job that was to start at `start`."""
-    queue = queue_of([BOUND | {"rtplannedstart": start}, *others], FACTS)
+    queue = queued([BOUND | {"rtplannedstart": start}, *others])
     return [job >> 20 for job in start_failures.update(queue, FACTS, now)]
 
 
@@ -67,7 +73,7 @@ def test_a_job_that_fits_is_not_to_blame() -> None:
 
     for turn in range(5):
         start = NOW + 60 * turn
-        queue = queue_of([BOUND | {"rtplannedstart": start}], FACTS)
+        queue = queued([BOUND | {"rtplannedstart": start}])
         assert not start_failures.update(queue, FACTS, start + 21, fits=fits)
         assert not start_failures.update(queue, FACTS, start + 22, fits=fits)
     assert asked == [(7, ["s1"])] * 4, "after two in a row, and after each one more"
@@ -82,7 +88,7 @@ def test_who_is_to_blame_is_asked_once() -> None:
         return False
 
     for start in (NOW, NOW + 60, NOW + 60):
-        queue = queue_of([BOUND | {"rtplannedstart": start}], FACTS)
+        queue = queued([BOUND | {"rtplannedstart": start}])
         stuck = start_failures.update(queue, FACTS, start + 21, fits=fits)
     assert (len(stuck), len(asked)) == (1, 1)
 
@@ -90,11 +96,11 @@ def test_who_is_to_blame_is_asked_once() -> None:
 def test_a_machine_that_is_back_is_no_longer_shunned() -> None:
     """Its startd was started after the start that was missed."""
     start_failures = StartFailureTracker()
-    queue = queue_of([BOUND | {"rtplannedstart": NOW}], FACTS)
+    queue = queued([BOUND | {"rtplannedstart": NOW}])
     for started in (NOW - 5000, NOW + 19):
         start_failures.update(queue, FACTS, NOW + 21, started={"s1": started})
         assert start_failures.shunned == {"s1"}
-    start_failures.update(queue_of([ONE], FACTS), FACTS, NOW + 25, started={"s1": NOW + 24})
+    start_failures.update(queued([ONE]), FACTS, NOW + 25, started={"s1": NOW + 24})
     assert start_failures.shunned == set()
 
 
@@ -105,12 +111,12 @@ def test_a_schedd_that_starts_nothing_is_no_machine_that_is_dead() -> None:
         for number in range(3)
     ]
     start_failures = StartFailureTracker()
-    start_failures.update(queue_of(ads[:1], FACTS), FACTS, NOW + 21)
+    start_failures.update(queued(ads[:1]), FACTS, NOW + 21)
     assert start_failures.shunned == {"s1@m0"}
-    start_failures.update(queue_of(ads, FACTS), FACTS, NOW + 22)
+    start_failures.update(queued(ads), FACTS, NOW + 22)
     assert start_failures.shunned == set()
     began = OTHER | {"remotehost": "s1@m9", "jobcurrentstartdate": NOW + 5}
-    start_failures.update(queue_of([*ads, began], FACTS), FACTS, NOW + 23)
+    start_failures.update(queued([*ads, began]), FACTS, NOW + 23)
     assert start_failures.shunned == {"s1@m0", "s1@m1", "s1@m2"}
 
 
@@ -122,7 +128,7 @@ def test_a_machine_of_many_slots_may_be_dead() -> None:
     ]
     for slots, left in ((6, 3), (5, 0)):
         start_failures = StartFailureTracker()
-        start_failures.update(queue_of(ads, FACTS), FACTS, NOW + 21, slots=slots)
+        start_failures.update(queued(ads), FACTS, NOW + 21, slots=slots)
         assert len(start_failures.shunned) == left
 
 
@@ -131,7 +137,7 @@ def test_without_a_negotiator_no_start_is_missed() -> None:
     start_failures = StartFailureTracker()
     for turn in range(4):
         now = NOW + 60 * turn
-        queue = queue_of([BOUND | {"rtplannedstart": now}], FACTS)
+        queue = queued([BOUND | {"rtplannedstart": now}])
         assert not start_failures.update(queue, FACTS, now + 21, negotiated=False)
     assert not start_failures.shunned
 
@@ -139,7 +145,7 @@ def test_without_a_negotiator_no_start_is_missed() -> None:
 def test_no_start_is_missed_for_a_schedd_that_was_started_anew() -> None:
     """Its time begins with the schedd, which is asked about only if a start is late."""
     tracker = StartFailureTracker()
-    queue = queue_of([BOUND | {"rtplannedstart": NOW}], FACTS)
+    queue = queued([BOUND | {"rtplannedstart": NOW}])
     asked = []
 
     def started() -> float:
@@ -164,13 +170,13 @@ def test_a_job_that_ran_begins_anew() -> None:
     start_failures = StartFailureTracker()
     missed(start_failures, NOW, NOW + 21)
     running = BOUND | {"jobstatus": 2, "remotehost": "s1"}
-    start_failures.update(queue_of([running], FACTS), FACTS, NOW + 30)
+    start_failures.update(queued([running]), FACTS, NOW + 30)
     assert missed(start_failures, NOW + 60, NOW + 81) == []
 
 
 def test_about_to_start_for_as_long_as_a_start_may_take() -> None:
     """Then it only waits, and may be planned anew."""
-    queue = queue_of([BOUND | {"rtplannedstart": NOW}], FACTS)
+    queue = queued([BOUND | {"rtplannedstart": NOW}])
     assert list(bound_of(queue, FACTS, NOW + 20)) == [7 << 20]
     assert not bound_of(queue, FACTS, NOW + 21)
 

@@ -15,6 +15,7 @@ from testbed.waiting import wait_for
 
 from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.completions import SLACK_S
+from rtsched.adapters.condor.expected import FEWEST
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.live import CompletionStatus
 from rtsched.errors import AdapterError
@@ -30,6 +31,7 @@ MARGIN = 2 * 5 + 10 + 30 + 10
 """Two negotiation intervals of the testbed and 10 s, overrun, completing."""
 SLEEP = ["executable = /bin/sleep", "arguments = 600", "request_memory = 64"]
 POLLS, JOBS = 60, 10
+PROCS = FEWEST + 200
 HOSTILE = 'x\\ny; $(id) \\"z'
 
 OTHER = {
@@ -361,7 +363,7 @@ def counting(method):
         named += len(arguments[-1])
         return method(self, *arguments)
     return counted
-Pool.jobs, Pool.slots = counting(Pool.jobs), counting(Pool.slots)
+Pool._job_ads, Pool.slots = counting(Pool._job_ads), counting(Pool.slots)
 system = CondorSystem()
 for line in sys.stdin:
     seen = len(system.poll().queued)
@@ -389,6 +391,61 @@ def test_nothing_is_kept_of_jobs_that_went(pool: Pool) -> None:
         process.stdin.close()
     half = POLLS // 2  # caches fill in the first
     assert kept[-1] - kept[half] < JOBS * half, "less than one object a job"
+
+
+_HANDED_OVER = """
+import json, sys
+from rtsched.adapters.condor import CondorSystem
+from rtsched.adapters.condor.pool import Pool
+handed_over, ask = [], Pool._job_ads
+def counting(self, *arguments):
+    found = ask(self, *arguments)
+    handed_over.append(len(found))
+    return found
+Pool._job_ads = counting
+system = CondorSystem()
+for line in sys.stdin:
+    handed_over.clear()
+    queued = system.poll().queued
+    rows = zip(queued.labels(), queued.wall_time.tolist(), queued.cores.tolist())
+    odd = {label: [wall, cores] for label, wall, cores in rows if (wall, cores) != (660, 1)}
+    print(json.dumps([len(queued), handed_over, odd]), flush=True)
+"""
+
+
+def test_of_a_large_cluster_only_changed_procs_are_read(pool: Pool) -> None:
+    """Of 1,200 two are changed and one is removed; asked is who is there, and two are read.
+
+    What a user asks of rtsched counts as changed though it comes out undefined; its details are
+    asked for too, and it is then read again as it is.
+    """
+    cluster = pool.submit([*SLEEP, "hold = true", "+RtRunTime = 600", f"queue {PROCS}"], timeout=90)
+    argv = ["/opt/rtsched/bin/python", "-c", _HANDED_OVER]
+    with pool.popen(argv, user="rtsched", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def poll() -> list[Any]:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            found: list[Any] = json.loads(process.stdout.readline())
+            return found
+
+        count, handed_over, odd = poll()
+        assert (count, handed_over[-1], odd) == (PROCS, PROCS, {})
+        assert poll() == [PROCS, [PROCS, 0], {}]
+        pool.run(["condor_qedit", f"{cluster}.3", "RequestCpus", "2"], user="alice")
+        pool.run(["condor_qedit", f"{cluster}.4", "RtRunTime", "900"], user="alice")
+        pool.run(["condor_rm", f"{cluster}.5"])
+        changed = {f"{cluster}.3": [600 + MARGIN, 2], f"{cluster}.4": [900 + MARGIN, 1]}
+        assert poll() == [PROCS - 1, [PROCS - 1, 2], changed]
+        pool.run(["condor_qedit", f"{cluster}.3", "RequestCpus", "1"], user="alice")
+        pool.run(["condor_qedit", f"{cluster}.6", "RtDeadline", "no_such_thing"], user="alice")
+        del changed[f"{cluster}.3"]
+        assert poll() == [PROCS - 1, [PROCS - 1, 2, 0, 1], changed]
+        process.stdin.close()
 
 
 @pytest.fixture(scope="module")

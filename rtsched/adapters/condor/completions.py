@@ -171,6 +171,11 @@ def number_of(ad: Record) -> int:
     return job_id(int(cluster), int(proc))
 
 
+def numbered(ad: Record, proc: int) -> int:
+    """Return the number of a job by its ad, and its ProcId; -1 if they make no sense."""
+    return number_of(ad | {"procid": proc})
+
+
 def _job(ad: Record) -> int:
     """Return the number of a job in the models; -1 if the ad makes no sense."""
     job = number_of(ad)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 PROC_BITS = 20
 """Bits of a job's number that hold its proc; a cluster has fewer procs than that."""
@@ -28,6 +33,12 @@ def proc_of(job: int) -> int:
 def name_of(job: int) -> str:
     """Return what HTCondor calls a job, such as `12.3`."""
     return f"{cluster_of(job)}.{proc_of(job)}"
+
+
+def names_of(jobs: NDArray[np.int64]) -> list[str]:
+    """Return what HTCondor calls some jobs, such as `12.3`."""
+    clusters, procs = (jobs >> PROC_BITS).tolist(), (jobs & ((1 << PROC_BITS) - 1)).tolist()
+    return [f"{cluster}.{proc}" for cluster, proc in zip(clusters, procs, strict=True)]
 
 
 def number_of(name: str) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from rtsched.adapters.condor.arrays import free_places
 from rtsched.adapters.condor.completions import token_of
-from rtsched.adapters.condor.ids import job_id, name_of
+from rtsched.adapters.condor.ids import job_id, names_of
 from rtsched.adapters.condor.pool_state import (
     DEFERRAL_S,
     DEFERRED,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.queue import Queue
     from rtsched.adapters.condor.slots import Claim
     from rtsched.adapters.condor.starting import Bound
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -308,7 +311,7 @@ def jobs_of(
         | ({"demand": RESOURCES} if demand is not None else {}),
         **{name: procs.column(name) for name in _TEXTS},
         id=groups.job[which],
-        label=[name_of(job) for job in groups.job[which].tolist()],
+        label=names_of(groups.job[which]),
         submit=procs.submit,
         begin=procs.begin,
         cores=_capped(procs.cpus.astype(np.int64) * counts),
@@ -342,9 +345,8 @@ def _shaped(
         "partition": [None] * count,
         "node_request": [None] * count,
     }
-    for at, row in enumerate(first.tolist()):
-        needs = queue.requirements.get(row)
-        if needs is not None and not needs.problem:
+    for at, needs in _of_rows(queue.requirements, first):
+        if not needs.problem:
             columns["deadline"][at] = needs.deadline
             columns["partition"][at] = needs.partition or None
             columns["node_request"][at] = needs.node_request or None
@@ -356,8 +358,18 @@ def _shaped(
 
 def _declares(queue: Queue, first: NDArray[np.int64], value: bool) -> NDArray[np.bool_]:
     """Return which jobs say that RtCheckpoint is so."""
-    ads = (queue.ads.get(row, {}) for row in first.tolist())
-    return np.array([ad.get("rtcheckpoint") is value for ad in ads], np.bool_)
+    found = np.zeros(len(first), np.bool_)
+    found[[at for at, ad in _of_rows(queue.ads, first) if ad.get("rtcheckpoint") is value]] = True
+    return found
+
+
+def _of_rows(those: Mapping[int, T], rows: NDArray[np.int64]) -> list[tuple[int, T]]:
+    """Return what some of these rows have, each by its place among the rows, in their order."""
+    keys = np.fromiter(those, np.int64, len(those))
+    place = np.full(int(max(keys.max(initial=-1), rows.max(initial=-1))) + 1, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    found = zip(place[keys].tolist(), those.values(), strict=True)
+    return sorted((each for each in found if each[0] >= 0), key=itemgetter(0))
 
 
 def _capped(cores: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -375,39 +387,43 @@ def marks_of(
     RtCheckpoint = false.
     """
     first = groups.first[which]
-    procs, rows = queue.procs.take(first), first.tolist()
+    procs = queue.procs.take(first)
     users = np.array([uid_of(name) for name in procs.names("user")], np.int64)
     held = np.zeros(len(groups.job), np.bool_)
     held[groups.group[(queue.procs.status == HELD) & ~queue.procs.passing]] = True
     of_arrays = np.isin(queue.procs.job, list(queue.arrays))
     held[groups.group[of_arrays & (queue.procs.status != HELD)]] = False  # others go on
-    admission = procs.texts("admission")
     held = held[which]
-    deferred = np.array([said == DEFERRED for said in admission], np.bool_) & ~held
+    is_deferred = [name == DEFERRED for name in (*procs.names("admission"), None)]
+    deferred = np.array(is_deferred, np.bool_)[procs.admission] & ~held
+    token: list[str | None] = [None] * len(first)
+    problem: list[str | None] = [None] * len(first)
+    for at, ad in _of_rows(queue.ads, first):
+        token[at] = token_of(ad)
+    for at, needs in _of_rows(queue.requirements, first):
+        problem[at] = needs.problem or None
     return Marks.build(
         len(which),
         job=groups.job[which],
         uid=np.append(users, np.int64(-1))[procs.user],
-        token=[token_of(queue.ads.get(row, {})) for row in rows],
+        token=token,
         deferred=deferred,
         held=(held & ~groups.runs[which]) | deferred,
         requeues=~_declares(queue, first, False),
         stuck=np.isin(groups.job[which], np.array(list(stuck), np.int64)),
-        problem=[
-            (queue.requirements[at].problem if at in queue.requirements else "") or None
-            for at in rows
-        ],
+        problem=problem,
     )
 
 
 def edges_of(queue: Queue, groups: Groups) -> Edges:
     """Return who waits for whom, of jobs that are in the queue."""
-    alive = set(groups.job.tolist())
+    behind = [each for each in _of_rows(queue.requirements, groups.first) if each[1].after]
+    alive = set(groups.job.tolist()) if behind else set()
     pairs = [
-        (before, int(groups.job[at]), queue.requirements[row].message_time)
-        for at, row in enumerate(groups.first.tolist())
-        if row in queue.requirements and not groups.runs[at]
-        for before in queue.requirements[row].after
+        (before, int(groups.job[at]), needs.message_time)
+        for at, needs in behind
+        if not groups.runs[at]
+        for before in needs.after
         if before in alive
     ]
     return Edges.of_rows(("before", "after", "message_time"), pairs)

@@ -18,10 +18,12 @@ from rtsched.adapters.condor.completions import (
     completions_of,
     find_completions,
     in_parts,
-    number_of,
+    numbered,
 )
+from rtsched.adapters.condor.expected import ProcReader
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import PROC_BITS
+from rtsched.adapters.condor.job_ads import AdReader, TextReader
 from rtsched.adapters.condor.matching import MachineAds, names_in
 from rtsched.adapters.condor.observation import (
     Groups,
@@ -66,11 +68,12 @@ from rtsched.errors import AdapterError
 from rtsched.logs.classads import Expression, number, text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from rtsched.adapters.condor.arrays import Begun
+    from rtsched.adapters.condor.job_ads import JobAds
     from rtsched.adapters.condor.matching import Machine
     from rtsched.adapters.condor.pool import Pool
     from rtsched.adapters.condor.pool_state import Procs
@@ -116,6 +119,7 @@ class Observer:
             StartedLoads(pool),
         )
         self._started_arrays = StartedArrays()
+        self._procs, self._details, self._ads_of_jobs = ProcReader(pool), TextReader(), AdReader()
         self._machine: PoolLayout | None = None
         self._cluster: Cluster | None = None
         self._made_of: object = None
@@ -400,32 +404,36 @@ class Observer:
             sets=machine.sets,
         )
 
-    def _read_jobs(self, attributes: Sequence[str]) -> list[Record]:
+    def _read_jobs(self, attributes: Sequence[str]) -> JobAds:
         """Return the jobs of the queue, those that may be promised something in detail.
 
         One that no longer waits when its details are read is read again, as a whole: without them
         it would seem that its user had changed it.
         """
-        jobs = self._pool.jobs(CONSTRAINT, attributes)
+        proc, jobs = self._procs.read(attributes)
+        different = {id(ad): ad for ad in jobs}
+        may_wait = {id(ad) for ad in different.values() if _may_wait(ad)}
         waiting = {
-            number_of(ad): ad
-            for ad in jobs
-            if "rtdeadline" in ad and ad.get("jobstatus") in {IDLE, HELD} and number_of(ad) >= 0
+            job: at
+            for at, ad in enumerate(jobs)
+            if id(ad) in may_wait and (job := numbered(ad, proc[at])) >= 0
         }
         if not waiting:
-            return jobs
-        names, found = self._read_details()
-        for ad in found:
-            job = waiting.pop(number_of(ad), None)
-            if job is not None:
-                job |= {name: value for name, value in ad.items() if name not in job}
-        again: list[Record] = []
+            return self._ads_of_jobs.jobs(proc, jobs)
+        names, details = self._read_details()
+        known = {waiting.pop(job): ad for job, ad in details if job in waiting}
+        self._ads_of_jobs.merge(jobs, known)
+        gone = set(waiting.values())
+        proc = [each for at, each in enumerate(proc) if at not in gone]
+        jobs = [ad for at, ad in enumerate(jobs) if at not in gone]
         for some in in_parts(sorted(waiting)):
             constraint = f"({CONSTRAINT}) && {asking_for(some)}"
-            again += self._pool.jobs(constraint, (*attributes, *names))
-        return [ad for ad in jobs if number_of(ad) not in waiting] + again
+            again = self._pool.procs(constraint, (*attributes, *names), {})
+            proc += again.proc
+            jobs += [again.new[text] for text in again.text]
+        return self._ads_of_jobs.jobs(proc, jobs)
 
-    def _read_details(self) -> tuple[Sequence[str], list[Record]]:
+    def _read_details(self) -> tuple[Sequence[str], Iterable[tuple[int, Record]]]:
         """Return Requirements, with what they refer to, and environments of some jobs.
 
         Of those that may be promised something: for all jobs this would be far more than everything
@@ -436,18 +444,20 @@ class Observer:
         -------
         names : sequence of str
             The attributes that were read.
-        found : list of Record
-            The jobs.
+        found : iterable of (int, Record)
+            The jobs, by their numbers.
         """
         constraint, referred = f"({CONSTRAINT}) && ({TO_PLACE})", self._referred
         names: tuple[str, ...] = ()
-        found: list[Record] = []
+        found: Iterable[tuple[int, Record]] = ()
         for _ in range(CHAIN):
             names = ("ClusterId", "ProcId", "Environment", "Requirements", *sorted(referred))
-            found = self._pool.jobs(constraint, names)
+            shown = self._pool.procs(constraint, names, self._details.known)
+            ads = self._details.read(shown)
+            found = ((numbered(ad, proc), ad) for proc, ad in zip(shown.proc, ads, strict=True))
             said = {
                 value
-                for ad in found
+                for ad in self._details.known.values()
                 for name, value in ad.items()
                 if name == "requirements" or (name in referred and isinstance(value, Expression))
             }
@@ -473,9 +483,11 @@ class Observer:
     def _charged(self, queue: Queue, facts: CondorFacts) -> tuple[Accounts, CondorFacts]:
         """Return the accounts, and the facts with the row of each submitter."""
         procs = queue.procs
-        pairs = set(zip(procs.submitter.tolist(), procs.account.tolist(), strict=True))
         names, groups = procs.names("submitter"), (*procs.names("account"), "")
-        queued = sorted((names[name], groups[group]) for name, group in pairs if name >= 0)
+        count = len(groups)
+        pairs = np.unique(procs.submitter.astype(np.int64) * count + procs.account % count)
+        found = (divmod(pair, count) for pair in pairs.tolist())
+        queued = sorted((names[name], groups[group]) for name, group in found if name >= 0)
         accounts, rows = accounts_of(self._submitters, queued, self._settings.shares)
         return accounts, replace(facts, associations=rows)
 
@@ -492,6 +504,11 @@ class _Taken:
     others: NDArray[np.int64]
     demand: NDArray[np.int64] | None = None
     foreign: NDArray[np.int64] | None = None
+
+
+def _may_wait(ad: Record) -> bool:
+    """Return whether a job waits that may be promised something."""
+    return "rtdeadline" in ad and ad.get("jobstatus") in {IDLE, HELD}
 
 
 def _problems(jobs: int, slots: int) -> tuple[str, ...]:

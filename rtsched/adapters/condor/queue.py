@@ -5,10 +5,9 @@ Source: HTCondor's manual, "Job ClassAd Attributes".
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +19,8 @@ from rtsched.adapters.condor.arrays import (
     per_slot_of,
 )
 from rtsched.adapters.condor.gpus import LIMITS
-from rtsched.adapters.condor.holds import is_overrun, is_passing, is_spooling
 from rtsched.adapters.condor.ids import PROC_BITS
+from rtsched.adapters.condor.job_ads import GREATEST, reals
 from rtsched.adapters.condor.matching import condition_in
 from rtsched.adapters.condor.pool_state import (
     COMPLETED,
@@ -41,10 +40,9 @@ from rtsched.adapters.condor.requirements import (
     CondorRequirements,
     needs_rtsched,
     requirements_of,
-    run_time,
 )
-from rtsched.adapters.condor.submission import name_in, submitter_of
-from rtsched.logs.classads import number
+from rtsched.adapters.condor.submission import with_domain
+from rtsched.model.table import encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.condor.facts import CondorFacts
+    from rtsched.adapters.condor.job_ads import Ads, JobAds
     from rtsched.logs.classads import Record
 
 CONSTRAINT = "JobUniverse == 5 || JobUniverse == 10 || JobUniverse == 11 || JobUniverse == 13"
@@ -101,8 +100,6 @@ OF_ENDS = (
 DIFFER = "its procs differ in their requirements"
 """The problem of a cluster with one promise."""
 
-_OF_OURS = {*REQUEST_ATTRIBUTES, *(name.lower() for name in OURS)} - {"rtruntime"}
-
 
 @dataclass(frozen=True)
 class Queue:
@@ -139,33 +136,32 @@ class Queue:
     arrays: dict[int, Array] = field(default_factory=dict)
 
 
-def queue_of(records: Sequence[Record], facts: CondorFacts) -> Queue:
-    """Return the queue that the ads of its jobs make; of `facts` all but who is charged."""
-    cluster, proc = _whole(records, "clusterid", -1), _whole(records, "procid", -1)
+def queue_of(jobs: JobAds, facts: CondorFacts) -> Queue:
+    """Return the queue that the ads of its procs make; of `facts` all but who is charged."""
+    ads, proc = jobs.ads, jobs.proc
+    cluster, status = ads.cluster[jobs.kind], ads.status[jobs.kind]
     known = (cluster >= 0) & (cluster < 1 << 31) & (proc >= 0) & (proc < 1 << PROC_BITS)
-    status = _whole(records, "jobstatus", IDLE)
-    placed = np.array(["remotehost" in ad for ad in records], np.bool_)
-    over = (status == COMPLETED) | ((status == REMOVED) & ~placed)
+    over = (status == COMPLETED) | ((status == REMOVED) & ~ads.placed[jobs.kind])
     order = np.lexsort((proc, cluster))
     order = order[(known & ~over)[order]]
-    ads = [records[i] for i in order.tolist()]
-    whole = _whole(ads, "jobuniverse", 5) == PARALLEL
-    rows = {i: ad for i, ad in enumerate(ads) if whole[i] or not _OF_OURS.isdisjoint(ad)}
-    members = members_of(rows, cluster[order].tolist(), facts)
-    requirements = _requirements(rows, cluster[order].tolist(), members, facts)
-    job = (cluster << PROC_BITS | proc)[order]
+    kind, cluster, job = jobs.kind[order], cluster[order], (cluster << PROC_BITS | proc)[order]
+    rows = {i: jobs.records[kind[i]] for i in np.flatnonzero(ads.ours[kind]).tolist()}
+    members = members_of(rows, cluster.tolist(), facts)
+    requirements = _requirements(rows, cluster.tolist(), members, facts)
+    whole = ads.universe[kind] == PARALLEL
     whole[[i for i, needs in requirements.items() if needs.whole]] = True
     whole[[i for some in members.values() for i in some]] = True
-    dag = np.maximum(_whole(ads, "dagmanjobid", -1), -1)
+    dag = ads.dag[kind]
     for i, needs in requirements.items():
         dag[i] = needs.dag
+    job = np.where(whole, job >> PROC_BITS << PROC_BITS, job)
     queue = Queue(
-        _procs(ads, np.where(whole, job >> PROC_BITS << PROC_BITS, job), facts),
+        _procs(ads, kind, proc[order], job, facts),
         rows,
         requirements,
         dag,
-        [records[i] for i in np.flatnonzero(over & known).tolist()],
-        [ad for ad in ads if is_overrun(ad)],
+        [jobs.whole(i) for i in np.flatnonzero(over & known).tolist()],
+        [jobs.whole(i) for i in order[ads.overrun[kind]].tolist()],
         int((~known).sum()),
     )
     return replace(queue, arrays=arrays_in(queue, members))
@@ -177,23 +173,26 @@ def _requirements(
     arrays: dict[int, list[int]],
     facts: CondorFacts,
 ) -> dict[int, CondorRequirements]:
-    """Return what those jobs are that want something; procs of one job are all alike."""
+    """Return what those jobs are that want something; procs of one job, or ad, are all alike."""
     requirements: dict[int, CondorRequirements] = {}
     for some in arrays.values():
         requirements |= dict.fromkeys(some, _requirements_of_array([rows[i] for i in some], facts))
-    loads: dict[tuple[int, bool], CondorRequirements] = {}
+    alike: dict[object, CondorRequirements] = {}
     procs = Counter(cluster[i] for i, ad in rows.items() if "rtsigma" in ad)
     conditions = defaultdict[int, set[str]](set)
     for i, ad in rows.items():
         if i in requirements or not (needs_rtsched(ad) or ad.get("jobuniverse") == PARALLEL):
             continue
         deferred = ad.get("rtadmission") == DEFERRED
-        known = loads.get((cluster[i], deferred)) if "rtsigma" in ad else None
+        is_load = "rtsigma" in ad
+        key: object = (cluster[i], deferred) if is_load else id(ad)
+        known = alike.get(key)
         requirements[i] = known or _requirements_of_ad(ad, facts, deferred)
         if requirements[i].whole and not known:
             requirements[i] = _with_procs(requirements[i], procs[cluster[i]])
+        if requirements[i].whole or not is_load:
+            alike[key] = requirements[i]
         if requirements[i].whole:
-            loads[cluster[i], deferred] = requirements[i]
             conditions[cluster[i]] |= {condition_in(ad)} - {""}
     for i, needs in requirements.items():
         if needs.whole and len(conditions[cluster[i]]) > 1:
@@ -214,7 +213,7 @@ def _requirements_of_array(ads: Sequence[Record], facts: CondorFacts) -> CondorR
     """Return the requirements of an array with these procs."""
     waits = [ad for ad in ads if ad.get("jobstatus") in {IDLE, HELD}]
     ad, waiting = (waits or ads)[0], len(waits)
-    disk = _real(ads, "requestdisk")
+    disk = reals(ads, "requestdisk")
     if not np.isnan(disk).all():
         ad = ad | {"requestdisk": float(np.nanmax(disk))}
     needs = _requirements_of_ad(ad, facts, ad.get("rtadmission") == DEFERRED)
@@ -234,58 +233,67 @@ def _requirements_of_ad(ad: Record, facts: CondorFacts, deferred: bool) -> Condo
         return CondorRequirements(problem=f"its attributes cannot be read ({type(error).__name__})")
 
 
-def _procs(ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts) -> Procs:
-    """Return the arrays of procs in the queue."""
-    submit, begin = _real(ads, "qdate"), _real(ads, "deferraltime")
-    memory, priority = _real(ads, "requestmemory"), _whole(ads, "jobprio", 0)
-    own = _whole(ads, "rtjobprio", _MOST + 1)
-    held = [ad.get("jobstatus") == HELD for ad in ads]
-    limited = [_is_limited(ad) for ad in ads]
-    cpus = np.nan_to_num(_real(ads, "requestcpus"), nan=1.0)
+def _procs(
+    ads: Ads,
+    kind: NDArray[np.int64],
+    proc: NDArray[np.int64],
+    job: NDArray[np.int64],
+    facts: CondorFacts,
+) -> Procs:
+    """Return the arrays of procs in the queue; `kind` is which of the different ads each has."""
+    submit, begin, own = ads.submit[kind], ads.begin[kind], ads.own_priority[kind]
+    memory, cpus = ads.memory[kind], np.nan_to_num(ads.cpus[kind], nan=1.0)
+    run_time = ads.run_time[kind]
+    texts = {name: _in_use(ads.column(name)[kind], ads.names(name)) for name in _TEXTS}
+    codes, names = texts["submitter"]
+    charged, charged_names = encode(with_domain(name, facts.domain) for name in names)
+    texts["submitter"] = charged[codes], charged_names
     return Procs.build(
-        len(ads),
+        len(kind),
+        names={name: names for name, (_, names) in texts.items()},
+        **{name: codes for name, (codes, _) in texts.items()},
         job=job,
-        cluster=_whole(ads, "clusterid", -1),
-        proc=_whole(ads, "procid", -1),
-        status=_whole(ads, "jobstatus", IDLE).astype(np.int8),
-        passing=np.array([h and is_passing(ad) for h, ad in zip(held, ads, strict=True)], np.bool_),
-        spools=np.array([h and is_spooling(ad) for h, ad in zip(held, ads, strict=True)], np.bool_),
-        universe=_whole(ads, "jobuniverse", 5).astype(np.int8),
+        cluster=ads.cluster[kind],
+        proc=proc,
+        status=ads.status[kind].astype(np.int8),
+        passing=ads.passing[kind],
+        spools=ads.spools[kind],
+        universe=ads.universe[kind].astype(np.int8),
         submit=submit,
         begin=np.where(begin > submit, begin, -np.inf),
-        start=_real(ads, "jobcurrentstartdate"),
-        run_time=np.array([run_time(ad, facts) for ad in ads], np.float64),
-        limited=np.array(limited, np.bool_),
-        executing=np.array(
-            [_executing(ad) if own else math.nan for own, ad in zip(limited, ads, strict=True)],
-            np.float64,
-        ),
-        cpus=np.clip(np.ceil(cpus), 1, _MOST).astype(np.int32),
-        memory=np.where(memory > 0, np.clip(memory, 0, _MOST) * MEGABYTE, -1).astype(np.int64),
-        gpus=np.clip(np.ceil(np.nan_to_num(_real(ads, "requestgpus"))), 0, _MOST).astype(np.int32),
-        disk=_disk_of_jobs(ads, job, facts) if facts.shared else None,
-        priority=np.clip(priority, -_MOST, _MOST).astype(np.int32),
-        own_priority=np.clip(own, -_MOST, _MOST).astype(np.int32),
-        reordered=own <= _MOST,
-        user=_texts(ads, "owner"),
-        submitter=_submitters(ads, facts),
-        account=_texts(ads, "acctgroup"),
-        name=[name_in(ad) for ad in ads],
-        slot=[_slots(ad) for ad in ads],
-        admission=_texts(ads, "rtadmission"),
-        node_set=_texts(ads, "rtnodeset"),
-        rank_set=_texts(ads, "rtrankset"),
+        start=ads.start[kind],
+        run_time=np.where(np.isnan(run_time), facts.run_time, run_time),
+        limited=ads.limited[kind],
+        executing=ads.executing[kind],
+        cpus=np.clip(np.ceil(cpus), 1, GREATEST).astype(np.int32),
+        memory=np.where(memory > 0, np.clip(memory, 0, GREATEST) * MEGABYTE, -1).astype(np.int64),
+        gpus=np.clip(np.ceil(np.nan_to_num(ads.gpus[kind])), 0, GREATEST).astype(np.int32),
+        disk=_disk_of_jobs(ads.disk[kind], job, facts) if facts.shared else None,
+        priority=np.clip(ads.priority[kind], -GREATEST, GREATEST).astype(np.int32),
+        own_priority=np.clip(own, -GREATEST, GREATEST).astype(np.int32),
+        reordered=own <= GREATEST,
     )
 
 
-_MOST = (1 << 31) - 1
+_TEXTS = ("user", "submitter", "account", "name", "slot", "admission", "node_set", "rank_set")
+
+
+def _in_use(
+    codes: NDArray[np.int32], names: Sequence[str]
+) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Return the codes of texts, and the texts, of which all are in use; -1 stays -1."""
+    used = np.zeros(len(names) + 1, np.bool_)
+    used[codes] = True
+    used[-1] = False
+    place = np.append(np.cumsum(used[:-1], dtype=np.int32) - 1, np.int32(-1)).astype(np.int32)
+    return place[codes], tuple(names[at] for at in np.flatnonzero(used).tolist())
 
 
 def _disk_of_jobs(
-    ads: Sequence[Record], job: NDArray[np.int64], facts: CondorFacts
+    kilobytes: NDArray[np.float64], job: NDArray[np.int64], facts: CondorFacts
 ) -> NDArray[np.int64]:
     """Return the bytes of disk that each proc's job takes for a proc, the most of any, int64[n]."""
-    kilobytes = np.clip(np.nan_to_num(_real(ads, "requestdisk")), 0.0, _MOST_KILOBYTES)
+    kilobytes = np.clip(np.nan_to_num(kilobytes), 0.0, _MOST_KILOBYTES)
     found = np.ceil(kilobytes).astype(np.int64) * KILOBYTE
     most, place = np.zeros_like(found), np.unique(job, return_inverse=True)[1].ravel()
     np.maximum.at(most, place, found)
@@ -293,65 +301,3 @@ def _disk_of_jobs(
 
 
 _MOST_KILOBYTES = 2.0**50
-
-
-def _is_limited(ad: Record) -> bool:
-    """Return whether the run time of a job that wants no promise is a limit of HTCondor's own."""
-    stated = ad.get("rtruntime")
-    own = (ad.get("allowedexecuteduration"), ad.get("allowedjobduration"))
-    return stated is not None and stated in own and "rtdeadline" not in ad and "rtlimit" not in ad
-
-
-def _executing(ad: Record) -> float:
-    """Return since when a job that HTCondor limits executes, inf: not yet, nan: that is no matter.
-
-    Its files come first, and AllowedExecuteDuration does not count that.
-    """
-    if ad.get("rtruntime") != ad.get("allowedexecuteduration"):
-        return math.nan
-    start, executes = (number(ad, name) for name in ("jobcurrentstartdate", _EXECUTES))
-    return executes if executes >= start else math.inf
-
-
-_EXECUTES = "jobcurrentstartexecutingdate"
-
-
-def _submitters(ads: Sequence[Record], facts: CondorFacts) -> list[str]:
-    """Return who is charged for each job."""
-    keys = [(ad.get("user"), ad.get("owner"), ad.get("accountinggroup")) for ad in ads]
-    first = dict(zip(reversed(keys), reversed(ads), strict=True))
-    names = {key: submitter_of(ad, facts) for key, ad in first.items()}
-    return [names[key] for key in keys]
-
-
-def _slots(ad: Record) -> str | None:
-    """Return the slots that a proc runs on, with commas between them."""
-    if ad.get("jobuniverse") == PARALLEL and "remotehost" in ad:
-        return _text(ad, "allremotehosts") or _text(ad, "remotehost")
-    return _text(ad, "remotehost")
-
-
-def _text(ad: Record, name: str) -> str | None:
-    value = ad.get(name)
-    return value if type(value) is str and value else None
-
-
-def _texts(ads: Sequence[Record], name: str) -> list[str | None]:
-    return [_text(ad, name) for ad in ads]
-
-
-def _whole(ads: Sequence[Record], name: str, missing: int) -> NDArray[np.int64]:
-    """Return a whole number of each ad; `missing` where it has none."""
-    values: list[Any] = [ad.get(name) for ad in ads]
-    return np.array(
-        [value if type(value) is int and abs(value) < 1 << 62 else missing for value in values],
-        np.int64,
-    )
-
-
-def _real(ads: Sequence[Record], name: str) -> NDArray[np.float64]:
-    """Return a number of each ad; nan where it has none."""
-    values: list[Any] = [ad.get(name) for ad in ads]
-    return np.array(
-        [value if type(value) in (int, float) else math.nan for value in values], np.float64
-    )

@@ -228,7 +228,11 @@ def name_in(ad: Record) -> str | None:
 def submitter_of(ad: Record, facts: CondorFacts) -> str:
     """Return who is charged for a job, as the negotiator names it."""
     domain = (text(ad, "user") or "").partition("@")[2] or facts.domain
-    name = text(ad, "accountinggroup") or text(ad, "owner") or ""
+    return with_domain(text(ad, "accountinggroup") or text(ad, "owner") or "", domain)
+
+
+def with_domain(name: str, domain: str) -> str:
+    """Return who is charged as the negotiator names it, with a domain."""
     return name if "@" in name or not domain else f"{name}@{domain}"
 
 

@@ -1,0 +1,343 @@
+"""The ads of procs, from poll to poll: what is known is not read again, equal ads are read once.
+
+A proc's number and the text of all else in its ad are kept apart: the procs of a cluster that wait
+differ in their numbers only, and so share one record and what that means.
+
+Source: HTCondor's manual, "Job ClassAd Attributes".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.holds import is_overrun, is_passing, is_spooling
+from rtsched.adapters.condor.pool_state import HELD, IDLE
+from rtsched.adapters.condor.requirements import (
+    OURS,
+    PARALLEL,
+    REQUEST_ATTRIBUTES,
+    run_time,
+)
+from rtsched.adapters.condor.submission import name_in, submitter_of
+from rtsched.logs.classads import number
+from rtsched.model.table import Column, Table, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.logs.classads import Record
+
+GREATEST = (1 << 31) - 1
+"""Priorities, and amounts of CPUs, GPUs and MB, are not counted beyond."""
+
+_STATED = CondorFacts(run_time=math.nan)
+"""Facts of a site without a default run time or domain: ads mean what they state."""
+
+_OF_OURS = {*REQUEST_ATTRIBUTES, *(name.lower() for name in OURS)} - {"rtruntime"}
+
+
+class ProcAds(NamedTuple):
+    """What the schedd shows of some procs, of which only that was read which was not known.
+
+    Attributes
+    ----------
+    proc : list of int
+        ProcId of each; -1: it has none.
+    text : list of str
+        All else in the ad of each. Equal texts are equal ads.
+    new : dict of str to Record
+        What the texts mean that were not known, without ProcId.
+    """
+
+    proc: list[int]
+    text: list[str]
+    new: dict[str, Record]
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Self:
+        """Return procs as their whole ads show them."""
+        found = cls([], [], {})
+        for whole in records:
+            record = {name: value for name, value in whole.items() if name != "procid"}
+            found.proc.append(proc_in(whole))
+            found.text.append(text_of(record))
+            found.new.setdefault(found.text[-1], record)
+        return found
+
+    def add(self, others: ProcAds) -> None:
+        """Add others to these procs."""
+        self.proc.extend(others.proc)
+        self.text.extend(others.text)
+        self.new.update(others.new)
+
+
+def proc_in(ad: Record) -> int:
+    """Return ProcId; -1: the ad has none, or it is no number of a proc."""
+    proc = ad.get("procid")
+    return proc if type(proc) is int and 0 <= proc < 1 << 62 else -1
+
+
+def text_of(record: Record) -> str:
+    """Return a text that only equal records have, of whatever they hold."""
+    return repr([(name, type(value).__name__, value) for name, value in sorted(record.items())])
+
+
+class Ads(Table):
+    """What ads of procs mean, whoever polls: one row per different ad."""
+
+    cluster = Column(np.int64, -1, "ClusterId; -1: none.")
+    status = Column(np.int64, IDLE, "JobStatus.")
+    placed = Column(np.bool_, False, "RemoteHost is there.")
+    universe = Column(np.int64, 5, "JobUniverse.")
+    ours = Column(np.bool_, False, "It asks for something of rtsched, or was told something by it.")
+    passing = Column(np.bool_, False, "It is held by nobody, and goes on by itself.")
+    spools = Column(np.bool_, False, "It is held from its submission on, for its files.")
+    overrun = Column(np.bool_, False, "It was stopped at the end of its run time.")
+    submit = Column(np.float64, np.nan, "QDate, seconds since the epoch.")
+    begin = Column(np.float64, np.nan, "DeferralTime, seconds since the epoch.")
+    start = Column(np.float64, np.nan, "JobCurrentStartDate, seconds since the epoch.")
+    run_time = Column(np.float64, np.nan, "Stated run time, seconds; nan: none.")
+    limited = Column(np.bool_, False, "That is a limit of HTCondor's own.")
+    executing = Column(np.float64, np.nan, "As in `Procs`.")
+    cpus = Column(np.float64, np.nan, "RequestCpus.")
+    memory = Column(np.float64, np.nan, "RequestMemory, MB.")
+    gpus = Column(np.float64, np.nan, "RequestGPUs.")
+    disk = Column(np.float64, np.nan, "RequestDisk, KB.")
+    priority = Column(np.int64, 0, "JobPrio.")
+    own_priority = Column(np.int64, GREATEST + 1, "RtJobPrio; one more than the greatest: none.")
+    dag = Column(np.int64, -1, "DAGManJobId; -1: none.")
+    user = Text("Owner.")
+    submitter = Text("Who is charged, as far as the ad tells: it may lack the pool's domain.")
+    account = Text("AcctGroup.")
+    name = Text("JobBatchName, else Cmd's last part.")
+    slot = Text("The slots that it runs on, with commas between them.")
+    admission = Text("RtAdmission.")
+    node_set = Text("RtNodeSet.")
+    rank_set = Text("RtRankSet.")
+
+
+@dataclass(frozen=True)
+class JobAds:
+    """The procs of a queue by their ads.
+
+    Attributes
+    ----------
+    proc : int64[n]
+        ProcId; -1: none.
+    kind : int64[n]
+        Which of the different ads each has.
+    records : list of Record
+        The different ads, without ProcId.
+    ads : Ads
+        What they mean.
+    """
+
+    proc: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    records: list[Record]
+    ads: Ads
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Self:
+        """Return procs by their whole ads."""
+        shown = ProcAds.of(records)
+        found = AdReader().jobs(shown.proc, TextReader().read(shown))
+        return cls(found.proc, found.kind, found.records, found.ads)
+
+    def whole(self, row: int) -> Record:
+        """Return the ad of a proc, with its number."""
+        record: Record = self.records[self.kind[row]]
+        return record | {"procid": int(self.proc[row])}
+
+
+class TextReader:
+    """Reads the ads of procs by their texts, one poll after the other.
+
+    Attributes
+    ----------
+    known : dict of str to Record
+        What the texts of the last reading mean.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, Record] = {}
+
+    def read(self, shown: ProcAds) -> list[Record]:
+        """Return the ad of each proc; equal ones are one object, now and at the next reading."""
+        meant = shown.new | self.known
+        self.known = {text: meant[text] for text in shown.text}
+        return list(map(meant.__getitem__, shown.text))
+
+
+class AdReader:
+    """Works out what the ads of procs mean, one poll after the other."""
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+        self._row_of: dict[int, int] = {}
+        self._ads = ads_of([])
+        self._merged: dict[tuple[int, int], _Merged] = {}
+
+    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+        """Return how another process makes it: anew, since it tells objects apart by identity."""
+        return type(self), ()
+
+    def merge(self, records: list[Record], details: Mapping[int, Record]) -> None:
+        """Put details into ads; equal ones stay one object, now and at the next reading.
+
+        Parameters
+        ----------
+        records : list of Record
+            The ads; those of equal procs are one object.
+        details : mapping of int to Record
+            By row, further attributes, likewise.
+        """
+        merged: dict[tuple[int, int], _Merged] = {}
+        for at, more in details.items():
+            key = id(records[at]), id(more)
+            if key not in merged:
+                merged[key] = self._merged.get(key) or _Merged.of(records[at], more)
+            records[at] = merged[key].whole
+        self._merged = merged
+
+    def jobs(self, proc: Sequence[int], records: Sequence[Record]) -> JobAds:
+        """Return what ads mean; what is one object with one of the last time is known.
+
+        Parameters
+        ----------
+        proc : sequence of int
+            ProcId of each.
+        records : sequence of Record
+            All else of each.
+        """
+        objects = np.fromiter(map(id, records), np.int64, len(records))
+        different, first, kind = np.unique(objects, return_index=True, return_inverse=True)
+        found = [records[at] for at in first.tolist()]
+        row = np.array([self._row_of.get(each, -1) for each in different.tolist()], np.int64)
+        new = np.flatnonzero(row < 0)
+        row[new] = len(self._ads) + np.arange(len(new))
+        ads = Ads.joined([self._ads, ads_of([found[at] for at in new.tolist()])])
+        self._ads, self._records = ads.take(row).replace(), found
+        self._row_of = dict(zip(different.tolist(), range(len(found)), strict=True))
+        return JobAds(np.array(proc, np.int64), kind.ravel(), found, self._ads)
+
+
+class _Merged(NamedTuple):
+    """An ad, its details, and both in one; while this is there the first two are these objects."""
+
+    ad: Record
+    details: Record
+    whole: Record
+
+    @classmethod
+    def of(cls, ad: Record, details: Record) -> Self:
+        """Return both in one."""
+        return cls(ad, details, details | ad)
+
+
+def ads_of(ads: Sequence[Record]) -> Ads:
+    """Return what different ads mean."""
+    limited = [_is_limited(ad) for ad in ads]
+    universe = _whole(ads, "jobuniverse", 5)
+    ours = np.array([not _OF_OURS.isdisjoint(ad) for ad in ads], np.bool_)
+    return Ads.build(
+        len(ads),
+        cluster=_whole(ads, "clusterid", -1),
+        status=_whole(ads, "jobstatus", IDLE),
+        placed=np.array(["remotehost" in ad for ad in ads], np.bool_),
+        universe=universe,
+        ours=ours | (universe == PARALLEL),
+        passing=_held(ads, is_passing),
+        spools=_held(ads, is_spooling),
+        overrun=_held(ads, is_overrun),
+        submit=reals(ads, "qdate"),
+        begin=reals(ads, "deferraltime"),
+        start=reals(ads, "jobcurrentstartdate"),
+        run_time=np.array([run_time(ad, _STATED) for ad in ads], np.float64),
+        limited=np.array(limited, np.bool_),
+        executing=np.array(
+            [_executing(ad) if own else math.nan for own, ad in zip(limited, ads, strict=True)],
+            np.float64,
+        ),
+        cpus=reals(ads, "requestcpus"),
+        memory=reals(ads, "requestmemory"),
+        gpus=reals(ads, "requestgpus"),
+        disk=reals(ads, "requestdisk"),
+        priority=_whole(ads, "jobprio", 0),
+        own_priority=_whole(ads, "rtjobprio", GREATEST + 1),
+        dag=np.maximum(_whole(ads, "dagmanjobid", -1), -1),
+        user=_texts(ads, "owner"),
+        submitter=[submitter_of(ad, _STATED) for ad in ads],
+        account=_texts(ads, "acctgroup"),
+        name=[name_in(ad) for ad in ads],
+        slot=[_slots(ad) for ad in ads],
+        admission=_texts(ads, "rtadmission"),
+        node_set=_texts(ads, "rtnodeset"),
+        rank_set=_texts(ads, "rtrankset"),
+    )
+
+
+def _held(ads: Sequence[Record], how: Callable[[Record], bool]) -> NDArray[np.bool_]:
+    """Return which jobs are held in some way."""
+    return np.array([ad.get("jobstatus") == HELD and how(ad) for ad in ads], np.bool_)
+
+
+def _is_limited(ad: Record) -> bool:
+    """Return whether the run time of a job that wants no promise is a limit of HTCondor's own."""
+    stated = ad.get("rtruntime")
+    own = (ad.get("allowedexecuteduration"), ad.get("allowedjobduration"))
+    return stated is not None and stated in own and "rtdeadline" not in ad and "rtlimit" not in ad
+
+
+def _executing(ad: Record) -> float:
+    """Return since when a job that HTCondor limits executes, inf: not yet, nan: that is no matter.
+
+    Its files come first, and AllowedExecuteDuration does not count that.
+    """
+    if ad.get("rtruntime") != ad.get("allowedexecuteduration"):
+        return math.nan
+    start, executes = (number(ad, name) for name in ("jobcurrentstartdate", _EXECUTES))
+    return executes if executes >= start else math.inf
+
+
+_EXECUTES = "jobcurrentstartexecutingdate"
+
+
+def _slots(ad: Record) -> str | None:
+    """Return the slots that a proc runs on, with commas between them."""
+    if ad.get("jobuniverse") == PARALLEL and "remotehost" in ad:
+        return _text(ad, "allremotehosts") or _text(ad, "remotehost")
+    return _text(ad, "remotehost")
+
+
+def _text(ad: Record, name: str) -> str | None:
+    value = ad.get(name)
+    return value if type(value) is str and value else None
+
+
+def _texts(ads: Sequence[Record], name: str) -> list[str | None]:
+    return [_text(ad, name) for ad in ads]
+
+
+def _whole(ads: Sequence[Record], name: str, missing: int) -> NDArray[np.int64]:
+    """Return a whole number of each ad; `missing` where it has none."""
+    values: list[Any] = [ad.get(name) for ad in ads]
+    return np.array(
+        [value if type(value) is int and abs(value) < 1 << 62 else missing for value in values],
+        np.int64,
+    )
+
+
+def reals(ads: Sequence[Record], name: str) -> NDArray[np.float64]:
+    """Return a number of each ad; nan where it has none."""
+    values: list[Any] = [ad.get(name) for ad in ads]
+    return np.array(
+        [value if type(value) in (int, float) else math.nan for value in values], np.float64
+    )
