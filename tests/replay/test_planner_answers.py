@@ -111,13 +111,13 @@ class Questions:
             return answered
 
         monkeypatch.setattr(PlannerAnswers, "answer", counted)
-        count_tests = PlannerAnswers.count_tests
+        end = PlannerAnswers.end
 
         def with_tests(answers: PlannerAnswers) -> None:
-            count_tests(answers)
+            end(answers)
             self.in_loop += int(answers.system.questions.counts[ASKED])
 
-        monkeypatch.setattr(PlannerAnswers, "count_tests", with_tests)
+        monkeypatch.setattr(PlannerAnswers, "end", with_tests)
 
 
 @pytest.mark.parametrize("name", PLANNERS)
