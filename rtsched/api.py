@@ -21,6 +21,7 @@ from rtsched.kernels.hooks import (
     compiled_hook,
     job_columns,
 )
+from rtsched.kernels.row_placers import RowPlacer, places_rows
 from rtsched.kernels.row_tests import RowPlan, RowTest, plans_rows
 from rtsched.model.accounts import Accounts
 from rtsched.model.allowed_nodes import allowed_nodes
@@ -81,6 +82,7 @@ __all__ = [
     "Ragged",
     "Reason",
     "ReplayPlanner",
+    "RowPlacer",
     "RowPlan",
     "RowTest",
     "Schedule",
@@ -105,6 +107,7 @@ __all__ = [
     "occurrences",
     "offsets_of",
     "places",
+    "places_rows",
     "plans_rows",
     "restored",
     "room_of",

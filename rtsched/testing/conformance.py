@@ -12,6 +12,7 @@ from rtsched.core.chain import HOOKS, Chain, Member, Stage
 from rtsched.core.config import convert, schema
 from rtsched.core.plugins import NoSettings
 from rtsched.kernels.hooks import CompiledHook, job_columns
+from rtsched.kernels.row_placers import observe_row, place_rows
 from rtsched.kernels.row_tests import planned_rows
 from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind, EventRows, Events
@@ -329,6 +330,47 @@ class PluginConformance:
                 claim_same(_plain(again), _plain(found), "the test of rows improves otherwise")
 
         self._on_scenes(check, "admit")
+
+    def test_placer_answers_alike(self) -> None:
+        """A compiled placer for replays wants the node sets that the hooks want, event by event."""
+        replay_placer = self._capabilities().replay_placer
+        if replay_placer is None:
+            return
+
+        def check(scene: Scene) -> None:
+            jobs, events, cluster = scene.jobs, scene.events, scene.snapshot.cluster
+            placer = replay_placer(jobs, cluster)
+            if placer is None or (events.rows.kind == EventKind.NODE_CHANGED).any():
+                return
+            running = scene.snapshot.running
+            ids, state = jobs.id.tolist(), None
+            waiting: set[int] = set()
+            for at, time in enumerate(events.rows.time.tolist()):
+                then = Snapshot(
+                    time, cluster, running=running, allocations=scene.snapshot.allocations
+                )
+                job, kind = int(events.jobs.id[at]), int(events.rows.kind[at])
+                row, nodes = ids.index(job), np.empty(0, np.int32)
+                if kind == EventKind.STARTED and job in running.id:
+                    on = int(np.flatnonzero(running.id == job)[0])
+                    nodes = np.array(then.allocations.nodes_of(on), np.int32)
+                observe_row(placer.prepared, time, kind, row, nodes)
+                after = self._reduced(_piece(events, at, at + 1), then, state)
+                state = state if after is None else after
+                waiting.discard(row)
+                if kind == EventKind.ARRIVED:
+                    waiting.add(row)
+                rows = np.array(sorted(waiting), np.int64)
+                out = np.full(len(rows), -1, np.int64)
+                place_rows(placer.prepared, time, rows, out)
+                ours = [placer.node_sets[each].tolist() if each >= 0 else [] for each in out]
+                snapshot = self._with_state(then, state)
+                said = self._answer("partition", jobs.take(rows), snapshot)
+                codes = [] if said is None else said.node_set.tolist()
+                theirs = [said.node_sets[each].tolist() if each >= 0 else [] for each in codes]
+                claim_same(ours, theirs, "the placer wants other nodes")
+
+        self._on_scenes(check, "partition")
 
     def _compare_priorities(
         self, offered: Mapping[str, CompiledHook], jobs: Jobs, origin: float, snapshot: Snapshot
