@@ -14,7 +14,7 @@ from rtsched_plugins.kernels.row_plans import planning_origin, starts_earlier
 from rtsched_plugins.planning import instead_of, refusal_of, tasks_at, tasks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -64,6 +64,7 @@ class OnePool:
         now: float,
         held_until: NDArray[np.float64],
         plan: PlanRows,
+        promises: Callable[[], int],  # noqa: ARG002 - it says which one would be broken
     ) -> tuple[Verdicts | None, PlanRows | None]:
         """Judge jobs one by one; as `rtsched.api.ReplayPlanner.judge`."""
         session = _Session(self, now, held_until, plan)

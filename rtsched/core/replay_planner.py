@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -32,6 +34,7 @@ class ReplayPlanner(Protocol):
         now: float,
         held_until: NDArray[np.float64],
         plan: PlanRows,
+        promises: Callable[[], int],
     ) -> tuple[Verdicts | None, PlanRows | None]:
         """Judge jobs as the hook does.
 
@@ -46,6 +49,8 @@ class ReplayPlanner(Protocol):
             free; inf: it takes no job.
         plan : PlanRows
             What the planner planned last, without what has started since.
+        promises : callable
+            Returns how many promises there are to jobs that have not ended, without these.
 
         Returns
         -------

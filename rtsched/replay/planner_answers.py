@@ -111,7 +111,9 @@ class PlannerAnswers:
             return False
         held_until, plan = self.system.held_until(), self.system.plan_left()
         with self._asked(len(rows), len(judged)):
-            verdicts, anew = self.planner.judge(judged, now, held_until, plan)
+            verdicts, anew = self.planner.judge(
+                judged, now, held_until, plan, self.system.open_promises
+            )
         if verdicts is None:
             self.system.settle(judged, _NOBODY, np.empty(0), anew)
             return True

@@ -338,6 +338,10 @@ class ExclusiveNodes(System):
             *unstarted_rows(laid_plan(self._machine), self._plan_order, *self._plan_rows)
         )
 
+    def open_promises(self) -> int:
+        """Return how many promises there are to jobs that have not ended."""
+        return len(self._ledger.open(self._alive(self._ledger.open_rows)))
+
     def held_until(self) -> NDArray[np.float64]:
         """Return float64[m]: until when running jobs hold each node at most, epoch seconds.
 

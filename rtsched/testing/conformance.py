@@ -296,7 +296,7 @@ class PluginConformance:
             if self._chain().asks("observe"):  # the short form knows when each job came
                 idle = self._with_state(idle, self._reduced(_arrivals(everyone), idle, None))
             until = _held_until(idle)
-            verdicts, plan = short.judge(rows, idle.now, until, NO_PLAN)
+            verdicts, plan = short.judge(rows, idle.now, until, NO_PLAN, lambda: 0)
             said = self._answer("admit", jobs, idle)
             if verdicts is None:
                 verdicts = Verdicts.build(np.full(len(rows), Verdict.ADMIT), promise=jobs.deadline)
