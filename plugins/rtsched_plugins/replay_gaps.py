@@ -6,7 +6,7 @@ of a snapshot's tables.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from rtsched.api import Cluster, Jobs
     from rtsched.kernels.room_profile import RoomProfile
+    from rtsched_plugins.kernels.gaps import Found
     from rtsched_plugins.spare import Spare
 
     Rows = NDArray[np.int64]
@@ -110,32 +111,39 @@ class RowsInGaps:
                 keep_row(self.gaps, row, plan.start[entry], plan.end[entry], nodes)
         session = _Session(self.gaps, plan.row, now, held_until)
         deadline = self.jobs.deadline[rows]
-        refused: list[tuple[int, float, int]] = []
+        refused: list[tuple[int, float]] = []
         findings: list[Finding] = []
         for at in np.argsort(rows, kind="stable").tolist():
             row, due = int(rows[at]), float(deadline[at])
-            fits = session.admit(row, due)
-            if fits is None:
+            found = session.admit(row, due)
+            if found is None:
                 continue
-            offer = self._offer(session, row, due)
-            refused.append((at, max(offer, due) if np.isfinite(offer) else np.inf, fits))
-            findings.append(self._no_room(row, at, due - now, fits, promises() + session.new))
+            offer = self._offer(session, found, row, due)
+            refused.append((at, max(offer, due) if np.isfinite(offer) else np.inf))
+            promised = promises() + session.new
+            findings.append(self._no_room(row, at, due - now, int(found.fits), promised))
         anew = session.plan_rows() if session.new else None
         if not refused:
             return None, anew
         code, offers = np.full(len(rows), Verdict.ADMIT, np.int8), np.full(len(rows), np.inf)
         promise = deadline.copy()
-        for at, offer, _ in refused:
+        for at, offer in refused:
             code[at], promise[at], offers[at] = Verdict.REJECT, np.inf, offer
         never = np.full(len(rows), -np.inf)
         return Verdicts(code, never, promise, offers, tuple(findings)), anew
 
-    def _offer(self, session: _Session, row: int, due: float) -> float:
-        """Return the deadline that would be accepted, or inf; see `least_offer`."""
+    def _offer(self, session: _Session, found: Found, row: int, due: float) -> float:
+        """Return the deadline that would be accepted, or inf; see `least_offer`.
+
+        Response-first, what was found is when the job ends whatever its deadline is.
+        """
         tests, last = self.plugin.config.offer_tests, self.gaps.last
         if not tests:
             return float(np.inf)
-        return least_offer(session, _alone(row), np.array([due]), {}, tests, last)
+        if last:
+            return least_offer(session, _alone(row), np.array([due]), {}, tests, last)
+        end = session.now + found.end
+        return end if end > due else float(np.inf)
 
     def _no_room(self, row: int, at: int, left: float, fits: int, promises: int) -> Finding:
         numbers = {
@@ -163,22 +171,22 @@ class _Session:
 
     def __init__(self, gaps: GapRows, planned: Rows, now: float, held_until: Times) -> None:
         self._gaps, self._rows = gaps, planned
-        self._now, self._held = now, held_until
+        self.now, self._held = now, held_until
         self._known: RoomProfile | None = None
         self.new = 0
         """How many jobs it admitted."""
 
     def _gap(self, row: int, deadline: float) -> Any:
         if self._known is None:
-            self._known = left_by_rows(self._gaps, self._rows, self._now, self._held)
-        return gap_for(self._gaps, self._known, row, self._now, self._held, deadline)
+            self._known = left_by_rows(self._gaps, self._rows, self.now, self._held)
+        return gap_for(self._gaps, self._known, row, self.now, self._held, deadline)
 
-    def admit(self, row: int, deadline: float) -> int | None:
-        """Admit a job and return None, or return how many nodes it could have had in time."""
+    def admit(self, row: int, deadline: float) -> Found | None:
+        """Admit a job and return None, or return what was found where that is too late."""
         found, nodes = self._gap(row, deadline)
         if not len(nodes):
-            return int(found.fits)
-        keep_row(self._gaps, row, self._now + found.start, self._now + found.end, nodes)
+            return cast("Found", found)
+        keep_row(self._gaps, row, self.now + found.start, self.now + found.end, nodes)
         self._rows, self._known, self.new = np.append(self._rows, row), None, self.new + 1
         return None
 
@@ -191,10 +199,10 @@ class _Session:
     ) -> Trial:
         """Place one job by a deadline; nothing is kept."""
         found, nodes = self._gap(int(graph.rows[0]), float(deadline[0]))
-        later = found.later + self._now
+        later = found.later + self.now
         if not len(nodes):
             return Trial((), True, later, int(found.fits))
-        place = Place(self._now + found.start, self._now + found.end, nodes)
+        place = Place(self.now + found.start, self.now + found.end, nodes)
         return Trial((place,), False, later, 0)
 
     def keep(self, graph: Graph, trial: Trial) -> None:
