@@ -21,6 +21,7 @@ from rtsched.kernels.hooks import (
     compiled_hook,
     job_columns,
 )
+from rtsched.kernels.row_placers import RowPlacer, places_rows
 from rtsched.kernels.row_tests import (
     RejectedRows,
     RowPlan,
@@ -90,6 +91,7 @@ __all__ = [
     "Reason",
     "RejectedRows",
     "ReplayPlanner",
+    "RowPlacer",
     "RowPlan",
     "RowRejection",
     "RowTest",
@@ -115,6 +117,7 @@ __all__ = [
     "occurrences",
     "offsets_of",
     "places",
+    "places_rows",
     "plans_rows",
     "rejected_row",
     "rejects_rows",

@@ -162,10 +162,12 @@ def soonest(waiting: Ints, held: Ints, machine: Machine) -> float:
     real = machine.power > 0
     load, power = held[real].astype(np.float64), machine.power[real].astype(np.float64)
     ends = load / power
-    order = np.argsort(ends)
     total = float((units * waiting[:, SIZE]).sum())
-    levels = (total + np.cumsum(load[order])) / np.cumsum(power[order])
-    return max(float(levels.min()), float(ends.min() + units.max() / power.max()))
+    level = (total + load.sum()) / power.sum()
+    while not (under := ends <= level).all():
+        load, power, ends = load[under], power[under], ends[under]
+        level = (total + load.sum()) / power.sum()
+    return max(float(level), float(ends.min() + units.max() / machine.power.max()))
 
 
 def scanned(queues: Queues, machine: Machine, waiting: Ints, held: Ints, terms: Terms) -> Ints:

@@ -31,6 +31,8 @@ from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived, de
 from rtsched_plugins.resource_planning import scarcest_share
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from rtsched.api import (
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
         Jobs,
         PlanRows,
         PreparedState,
-        RejectedRows,
         ReplayPlanner,
         RowTest,
         Snapshot,
@@ -316,16 +317,17 @@ class _Declining(NamedTuple):
         now: float,
         held_until: NDArray[np.float64],
         plan: PlanRows,
+        promises: Callable[[], int],
     ) -> tuple[Verdicts | None, PlanRows | None]:
         """Judge jobs one by one; as `rtsched.api.ReplayPlanner.judge`."""
         place = self.place[rows]
         declined = self.arrivals.declined[place]
         if not declined.any():
-            return self.pool.judge(rows, now, held_until, plan)
+            return self.pool.judge(rows, now, held_until, plan, promises)
         rest = np.flatnonzero(~declined)
         judged, anew = None, None
         if len(rest):
-            judged, anew = self.pool.judge(rows[rest], now, held_until, plan)
+            judged, anew = self.pool.judge(rows[rest], now, held_until, plan, promises)
             judged = judged or self.pool.verdicts(rows[rest])
         names = ("work", "threshold", "load")
         numbers = {name: getattr(self.arrivals, name)[place] for name in names}
@@ -341,10 +343,6 @@ class _Declining(NamedTuple):
     def row_test(self) -> RowTest | None:
         """Return its test for a replay's loop; as `rtsched.api.ReplayPlanner.row_test`."""
         return self.pool.row_test()
-
-    def rejected(self, rejected: RejectedRows) -> Verdicts:
-        """Return the rejections that the loop made; as `rtsched.api.ReplayPlanner.rejected`."""
-        return self.pool.rejected(rejected)
 
 
 def _joined(judged: Verdicts | None, rest: NDArray[np.int64], declined: Finding) -> Verdicts:

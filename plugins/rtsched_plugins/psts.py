@@ -45,13 +45,14 @@ from rtsched_plugins.node_queues import (
     queued,
     rows_of,
 )
+from rtsched_plugins.replay_placing import queue_placer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from rtsched.api import Cluster, Events, Jobs, PreparedState, Snapshot
+    from rtsched.api import Cluster, Events, Jobs, PreparedState, RowPlacer, Snapshot
 
     Ints = NDArray[np.int64]
 
@@ -61,8 +62,6 @@ MOST_SETS = 512
 
 class Psts:
     """Give every waiting job a node, and even out the nodes' queues by positional scans."""
-
-    capabilities = Capabilities(places_resources=True)
 
     class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Settings."""
@@ -132,6 +131,15 @@ class Psts:
         self.config = own = config or self.Config()
         cost = (own.comm_step, own.comp_step, own.bandwidth)
         self.terms = Terms(*cost, own.least_imbalance, own.tasks, own.leave)
+        self.capabilities = Capabilities(places_resources=True, replay_placer=self.replay_placer)
+
+    def replay_placer(self, jobs: Jobs, cluster: Cluster) -> RowPlacer | None:
+        """Return the queues in the form in which a replay's loop asks them; None: there is none."""
+        if cluster.shared:
+            return None
+        own = self.config
+        given = (own.dimension, own.no_limit, own.job_bytes, MOST_SETS)
+        return queue_placer(jobs, cluster, self.terms, *given, strict=own.binding == "strict")
 
     @hookimpl
     def rtsched_observe(

@@ -14,7 +14,7 @@ from rtsched_plugins.kernels.row_plans import planning_origin, starts_earlier
 from rtsched_plugins.planning import instead_of, refusal_of, tasks_at, tasks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -68,6 +68,7 @@ class OnePool:
         now: float,
         held_until: NDArray[np.float64],
         plan: PlanRows,
+        promises: Callable[[], int],  # noqa: ARG002 - it says which one would be broken
     ) -> tuple[Verdicts | None, PlanRows | None]:
         """Judge jobs one by one; as `rtsched.api.ReplayPlanner.judge`."""
         session = _Session(self, now, held_until, plan)
@@ -111,10 +112,10 @@ class OnePool:
 
     def row_test(self) -> RowTest | None:
         """Return its test for a replay's loop; as `rtsched.api.ReplayPlanner.row_test`."""
-        return self.tests.row_test(self.direct, self._final)
+        return self.tests.row_test(self.direct, self._final, self._rejected)
 
-    def rejected(self, rejected: RejectedRows) -> Verdicts:
-        """Return the rejections that the loop made; as `rtsched.api.ReplayPlanner.rejected`."""
+    def _rejected(self, rejected: RejectedRows) -> Verdicts:
+        """Return why the loop rejected jobs; as `rtsched.api.RowTest.verdicts`."""
         return self.admission.rejected(self.jobs, self._nodes, rejected)
 
 

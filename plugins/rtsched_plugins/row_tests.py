@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.api import RowRejection
+    from rtsched.api import RejectedRows, RowRejection, Verdicts
     from rtsched_plugins.kernels.admission import Tasks
     from rtsched_plugins.kernels.row_plans import Outcome
 
@@ -75,14 +75,19 @@ class RowTests:
         """
         return rejected_row(self._prepared, rows, new, now, held_until)
 
-    def row_test(self, direct: NDArray[np.bool_], final: NDArray[np.bool_]) -> RowTest | None:
+    def row_test(
+        self,
+        direct: NDArray[np.bool_],
+        final: NDArray[np.bool_],
+        verdicts: Callable[[RejectedRows], Verdicts],
+    ) -> RowTest | None:
         """Return the test for a replay's loop; None before the first question.
 
         Parameters
         ----------
-        direct, final : bool[n]
+        direct, final, verdicts
             As in `rtsched.api.RowTest`.
         """
         if self._prepared is None:
             return None
-        return RowTest(self._prepared, self._usable, direct, final)
+        return RowTest(self._prepared, self._usable, direct, final, verdicts)

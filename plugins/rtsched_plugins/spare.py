@@ -25,12 +25,13 @@ from msgspec import Meta
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
 from rtsched.api import Capabilities, EventKind, Reason, State, hookimpl
+from rtsched_plugins.replay_gaps import gap_planner
 from rtsched_plugins.spare_batch import Batch
 from rtsched_plugins.spare_edf import EdfForm
 from rtsched_plugins.spare_gaps import GapForm
 
 if TYPE_CHECKING:
-    from rtsched.api import Events, Jobs, Snapshot, Verdicts
+    from rtsched.api import Cluster, Events, Jobs, ReplayPlanner, Snapshot, Verdicts
     from rtsched_plugins.spare_form import Form
 
 
@@ -117,7 +118,12 @@ class Spare:
                 self.capabilities, suspends_every=every, plans_resources=False
             )
         else:
+            self.capabilities = replace(self.capabilities, replay_planner=self.replay_planner)
             self.rtsched_observe = None  # type: ignore[method-assign, assignment]  # not told
+
+    def replay_planner(self, jobs: Jobs, cluster: Cluster) -> ReplayPlanner | None:
+        """Return its short form for a replay of these jobs; None: it has none."""
+        return gap_planner(self, jobs, cluster)
 
     @hookimpl
     def rtsched_admit(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from rtsched.core.replay_planner import ReplayPlanner
     from rtsched.kernels.hooks import CompiledHook
+    from rtsched.kernels.row_placers import RowPlacer
     from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
@@ -67,6 +68,9 @@ class Capabilities:
     replay_planner : callable or None
         Planner: `replay_planner(jobs, cluster)` returns its short form for a replay of these jobs,
         a `rtsched.core.replay_planner.ReplayPlanner`, or None where it has none.
+    replay_placer : callable or None
+        `replay_placer(jobs, cluster)` returns its compiled observing and placing for a replay of
+        these jobs, a `rtsched.kernels.row_placers.RowPlacer`, or None where it has none.
 
     Raises
     ------
@@ -88,6 +92,7 @@ class Capabilities:
         Callable[[Jobs, Accounts, Cluster, float], Mapping[str, CompiledHook]] | None
     ) = None
     replay_planner: Callable[[Jobs, Cluster], ReplayPlanner | None] | None = None
+    replay_placer: Callable[[Jobs, Cluster], RowPlacer | None] | None = None
 
     def __post_init__(self) -> None:
         """Refuse values of the wrong type."""
@@ -112,6 +117,7 @@ class Capabilities:
             "static_hooks": (_optional_callable(self.static_hooks), "callable or None"),
             "compiled_hooks": (_optional_callable(self.compiled_hooks), "callable or None"),
             "replay_planner": (_optional_callable(self.replay_planner), "callable or None"),
+            "replay_placer": (_optional_callable(self.replay_placer), "callable or None"),
         }
         for field, (holds, kind) in right.items():
             if not holds:

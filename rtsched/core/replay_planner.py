@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
-    from rtsched.kernels.row_tests import RejectedRows, RowTest
+    from rtsched.kernels.row_tests import RowTest
     from rtsched.model.plan_rows import PlanRows
     from rtsched.model.verdicts import Verdicts
 
@@ -32,6 +34,7 @@ class ReplayPlanner(Protocol):
         now: float,
         held_until: NDArray[np.float64],
         plan: PlanRows,
+        promises: Callable[[], int],
     ) -> tuple[Verdicts | None, PlanRows | None]:
         """Judge jobs as the hook does.
 
@@ -46,6 +49,8 @@ class ReplayPlanner(Protocol):
             free; inf: it takes no job.
         plan : PlanRows
             What the planner planned last, without what has started since.
+        promises : callable
+            Returns how many promises there are to jobs that have not ended, without these.
 
         Returns
         -------
@@ -69,6 +74,3 @@ class ReplayPlanner(Protocol):
         What the test accepts is done without asking `judge` or `improve`, which would accept the
         same. It may depend on what was asked last, and is looked at after each question.
         """
-
-    def rejected(self, rejected: RejectedRows) -> Verdicts:
-        """Return as verdicts, one row each, why the loop's test rejected jobs, as `judge` would."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+import numpy as np
+
 from rtsched.kernels.compiling import numba
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+    from rtsched.model.verdicts import Verdicts
 
     Floats: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
@@ -75,15 +78,18 @@ class RowTest(NamedTuple):
         For how many nodes in service it was prepared; with others, the planner is asked.
     direct : bool[n]
         The jobs of the workload of which an accepted test decides; for others it is asked.
-    final : bool[n]
-        Those of them to whom, if they are not accepted, nothing is said beyond `RowRejection`
-        (`ReplayPlanner.rejected`); about others `ReplayPlanner.judge` is asked.
+    final : bool[n] or None
+        Those of them to whom, if they are not accepted, nothing is said beyond `RowRejection`;
+        about others, or with None all, `ReplayPlanner.judge` is asked.
+    verdicts : callable or None
+        Returns why the loop rejected some of them, one row each, as `ReplayPlanner.judge` would.
     """
 
     prepared: Any
     usable: int
     direct: NDArray[np.bool_]
-    final: NDArray[np.bool_]
+    final: NDArray[np.bool_] | None = None
+    verdicts: Callable[[RejectedRows], Verdicts] | None = None
 
 
 _KERNELS: dict[type, Callable[..., RowPlan]] = {}
@@ -144,4 +150,7 @@ if numba is not None:
 
     @numba.extending.overload(rejected_row, strict=False)  # type: ignore[untyped-decorator]
     def _rejected_row(prepared: Any, *_: Any) -> Callable[..., RowRejection]:
-        return _REJECTIONS[prepared.instance_class]
+        def nothing(_prepared: Any, _rows: Any, _new: Any, _now: Any, _held: Any) -> RowRejection:
+            return RowRejection(np.nan, np.inf)
+
+        return _REJECTIONS.get(prepared.instance_class, nothing)

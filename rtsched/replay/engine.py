@@ -30,6 +30,7 @@ from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Placement, Verdict, Verdicts
 from rtsched.replay.array_jobs import as_one_job
 from rtsched.replay.decisions import Decisions
+from rtsched.replay.placer_answers import PlacerAnswers, placer_of
 from rtsched.replay.planner_answers import PlannerAnswers, short_form
 from rtsched.replay.planners import load_chain
 from rtsched.replay.results import PolicyRun, Results
@@ -115,6 +116,10 @@ class Replay:
         if planner is not None:
             machine = cast("ExclusiveNodes", self.system)
             self._planner = PlannerAnswers(planner, self.chain, machine, self.decisions.add)
+        self._placer: PlacerAnswers | None = None
+        placer = placer_of(self.chain, self.workload, self.policy)
+        if placer is not None:
+            self._placer = PlacerAnswers(placer, self.chain, cast("ExclusiveNodes", self.system))
 
     def run(
         self,
@@ -137,7 +142,7 @@ class Replay:
             if point.passes:
                 self._carry_out(steer(self._observed(), self.chain, self._steering).actions)
             if self._told and self.system.has_events():
-                self._observed()
+                self._tell()
             if watched:
                 on_disk.let_go()
             if progress is not None:
@@ -145,7 +150,14 @@ class Replay:
             if checkpoint is not None and checkpoint.is_due():
                 checkpoint.keep(self.system.checkpoint())
         if self._told:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Tell the plug-ins what happened."""
+        if self._placer is None:
             self._observed()
+        else:
+            self._placer.tell()
 
     def _judge(self, rows: NDArray[np.int64]) -> None:
         """Ask about the jobs in these rows of the workload, or with none about the plan."""
@@ -302,6 +314,8 @@ class Replay:
     def _count_compiled(self) -> None:
         if self._planner is not None:
             self._planner.end()
+        if self._placer is not None:
+            self._placer.count()
         calls = self.system.hook_calls()
         for name in self.chain.asks("fair_share", Stage.DYNAMIC) if self.compiled else ():
             metrics = self.chain.hook_metrics["fair_share"][name]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from rtsched.core.chain import Chain
     from rtsched.core.replay_planner import ReplayPlanner
+    from rtsched.kernels.row_tests import RowTest
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import Workload
     from rtsched.simulator.exclusive import ExclusiveNodes
@@ -82,7 +83,7 @@ class PlannerAnswers:
         self._failed = False
         self._name = self.chain.planner or ""
         self._metrics = self.chain.hook_metrics["admit"][self._name]
-        self.system.ask_by(self.planner.row_test())
+        self._ask_by(self.planner.row_test())
 
     def answer(self, point: DecisionPoint) -> bool:
         """Answer what is asked at a decision point; False: the hooks must be asked.
@@ -99,10 +100,10 @@ class PlannerAnswers:
                 done = self._improve(point.time)
         except _ShortFormError as error:
             self._failed = True
-            self.system.ask_by(None)
+            self._ask_by(None)
             log.warning("short_form_failed", plugin=self._name, error=str(error))
             return False
-        self.system.ask_by(self.planner.row_test())
+        self._ask_by(self.planner.row_test())
         return done
 
     def _judge(self, rows: NDArray[np.int64], now: float) -> bool:
@@ -113,7 +114,9 @@ class PlannerAnswers:
             return False
         held_until, plan = self.system.held_until(), self.system.plan_left()
         with self._asked(len(rows), len(judged)):
-            verdicts, anew = self.planner.judge(judged, now, held_until, plan)
+            verdicts, anew = self.planner.judge(
+                judged, now, held_until, plan, self.system.open_promises
+            )
         if verdicts is None:
             self.system.settle(judged, _NOBODY, np.empty(0), anew)
             return True
@@ -136,12 +139,17 @@ class PlannerAnswers:
             self.system.settle(_NOBODY, _NOBODY, np.empty(0), better)
         return True
 
+    def _ask_by(self, test: RowTest | None) -> None:
+        """From now on have the loop ask this test."""
+        self._test = test
+        self.system.ask_by(test)
+
     def _tell_rejected(self) -> None:
         """Say whom the system's loop has rejected by the planner's test."""
         rejected = self.system.take_rejected()
-        if rejected is None:
+        if rejected is None or self._test is None or self._test.verdicts is None:
             return
-        verdicts = self.planner.rejected(rejected)
+        verdicts = self._test.verdicts(rejected)
         answers = (Answer(self._name, "enforce", verdicts),)
         self.said(Judgement(verdicts, answers), rejected.row, rejected.at)
 

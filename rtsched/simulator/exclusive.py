@@ -21,6 +21,7 @@ from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_commands as command
 from rtsched.kernels.hooks import job_arrays
 from rtsched.kernels.machine_negotiation import negotiate, negotiation_pass
+from rtsched.kernels.machine_placers import Placing, placed_loop
 from rtsched.kernels.machine_plan import held_until, unstarted_rows
 from rtsched.kernels.machine_scheduler import DEAL, NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
 from rtsched.kernels.machine_tests import (
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.kernels.hooks import JobColumns
+    from rtsched.kernels.row_placers import RowPlacer
     from rtsched.kernels.row_tests import RowTest
     from rtsched.model.events import Events
     from rtsched.model.verdicts import Finding
@@ -114,6 +116,8 @@ class ExclusiveNodes(System):
             self._extend()
         self._plan_rows, self._plan_order = NO_PLAN, np.zeros(0, np.int64)
         self._test: RowTest | None = None
+        self._placer: RowPlacer | None = None
+        self._pause_after = len(self.jobs) + 1
         self._places = np.zeros(0, np.int64)
         if self.cluster.shared:
             self._places = self._machine.jobs["width"].astype(np.int64)
@@ -177,9 +181,8 @@ class ExclusiveNodes(System):
     def advance(self, max_arrivals: int | None = None) -> DecisionPoint:
         """Run until something must be answered, or after about `max_arrivals` more arrivals."""
         state = self._state
-        state["pause_at"] = (
-            len(self.jobs) + 1 if max_arrivals is None else state["upcoming"] + max_arrivals
-        )
+        self._pause_after = len(self.jobs) + 1 if max_arrivals is None else max_arrivals
+        state["pause_at"] = state["upcoming"] + self._pause_after
         while True:
             asks = self._run()
             if asks == DEAL:
@@ -204,6 +207,8 @@ class ExclusiveNodes(System):
 
     def _run(self) -> int:
         """Run until somebody must do something; return what, as bits."""
+        if self._placer is not None:
+            return self._run_placer(self._placer.prepared, self._pause_after)
         if self._test is None:
             return self._loop(self._machine, *self._hooks)
         asked = self.questions
@@ -211,7 +216,7 @@ class ExclusiveNodes(System):
         plan = (*self._plan_rows, self._plan_order)
         kept = KeptPlan._make(np.ascontiguousarray(column) for column in plan)
         question = (self._tested, asked, kept, self.origin, len(self.cluster))
-        prepared, usable, direct, final = self._test
+        prepared, usable, direct, final, _ = self._test
         kind: Any = type(prepared)
         asks, kept = tested_loop(kind)(self._machine, *question, usable, direct, final, prepared)
         if asked.counts[LAID] > laid:
@@ -230,6 +235,37 @@ class ExclusiveNodes(System):
         """
         may = self._loop is advance and self.preemption is None and self._arrays is None
         self._test = test if may else None
+        if self._test is not None and self._test.final is None:
+            self._test = self._test._replace(final=np.zeros(len(self.jobs), np.bool_))
+
+    def place_by(self, placer: RowPlacer) -> None:
+        """From now on have the loop itself ask a placer, in place of stopping before passes.
+
+        Jobs have whole nodes then, wait in the order of their rows, and depend on nothing; nodes
+        keep their states, and nobody preempts or plans jobs.
+        """
+        if not self._state["extended"]:
+            self._extend()
+        codes = [self._sets.code(nodes) for nodes in placer.node_sets]
+        group_of, group_nodes = self._sets.arrays()
+        self._machine = self._machine._replace(group_of=group_of, group_nodes=group_nodes)
+        self.placing = Placing(
+            np.zeros(5, np.int64),
+            np.array(codes, np.int32),
+            np.zeros(len(self.jobs), np.int64),
+            np.zeros(len(self.cluster), np.int32),
+        )
+        self._placer = placer
+
+    def tell_placer(self) -> None:
+        """Tell the placer of what happened since it was told last."""
+        if self._placer is not None:
+            self._run_placer(self._placer.prepared, 0)
+
+    def _run_placer(self, prepared: Any, pause_after: int) -> int:
+        kind: Any = type(prepared)
+        loop = placed_loop(kind)
+        return int(loop(self._machine, self.placing, self.origin, prepared, pause_after))
 
     @cached_property
     def _tested(self) -> TestedJobs:
@@ -322,6 +358,10 @@ class ExclusiveNodes(System):
         return PlanRows(
             *unstarted_rows(laid_plan(self._machine), self._plan_order, *self._plan_rows)
         )
+
+    def open_promises(self) -> int:
+        """Return how many promises there are to jobs that have not ended."""
+        return len(self._ledger.open(self._alive(self._ledger.open_rows)))
 
     def held_until(self) -> NDArray[np.float64]:
         """Return float64[m]: until when running jobs hold each node at most, epoch seconds.

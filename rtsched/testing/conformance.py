@@ -12,6 +12,7 @@ from rtsched.core.chain import HOOKS, Chain, Member, Stage
 from rtsched.core.config import convert, schema
 from rtsched.core.plugins import NoSettings
 from rtsched.kernels.hooks import CompiledHook, job_columns
+from rtsched.kernels.row_placers import observe_row, place_rows
 from rtsched.kernels.row_tests import RejectedRows, planned_rows, rejected_row
 from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind, EventRows, Events
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     import msgspec
     from numpy.typing import NDArray
 
-    from rtsched.core.replay_planner import ReplayPlanner
     from rtsched.kernels.row_tests import RowTest
     from rtsched.model.state import State
     from rtsched.testing.strategies import Scene
@@ -296,7 +296,7 @@ class PluginConformance:
             if self._chain().asks("observe"):  # the short form knows when each job came
                 idle = self._with_state(idle, self._reduced(_arrivals(everyone), idle, None))
             until = _held_until(idle)
-            verdicts, plan = short.judge(rows, idle.now, until, NO_PLAN)
+            verdicts, plan = short.judge(rows, idle.now, until, NO_PLAN, lambda: 0)
             said = self._answer("admit", jobs, idle)
             if verdicts is None:
                 verdicts = Verdicts.build(np.full(len(rows), Verdict.ADMIT), promise=jobs.deadline)
@@ -308,7 +308,7 @@ class PluginConformance:
             if test is not None:
                 admitted = rows[verdicts.code == Verdict.ADMIT]
                 turned = _claim_test_judges_alike(test, rows, admitted, plan, idle.now, until)
-                _claim_rejects_alike(short, rows, verdicts, turned)
+                _claim_rejects_alike(test, rows, verdicts, turned)
             if plan is None:
                 return
             promised = everyone.take(plan.row)
@@ -331,6 +331,47 @@ class PluginConformance:
                 claim_same(_plain(again), _plain(found), "the test of rows improves otherwise")
 
         self._on_scenes(check, "admit")
+
+    def test_placer_answers_alike(self) -> None:
+        """A compiled placer for replays wants the node sets that the hooks want, event by event."""
+        replay_placer = self._capabilities().replay_placer
+        if replay_placer is None:
+            return
+
+        def check(scene: Scene) -> None:
+            jobs, events, cluster = scene.jobs, scene.events, scene.snapshot.cluster
+            placer = replay_placer(jobs, cluster)
+            if placer is None or (events.rows.kind == EventKind.NODE_CHANGED).any():
+                return
+            running = scene.snapshot.running
+            ids, state = jobs.id.tolist(), None
+            waiting: set[int] = set()
+            for at, time in enumerate(events.rows.time.tolist()):
+                then = Snapshot(
+                    time, cluster, running=running, allocations=scene.snapshot.allocations
+                )
+                job, kind = int(events.jobs.id[at]), int(events.rows.kind[at])
+                row, nodes = ids.index(job), np.empty(0, np.int32)
+                if kind == EventKind.STARTED and job in running.id:
+                    on = int(np.flatnonzero(running.id == job)[0])
+                    nodes = np.array(then.allocations.nodes_of(on), np.int32)
+                observe_row(placer.prepared, time, kind, row, nodes)
+                after = self._reduced(_piece(events, at, at + 1), then, state)
+                state = state if after is None else after
+                waiting.discard(row)
+                if kind == EventKind.ARRIVED:
+                    waiting.add(row)
+                rows = np.array(sorted(waiting), np.int64)
+                out = np.full(len(rows), -1, np.int64)
+                place_rows(placer.prepared, time, rows, out)
+                ours = [placer.node_sets[each].tolist() if each >= 0 else [] for each in out]
+                snapshot = self._with_state(then, state)
+                said = self._answer("partition", jobs.take(rows), snapshot)
+                codes = [] if said is None else said.node_set.tolist()
+                theirs = [said.node_sets[each].tolist() if each >= 0 else [] for each in codes]
+                claim_same(ours, theirs, "the placer wants other nodes")
+
+        self._on_scenes(check, "partition")
 
     def _compare_priorities(
         self, offered: Mapping[str, CompiledHook], jobs: Jobs, origin: float, snapshot: Snapshot
@@ -497,7 +538,7 @@ def _claim_test_judges_alike(
         tested = planned_rows(test.prepared, found.row, start, row, now, until)
         if tested.accepted:
             found, start = PlanRows(np.append(found.row, row), *tested[1:5]), tested.start
-        elif test.final[row]:
+        elif test.final is not None and test.final[row]:
             why = rejected_row(test.prepared, found.row, row, now, until)
             failed = -1 if tested.failed == len(found.row) else int(found.row[tested.failed])
             free = int(np.count_nonzero(until <= now))
@@ -511,12 +552,12 @@ def _claim_test_judges_alike(
 
 
 def _claim_rejects_alike(
-    short: ReplayPlanner, rows: NDArray[np.int64], verdicts: Verdicts, turned: RejectedRows
+    test: RowTest, rows: NDArray[np.int64], verdicts: Verdicts, turned: RejectedRows
 ) -> None:
     """Claim that of those whom a test of rows rejects the same is said as by the short form."""
-    if not len(turned.row):
+    if test.verdicts is None or not len(turned.row):
         return
-    ours = by_row("admit", short.rejected(turned), len(turned.row))
+    ours = by_row("admit", test.verdicts(turned), len(turned.row))
     theirs = by_row("admit", verdicts, len(rows))
     place = {row: at for at, row in enumerate(rows.tolist())}
     theirs = [theirs[place[row]] for row in turned.row.tolist()]

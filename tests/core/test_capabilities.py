@@ -51,16 +51,19 @@ def test_defaults_claim_nothing() -> None:
 
 def test_members_hold_what_is_declared() -> None:
     """By the class or, where settings decide, by the instance."""
-    spare = Member("spare", Spare()).capabilities
+    plugin = Spare()
+    spare = Member("spare", plugin).capabilities
     assert spare == Capabilities(
         keeps_periodic=True,
         follows_dependencies=True,
         judges_only_deadlines=True,
         plans_resources=True,
+        replay_planner=plugin.replay_planner,
     )
     slots = Member("spare", Spare(Spare.Config(form="edf", slot=60.0))).capabilities
     assert (slots.suspends_every, slots.keeps_periodic) == (60.0, True)
     assert not slots.plans_resources
+    assert slots.replay_planner is None
     assert Member("sed", Sed(Sed.Config(time_sharing=True))).capabilities.shares_nodes is True
     staggered = Member("mcdf", Mcdf(Mcdf.Config(staggered=True))).capabilities
     assert "staggered" in staggered.replay_only
@@ -90,6 +93,7 @@ def test_classes_are_known_before_they_are_made() -> None:
         ("shares_nodes", "no"),
         ("static_hooks", {"partition"}),
         ("compiled_hooks", {}),
+        ("replay_placer", ()),
     ],
 )
 def test_a_wrong_type_names_plug_in_and_field(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rtsched.simulator.interface import DecisionPoint
 
 NODES = 12
-PLANNERS = ["mcdf", "fifo-mn", "fifo-an", "edf-mn", "edf-an", "portfolio"]
+PLANNERS = ["mcdf", "fifo-mn", "fifo-an", "edf-mn", "edf-an", "portfolio", "spare-rf", "spare-uf"]
 
 
 def workload(seed: int, n: int = 150, **columns: Any) -> Workload:
@@ -127,6 +127,11 @@ def test_a_replay_comes_out_as_by_hooks(
 ) -> None:
     """Starts, nodes, promises, offers, reasons and what was counted are equal."""
     work, policy, asked = workload(seed), presets()[name], Questions(monkeypatch)
+    if name.startswith("spare"):  # it says nothing of the end of divisible jobs: few of them
+        kinds = [Kind.RIGID, Kind.MOLDABLE, Kind.DIVISIBLE]
+        rng = np.random.default_rng(seed)
+        kind = rng.choice(kinds, 150, p=[0.45, 0.5, 0.05])
+        work = replace(work, jobs=work.jobs.replace(kind=kind.astype(np.int8)))
     if name == "portfolio":  # loads in several rounds have no short form
         policy = with_settings(policy, rounds=1)
     short = engine.replay(work, "test", policy)
@@ -156,7 +161,7 @@ def test_beside_every_scheduler(loop: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert not list(differences(short, by_hooks(work, policy, monkeypatch)))
 
 
-@pytest.mark.parametrize("name", ["mcdf", "portfolio"])
+@pytest.mark.parametrize("name", ["mcdf", "portfolio", "spare-rf"])
 def test_nodes_that_go_out_of_service(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hooks are asked where nodes change their state, and while a plan needs a lost one."""
     work = workload(3)
@@ -171,7 +176,11 @@ def test_nodes_that_go_out_of_service(name: str, monkeypatch: pytest.MonkeyPatch
         ]
     ]
     work, asked = replace(work, node_events=tuple(events)), Questions(monkeypatch)
-    policy = with_settings(presets()[name], rounds=1)
+    policy = presets()[name]
+    if name == "spare-rf":
+        work = replace(work, jobs=work.jobs.replace(kind=np.full(150, Kind.RIGID, np.int8)))
+    else:
+        policy = with_settings(policy, rounds=1)
     short = engine.replay(work, "test", policy)
     assert asked.hooks
     assert asked.in_loop + asked.short > asked.hooks
@@ -254,3 +263,29 @@ def given(jobs: Jobs) -> dict[str, Any]:
     """Return the columns that tests set."""
     names = ("id", "submit", "size", "kind", "wall_time", "deadline", "sigma", "cms", "cps")
     return {name: getattr(jobs, name) for name in names}
+
+
+def test_gaps_on_unequal_nodes_in_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each job may use some nodes, or one, gaps are chosen as by the hook."""
+    work, n = workload(8), 150
+    rng = np.random.default_rng(8)
+    speed = np.where(np.arange(NODES) % 3 == 1, 1.5, 1.0)
+    masks = {"left": np.arange(NODES) < 8, "right": np.arange(NODES) >= 4}
+    columns = {
+        **given(work.jobs),
+        "kind": np.full(n, Kind.RIGID, np.int8),
+        "partition": rng.choice([-1, 0, 1], n).astype(np.int32),
+        "pinned": np.where(work.jobs.size == 1, rng.integers(-1, NODES, n), -1).astype(np.int32),
+        "begin": work.jobs.submit + rng.choice([-np.inf, 400.0], n, p=[0.9, 0.1]),
+    }
+    jobs = Jobs.build(n, names={"partition": ("left", "right")}, **columns)
+    cluster = Cluster(Nodes.build(NODES, speed=speed), partitions=masks)
+    work = replace(work, jobs=jobs, cluster=cluster)
+    for name in ("spare-rf", "spare-uf"):
+        asked, policy = Questions(monkeypatch), presets()[name]
+        short = engine.replay(work, "test", policy)
+        assert asked.in_loop > asked.hooks  # these where nobody who came has a deadline
+        assert not list(differences(short, by_hooks(work, policy, monkeypatch)))
+    graphs = jobs.replace(dag=np.zeros(n, np.int64))
+    assert is_short(work, presets()["spare-rf"])
+    assert not is_short(replace(work, jobs=graphs), presets()["spare-rf"])

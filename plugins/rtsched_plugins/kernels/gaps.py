@@ -141,23 +141,22 @@ def sweep(
     gaps: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]],
     job: Rigid,
     speed: float,
-    every: bool,
     starts: NDArray[np.float64],
 ) -> tuple[float, int]:
-    """Find the earliest common start at one speed, or with `every` one per node of that speed.
+    """Find the earliest common start at one speed for each node of that speed.
 
     Parameters
     ----------
     gaps : tuple of arrays
         From `windows`.
     starts : float64[m]
-        With `every`, filled in: the earliest start of a set that has this node; inf: none in time.
+        Filled in: the earliest start of a set that has this node; inf: none in time.
 
     Returns
     -------
     float, int
-        Without `every` the earliest start; with it the earliest that is too late. inf: none. And
-        the most nodes that could start together in time.
+        The earliest start that is too late, inf: none; and the most nodes that could start together
+        in time.
     """
     node, first, last = gaps
     latest = job.deadline - job.wall / speed + SLACK
@@ -179,14 +178,63 @@ def sweep(
             most = max(most, free)
         if free < job.width:
             continue
-        if not every:
-            return now, most
         for place in range(begun, i):
             k = node[opening[place]]
             if here[k] and job.speed[k] == speed and starts[k] == np.inf:
                 if now > latest:
                     return now, most
                 starts[k] = now
+    return np.inf, most
+
+
+@compiled
+def speeds_of(job: Rigid) -> Times:
+    """Return the speeds of nodes, greatest first; above 0 there is mostly one."""
+    fastest = job.speed.max()
+    for speed in job.speed:
+        if 0.0 < speed < fastest:
+            return np.unique(job.speed)[::-1].copy()
+    return np.full(1, fastest)
+
+
+@compiled
+def first_together(first: Times, last: Times, width: int, latest: float) -> tuple[float, int]:
+    """Find the earliest instant at which enough gaps are open.
+
+    Parameters
+    ----------
+    first, last : float64[n]
+        From `windows`.
+    width : int
+        So many are to be open.
+    latest : float
+        The latest start that is in time.
+
+    Returns
+    -------
+    float, int
+        The instant, inf: none; and the most that are open at one in time.
+    """
+    if len(first) == 0:
+        return np.inf, 0
+    now, free = first.min(), 0
+    for gap in range(len(first)):
+        free += first[gap] == now
+    if free >= width:
+        return now, free if now <= latest else 0
+    opening, closing = np.sort(first), np.sort(last)
+    most, opened, closed = 0, 0, 0
+    while opened < len(opening):
+        now = opening[opened]
+        while opened < len(opening) and opening[opened] == now:
+            opened += 1
+        while closing[closed] < now - SLACK:
+            closed += 1
+        free = opened - closed
+        if now <= latest:
+            most = max(most, free)
+        if free >= width:
+            return now, most
     return np.inf, most
 
 
@@ -203,14 +251,19 @@ def find(profile: RoomProfile, job: Rigid, last: bool) -> Found:
     starts = np.full(len(job.speed), np.inf)
     best_start, best_end, best_speed, best_node = np.inf, np.inf, 0.0, -1
     later, fits = np.inf, 0
-    for speed in np.unique(job.speed)[::-1]:
+    for speed in speeds_of(job):
         if speed <= 0.0:
             break
         length = job.wall / speed
         in_time = np.inf if last else job.deadline - length + SLACK
-        start, most = sweep(windows(profile, job, speed, in_time), job, speed, last, starts)
+        gaps = windows(profile, job, speed, in_time)
+        if last:
+            start, most = sweep(gaps, job, speed, starts)
+        else:
+            start, most = first_together(gaps[1], gaps[2], job.width, in_time)
         if not last and start == np.inf:
-            start, most = sweep(windows(profile, job, speed, np.inf), job, speed, last, starts)
+            gaps = windows(profile, job, speed, np.inf)
+            start, most = first_together(gaps[1], gaps[2], job.width, in_time)
         fits = max(fits, most)
         if start < np.inf and (last or start + length > job.deadline + SLACK):
             later = min(later, start + length)
