@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.counting import counted
+from rtsched.daemon.moments import moment
 from rtsched.model.limits import JOBS, minute_of
 from rtsched.model.resources import CPU, MEMORY
 from rtsched.model.verdicts import Verdict
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _NUMBERED = re.compile(r"(job|task) (\d+)")
 WOULD = {Verdict.ADMIT: "admit", Verdict.DEFER: "put off", Verdict.REJECT: "reject"}
 PREFIX = "rtsched: "
-_LAST = 2.0**33
-"""What is later is no time that anybody reads: the year 2242."""
 LONGEST = 900
 """Characters of a message at most; the batch system shows one line."""
 
@@ -47,16 +45,6 @@ class Wording:
     asking: Callable[[float], str]
     name_of: Callable[[int], str]
     afterwards: str = "the job runs as best effort"
-
-
-def moment(at: float, now: float) -> str:
-    """Return an instant in local time with its offset from UTC, with the date if it is not today.
-
-    The site's clock may show one hour twice, and who reads it may be in another zone.
-    """
-    there, here = time.localtime(min(at, _LAST)), time.localtime(now)
-    same_day = there[:3] == here[:3]
-    return time.strftime("%H:%M:%S %z" if same_day else "%Y-%m-%d %H:%M:%S %z", there)
 
 
 def fixed(name: str, deadline: float, what: str, now: float) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rtsched.core.planned_starts import by_room, without_room
 from rtsched.counting import counted
-from rtsched.daemon.messages import moment
+from rtsched.daemon.moments import moment
 from rtsched.daemon.reports import Reason
 from rtsched.daemon.site import entry_of
 from rtsched.model.allowed_nodes import allowed_nodes

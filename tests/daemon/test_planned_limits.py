@@ -15,7 +15,7 @@ from scene import T0, Scene
 from rtsched.adapters.live import CompletionStatus, Observation
 from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.limits import LIMIT, limits_in, with_limits
-from rtsched.daemon.messages import moment
+from rtsched.daemon.moments import moment
 from rtsched.daemon.records import StoredState
 from rtsched.daemon.recovery import recovered
 from rtsched.model.actions import Tell
