@@ -42,8 +42,44 @@ class Bars:
         def tell(fraction: float) -> None:
             bars.update(task, total=1.0, completed=fraction)
 
-        yield tell
+        def compiling(begun: bool) -> None:
+            bars.update(task, description=f"{name} (compiling, once)" if begun else name)
+
+        with compiling_told(compiling):
+            yield tell
         tell(1.0)
+
+
+@contextmanager
+def compiling_told(tell: Callable[[bool], None]) -> Iterator[None]:
+    """Call `tell` with True when numba begins to compile in this process, and False at its end.
+
+    What it finds in its cache it does not compile.
+    """
+    from rtsched.kernels.compiling import numba
+
+    if numba is None:
+        yield
+        return
+    from numba.core import event
+
+    class Listener(event.Listener):  # type: ignore[misc]
+        """One compiled function has others compiled: only the outermost counts."""
+
+        depth = 0
+
+        def on_start(self, _event: object) -> None:
+            self.depth += 1
+            if self.depth == 1:
+                tell(True)
+
+        def on_end(self, _event: object) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                tell(False)
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
 
 
 def _bars(out: Console) -> Progress:
