@@ -24,6 +24,7 @@ COMMANDS = {
     "chunk": "Print the plan of a promised job, for use inside the job.",
     "slurm": "Prepare Slurm for rtsched, or check it.",
     "condor": "Prepare HTCondor for rtsched, or check it.",
+    "doctor": "Gather what a report of a problem needs, without secrets.",
     "check": "Check a site.toml and show what it configures.",
     "plugins": "List installed plug-ins and their settings.",
     "calibrate": "Estimate node speeds, load costs and margins from a log.",
