@@ -47,7 +47,7 @@ FRAMES = ("Traceback", "File ", "Current thread", "Thread 0x", "Fatal Python", "
 
 
 class Places(NamedTuple):
-    """Where a site has what the report is about."""
+    """Where a site has what the report is about; an empty socket: where the settings say."""
 
     config: Path
     submit_conf: Path
@@ -92,7 +92,11 @@ def gathered(places: Places, users: bool) -> list[Section]:
     """
     site, wrong = _settings(places.config)
     redactor = Redactor(users, [*(site.daemon.filters or ()), site.slurm.user, site.condor.user])
+    for name in site.daemon.admins:
+        redactor.knows(name)
     condor = site.daemon.system == "condor"
+    if not places.socket:
+        places = places._replace(socket=str(Path(site.daemon.run) / "query.sock"))
     gather: dict[str, Callable[[Section], None]] = {
         "versions": lambda part: _versions(part, site),
         "plug-ins": _plugins,

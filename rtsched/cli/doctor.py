@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from rtsched.cli.asking import socket_option
 from rtsched.cli.common import console, debug_option, indented, refuse_unwritable, say
@@ -45,7 +46,10 @@ HINT = "Read it before you send it: texts of the batch system and of plug-ins ma
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @socket_option
 @debug_option
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     config: Path,
     submit_conf: Path,
     log: Path | None,
@@ -67,6 +71,8 @@ def command(
 
     if out is not None:
         refuse_unwritable(out, "--out", is_directory=False)
+    if ctx.get_parameter_source("path") is ParameterSource.DEFAULT:
+        path = ""
     sections = gathered(Places(config, submit_conf, path, log), users)
     if as_json:
         click.echo(as_object(sections))

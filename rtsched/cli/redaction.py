@@ -24,7 +24,7 @@ _SECRET = re.compile(
 _URL = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*://)([^\s'\"<>]*)")
 _GIVEN = re.compile(
     r"(?i)\b([\w-]*(?:passw(?:or)?d|passphrase|secret|token|api_?key)[\w-]*)"
-    r"(['\"]?\s*[=:]\s*)(?!\(left out\))(\"[^\"]*\"|'[^']*'|\S+)"
+    r"(['\"]?\s*[=:]\s*)(?!\(left out\)|unknown setting)(\"[^\"]*\"|'[^']*'|\S+)"
 )
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/_.~=-]{8,}")
 _WORD = re.compile(r"[^\W\d][\w.-]*")

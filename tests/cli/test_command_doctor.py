@@ -15,7 +15,7 @@ from daemon_replies import answering, reported
 
 from rtsched.cli import diagnosis
 from rtsched.daemon.database import connect, migrations, prepare
-from rtsched.daemon.reports import Promise, StatusReport
+from rtsched.daemon.reports import Promise, Status, StatusReport
 from rtsched.errors import AdapterError
 
 SECRETS = ("hunter22", "T0/B1/abc", "plug-in secret", "conf-secret", "f1lter")
@@ -26,6 +26,7 @@ planner = "mcdf"
 [daemon]
 run = "{run}"
 database = "{run}/rtsched.db"
+admins = ["head-admin"]
 log_level = "debug"
 webhook = "https://hooks.example.org/T0/B1/abc"
 [[plugin]]
@@ -141,7 +142,16 @@ def test_no_secret_and_no_user_is_shown(doctor, tmp_path):
     assert names == ["rtsched-doctor/report.txt", "rtsched-doctor/report.json"]
     assert (tmp_path / "r.tar.gz").stat().st_mode & 0o7777 == 0o600
     for shown in (text, json.dumps(found), *packed):
-        for hidden in (*SECRETS, "my-comment", "my-job-name", "guest7", "ann\\", "ann:", "1234"):
+        for hidden in (
+            *SECRETS,
+            "my-comment",
+            "my-job-name",
+            "guest7",
+            "head-admin",
+            "ann\\",
+            "ann:",
+            "1234",
+        ):
             assert hidden not in shown, hidden
         assert "\x1b" not in shown
         assert "\x07" not in shown
@@ -159,16 +169,25 @@ def test_no_secret_and_no_user_is_shown(doctor, tmp_path):
     ]
     assert found["daemon"]["facts"]["daemon"] == "rtsched 1.0 on slurm"
     assert found["daemon"]["lines"] == [
-        "problem: cannot tell user2\\x1b[2J: password=(left out)",
+        "problem: cannot tell user3\\x1b[2J: password=(left out)",
         "rtsched_cycle_failures_total 3.0",
     ]
     assert found["log"]["lines"] == [
         "timestamp=2026-11-21T00:00:00Z level=error event=change_not_made job=4711 "
-        "answer=refused for user2\\x1b]0;x\\x07 seconds=0.5 "
+        "answer=refused for user3\\x1b]0;x\\x07 seconds=0.5 "
         'exception=File "/x/y.py", line 3, in f',
         '  File "/x", line 1 in f',
     ]
     assert found["log"]["left_out"] == ["lines that are not events of the daemon: 1"]
+
+
+def test_socket_of_the_settings(run, tmp_path):
+    """Without --socket the daemon is asked where the settings say that it listens."""
+    site(tmp_path)
+    with answering(tmp_path / "query.sock", lambda _: reported(STATUS)) as asked:
+        result = run("doctor", "--config", "site.toml", "--submit-conf", "submit.conf", "--json")
+    assert asked == [Status(metrics=True)]
+    assert sections(result)["daemon"]["facts"]["daemon"] == "rtsched 1.0 on slurm"
 
 
 def test_users_are_shown_if_asked_for(doctor, tmp_path):
@@ -176,6 +195,7 @@ def test_users_are_shown_if_asked_for(doctor, tmp_path):
     site(tmp_path)
     with answering(tmp_path / "query.sock", lambda _: reported(STATUS)):
         result = doctor("--users", "--log", "rtsched.log")
+    assert 'daemon.admins ["head-admin"]' in " ".join(result.stdout.split())
     assert "refused for ann\\x1b]0;x\\x07" in " ".join(result.stdout.split())
     assert not [secret for secret in SECRETS if secret in result.stdout]
 

@@ -112,6 +112,7 @@ def test_unknown_settings_and_secrets_are_left_out_by_name():
         ("Password = 'a b c' given", "Password = (left out) given"),
         ("smtp_token: abc.def", "smtp_token: (left out)"),
         ('{"api_key": "abc"}', '{"api_key": (left out)}'),
+        ("daemon.token: unknown setting; known:", "daemon.token: unknown setting; known:"),
         ("Authorization: Bearer abcdef012345", "Authorization: Bearer (left out)"),
         ("a\x1b[31mb\u202ec\nd", "a\\x1b[31mb\\u202ec\\nd"),
         ("the planner failed", "the planner failed"),

@@ -143,7 +143,69 @@ def test_variables_of_the_dashboard():
     check(re.fullmatch(r"label_values\((.*), instance\)", instance["query"]["query"])[1])
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (package prometheus)")
+PROMTOOL = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool (package prometheus)"
+)
+OF_DAEMON = 'instance="head",job="rtsched"'
+FIRING = {
+    "RtschedDown": ("up", "", "0x60"),
+    "RtschedPromiseBroken": ("rtsched_misses_total", "", "0x50 1x10"),
+    "RtschedPlanAtRisk": ("rtsched_promises_at_risk", "", "1x60"),
+    "RtschedPlannerFails": ("rtsched_planning_failures_total", "", "0x50 1x10"),
+    "RtschedPollsLate": ("rtsched_look_age_seconds", "", "31x60"),
+    "RtschedCyclesFail": ("rtsched_cycle_failures_total", "", "0+1x60"),
+    "RtschedAnswersSlow": ("rtsched_answer_seconds_bucket", 'kind="submit",le="+Inf"', "0+9x60"),
+    "RtschedFilterFails": (
+        "rtsched_requests_total",
+        'kind="submit",result="unheard"',
+        "0x50 1x10",
+    ),
+    "RtschedChangesNotMade": ("rtsched_changes_total", 'kind="hold",outcome="refused"', "0+1x60"),
+    "RtschedEndsNotKnown": ("rtsched_completion_lookup_failures_total", "", "0+1x60"),
+    "RtschedDatabaseNearlyFull": ("rtsched_database_free_bytes", "", "1e8x60"),
+}
+"""A series that lets each alert fire after an hour of samples, one per minute."""
+QUIET = {
+    "RtschedPlanAtRisk": ("rtsched_promises_at_risk", "", "0x60"),
+    "RtschedPollsLate": ("rtsched_look_age_seconds", "", "5x60"),
+    "RtschedCyclesFail": ("rtsched_cycle_failures_total", "", "5x59 6"),
+    "RtschedFilterFails": ("rtsched_requests_total", 'kind="submit",result="admit"', "0+1x60"),
+    "RtschedChangesNotMade": ("rtsched_changes_total", 'kind="hold",outcome="done"', "0+1x60"),
+    "RtschedDatabaseNearlyFull": ("rtsched_database_free_bytes", "", "1e9x60"),
+}
+"""Series on which they stay silent."""
+
+
+def written_test(path, cases, *, fires):
+    """Write a test for promtool: alerts by name, each on a series of its own."""
+    tests = []
+    for name, (series, labels, values) in cases.items():
+        given = [{"series": f"{series}{{{OF_DAEMON},{labels}}}", "values": values}]
+        if name == "RtschedAnswersSlow":  # half of them within 40 ms
+            fast = labels.replace("+Inf", "0.04")
+            given.append({"series": f"{series}{{{OF_DAEMON},{fast}}}", "values": "0+4x60"})
+            slow = labels.replace("+Inf", "0.08")
+            given.append({"series": f"{series}{{{OF_DAEMON},{slow}}}", "values": "0+9x60"})
+        expected = f'count by (alertname) (ALERTS{{alertname="{name}",alertstate="firing"}})'
+        samples = [{"labels": f'{{alertname="{name}"}}', "value": 1}] if fires else []
+        query = {"expr": expected, "eval_time": "1h", "exp_samples": samples}
+        tests.append({"interval": "1m", "input_series": given, "promql_expr_test": [query]})
+    content = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}
+    path.write_text(json.dumps(content))
+
+
+@PROMTOOL
+@pytest.mark.parametrize(("cases", "fires"), [(FIRING, True), (QUIET, False)])
+def test_when_alerts_fire(tmp_path, cases, fires):
+    """Each alert fires on what it is for, the first failure included, and not otherwise."""
+    assert set(FIRING) == {rule["alert"] for rule in rules()}
+    written_test(tmp_path / "test.yml", cases, fires=fires)
+    words = ["promtool", "test", "rules", str(tmp_path / "test.yml")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@PROMTOOL
 def test_promtool(tmp_path):
     """Prometheus' own tool accepts the rules and the expressions of the dashboard."""
     every = [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
