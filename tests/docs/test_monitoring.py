@@ -144,7 +144,7 @@ def test_variables_of_the_dashboard():
 
 
 PROMTOOL = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="needs promtool (package prometheus)"
+    shutil.which("promtool") is None, reason="needs promtool (tests/promtool.sh)"
 )
 OF_DAEMON = 'instance="head",job="rtsched"'
 FIRING = {
