@@ -132,6 +132,8 @@ def _sentence(error: Exception) -> str:
 
 def _settings(config: Path) -> tuple[LiveSite, str]:
     """Return the site's settings, and what is wrong with them; then those that can be read."""
+    import msgspec
+
     from rtsched.cli.ready import site_settings
     from rtsched.daemon.settings import LiveSite
 
@@ -140,6 +142,10 @@ def _settings(config: Path) -> tuple[LiveSite, str]:
         site, wrong = site_settings(config)
     except Exception as error:
         return LiveSite(), _sentence(error)
+    if not os.path.exists(config) and shutil.which("condor_version") and not shutil.which("sinfo"):
+        daemon = msgspec.structs.replace(site.daemon, system="condor")
+        site = msgspec.structs.replace(site, daemon=daemon)
+        return site, "\n".join(each.what for each in wrong)
     return (_readable(config) if wrong else site), "\n".join(each.what for each in wrong)
 
 

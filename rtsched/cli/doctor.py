@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from rtsched.cli.asking import socket_option
 from rtsched.cli.common import console, debug_option, indented, refuse_unwritable, say
-from rtsched.cli.ready import config_option, path_option, submit_option, write_file
+from rtsched.cli.ready import SITE, SUBMIT_CONF, path_option, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,13 +26,14 @@ HINT = "Read it before you send it: texts of the batch system and of plug-ins ma
 
 
 @click.command("doctor")
-@config_option
-@submit_option
+@path_option("--config", "SITE.TOML", "Settings of the site.", SITE, readable=False)
+@path_option("--submit-conf", "FILE", "Settings of the submit filter.", SUBMIT_CONF, readable=False)
 @path_option(
     "--log",
     "FILE",
     "File with the daemon's log, if it does not go to systemd's journal.",
     None,
+    readable=False,
 )
 @click.option(
     "--out",

@@ -29,12 +29,14 @@ STYLES = {"good": "green", "note": "yellow", "wrong": "red"}
 UNCHANGED = "rtsched: nothing was changed; use --apply to make the changes"
 
 
-def path_option(name: str, metavar: str, text: str, default: Any) -> Callable[[Any], Any]:
-    """Return an option that names a file or a directory."""
+def path_option(
+    name: str, metavar: str, text: str, default: Any, *, readable: bool = True
+) -> Callable[[Any], Any]:
+    """Return an option that names a file or a directory, which must be `readable` if it exists."""
     return click.option(
         name,
         metavar=metavar,
-        type=click.Path(path_type=Path),
+        type=click.Path(path_type=Path, readable=readable),
         default=default,
         show_default=not callable(default),
         help=text,

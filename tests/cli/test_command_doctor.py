@@ -244,6 +244,7 @@ def test_unreadable_files(doctor, tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(diagnosis, "_read", denied)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
     found = sections(doctor("--json", "--log", "rtsched.log"))
     assert found["site.toml"]["error"] == "site.toml: Permission denied"
     assert found["slurm check"]["error"] == "submit.conf: is not a regular file"
@@ -298,6 +299,21 @@ def test_condor(doctor, tmp_path, monkeypatch):
     found = sections(doctor("--json"))
     assert found["condor check"]["error"] == "the schedd does not answer"
     assert found["check"]["lines"] == ["site.toml: no errors"]
+
+
+def test_pool_without_settings(doctor, tmp_path, monkeypatch):
+    """Where there is no site.toml, the batch system is the one whose commands are installed."""
+    (tmp_path / "condor_version").write_text("#!/bin/sh\n")
+    (tmp_path / "condor_version").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("rtsched.cli.condor.looked", lambda *_: (None, []))
+    monkeypatch.setattr("rtsched.adapters.condor.setup.findings", lambda _: [])
+    found = sections(doctor("--json"))
+    assert "condor check" in found
+    assert "slurm check" not in found
+    (tmp_path / "sinfo").write_text("#!/bin/sh\n")
+    (tmp_path / "sinfo").chmod(0o755)
+    assert "slurm check" in sections(doctor("--json"))
 
 
 def test_defect_of_one_section(doctor, monkeypatch):
