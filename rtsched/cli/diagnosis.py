@@ -35,7 +35,7 @@ ERROR_CHARACTERS = 2000
 LOG_TEXTS = frozenset(
     (
         *("timestamp", "level", "event", "error", "problem", "cause", "remedy", "why", "answer"),
-        *("plugin", "hook", "kind", "outcome", "verdict", "codes", "setting", "state"),
+        *("plugin", "hook", "kind", "outcome", "verdict", "codes", "setting", "state", "standing"),
         *("file", "path", "group", "job"),
     )
 )
@@ -486,10 +486,21 @@ def _fields(event: Mapping[str, Any]) -> dict[str, str]:
     shown = {}
     for name, value in event.items():
         if name == "exception":
-            frames = [x.strip() for x in str(value).splitlines() if x.lstrip().startswith("File ")]
-            shown[name] = " < ".join(reversed(frames[-8:]))
+            shown[name] = _traceback(str(value))
         elif name in LOG_TEXTS:
             shown[name] = str(value)[:ERROR_CHARACTERS]
         elif isinstance(value, bool | int | float) and name not in LOG_NUMBERS:
             shown[name] = str(value)
     return shown
+
+
+def _traceback(text: str) -> str:
+    """Return the type of an exception and where it was raised, innermost first, without its words.
+
+    Those may quote a job.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    frames = [line for line in lines if line.startswith("File ")]
+    kind = lines[-1].partition(":")[0] if lines else ""
+    named = [kind] if kind.replace(".", "").isidentifier() else []
+    return " < ".join([*named, *reversed(frames[-8:])])

@@ -175,7 +175,7 @@ def test_no_secret_and_no_user_is_shown(doctor, tmp_path):
     assert found["log"]["lines"] == [
         "timestamp=2026-11-21T00:00:00Z level=error event=change_not_made job=4711 "
         "answer=refused for user3\\x1b]0;x\\x07 seconds=0.5 "
-        'exception=File "/x/y.py", line 3, in f',
+        'exception=Oops < File "/x/y.py", line 3, in f',
         '  File "/x", line 1 in f',
     ]
     assert found["log"]["left_out"] == ["lines that are not events of the daemon: 1"]
