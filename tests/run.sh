@@ -18,6 +18,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 tests/setup.sh dev chromium debootstrap
+tests/promtool.sh
 PATH="$PWD/.venv/bin:$PATH"
 export PATH
 

@@ -6,11 +6,15 @@ Every error of rtsched ends here: one sentence on standard error and a documente
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
 from rtsched import __version__
 from rtsched.cli.common import debug_option, log_to_stderr, sentences
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["main"]
 
@@ -24,6 +28,7 @@ COMMANDS = {
     "chunk": "Print the plan of a promised job, for use inside the job.",
     "slurm": "Prepare Slurm for rtsched, or check it.",
     "condor": "Prepare HTCondor for rtsched, or check it.",
+    "doctor": "Gather what a report of a problem needs, without secrets.",
     "check": "Check a site.toml and show what it configures.",
     "plugins": "List installed plug-ins and their settings.",
     "calibrate": "Estimate node speeds, load costs and margins from a log.",
@@ -74,6 +79,14 @@ class Commands(click.Group):
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command's name without importing the commands, or an option."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=COMMANDS[name]) for name in names]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; every exception becomes a sentence and an exit status."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rtsched.cli.common import console, debug_option, indented, toml_text
+from rtsched.cli.common import Exit, console, debug_option, indented, toml_text
 from rtsched.errors import ConfigError, PluginError
 
 if TYPE_CHECKING:
@@ -32,8 +32,15 @@ if TYPE_CHECKING:
     help="Print the JSON schema of a site.toml, with the settings of all installed plug-ins, for "
     "completion and checks in editors.",
 )
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object; of a file with errors it has only these.",
+)
 @debug_option
-def command(site_file: Path | None, as_schema: bool) -> None:
+@click.pass_context
+def command(ctx: click.Context, /, site_file: Path | None, as_schema: bool, as_json: bool) -> None:
     """Check SITE.TOML and show what it configures.
 
     All errors are reported at once, each with its path in the file, and the exit status is 2.
@@ -48,8 +55,43 @@ def command(site_file: Path | None, as_schema: bool) -> None:
         return
     if site_file is None:
         raise click.UsageError("give a SITE.TOML or --schema")
-    site = load_checked(site_file, found)
-    _show(site_file, site, found)
+    if not as_json:
+        _show(site_file, load_checked(site_file, found), found)
+        return
+    try:
+        report = as_object(load_checked(site_file, found), found)
+    except ConfigError as error:
+        click.echo(_json({"file": str(site_file), "errors": list(error.problems)}))
+        ctx.exit(Exit.USAGE)
+    click.echo(_json({"file": str(site_file), "errors": [], **report}))
+
+
+def _json(report: Mapping[str, Any]) -> str:
+    import msgspec
+
+    return msgspec.json.encode(report).decode()
+
+
+def as_object(site: LiveSite, found: Mapping[str, Found]) -> dict[str, Any]:
+    """Return what a site.toml configures, as JSON has it: all settings, those not given too."""
+    import msgspec
+
+    policies = {
+        name: {
+            **msgspec.to_builtins(policy),
+            "hooks": {
+                entry.name: [hook.removeprefix("rtsched_") for hook in found[entry.name].hooks]
+                for entry in policy.plugin
+            },
+            "notes": notes(name, policy, found),
+        }
+        for name, policy in site.policies().items()
+    }
+    tables = {
+        name: msgspec.to_builtins(getattr(site, name))
+        for name in ("workload", "daemon", site.daemon.system, "scope")
+    }
+    return {"policies": policies, **tables, "refused_by_serve": list(unserved(site, found))}
 
 
 def load_checked(path: Path, found: Mapping[str, Found]) -> LiveSite:

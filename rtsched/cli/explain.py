@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rtsched.cli.asking import json_option, socket_option
+from rtsched.cli.asking import socket_option
 from rtsched.cli.common import KEPT, debug_option
 
 
@@ -36,7 +36,12 @@ from rtsched.cli.common import KEPT, debug_option
     flag_value=1,
     help="Query the daemon for the replies to your last N submissions, including rejected ones.",
 )
-@json_option
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object: the daemon's report, or what the replay has of the job.",
+)
 @socket_option
 @debug_option
 @click.pass_context
@@ -60,19 +65,18 @@ def command(
     daemon shows what was promised and planned, why the job waits, and what would help. Times are
     local; set TZ for another zone.
     """
-    if directory is None and not names and _asks_daemon(live or last is not None or as_json, path):
+    asks = live or last is not None or (as_json and not os.path.exists(KEPT))
+    if directory is None and not names and _asks_daemon(asks, path):
         from rtsched.cli.explain_live import explain_live
 
         if job is None and last is None:
             raise click.UsageError("give a JOB or --last")
         ctx.exit(explain_live(job or "", last or 5, path, as_json))
-    if job is None or live or last is not None or as_json:
-        raise click.UsageError(
-            "for a replay, give a JOB; --live, --last and --json apply to the daemon"
-        )
+    if job is None or live or last is not None:
+        raise click.UsageError("for a replay, give a JOB; --live and --last apply to the daemon")
     from rtsched.cli.explain_replay import explain_replay
 
-    explain_replay(job, directory or Path(KEPT), names)
+    explain_replay(job, directory or Path(KEPT), names, as_json)
 
 
 def _asks_daemon(wanted: bool, path: str) -> bool:

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import click
+import msgspec
+
 from rtsched.cli.common import console, indented
 from rtsched.counting import counted
 from rtsched.errors import InputError
@@ -35,7 +38,9 @@ NAMED = 3
 HELD = ("reject", "defer")
 
 
-def explain_replay(job: str, directory: Path, names: tuple[str, ...]) -> None:
+def explain_replay(
+    job: str, directory: Path, names: tuple[str, ...], as_json: bool = False
+) -> None:
     """Print why a job of a replay was rejected or had to wait, under each policy."""
     from rtsched.report.store import read
 
@@ -50,13 +55,69 @@ def explain_replay(job: str, directory: Path, names: tuple[str, ...]) -> None:
         raise InputError(directory, unknown(workload.jobs, job))
     jobs, machine, out = workload.jobs, len(workload.cluster), console()
     runs = {name: kept.run(name) for name in chosen}
+    found: list[dict[str, Any]] = []
     for row in rows:
-        show_job(out, workload, row)
+        if not as_json:
+            show_job(out, workload, row)
+        whys = {}
         for name in chosen:
             findings = kept.findings(name, row)
             run, shared = runs[name].results, runs[name].shares_nodes
-            why = explain(jobs, run, row, machine, findings, shared=shared)
-            show(out, name, why, jobs)
+            whys[name] = explain(jobs, run, row, machine, findings, shared=shared)
+            if not as_json:
+                show(out, name, whys[name], jobs)
+        found.append(as_object(workload, row, whys))
+    if as_json:
+        click.echo(msgspec.json.encode({"jobs": found}).decode())
+
+
+def as_object(workload: Workload, row: int, whys: Mapping[str, Why]) -> dict[str, Any]:
+    """Return a job and what became of it under each policy, as JSON has them.
+
+    Instants are seconds since the epoch; what there is not is null.
+    """
+    jobs, logged = workload.jobs, workload.outcomes
+    label = label_of(jobs)
+    shown: dict[str, Any] = {"job": label(row)}
+    for column in ("user", "account", "partition"):
+        code = int(jobs.column(column)[row])
+        shown[column] = jobs.names(column)[code] if code >= 0 else None
+    return shown | {
+        "submit": float(jobs.submit[row]),
+        "nodes": int(jobs.size[row]),
+        "wall_time_s": float(jobs.wall_time[row]),
+        "deadline": float(jobs.deadline[row]),
+        "logged": {"start": float(logged.start[row]), "run_time_s": float(logged.run_time[row])},
+        "policies": {name: _why_object(why, label) for name, why in whys.items()},
+    }
+
+
+def _why_object(why: Why, label: Label) -> dict[str, Any]:
+    """Return what became of a job under one policy."""
+    met = why.met
+    return {
+        "state": why.fate.name.lower(),
+        "why": sentence(why, label),
+        "start": why.start,
+        "end": why.end,
+        "wait_s": why.wait,
+        "lateness_s": why.lateness,
+        "nodes": why.given,
+        "promise": why.promise,
+        "offer": why.offer,
+        "at_submission": {
+            "nodes": met.machine,
+            "free": met.free,
+            "running": met.running,
+            "running_node_s": met.running_work,
+            "waiting": met.waiting,
+            "waiting_node_s": met.waiting_work,
+        },
+        "ahead": [label(row) for row in why.ahead.tolist()],
+        "overtook": [label(row) for row in why.overtook.tolist()],
+        "made_way": [label(row) for row in why.made_way.tolist()],
+        "decisions": [dict(each) for each in why.decisions],
+    }
 
 
 def unknown(jobs: Jobs, job: str) -> str:

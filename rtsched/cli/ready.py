@@ -29,12 +29,14 @@ STYLES = {"good": "green", "note": "yellow", "wrong": "red"}
 UNCHANGED = "rtsched: nothing was changed; use --apply to make the changes"
 
 
-def path_option(name: str, metavar: str, text: str, default: Any) -> Callable[[Any], Any]:
-    """Return an option that names a file or a directory."""
+def path_option(
+    name: str, metavar: str, text: str, default: Any, *, readable: bool = True
+) -> Callable[[Any], Any]:
+    """Return an option that names a file or a directory, which must be `readable` if it exists."""
     return click.option(
         name,
         metavar=metavar,
-        type=click.Path(path_type=Path),
+        type=click.Path(path_type=Path, readable=readable),
         default=default,
         show_default=not callable(default),
         help=text,
@@ -172,7 +174,7 @@ def replace_file(path: Path, old: str, new: str, ending: str = "") -> Path:
     return backup
 
 
-def write_file(path: Path, text: str, mode: int = 0o644) -> None:
+def write_file(path: Path, content: str | bytes, mode: int = 0o644) -> None:
     """Write a file that is ours alone, in one step; its directory is made where it is missing.
 
     Raises
@@ -182,7 +184,7 @@ def write_file(path: Path, text: str, mode: int = 0o644) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, text, mode, (os.geteuid(), os.getegid()))
+        _write(path, content, mode, (os.geteuid(), os.getegid()))
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -211,14 +213,16 @@ def _write_like(model: Path, path: Path, text: str) -> None:
     _write(path, text, status.st_mode & 0o7777, (status.st_uid, status.st_gid))
 
 
-def _write(path: Path, text: str, mode: int, owner: tuple[int, int]) -> None:
+def _write(path: Path, content: str | bytes, mode: int, owner: tuple[int, int]) -> None:
     """Write a file in one step."""
+    if isinstance(content, str):
+        content = content.encode("utf-8", "surrogateescape")
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             os.fchmod(file.fileno(), mode)
             os.fchown(file.fileno(), *owner)
-            file.write(text.encode("utf-8", "surrogateescape"))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)

@@ -97,6 +97,36 @@ class Request:
     resume: bool
 
 
+def list_policies(config: Path | None, as_json: bool) -> None:
+    """Print the policies that there are: those of a site.toml, then the presets."""
+    from rtsched.cli.check import load_checked
+    from rtsched.core.plugins import discover
+
+    known = {} if config is None else load_checked(config, discover()).policies()
+    rows = [
+        {"name": name, "description": summary_of(policy), "from": where}
+        for where, policies in (("config", known), ("preset", presets()))
+        for name, policy in policies.items()
+        if where == "config" or name not in known
+    ]
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(rows).decode())
+        return
+    out, width = console(), max(len(row["name"]) for row in rows) + 2
+    for row in rows:
+        indented(out, row["description"], width, lead=row["name"])
+
+
+def summary_of(policy: Policy) -> str:
+    """Return a policy in one line: its description, else its scheduler and plug-ins."""
+    if policy.description:
+        return policy.description
+    plugins = ", ".join(entry.name for entry in policy.plugin) or "none"
+    return f"{policy.system.loop}; plug-ins: {plugins}"
+
+
 def request(given: Mapping[str, Any]) -> Request:
     """Return what is asked for.
 
@@ -457,6 +487,11 @@ def _file_option(name: str, text: str) -> Callable[[Any], Any]:
     "the file. Default: `site,easy` with --config, else `easy,multifactor,mcdf`.",
 )
 @click.option(
+    "--list-policies",
+    is_flag=True,
+    help="List the names for --policy, with those of --config, one line each, and replay nothing.",
+)
+@click.option(
     "--sweep",
     "sweeps",
     metavar="TABLE.KEY=A,B",
@@ -528,7 +563,8 @@ def _file_option(name: str, text: str) -> Callable[[Any], Any]:
     "--json",
     "as_json",
     is_flag=True,
-    help="Print only the summary, as one JSON object, on standard output.",
+    help="Print only the summary, as one JSON object, on standard output; with --list-policies one "
+    "JSON array.",
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress bars.")
 @click.option(
@@ -565,4 +601,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
     Nothing is changed on the batch system, and no batch system is needed.
     """
+    if given["list_policies"]:
+        list_policies(given["config"], given["as_json"])
+        return
     ctx.exit(perform(request(given)))

@@ -50,7 +50,7 @@ Nothing was restarted. Run, in this order, because slurmctld must find its plug-
   rtsched slurm restore --apply"""
 
 
-def _slurm_conf() -> Path:
+def default_slurm_conf() -> Path:
     """Return Slurm's own file: as Slurm's commands find it, else as the controller tells."""
     if named := os.environ.get("SLURM_CONF"):
         return Path(named)
@@ -67,7 +67,7 @@ slurm_conf_option = path_option(
     "FILE",
     "Slurm's configuration file. Default: SLURM_CONF in the environment, else "
     "/etc/slurm/slurm.conf, else the file that the controller reads.",
-    _slurm_conf,
+    default_slurm_conf,
 )
 
 

@@ -7,12 +7,15 @@ daemon runs on.
 from __future__ import annotations
 
 import math
+import shutil
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import structlog
 
 from rtsched.daemon.records import OPEN
+from rtsched.daemon.site import late_runs
 from rtsched.errors import ConfigError
 from rtsched.model.verdicts import Verdict
 
@@ -27,6 +30,7 @@ else:
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from rtsched.adapters.live import Done
     from rtsched.core.chain import Answer, Judgement
@@ -98,6 +102,9 @@ METRICS = {
         "counter", ("kind", "outcome"), "Changes requested of the batch system, by outcome."
     ),
     "rtsched_promises": Metric("gauge", ("standing",), "Open promises, by state."),
+    "rtsched_promises_at_risk": Metric(
+        "gauge", (), "Promised jobs that run and may end after their deadline."
+    ),
     "rtsched_promise_changes_total": Metric(
         "counter", ("standing",), "Promises that entered this state."
     ),
@@ -112,8 +119,17 @@ METRICS = {
     "rtsched_queries_refused_total": Metric(
         "counter", ("why",), "User requests that were not answered, by reason."
     ),
+    "rtsched_database_bytes": Metric(
+        "gauge", (), "Size of the database with its write-ahead log; NaN: not readable."
+    ),
+    "rtsched_database_free_bytes": Metric(
+        "gauge", (), "Free space on the database's file system; NaN: not readable."
+    ),
 }
 """Every metric by name."""
+
+FAILED = ("error", "unheard")
+"""Results of requests for which the submit filter does what its setting `on_failure` says."""
 
 
 class Metrics:
@@ -124,6 +140,7 @@ class Metrics:
         self._server: Any = None
         self._seen = -math.inf
         self._hook_metrics: list[Callable[[], Iterable[ByHook]]] = []
+        self._database: Path | None = None
         if MISSING:
             return
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -133,6 +150,10 @@ class Metrics:
                 self._made[name] = _made(name, metric, self._registry)
         self._registry.register(_Hooks(self._hook_metrics))
         self._made["rtsched_look_age_seconds"].set_function(self._age)
+        for name, sized in (("bytes", _size), ("free_bytes", _free)):
+            self._made[f"rtsched_database_{name}"].set_function(partial(self._of_database, sized))
+        for result in FAILED:  # an alert sees the first one only if there was a zero before
+            self._made["rtsched_requests_total"].labels("submit", result)
 
     def listen(self, port: int) -> None:
         """Show the metrics at http://localhost:PORT/metrics; with port 0 nowhere.
@@ -171,6 +192,16 @@ class Metrics:
     def watch(self, hook_metrics: Callable[[], Iterable[ByHook]]) -> None:
         """Show what chains count of their hooks; `hook_metrics` is called at each reading."""
         self._hook_metrics[:] = [hook_metrics]
+
+    def watch_database(self, path: Path) -> None:
+        """Show the size of a database, and the space that is left for it."""
+        self._database = path
+
+    def _of_database(self, sized: Callable[[Path], int]) -> float:
+        try:
+            return math.nan if self._database is None else float(sized(self._database))
+        except OSError:
+            return math.nan
 
     def answered(self, kind: str, result: str, seconds: float) -> None:
         """Count a request of the submit filter."""
@@ -217,6 +248,7 @@ class Metrics:
         standings = [record.standing for record in site.records.values()]
         for standing in OPEN:
             self._made["rtsched_promises"].labels(standing).set(standings.count(standing))
+        self._made["rtsched_promises_at_risk"].set(len(late_runs(site)))
         jobs = {"waiting": site.snapshot.queued, "running": site.snapshot.running}
         for state, table in jobs.items():
             self._made["rtsched_jobs"].labels(state).set(len(table))
@@ -236,6 +268,17 @@ class Metrics:
 
     def _age(self) -> float:
         return time.time() - self._seen if math.isfinite(self._seen) else math.nan
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a database and its write-ahead log."""
+    log_file = path.with_name(f"{path.name}-wal")
+    return path.stat().st_size + (log_file.stat().st_size if log_file.exists() else 0)
+
+
+def _free(path: Path) -> int:
+    """Return the bytes that are free on its file system."""
+    return shutil.disk_usage(path.parent).free
 
 
 def _made(name: str, metric: Metric, registry: CollectorRegistry) -> Any:

@@ -181,6 +181,7 @@ def _daemon(
         promised=_promised(policy.live) if not dry_run else None,
     )
     metrics.watch(lambda: [chain.hook_metrics for chain in daemon.policy.chains()])
+    metrics.watch_database(store.path)
     return daemon
 
 

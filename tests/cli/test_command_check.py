@@ -69,6 +69,43 @@ def test_good_file(run, tmp_path):
 
 
 @pytest.mark.usefixtures("made_up")
+def test_json(run, tmp_path):
+    """A good file: all policies with their plug-ins, hooks and notes, and all settings."""
+    site(tmp_path, SITE)
+    result = run("check", "site.toml", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert (found["file"], found["errors"]) == ("site.toml", [])
+    assert list(found["policies"]) == ["site", "trial"]
+    own = found["policies"]["site"]
+    assert own["system"]["loop"] == "conservative"
+    assert own["planner"] == "mcdf"
+    assert own["plugin"][0] == {
+        "name": "width",
+        "mode": "warn",
+        "on_error": "defer",
+        "weight": 1.0,
+        "settings": {"nodes": 64, "queues": ["main"]},
+    }
+    assert own["hooks"] == {"width": ["admit"], "mcdf": ["admit"]}
+    assert own["notes"] == []
+    assert found["policies"]["trial"]["description"] == "[bold]what we may do[/]"
+    assert found["daemon"]["cycle"] == 5.0
+    assert "slurm" in found
+    assert "condor" not in found
+
+
+def test_json_of_mistakes(run, tmp_path):
+    """They are the only thing in it, and the status is 2 as without --json."""
+    site(tmp_path, 'planer = "mcdf"\n[system]\ndepth = -1\n')
+    result = run("check", "site.toml", "--json")
+    assert result.exit_code == 2
+    found = json.loads(result.stdout)
+    assert list(found) == ["file", "errors"]
+    assert [error.partition(":")[0] for error in found["errors"]] == ["planer", "system.depth"]
+
+
+@pytest.mark.usefixtures("made_up")
 def test_every_mistake_in_one_go(run, tmp_path, refused):
     """Each mistake is one line with file and path; the status is 2."""
     site(

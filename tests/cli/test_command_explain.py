@@ -43,6 +43,35 @@ def test_rejected_job(run, tmp_path):
     assert finding["offer_s"] == pytest.approx(submit + int(offer[1]), abs=1)
 
 
+@pytest.mark.usefixtures("kept")
+def test_json(run, tmp_path):
+    """The numbers behind the sentences, as the results have them; null where there is none."""
+    finding = rejected(tmp_path)
+    result = run("explain", finding["job"], "--json")
+    assert result.exit_code == 0, result.stderr
+    (job,) = json.loads(result.stdout)["jobs"]
+    number = int(finding["job"])
+    assert job["job"] == finding["job"]
+    assert job["submit"] == 1_795_219_200 + 120 * number
+    assert job["nodes"] == (1, 2, 4, 7, 16)[number % 5]
+    run_time = 300 + 97 * (number * number % 23)
+    assert job["logged"] == {
+        "start": job["submit"] + (0 if number % 2 else 600),
+        "run_time_s": run_time,
+    }
+    assert job["wall_time_s"] == run_time + 60 * (number % 7)
+    assert job["deadline"] == job["submit"] + 1.5 * job["wall_time_s"]
+    assert list(job["policies"]) == ["easy", "mcdf"]
+    no, yes = job["policies"]["mcdf"], job["policies"]["easy"]
+    assert (no["state"], no["start"], no["wait_s"]) == ("rejected", None, None)
+    assert no["offer"] == pytest.approx(finding["offer_s"])
+    assert no["decisions"][0]["reason"] == finding["reason"]
+    assert yes["wait_s"] == yes["start"] - job["submit"]
+    assert yes["at_submission"]["nodes"] == 16
+    one = json.loads(run("explain", finding["job"], "--policy", "easy", "--json").stdout)
+    assert list(one["jobs"][0]["policies"]) == ["easy"]
+
+
 @pytest.mark.usefixtures("made_up")
 def test_a_plugin_that_always_defers(run, log, tmp_path):
     """What it says of a job at every instant is one line of the file, and counted."""

@@ -475,3 +475,34 @@ def test_large_logs_are_on_disk(run, log, tmp_path, monkeypatch):
     measured = json.loads(run("replay", log, "--no-out", "--json").stdout)
     for policy, entry in json.loads(whole.stdout)["policies"].items():
         assert measured["policies"][policy]["mean_wait_s"] == entry["mean_wait_s"]
+
+
+def test_list_of_policies(run):
+    """Every preset has one line, its name and what it does; no log is needed."""
+    result = run("replay", "--list-policies")
+    assert result.exit_code == 0, result.stderr
+    lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
+    assert [name for name, _ in lines] == list(presets())
+    assert ["easy", "first come, first served with EASY backfilling"] in lines
+    listed = json.loads(run("replay", "--list-policies", "--json").stdout)
+    assert [[each["name"], each["description"]] for each in listed] == lines
+    assert {each["from"] for each in listed} == {"preset"}
+
+
+def test_list_of_policies_of_a_site(run, tmp_path, refused):
+    """Those of its file come first, and in place of presets of the same names."""
+    (tmp_path / "site.toml").write_text(
+        '[[plugin]]\nname = "limits"\n[policy.easy]\ndescription = "our\\u001b easy"\n'
+    )
+    arguments = ("replay", "--list-policies", "--config", "site.toml")
+    lines = run(*arguments).stdout.splitlines()
+    assert [" ".join(line.split()) for line in lines[:2]] == [
+        "site easy; plug-ins: limits",
+        "easy our\\x1b easy",
+    ]
+    assert [line.split()[0] for line in lines].count("easy") == 1
+    assert len(lines) == len(presets()) + 1
+    listed = json.loads(run(*arguments, "--json").stdout)
+    assert [each["from"] for each in listed[:3]] == ["config", "config", "preset"]
+    (tmp_path / "site.toml").write_text("[policy.x]\nlop = 1\n")
+    refused(run(*arguments), "policy.x")

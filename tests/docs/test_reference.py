@@ -62,11 +62,32 @@ def test_generated_pages_are_up_to_date(generate):
     assert generate.stale(generate.pages()) == []
 
 
+def test_every_command_has_a_manual_page(generate):
+    """Each has a page with all options, those of the commands in it too; rtsched(1) names it."""
+    pages = {path.stem: path.read_text("utf-8") for path in (DOCS / "man").glob("*.1")}
+    names = main.list_commands(click.Context(main))
+    assert set(pages) == {"rtsched", *(f"rtsched-{name}" for name in names)}
+    for name, command in importlib.import_module("pages_for_admins").commands().items():
+        words = name.split()
+        if len(words) == 1:
+            continue
+        assert f".BR rtsched\\-{words[1]} (1)" in pages["rtsched"]
+        page = pages[f"rtsched-{words[1]}"].replace("\\-", "-")
+        if isinstance(command, click.Group):
+            continue
+        assert name in page
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert all(word in page for word in option.opts), (name, option.opts)
+
+
 @pytest.mark.skipif(shutil.which("groff") is None, reason="needs groff")
-@pytest.mark.parametrize("page", ["docs/man/rtsched.1", "contrib/slurm/rtsched-submit.7"])
-def test_manual_pages_are_well_formed(page):
+@pytest.mark.parametrize(
+    "path", [*sorted((DOCS / "man").glob("*.1")), TOP / "contrib/slurm/rtsched-submit.7"], ids=str
+)
+def test_manual_pages_are_well_formed(path):
     """Troff has nothing to say against them."""
-    words = ["groff", "-man", "-Tutf8", "-ww", str(TOP / page)]
+    words = ["groff", "-man", "-Tutf8", "-ww", str(path)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert "SEE ALSO" in re.sub(".\b", "", done.stdout)

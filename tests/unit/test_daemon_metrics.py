@@ -22,6 +22,7 @@ from rtsched.daemon.site import Site
 from rtsched.errors import ConfigError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
+from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Reason, Verdicts
 
@@ -105,6 +106,39 @@ def test_no_poll_yet():
     assert math.isnan(values(Metrics().text())["rtsched_look_age_seconds"])
 
 
+def test_database(tmp_path):
+    """Its size includes the write-ahead log; before it is known, or once it is gone, it is NaN."""
+    metrics, path = Metrics(), tmp_path / "db"
+    assert math.isnan(values(metrics.text())["rtsched_database_bytes"])
+    metrics.watch_database(path)
+    assert math.isnan(values(metrics.text())["rtsched_database_bytes"])
+    path.write_bytes(b"x" * 1000)
+    assert values(metrics.text())["rtsched_database_bytes"] == 1000
+    path.with_name("db-wal").write_bytes(b"x" * 24)
+    found = values(metrics.text())
+    assert found["rtsched_database_bytes"] == 1024
+    assert found["rtsched_database_free_bytes"] > 0
+
+
+def test_promises_at_risk():
+    """A job that runs and may end after its deadline counts; one that ends in time does not."""
+    cluster = Cluster.uniform(2)
+    nodes = np.array([0, 1], np.int32)
+    runs = Schedule.build([7, 8], [0.0, 0.0], [100.0, 100.0], np.array([0, 1, 2]), nodes)
+    promises = Promises.build(2, job=[7, 8], deadline=[50.0, 150.0])
+    snapshot = Snapshot(0.0, cluster, allocations=runs, promises=promises)
+    metrics = Metrics()
+    metrics.cycle_done(0.3, Site(snapshot, {}, seen=1.0))
+    assert values(metrics.text())["rtsched_promises_at_risk"] == 1
+
+
+def test_failed_requests_begin_at_zero():
+    """Otherwise the first one would be no increase, and no alert."""
+    found = values(Metrics().text())
+    assert found['rtsched_requests_total{kind="submit",result="error"}'] == 0
+    assert found['rtsched_requests_total{kind="submit",result="unheard"}'] == 0
+
+
 def test_never_by_user_or_job():
     """No label is a user, a job or a name that users choose."""
     labels = {label for metric in METRICS.values() for label in metric.labels}
@@ -130,6 +164,26 @@ def test_the_port():
         other.connect(("127.0.0.2", port))
     metrics.close()
     Metrics().listen(0)
+
+
+def test_open_metrics():
+    """Whoever accepts OpenMetrics gets it: counters without `_total` in their types, and an end."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    metrics = used()
+    metrics.listen(port)
+    accepted = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics")
+    request.add_header("Accept", accepted)
+    with urllib.request.urlopen(request) as page:  # noqa: S310 - our own address
+        kind, text = page.headers["Content-Type"], page.read().decode()
+    metrics.close()
+    assert kind.startswith("application/openmetrics-text; version=1.0.0")
+    assert "# TYPE rtsched_misses counter\nrtsched_misses_total 2.0\n" in text
+    assert text.endswith("# EOF\n")
+    families = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert families == {name.removesuffix("_total") for name in METRICS}
 
 
 def test_without_the_library(monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""Make `docs/reference/*.md` and `docs/man/rtsched.1` from the code.
+"""Make `docs/reference/*.md` and `docs/man/*.1` from the code.
 
     python tools/docs/generate.py            write the pages
     python tools/docs/generate.py --check    name stale pages and left-overs; status 1 if any
@@ -23,14 +23,14 @@ from pages_for_admins import (
 )
 from pages_for_authors import error_page, hook_page, model_page, reason_page
 from pages_for_daemon import filter_page, metric_page, query_page
-from pages_for_man import man_page
+from pages_for_man import man_pages
 from writing import page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 REFERENCE = TOP / "docs" / "reference"
-MANUAL = TOP / "docs" / "man" / "rtsched.1"
+MANUAL = TOP / "docs" / "man"
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -68,16 +68,17 @@ def pages() -> dict[str, str]:
 def stale(made: dict[str, str]) -> list[str]:
     """Return one sentence per page on disk that is not as it would be made."""
     found = []
-    for name, text in made.items():
-        path = REFERENCE / name
-        if not path.exists():
-            found.append(f"docs/reference/{name} is missing")
-        elif path.read_text("utf-8") != text:
-            found.append(f"docs/reference/{name} is stale")
-    if not MANUAL.exists() or MANUAL.read_text("utf-8") != man_page():
-        found.append("docs/man/rtsched.1 is stale")
-    left_over = sorted({path.name for path in REFERENCE.glob("*")} - set(made))
-    return found + [f"docs/reference/{name} is no page of the reference" for name in left_over]
+    for folder, texts in ((REFERENCE, made), (MANUAL, man_pages())):
+        shown = folder.relative_to(TOP)
+        for name, text in texts.items():
+            path = folder / name
+            if not path.exists():
+                found.append(f"{shown}/{name} is missing")
+            elif path.read_text("utf-8") != text:
+                found.append(f"{shown}/{name} is stale")
+        left_over = sorted({path.name for path in folder.glob("*")} - set(texts))
+        found += [f"{shown}/{name} is not generated" for name in left_over]
+    return found
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -91,11 +92,10 @@ def run(arguments: Sequence[str]) -> int:
     if arguments:
         print("usage: python tools/docs/generate.py [--check]", file=sys.stderr)
         return 2
-    REFERENCE.mkdir(exist_ok=True)
-    for name, text in made.items():
-        (REFERENCE / name).write_text(text, "utf-8")
-    MANUAL.parent.mkdir(exist_ok=True)
-    MANUAL.write_text(man_page(), "utf-8")
+    for folder, texts in ((REFERENCE, made), (MANUAL, man_pages())):
+        folder.mkdir(exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, "utf-8")
     return 0
 
 

@@ -46,8 +46,10 @@ def metric_page() -> str:
         NOTE,
         "With `metrics_port` in the `[daemon]` table the daemon shows these at "
         "`http://localhost:PORT/metrics`, to the head node alone; `rtsched status --metrics` "
-        "prints them. They need `pip install 'rtsched[live]'`. Nothing is counted by user or job: "
-        "for those there are the log and `rtsched explain`.",
+        "prints them. A client that accepts OpenMetrics gets that format. They need "
+        "`pip install 'rtsched[live]'`. Nothing is counted by user or job: for those there are the "
+        "log and `rtsched explain`. [Monitoring](../monitoring.md) has alert rules and a "
+        "dashboard.",
         table(("metric", "kind", "labels", "what it counts"), rows),
     )
 

@@ -1,4 +1,4 @@
-"""The manual page rtsched(1), made from the commands."""
+"""The manual pages rtsched(1) and one for each of its commands, made from the commands."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from typing import TYPE_CHECKING
 import click
 from pages_for_admins import commands
 
-from rtsched.cli import main
+from rtsched.cli import COMMANDS, main
 from rtsched.cli.common import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 HEAD = r"""
 .\" Made from the code by `python tools/docs/generate.py`; do not edit.
-.TH RTSCHED 1 "" "rtsched" "rtsched"
+.TH {title} 1 "" "rtsched" "rtsched"
 .SH NAME
-rtsched \- deadlines that are promised, fair shares, and replays of accounting logs
+{name} \- {summary}
 .SH SYNOPSIS
+""".lstrip()
+
+WHOLE = "deadlines that are promised, fair shares, and replays of accounting logs"
+SYNOPSIS = r"""
 .B rtsched
 .I command
 .RI [ options ]
-.SH DESCRIPTION
 """.lstrip()
 
-TAIL = r"""
+FILES = r"""
 .SH FILES
 .TP
 .I /etc/rtsched/site.toml
@@ -35,11 +38,9 @@ The site's settings.
 .TP
 .I /etc/rtsched/submit.conf
 Settings of Slurm's submit filter, or of HTCondor's ClassAd library.
-.SH SEE ALSO
-.BR rtsched-submit (7),
-.BR sbatch (1),
-.BR condor_submit (1)
 """.lstrip()
+
+OTHERS = (("rtsched-submit", 7), ("sbatch", 1), ("condor_submit", 1))
 
 STATUSES = {
     Exit.GOOD: "All is well.",
@@ -50,16 +51,74 @@ STATUSES = {
 }
 
 
-def man_page() -> str:
-    """Return rtsched(1)."""
-    parts = [HEAD, _text(inspect.cleandoc(main.help or "")), "\n.SH COMMANDS\n"]
-    for name, command in commands().items():
-        if not isinstance(command, click.Group):
-            parts += [f".SS {_escaped(_usage(name, command))}\n", _text(_help(command)), "\n"]
-            parts += _options(command)
-    parts.append(".SH EXIT STATUS\n")
-    parts += [f".TP\n.B {int(code)}\n{text}\n" for code, text in STATUSES.items()]
-    return "".join([*parts, TAIL])
+def man_pages() -> dict[str, str]:
+    """Return every page by its file name."""
+    every = commands()
+    names = main.list_commands(click.Context(main))
+    made = {"rtsched.1": _main_page(names)}
+    for name in names:
+        parts = {
+            inner: command
+            for inner, command in every.items()
+            if inner.startswith(f"rtsched {name} ")
+        }
+        made[f"rtsched-{name}.1"] = _page(name, every[f"rtsched {name}"], parts)
+    return made
+
+
+def _main_page(names: Sequence[str]) -> str:
+    """Return rtsched(1): what it is, and a list of its commands."""
+    parts = [
+        HEAD.format(title="RTSCHED", name="rtsched", summary=WHOLE),
+        SYNOPSIS,
+        ".SH DESCRIPTION\n",
+        _text(inspect.cleandoc(main.help or "")),
+        "\n.SH COMMANDS\n",
+    ]
+    parts += [f".TP\n.BR rtsched\\-{name} (1)\n{_escaped(COMMANDS[name])}\n" for name in names]
+    parts += [".SH OPTIONS\n", *_options(main), *_completion(), *_statuses(), FILES]
+    return "".join([*parts, _see_also(OTHERS)])
+
+
+def _page(name: str, command: click.Command, parts: dict[str, click.Command]) -> str:
+    """Return the page of one command, with those in it."""
+    summary = COMMANDS[name].rstrip(".")
+    title = f"RTSCHED-{name}".upper()
+    head = HEAD.format(
+        title=_escaped(title),
+        name=f"rtsched\\-{name}",
+        summary=_escaped(summary[:1].lower() + summary[1:]),
+    )
+    shown = parts or {f"rtsched {name}": command}
+    lines = [
+        f".B {_escaped(_usage(each, what))}\n.RI [ options ]\n" for each, what in shown.items()
+    ]
+    found = [head, ".br\n".join(lines), ".SH DESCRIPTION\n", _text(_help(command)), "\n"]
+    found += [".SH OPTIONS\n", *_options(command)] if not parts else []
+    if parts:
+        found.append(".SH COMMANDS\n")
+    for each, what in parts.items():
+        found += [f".SS {_escaped(_usage(each, what))}\n", _text(_help(what)), "\n"]
+        found += _options(what)
+    return "".join([*found, *_statuses(), FILES, _see_also([("rtsched", 1), *OTHERS])])
+
+
+def _statuses() -> list[str]:
+    rows = [f".TP\n.B {int(code)}\n{text}\n" for code, text in STATUSES.items()]
+    return [".SH EXIT STATUS\n", *rows]
+
+
+def _completion() -> list[str]:
+    text = (
+        '`eval "$(_RTSCHED_COMPLETE=bash_source rtsched)"` in `~/.bashrc` completes commands, '
+        "options and values in bash; `zsh_source` and `fish_source` are for zsh and fish."
+    )
+    return [".SH ENVIRONMENT\n.TP\n.B _RTSCHED_COMPLETE\n", _escaped(text), "\n"]
+
+
+def _see_also(pages: Sequence[tuple[str, int]]) -> str:
+    rows = [f".BR {_escaped(name)} ({section})" for name, section in pages]
+    return ".SH SEE ALSO\n" + ",\n".join(rows) + "\n"
 
 
 def _usage(name: str, command: click.Command) -> str:
