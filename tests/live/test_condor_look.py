@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MARGIN = 2 * 5 + 10 + 30 + 10
 """Two negotiation intervals of the testbed and 10 s, overrun, completing."""
 SLEEP = ["executable = /bin/sleep", "arguments = 600", "request_memory = 64"]
-POLLS, JOBS = 60, 10
+POLLS, JOBS = 60, 20
 PROCS = FEWEST + 200
 HOSTILE = 'x\\ny; $(id) \\"z'
 
