@@ -5,7 +5,7 @@
 Replays by all policies on the shipped logs, and a daemon that answers, are run on a copy of the
 sources whose kernels are not compiled yet; what a second run of them loads is put into DIRECTORY,
 each in the place in the package where `rtsched.kernels.compiling` looks for it. That takes about
-twenty minutes on one core. With `--policy` only replays by those policies are run, on one log.
+ten minutes on one core. With `--policy` only replays by those policies are run, on one log.
 
 Numba keeps to kernels that the same release of it has compiled, by the same release of Python; with
 any other, they are compiled anew at their first use, as if none were shipped.
@@ -32,7 +32,8 @@ REPLAY = (*RTSCHED, "replay", "--no-out", "--no-progress", "--workers", "1")
 LOG = "examples/logs/cluster.swf.gz"
 SHARED = "examples/logs/slurm-sacct.txt"
 POLICIES = (
-    "fcfs,easy,conservative,negotiator,multifactor,mcdf,fifo-mn,fifo-an,edf-mn,edf-an,portfolio,ste"
+    "fcfs,easy,conservative,negotiator,multifactor,mcdf,fifo-mn,fifo-an,edf-mn,edf-an,portfolio,"
+    "ste,psts,spare-rf,sed"
 )
 DAEMON = (
     ("benchmarks/startup.py", "--runs", "1", "--nodes", "16"),
