@@ -91,11 +91,13 @@ def interruptible() -> Iterator[None]:
 def test_interrupted() -> None:
     """The runs that are finished are there; the others are given up."""
     work = workload(100_000, deadlines=1.0)
-    policies = {name: presets()[name] for name in ("fcfs", "psts")}
+    policies = {name: presets()[name] for name in ("fcfs", "spare-rf-edf")}
     interrupt = threading.Thread(
         target=lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
     )
-    told = silent(policies) | {"psts": lambda _fraction: None if begun() else interrupt.start()}
+    told = silent(policies) | {
+        "spare-rf-edf": lambda _fraction: None if begun() else interrupt.start()
+    }
 
     def begun() -> bool:
         return interrupt.ident is not None
