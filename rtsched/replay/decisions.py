@@ -71,6 +71,8 @@ class Decisions:
             When it was made, epoch seconds; nan: before the run, for good. For each row its own:
             judgements on one job each, in this order.
         """
+        one_each = isinstance(now, np.ndarray)
+        time = np.broadcast_to(now, len(rows))
         for answer in judgement.answers:
             if answer.value is None:
                 continue
@@ -84,13 +86,10 @@ class Decisions:
                     stream = _Stream(answer.plugin, answer.mode, finding)
                     self._streams[key] = stream
                 code, offer = answer.value.code[at], answer.value.offer[at]
-                if isinstance(now, np.ndarray):
-                    stream.add(self._batches + at, rows[at], code, offer, finding, now[at])
-                else:
-                    stream.add(self._batches, rows[at], code, offer, finding, now)
-                    self._batches += 1
-            if isinstance(now, np.ndarray):
-                self._batches += len(now)
+                batch = self._batches + (at if one_each else np.zeros_like(at))
+                stream.add(batch, rows[at], code, offer, finding, time[at])
+                self._batches += not one_each
+            self._batches += len(rows) if one_each else 0
 
     def __len__(self) -> int:
         return sum(len(stream.records) for stream in self._streams.values())
@@ -156,12 +155,12 @@ class _Stream:
 
     def add(
         self,
-        batch: int | Rows,
+        batch: Rows,
         rows: Rows,
         code: NDArray[np.int8],
         offer: NDArray[np.float64],
         finding: Finding,
-        now: float | NDArray[np.float64],
+        now: NDArray[np.float64],
     ) -> None:
         """Count what was found of these rows before and is equal; keep the rest."""
         numbers = np.empty((len(rows), len(self._names)))
@@ -176,17 +175,15 @@ class _Stream:
             equal = ~fresh & (old["code"] == code) & (old["offer"] == offer) & same.all(axis=1)
             again, fresh = at[equal], ~equal
             np.add.at(self._room["times"], again, 1)
-            self._room["last"][again] = now if isinstance(now, float) else now[equal]
+            self._room["last"][again] = now[equal]
         kept = int(np.count_nonzero(fresh))
         if not kept:
             return
         self._room = _grown(self._room, self._used + kept)
         new = self._room[self._used : self._used + kept]
-        new["batch"] = batch if isinstance(batch, int) else batch[fresh]
-        new["row"], new["code"] = rows[fresh], code[fresh]
+        new["batch"], new["row"], new["code"] = batch[fresh], rows[fresh], code[fresh]
         new["offer"], new["numbers"] = offer[fresh], numbers[fresh]
-        new["first"] = now if isinstance(now, float) else now[fresh]
-        new["times"], new["last"] = 1, new["first"]
+        new["times"], new["first"], new["last"] = 1, now[fresh], now[fresh]
         self._latest[rows[fresh]] = np.arange(self._used, self._used + kept) + 1
         self._used += kept
 

@@ -278,12 +278,10 @@ class ExclusiveNodes(System):
     @cached_property
     def questions(self) -> Questions:
         """How many questions the loop put to a test (`ask_by`), and who was promised something."""
-        n, most = len(self.jobs), _MOST_REJECTED
-        rows, times = (np.zeros((most, 4), np.int64), np.zeros((most, 3)))
-        row, failed, promised, free = np.ascontiguousarray(rows.T)
-        at, needed, offer = np.ascontiguousarray(times.T)
+        row, failed, promised, free = np.zeros((4, _MOST_REJECTED), np.int64)
+        at, needed, offer = np.zeros((3, _MOST_REJECTED))
         said = RejectedRows(row, at, failed, promised, free, needed, offer)
-        return Questions(np.zeros(6, np.int64), np.zeros(n, np.int64), said)
+        return Questions(np.zeros(6, np.int64), np.zeros(len(self.jobs), np.int64), said)
 
     def take_rejected(self) -> RejectedRows | None:
         """Return whom the loop rejected since the last time it was asked; None: nobody."""

@@ -96,7 +96,9 @@ class Ads(Table):
     status = Column(np.int64, IDLE, "JobStatus.")
     placed = Column(np.bool_, False, "RemoteHost is there.")
     universe = Column(np.int64, 5, "JobUniverse.")
-    ours = Column(np.bool_, False, "It asks for something of rtsched, or was told something by it.")
+    ours = Column(
+        np.bool_, False, "It asks rtsched for something, or has an attribute that rtsched set."
+    )
     passing = Column(np.bool_, False, "It is held by nobody, and goes on by itself.")
     spools = Column(np.bool_, False, "It is held from its submission on, for its files.")
     overrun = Column(np.bool_, False, "It was stopped at the end of its run time.")
