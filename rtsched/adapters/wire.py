@@ -8,7 +8,8 @@ The payload of a submit filter's request, and of the answer to it, is a row of f
 
     tag u16 | type u8 (1: int64, 2: text) | zero u8 | length u32 | value
 
-The payload of `MessageKind.QUERY` and `MessageKind.REPORT` is JSON. `contrib/common/rtsched_wire.h`
+The payload of `MessageKind.QUERY` and `MessageKind.REPORT` is JSON; that of `MessageKind.QUERY_FOR`
+is a uid (u32), then JSON. `contrib/common/rtsched_wire.h`
 states the same numbers in C, and a test compares the two. Numbers are never given a second meaning:
 what is new gets a new tag, which an older reader skips; what an older reader must not skip gets a
 new version.
@@ -33,6 +34,7 @@ HEADER = struct.Struct("<4sHHI")
 
 _FIELD = struct.Struct("<HBBI")
 _NUMBER = struct.Struct("<q")
+_UID = struct.Struct("<I")
 _IS_NUMBER, _IS_TEXT = 1, 2
 
 
@@ -45,6 +47,8 @@ class MessageKind(IntEnum):
     """Fields: somebody wants to change these properties of a job."""
     QUERY = 3
     """JSON: a user's question."""
+    QUERY_FOR = 4
+    """A uid and JSON: the question of that user, whom the peer has identified."""
     ANSWER = 0x101
     """Fields: what became of a `SUBMIT` or `MODIFY`."""
     ERROR = 0x102
@@ -57,6 +61,7 @@ LIMIT = {
     MessageKind.SUBMIT: 1 << 18,
     MessageKind.MODIFY: 1 << 18,
     MessageKind.QUERY: 1 << 18,
+    MessageKind.QUERY_FOR: 1 << 18,
     MessageKind.ANSWER: 1 << 16,
     MessageKind.ERROR: 1 << 16,
     MessageKind.REPORT: 1 << 24,
@@ -169,6 +174,34 @@ def frame(kind: MessageKind, payload: bytes) -> bytes:
             f"{LIMIT[kind]} are allowed"
         )
     return HEADER.pack(MAGIC, VERSION, kind, len(payload)) + payload
+
+
+def frame_for(uid: int, payload: bytes) -> bytes:
+    """Return a message with the question of another user.
+
+    Raises
+    ------
+    ProtocolError
+        If it is too long, or this is no uid.
+    """
+    try:
+        return frame(MessageKind.QUERY_FOR, _UID.pack(uid) + payload)
+    except struct.error as error:
+        raise ProtocolError(f"{uid} is not a uid") from error
+
+
+def read_for(payload: bytes) -> tuple[int, bytes]:
+    """Return who asks and the question, of a `MessageKind.QUERY_FOR`.
+
+    Raises
+    ------
+    ProtocolError
+        If it is too short.
+    """
+    if len(payload) < _UID.size:
+        raise ProtocolError("the payload ends within the uid")
+    uid: int = _UID.unpack_from(payload)[0]
+    return uid, payload[_UID.size :]
 
 
 def encode(kind: MessageKind, fields: Iterable[tuple[Tag, int | str]]) -> bytes:

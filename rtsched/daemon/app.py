@@ -24,14 +24,17 @@ import msgspec
 import numpy as np
 import structlog
 
+from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.deferred import AT_A_TIME
 from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.promised_jobs import lines_of
 from rtsched.daemon.purged import CompletionLookup
+from rtsched.daemon.records import JournalEntry
 from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.reloading import ConfigReloader
+from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.warming import keep_loaded, warm_up
 from rtsched.daemon.working import CycleRules, Settled, Steered, settle, steered
@@ -222,6 +225,46 @@ class Daemon:
             await self._adopt_anyway(site.without(record.id for record in gone), closed)
         self._wake.set()
 
+    async def cancel(self, record: PromiseRecord, by: str) -> PromiseRecord:
+        """Close the firm promise of a job, which goes on as best effort; return how it was closed.
+
+        Parameters
+        ----------
+        record : PromiseRecord
+            The promise as it was seen.
+        by : str
+            Who cancels it.
+
+        Raises
+        ------
+        RefusedError
+            If it was closed meanwhile.
+        StoreError
+            If that cannot be written down; then it stands as it was.
+        """
+        async with self.site_lock:
+            now, site = self.clock(), self.site
+            present = site.records.get(record.id)
+            if present is None or present.token != record.token or present.standing != "firm":
+                raise RefusedError("the promise was closed a moment ago", "not-found")
+            name = site.row(record.id).texts("name")
+            closed = msgspec.structs.replace(
+                present,
+                standing="withdrawn",
+                why=f"cancelled by {by}",
+                changed_at=now,
+                expires=math.inf,
+            )
+            await self._adopt(site.released(record.id), [closed])
+            text = messages.cancelled(by)
+            self._pending_notices[record.id] = text
+        job, title = self.translator.name_of(record.id), (name[0] if name else None) or ""
+        self.store.note(
+            JournalEntry(now, record.uid, job, title, "cancel", (), text, token=record.token)
+        )
+        self._wake.set()
+        return closed
+
     async def _adopt(self, site: Site, changed: Sequence[PromiseRecord]) -> None:
         """Write down, beside the loop, what changed; then, and only then, it is so."""
         new, records = site.snapshot, (*self._unwritten, *changed)
@@ -386,10 +429,14 @@ class Daemon:
 
     async def _keep(self, actions: Sequence[Action]) -> Sequence[Change]:
         """Have done what the promises ask for; whom it could not tell is told the next time."""
-        changes, dones = await self._apply(self._with_notices(actions))
+        whole = self._with_notices(actions)
+        given = dict(self._pending_notices)
+        changes, dones = await self._apply(whole)
         again = {d.change.job for d in dones if d.change.kind == "tell" and d.outcome == "failed"}
-        self._pending_notices = {
-            job: text for job, text in self._pending_notices.items() if job in again
+        self._pending_notices = {  # with what has come since
+            job: text
+            for job, text in self._pending_notices.items()
+            if job in again or given.get(job) != text
         }
         return changes
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rtsched.adapters.wire import HEADER, MessageKind, frame, read_header
-from rtsched.errors import AdapterError, ProtocolError, RtschedError
+from rtsched.daemon.reports import Refusal, RefusedError
+from rtsched.errors import AdapterError, ProtocolError
 
 if TYPE_CHECKING:
     from rtsched.daemon.reports import Question
@@ -35,7 +36,7 @@ def ask(question: Question, path: str = SOCKET, timeout_s: float = 10.0) -> Any:
         If the daemon does not answer.
     ProtocolError
         If it answers what this release does not understand.
-    RtschedError
+    RefusedError
         If it says why it does not answer the question.
     """
     until = time.monotonic() + timeout_s
@@ -47,17 +48,19 @@ def ask(question: Question, path: str = SOCKET, timeout_s: float = 10.0) -> Any:
             kind, length = read_header(_exactly(line, HEADER.size, until))
             payload = _exactly(line, length, until)
     except (OSError, EOFError) as error:
-        raise AdapterError(_silence(path, timeout_s, error)) from error
+        raise AdapterError(silence(path, timeout_s, error)) from error
     if kind is not MessageKind.REPORT:
         raise ProtocolError(f"{path}: a message of kind {kind.name} is not a report")
-    return _report(question, payload, path)
+    return report_in(question, payload, path)
 
 
-def _report(question: Question, payload: bytes, path: str) -> Any:
+def report_in(question: Question, payload: bytes, path: str) -> Any:
+    """Return the report in an answer of the daemon at `path`; raises as `ask` does."""
     try:
         answer = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
         if "error" in answer:
-            raise RtschedError(msgspec.json.decode(answer["error"], type=str))
+            refusal = msgspec.json.decode(payload, type=Refusal)
+            raise RefusedError(refusal.error, refusal.code)
         return msgspec.json.decode(answer["report"], type=type(question).Answer)
     except (msgspec.MsgspecError, KeyError) as error:
         raise ProtocolError(
@@ -78,7 +81,7 @@ def _exactly(line: socket.socket, size: int, until: float) -> bytes:
     return b"".join(parts)
 
 
-def _silence(path: str, timeout_s: float, error: Exception) -> str:
+def silence(path: str, timeout_s: float, error: Exception) -> str:
     """Return why there is no answer, and what to do."""
     if isinstance(error, FileNotFoundError | ConnectionRefusedError):
         why = "check `systemctl status rtsched`"

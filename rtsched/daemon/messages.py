@@ -85,6 +85,11 @@ def voided(why: str) -> str:
     return f"{PREFIX}the promise is void: {why}; the job runs as best effort"
 
 
+def cancelled(by: str) -> str:
+    """Return what a user reads whose promise was cancelled; `by` whom."""
+    return f"{PREFIX}the promise was cancelled by {by}; the job goes on as best effort"
+
+
 def broken(wording: Wording, limit: str | None = None) -> str:
     """Return what a user reads whose promise cannot be kept any more; `limit` if that is why."""
     why = f", since {kept_waiting(limit)}" if limit else ""

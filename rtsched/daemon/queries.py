@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from rtsched.daemon import messages, reports
 from rtsched.daemon.admission import AdmissionController, rounds_promised
 from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.fair import BusyError, ClosedError, FairThread
+from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.site import entry_of, late_runs
 from rtsched.daemon.standby import unseen
 from rtsched.daemon.waiting import helps, terms, waits
@@ -62,36 +63,59 @@ class Queries:
             If nobody waits for it any more when its turn comes.
         """
         try:
-            return await self._thread.run(
+            answer = await self._thread.run(
                 client.uid, lambda: self._answered(payload, client.uid), client.waits
             )
+            return await self._cancelled(answer) if isinstance(answer, Cancellation) else answer
         except BusyError as error:
             return self._refused("busy", str(error))
         except ClosedError as error:
+            return self._refused("unavailable", str(error))
+        except RefusedError as error:
+            return self._refused(error.code, str(error))
+        except RtschedError as error:
             return self._refused("refused", str(error))
 
     def close(self) -> None:
         """Answer no more."""
         self._thread.close()
 
-    def _answered(self, payload: bytes, uid: int) -> bytes:
+    def _answered(self, payload: bytes, uid: int) -> bytes | Cancellation:
         try:
-            report = self.reader(uid).report(reports.read_question(payload))
+            question = reports.read_question(payload)
         except msgspec.MsgspecError as error:
             return self._refused("malformed", f"not a question: {error}")
-        except RtschedError as error:
-            return self._refused("refused", str(error))
+        reader = self.reader(uid)
+        if isinstance(question, reports.Cancel):
+            return reader.cancellation(question)
+        return frame(MessageKind.REPORT, reports.report_payload(reader.report(question)))
+
+    async def _cancelled(self, asked: Cancellation) -> bytes:
+        """Cancel a promise, on the loop: the site is changed in one place at a time."""
+        closed = await self.daemon.cancel(asked.record, asked.by)
+        promise = msgspec.structs.replace(
+            asked.promise, standing=closed.standing, why=closed.why, start=None, end=None, nodes=()
+        )
+        report = reports.CancelReport(closed.changed_at, promise)
         return frame(MessageKind.REPORT, reports.report_payload(report))
 
-    def _refused(self, why: str, text: str) -> bytes:
+    def _refused(self, why: reports.RefusalCode, text: str) -> bytes:
         self.daemon.metrics.query_refused(why)
-        return frame(MessageKind.REPORT, reports.refusal_payload(text))
+        return frame(MessageKind.REPORT, reports.refusal_payload(text, why))
 
     def reader(self, uid: int) -> SiteReader:
         """Return a reader of the present site for a user."""
         admins = self.daemon.policy.live.daemon.admins
         everyone = uid in {0, self._own} or user_name(uid, NAMED) in admins
         return SiteReader(self.daemon, uid, everyone)
+
+
+class Cancellation(NamedTuple):
+    """A promise that its user or an admin may cancel."""
+
+    record: PromiseRecord
+    promise: reports.Promise
+    by: str
 
 
 class SiteReader:
@@ -111,7 +135,7 @@ class SiteReader:
         self.daemon, self.site, self.uid, self.everyone = daemon, daemon.site, uid, everyone
 
     def report(self, question: reports.AnyQuestion) -> reports.Report:
-        """Return the answer to a question.
+        """Return the answer to a question that changes nothing.
 
         Raises
         ------
@@ -127,12 +151,17 @@ class SiteReader:
                 return self._feasible(question)
             case reports.Plan():
                 if not self.everyone:
-                    raise RtschedError(
-                        "only admins may see the whole plan; `rtsched status` shows your own part"
+                    raise RefusedError(
+                        "only admins may see the whole plan; `rtsched status` shows your own part",
+                        "forbidden",
                     )
                 return self.plan()
             case reports.Chunk():
                 return self._chunk(question)
+            case reports.NodeList():
+                return self._node_list()
+            case reports.Cancel():
+                raise RefusedError("a cancellation is no question")
 
     def _mode(self) -> Any:
         return "dry-run" if self.daemon.dry_run else "live"
@@ -294,9 +323,10 @@ class SiteReader:
         RtschedError
             If not; the answer does not tell whether there is such a job.
         """
-        unknown = RtschedError(
+        unknown = RefusedError(
             f"no job {name!r} of yours is known; `rtsched explain --last` lists the replies to "
-            "your submissions"
+            "your submissions",
+            "not-found",
         )
         site = self.site
         job = site.whole(self.daemon.translator.number_of(name))
@@ -349,9 +379,10 @@ class SiteReader:
         job, site = self._visible(question.job), self.site
         record, entry = site.records.get(job), entry_of(site.snapshot.plan, job)
         if record is None or entry < 0:
-            raise RtschedError(
+            raise RefusedError(
                 f"job {question.job} has no planned start; a running job reads its own record: "
-                "`rtsched chunk` inside the job"
+                "`rtsched chunk` inside the job",
+                "not-found",
             )
         plan = site.snapshot.plan
         at = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
@@ -363,6 +394,50 @@ class SiteReader:
             rounds=rounds_promised(record, plan, entry),
         )
 
+    # --- nodes, cancel -------------------------------------------------------------------------
+
+    def _node_list(self) -> reports.NodesReport:
+        snapshot = self.site.snapshot
+        cluster, runs, plan = snapshot.cluster, snapshot.allocations, snapshot.plan
+        number = len(cluster)
+        until, begins = np.full(number, -np.inf), np.full(number, np.inf)
+        np.maximum.at(until, runs.nodes, runs.entries.end[runs.rows()])
+        np.minimum.at(begins, plan.nodes, plan.starts())
+        columns = (
+            cluster.usable.tolist(),
+            np.bincount(runs.nodes, minlength=number).tolist(),
+            np.bincount(plan.nodes, minlength=number).tolist(),
+            until.tolist(),
+            begins.tolist(),
+        )
+        rows = zip(self._nodes, *columns, strict=True)
+        nodes = tuple(
+            reports.NodeLoad(name, usable, runs, planned, _time(end), _time(start))
+            for name, usable, runs, planned, end, start in rows
+        )
+        return reports.NodesReport(self.daemon.clock(), nodes)
+
+    def cancellation(self, question: reports.Cancel) -> Cancellation:
+        """Return the promise that is to be cancelled.
+
+        Raises
+        ------
+        RefusedError
+            If there is none of this user's, or this daemon changes nothing.
+        """
+        if self.daemon.dry_run:
+            raise RefusedError("a dry run makes no promises, so there is nothing to cancel")
+        record = self.site.records.get(self._visible(question.job))
+        if record is None or record.standing != "firm":
+            raise RefusedError(
+                f"job {question.job} has no promise that could be cancelled; `rtsched explain "
+                f"{question.job}` shows what became of it",
+                "not-found",
+            )
+        by = user_name(self.uid, NAMED)
+        own = "its user" if self.uid == record.uid else f"an admin ({by})"
+        return Cancellation(record, self._promise(record), own)
+
     # --- feasible ------------------------------------------------------------------------------
 
     def _feasible(self, question: reports.Feasible) -> reports.FeasibleReport:
@@ -370,8 +445,9 @@ class SiteReader:
         daemon, now = self.daemon, self.daemon.clock()
         age = now - self.site.seen
         if age > daemon.policy.live.daemon.stale or self.site.facts is None:
-            raise RtschedError(
-                f"the last poll of the batch system was {age:.0f} s ago; try again later"
+            raise RefusedError(
+                f"the last poll of the batch system was {age:.0f} s ago; try again later",
+                "unavailable",
             )
         wanted = question.deadline if question.deadline is not None else math.floor(now) + 1.0
         fields = daemon.translator.fields_of(_as_question(question, self.uid, wanted))

@@ -26,10 +26,10 @@ PromiseState = Literal[
 ]
 """How a promise stands. Open: `offered` (a counter-offer that is held), `provisional` (made at
 submission, the job not seen yet), `firm`. Closed: `kept`, `missed`, `broken` (we said before that
-it would not be kept), `withdrawn` (by its user), `lapsed` (the job never appeared in the queue, the
-offer ran out, or the submit filter did not wait for the answer), `void` (its user changed what it
-rested on), `own-limit` (the job ran into its own limit), `unknown` (the batch system has no
-record of how the job ended: neither kept nor withdrawn)."""
+it would not be kept), `withdrawn` (by its user, or cancelled by an admin), `lapsed` (the job never
+appeared in the queue, the offer ran out, or the submit filter did not wait for the answer), `void`
+(its user changed what it rested on), `own-limit` (the job ran into its own limit), `unknown` (the
+batch system has no record of how the job ended: neither kept nor withdrawn)."""
 
 OPEN: tuple[PromiseState, ...] = ("offered", "provisional", "firm")
 

@@ -1,7 +1,7 @@
 """Questions on the query socket and the reports that answer them, for both sides.
 
 A question is a JSON object, `{"ask": "status", ...}`; its answer is `{"report": {...}}` or
-`{"error": "..."}`. Times are seconds since the epoch, null where there is none.
+`{"error": "...", "code": "..."}`. Times are seconds since the epoch, null where there is none.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
+
+from rtsched.errors import RtschedError
 
 Time: TypeAlias = float | None
 
@@ -61,7 +63,12 @@ class Verdict(msgspec.Struct, frozen=True):
     time: Annotated[float, Meta(description="When.")]
     job: Annotated[str, Meta(description="The batch system's name of the job; empty: none.")]
     name: Annotated[str, Meta(description="The job's name.")]
-    verdict: Annotated[str, Meta(description="`admit`, `reject`, `defer` or `pass`.")]
+    verdict: Annotated[
+        str,
+        Meta(
+            description="`admit`, `reject`, `defer` or `pass`; `cancel`: its promise was cancelled."
+        ),
+    ]
     codes: Annotated[tuple[str, ...], Meta(description="Reason codes.")]
     text: Annotated[str, Meta(description="The message to the user.")]
     offer: Annotated[Time, Meta(description="Counter-offer: the deadline that was feasible.")] = (
@@ -277,14 +284,72 @@ class Chunk(Question, frozen=True, tag="chunk"):
     job: Annotated[str, Meta(description="The batch system's name of the job.")]
 
 
-AnyQuestion: TypeAlias = Status | Explain | Feasible | Plan | Chunk
+class NodeLoad(msgspec.Struct, frozen=True):
+    """What a node does, and what is planned on it."""
+
+    name: Annotated[str, Meta(description="Its name; HTCondor: the slot's.")]
+    usable: Annotated[bool, Meta(description="Whether it accepts jobs.")]
+    running: Annotated[int, Meta(description="Jobs that run on it.")]
+    planned: Annotated[int, Meta(description="Promised jobs that are planned on it.")]
+    busy_until: Annotated[
+        Time, Meta(description="When the last of its running jobs ends, at the latest.")
+    ] = None
+    next_start: Annotated[Time, Meta(description="First planned start on it.")] = None
+
+
+class NodesReport(Report, frozen=True):
+    """The nodes, and how busy each is; nothing says with whose jobs."""
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    nodes: Annotated[
+        tuple[NodeLoad, ...], Meta(description="In the order of the batch system.")
+    ] = ()
+
+
+class NodeList(Question, frozen=True, tag="nodes"):
+    """Ask what the nodes do."""
+
+    Answer = NodesReport
+
+
+class CancelReport(Report, frozen=True):
+    """The promise that was cancelled; its job goes on as best effort."""
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    promise: Annotated[Promise, Meta(description="As it was closed.")]
+
+
+class Cancel(Question, frozen=True, tag="cancel"):
+    """Give up the promise of a job, which goes on as best effort; for its user and admins."""
+
+    Answer = CancelReport
+    job: Annotated[str, Meta(description="The batch system's name of the job.")]
+
+
+AnyQuestion: TypeAlias = Status | Explain | Feasible | Plan | Chunk | NodeList | Cancel
 """What `msgspec.json.decode(payload, type=AnyQuestion)` reads."""
+
+RefusalCode: TypeAlias = Literal[
+    "malformed", "refused", "forbidden", "not-found", "busy", "unavailable"
+]
+"""Why a question is not answered: it is none (`malformed`), it cannot be answered as it is
+(`refused`), not to this user (`forbidden`), there is no such job of this user's (`not-found`), too
+much waits (`busy`), or this daemon cannot answer now (`unavailable`)."""
+
+
+class RefusedError(RtschedError):
+    """A question that is not answered, and why."""
+
+    def __init__(self, text: str, code: RefusalCode = "refused") -> None:
+        self.code = code
+        super().__init__(text)
 
 
 class Refusal(msgspec.Struct, frozen=True):
     """The answer to a question that was not answered."""
 
     error: str
+    code: RefusalCode = "refused"
 
 
 def report_payload(report: Report) -> bytes:
@@ -292,9 +357,9 @@ def report_payload(report: Report) -> bytes:
     return msgspec.json.encode({"report": report})
 
 
-def refusal_payload(text: str) -> bytes:
+def refusal_payload(text: str, code: RefusalCode = "refused") -> bytes:
     """Return the payload that says why a question is not answered."""
-    return msgspec.json.encode(Refusal(text))
+    return msgspec.json.encode(Refusal(text, code))
 
 
 def read_question(payload: bytes) -> AnyQuestion:

@@ -1,8 +1,9 @@
 """The two sockets: one for the submit filter, one for users' questions.
 
 Who is at the other end is what the kernel says (peer credentials, unix(7)), never what a message
-says. A connection brings one message and gets one answer. It is cut off when it is idle, sends too
-much or nonsense, or when its user has too many open at a time.
+says; one peer may be trusted to ask for users whom it has identified itself. A connection brings
+one message and gets one answer. It is cut off when it is idle, sends too much or nonsense, or when
+its user has too many open at a time.
 
 Whether the answer was read is known too. A Unix socket that is closed with data unread resets the
 connection (`unix_release_sock` in Linux), so the server keeps its end open until the client has
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from rtsched.adapters.wire import HEADER, LIMIT, MessageKind, read_header
+from rtsched.adapters.wire import HEADER, LIMIT, MessageKind, read_for, read_header
 from rtsched.daemon.failpoints import passing
 from rtsched.errors import AdapterError, ProtocolError
 
@@ -38,6 +39,9 @@ log = structlog.get_logger(__name__)
 
 _CREDENTIALS = struct.Struct("3i")
 BACKLOG = 1024
+MAX_FOR_OTHERS = 64
+"""Connections at a time of the peer that asks for other users."""
+
 LOG_EVERY = 1.0
 """Seconds between two log lines about refused messages."""
 
@@ -55,7 +59,7 @@ class Client(Protocol):
     Attributes
     ----------
     uid : int
-        As the kernel says.
+        As the kernel says; or as a trusted peer says, of the user it asks for.
     """
 
     uid: int
@@ -84,6 +88,9 @@ class SocketServer:
         Connections of one user at a time; root and `uids` may have any number.
     idle : float
         Seconds for which a connection may keep us waiting.
+    for_others : int
+        Uid of the peer that may ask for other users (`MessageKind.QUERY_FOR`): each question then
+        has the rights and limits of its user, and none of the peer's. -1: nobody may.
     """
 
     def __init__(
@@ -95,9 +102,11 @@ class SocketServer:
         uids: Collection[int] | None = None,
         max_connections: int = 8,
         idle: float = 5.0,
+        for_others: int = -1,
     ) -> None:
         self.path, self.kinds, self.handler = path, frozenset(kinds), handler
         self.uids, self.max_connections, self.idle = uids, max_connections, idle
+        self.for_others = for_others
         self.open: Counter[int] = Counter()
         self.answering = set[asyncio.Task[None]]()
         self.refused = 0
@@ -164,6 +173,8 @@ class SocketServer:
         """Return whether a user may ask, and has not too many connections open."""
         if self.uids is not None:
             return uid in self.uids
+        if uid == self.for_others:
+            return self.open[uid] < MAX_FOR_OTHERS
         return uid == 0 or self.open[uid] < self.max_connections
 
 
@@ -172,7 +183,8 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, server: SocketServer) -> None:
         self.server, self.uid, self.buffer = server, -1, bytearray()
-        self.counted = self.complete = self.half_closed = self.written = False
+        self.counted: list[int] = []
+        self.complete = self.half_closed = self.written = False
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
         self.undo: Callable[[], None] | None = None
@@ -188,8 +200,7 @@ class _Connection(asyncio.Protocol):
             self.server.refused += 1
             transport.abort()
             return
-        self.server.open[self.uid] += 1
-        self.counted = True
+        self._count()
         self.timer = asyncio.get_running_loop().call_later(self.server.idle, transport.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -205,25 +216,49 @@ class _Connection(asyncio.Protocol):
                 return
             if len(self.buffer) > HEADER.size + length:
                 raise ProtocolError("more than one message")
+            payload = bytes(self.buffer[HEADER.size :])
+            if kind is MessageKind.QUERY_FOR:
+                payload = self._for_other(payload)
         except ProtocolError as error:
             self._refuse(error)
             return
         self.complete = True
-        self.task = asyncio.get_running_loop().create_task(self._answer(kind))
+        self.task = asyncio.get_running_loop().create_task(self._answer(kind, payload))
         self.server.answering.add(self.task)
         self.task.add_done_callback(self.server.answering.discard)
+
+    def _count(self) -> None:
+        """Count this connection to its user until it is closed."""
+        self.server.open[self.uid] += 1
+        self.counted.append(self.uid)
+
+    def _for_other(self, payload: bytes) -> bytes:
+        """Go on as the user whom a trusted peer names; return the question.
+
+        Raises
+        ------
+        ProtocolError
+            If the peer is not trusted, or the user has too many connections open.
+        """
+        if self.uid != self.server.for_others:
+            raise ProtocolError("this peer may not ask for other users")
+        self.uid, payload = read_for(payload)
+        if not self.server.admits(self.uid):
+            raise ProtocolError("too many connections for this user")
+        self._count()
+        return payload
 
     def eof_received(self) -> bool:
         """Close, unless the client sends no more and still waits for its answer."""
         self.half_closed = True
         return self.complete and not self.written
 
-    async def _answer(self, kind: MessageKind) -> None:
+    async def _answer(self, kind: MessageKind, payload: bytes) -> None:
         """Work out the answer, and write it."""
         try:
             if not self.waits():
                 raise HungUpError
-            answer = await self.server.handler(kind, bytes(self.buffer[HEADER.size :]), self)
+            answer = await self.server.handler(kind, payload, self)
         except ProtocolError as error:
             self._refuse(error)
             return
@@ -268,10 +303,10 @@ class _Connection(asyncio.Protocol):
         """Forget it; an error after the answer means that nobody has read that."""
         if self.timer is not None:
             self.timer.cancel()
-        if self.counted:
-            self.server.open[self.uid] -= 1
-            if not self.server.open[self.uid]:
-                del self.server.open[self.uid]
+        for uid in self.counted:
+            self.server.open[uid] -= 1
+            if not self.server.open[uid]:
+                del self.server.open[uid]
         if exc is not None and self.written:
             self._answer_unread()
 

@@ -146,6 +146,13 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     admins: Annotated[
         list[str], Meta(description="Users besides root who may see all promises.")
     ] = []
+    rest_user: Annotated[
+        str,
+        Meta(
+            description="User that `rtsched rest` runs as. It may ask for the users whom it has "
+            "identified, with their rights and limits. Empty: nobody may."
+        ),
+    ] = ""
     history_days: Annotated[
         float, Meta(gt=0, description="Days for which closed promises stay in the database.")
     ] = 90.0

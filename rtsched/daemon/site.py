@@ -215,6 +215,30 @@ class Site:
         links = _left(self.links, self.links.after, gone)
         return replace(self, snapshot=snapshot, records=records, requested=requested, links=links)
 
+    def released(self, job: int) -> Site:
+        """Return the site in which a job that the batch system shows goes on without its promise.
+
+        It is not judged again.
+        """
+        old, records = self.snapshot, Records({j: r for j, r in self.records.items() if j != job})
+        gone = np.array([job], np.int64)
+        snapshot = replace(
+            old,
+            promises=promises_of(records.values()),
+            plan=old.plan.take(np.flatnonzero(old.plan.entries.job != job)),
+            version=old.version + 1,
+        )
+        return replace(
+            self,
+            snapshot=snapshot,
+            records=records,
+            requested=_left(self.requested, self.requested.id, gone),
+            links=_left(self.links, self.links.after, gone),
+            declined={**self.declined, job: ""},
+            restarting={j: polls for j, polls in self.restarting.items() if j != job},
+            missed={j: starts for j, starts in self.missed.items() if j != job},
+        )
+
 
 def _left(table: Any, key: NDArray[np.int64], gone: NDArray[np.int64]) -> Any:
     kept = ~np.isin(key, gone)

@@ -248,11 +248,13 @@ class Standby:
         try:
             question = reports.read_question(payload)
         except msgspec.MsgspecError as error:
-            return frame(MessageKind.REPORT, reports.refusal_payload(f"not a question: {error}"))
+            return frame(
+                MessageKind.REPORT, reports.refusal_payload(f"not a question: {error}", "malformed")
+            )
         if isinstance(question, reports.Status):
             return frame(MessageKind.REPORT, reports.report_payload(self._status()))
         text = f"this daemon is on standby: {self._elsewhere()}"
-        return frame(MessageKind.REPORT, reports.refusal_payload(text))
+        return frame(MessageKind.REPORT, reports.refusal_payload(text, "unavailable"))
 
     def _elsewhere(self) -> str:
         active = self.heartbeats.active()
@@ -304,7 +306,7 @@ class SharedSocketServer(SocketServer):
 
     Parameters
     ----------
-    path, kinds, uids
+    path, kinds, uids, for_others
         As of a `SocketServer`.
     standby : callable
         Answers while the daemon is on standby.
@@ -316,8 +318,9 @@ class SharedSocketServer(SocketServer):
         kinds: Collection[MessageKind],
         standby: Handler,
         uids: Collection[int] | None = None,
+        for_others: int = -1,
     ) -> None:
-        super().__init__(path, kinds, standby, uids=uids)
+        super().__init__(path, kinds, standby, uids=uids, for_others=for_others)
         self._standby = self.active = standby
 
     async def listen(self, group: str | None = None) -> None:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+QUESTIONS = (MessageKind.QUERY, MessageKind.QUERY_FOR)
+
 TURN = 0.0002
 """Seconds after which a cycle, in its thread, lets the loop answer. Each answer lets go of the
 interpreter a dozen times, to read, to write and to commit, and waits for its turn each time."""
@@ -218,7 +220,8 @@ async def _serve(
         uids=asking,
     )
     answering = Queries(daemon, os.getuid())
-    queries = SocketServer(run / "query.sock", (MessageKind.QUERY,), answering.answer)
+    rest = await asyncio.to_thread(_rest_uid, settings.rest_user)
+    queries = SocketServer(run / "query.sock", QUESTIONS, answering.answer, for_others=rest)
     try:
         await daemon.run([(submits, settings.asking_group()), (queries, None)], ready)
     finally:
@@ -239,7 +242,10 @@ async def _serve_in_turn(
     metrics.listen(settings.metrics_port)
     asked = (MessageKind.SUBMIT, MessageKind.MODIFY)
     submits = SharedSocketServer(run / "submit.sock", asked, standby.answer_filter, uids)
-    queries = SharedSocketServer(run / "query.sock", (MessageKind.QUERY,), standby.answer_query)
+    rest = await asyncio.to_thread(_rest_uid, settings.rest_user)
+    queries = SharedSocketServer(
+        run / "query.sock", QUESTIONS, standby.answer_query, for_others=rest
+    )
     wording, stop, loop = (
         wording_of(system_of(live)[1]),
         asyncio.Event(),
@@ -312,8 +318,17 @@ async def _watch(standby: Standby, store: Store, writer: WriterEpoch, daemon: Da
 
 def _uids(names: Iterable[str]) -> set[int]:
     """Return the uids of users; one that is not there is left out, and said in the log."""
-    found = {name: uid_of(name) for name in names}
-    for name, uid in found.items():
-        if uid < 0:
-            log.warning("no_such_user", user=name, setting="daemon.filters")
+    found = {name: _uid(name, "daemon.filters") for name in names}
     return {uid for uid in found.values() if uid >= 0}
+
+
+def _rest_uid(name: str) -> int:
+    """Return the uid of the REST server's user; -1: there is none."""
+    return _uid(name, "daemon.rest_user") if name else -1
+
+
+def _uid(name: str, setting: str) -> int:
+    uid = uid_of(name)
+    if uid < 0:
+        log.warning("no_such_user", user=name, setting=setting)
+    return uid

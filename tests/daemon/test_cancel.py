@@ -1,0 +1,157 @@
+"""A promise is cancelled by its user or an admin; the job goes on without it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import numpy as np
+import pytest
+from running import ANN, NOW, Running, answer_of
+
+from rtsched.adapters.live import Marks
+from rtsched.adapters.wire import HEADER, MessageKind
+from rtsched.daemon.ask import report_in
+from rtsched.daemon.reports import Cancel, CancelReport, Explain, NodeList, RefusedError
+from rtsched.daemon.store import Store
+from rtsched.errors import StoreError
+
+BOB = 1002
+JOB = 4711
+
+
+class User:
+    """A client of some uid."""
+
+    def __init__(self, uid: int) -> None:
+        self.uid = uid
+
+    def waits(self) -> bool:
+        """Return that it does."""
+        return True
+
+    def if_unread(self, undo: object) -> None:
+        """Read everything."""
+
+
+async def ask(running: Running, uid: int, question: object) -> object:
+    """Return the answer to a user's question."""
+    payload = msgspec.json.encode(question)
+    answer = await running.queries.answer(MessageKind.QUERY, payload, User(uid))
+    return report_in(question, answer[HEADER.size :], "test")
+
+
+async def promise(running: Running) -> None:
+    """Have ann's job promised, and seen in the queue."""
+    await running.start()
+    await asyncio.to_thread(answer_of, running.asked(nodes=2))
+    (record,) = running.daemon.site.records.values()
+    row = running.daemon.site.row(record.id).replace(id=np.array([JOB]))
+    marks = Marks.build(1, job=[JOB], uid=[ANN], token=[record.token])
+    running.show(queued=row, marks=marks, time=NOW + 1)
+    running.now = NOW + 1
+    await running.daemon.cycle()
+    assert running.standings() == ["firm"]
+
+
+def test_a_user_cancels_a_promise(running: Running) -> None:
+    """It is closed on disk, told and journalled; the job stays, unplanned, and is not judged."""
+
+    async def course() -> None:
+        await promise(running)
+        nodes = await ask(running, BOB, NodeList())
+        assert [node.planned for node in nodes.nodes] == [1, 1, 0, 0]
+        assert nodes.nodes[0].next_start is not None
+        report = await ask(running, ANN, Cancel(str(JOB)))
+        assert isinstance(report, CancelReport)
+        assert report.promise.standing == "withdrawn"
+        assert report.promise.why == "cancelled by its user"
+        assert (report.promise.job, report.promise.nodes) == (str(JOB), ())
+        site = running.daemon.site
+        assert not site.records
+        assert not len(site.snapshot.plan)
+        assert site.snapshot.queued.id.tolist() == [JOB]
+        assert running.store.find(JOB)[0].standing == "withdrawn"
+        told = running.system.applied
+        await running.daemon.cycle()
+        texts = [text for action in told for text in getattr(action, "text", ())]
+        assert any("the promise was cancelled by its user" in text for text in texts)
+        assert not running.daemon.site.records
+        assert running.daemon.site.snapshot.queued.id.tolist() == [JOB]
+        shown = await ask(running, ANN, Explain(str(JOB), 5))
+        assert shown.promise.standing == "withdrawn"
+        assert [verdict.verdict for verdict in shown.verdicts] == ["cancel", "admit"]
+        with pytest.raises(RefusedError, match="no promise that could be cancelled") as refused:
+            await ask(running, ANN, Cancel(str(JOB)))
+        assert refused.value.code == "not-found"
+
+    asyncio.run(course())
+
+
+def test_others_may_not_cancel_it(running: Running) -> None:
+    """Another user is told what is told of a job that does not exist; an admin may."""
+
+    async def course() -> None:
+        await promise(running)
+        errors = []
+        for job in (str(JOB), "99", "x", "", str(2**62)):
+            with pytest.raises(RefusedError) as refused:
+                await ask(running, BOB, Cancel(job))
+            errors.append((refused.value.code, str(refused.value).replace(repr(job), "JOB")))
+        assert len(set(errors)) == 1
+        assert running.standings() == ["firm"]
+        report = await ask(running, 0, Cancel(str(JOB)))
+        assert report.promise.why.startswith("cancelled by an admin")
+        assert not running.standings()
+
+    asyncio.run(course())
+
+
+def test_it_is_cancelled_once(running: Running) -> None:
+    """Of two requests at a time one is told that there is nothing left."""
+
+    async def course() -> None:
+        await promise(running)
+        first, second = await asyncio.gather(
+            *(ask(running, ANN, Cancel(str(JOB))) for _ in range(2)), return_exceptions=True
+        )
+        assert sorted(type(each).__name__ for each in (first, second)) == [
+            "CancelReport",
+            "RefusedError",
+        ]
+        closed = [r for r in running.store.find(JOB) if r.standing == "withdrawn"]
+        assert len(closed) == 1
+
+    asyncio.run(course())
+
+
+def test_what_cannot_be_written_is_not_cancelled(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a full disk the promise stands as it did, and the user is told so."""
+
+    def full(*_: object) -> None:
+        raise StoreError("rtsched.db", "no room")
+
+    async def course() -> None:
+        await promise(running)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "commit", full)
+            with pytest.raises(RefusedError, match="no room"):
+                await ask(running, ANN, Cancel(str(JOB)))
+        assert running.standings() == ["firm"]
+
+    asyncio.run(course())
+
+
+def test_a_dry_run_cancels_nothing(running: Running) -> None:
+    """There is no promise."""
+
+    async def course() -> None:
+        await promise(running)
+        running.daemon.dry_run = True
+        with pytest.raises(RefusedError, match="dry run"):
+            await ask(running, ANN, Cancel(str(JOB)))
+        assert running.standings() == ["firm"]
+
+    asyncio.run(course())
