@@ -22,6 +22,7 @@ COMMANDS = {
     "replay": "Replay accounting logs under several policies and compare them.",
     "explain": "Explain why a job was rejected or waits, live or in a replay.",
     "serve": "Run the daemon that keeps promises on the live cluster.",
+    "rest": "Answer queries over HTTP, for other hosts and programs.",
     "status": "Show the state of the daemon and your promises.",
     "feasible": "Show which deadline a job could get now.",
     "plan": "Print the plan behind all promises.",

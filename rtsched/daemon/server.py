@@ -121,7 +121,7 @@ class SocketServer:
         AdapterError
             If the socket cannot be made, or another daemon listens there.
         """
-        if _answers(self.path):
+        if answers_on(self.path):
             raise AdapterError(f"{self.path}: another daemon is listening; stop it first")
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
@@ -311,7 +311,7 @@ class _Connection(asyncio.Protocol):
             self._answer_unread()
 
 
-def _answers(path: Path) -> bool:
+def answers_on(path: Path) -> bool:
     """Return whether somebody listens on a socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)

@@ -1,0 +1,147 @@
+"""The ASGI application: endpoints, their OpenAPI description, and the gate in front."""
+
+from __future__ import annotations
+
+import http
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from litestar import Litestar, MediaType, Request, Response
+from litestar.datastructures import State
+from litestar.exceptions import HTTPException
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components, License, SecurityScheme
+
+from rtsched import __version__
+from rtsched.adapters import munge
+from rtsched.daemon.reports import RefusalCode, RefusedError
+from rtsched.errors import ProtocolError, RtschedError
+from rtsched.rest import endpoints
+from rtsched.rest.endpoints import DaemonClient, Problem
+from rtsched.rest.gate import OPEN, Gate, refusal_of
+from rtsched.rest.identity import Identities
+from rtsched.rest.limits import Slots, TokenBucket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from litestar.types import ControllerRouterHandler
+
+    from rtsched.rest.settings import RestSettings
+
+log = structlog.get_logger(__name__)
+
+STRANGERS = (20.0, 50)
+"""Requests without identity, per second and at once."""
+
+STATUS_OF: dict[RefusalCode, int] = {
+    "malformed": 400,
+    "refused": 422,
+    "forbidden": 403,
+    "not-found": 404,
+    "busy": 503,
+    "unavailable": 503,
+}
+"""HTTP status by why the daemon does not answer a question."""
+
+
+def _response(status: int, text: str, headers: dict[str, str] | None = None) -> Response[Problem]:
+    return Response(Problem(text), status_code=status, headers=headers, media_type=MediaType.JSON)
+
+
+def _refused(_: Request[Any, Any, Any], error: RtschedError) -> Response[Problem]:
+    """Return the answer where the daemon, or a limit, refuses."""
+    if isinstance(error, RefusedError):
+        status = STATUS_OF[error.code]
+        return _response(status, str(error), {"retry-after": "1"} if status == 503 else None)
+    if isinstance(error, ProtocolError):
+        return _response(502, str(error))
+    return _response(*refusal_of(error))
+
+
+def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
+    """Return the answer to what Litestar refuses, and to a defect of ours."""
+    if isinstance(error, RecursionError):
+        return _response(400, "the body is nested too deeply")
+    if not isinstance(error, HTTPException):
+        log.error("request_crashed", path=request.scope["path"], exc_info=error)
+        return _response(500, "an internal error of rtsched rest; its log says more")
+    status, text = error.status_code, error.detail
+    if status == 404:
+        text = (
+            f"there is no {request.scope['path']} here: rtsched {__version__} answers under "
+            f"/{endpoints.VERSION}, see {OPEN[1]}"
+        )
+    elif details := getattr(error, "extra", None):
+        text = "; ".join(
+            " ".join(filter(None, (each.get("key"), each.get("message"))))
+            for each in details
+            if isinstance(each, dict)
+        )
+    return _response(status, text or http.HTTPStatus(status).phrase, error.headers)
+
+
+def create_app(
+    settings: RestSettings,
+    proxy_uid: int = -1,
+    *,
+    decode: Callable[[str], munge.Credential] | None = munge.decode,
+    more: Sequence[ControllerRouterHandler] = (),
+    open_paths: Collection[str] = (),
+) -> Gate:
+    """Return the ASGI application.
+
+    Parameters
+    ----------
+    settings : RestSettings
+        The rest.toml.
+    proxy_uid : int
+        Of the site's proxy; -1: there is none.
+    decode : callable or None
+        From a credential to what it says, if `settings.munge`.
+    more : sequence
+        Further route handlers; their senders are identified too.
+    open_paths : collection of str
+        Paths of theirs that need no identity.
+    """
+    each = max(settings.daemon_requests // 4, 1)
+    slots = Slots(settings.daemon_requests, each)
+    client = DaemonClient(settings.query_socket, settings.daemon_timeout, slots)
+    inner = Litestar(
+        [endpoints.router(), *more],
+        state=State({"daemon": client}),
+        openapi_config=_description(),
+        exception_handlers={RtschedError: _refused, Exception: _failed},
+        logging_config=None,
+        request_max_body_size=settings.max_body,
+    )
+    return Gate(
+        inner,  # type: ignore[arg-type]
+        Identities(decode if settings.munge else None, proxy_uid),
+        TokenBucket(settings.rate, settings.burst),
+        TokenBucket(*STRANGERS),
+        settings.max_body,
+        (*OPEN, *open_paths),
+    )
+
+
+def _description() -> OpenAPIConfig:
+    scheme = SecurityScheme(
+        type="apiKey",
+        name="Authorization",
+        security_scheme_in="header",
+        description="`Munge CREDENTIAL`: made by munge(1) for `rtsched-rest 1`, method, path with "
+        "query, and the SHA-256 of the body in hexadecimal, in four lines without a last line "
+        "end. On the Unix socket the kernel says who asks, and no header is needed.",
+    )
+    return OpenAPIConfig(
+        title="rtsched",
+        version=__version__,
+        summary="Promised deadlines on Slurm and HTCondor.",
+        license=License(name="MIT", identifier="MIT"),
+        path="/schema",
+        use_handler_docstrings=True,
+        render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+        components=Components(security_schemes={"munge": scheme}),
+    )

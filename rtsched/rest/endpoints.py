@@ -1,0 +1,279 @@
+"""The endpoints under /v1: each asks the daemon one question for the sender of the request."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, Literal
+
+import msgspec
+from litestar import Request, Response, Router, delete, get, post
+from litestar.datastructures import State
+from litestar.di import Provide
+from litestar.openapi import ResponseSpec
+from litestar.params import Parameter
+from msgspec import Meta
+
+from rtsched import __version__
+from rtsched.daemon.reports import (
+    Cancel,
+    CancelReport,
+    Chunk,
+    ChunkReport,
+    Explain,
+    ExplainReport,
+    Feasible,
+    FeasibleReport,
+    NodeList,
+    NodesReport,
+    Plan,
+    PlanReport,
+    Promise,
+    Question,
+    RefusedError,
+    Status,
+    StatusReport,
+)
+from rtsched.errors import RtschedError
+from rtsched.rest.asking import ask_for
+from rtsched.rest.limits import Slots
+
+VERSION = "v1"
+
+HEALTH_S = 1.0
+"""Seconds for which the daemon's health is remembered."""
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+JobName = Annotated[
+    str, Parameter(description="The batch system's name of the job: `4711`, `4711_3`, `12.0`.")
+]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """The answer to a request that is not answered."""
+
+    error: Annotated[str, Meta(description="Why not, one sentence.")]
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Whether the daemon answers; for load balancers and monitoring."""
+
+    status: Annotated[
+        Literal["ok", "problem", "standby", "unavailable"],
+        Meta(description="`problem`: it answers, and reports problems in `/v1/status`."),
+    ]
+    version: Annotated[str, Meta(description="Release of this server.")]
+    daemon: Annotated[
+        str | None, Meta(description="Release of the daemon; null: it does not answer.")
+    ] = None
+
+
+class PromiseList(msgspec.Struct, frozen=True):
+    """The open promises that the sender may see."""
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    everyone: Annotated[bool, Meta(description="Whether those of all users are listed.")]
+    promises: Annotated[tuple[Promise, ...], Meta(description="By planned start.")]
+
+
+class DaemonClient:
+    """Asks the daemon for users; one for the whole server.
+
+    Parameters
+    ----------
+    path : str
+        The daemon's query socket.
+    timeout_s : float
+        Seconds to wait for an answer.
+    slots : Slots
+        How many questions there may be at a time.
+    """
+
+    def __init__(self, path: str, timeout_s: float, slots: Slots) -> None:
+        self._path, self._timeout, self._slots = path, timeout_s, slots
+        self._health: tuple[float, Health] | None = None
+
+    async def ask(self, uid: int, question: Question) -> Any:
+        """Return the answer to a user's question, a `type(question).Answer`.
+
+        Raises
+        ------
+        RtschedError
+            As `ask_for` does.
+        TooMuchError
+            If too many are asked at a time.
+        """
+        with self._slots.place(uid):
+            return await ask_for(uid, question, self._path, self._timeout)
+
+    async def health(self) -> Health:
+        """Return how the daemon is, as of a moment ago."""
+        now = time.monotonic()
+        if self._health is None or now > self._health[0] + HEALTH_S:
+            self._health = (now, Health("unavailable", __version__))  # while it is asked
+            self._health = (now, await self._asked())
+        return self._health[1]
+
+    async def _asked(self) -> Health:
+        try:
+            status: StatusReport = await ask_for(None, Status(), self._path, self._timeout)
+        except RtschedError:
+            return Health("unavailable", __version__)
+        if status.mode == "standby":
+            return Health("standby", __version__, status.version)
+        return Health("problem" if status.problems else "ok", __version__, status.version)
+
+
+class Sender:
+    """The sender of a request, who asks the daemon."""
+
+    def __init__(self, uid: int, daemon: DaemonClient) -> None:
+        self.uid, self._daemon = uid, daemon
+
+    async def ask(self, question: Question) -> Any:
+        """Return the daemon's answer, a `type(question).Answer`."""
+        return await self._daemon.ask(self.uid, question)
+
+
+def sender_of(request: Request[Any, Any, Any], state: State) -> Sender:
+    """Return a request's sender, whom the gate has identified."""
+    return Sender(request.scope["state"]["uid"], state.daemon)
+
+
+ERRORS = {
+    400: "The request is malformed.",
+    401: "Nothing valid says who sent it.",
+    403: "Its sender may not do that.",
+    404: "The sender has no such job, or there is no such path.",
+    413: "Its body is too long.",
+    422: "The question cannot be answered as it is, such as one for an unknown partition.",
+    429: "Too many requests; `Retry-After` says when to try again.",
+    502: "The daemon's answer cannot be decoded: install server and daemon from one release.",
+    503: "The daemon does not answer now.",
+}
+"""What the statuses of refused requests mean."""
+
+REFUSALS = {
+    status: ResponseSpec(Problem, description=text, generate_examples=False)
+    for status, text in ERRORS.items()
+}
+
+
+UNWELL = {
+    429: REFUSALS[429],
+    503: ResponseSpec(Health, description="The daemon does not answer.", generate_examples=False),
+}
+
+
+@get("/health", operation_id="health", responses=UNWELL, security=[])
+async def health(state: State) -> Response[Health]:
+    """Return whether the daemon answers; needs no identity."""
+    found: Health = await state.daemon.health()
+    return Response(found, status_code=503 if found.status == "unavailable" else 200)
+
+
+@get("/status", operation_id="status", responses=REFUSALS)
+async def status(sender: Sender) -> StatusReport:
+    """Return how the daemon is, and the open promises that the sender may see."""
+    return await sender.ask(Status())  # type: ignore[no-any-return]
+
+
+@get("/metrics", operation_id="metrics", responses=REFUSALS, media_type=PROMETHEUS)
+async def metrics(sender: Sender) -> str:
+    """Return the daemon's metrics as Prometheus text; for admins."""
+    report: StatusReport = await sender.ask(Status(metrics=True))
+    if not report.everyone:
+        raise RefusedError("only admins may see the metrics", "forbidden")
+    return report.metrics
+
+
+@get("/promises", operation_id="listPromises", responses=REFUSALS)
+async def list_promises(sender: Sender) -> PromiseList:
+    """Return the open promises that the sender may see."""
+    report: StatusReport = await sender.ask(Status())
+    return PromiseList(report.now, report.everyone, report.promises)
+
+
+@get("/promises/{job:str}", operation_id="showPromise", responses=REFUSALS)
+async def show_promise(sender: Sender, job: JobName) -> Promise:
+    """Return the promise of a job, open or closed."""
+    report: ExplainReport = await sender.ask(Explain(job, 0))
+    if report.promise is None:
+        raise RefusedError(f"job {job} has no promise", "not-found")
+    return report.promise
+
+
+@delete("/promises/{job:str}", operation_id="cancelPromise", responses=REFUSALS, status_code=200)
+async def cancel_promise(sender: Sender, job: JobName) -> CancelReport:
+    """Give up the promise of a job, which goes on as best effort; for its user and admins."""
+    return await sender.ask(Cancel(job))  # type: ignore[no-any-return]
+
+
+@get("/explain/{job:str}", operation_id="explain", responses=REFUSALS)
+async def explain(
+    sender: Sender,
+    job: JobName,
+    last: Annotated[
+        int, Parameter(ge=0, le=1000, description="Return so many of its last verdicts.")
+    ] = 5,
+) -> ExplainReport:
+    """Return what became of a job, and why."""
+    return await sender.ask(Explain(job, last))  # type: ignore[no-any-return]
+
+
+@get("/verdicts", operation_id="listVerdicts", responses=REFUSALS)
+async def list_verdicts(
+    sender: Sender,
+    last: Annotated[
+        int, Parameter(ge=0, le=1000, description="Return so many of the last verdicts.")
+    ] = 5,
+) -> ExplainReport:
+    """Return the replies to the sender's last submissions; to admins those of all users."""
+    return await sender.ask(Explain("", last))  # type: ignore[no-any-return]
+
+
+@post("/feasible", operation_id="feasible", responses=REFUSALS, status_code=200)
+async def feasible(sender: Sender, data: Feasible) -> FeasibleReport:
+    """Return which deadline a job could have now; nothing is reserved."""
+    return await sender.ask(data)  # type: ignore[no-any-return]
+
+
+@get("/chunk/{job:str}", operation_id="chunk", responses=REFUSALS)
+async def chunk(sender: Sender, job: JobName) -> ChunkReport:
+    """Return how a divisible job is cut; it may change until the job starts."""
+    return await sender.ask(Chunk(job))  # type: ignore[no-any-return]
+
+
+@get("/plan", operation_id="plan", responses=REFUSALS)
+async def plan(sender: Sender) -> PlanReport:
+    """Return the present plan of all promises; for admins."""
+    return await sender.ask(Plan())  # type: ignore[no-any-return]
+
+
+@get("/nodes", operation_id="listNodes", responses=REFUSALS)
+async def list_nodes(sender: Sender) -> NodesReport:
+    """Return the nodes, and how busy each is."""
+    return await sender.ask(NodeList())  # type: ignore[no-any-return]
+
+
+def router() -> Router:
+    """Return the endpoints."""
+    return Router(
+        f"/{VERSION}",
+        route_handlers=[
+            health,
+            status,
+            metrics,
+            list_promises,
+            show_promise,
+            cancel_promise,
+            explain,
+            list_verdicts,
+            feasible,
+            chunk,
+            plan,
+            list_nodes,
+        ],
+        dependencies={"sender": Provide(sender_of, sync_to_thread=False)},
+        security=[{"munge": []}],
+    )

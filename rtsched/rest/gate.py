@@ -1,0 +1,196 @@
+"""What every request passes before the application sees it.
+
+Its body is read whole and is not too long, its sender is known, and does not send too many. So the
+application has the sender's uid in `scope["state"]["uid"]`. Refusals are JSON: `{"error": "..."}`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+
+from rtsched import __version__
+from rtsched.errors import AdapterError, RtschedError
+from rtsched.rest.identity import ForbiddenError, UnidentifiedError
+from rtsched.rest.limits import TooMuchError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, MutableMapping
+
+    from rtsched.rest.identity import Identities
+    from rtsched.rest.limits import TokenBucket
+
+    Message = MutableMapping[str, Any]
+    Scope = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+    App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+log = structlog.get_logger(__name__)
+
+OPEN = ("/v1/health", "/schema/openapi.json")
+"""Paths that say nothing of jobs, and need no identity."""
+
+VERSION_HEADER = "rtsched-version"
+
+_HEADERS = [
+    (VERSION_HEADER.encode(), __version__.encode()),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+]
+_ONCE = frozenset(("authorization", "x-remote-user", "content-length"))
+
+
+class TooLargeError(RtschedError):
+    """A body that is longer than allowed."""
+
+
+class DisconnectedError(RtschedError):
+    """The client has gone."""
+
+
+class Gate:
+    """An ASGI application in front of another one.
+
+    Parameters
+    ----------
+    app : callable
+        The application behind.
+    identities : Identities
+        Who sends requests.
+    users, strangers : TokenBucket
+        How many requests each user may send, and all those together who need no identity.
+    max_body : int
+        Bytes of a request's body.
+    open_paths : collection of str
+        Paths that need no identity.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        identities: Identities,
+        users: TokenBucket,
+        strangers: TokenBucket,
+        max_body: int,
+        open_paths: Collection[str] = OPEN,
+    ) -> None:
+        self._app, self._identities, self._max_body = app, identities, max_body
+        self._users, self._strangers, self._open = users, strangers, frozenset(open_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+            await send(message)
+
+        try:
+            body = await self._admitted(scope, receive)
+        except DisconnectedError:
+            return
+        except RtschedError as error:
+            await refuse(send_with_headers, *refusal_of(error))
+            return
+        told = False
+
+        async def receive_again() -> Message:
+            nonlocal told
+            if told:
+                return await receive()
+            told = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._app(scope, receive_again, send_with_headers)
+
+    async def _admitted(self, scope: Scope, receive: Receive) -> bytes:
+        """Return a request's body, its sender noted in the scope.
+
+        Raises
+        ------
+        RtschedError
+            If the request is refused.
+        """
+        headers = _headers(scope)
+        if not headers.get("content-length", "0").isdecimal():
+            raise RtschedError("Content-Length is not a number")
+        if int(headers.get("content-length", "0")[:20]) > self._max_body:
+            raise self._too_large()
+        body = await self._body(receive)
+        state = scope.setdefault("state", {})
+        if scope["path"] in self._open and scope["method"] == "GET":
+            self._strangers.take(None)
+            return body
+        query = scope.get("query_string", b"")
+        target = scope.get("raw_path", b"") + (b"?" + query if query else b"")
+        uid = await self._identities.uid(
+            scope["method"], target, headers, body, state.get("peer_uid")
+        )
+        self._users.take(uid)
+        state["uid"] = uid
+        return body
+
+    async def _body(self, receive: Receive) -> bytes:
+        parts, size = [], 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise DisconnectedError
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self._max_body:
+                raise self._too_large()
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    def _too_large(self) -> TooLargeError:
+        return TooLargeError(f"the body is longer than {self._max_body} bytes")
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """Return a request's headers by name.
+
+    Raises
+    ------
+    RtschedError
+        If one that says who asks stands there twice.
+    """
+    found: dict[str, str] = {}
+    for raw, value in scope["headers"]:
+        name = raw.decode("latin-1").lower()
+        if name in found and name in _ONCE:
+            raise RtschedError(f"the header {name} may be given once")
+        found[name] = value.decode("latin-1")
+    return found
+
+
+def refusal_of(error: RtschedError) -> tuple[int, str, dict[str, str]]:
+    """Return status, text and headers of the answer to a request that is refused."""
+    match error:
+        case UnidentifiedError():
+            return 401, str(error), {"www-authenticate": "Munge"}
+        case ForbiddenError():
+            return 403, str(error), {}
+        case TooLargeError():
+            return 413, str(error), {"connection": "close"}
+        case TooMuchError():
+            return 429, str(error), {"retry-after": str(max(math.ceil(error.retry_s), 1))}
+        case AdapterError():
+            return 503, str(error), {"retry-after": "1"}
+    return 400, str(error), {}
+
+
+async def refuse(send: Send, status: int, text: str, headers: dict[str, str]) -> None:
+    """Send an answer that says why a request is refused."""
+    body = msgspec.json.encode({"error": text})
+    given = {"content-type": "application/json", "content-length": str(len(body)), **headers}
+    pairs = [(name.encode(), value.encode()) for name, value in given.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,118 @@
+"""Who sent a request: by a credential of munge, by the kernel, or by the site's proxy."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from rtsched.adapters import munge
+from rtsched.adapters.users import uid_of
+from rtsched.errors import RtschedError
+from rtsched.rest.credential import SCHEME, statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+DECODING = 8
+"""Credentials that munged is asked about at a time."""
+
+LONGEST = 8192
+"""Bytes of a credential."""
+
+REMOTE_USER = "x-remote-user"
+
+
+class UnidentifiedError(RtschedError):
+    """Nobody knows who sent the request."""
+
+
+class ForbiddenError(RtschedError):
+    """The sender is known, and may not do that."""
+
+
+class Identities:
+    """Finds out who sent a request.
+
+    Parameters
+    ----------
+    decode : callable or None
+        From a credential to what it says, such as `munge.decode`; None: none are accepted.
+    proxy_uid : int
+        The site's proxy on the Unix socket; -1: there is none.
+    """
+
+    def __init__(
+        self, decode: Callable[[str], munge.Credential] | None, proxy_uid: int = -1
+    ) -> None:
+        self._decode, self._proxy = decode, proxy_uid
+        self._decoding = asyncio.Semaphore(DECODING)
+
+    async def uid(
+        self,
+        method: str,
+        target: bytes,
+        headers: Mapping[str, str],
+        body: bytes,
+        peer: int | None,
+    ) -> int:
+        """Return the uid of a request's sender.
+
+        A credential counts first: a proxy may pass requests on whose senders it does not know.
+
+        Parameters
+        ----------
+        method, target, body
+            As of `statement`.
+        headers : mapping of str to str
+            With names in lower case, each once.
+        peer : int or None
+            Who is at the other end of the connection, as the kernel says; None: another host.
+
+        Raises
+        ------
+        UnidentifiedError
+            If nothing valid says who it is.
+        ForbiddenError
+            If it claims to be somebody else.
+        AdapterError
+            If munged does not answer.
+        """
+        claim = headers.get(REMOTE_USER)
+        if claim is not None and (peer is None or peer != self._proxy):
+            raise ForbiddenError("only the site's proxy may name another user in X-Remote-User")
+        if (text := headers.get("authorization")) is not None:
+            return await self._of_credential(text, statement(method, target, body))
+        if peer is None:
+            raise UnidentifiedError(
+                f"who asks? send `Authorization: {SCHEME} CREDENTIAL`, as `rtsched status` does"
+            )
+        return peer if peer != self._proxy else await self._of_claim(claim)
+
+    async def _of_credential(self, text: str, expected: bytes) -> int:
+        scheme, _, credential = text.strip().partition(" ")
+        if self._decode is None or scheme.lower() != SCHEME.lower():
+            accepted = "none is accepted here" if self._decode is None else f"use {SCHEME}"
+            raise UnidentifiedError(f"credentials of another kind are not accepted: {accepted}")
+        if len(credential) > LONGEST:
+            raise UnidentifiedError(f"the credential is longer than {LONGEST} bytes")
+        try:
+            async with self._decoding:
+                uid, payload = await asyncio.to_thread(self._decode, credential.strip())
+        except munge.CredentialError as error:
+            raise UnidentifiedError(str(error)) from error
+        if payload != expected:
+            raise UnidentifiedError(
+                "the credential was made for another request; make one for this method, path, "
+                "query and body"
+            )
+        return uid
+
+    async def _of_claim(self, name: str | None) -> int:
+        if not name:
+            raise UnidentifiedError("the proxy names no user in X-Remote-User")
+        uid = await asyncio.to_thread(uid_of, name)
+        if uid < 0:
+            raise UnidentifiedError("the user that the proxy names does not exist here")
+        if uid == 0:
+            raise ForbiddenError("a proxy may not ask for root; use the site's admins")
+        return uid

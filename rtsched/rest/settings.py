@@ -1,0 +1,116 @@
+"""The settings of `rtsched rest`, in a file of their own."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from rtsched.core.config import convert, read_toml
+from rtsched.daemon.logs import Level  # noqa: TC001 - read by msgspec
+from rtsched.errors import ConfigError
+
+DEFAULT = Path("/etc/rtsched/rest.toml")
+
+
+class RestSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rest.toml."""
+
+    address: Annotated[
+        str, Meta(description="IP address to listen on, such as `0.0.0.0`; other hosts need TLS.")
+    ] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="TCP port; 0: no TCP.")] = 6821
+    certificate: Annotated[
+        str, Meta(description="File with the TLS certificate and its chain, PEM; empty: no TLS.")
+    ] = ""
+    key: Annotated[str, Meta(description="File with the certificate's private key, PEM.")] = ""
+    socket: Annotated[
+        str, Meta(description="Unix socket to listen on; its users are known. Empty: none.")
+    ] = "/run/rtsched-rest/rest.sock"
+    proxy_user: Annotated[
+        str,
+        Meta(
+            description="User that the site's proxy runs as. On the Unix socket its requests are "
+            "those of the user in their header `X-Remote-User`, never root's. Empty: no proxy."
+        ),
+    ] = ""
+    munge: Annotated[
+        bool, Meta(description="Accept credentials of munge (`Authorization: Munge ...`).")
+    ] = True
+    query_socket: Annotated[str, Meta(description="Socket of the daemon for queries.")] = (
+        "/run/rtsched/query.sock"
+    )
+    rate: Annotated[
+        float, Meta(gt=0, description="Requests per second that a user may send on average.")
+    ] = 10.0
+    burst: Annotated[
+        int, Meta(ge=1, description="Requests that a user may send at once before that.")
+    ] = 50
+    max_body: Annotated[
+        int, Meta(ge=1024, le=1 << 18, description="Maximum size of a request's body, bytes.")
+    ] = 65536
+    time_limit: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds for a request with its answer, and for the TLS handshake; a "
+            "client that takes longer is disconnected.",
+        ),
+    ] = 15.0
+    connections: Annotated[int, Meta(ge=1, description="Maximum number of connections.")] = 512
+    connections_per_peer: Annotated[
+        int,
+        Meta(ge=1, description="Maximum number of them from one address, or of one local user."),
+    ] = 128
+    daemon_requests: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=60,
+            description="Maximum number of requests at a time to the daemon; a quarter of them "
+            "for one user.",
+        ),
+    ] = 16
+    daemon_timeout: Annotated[
+        float, Meta(gt=0, description="Seconds to wait for the daemon's answer.")
+    ] = 10.0
+    log_level: Annotated[Level, Meta(description="Log level.")] = "info"
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the settings as a whole, one sentence each."""
+        found = []
+        if not self.port and not self.socket:
+            found.append("port: is 0 and socket is empty, so nobody could connect; set one")
+        if bool(self.certificate) != bool(self.key):
+            missing = "key" if self.certificate else "certificate"
+            found.append(f"{missing}: is needed too for TLS")
+        try:
+            loopback = ipaddress.ip_address(self.address).is_loopback
+        except ValueError:
+            return [*found, f"address: {self.address!r} is not an IP address"]
+        if self.port and not loopback and not self.certificate:
+            found.append(
+                f"address: {self.address} can be reached from other hosts, which needs TLS; set "
+                "certificate and key, or address = '127.0.0.1'"
+            )
+        return found
+
+
+def load_settings(path: Path) -> RestSettings:
+    """Return the settings in a rest.toml.
+
+    Raises
+    ------
+    ConfigError
+        Listing every mistake.
+    """
+    problems: list[str] = []
+    settings = convert(read_toml(path), RestSettings, "", problems)
+    if settings is not None:
+        problems += settings.problems()
+    if problems or settings is None:
+        raise ConfigError(problems, path)
+    return settings
