@@ -26,6 +26,7 @@ COMMANDS = {
     "status": "Show the state of the daemon and your promises.",
     "feasible": "Show which deadline a job could get now.",
     "plan": "Print the plan behind all promises.",
+    "cancel": "Give up the promise of a job.",
     "chunk": "Print the plan of a promised job, for use inside the job.",
     "slurm": "Prepare Slurm for rtsched, or check it.",
     "condor": "Prepare HTCondor for rtsched, or check it.",
@@ -39,7 +40,7 @@ COMMANDS = {
 }
 """One line per command, here so that `rtsched --help` need not import them all."""
 
-SILENT = frozenset(("chunk", "feasible", "status"))
+SILENT = frozenset(("cancel", "chunk", "feasible", "status"))
 """Commands that only ask the daemon, and log nothing: they start without the library for that."""
 
 SOLVING = frozenset(("calibrate",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +23,8 @@ socket_option: Callable[[Any], Any] = click.option(
     envvar="RTSCHED_SOCKET",
     default=SOCKET,
     show_default=True,
-    help="Socket of the daemon for queries; default from the environment variable RTSCHED_SOCKET.",
+    help="Socket of the daemon for queries; default from the environment variable RTSCHED_SOCKET. "
+    "Where there is none, the server in RTSCHED_SERVER or /etc/rtsched/client.toml is asked.",
 )
 json_option: Callable[[Any], Any] = click.option(
     "--json", "as_json", is_flag=True, help="Print the daemon's report as one JSON object."
@@ -30,10 +32,21 @@ json_option: Callable[[Any], Any] = click.option(
 
 
 def report_of(question: Question, path: str) -> Any:
-    """Return the daemon's report."""
+    """Return the daemon's report: by its socket, or by the site's server."""
+    from rtsched.rest.client import ask_server, server_for
+
+    if (server := server_for(path)) is not None:
+        return ask_server(question, server)
     from rtsched.daemon.ask import ask
 
     return ask(question, path)
+
+
+def answers(path: str) -> bool:
+    """Return whether there is a daemon to ask: its socket, or the site's server."""
+    from rtsched.rest.client import server_for
+
+    return os.path.exists(path) or server_for(path) is not None
 
 
 def print_json(report: Any) -> None:

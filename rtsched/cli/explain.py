@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rtsched.cli.asking import socket_option
+from rtsched.cli.asking import answers, socket_option
 from rtsched.cli.common import KEPT, debug_option
 
 
@@ -81,4 +81,4 @@ def command(
 
 def _asks_daemon(wanted: bool, path: str) -> bool:
     """Return whether the daemon is meant: asked for, or no replay here but a daemon's socket."""
-    return wanted or (not os.path.exists(KEPT) and os.path.exists(path))
+    return wanted or (not os.path.exists(KEPT) and answers(path))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from litestar import Request, Response, Router, delete, get, post
-from litestar.datastructures import State
-from litestar.di import Provide
 from litestar.openapi import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import Body, Parameter
 from msgspec import Meta
 
 from rtsched import __version__
@@ -43,6 +41,8 @@ HEALTH_S = 1.0
 """Seconds for which the daemon's health is remembered."""
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+HttpRequest: TypeAlias = Request[Any, Any, Any]
 
 JobName = Annotated[
     str, Parameter(description="The batch system's name of the job: `4711`, `4711_3`, `12.0`.")
@@ -124,20 +124,16 @@ class DaemonClient:
         return Health("problem" if status.problems else "ok", __version__, status.version)
 
 
-class Sender:
-    """The sender of a request, who asks the daemon."""
+async def ask(request: HttpRequest, question: Question) -> Any:
+    """Return the daemon's answer to a request's sender, a `type(question).Answer`.
 
-    def __init__(self, uid: int, daemon: DaemonClient) -> None:
-        self.uid, self._daemon = uid, daemon
-
-    async def ask(self, question: Question) -> Any:
-        """Return the daemon's answer, a `type(question).Answer`."""
-        return await self._daemon.ask(self.uid, question)
-
-
-def sender_of(request: Request[Any, Any, Any], state: State) -> Sender:
-    """Return a request's sender, whom the gate has identified."""
-    return Sender(request.scope["state"]["uid"], state.daemon)
+    Raises
+    ------
+    RtschedError
+        As `DaemonClient.ask` does.
+    """
+    uid = request.scope["state"]["uid"]  # the gate has identified the sender
+    return await request.app.state.daemon.ask(uid, question)
 
 
 ERRORS = {
@@ -166,94 +162,97 @@ UNWELL = {
 
 
 @get("/health", operation_id="health", responses=UNWELL, security=[])
-async def health(state: State) -> Response[Health]:
+async def health(request: HttpRequest) -> Response[Health]:
     """Return whether the daemon answers; needs no identity."""
-    found: Health = await state.daemon.health()
+    found: Health = await request.app.state.daemon.health()
     return Response(found, status_code=503 if found.status == "unavailable" else 200)
 
 
 @get("/status", operation_id="status", responses=REFUSALS)
-async def status(sender: Sender) -> StatusReport:
+async def status(
+    request: HttpRequest,
+    metrics: Annotated[bool, Parameter(description="Return the metrics too, to admins.")] = False,
+) -> StatusReport:
     """Return how the daemon is, and the open promises that the sender may see."""
-    return await sender.ask(Status())  # type: ignore[no-any-return]
+    return await ask(request, Status(metrics))
 
 
 @get("/metrics", operation_id="metrics", responses=REFUSALS, media_type=PROMETHEUS)
-async def metrics(sender: Sender) -> str:
+async def metrics(request: HttpRequest) -> str:
     """Return the daemon's metrics as Prometheus text; for admins."""
-    report: StatusReport = await sender.ask(Status(metrics=True))
+    report: StatusReport = await ask(request, Status(metrics=True))
     if not report.everyone:
         raise RefusedError("only admins may see the metrics", "forbidden")
     return report.metrics
 
 
 @get("/promises", operation_id="listPromises", responses=REFUSALS)
-async def list_promises(sender: Sender) -> PromiseList:
+async def list_promises(request: HttpRequest) -> PromiseList:
     """Return the open promises that the sender may see."""
-    report: StatusReport = await sender.ask(Status())
+    report: StatusReport = await ask(request, Status())
     return PromiseList(report.now, report.everyone, report.promises)
 
 
 @get("/promises/{job:str}", operation_id="showPromise", responses=REFUSALS)
-async def show_promise(sender: Sender, job: JobName) -> Promise:
+async def show_promise(request: HttpRequest, job: JobName) -> Promise:
     """Return the promise of a job, open or closed."""
-    report: ExplainReport = await sender.ask(Explain(job, 0))
+    report: ExplainReport = await ask(request, Explain(job, 0))
     if report.promise is None:
         raise RefusedError(f"job {job} has no promise", "not-found")
     return report.promise
 
 
 @delete("/promises/{job:str}", operation_id="cancelPromise", responses=REFUSALS, status_code=200)
-async def cancel_promise(sender: Sender, job: JobName) -> CancelReport:
+async def cancel_promise(request: HttpRequest, job: JobName) -> CancelReport:
     """Give up the promise of a job, which goes on as best effort; for its user and admins."""
-    return await sender.ask(Cancel(job))  # type: ignore[no-any-return]
+    return await ask(request, Cancel(job))
 
 
 @get("/explain/{job:str}", operation_id="explain", responses=REFUSALS)
 async def explain(
-    sender: Sender,
+    request: HttpRequest,
     job: JobName,
     last: Annotated[
         int, Parameter(ge=0, le=1000, description="Return so many of its last verdicts.")
     ] = 5,
 ) -> ExplainReport:
     """Return what became of a job, and why."""
-    return await sender.ask(Explain(job, last))  # type: ignore[no-any-return]
+    return await ask(request, Explain(job, last))
 
 
 @get("/verdicts", operation_id="listVerdicts", responses=REFUSALS)
 async def list_verdicts(
-    sender: Sender,
+    request: HttpRequest,
     last: Annotated[
         int, Parameter(ge=0, le=1000, description="Return so many of the last verdicts.")
     ] = 5,
 ) -> ExplainReport:
     """Return the replies to the sender's last submissions; to admins those of all users."""
-    return await sender.ask(Explain("", last))  # type: ignore[no-any-return]
+    return await ask(request, Explain("", last))
 
 
 @post("/feasible", operation_id="feasible", responses=REFUSALS, status_code=200)
-async def feasible(sender: Sender, data: Feasible) -> FeasibleReport:
+async def feasible(request: HttpRequest, data: Annotated[Feasible, Body()]) -> FeasibleReport:
     """Return which deadline a job could have now; nothing is reserved."""
-    return await sender.ask(data)  # type: ignore[no-any-return]
+    return await ask(request, data)
 
 
 @get("/chunk/{job:str}", operation_id="chunk", responses=REFUSALS)
-async def chunk(sender: Sender, job: JobName) -> ChunkReport:
+async def chunk(request: HttpRequest, job: JobName) -> ChunkReport:
     """Return how a divisible job is cut; it may change until the job starts."""
-    return await sender.ask(Chunk(job))  # type: ignore[no-any-return]
+    return await ask(request, Chunk(job))
 
 
 @get("/plan", operation_id="plan", responses=REFUSALS)
-async def plan(sender: Sender) -> PlanReport:
+async def plan(request: HttpRequest) -> PlanReport:
     """Return the present plan of all promises; for admins."""
-    return await sender.ask(Plan())  # type: ignore[no-any-return]
+    return await ask(request, Plan())
 
 
 @get("/nodes", operation_id="listNodes", responses=REFUSALS)
-async def list_nodes(sender: Sender) -> NodesReport:
+async def list_nodes(request: HttpRequest) -> NodesReport:
     """Return the nodes, and how busy each is."""
-    return await sender.ask(NodeList())  # type: ignore[no-any-return]
+    return await ask(request, NodeList())
 
 
 def router() -> Router:
@@ -274,6 +273,5 @@ def router() -> Router:
             plan,
             list_nodes,
         ],
-        dependencies={"sender": Provide(sender_of, sync_to_thread=False)},
         security=[{"munge": []}],
     )

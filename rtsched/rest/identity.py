@@ -77,8 +77,8 @@ class Identities:
         AdapterError
             If munged does not answer.
         """
-        claim = headers.get(REMOTE_USER)
-        if claim is not None and (peer is None or peer != self._proxy):
+        claim, proxied = headers.get(REMOTE_USER), peer is not None and 0 <= peer == self._proxy
+        if claim is not None and not proxied:
             raise ForbiddenError("only the site's proxy may name another user in X-Remote-User")
         if (text := headers.get("authorization")) is not None:
             return await self._of_credential(text, statement(method, target, body))
@@ -86,7 +86,7 @@ class Identities:
             raise UnidentifiedError(
                 f"who asks? send `Authorization: {SCHEME} CREDENTIAL`, as `rtsched status` does"
             )
-        return peer if peer != self._proxy else await self._of_claim(claim)
+        return await self._of_claim(claim) if proxied else peer
 
     async def _of_credential(self, text: str, expected: bytes) -> int:
         scheme, _, credential = text.strip().partition(" ")

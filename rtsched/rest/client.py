@@ -1,0 +1,245 @@
+"""A user's side of the REST server: one question, one report, from any host.
+
+The server stands in /etc/rtsched/client.toml::
+
+    server = "https://head.example.org:6821"
+    ca = "/etc/rtsched/ca.pem"
+
+or in the environment variable RTSCHED_SERVER. munge says who asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from rtsched import __version__
+from rtsched.daemon import reports
+from rtsched.daemon.ask import SOCKET
+from rtsched.errors import AdapterError, ConfigError, ProtocolError, RtschedError
+from rtsched.rest.credential import SCHEME, TTL_S, statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from http.client import HTTPConnection
+
+FILE = Path("/etc/rtsched/client.toml")
+SERVER, CA = "RTSCHED_SERVER", "RTSCHED_CA"
+"""Environment variables, which take the place of the file's settings."""
+
+VERSION_HEADER = "rtsched-version"
+LONGEST = 1 << 24
+"""Bytes of an answer."""
+
+_LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+
+
+class ClientSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A client.toml."""
+
+    server: Annotated[
+        str, Meta(description="Where `rtsched rest` answers, such as `https://head:6821`.")
+    ]
+    ca: Annotated[
+        str,
+        Meta(
+            description="File with the certificates, PEM, one of which signed the server's; "
+            "empty: those that this host trusts."
+        ),
+    ] = ""
+
+
+class Request(NamedTuple):
+    """An HTTP request."""
+
+    method: str
+    target: str
+    body: bytes = b""
+
+
+def server_for(path: str, file: Path = FILE) -> ClientSettings | None:
+    """Return which server to ask; None: the daemon's socket at `path`.
+
+    A socket that was chosen comes first, then RTSCHED_SERVER, then the default socket if it is
+    there, then the file.
+
+    Raises
+    ------
+    ConfigError
+        If the file is wrong.
+    """
+    if path != SOCKET:
+        return None
+    named = os.environ.get(SERVER, "")
+    if not named and os.path.exists(path):
+        return None
+    settings = _settings(file) if file.exists() else None
+    if not named:
+        return settings
+    ca = os.environ.get(CA, settings.ca if settings is not None else "")
+    return ClientSettings(named, ca)
+
+
+def _settings(file: Path) -> ClientSettings:
+    from rtsched.core.config import convert, read_toml
+
+    problems: list[str] = []
+    settings = convert(read_toml(file), ClientSettings, "", problems)
+    if settings is None:
+        raise ConfigError(problems, file)
+    return settings
+
+
+def request_of(question: reports.Question) -> Request:
+    """Return the request that asks a question."""
+    match question:
+        case reports.Status():
+            return Request("GET", f"/v1/status{'?metrics=true' if question.metrics else ''}")
+        case reports.Explain(job=""):
+            return Request("GET", f"/v1/verdicts?last={question.last}")
+        case reports.Explain():
+            return Request("GET", f"/v1/explain/{_part(question.job)}?last={question.last}")
+        case reports.Feasible():
+            return Request("POST", "/v1/feasible", msgspec.json.encode(question))
+        case reports.Plan():
+            return Request("GET", "/v1/plan")
+        case reports.Chunk():
+            return Request("GET", f"/v1/chunk/{_part(question.job)}")
+        case reports.NodeList():
+            return Request("GET", "/v1/nodes")
+        case reports.Cancel():
+            return Request("DELETE", f"/v1/promises/{_part(question.job)}")
+    raise RtschedError(f"{type(question).__name__}: the server answers no such question")
+
+
+def _part(name: str) -> str:
+    """Return a job's name as a part of a path."""
+    if not name or "/" in name:
+        raise RtschedError(f"{name!r} is not the name of a job")
+    return quote(name, safe="")
+
+
+def ask_server(
+    question: reports.Question,
+    settings: ClientSettings,
+    timeout_s: float = 15.0,
+    encode: Callable[[bytes, int], str] | None = None,
+) -> Any:
+    """Return the report that answers a question: an instance of `type(question).Answer`.
+
+    Parameters
+    ----------
+    question : Question
+        What to ask.
+    settings : ClientSettings
+        Which server.
+    timeout_s : float
+        Seconds to wait for each part of the answer.
+    encode : callable, optional
+        From a payload and seconds of life to a credential; by default by munge.
+
+    Raises
+    ------
+    AdapterError
+        If the server, the daemon behind it or munged does not answer.
+    ProtocolError
+        If it answers what this release does not understand.
+    RtschedError
+        If it says why it does not answer the question.
+    """
+    from rtsched.adapters import munge
+
+    request = request_of(question)
+    said = statement(request.method, request.target.encode(), request.body)
+    credential = (encode or munge.encode)(said, TTL_S)
+    headers = {
+        "Authorization": f"{SCHEME} {credential}",
+        "Accept": "application/json",
+        "Content-Type": "application/json",
+        "User-Agent": f"rtsched/{__version__}",
+        "Connection": "close",
+    }
+    status, version, body = _exchanged(settings, request, headers, timeout_s)
+    other = "" if version == __version__ else _other(version)
+    if status != 200:
+        raise _refusal(status, body, other)
+    try:
+        return msgspec.json.decode(body, type=type(question).Answer)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(
+            f"{settings.server}: the report cannot be decoded ({error}){other}"
+        ) from error
+
+
+def _exchanged(
+    settings: ClientSettings, request: Request, headers: Mapping[str, str], timeout_s: float
+) -> tuple[int, str, bytes]:
+    """Return status, release of the server, and body of the answer."""
+    from http.client import HTTPException
+
+    with contextlib.closing(_connection(settings, timeout_s)) as connection:
+        try:
+            connection.request(request.method, request.target, request.body or None, headers)
+            response = connection.getresponse()
+            body = response.read(LONGEST + 1)
+        except TimeoutError as error:
+            raise AdapterError(
+                f"{settings.server} did not answer within {timeout_s:g} s; try again"
+            ) from error
+        except (OSError, HTTPException) as error:
+            why = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or error
+            raise AdapterError(f"{settings.server} does not answer: {why}") from error
+    if len(body) > LONGEST:
+        raise ProtocolError(f"{settings.server}: the answer is longer than {LONGEST} bytes")
+    return response.status, response.getheader(VERSION_HEADER, ""), body
+
+
+def _connection(settings: ClientSettings, timeout_s: float) -> HTTPConnection:
+    """Return a connection to the server, not open yet."""
+    from http.client import HTTPConnection, HTTPSConnection
+
+    try:
+        parts = urlsplit(settings.server)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host = ""
+        parts, port = urlsplit(""), None
+    if not host or parts.scheme not in {"http", "https"} or parts.path not in {"", "/"}:
+        raise ConfigError([f"server: {settings.server!r} is not a URL such as https://head:6821"])
+    if parts.scheme == "http":
+        if host not in _LOOPBACK:
+            raise ConfigError([f"server: {settings.server} is on another host; use https"])
+        return HTTPConnection(host, port, timeout=timeout_s)
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=settings.ca or None)
+    except (OSError, ssl.SSLError) as error:
+        why = error.strerror or error
+        raise ConfigError([f"ca: {settings.ca} cannot be read: {why}"]) from error
+    return HTTPSConnection(host, port, timeout=timeout_s, context=context)
+
+
+def _other(version: str) -> str:
+    """Return what to add where the server is of another release."""
+    if not version:
+        return "; this is not a server of rtsched"
+    return f"; the server runs rtsched {version}, this is {__version__}: use the same release"
+
+
+def _refusal(status: int, body: bytes, other: str) -> RtschedError:
+    """Return the error that says why there is no report."""
+    try:
+        text = msgspec.json.decode(body, type=dict[str, str])["error"]
+    except (msgspec.MsgspecError, KeyError):
+        text = f"the server answered with status {status}"
+    if status in {401, 429} or status >= 500:
+        return AdapterError(text + (other if status == 502 else ""))
+    differs = status in {400, 404, 405} and not text.startswith("no job ")
+    return RtschedError(text + (other if differs else ""))

@@ -1,0 +1,106 @@
+"""A daemon in a thread of its own, and the REST application that asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+from running import ANN, NOW, Running, answer_of
+
+from rtsched.adapters.live import Marks
+from rtsched.adapters.munge import Credential, CredentialError
+from rtsched.daemon.server import SocketServer
+from rtsched.daemon.start import QUESTIONS
+from rtsched.rest.app import create_app
+from rtsched.rest.settings import RestSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from rtsched.rest.gate import App, Gate
+
+BOB = 1002
+JOB = 4711
+
+
+@contextmanager
+def daemon_with_a_promise(path: Path) -> Iterator[Running]:
+    """Run a daemon that has promised ann's job 4711 something, and serves this process as REST."""
+    running, stop = Running(path), threading.Event()
+    running.users = SocketServer(
+        path / "query.sock", QUESTIONS, running.queries.answer, for_others=os.getuid()
+    )
+    up = threading.Event()
+
+    async def course() -> None:
+        await running.start()
+        await asyncio.to_thread(answer_of, running.asked(nodes=2))
+        (record,) = running.daemon.site.records.values()
+        row = running.daemon.site.row(record.id).replace(id=np.array([JOB]))
+        marks = Marks.build(1, job=[JOB], uid=[ANN], token=[record.token])
+        running.show(queued=row, marks=marks, time=NOW + 1)
+        running.now = NOW + 1
+        await running.daemon.cycle()
+        up.set()
+        while not stop.is_set():
+            await asyncio.sleep(0.05)
+
+    thread = threading.Thread(target=asyncio.run, args=(course(),))
+    thread.start()
+    try:
+        assert up.wait(300.0)
+        yield running
+    finally:
+        stop.set()
+        thread.join()
+        running.close()
+
+
+def forged(text: str) -> Credential:
+    """Decode credentials of the form `UID HEX`, as munged would its own."""
+    uid, _, payload = text.partition(" ")
+    if not uid.isdecimal():
+        raise CredentialError("invalid munge credential: Invalid credential")
+    return Credential(int(uid), bytes.fromhex(payload))
+
+
+def app_for(running: Running, **settings: Any) -> Gate:
+    """Return the application for a daemon."""
+    given = {"rate": 1e6, "burst": 1_000_000, **settings}
+    chosen = RestSettings(query_socket=str(running.users.path), **given)
+    return create_app(chosen, decode=forged)
+
+
+def local(app: App, uid: int) -> App:
+    """Return the application as a local user of the Unix socket meets it."""
+
+    async def called(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, "state": {**scope.get("state", {}), "peer_uid": uid}}
+        await app(scope, receive, send)
+
+    return called
+
+
+async def call(
+    app: App, method: str, target: str, body: bytes = b"", **headers: str
+) -> tuple[int, Any, dict[str, str]]:
+    """Return status, body (read as JSON where it is that) and headers of an answer."""
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://rtsched"
+    ) as client:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = await client.request(method, target, content=body, headers=names)
+    is_json = answer.headers.get("content-type", "").endswith("json")
+    return (
+        answer.status_code,
+        json.loads(answer.text) if is_json else answer.text,
+        dict(answer.headers),
+    )
