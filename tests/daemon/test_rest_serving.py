@@ -1,0 +1,329 @@
+"""The server itself: TLS, local users, slow clients, too many connections; and our own client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import subprocess
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from rest_client import JOB, daemon_with_a_promise, forged
+from running import ANN
+
+from rtsched import __version__
+from rtsched.daemon import reports
+from rtsched.errors import AdapterError, ConfigError, ProtocolError, RtschedError
+from rtsched.rest import app, client, serving
+from rtsched.rest.client import ClientSettings, ask_server, request_of, server_for
+from rtsched.rest.settings import RestSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from running import Running
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Give a daemon with ann's promise."""
+    with daemon_with_a_promise(tmp_path_factory.mktemp("serving")) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a certificate for localhost, which signs itself."""
+    directory = tmp_path_factory.mktemp("tls")
+    words = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    words += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    words += ["-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run(words, cwd=directory, check=True, capture_output=True)
+    return directory
+
+
+def credential(uid: int) -> Callable[[bytes, int], str]:
+    """Return a maker of credentials that `forged` reads."""
+    return lambda payload, _: f"{uid} {payload.hex()}"
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def served(
+    running: Running,
+    tmp_path: Path,
+    course: Callable[[RestSettings], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    **settings: Any,
+) -> Any:
+    """Run a server, and what a client does in a thread; return what that returned."""
+    given = {"port": free_port(), "socket": str(tmp_path / "rest.sock"), **settings}
+    chosen = RestSettings(query_socket=str(running.users.path), **given)
+    make = app.create_app
+    monkeypatch.setattr(serving, "create_app", lambda *args: make(*args, decode=forged))
+
+    async def whole() -> Any:
+        stop, ready = asyncio.Event(), asyncio.Event()
+        server = asyncio.create_task(
+            serving.serve(chosen, serving.listeners(chosen), ready.set, stop)
+        )
+        await ready.wait()
+        try:
+            return await asyncio.to_thread(course, chosen)
+        finally:
+            stop.set()
+            await server
+
+    return asyncio.run(whole())
+
+
+def said(line: socket.socket) -> bytes:
+    """Return all that comes until the other end closes."""
+    got = b""
+    try:
+        while part := line.recv(65536):
+            got += part
+    except (ConnectionError, ssl.SSLError):
+        pass
+    return got
+
+
+def local_line(settings: RestSettings) -> socket.socket:
+    """Return a connection to the Unix socket."""
+    line = socket.socket(socket.AF_UNIX)
+    line.settimeout(30.0)
+    line.connect(settings.socket)
+    return line
+
+
+def test_the_client_asks_over_tls(
+    running: Running, tmp_path: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every question that users' commands ask; another user gets none of it."""
+    tls = {"certificate": str(certificate / "cert.pem"), "key": str(certificate / "key.pem")}
+
+    def course(settings: RestSettings) -> None:
+        server = ClientSettings(f"https://localhost:{settings.port}", tls["certificate"])
+
+        def ask(question: reports.Question, uid: int = ANN) -> Any:
+            return ask_server(question, server, encode=credential(uid))
+
+        assert [p.job for p in ask(reports.Status()).promises] == [str(JOB)]
+        assert ask(reports.Status(), 1002).promises == ()
+        assert "rtsched_" in ask(reports.Status(metrics=True), 0).metrics
+        assert ask(reports.Explain(str(JOB), 2)).promise.standing == "firm"
+        assert len(ask(reports.Explain("", 2)).verdicts) == 1
+        assert ask(reports.Feasible(nodes=1, time_s=60.0)).feasible
+        assert len(ask(reports.NodeList()).nodes) == 4
+        assert len(ask(reports.Plan(), 0).entries) == 1
+        with pytest.raises(RtschedError, match="only admins"):
+            ask(reports.Plan())
+        with pytest.raises(RtschedError, match="no job '4711' of yours"):
+            ask(reports.Cancel(str(JOB)), 1002)
+        with pytest.raises(AdapterError, match="Invalid credential"):
+            ask_server(reports.Status(), server, encode=lambda *_: "x")
+        untrusted = ClientSettings(server.server)
+        with pytest.raises(AdapterError, match=r"does not answer: .*certificate"):
+            ask_server(reports.Status(), untrusted, encode=credential(ANN))
+        plain = ClientSettings(f"http://127.0.0.1:{settings.port}")
+        with pytest.raises(AdapterError, match="does not answer"):
+            ask_server(reports.Status(), plain, encode=credential(ANN))
+
+    served(running, tmp_path, course, monkeypatch, **tls)
+
+
+def test_a_local_user_is_known_by_the_kernel(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks on the Unix socket needs no credential, and cannot name another user."""
+
+    def course(settings: RestSettings) -> None:
+        for extra, status in ((b"", b"200"), (b"X-Remote-User: ann\r\n", b"403")):
+            with closing(local_line(settings)) as line:
+                line.sendall(
+                    b"GET /v1/plan HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + extra + b"\r\n"
+                )
+                answer = said(line)
+            wanted = status if os.getuid() == 0 else b"403"
+            assert answer.split()[1] == wanted, answer
+            assert b"rtsched-version: " + __version__.encode() in answer.lower()
+        assert oct(os.stat(settings.socket).st_mode)[-3:] == "666"
+
+    served(running, tmp_path, course, monkeypatch)
+
+
+def test_slow_and_malformed_clients_are_cut_off(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a request, half a body, garbage, headers without end: none of them stays."""
+    body = b"POST /v1/feasible HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
+
+    def course(settings: RestSettings) -> None:
+        begun = time.monotonic()
+        for text, status in (
+            (b"", b""),
+            (b"GET /v1/st", b""),
+            (body, b""),
+            (b"\x16\x03\x01 garbage\r\n\r\n", b"400"),
+            (b"GET / HTTP/1.1\r\n" + b"a: " + b"x" * 40_000, b"400"),
+            (b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n", b"200"),
+        ):
+            with closing(local_line(settings)) as line:
+                line.sendall(text)
+                answer = said(line)
+                assert answer.split()[1:2] == ([status] if status else []), (text[:20], answer)
+        assert time.monotonic() - begun < 20.0
+
+    served(running, tmp_path, course, monkeypatch, time_limit=0.5)
+
+
+def test_a_body_that_is_too_long_is_refused_at_once(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its length where that is said, and by what has come where it is not."""
+    head = b"POST /v1/feasible HTTP/1.1\r\nHost: x\r\n"
+    chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
+
+    def course(settings: RestSettings) -> None:
+        for text in (
+            head + b"Content-Length: 99999999999999999999999\r\n\r\n",
+            head + b"Content-Length: 70000\r\n\r\n",
+            head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 3,
+        ):
+            with closing(local_line(settings)) as line:
+                line.sendall(text)
+                answer = said(line)
+                assert b" 413 " in answer or b" 400 " in answer, (text[:90], answer)
+
+    served(running, tmp_path, course, monkeypatch)
+
+
+def test_connections_are_limited(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer has a number of them; those beyond are closed, and places come back."""
+
+    def course(settings: RestSettings) -> None:
+        lines = [local_line(settings) for _ in range(3)]
+        time.sleep(0.2)
+        with closing(local_line(settings)) as line:
+            assert said(line) == b""
+        for line in lines:
+            line.close()
+        time.sleep(0.2)
+        with closing(local_line(settings)) as line:
+            line.sendall(b"GET /v1/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert b" 200 " in said(line)
+
+    served(running, tmp_path, course, monkeypatch, connections_per_peer=3)
+
+
+def test_one_server_at_a_time(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second one does not take socket or port over."""
+
+    def course(settings: RestSettings) -> None:
+        for other in (
+            msgspec.structs.replace(settings, socket=""),
+            msgspec.structs.replace(settings, port=0),
+        ):
+            with pytest.raises(AdapterError, match=r"cannot listen|another server"):
+                serving.listeners(other)
+
+    served(running, tmp_path, course, monkeypatch)
+
+
+def test_a_wrong_certificate_is_named(tmp_path: Path) -> None:
+    """With both files."""
+    settings = RestSettings(certificate="/no/c.pem", key="/no/k.pem")
+    with pytest.raises(ConfigError, match=r"/no/c.pem and /no/k.pem: No such file"):
+        serving.tls_of(settings)
+
+
+def test_where_the_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chosen socket first, then the environment, the default socket, the file."""
+    file, default = tmp_path / "client.toml", tmp_path / "query.sock"
+    path = str(default)
+    monkeypatch.setattr(client, "SOCKET", path)
+    monkeypatch.delenv("RTSCHED_SERVER", raising=False)
+    assert server_for(path, file) is None
+    file.write_text('server = "https://head:6821"\nca = "/ca.pem"\n')
+    assert server_for(path, file) == ClientSettings("https://head:6821", "/ca.pem")
+    assert server_for("/other.sock", file) is None
+    monkeypatch.setenv("RTSCHED_SERVER", "https://other:1")
+    assert server_for(path, file) == ClientSettings("https://other:1", "/ca.pem")
+    default.touch()
+    assert server_for(path, file) == ClientSettings("https://other:1", "/ca.pem")
+    monkeypatch.delenv("RTSCHED_SERVER")
+    assert server_for(path, file) is None
+    default.unlink()
+    file.write_text('sever = "https://head:6821"\n')
+    with pytest.raises(ConfigError, match="did you mean 'server'"):
+        server_for(path, file)
+
+
+@pytest.mark.parametrize("url", ["head:6821", "ftp://head", "https://", "https://h/x", "http://h"])
+def test_a_wrong_url_is_named(url: str) -> None:
+    """It must be https, but on this host."""
+    with pytest.raises(ConfigError, match=r"server: "):
+        ask_server(reports.Status(), ClientSettings(url), encode=credential(ANN))
+
+
+def test_every_question_has_a_request() -> None:
+    """Names of jobs are quoted; what is none is not sent."""
+    assert request_of(reports.Explain("4711_[1-3]", 5)).target == (
+        "/v1/explain/4711_%5B1-3%5D?last=5"
+    )
+    for name in ("", "../plan"):
+        with pytest.raises(RtschedError, match="not the name of a job"):
+            request_of(reports.Cancel(name))
+
+
+@pytest.mark.parametrize(
+    ("status", "version", "body", "kind", "says"),
+    [
+        (200, "9.9", b'{"now": "soon"}', ProtocolError, "the server runs rtsched 9.9, this is"),
+        (404, "0.0.1", b'{"error":"there is no /v1/x here"}', RtschedError, "use the same release"),
+        (400, "9.9", b'{"error":"unknown field"}', RtschedError, "use the same release"),
+        (404, "", b"<html>", RtschedError, "this is not a server of rtsched"),
+        (200, "", b"<html>", ProtocolError, "this is not a server of rtsched"),
+        (404, "9.9", b'{"error":"no job \'1\' of yours"}', RtschedError, "of yours$"),
+        (429, __version__, b'{"error":"too many requests"}', AdapterError, "too many"),
+        (503, __version__, b'{"error":"no daemon answers"}', AdapterError, "no daemon"),
+    ],
+)
+def test_a_server_of_another_release_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    version: str,
+    body: bytes,
+    kind: type[Exception],
+    says: str,
+) -> None:
+    """A newer or older one, or none of ours: one sentence says so."""
+    monkeypatch.setattr(client, "_exchanged", lambda *_: (status, version, body))
+    with pytest.raises(kind, match=says):
+        ask_server(reports.Status(), ClientSettings("https://h"), encode=credential(ANN))
