@@ -19,6 +19,7 @@ from pages_for_admins import (
     measure_page,
     plugin_page,
     policy_page,
+    rest_page,
     site_page,
 )
 from pages_for_authors import error_page, hook_page, model_page, reason_page
@@ -44,6 +45,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "logs.md": log_page,
     "metrics.md": metric_page,
     "queries.md": query_page,
+    "rest.md": rest_page,
     "hooks.md": hook_page,
     "model.md": model_page,
     "errors.md": error_page,

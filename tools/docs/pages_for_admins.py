@@ -23,6 +23,9 @@ from rtsched.logs.readers import READERS, ReadOptions
 from rtsched.replay import policies
 from rtsched.replay.measures import MEASURES
 from rtsched.report.assumed import ASSUMPTIONS, OTHER
+from rtsched.rest import endpoints
+from rtsched.rest.client import ClientSettings
+from rtsched.rest.settings import RestSettings
 from rtsched.simulator import settings as machines
 
 if TYPE_CHECKING:
@@ -136,6 +139,36 @@ def site_page() -> str:
         "`rtsched check site.toml` reports every mistake with its path in the file; "
         "`rtsched check --schema` prints the JSON schema for editors.",
         *parts,
+    )
+
+
+def rest_page() -> str:
+    """Return the page of the REST interface: its settings, those of its clients, endpoints."""
+    rows = [
+        (code(f"{method} {route.path.replace(':str', '')}"), route_handler.fn.__doc__ or "")
+        for route in endpoints.router().routes
+        for route_handler in route.route_handlers
+        for method in sorted(route_handler.http_methods - {"OPTIONS"})
+    ]
+    errors = [(str(status), text) for status, text in endpoints.ERRORS.items()]
+    return page(
+        "REST",
+        NOTE,
+        "What it is for, and how it is set up: [Other hosts and REST](../rest.md). The server "
+        "describes itself in OpenAPI 3.1 at `/schema/openapi.json`; the reports are those of "
+        "[Questions to the daemon](queries.md).",
+        "## rest.toml",
+        "`/etc/rtsched/rest.toml`, on the daemon's host.",
+        _settings(RestSettings),
+        "## client.toml",
+        "`/etc/rtsched/client.toml`, on hosts without the daemon's socket. The environment "
+        "variables RTSCHED_SERVER and RTSCHED_CA take the place of its settings.",
+        _settings(ClientSettings),
+        "## Endpoints",
+        table(("request", "what it does"), rows),
+        "## Refusals",
+        'The body is `{"error": "..."}`, one sentence.',
+        table(("status", "when"), errors),
     )
 
 

@@ -106,7 +106,8 @@ def query_page() -> str:
         doc.body,
         "They go over the socket `query.sock` in the daemon's run directory, in frames of kind "
         "`QUERY` and `REPORT` (`rtsched/adapters/wire.py`). `rtsched status`, `explain`, "
-        "`feasible` and `plan` ask them, and with `--json` print the reports as they came.",
+        "`feasible`, `plan`, `chunk` and `cancel` ask them, and with `--json` print the reports as "
+        "they came. Over HTTP they are [REST](rest.md).",
         *parts,
     )
 
