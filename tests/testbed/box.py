@@ -151,8 +151,10 @@ class Box(ABC):
         if self._box is not None:
             self._box.close()
 
-    def add_host(self, name: str) -> Sandbox:
+    def add_host(self, name: str, *, software: bool = False) -> Sandbox:
         """Start another host: the batch system's files and nothing of ours, processes of its own.
+
+        With `software` it has ours too.
 
         It shares the cluster's network: ports of the head are reached at 127.0.0.1, and taken. It
         ends with the cluster; no detached one may have it.
@@ -160,7 +162,7 @@ class Box(ABC):
         if self.detached:
             raise TestbedError("a detached cluster has one host")
         address = f"192.0.2.{len(self.hosts) + 2}"
-        layers = self._bare_layer().ready()
+        layers = (self._layer() if software else self._bare_layer()).ready()
         host = Sandbox(layers, boxes(), hostname=name, address=address, beside=self.box)
         self.hosts[name] = host
         host.start()

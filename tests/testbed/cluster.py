@@ -43,6 +43,8 @@ class Cluster(Box):
         Paths inside and the texts of further files, such as /etc/rtsched/submit.conf.
     software : bool
         Install our wheel, and our plug-in for slurmctld where JobSubmitPlugins names it.
+    rest : bool
+        Install what `rtsched rest` needs.
     detached : bool
         Live on after the process that made it, until `close`.
     """
@@ -54,9 +56,11 @@ class Cluster(Box):
         *,
         files: Mapping[str, str] | None = None,
         software: bool = True,
+        rest: bool = False,
         detached: bool = False,
     ) -> None:
         super().__init__(suite, files=files, software=software, detached=detached)
+        self.rest = rest
         self.slurm = slurm or SlurmOptions()
         self._backup: Cluster | None = None
 
@@ -65,6 +69,8 @@ class Cluster(Box):
 
     def _layer(self) -> Layer:
         layer = self._bare_layer()
+        if self.rest:
+            layer = images.python(layer, f"rest-{self.suite}", ("rest",))
         if self.software:
             layer = images.software(layer, self.suite)
         if "rtsched" in self.slurm.job_submit:
@@ -100,9 +106,9 @@ class Cluster(Box):
             self.node(node).start(wait=False)
         self.wait_nodes(self.slurm.nodes)
 
-    def add_host(self, name: str) -> Sandbox:
+    def add_host(self, name: str, *, software: bool = False) -> Sandbox:
         """Start another host, as a login node is one: with munge, and slurm.conf as it is now."""
-        host = super().add_host(name)
+        host = super().add_host(name, software=software)
         self.copy_conf()
         host.run(["install", "-d", "-o", "slurm", "-g", "slurm", "/run/slurm"])
         accounting.start_munge(Services(host))

@@ -1,0 +1,353 @@
+"""Users on a login host ask the daemon over TLS; who forges, replays or floods gains nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from promising import BOUND, QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes
+from testbed import Cluster, SlurmOptions
+from testbed.services import Services
+from testbed.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from testbed import Sandbox
+
+ADDRESS, PORT = "192.0.2.1", 6821
+REST = f"""
+address = "0.0.0.0"
+port = {PORT}
+certificate = "/etc/rtsched/rest.pem"
+key = "/etc/rtsched/rest.key"
+time_limit = 2
+rate = 20
+"""
+CLIENT = f"""
+server = "https://{ADDRESS}:{PORT}"
+ca = "/etc/rtsched/rest.pem"
+"""
+AS_REST = ("setpriv", "--reuid=rtsched-rest", "--regid=rtsched-rest", "--clear-groups")
+PYTHON = "/opt/rtsched/bin/python"
+
+SEND = """
+import http.client, json, ssl, sys, time
+from rtsched.adapters import munge
+from rtsched.rest.credential import statement
+
+context = ssl.create_default_context(cafile="/etc/rtsched/rest.pem")
+
+def send(method, target, body=b"", headers=(), credential=None):
+    line = http.client.HTTPSConnection("192.0.2.1", 6821, timeout=30, context=context)
+    given = dict(headers)
+    if credential is not None:
+        given["Authorization"] = "Munge " + credential
+    line.request(method, target, body or None, given)
+    answer = line.getresponse()
+    text = answer.read().decode()
+    line.close()
+    print(json.dumps([answer.status, text]))
+
+def made(method, target, body=b"", ttl=60, socket=""):
+    return munge.encode(statement(method, target.encode(), body), ttl, socket)
+
+STATUS = ("GET", "/v1/status")
+"""
+
+FLOOD = (
+    SEND
+    + """
+import threading
+how, seconds = sys.argv[1], float(sys.argv[2])
+end, found = time.monotonic() + seconds, {}
+replayed = made(*STATUS)
+
+def flood():
+    line = None
+    while time.monotonic() < end:
+        try:
+            if line is None:
+                line = http.client.HTTPSConnection("192.0.2.1", 6821, timeout=5, context=context)
+            credential = {"none": "x", "replay": replayed}.get(how) or made(*STATUS)
+            line.request(*STATUS, headers={"Authorization": "Munge " + credential})
+            answer = line.getresponse()
+            answer.read()
+            key = answer.status
+        except (OSError, http.client.HTTPException) as error:
+            key, line = type(error).__name__, None
+        found[key] = found.get(key, 0) + 1
+
+threads = [threading.Thread(target=flood) for _ in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(json.dumps(found))
+"""
+)
+
+
+class Reply(NamedTuple):
+    """Status and body of an answer."""
+
+    status: int
+    text: str
+
+
+def certificate(directory: Path) -> tuple[str, str]:
+    """Return a certificate of the head node that signs itself, and its key, as PEM."""
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    words += ["-nodes", "-days", "2", "-subj", "/CN=head", "-keyout", "key.pem", "-out", "rest.pem"]
+    words += ["-addext", f"subjectAltName=DNS:head,IP:{ADDRESS}"]
+    subprocess.run(words, cwd=directory, check=True, capture_output=True)
+    return (directory / "rest.pem").read_text(), (directory / "key.pem").read_text()
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Run six nodes, daemon and REST server on the head; what ran at the end ran all the time."""
+    options = SlurmOptions(fast=2, slow=4, job_submit=("rtsched",))
+    files = {SUBMIT_CONF: QUICK, "/etc/rtsched/rest.toml": REST}
+    pem, key = certificate(tmp_path_factory.mktemp("tls"))
+    with Cluster("forky", options, files=files, rest=True) as cluster:
+        cluster.run(["useradd", "--system", "--shell", "/usr/sbin/nologin", "rtsched-rest"])
+        cluster.path("/etc/rtsched/rest.pem").write_text(pem)
+        cluster.path("/etc/rtsched/rest.key").write_text(key)
+        cluster.run(["chown", "rtsched-rest", "/etc/rtsched/rest.key"])
+        cluster.run(["chmod", "400", "/etc/rtsched/rest.key"])
+        cluster.run(["install", "-d", "-o", "rtsched-rest", "/run/rtsched-rest"])
+        cluster.start_daemon(f'{SITE}rest_user = "rtsched-rest"\n')
+        cluster.services.start(
+            "rest",
+            [*AS_REST, "nice", "-n", "10", "rtsched", "rest"],
+            ready=lambda: cluster.box.listens(PORT),
+        )
+        names = ("rtsched", "slurmctld", "rest")
+        yield Live(cluster)
+        assert all(cluster.services.alive(name) for name in names)
+        for name in ("rtsched", "rest"):
+            said = cluster.path(f"/var/log/testbed/{name}.log").read_text()
+            assert "crashed" not in said
+            assert "Traceback" not in said
+
+
+@pytest.fixture(scope="module")
+def login(live: Live) -> Sandbox:
+    """Start a login host, which has the commands and a client.toml, and neither socket."""
+    host = live.cluster.add_host("login", software=True)
+    host.run(["install", "-d", "/etc/rtsched"])
+    host.path("/etc/rtsched/client.toml").write_text(CLIENT)
+    host.path("/etc/rtsched/rest.pem").write_text(
+        live.cluster.path("/etc/rtsched/rest.pem").read_text()
+    )
+    host.path("/usr/local/bin/send.py").write_text(SEND)
+    host.path("/usr/local/bin/flood.py").write_text(FLOOD)
+    return host
+
+
+@pytest.fixture(autouse=True)
+def clean(live: Live) -> Iterator[None]:
+    """Each test ends without jobs."""
+    yield
+    live.cancel_all()
+
+
+def rtsched(login: Sandbox, *words: str, user: str = "alice") -> tuple[int, Any]:
+    """Run a command on the login host; return its exit status and JSON, or what it says."""
+    done = login.run(["rtsched", *words], user=user, check=False)
+    if done.returncode < 2 and "--json" in words:
+        return done.returncode, json.loads(done.stdout)
+    return done.returncode, done.stdout + done.stderr
+
+
+def sent(login: Sandbox, script: str, user: str = "bob") -> list[Reply]:
+    """Run a script with `send` and `made` on the login host; return the answers."""
+    done = login.run([PYTHON, "-c", f"{SEND}\n{script}"], user=user, timeout=60)
+    return [Reply(*json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def firm(live: Live) -> int:
+    """Return a job of alice's that waits with a promise behind another one."""
+    live.promise("-N6", "--time=2", in_minutes(30), script="sleep 60")
+    job = live.promise("-N1", "--time=2", in_minutes(40))
+    live.wait_standing(job, "firm")
+    return job
+
+
+def test_commands_on_a_login_host(live: Live, login: Sandbox, firm: int) -> None:
+    """They answer there what they answer on the head, to each user what is the user's."""
+    status, report = rtsched(login, "status", "--json")
+    assert (status, report["everyone"]) == (0, False)
+    assert str(firm) in {each["job"] for each in report["promises"]}
+    assert str(firm) in rtsched(login, "status")[1]
+    status, report = rtsched(login, "feasible", "-N2", "-t5", "--json")
+    assert (status, report["feasible"], len(report["nodes"])) == (0, True, 2)
+    status, report = rtsched(login, "explain", str(firm), "--live", "--json")
+    assert (status, report["promise"]["standing"]) == (0, "firm")
+    assert len(rtsched(login, "explain", "--last", "2", "--json")[1]["verdicts"]) == 2
+    assert rtsched(login, "status", "--json", user="bob")[1]["promises"] == []
+    assert rtsched(login, "plan", user="bob")[0] == 2
+    status, report = rtsched(login, "plan", "--json", user="carol")
+    assert (status, str(firm) in {each["job"] for each in report["entries"]}) == (0, True)
+    for words in (["explain", str(firm), "--live"], ["cancel", str(firm)]):
+        status, text = rtsched(login, *words, user="bob")
+        assert (status, "no job" in text) == (2, True)
+    assert live.standing(firm) == "firm"
+
+
+def test_a_promise_is_cancelled(live: Live, login: Sandbox, firm: int) -> None:
+    """From the login host, by its user; the job goes on, and its user reads that in its comment."""
+    status, text = rtsched(login, "cancel", str(firm))
+    assert (status, f"the promise of job {firm} is cancelled by its user" in text) == (0, True)
+    assert live.standing(firm) == "withdrawn"
+    eventually(
+        lambda: "the promise was cancelled" in live.cluster.job(firm)["Comment"],
+        20,
+        "the job's comment says so",
+    )
+    live.polled()
+    assert live.cluster.job(firm)["JobState"] in {"PENDING", "RUNNING"}
+    assert f"rtsched_{firm}" not in live.reservations()
+    assert live.standing(firm) == "withdrawn"
+    report = rtsched(login, "explain", str(firm), "--live", "--json")[1]
+    assert report["promise"]["why"] == "cancelled by its user"
+    assert report["verdicts"][0]["verdict"] == "cancel"
+    assert rtsched(login, "cancel", str(firm))[0] == 2
+
+
+def test_forged_and_replayed_credentials(live: Live, login: Sandbox, firm: int) -> None:
+    """Only a credential of this cluster's munge counts, once, in time, for its own request."""
+    replies = sent(
+        login,
+        f"""
+good = made(*STATUS)
+send(*STATUS, credential=good)
+send(*STATUS, credential=good)
+send(*STATUS)
+send(*STATUS, credential="MUNGE:AwQFAAC" + "A" * 60 + ":")
+other = made(*STATUS)
+send(*STATUS, credential=other[:30] + ("A" if other[30] != "A" else "B") + other[31:])
+send("GET", "/v1/plan", credential=made(*STATUS))
+send("DELETE", "/v1/promises/{firm}", credential=made("GET", "/v1/promises/{firm}"))
+send("DELETE", "/v1/promises/{firm}", credential=made("DELETE", "/v1/promises/{firm}"))
+send("POST", "/v1/feasible", b'{{"nodes":2}}', credential=made("POST", "/v1/feasible", b"{{}}"))
+send(*STATUS, headers={{"X-Remote-User": "alice"}}, credential=made(*STATUS))
+send("POST", "/v1/feasible", b" " * 70000, credential=made("POST", "/v1/feasible"))
+send("GET", "/v1/explain/{firm}", credential=made("GET", "/v1/explain/{firm}"))
+late = made(*STATUS, ttl=1)
+time.sleep(3)
+send(*STATUS, credential=late)
+""",
+    )
+    wanted = [200, 401, 401, 401, 401, 401, 401, 404, 401, 403, 413, 404, 401]
+    assert [reply.status for reply in replies] == wanted, replies
+    assert "Replayed" in replies[1].text
+    assert "Expired" in replies[-1].text
+    assert "made for another request" in replies[5].text
+    assert "alice" not in "".join(reply.text for reply in replies)
+    assert live.standing(firm) == "firm"
+
+
+def test_another_clusters_munge(live: Live, login: Sandbox) -> None:
+    """A user's own munged, with a key of her own, makes credentials that nobody believes."""
+    directory = "/tmp/own"  # noqa: S108
+    setup = f"""
+    set -eu
+    mkdir -m 755 {directory}
+    dd if=/dev/urandom of={directory}/key bs=128 count=1 status=none
+    chmod 600 {directory}/key
+    exec munged --foreground --force --key-file={directory}/key --socket={directory}/socket \
+        --pid-file={directory}/pid --seed-file={directory}/seed --log-file={directory}/log
+    """
+    services = Services(login)
+    services.start(
+        "own-munged",
+        ["sh", "-c", setup],
+        user="bob",
+        ready=lambda: login.path(f"{directory}/socket").exists(),
+    )
+    try:
+        for user in ("root", "bob"):
+            (reply,) = sent(
+                login,
+                f"send(*STATUS, credential=made(*STATUS, socket='{directory}/socket'))",
+                user=user,
+            )
+            assert reply.status == 401
+    finally:
+        services.stop("own-munged")
+
+
+def test_slow_clients(live: Live, login: Sandbox) -> None:
+    """A connection that sends half a request is closed after the time limit."""
+    script = """
+import socket
+begun = time.monotonic()
+head = b"POST /v1/feasible HTTP/1.1\\r\\nContent-Length: 100\\r\\n\\r\\n"
+for text in (b"", b"GET /v1/st", head + b"{"):
+    line = socket.create_connection(("192.0.2.1", 6821))
+    line = context.wrap_socket(line, server_hostname="head")
+    line.settimeout(20)
+    line.sendall(text)
+    try:
+        got = line.recv(100)
+    except OSError:
+        got = b""
+    print(json.dumps([int(time.monotonic() - begun < 20), got.decode()]))
+"""
+    assert [reply.status for reply in sent(login, script)] == [1, 1, 1]
+    assert rtsched(login, "status")[0] in {0, 1}
+
+
+def test_the_server_tells_that_the_daemon_is_away(live: Live, login: Sandbox) -> None:
+    """And answers again when that is there again."""
+    live.cluster.stop_daemon()
+    status, text = rtsched(login, "status")
+    assert (status, "no daemon answers" in text) == (3, True)
+    live.cluster.restart_daemon()
+    assert rtsched(login, "status")[0] in {0, 1}
+
+
+def test_nobody_else_asks_for_users(live: Live) -> None:
+    """The daemon closes the connection of who is not the server's user, be it root."""
+    query = (
+        "from rtsched.adapters.wire import frame_for; import socket\n"
+        "line = socket.socket(socket.AF_UNIX); line.settimeout(10)\n"
+        "line.connect('/run/rtsched/query.sock')\n"
+        'line.sendall(frame_for(0, b\'{"ask":"plan"}\')); print(len(line.recv(100)))'
+    )
+    for user in ("bob", "rtsched", "root"):
+        done = live.cluster.run([PYTHON, "-c", query], user=user, check=False)
+        assert done.stdout.strip() in {"0", ""}, (user, done.stdout, done.stderr)
+    assert live.cluster.run([PYTHON, "-c", query], user="rtsched-rest").stdout.strip() == "100"
+
+
+@pytest.mark.parametrize("how", ["none", "replay", "own"])
+def test_floods(live: Live, login: Sandbox, how: str) -> None:
+    """While bob floods the server from the login host, alice's submissions are answered in time."""
+    flood = login.popen([PYTHON, "/usr/local/bin/flood.py", how, "15"], user="bob")
+    said: list[Said] = []
+    try:
+        time.sleep(2)
+        while flood.poll() is None and len(said) < 20:
+            said.append(live.submit("-N1", "--time=2", in_minutes(200)))
+            assert live.ask("status")["system"] == "slurm"
+            assert live.takes("squeue") < BOUND
+        text, errors = flood.communicate(timeout=60)
+    finally:
+        flood.kill()
+        flood.communicate()
+    found = json.loads(text.splitlines()[-1])
+    assert sum(found.values()) > 100, (found, errors)
+    wanted = {"none": "401", "replay": "401", "own": "429"}[how]
+    assert found.get(wanted, 0) > sum(found.values()) // 3, found
+    late = sum(not each.promised for each in said)
+    assert late <= max(1, len(said) // 10)
+    assert live.slowest(said) < BOUND
+    eventually(lambda: rtsched(login, "status", user="alice")[0] in {0, 1}, 20, "alice is answered")
