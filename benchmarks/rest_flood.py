@@ -110,7 +110,7 @@ def _flood(where: str | int, rate: float, seconds: float, results: Any) -> None:
     os.nice(19)
     if isinstance(where, str) and os.getuid() == 0:
         os.setuid(FLOOD_UID)
-    results.put(asyncio.run(_flooded(where, rate, seconds)))
+    results.put((str(where), asyncio.run(_flooded(where, rate, seconds))))
 
 
 async def _flooded(where: str | int, rate: float, seconds: float) -> dict[str, int]:
@@ -190,15 +190,17 @@ def _measured(
         path = str(directory / "submit.sock")
         _submit(path, 3.0, 0)
         quiet = _submit(path, seconds, 1)
+        targets = (str(directory / "rest" / "rest.sock"), port)
         floods = [
             context.Process(target=_flood, args=(where, rate / 2, seconds + 4.0, results))
-            for where in (str(directory / "rest" / "rest.sock"), port)
+            for where in targets
         ]
         for flood in floods:
             flood.start()
         time.sleep(3.0)  # the processes import what they need
         flooded = _submit(path, seconds, 2)
-        answers = [results.get(timeout=60.0) for _ in floods]
+        found = dict(results.get(timeout=60.0) for _ in floods)
+        answers = [found[str(where)] for where in targets]
         for flood in floods:
             flood.join()
     finally:

@@ -17,6 +17,8 @@ from rtsched.adapters.wire import MessageKind, frame
 from rtsched.cli.chunk import variables
 from rtsched.daemon.reports import (
     MOST_ROUNDS,
+    Cancel,
+    CancelReport,
     Chunk,
     ChunkReport,
     Explain,
@@ -35,6 +37,7 @@ from rtsched.daemon.reports import (
     refusal_payload,
 )
 from rtsched.model import jobs
+from rtsched.rest import client
 
 NOW = 1_795_219_200.0  # 2026-11-21 00:00 UTC
 NODES = tuple(f"slow{k}" for k in (1, 2, 3, 7))
@@ -156,7 +159,9 @@ finally:
 """
 
 
-@pytest.mark.parametrize("command", [["status"], ["feasible", "-t", "10"], ["chunk", "7"]])
+@pytest.mark.parametrize(
+    "command", [["status"], ["feasible", "-t", "10"], ["chunk", "7"], ["cancel", "7"]]
+)
 def test_users_commands_start_quickly(tmp_path, command):
     """They do not import the library for logs, nor numpy but to read times: most of a start."""
     words = [sys.executable, "-c", STARTED, *command, "--socket", str(tmp_path / "none.sock")]
@@ -190,6 +195,40 @@ def test_refusals(asked, refused):
     result, questions = asked(message, "plan")
     assert questions == [Plan()]
     refused(result, "only admins may see the whole plan")
+
+
+def test_cancel(asked, refused):
+    """What was given up is named, or why it was not."""
+    closed = Promise("4711", "sim", "ann", "withdrawn", NOW, NOW, why="cancelled by its user")
+    report = CancelReport(NOW, closed)
+    result, questions = asked(report, "cancel", "4711")
+    assert questions == [Cancel("4711")]
+    assert "the promise of job 4711 is cancelled by its user" in said(result)
+    result, _ = asked(report, "cancel", "4711", "--json")
+    assert json.loads(result.stdout)["promise"]["standing"] == "withdrawn"
+    message = frame(MessageKind.REPORT, refusal_payload("no job '1' of yours", "not-found"))
+    refused(asked(message, "cancel", "1")[0], "no job '1' of yours")
+
+
+def test_the_sites_server(run, tmp_path, refused, monkeypatch):
+    """Where no socket was chosen, the server that the environment or the file names is asked."""
+    monkeypatch.setenv("RTSCHED_SERVER", "https://head:6821")
+    seen = []
+
+    def ask_server(question, server):
+        seen.append((question, server.server))
+        return STATUS
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "ask_server", ask_server)
+        assert "1 firm, 20 kept" in said(run("status"))
+    assert seen == [(Status(), "https://head:6821")]
+    refused(
+        run("status", "--socket", tmp_path / "none"), "no daemon answers", "systemctl", status=3
+    )
+    monkeypatch.setenv("RTSCHED_SERVER", "http://head:6821")
+    monkeypatch.setattr("rtsched.adapters.munge.encode", lambda *_: "credential")
+    refused(run("status"), "server: http://head:6821 is on another host; use https")
 
 
 def test_plan(asked):
