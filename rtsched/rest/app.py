@@ -1,4 +1,4 @@
-"""The ASGI application: endpoints, their OpenAPI description, and the gate in front."""
+"""The ASGI application: endpoints, their OpenAPI description, and access control in front."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rtsched.adapters import munge
 from rtsched.daemon.reports import RefusalCode, RefusedError
 from rtsched.errors import ProtocolError, RtschedError
 from rtsched.rest import endpoints
+from rtsched.rest.authentication import Authenticator
 from rtsched.rest.endpoints import DaemonClient, Problem
-from rtsched.rest.gate import OPEN, Gate, refusal_of
-from rtsched.rest.identity import Identities
-from rtsched.rest.limits import Slots, TokenBucket
+from rtsched.rest.limits import ConcurrencyLimit, TokenBucket
+from rtsched.rest.middleware import OPEN, AccessMiddleware, refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-STRANGERS = (20.0, 50)
+ANONYMOUS = (20.0, 50)
 """Requests without identity, per second and at once."""
 
 STATUS_OF: dict[RefusalCode, int] = {
@@ -89,7 +89,7 @@ def create_app(
     decode: Callable[[str], munge.Credential] | None = munge.decode,
     more: Sequence[ControllerRouterHandler] = (),
     open_paths: Collection[str] = (),
-) -> Gate:
+) -> AccessMiddleware:
     """Return the ASGI application.
 
     Parameters
@@ -101,13 +101,13 @@ def create_app(
     decode : callable or None
         From a credential to what it says, if `settings.munge`.
     more : sequence
-        Further route handlers; their senders are identified too.
+        Further route handlers; their users are authenticated too.
     open_paths : collection of str
         Paths of theirs that need no identity.
     """
     each = max(settings.daemon_requests // 4, 1)
-    slots = Slots(settings.daemon_requests, each)
-    client = DaemonClient(settings.query_socket, settings.daemon_timeout, slots)
+    concurrency = ConcurrencyLimit(settings.daemon_requests, each)
+    client = DaemonClient(settings.query_socket, settings.daemon_timeout, concurrency)
     inner = Litestar(
         [endpoints.router(), *more],
         state=State({"daemon": client}),
@@ -116,11 +116,11 @@ def create_app(
         logging_config=None,
         request_max_body_size=settings.max_body,
     )
-    return Gate(
+    return AccessMiddleware(
         inner,  # type: ignore[arg-type]
-        Identities(decode if settings.munge else None, proxy_uid),
+        Authenticator(decode if settings.munge else None, proxy_uid),
         TokenBucket(settings.rate, settings.burst),
-        TokenBucket(*STRANGERS),
+        TokenBucket(*ANONYMOUS),
         settings.max_body,
         (*OPEN, *open_paths),
     )

@@ -23,7 +23,7 @@ from rtsched import __version__
 from rtsched.daemon import reports
 from rtsched.daemon.ask import SOCKET
 from rtsched.errors import AdapterError, ConfigError, ProtocolError, RtschedError
-from rtsched.rest.credential import SCHEME, TTL_S, statement
+from rtsched.rest.credential import SCHEME, TTL_S, payload_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -156,7 +156,7 @@ def ask_server(
     from rtsched.adapters import munge
 
     request = request_of(question)
-    said = statement(request.method, request.target.encode(), request.body)
+    said = payload_for(request.method, request.target.encode(), request.body)
     credential = (encode or munge.encode)(said, TTL_S)
     headers = {
         "Authorization": f"{SCHEME} {credential}",

@@ -13,7 +13,7 @@ TTL_S = 60
 _FIRST = b"rtsched-rest 1"
 
 
-def statement(method: str, target: bytes, body: bytes) -> bytes:
+def payload_for(method: str, target: bytes, body: bytes) -> bytes:
     """Return the payload of the credential for a request.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The endpoints under /v1: each asks the daemon one question for the sender of the request."""
+"""The endpoints under /v1: each asks the daemon one question for the client of the request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rtsched.daemon.reports import (
 )
 from rtsched.errors import RtschedError
 from rtsched.rest.asking import ask_for
-from rtsched.rest.limits import Slots
+from rtsched.rest.limits import ConcurrencyLimit
 
 VERSION = "v1"
 
@@ -69,7 +69,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class PromiseList(msgspec.Struct, frozen=True):
-    """The open promises that the sender may see."""
+    """The open promises that the client may see."""
 
     now: Annotated[float, Meta(description="The daemon's clock.")]
     everyone: Annotated[bool, Meta(description="Whether those of all users are listed.")]
@@ -85,12 +85,12 @@ class DaemonClient:
         The daemon's query socket.
     timeout_s : float
         Seconds to wait for an answer.
-    slots : Slots
+    concurrency : ConcurrencyLimit
         How many questions there may be at a time.
     """
 
-    def __init__(self, path: str, timeout_s: float, slots: Slots) -> None:
-        self._path, self._timeout, self._slots = path, timeout_s, slots
+    def __init__(self, path: str, timeout_s: float, concurrency: ConcurrencyLimit) -> None:
+        self._path, self._timeout, self._concurrency = path, timeout_s, concurrency
         self._health: tuple[float, Health] | None = None
 
     async def ask(self, uid: int, question: Question) -> Any:
@@ -103,7 +103,7 @@ class DaemonClient:
         TooMuchError
             If too many are asked at a time.
         """
-        with self._slots.place(uid):
+        with self._concurrency.slot(uid):
             return await ask_for(uid, question, self._path, self._timeout)
 
     async def health(self) -> Health:
@@ -125,22 +125,22 @@ class DaemonClient:
 
 
 async def ask(request: HttpRequest, question: Question) -> Any:
-    """Return the daemon's answer to a request's sender, a `type(question).Answer`.
+    """Return the daemon's answer to a request's client, a `type(question).Answer`.
 
     Raises
     ------
     RtschedError
         As `DaemonClient.ask` does.
     """
-    uid = request.scope["state"]["uid"]  # the gate has identified the sender
+    uid = request.scope["state"]["uid"]  # as AccessMiddleware found it
     return await request.app.state.daemon.ask(uid, question)
 
 
 ERRORS = {
     400: "The request is malformed.",
-    401: "Nothing valid says who sent it.",
-    403: "Its sender may not do that.",
-    404: "The sender has no such job, or there is no such path.",
+    401: "Not authenticated.",
+    403: "The client may not do that.",
+    404: "The client has no such job, or there is no such path.",
     413: "Its body is too long.",
     422: "The question cannot be answered as it is, such as one for an unknown partition.",
     429: "Too many requests; `Retry-After` says when to try again.",
@@ -153,7 +153,6 @@ REFUSALS = {
     status: ResponseSpec(Problem, description=text, generate_examples=False)
     for status, text in ERRORS.items()
 }
-
 
 UNWELL = {
     429: REFUSALS[429],
@@ -173,7 +172,7 @@ async def status(
     request: HttpRequest,
     metrics: Annotated[bool, Parameter(description="Return the metrics too, to admins.")] = False,
 ) -> StatusReport:
-    """Return how the daemon is, and the open promises that the sender may see."""
+    """Return how the daemon is, and the open promises that the client may see."""
     return await ask(request, Status(metrics))
 
 
@@ -188,7 +187,7 @@ async def metrics(request: HttpRequest) -> str:
 
 @get("/promises", operation_id="listPromises", responses=REFUSALS)
 async def list_promises(request: HttpRequest) -> PromiseList:
-    """Return the open promises that the sender may see."""
+    """Return the open promises that the client may see."""
     report: StatusReport = await ask(request, Status())
     return PromiseList(report.now, report.everyone, report.promises)
 
@@ -227,7 +226,7 @@ async def list_verdicts(
         int, Parameter(ge=0, le=1000, description="Return so many of the last verdicts.")
     ] = 5,
 ) -> ExplainReport:
-    """Return the replies to the sender's last submissions; to admins those of all users."""
+    """Return the replies to the client's last submissions; to admins those of all users."""
     return await ask(request, Explain("", last))
 
 

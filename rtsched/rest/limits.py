@@ -24,6 +24,10 @@ class TooMuchError(RtschedError):
         super().__init__(text)
 
 
+class OverloadError(TooMuchError):
+    """A request that comes too soon since others ask too much, too."""
+
+
 class TokenBucket:
     """A number of requests at once, and then so many per second, for each of many users.
 
@@ -61,7 +65,7 @@ class TokenBucket:
         self._empty[who] = full
 
 
-class Slots:
+class ConcurrencyLimit:
     """A number of places, of which one user has a part.
 
     Parameters
@@ -77,16 +81,20 @@ class Slots:
         self.taken = Counter[int]()
 
     @contextmanager
-    def place(self, uid: int) -> Iterator[None]:
+    def slot(self, uid: int) -> Iterator[None]:
         """Take a place for this block.
 
         Raises
         ------
         TooMuchError
-            If there is none.
+            If the user has no more.
+        OverloadError
+            If there is none at all.
         """
-        if self.taken[uid] >= self.each or self.taken.total() >= self.number:
-            raise TooMuchError("too many requests at a time; try again in a second", 1.0)
+        if self.taken[uid] >= self.each:
+            raise TooMuchError("too many requests of yours at a time; wait for the answers", 1.0)
+        if self.taken.total() >= self.number:
+            raise OverloadError("too many requests at a time; try again in a second", 1.0)
         self.taken[uid] += 1
         try:
             yield

@@ -247,6 +247,7 @@ async def serve(
             sock=end.socket,
             ssl=end.tls,
             ssl_handshake_timeout=settings.time_limit if end.tls else None,
+            ssl_shutdown_timeout=settings.time_limit if end.tls else None,
             backlog=BACKLOG,
         )
         for end in ends

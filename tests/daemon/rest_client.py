@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from rtsched.rest.gate import App, Gate
+    from rtsched.rest.middleware import AccessMiddleware, App
 
 BOB = 1002
 JOB = 4711
@@ -71,7 +71,7 @@ def forged(text: str) -> Credential:
     return Credential(int(uid), bytes.fromhex(payload))
 
 
-def app_for(running: Running, **settings: Any) -> Gate:
+def app_for(running: Running, **settings: Any) -> AccessMiddleware:
     """Return the application for a daemon."""
     given = {"rate": 1e6, "burst": 1_000_000, **settings}
     chosen = RestSettings(query_socket=str(running.users.path), **given)

@@ -10,7 +10,7 @@ from rest_client import BOB, JOB, app_for, call, daemon_with_a_promise, local
 from running import ANN
 
 from rtsched import __version__
-from rtsched.rest.credential import statement
+from rtsched.rest.credential import payload_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,12 +115,12 @@ def test_who_is_nobody_sees_health_and_schema(with_promise: Running) -> None:
 def test_a_credential_is_for_one_request(with_promise: Running) -> None:
     """With the body and query that it was made for; not for another, and not twice in a header."""
     body = b'{"nodes":1,"time_s":60}'
-    made = statement("POST", b"/v1/feasible", body).hex()
+    made = payload_for("POST", b"/v1/feasible", body).hex()
     good = {"Authorization": f"Munge {ANN} {made}"}
     assert asked(with_promise, None, "POST", "/v1/feasible", body, **good)[0] == 200
     assert asked(with_promise, None, "POST", "/v1/feasible", b"{}", **good)[0] == 401
     assert asked(with_promise, None, "POST", "/v1/feasible?x=1", body, **good)[0] == 401
-    made = statement("GET", b"/v1/verdicts?last=2", b"").hex()
+    made = payload_for("GET", b"/v1/verdicts?last=2", b"").hex()
     good = {"Authorization": f"Munge {ANN} {made}"}
     assert asked(with_promise, None, "GET", "/v1/verdicts?last=2", **good)[0] == 200
     assert asked(with_promise, None, "GET", "/v1/verdicts?last=3", **good)[0] == 401

@@ -38,7 +38,7 @@ PYTHON = "/opt/rtsched/bin/python"
 SEND = """
 import http.client, json, ssl, sys, time
 from rtsched.adapters import munge
-from rtsched.rest.credential import statement
+from rtsched.rest.credential import payload_for
 
 context = ssl.create_default_context(cafile="/etc/rtsched/rest.pem")
 
@@ -54,7 +54,7 @@ def send(method, target, body=b"", headers=(), credential=None):
     print(json.dumps([answer.status, text]))
 
 def made(method, target, body=b"", ttl=60, socket=""):
-    return munge.encode(statement(method, target.encode(), body), ttl, socket)
+    return munge.encode(payload_for(method, target.encode(), body), ttl, socket)
 
 STATUS = ("GET", "/v1/status")
 """

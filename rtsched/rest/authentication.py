@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rtsched.adapters import munge
 from rtsched.adapters.users import uid_of
 from rtsched.errors import RtschedError
-from rtsched.rest.credential import SCHEME, statement
+from rtsched.rest.credential import SCHEME, payload_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,15 +22,15 @@ LONGEST = 8192
 REMOTE_USER = "x-remote-user"
 
 
-class UnidentifiedError(RtschedError):
+class AuthenticationError(RtschedError):
     """Nobody knows who sent the request."""
 
 
 class ForbiddenError(RtschedError):
-    """The sender is known, and may not do that."""
+    """The client is known, and may not do that."""
 
 
-class Identities:
+class Authenticator:
     """Finds out who sent a request.
 
     Parameters
@@ -55,14 +55,14 @@ class Identities:
         body: bytes,
         peer: int | None,
     ) -> int:
-        """Return the uid of a request's sender.
+        """Return the uid of a request's client.
 
-        A credential counts first: a proxy may pass requests on whose senders it does not know.
+        A credential counts first: a proxy may pass requests on whose users it does not know.
 
         Parameters
         ----------
         method, target, body
-            As of `statement`.
+            As of `payload_for`.
         headers : mapping of str to str
             With names in lower case, each once.
         peer : int or None
@@ -70,7 +70,7 @@ class Identities:
 
         Raises
         ------
-        UnidentifiedError
+        AuthenticationError
             If nothing valid says who it is.
         ForbiddenError
             If it claims to be somebody else.
@@ -81,10 +81,11 @@ class Identities:
         if claim is not None and not proxied:
             raise ForbiddenError("only the site's proxy may name another user in X-Remote-User")
         if (text := headers.get("authorization")) is not None:
-            return await self._of_credential(text, statement(method, target, body))
+            return await self._of_credential(text, payload_for(method, target, body))
         if peer is None:
-            raise UnidentifiedError(
-                f"who asks? send `Authorization: {SCHEME} CREDENTIAL`, as `rtsched status` does"
+            raise AuthenticationError(
+                f"not authenticated: send `Authorization: {SCHEME} CREDENTIAL`, as `rtsched "
+                "status` does"
             )
         return await self._of_claim(claim) if proxied else peer
 
@@ -92,16 +93,16 @@ class Identities:
         scheme, _, credential = text.strip().partition(" ")
         if self._decode is None or scheme.lower() != SCHEME.lower():
             accepted = "none is accepted here" if self._decode is None else f"use {SCHEME}"
-            raise UnidentifiedError(f"credentials of another kind are not accepted: {accepted}")
+            raise AuthenticationError(f"credentials of another kind are not accepted: {accepted}")
         if len(credential) > LONGEST:
-            raise UnidentifiedError(f"the credential is longer than {LONGEST} bytes")
+            raise AuthenticationError(f"the credential is longer than {LONGEST} bytes")
         try:
             async with self._decoding:
                 uid, payload = await asyncio.to_thread(self._decode, credential.strip())
         except munge.CredentialError as error:
-            raise UnidentifiedError(str(error)) from error
+            raise AuthenticationError(str(error)) from error
         if payload != expected:
-            raise UnidentifiedError(
+            raise AuthenticationError(
                 "the credential was made for another request; make one for this method, path, "
                 "query and body"
             )
@@ -109,10 +110,10 @@ class Identities:
 
     async def _of_claim(self, name: str | None) -> int:
         if not name:
-            raise UnidentifiedError("the proxy names no user in X-Remote-User")
+            raise AuthenticationError("the proxy names no user in X-Remote-User")
         uid = await asyncio.to_thread(uid_of, name)
         if uid < 0:
-            raise UnidentifiedError("the user that the proxy names does not exist here")
+            raise AuthenticationError("the user that the proxy names does not exist here")
         if uid == 0:
             raise ForbiddenError("a proxy may not ask for root; use the site's admins")
         return uid

@@ -1,26 +1,28 @@
 """What every request passes before the application sees it.
 
-Its body is read whole and is not too long, its sender is known, and does not send too many. So the
-application has the sender's uid in `scope["state"]["uid"]`. Refusals are JSON: `{"error": "..."}`.
+Its body is read whole and is not too long, its client is known, and does not send too many. So the
+application has the client's uid in `scope["state"]["uid"]`. Refusals are JSON: `{"error": "..."}`.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
 
 from rtsched import __version__
+from rtsched.daemon.server import LOG_EVERY
 from rtsched.errors import AdapterError, RtschedError
-from rtsched.rest.identity import ForbiddenError, UnidentifiedError
-from rtsched.rest.limits import TooMuchError
+from rtsched.rest.authentication import AuthenticationError, ForbiddenError
+from rtsched.rest.limits import OverloadError, TooMuchError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, MutableMapping
 
-    from rtsched.rest.identity import Identities
+    from rtsched.rest.authentication import Authenticator
     from rtsched.rest.limits import TokenBucket
 
     Message = MutableMapping[str, Any]
@@ -52,16 +54,16 @@ class DisconnectedError(RtschedError):
     """The client has gone."""
 
 
-class Gate:
+class AccessMiddleware:
     """An ASGI application in front of another one.
 
     Parameters
     ----------
     app : callable
         The application behind.
-    identities : Identities
+    authenticator : Authenticator
         Who sends requests.
-    users, strangers : TokenBucket
+    users, anonymous : TokenBucket
         How many requests each user may send, and all those together who need no identity.
     max_body : int
         Bytes of a request's body.
@@ -72,14 +74,15 @@ class Gate:
     def __init__(
         self,
         app: App,
-        identities: Identities,
+        authenticator: Authenticator,
         users: TokenBucket,
-        strangers: TokenBucket,
+        anonymous: TokenBucket,
         max_body: int,
         open_paths: Collection[str] = OPEN,
     ) -> None:
-        self._app, self._identities, self._max_body = app, identities, max_body
-        self._users, self._strangers, self._open = users, strangers, frozenset(open_paths)
+        self._app, self._authenticator, self._max_body = app, authenticator, max_body
+        self._users, self._anonymous, self._open = users, anonymous, frozenset(open_paths)
+        self.refused, self._last_logged = 0, -LOG_EVERY
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or refuse it."""
@@ -97,7 +100,9 @@ class Gate:
         except DisconnectedError:
             return
         except RtschedError as error:
-            await refuse(send_with_headers, *refusal_of(error))
+            refusal = refusal_of(error)
+            self._log(scope, *refusal[:2])
+            await refuse(send_with_headers, *refusal)
             return
         told = False
 
@@ -110,8 +115,25 @@ class Gate:
 
         await self._app(scope, receive_again, send_with_headers)
 
+    def _log(self, scope: Scope, status: int, why: str) -> None:
+        """Count a refused request; a flood of them is no flood of log lines."""
+        self.refused += 1
+        now = time.monotonic()
+        if now - self._last_logged >= LOG_EVERY:
+            self._last_logged = now
+            address = (scope.get("client") or ("",))[0]
+            peer = scope["state"].get("peer_uid") if "state" in scope else None
+            log.warning(
+                "request_refused",
+                status=status,
+                why=why,
+                address=address,
+                peer_uid=peer,
+                refused=self.refused,
+            )
+
     async def _admitted(self, scope: Scope, receive: Receive) -> bytes:
-        """Return a request's body, its sender noted in the scope.
+        """Return a request's body, its client noted in the scope.
 
         Raises
         ------
@@ -126,11 +148,11 @@ class Gate:
         body = await self._body(receive)
         state = scope.setdefault("state", {})
         if scope["path"] in self._open and scope["method"] == "GET":
-            self._strangers.take(None)
+            self._anonymous.take(None)
             return body
         query = scope.get("query_string", b"")
         target = scope.get("raw_path", b"") + (b"?" + query if query else b"")
-        uid = await self._identities.uid(
+        uid = await self._authenticator.uid(
             scope["method"], target, headers, body, state.get("peer_uid")
         )
         self._users.take(uid)
@@ -174,14 +196,15 @@ def _headers(scope: Scope) -> dict[str, str]:
 def refusal_of(error: RtschedError) -> tuple[int, str, dict[str, str]]:
     """Return status, text and headers of the answer to a request that is refused."""
     match error:
-        case UnidentifiedError():
+        case AuthenticationError():
             return 401, str(error), {"www-authenticate": "Munge"}
         case ForbiddenError():
             return 403, str(error), {}
         case TooLargeError():
             return 413, str(error), {"connection": "close"}
         case TooMuchError():
-            return 429, str(error), {"retry-after": str(max(math.ceil(error.retry_s), 1))}
+            status = 503 if isinstance(error, OverloadError) else 429
+            return status, str(error), {"retry-after": str(max(math.ceil(error.retry_s), 1))}
         case AdapterError():
             return 503, str(error), {"retry-after": "1"}
     return 400, str(error), {}

@@ -10,12 +10,12 @@ from rest_client import forged
 
 from rtsched.adapters import munge
 from rtsched.errors import AdapterError
-from rtsched.rest.credential import statement
-from rtsched.rest.identity import ForbiddenError, Identities, UnidentifiedError
-from rtsched.rest.limits import Slots, TokenBucket, TooMuchError
+from rtsched.rest.authentication import AuthenticationError, Authenticator, ForbiddenError
+from rtsched.rest.credential import payload_for
+from rtsched.rest.limits import ConcurrencyLimit, OverloadError, TokenBucket, TooMuchError
 
 ANN, PROXY = 1001, 33
-GOOD = statement("GET", b"/v1/status", b"")
+GOOD = payload_for("GET", b"/v1/status", b"")
 
 
 def uid(
@@ -23,12 +23,12 @@ def uid(
     peer: int | None = None,
     target: bytes = b"/v1/status",
     body: bytes = b"",
-    identities: Identities | None = None,
+    authenticator: Authenticator | None = None,
 ) -> int:
     """Return whom a GET is from."""
 
     async def asked() -> int:
-        chosen = identities or Identities(forged, PROXY)
+        chosen = authenticator or Authenticator(forged, PROXY)
         return await chosen.uid("GET", target, headers, body, peer)
 
     return asyncio.run(asked())
@@ -50,17 +50,17 @@ def test_a_credential_counts() -> None:
 @pytest.mark.parametrize(
     "payload",
     [
-        statement("DELETE", b"/v1/status", b""),
-        statement("GET", b"/v1/status?metrics=true", b""),
-        statement("GET", b"/v1/promises/1", b""),
-        statement("GET", b"/v1/status", b"{}"),
+        payload_for("DELETE", b"/v1/status", b""),
+        payload_for("GET", b"/v1/status?metrics=true", b""),
+        payload_for("GET", b"/v1/promises/1", b""),
+        payload_for("GET", b"/v1/status", b"{}"),
         b"",
         b"REQUEST_SUBMIT_BATCH_JOB",
     ],
 )
 def test_a_credential_for_something_else_opens_nothing(payload: bytes) -> None:
     """Another method, query, path or body, or one that Slurm's own commands made."""
-    with pytest.raises(UnidentifiedError, match="made for another request"):
+    with pytest.raises(AuthenticationError, match="made for another request"):
         uid(signed(payload))
 
 
@@ -73,12 +73,12 @@ def test_what_is_no_credential_opens_nothing() -> None:
         ("Munge " + "A" * 9000, "longer than"),
         ("", "another kind"),
     ):
-        with pytest.raises(UnidentifiedError, match=says):
+        with pytest.raises(AuthenticationError, match=says):
             uid({"authorization": text}, PROXY)
-    with pytest.raises(UnidentifiedError, match="who asks"):
+    with pytest.raises(AuthenticationError, match="not authenticated"):
         uid({})
-    with pytest.raises(UnidentifiedError, match="none is accepted"):
-        uid(signed(GOOD), identities=Identities(None))
+    with pytest.raises(AuthenticationError, match="none is accepted"):
+        uid(signed(GOOD), authenticator=Authenticator(None))
 
 
 def test_a_local_user_is_known() -> None:
@@ -97,12 +97,12 @@ def test_the_proxy_names_users_and_nobody_else_does() -> None:
     with pytest.raises(ForbiddenError, match="may not ask for root"):
         uid({"x-remote-user": "root"}, PROXY)
     for name in ("", "no-such-user-here"):
-        with pytest.raises(UnidentifiedError):
+        with pytest.raises(AuthenticationError):
             uid({"x-remote-user": name}, PROXY)
-    with pytest.raises(UnidentifiedError):
+    with pytest.raises(AuthenticationError):
         uid({}, PROXY)
     with pytest.raises(ForbiddenError):  # without a proxy nobody is one
-        uid({"x-remote-user": named.pw_name}, -1, identities=Identities(forged))
+        uid({"x-remote-user": named.pw_name}, -1, authenticator=Authenticator(forged))
 
 
 def test_a_silent_munged_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_a_silent_munged_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AdapterError("munged does not answer: Socket communication error")
 
     with pytest.raises(AdapterError, match="munged does not answer"):
-        uid(signed(GOOD), identities=Identities(silent))
+        uid(signed(GOOD), authenticator=Authenticator(silent))
     munge._library.cache_clear()
     monkeypatch.setattr(munge, "LIBRARY", "libmunge-missing.so.0")
     with pytest.raises(AdapterError, match="is not installed here"):
@@ -143,10 +143,10 @@ def test_a_user_has_a_rate() -> None:
 
 def test_places_are_shared() -> None:
     """One user has a part of them; all are given back."""
-    slots = Slots(3, 2)
-    with slots.place(1), slots.place(1):
-        with pytest.raises(TooMuchError), slots.place(1):
+    concurrency = ConcurrencyLimit(3, 2)
+    with concurrency.slot(1), concurrency.slot(1):
+        with pytest.raises(TooMuchError), concurrency.slot(1):
             pass
-        with slots.place(2), pytest.raises(TooMuchError), slots.place(3):
+        with concurrency.slot(2), pytest.raises(OverloadError), concurrency.slot(3):
             pass
-    assert not slots.taken
+    assert not concurrency.taken
