@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rtsched.adapters.wire import HEADER, MessageKind, frame, read_header
-from rtsched.daemon.reports import Refusal, RefusedError
+from rtsched.daemon.reports import NOT_A_QUESTION, Refusal, RefusedError
 from rtsched.errors import AdapterError, ProtocolError
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ def report_in(question: Question, payload: bytes, path: str) -> Any:
         answer = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
         if "error" in answer:
             refusal = msgspec.json.decode(payload, type=Refusal)
+            if refusal.code == "malformed" or refusal.error.startswith(NOT_A_QUESTION):
+                raise ProtocolError(
+                    f"{path}: the daemon does not know this question ({refusal.error}); use the "
+                    "same release of rtsched as the daemon"
+                )
             raise RefusedError(refusal.error, refusal.code)
         return msgspec.json.decode(answer["report"], type=type(question).Answer)
     except (msgspec.MsgspecError, KeyError) as error:

@@ -84,7 +84,7 @@ class Queries:
         try:
             question = reports.read_question(payload)
         except msgspec.MsgspecError as error:
-            return self._refused("malformed", f"not a question: {error}")
+            return self._refused("malformed", f"{reports.NOT_A_QUESTION}{error}")
         reader = self.reader(uid)
         if isinstance(question, reports.Cancel):
             return reader.cancellation(question)

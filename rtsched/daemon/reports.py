@@ -352,6 +352,10 @@ class Refusal(msgspec.Struct, frozen=True):
     code: RefusalCode = "refused"
 
 
+NOT_A_QUESTION = "not a question: "
+"""How the refusal of a malformed question begins; daemons of earlier releases give no code."""
+
+
 def report_payload(report: Report) -> bytes:
     """Return the payload of an answer."""
     return msgspec.json.encode({"report": report})

@@ -249,7 +249,8 @@ class Standby:
             question = reports.read_question(payload)
         except msgspec.MsgspecError as error:
             return frame(
-                MessageKind.REPORT, reports.refusal_payload(f"not a question: {error}", "malformed")
+                MessageKind.REPORT,
+                reports.refusal_payload(f"{reports.NOT_A_QUESTION}{error}", "malformed"),
             )
         if isinstance(question, reports.Status):
             return frame(MessageKind.REPORT, reports.report_payload(self._status()))

@@ -34,6 +34,8 @@ SERVER, CA = "RTSCHED_SERVER", "RTSCHED_CA"
 """Environment variables, which take the place of the file's settings."""
 
 VERSION_HEADER = "rtsched-version"
+CONNECT_S = 5.0
+"""Seconds to wait for a connection."""
 LONGEST = 1 << 24
 """Bytes of an answer."""
 
@@ -44,7 +46,11 @@ class ClientSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A client.toml."""
 
     server: Annotated[
-        str, Meta(description="Where `rtsched rest` answers, such as `https://head:6821`.")
+        str,
+        Meta(
+            description="Where `rtsched rest` answers, such as `https://head:6821`; several, "
+            "separated by spaces, where a backup controller has one too."
+        ),
     ]
     ca: Annotated[
         str,
@@ -53,6 +59,10 @@ class ClientSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "empty: those that this host trusts."
         ),
     ] = ""
+
+
+class UnavailableError(AdapterError):
+    """A server, or the daemon behind it, does not answer; another one may."""
 
 
 class Request(NamedTuple):
@@ -133,12 +143,14 @@ def ask_server(
 ) -> Any:
     """Return the report that answers a question: an instance of `type(question).Answer`.
 
+    Of several servers the first one is asked behind which a daemon is active.
+
     Parameters
     ----------
     question : Question
         What to ask.
     settings : ClientSettings
-        Which server.
+        Which servers.
     timeout_s : float
         Seconds to wait for each part of the answer.
     encode : callable, optional
@@ -155,9 +167,32 @@ def ask_server(
     """
     from rtsched.adapters import munge
 
+    standby, failures = None, list[UnavailableError]()
+    for url in settings.server.split() or [""]:
+        one = msgspec.structs.replace(settings, server=url)
+        try:
+            report = _asked(question, one, timeout_s, encode or munge.encode)
+        except UnavailableError as error:
+            failures.append(error)
+            continue
+        if getattr(report, "mode", "") != "standby":
+            return report
+        standby = report
+    if standby is None:
+        raise AdapterError("; ".join(map(str, failures)))
+    return standby
+
+
+def _asked(
+    question: reports.Question,
+    settings: ClientSettings,
+    timeout_s: float,
+    encode: Callable[[bytes, int], str],
+) -> Any:
+    """Return the report of one server; raises as `ask_server` does."""
     request = request_of(question)
     said = payload_for(request.method, request.target.encode(), request.body)
-    credential = (encode or munge.encode)(said, TTL_S)
+    credential = encode(said, TTL_S)
     headers = {
         "Authorization": f"{SCHEME} {credential}",
         "Accept": "application/json",
@@ -183,18 +218,21 @@ def _exchanged(
     """Return status, release of the server, and body of the answer."""
     from http.client import HTTPException
 
-    with contextlib.closing(_connection(settings, timeout_s)) as connection:
+    connect_s = min(CONNECT_S, timeout_s)
+    with contextlib.closing(_connection(settings, connect_s)) as connection:
         try:
+            connection.connect()
+            connection.sock.settimeout(timeout_s)
             connection.request(request.method, request.target, request.body or None, headers)
             response = connection.getresponse()
             body = response.read(LONGEST + 1)
         except TimeoutError as error:
-            raise AdapterError(
+            raise UnavailableError(
                 f"{settings.server} did not answer within {timeout_s:g} s; try again"
             ) from error
         except (OSError, HTTPException) as error:
             why = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or error
-            raise AdapterError(f"{settings.server} does not answer: {why}") from error
+            raise UnavailableError(f"{settings.server} does not answer: {why}") from error
     if len(body) > LONGEST:
         raise ProtocolError(f"{settings.server}: the answer is longer than {LONGEST} bytes")
     return response.status, response.getheader(VERSION_HEADER, ""), body
@@ -239,6 +277,8 @@ def _refusal(status: int, body: bytes, other: str) -> RtschedError:
         text = msgspec.json.decode(body, type=dict[str, str])["error"]
     except (msgspec.MsgspecError, KeyError):
         text = f"the server answered with status {status}"
+    if status == 503:
+        return UnavailableError(text)
     if status in {401, 429} or status >= 500:
         return AdapterError(text + (other if status == 502 else ""))
     differs = status in {400, 404, 405} and not text.startswith("no job ")

@@ -231,6 +231,15 @@ def test_the_sites_server(run, tmp_path, refused, monkeypatch):
     refused(run("status"), "server: http://head:6821 is on another host; use https")
 
 
+@pytest.mark.parametrize("code", ['"code":"malformed",', ""])
+def test_an_older_daemon(asked, refused, code):
+    """One that does not know a question yet is told as such."""
+    text = "not a question: Invalid value 'cancel' - at `$.ask`"
+    message = frame(MessageKind.REPORT, f'{{{code}"error":"{text}"}}'.encode())
+    result, _ = asked(message, "cancel", "1")
+    refused(result, "does not know this question", "use the same release", status=3)
+
+
 def test_plan(asked):
     """The plan shows all jobs; changes are shown of a dry-run alone."""
     report = PlanReport(NOW, "live", 7, (PROMISE,))

@@ -292,6 +292,27 @@ def test_a_wrong_url_is_named(url: str) -> None:
         ask_server(reports.Status(), ClientSettings(url), encode=credential(ANN))
 
 
+def test_another_server_is_asked(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the first one is away, or its daemon on standby; else why not is told of each."""
+
+    def course(settings: RestSettings) -> None:
+        away, there = f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{settings.port}"
+        both = ClientSettings(f"{away} {there}")
+        assert ask_server(reports.Status(), both, encode=credential(ANN)).promises
+        neither = ClientSettings(f"{away} {away}")
+        with pytest.raises(AdapterError, match=r"does not answer: .*; .*does not answer: "):
+            ask_server(reports.Status(), neither, encode=credential(ANN))
+
+    served(running, tmp_path, course, monkeypatch)
+    standby = b'{"error":"this daemon is on standby: the active daemon is on backup"}'
+    answers = iter([(503, __version__, standby), (200, __version__, b'{"now":1.0,"nodes":[]}')])
+    monkeypatch.setattr(client, "_exchanged", lambda *_: next(answers))
+    both = ClientSettings("https://head https://backup")
+    assert ask_server(reports.NodeList(), both, encode=credential(ANN)).now == 1.0
+
+
 def test_every_question_has_a_request() -> None:
     """Names of jobs are quoted; what is none is not sent."""
     assert request_of(reports.Explain("4711_[1-3]", 5)).target == (
