@@ -1,12 +1,16 @@
 """What the answer to a submission takes on the processor, step by step, in a daemon of its own.
 
-    python benchmarks/answers.py [--pending N] [--promises N] [--nodes N] [--tests N] [--json]
+    python benchmarks/answers.py [--pending N] [--promises N] [--nodes N] [--tests N] [--wide] [--json]
 
 A daemon over the made-up Slurm of `made_up.py`: so many nodes, all busy for six hours, so many
 pending jobs, and so many promises, which a poll has shown. Users then submit jobs of one to 32
 nodes with deadlines; each answer is measured in three steps: `describe`, what the filter sent made
 into a job; `judge`, the verdict; and `commit`, the change written to the disk. Times are those of
 the whole process on the processor, milliseconds. No socket and no poll is in them.
+
+With `--wide` the jobs are those that are rejected on a real controller (`live/answers.py`): each of
+another user (up to 180 tests), on a third of all nodes, for a deadline that is too near, so that each gets an offer,
+which is held beside those of all before.
 
 A second table says what an answer is made of: the mean time in each of `PARTS`, without that in the
 others that it calls, so that they add up to the whole.
@@ -130,7 +134,7 @@ class Stopwatch:
 
 
 async def measure(
-    directory: Path, pending: int, promises: int, nodes: int, tests: int
+    directory: Path, pending: int, promises: int, nodes: int, tests: int, wide: bool
 ) -> dict[str, dict[str, list[float]]]:
     """Return the seconds of each step and in each of `PARTS`, by verdict."""
     watch = Stopwatch()
@@ -149,7 +153,10 @@ async def measure(
         for k in range(FIRST + tests):
             now, size = time.time(), int(random.integers(1, 33))
             user = FIRST_USER + int(random.integers(200))
-            fields = job_fields(user, size, now + float(random.uniform(2.0, 72.0)) * 3600.0)
+            deadline = now + float(random.uniform(2.0, 72.0)) * 3600.0
+            if wide:
+                user, size, deadline = FIRST_USER + k, nodes // 3, now + 600.0
+            fields = job_fields(user, size, deadline)
             watch.taken()
             at = [time.process_time()]
             job = translator.describe(fields, daemon.site.facts, now)
@@ -176,12 +183,13 @@ def main() -> None:
     parser.add_argument("--promises", type=int, default=1_000)
     parser.add_argument("--nodes", type=int, default=2_000)
     parser.add_argument("--tests", type=int, default=300)
+    parser.add_argument("--wide", action="store_true", help="ask for a third of all nodes")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
     log_events("warning")
     with tempfile.TemporaryDirectory(prefix="rtsched-answers-") as name:
         extent = given.pending, given.promises, given.nodes, given.tests
-        took = asyncio.run(measure(Path(name), *extent))
+        took = asyncio.run(measure(Path(name), *extent, given.wide))
     if given.json:
         json.dump(took, sys.stdout)
         return

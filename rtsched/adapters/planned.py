@@ -57,6 +57,12 @@ def rounds_of(plan: Schedule, entry: int, jobs: Jobs, row: int) -> list[float]:
 
 def _first_places(plan: Schedule) -> NDArray[np.int64]:
     """Return where in `plan.nodes` each node that occurs there stands with its first entry."""
-    order = np.lexsort((plan.entries.job[plan.rows()], plan.starts()))
-    _, first = np.unique(plan.nodes[order], return_index=True)
-    return order[first]
+    job, start = plan.entries.job, plan.entries.start
+    if len(plan.node_start):
+        latest_first = np.lexsort((job[plan.rows()], plan.starts()))[::-1]
+    else:
+        latest_first = plan.ragged.places(np.lexsort((job, start))[::-1]).values
+    nodes = plan.nodes[latest_first]
+    first = np.full(int(nodes.max(initial=-1)) + 1, -1, np.int64)
+    first[nodes] = latest_first  # of several values for a node the last one stays
+    return first[first >= 0]

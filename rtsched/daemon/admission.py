@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,7 +19,7 @@ from rtsched.adapters.planned import rounds_of
 from rtsched.core.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.codec import decode_jobs, encode_jobs
-from rtsched.daemon.imminent import with_imminent_started
+from rtsched.daemon.imminent import StartedBefore, with_imminent_started
 from rtsched.daemon.limits import for_job, full_limit, limits_in, texts_of, without_limits
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
@@ -131,11 +131,14 @@ class AdmissionController:
         How long offers and admissions stand, and how many a user may have.
     wording : Wording
         The batch system's.
+    started : StartedBefore
+        What was made for the job before, of jobs that are about to start.
     """
 
     chains: Chains
     settings: DaemonSettings
     wording: messages.Wording
+    started: StartedBefore = field(default_factory=StartedBefore, repr=False, compare=False)
 
     def judge(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
         """Judge a submission at `now`, seconds since the epoch.
@@ -341,7 +344,7 @@ class AdmissionController:
         elif len(job.edges):
             edges = Edges.joined([snapshot.edges, job.edges])
             snapshot = replace(snapshot, edges=edges)
-        snapshot, due = with_imminent_started(snapshot, site.leeway)
+        snapshot, due = with_imminent_started(snapshot, site.leeway, self.started)
         judgement = judge(snapshot, self.chains.of(job.jobs), job.jobs)
         unknown = judgement.planner_error and judgement.verdicts.code[0] < Verdict.DEFER
         if unknown and _has_deadline(job):

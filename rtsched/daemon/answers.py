@@ -13,6 +13,7 @@ import structlog
 from rtsched.adapters.users import NotKnownYetError, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.imminent import StartedBefore
 from rtsched.daemon.messages import fixed
 from rtsched.daemon.records import OPEN, JournalEntry
 from rtsched.daemon.server import HungUpError
@@ -49,6 +50,7 @@ class Answers:
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
         self._evaluating = asyncio.Lock()
+        self._started = StartedBefore()
 
     async def answer(self, kind: MessageKind, payload: bytes, client: Client) -> bytes:
         """Answer the submit filter; who submits stands in the message.
@@ -99,7 +101,9 @@ class Answers:
         submission = daemon.translator.describe(fields, site.facts, now)
         if submission.job >= 0 and submission.job in site.marks.job:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
-        admission = AdmissionController(daemon.policy.submits, settings, daemon.wording)
+        admission = AdmissionController(
+            daemon.policy.submits, settings, daemon.wording, self._started
+        )
         try:
             judged, reply = await self._judged(admission, submission, now, client)
         except PlannerError as error:

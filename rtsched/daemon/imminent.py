@@ -7,7 +7,7 @@ ones a little before. Who is judged meanwhile must not count on those nodes.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,50 @@ SOON = 1.0
 come free after it, since batch systems count whole seconds."""
 
 
-def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snapshot, Schedule]:
+class StartedBefore:
+    """What `with_started` made the last time, used again while the same jobs start.
+
+    It decides how long that takes, never what comes out.
+    """
+
+    def __init__(self) -> None:
+        self._last: _Started | None = None
+
+    def of(self, snapshot: Snapshot, held: Schedule, jobs: Jobs) -> _Started:
+        """Return what runs and is allocated once `jobs` run on the nodes of `held`."""
+        last = self._last
+        if last is None or not last.holds(snapshot, held, jobs):
+            last = self._last = _started(snapshot, held, jobs)
+        return last
+
+
+class _Started(NamedTuple):
+    """What runs and is allocated before and after some jobs have started."""
+
+    before: Snapshot
+    held: Schedule
+    jobs: Jobs
+    running: Jobs
+    allocations: Schedule
+
+    def holds(self, snapshot: Snapshot, held: Schedule, jobs: Jobs) -> bool:
+        """Return whether it would come out the same."""
+        before, own = self.before, self.held
+        return (
+            before.running is snapshot.running
+            and before.allocations is snapshot.allocations
+            and own.entries.equals(held.entries)
+            and all(
+                np.array_equal(getattr(own, name), getattr(held, name))
+                for name in ("indptr", "nodes", "fractions", "preemptive")
+            )
+            and self.jobs.equals(jobs)
+        )
+
+
+def with_imminent_started(
+    snapshot: Snapshot, leeway: float = 0.0, before: StartedBefore | None = None
+) -> tuple[Snapshot, Schedule]:
     """Return the snapshot in which the jobs that are due run as planned, and their entries.
 
     A job is due that is the first on all its nodes, when these are all free, or its start is not
@@ -51,7 +94,7 @@ def with_imminent_started(snapshot: Snapshot, leeway: float = 0.0) -> tuple[Snap
     if due.any() and not snapshot.cluster.shared:
         due &= first_everywhere(plan, len(snapshot.cluster)) | (entries.start <= now + SOON)
     due |= later & ~late
-    return with_started(snapshot, due) if due.any() else (snapshot, Schedule.empty())
+    return with_started(snapshot, due, before) if due.any() else (snapshot, Schedule.empty())
 
 
 def _may_not_start(snapshot: Snapshot, until: float) -> NDArray[np.bool_]:
@@ -61,24 +104,33 @@ def _may_not_start(snapshot: Snapshot, until: float) -> NDArray[np.bool_]:
     return (snapshot.planned.begin > until) | np.isin(snapshot.plan.entries.job, behind)
 
 
-def with_started(snapshot: Snapshot, rows: NDArray[np.bool_]) -> tuple[Snapshot, Schedule]:
+def with_started(
+    snapshot: Snapshot, rows: NDArray[np.bool_], before: StartedBefore | None = None
+) -> tuple[Snapshot, Schedule]:
     """Return the snapshot in which some entries of the plan run, and these entries.
 
     They have their nodes from now until their planned ends: when they start is not known.
     """
     started = snapshot.plan.take(np.flatnonzero(rows))
     jobs = snapshot.planned.take(rows)
-    jobs = jobs.replace(kind=np.full(len(jobs), Kind.RIGID, np.int8), size=started.entries.size)
-    running = Jobs.joined([snapshot.running, jobs])
+    jobs = jobs.with_column("size", started.entries.size)
+    jobs = jobs.with_column("kind", np.full(len(jobs), Kind.RIGID, np.int8))
     start = np.minimum(started.entries.start, snapshot.now)
     held = replace(started, entries=started.entries.replace(start=start), node_start=np.empty(0))
-    allocations = Schedule.joined([snapshot.allocations, held])
-    order = np.lexsort((running.id, running.submit))
+    made = (before or StartedBefore()).of(snapshot, held, jobs)
     after = replace(
         snapshot,
         queued=snapshot.queued.take(~np.isin(snapshot.queued.id, jobs.id)),
-        running=running.take(order),
-        allocations=allocations.take(order),
+        running=made.running,
+        allocations=made.allocations,
         plan=snapshot.plan.take(np.flatnonzero(~rows)),
     )
     return after, started
+
+
+def _started(snapshot: Snapshot, held: Schedule, jobs: Jobs) -> _Started:
+    """Return what runs and is allocated once `jobs` run on the nodes of `held`."""
+    running = Jobs.joined([snapshot.running, jobs])
+    allocations = Schedule.joined([snapshot.allocations, held])
+    order = np.lexsort((running.id, running.submit))
+    return _Started(snapshot, held, jobs, running.take(order), allocations.take(order))

@@ -440,6 +440,7 @@ class Table:
             if isinstance(column, Amounts)
             else _same(self.column(name), other.column(name))
             for name, column in self._columns.items()
+            if name in self._given or name in other._given
         )
 
 
