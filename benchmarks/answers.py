@@ -1,6 +1,7 @@
 """What the answer to a submission takes on the processor, step by step, in a daemon of its own.
 
-    python benchmarks/answers.py [--pending N] [--promises N] [--nodes N] [--tests N] [--wide] [--json]
+    python benchmarks/answers.py [--pending N] [--promises N] [--nodes N] [--tests N] [--wide]
+        [--json]
 
 A daemon over the made-up Slurm of `made_up.py`: so many nodes, all busy for six hours, so many
 pending jobs, and so many promises, which a poll has shown. Users then submit jobs of one to 32
@@ -9,8 +10,8 @@ into a job; `judge`, the verdict; and `commit`, the change written to the disk. 
 the whole process on the processor, milliseconds. No socket and no poll is in them.
 
 With `--wide` the jobs are those that are rejected on a real controller (`live/answers.py`): each of
-another user (up to 180 tests), on a third of all nodes, for a deadline that is too near, so that each gets an offer,
-which is held beside those of all before.
+another user (up to 180 tests), on a third of all nodes, for a deadline that is too near. So each
+gets an offer, which is held beside those of all before.
 
 A second table says what an answer is made of: the mean time in each of `PARTS`, without that in the
 others that it calls, so that they add up to the whole.

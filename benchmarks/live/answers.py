@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import loading
@@ -39,8 +40,12 @@ log_level = "debug"
 lapse = 10
 offer = 10
 unused_promises_per_hour = 0
+unused_offers_per_hour = 1000
 """
+"""Each part asks for the same users, who take none of their offers."""
 ANSWERS = {"accept": "promised to end by", "reject": "rejected"}
+DEFERRED = "held for a moment"
+"""While a cycle that was overtaken several times comes to its end nothing is promised."""
 LAPSED_S = 14.0
 """Seconds after which nothing is left of the questions."""
 
@@ -74,9 +79,16 @@ def problems(found: dict[str, Any]) -> list[str]:
     """Return what went wrong; speed alone never fails."""
     sides = [side for side in found.values() if isinstance(side, dict)]
     wrong = [f"unexpected: {text}" for side in sides for text in side["unexpected"]]
+    wrong += [f"{many} of {PROBES} deferred" for many in deferred(sides) if many > PROBES // 20]
     if sides[0]["promises"] < 0.99 * found["promises"]:
         wrong.append(f"only {sides[0]['promises']} promises could be made")
     return wrong
+
+
+def deferred(sides: Iterable[dict[str, Any]]) -> list[int]:
+    """Return how many questions of each kind were deferred."""
+    kinds = (side[part] for side in sides for part in ("beside_cycles_ms", "at_rest_ms"))
+    return [found["deferred"] for kind in kinds for found in kind.values()]
 
 
 def _first(running: Cluster, extent: dict[str, int]) -> dict[str, Any]:
@@ -184,9 +196,12 @@ def _answers(running: Box, questions: Questions) -> tuple[dict[str, Any], list[s
         took, texts = _asked(path, map(job, range(PROBES)))
         used = _processor_s(running, daemon) - before
         found[kind] = loading.summary(took) | {"processor_each": 1000 * used / PROBES}
-        unexpected += [text for text in texts if ANSWERS[kind] not in text]
+        judged = [text for text in texts if DEFERRED not in text]
+        found[kind]["deferred"] = len(texts) - len(judged)
+        unexpected += [text for text in judged if ANSWERS[kind] not in text]
         if kind == "reject":
-            found[kind]["without_offer"] = sum("Feasible" not in text for text in texts)
+            bare = [text for text in judged if "Feasible" not in text]
+            found[kind] |= {"without_offer": len(bare), "why": Counter(bare).most_common(3)}
     return found, unexpected[:3]
 
 

@@ -38,6 +38,7 @@ log_level = "debug"
 lapse = 10
 offer = 10
 unused_promises_per_hour = 0
+unused_offers_per_hour = 1000
 """
 PATIENT = "timeout_ms = 4000\nbreaker_failures = 1000\n"
 
@@ -69,6 +70,11 @@ def problems(found: dict[str, Any]) -> list[str]:
     """Return what went wrong; speed alone never fails."""
     full = found["full"]
     wrong = [f"unexpected: {text}" for text in full["unexpected"]]
+    wrong += [
+        f"{many} of {answers.PROBES} deferred"
+        for many in answers.deferred([full])
+        if many > answers.PROBES // 20
+    ]
     if full["promises"] < 0.99 * found["promises"]:
         wrong.append(f"only {full['promises']} promises could be made")
     return wrong
