@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 FULL = {"jobs": 10_000, "slots": 500, "promises": 1_000}
 REDUCED = {"jobs": 1_000, "slots": 50, "promises": 100}
-TOGETHER = 10
-"""Promised jobs in a cluster: so many are judged while their user waits."""
 HOURS = 3600
 SITE = f"""
 planner = "mcdf"
@@ -83,12 +81,13 @@ def problems(found: dict[str, Any]) -> list[str]:
 def _promise(running: Pool, extent: dict[str, int]) -> None:
     """Submit jobs of one slot of which each is promised a deadline: two for each slot.
 
+    Each is a cluster of its own; the procs of one get one promise together.
     (Many parallel jobs on many slots keep HTCondor's dedicated scheduler busy for too long.)
     """
     deadline = int(time.time()) + 10 * HOURS * extent["promises"] // extent["slots"]
     lines = [f"+RtRunTime = {HOURS}", f"+RtDeadline = {deadline}"]
-    for _ in range(extent["promises"] // TOGETHER):
-        condor_loading.submit(running, lines, TOGETHER)
+    for _ in range(extent["promises"]):
+        condor_loading.submit(running, lines, 1)
 
 
 def _questions(users: list[str], slots: int) -> answers.Questions:
