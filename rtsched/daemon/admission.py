@@ -106,6 +106,12 @@ def _has_deadline(job: Submission) -> bool:
     return bool(np.isfinite(job.jobs.deadline[0]))
 
 
+def _without_offer(judgement: Judgement) -> bool:
+    """Return whether a job is rejected, and no later deadline could be promised either."""
+    verdicts = judgement.verdicts
+    return bool(verdicts.code[0] == Verdict.REJECT and not math.isfinite(verdicts.offer[0]))
+
+
 def _rejected(site: Site, code: str, text: str) -> AdmissionResult:
     """Reject a job that no plug-in was asked about."""
     return AdmissionResult(site, SubmitReply(True, text), verdict="reject", codes=(code,))
@@ -332,6 +338,10 @@ class AdmissionController:
     def _evaluate(self, site: Site, job: Submission, now: float) -> Judgement:
         """Ask the plug-ins about a job. Nodes that an imminent start needs are not counted on.
 
+        What is admitted or offered from now on, and has not been submitted yet, would be planned a
+        little later each time. Once that leaves no place for the promises behind it, whatever is
+        asked, it stays where it was planned.
+
         Raises
         ------
         PlannerError
@@ -346,6 +356,11 @@ class AdmissionController:
             snapshot = replace(snapshot, edges=edges)
         snapshot, due = with_imminent_started(snapshot, site.leeway, self.started)
         judgement = judge(snapshot, self.chains.of(job.jobs), job.jobs)
+        if _without_offer(judgement):
+            pinned, more = with_imminent_started(snapshot, site.leeway, admissions=True)
+            if len(more):
+                judgement = judge(pinned, self.chains.of(job.jobs), job.jobs)
+                due = Schedule.joined([due, more])
         unknown = judgement.planner_error and judgement.verdicts.code[0] < Verdict.DEFER
         if unknown and _has_deadline(job):
             raise PlannerError(f"{judgement.planner_error}; nothing was evaluated")

@@ -69,7 +69,11 @@ class _Started(NamedTuple):
 
 
 def with_imminent_started(
-    snapshot: Snapshot, leeway: float = 0.0, before: StartedBefore | None = None
+    snapshot: Snapshot,
+    leeway: float = 0.0,
+    before: StartedBefore | None = None,
+    *,
+    admissions: bool = False,
 ) -> tuple[Snapshot, Schedule]:
     """Return the snapshot in which the jobs that are due run as planned, and their entries.
 
@@ -78,10 +82,13 @@ def with_imminent_started(
     start. Where jobs share nodes, one is due that finds room now beside those planned before it.
     None is due that begins later, or waits for one that does not run; but planners of whole nodes
     know of no job that is not to begin yet, so one counts as due for them. Admissions whose jobs no
-    poll has shown yet may still be moved.
+    poll has shown yet, and offers, may still be moved; with `admissions` those are due too whose
+    planned start has passed.
     """
     plan, entries, now = snapshot.plan, snapshot.plan.entries, snapshot.now
     own = entries.job < FIRST_OWN_ID
+    if admissions:
+        own |= entries.start <= now
     if not own.any():
         return snapshot, Schedule.empty()
     seen = with_leeway(snapshot, leeway)

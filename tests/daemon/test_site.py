@@ -95,6 +95,28 @@ def test_an_own_offer_is_not_in_the_way() -> None:
     assert {r.standing for r in smaller.changed} == {"provisional", "lapsed"}
 
 
+def test_offers_that_nobody_takes_do_not_stand_in_the_way_of_all() -> None:
+    """Two offers behind one another leave no second to spare; a third user still gets one.
+
+    Each is planned to begin as soon as it can, so the first one moves with the clock until it
+    expires, and the second one would be too late for what it was offered.
+    """
+    scene = Scene(nodes=4, planner="edf", offer=120.0)
+    scene.poll(T0)
+    begin = np.ceil(T0 / 60.0) * 60.0
+    wide = {"size": 4, "wall_time": 600.0}
+    first = scene.submit(begin, uid=ANN, deadline=begin + 60.0, **wide)
+    second = scene.submit(begin, uid=BOB, deadline=begin + 60.0, **wide)
+    assert [first.offer, second.offer] == [begin + 600.0, begin + 1200.0]
+    third = scene.submit(begin + 5.0, uid=BOB + 1, deadline=begin + 60.0, **wide)
+    assert (third.verdict, third.offer) == ("reject", begin + 1800.0)
+    assert (
+        scene.submit(begin + 6.0, uid=BOB + 2, deadline=begin + 9000.0, **wide).verdict == "admit"
+    )
+    taken = scene.submit(begin + 7.0, uid=ANN, deadline=first.offer, **wide)
+    assert taken.codes == ("submit.offer",)
+
+
 def test_an_offer_is_for_the_same_predecessors() -> None:
     """The offered place may lie before the end of a job that only the new submission waits for."""
     scene = Scene(nodes=2, planner="spare")
