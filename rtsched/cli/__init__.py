@@ -24,6 +24,7 @@ COMMANDS = {
     "serve": "Run the daemon that keeps promises on the live cluster.",
     "rest": "Answer queries over HTTP, for other hosts and programs.",
     "status": "Show the state of the daemon and your promises.",
+    "board": "Print a link that opens the board in a browser.",
     "feasible": "Show which deadline a job could get now.",
     "plan": "Print the plan behind all promises.",
     "cancel": "Give up the promise of a job.",
@@ -40,7 +41,7 @@ COMMANDS = {
 }
 """One line per command, here so that `rtsched --help` need not import them all."""
 
-SILENT = frozenset(("cancel", "chunk", "feasible", "status"))
+SILENT = frozenset(("board", "cancel", "chunk", "feasible", "status"))
 """Commands that only ask the daemon, and log nothing: they start without the library for that."""
 
 SOLVING = frozenset(("calibrate",))

@@ -209,6 +209,17 @@ class Metrics:
         if self._made:
             self._made["rtsched_answer_seconds"].labels(kind).observe(seconds)
 
+    def answers(self) -> dict[str, int]:
+        """Return how many submissions were answered how; empty if nothing is counted."""
+        if not self._made:
+            return {}
+        (family,) = self._made["rtsched_requests_total"].collect()
+        return {
+            sample.labels["result"]: int(sample.value)
+            for sample in family.samples
+            if sample.labels.get("kind") == "submit" and sample.name.endswith("_total")
+        }
+
     def judged(self, judgement: Judgement) -> None:
         """Count what each plug-in said of each job of a batch."""
         for answer in judgement.answers if self._made else ():

@@ -29,6 +29,8 @@ from rtsched.model.snapshot import places
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
+
     from rtsched.daemon.app import Daemon
     from rtsched.daemon.records import JournalEntry, PromiseRecord
     from rtsched.daemon.server import Client
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node", "rounds")
 
 MAY_END_LATE = "the job may end later than promised"
+
+FAR = 366 * 86400.0
+"""Seconds after which a job without a limit ends in a timeline."""
 
 NAMED = 0.5
 """Seconds that a question waits for the name service."""
@@ -160,6 +165,8 @@ class SiteReader:
                 return self._chunk(question)
             case reports.NodeList():
                 return self._node_list()
+            case reports.Timeline():
+                return self._timeline()
             case reports.Cancel():
                 raise RefusedError("a cancellation is no question")
 
@@ -227,6 +234,7 @@ class SiteReader:
             usable=int(snapshot.cluster.usable.sum()),
             cycle_s=status.last_cycle_s or None,
             standings=daemon.store.counts(),
+            answers=daemon.metrics.answers(),
             lag_s=round(daemon.lag.longest(), 6),
             problems=(*daemon.problems(), *unseen(peers)),
             everyone=everyone,
@@ -416,6 +424,42 @@ class SiteReader:
             for name, usable, runs, planned, end, start in rows
         )
         return reports.NodesReport(self.daemon.clock(), nodes)
+
+    def _timeline(self) -> reports.TimelineReport:
+        snapshot, cluster = self.site.snapshot, self.site.snapshot.cluster
+        running, now = snapshot.allocations, self.daemon.clock()
+        kept = np.isin(running.entries.job, np.fromiter(self.site.records, np.int64))
+        reserved = snapshot.blocked.schedule()
+        parts = {
+            "running": running.take(np.flatnonzero(~kept)),
+            "kept": running.take(np.flatnonzero(kept)),
+            "planned": snapshot.plan,
+            "reserved": reserved.take(np.flatnonzero(reserved.entries.end > now)),
+        }
+        kinds: list[Any] = []
+        columns: list[list[NDArray[Any]]] = []
+        for kind, schedule in parts.items():
+            entry, first, count = schedule.ragged.runs()
+            ends = np.minimum(schedule.entries.end, now + FAR)
+            columns.append([first, count, schedule.entries.start[entry], ends[entry]])
+            kinds += [kind] * len(entry)
+        joined = map(np.concatenate, zip(*columns, strict=True))
+        first, count, start, end = (column.tolist() for column in joined)
+        return reports.TimelineReport(
+            now=now,
+            nodes=tuple(self._nodes),
+            usable=tuple(cluster.usable.tolist()),
+            partitions={
+                name: tuple(np.flatnonzero(mask).tolist())
+                for name, mask in cluster.partitions.items()
+                if "," not in name
+            },
+            kind=tuple(kinds),
+            first=tuple(first),
+            count=tuple(count),
+            start=tuple(start),
+            end=tuple(end),
+        )
 
     def cancellation(self, question: reports.Cancel) -> Cancellation:
         """Return the promise that is to be cancelled.

@@ -109,6 +109,10 @@ class StatusReport(Report, frozen=True):
     usable: Annotated[int, Meta(description="Nodes that accept jobs.")]
     cycle_s: Annotated[Time, Meta(description="Duration of the last cycle, seconds.")]
     standings: Annotated[dict[str, int], Meta(description="Promises by state.")]
+    answers: Annotated[
+        dict[str, int],
+        Meta(description="Submissions since the daemon's start, by what was answered."),
+    ] = {}
     lag_s: Annotated[
         Time,
         Meta(
@@ -312,6 +316,41 @@ class NodeList(Question, frozen=True, tag="nodes"):
     Answer = NodesReport
 
 
+class TimelineReport(Report, frozen=True):
+    """What is on the nodes, and what is planned there; nothing says whose it is.
+
+    The columns `kind` to `end` have a row for each job, or reservation, and run of neighbouring
+    nodes.
+    """
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    nodes: Annotated[
+        tuple[str, ...], Meta(description="Names, in the order of the batch system.")
+    ] = ()
+    usable: Annotated[tuple[bool, ...], Meta(description="Whether each accepts jobs.")] = ()
+    partitions: Annotated[
+        dict[str, tuple[int, ...]],
+        Meta(description="Places in `nodes` of the nodes of each partition; HTCondor has none."),
+    ] = {}
+    kind: Annotated[
+        tuple[Literal["running", "kept", "planned", "reserved"], ...],
+        Meta(
+            description="`running`: best effort; `kept`: runs and has a promise; `planned`: "
+            "promised, has not started; `reserved`: set aside by a reservation of the site."
+        ),
+    ] = ()
+    first: Annotated[tuple[int, ...], Meta(description="Place of the first node.")] = ()
+    count: Annotated[tuple[int, ...], Meta(description="Nodes from there on.")] = ()
+    start: Annotated[tuple[float, ...], Meta(description="Start.")] = ()
+    end: Annotated[tuple[float, ...], Meta(description="End at the latest.")] = ()
+
+
+class Timeline(Question, frozen=True, tag="timeline"):
+    """Ask what is on the nodes from now on."""
+
+    Answer = TimelineReport
+
+
 class CancelReport(Report, frozen=True):
     """The promise that was cancelled; its job goes on as best effort."""
 
@@ -326,7 +365,7 @@ class Cancel(Question, frozen=True, tag="cancel"):
     job: Annotated[str, Meta(description="The batch system's name of the job.")]
 
 
-AnyQuestion: TypeAlias = Status | Explain | Feasible | Plan | Chunk | NodeList | Cancel
+AnyQuestion: TypeAlias = Status | Explain | Feasible | Plan | Chunk | NodeList | Timeline | Cancel
 """What `msgspec.json.decode(payload, type=AnyQuestion)` reads."""
 
 RefusalCode: TypeAlias = Literal[

@@ -58,6 +58,19 @@ class Ragged(NamedTuple):
             offsets=offsets, values=np.repeat(self.offsets[rows], lengths) + within
         )
 
+    def runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the runs of neighbouring whole numbers among each row's values, int64[r] each.
+
+        Their rows, their lowest values, and how many values there are in each.
+        """
+        row = self.rows()
+        order = np.lexsort((self.values, row))
+        row, value = row[order], self.values[order].astype(np.int64)
+        begins = np.ones(len(value), np.bool_)
+        begins[1:] = (np.diff(row) != 0) | (np.diff(value) != 1)
+        at = np.flatnonzero(begins)
+        return row[at], value[at], np.diff(np.append(at, len(value)))
+
     def take(self, rows: NDArray[Any]) -> Self:
         """Return some rows, in the given order."""
         offsets, places = self.places(rows)

@@ -63,19 +63,14 @@ def bars(run: PolicyRun, begin: float, end: float) -> Bars:
     shown = (results.start < end) & (results.end > begin) & (nodes.lengths > 0)
     jobs = np.flatnonzero(shown)
     drawn = nodes.take(jobs)
-    job, node = jobs[drawn.rows()], drawn.values
-    order = np.lexsort((node, job))
-    job, node = job[order], node[order]
-    first = np.ones(len(job), np.bool_)
-    first[1:] = (np.diff(job) != 0) | (np.diff(node) != 1)
-    heads = np.flatnonzero(first)
-    owner = job[heads].astype(np.int64)
+    row, low, height = drawn.runs()
+    owner = jobs[row].astype(np.int64)
     return Bars(
         owner,
         np.maximum(results.start[owner], begin),
         np.minimum(results.end[owner], end),
-        node[heads].astype(np.int32),
-        np.diff(np.append(heads, len(job))).astype(np.int32),
+        low.astype(np.int32),
+        height.astype(np.int32),
     )
 
 

@@ -19,14 +19,14 @@ from rtsched.daemon.reports import RefusalCode, RefusedError
 from rtsched.errors import ProtocolError, RtschedError
 from rtsched.rest import endpoints
 from rtsched.rest.authentication import Authenticator
+from rtsched.rest.board import pages
 from rtsched.rest.endpoints import DaemonClient, Problem
 from rtsched.rest.limits import ConcurrencyLimit, TokenBucket
 from rtsched.rest.middleware import OPEN, AccessMiddleware, refusal_of
+from rtsched.rest.sessions import Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from litestar.types import ControllerRouterHandler
+    from collections.abc import Callable
 
     from rtsched.rest.settings import RestSettings
 
@@ -87,8 +87,6 @@ def create_app(
     proxy_uid: int = -1,
     *,
     decode: Callable[[str], munge.Credential] | None = munge.decode,
-    more: Sequence[ControllerRouterHandler] = (),
-    open_paths: Collection[str] = (),
 ) -> AccessMiddleware:
     """Return the ASGI application.
 
@@ -100,17 +98,21 @@ def create_app(
         Of the site's proxy; -1: there is none.
     decode : callable or None
         From a credential to what it says, if `settings.munge`.
-    more : sequence
-        Further route handlers; their users are authenticated too.
-    open_paths : collection of str
-        Paths of theirs that need no identity.
     """
     each = max(settings.daemon_requests // 4, 1)
     concurrency = ConcurrencyLimit(settings.daemon_requests, each)
     client = DaemonClient(settings.query_socket, settings.daemon_timeout, concurrency)
+    sessions = Sessions()
     inner = Litestar(
-        [endpoints.router(), *more],
-        state=State({"daemon": client}),
+        [endpoints.router(), pages.router(), pages.open_session],
+        state=State(
+            {
+                "daemon": client,
+                "sessions": sessions,
+                "timelines": pages.Timelines(),
+                "embedders": settings.embedders,
+            }
+        ),
         openapi_config=_description(),
         exception_handlers={RtschedError: _refused, Exception: _failed},
         logging_config=None,
@@ -118,11 +120,11 @@ def create_app(
     )
     return AccessMiddleware(
         inner,  # type: ignore[arg-type]
-        Authenticator(decode if settings.munge else None, proxy_uid),
+        Authenticator(decode if settings.munge else None, proxy_uid, sessions),
         TokenBucket(settings.rate, settings.burst),
         TokenBucket(*ANONYMOUS),
         settings.max_body,
-        (*OPEN, *open_paths),
+        (*OPEN, *pages.OPEN),
     )
 
 

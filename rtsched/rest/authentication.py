@@ -9,9 +9,12 @@ from rtsched.adapters import munge
 from rtsched.adapters.users import uid_of
 from rtsched.errors import RtschedError
 from rtsched.rest.credential import SCHEME, payload_for
+from rtsched.rest.sessions import cookie_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from rtsched.rest.sessions import Sessions
 
 DECODING = 8
 """Credentials that munged is asked about at a time."""
@@ -20,6 +23,9 @@ LONGEST = 8192
 """Bytes of a credential."""
 
 REMOTE_USER = "x-remote-user"
+
+PAGES = b"/board"
+"""What a browser's session may read."""
 
 
 class AuthenticationError(RtschedError):
@@ -39,12 +45,17 @@ class Authenticator:
         From a credential to what it says, such as `munge.decode`; None: none are accepted.
     proxy_uid : int
         The site's proxy on the Unix socket; -1: there is none.
+    sessions : Sessions or None
+        Of browsers, which may read what is under `PAGES`.
     """
 
     def __init__(
-        self, decode: Callable[[str], munge.Credential] | None, proxy_uid: int = -1
+        self,
+        decode: Callable[[str], munge.Credential] | None,
+        proxy_uid: int = -1,
+        sessions: Sessions | None = None,
     ) -> None:
-        self._decode, self._proxy = decode, proxy_uid
+        self._decode, self._proxy, self._sessions = decode, proxy_uid, sessions
         self._decoding = asyncio.Semaphore(DECODING)
 
     async def uid(
@@ -82,6 +93,12 @@ class Authenticator:
             raise ForbiddenError("only the site's proxy may name another user in X-Remote-User")
         if (text := headers.get("authorization")) is not None:
             return await self._of_credential(text, payload_for(method, target, body))
+        if self._sessions is not None and method == "GET" and target.startswith(PAGES):
+            uid = self._sessions.uid(cookie_in(headers.get("cookie", "")))
+            if uid is not None:
+                return uid
+            if peer is None:
+                raise AuthenticationError("the board opens with a link: run `rtsched board`")
         if peer is None:
             raise AuthenticationError(
                 f"not authenticated: send `Authorization: {SCHEME} CREDENTIAL`, as `rtsched "

@@ -123,6 +123,8 @@ def request_of(question: reports.Question) -> Request:
             return Request("GET", f"/v1/chunk/{_part(question.job)}")
         case reports.NodeList():
             return Request("GET", "/v1/nodes")
+        case reports.Timeline():
+            return Request("GET", "/v1/timeline")
         case reports.Cancel():
             return Request("DELETE", f"/v1/promises/{_part(question.job)}")
     raise RtschedError(f"{type(question).__name__}: the server answers no such question")
@@ -165,13 +167,11 @@ def ask_server(
     RtschedError
         If it says why it does not answer the question.
     """
-    from rtsched.adapters import munge
-
     standby, failures = None, list[UnavailableError]()
     for url in settings.server.split() or [""]:
         one = msgspec.structs.replace(settings, server=url)
         try:
-            report = _asked(question, one, timeout_s, encode or munge.encode)
+            report = _answer(request_of(question), type(question).Answer, one, timeout_s, encode)
         except UnavailableError as error:
             failures.append(error)
             continue
@@ -183,16 +183,38 @@ def ask_server(
     return standby
 
 
-def _asked(
-    question: reports.Question,
+def open_board(settings: ClientSettings, timeout_s: float = 15.0) -> str:
+    """Return a link that opens the board in a browser, once and soon, as this user.
+
+    Raises
+    ------
+    AdapterError, ProtocolError, RtschedError
+        As `ask_server` does.
+    """
+    request, failures = Request("POST", "/v1/sessions"), list[UnavailableError]()
+    for url in settings.server.split() or [""]:
+        one = msgspec.structs.replace(settings, server=url)
+        try:
+            session: dict[str, Any] = _answer(request, dict[str, Any], one, timeout_s)
+        except UnavailableError as error:
+            failures.append(error)
+            continue
+        return url.rstrip("/") + str(session.get("path", ""))
+    raise AdapterError("; ".join(map(str, failures)))
+
+
+def _answer(
+    request: Request,
+    kind: Any,
     settings: ClientSettings,
     timeout_s: float,
-    encode: Callable[[bytes, int], str],
+    encode: Callable[[bytes, int], str] | None = None,
 ) -> Any:
-    """Return the report of one server; raises as `ask_server` does."""
-    request = request_of(question)
+    """Return the answer of one server to a request, as a `kind`; raises as `ask_server` does."""
+    from rtsched.adapters import munge
+
     said = payload_for(request.method, request.target.encode(), request.body)
-    credential = encode(said, TTL_S)
+    credential = (encode or munge.encode)(said, TTL_S)
     headers = {
         "Authorization": f"{SCHEME} {credential}",
         "Accept": "application/json",
@@ -202,10 +224,10 @@ def _asked(
     }
     status, version, body = _exchanged(settings, request, headers, timeout_s)
     other = "" if version == __version__ else _other(version)
-    if status != 200:
+    if status not in {200, 201}:
         raise _refusal(status, body, other)
     try:
-        return msgspec.json.decode(body, type=type(question).Answer)
+        return msgspec.json.decode(body, type=kind)
     except msgspec.MsgspecError as error:
         raise ProtocolError(
             f"{settings.server}: the report cannot be decoded ({error}){other}"

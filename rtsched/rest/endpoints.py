@@ -30,6 +30,8 @@ from rtsched.daemon.reports import (
     RefusedError,
     Status,
     StatusReport,
+    Timeline,
+    TimelineReport,
 )
 from rtsched.errors import RtschedError
 from rtsched.rest.asking import ask_for
@@ -254,6 +256,12 @@ async def list_nodes(request: HttpRequest) -> NodesReport:
     return await ask(request, NodeList())
 
 
+@get("/timeline", operation_id="timeline", responses=REFUSALS)
+async def timeline(request: HttpRequest) -> TimelineReport:
+    """Return what is on the nodes and what is planned there; nothing says whose it is."""
+    return await ask(request, Timeline())
+
+
 def router() -> Router:
     """Return the endpoints."""
     return Router(
@@ -271,6 +279,7 @@ def router() -> Router:
             chunk,
             plan,
             list_nodes,
+            timeline,
         ],
         security=[{"munge": []}],
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,6 +44,10 @@ _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 ]
+_PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>rtsched</title>'
+    "<main><h1>rtsched</h1><p>{}</p></main></html>"
+)
 _ONCE = frozenset(("authorization", "x-remote-user", "content-length"))
 
 
@@ -102,7 +107,7 @@ class AccessMiddleware:
         except RtschedError as error:
             refusal = refusal_of(error)
             self._log(scope, *refusal[:2])
-            await refuse(send_with_headers, *refusal)
+            await refuse(send_with_headers, *refusal, html=_wants_page(scope))
             return
         told = False
 
@@ -210,10 +215,22 @@ def refusal_of(error: RtschedError) -> tuple[int, str, dict[str, str]]:
     return 400, str(error), {}
 
 
-async def refuse(send: Send, status: int, text: str, headers: dict[str, str]) -> None:
+def _wants_page(scope: Scope) -> bool:
+    """Return whether a browser asks, which shows its user the answer."""
+    accepted = (value for name, value in scope["headers"] if name.lower() == b"accept")
+    return any(b"text/html" in value for value in accepted)
+
+
+async def refuse(
+    send: Send, status: int, text: str, headers: dict[str, str], html: bool = False
+) -> None:
     """Send an answer that says why a request is refused."""
-    body = msgspec.json.encode({"error": text})
-    given = {"content-type": "application/json", "content-length": str(len(body)), **headers}
+    if html:
+        body = _PAGE.format(escape(text)).encode()
+        kind = "text/html; charset=utf-8"
+    else:
+        body, kind = msgspec.json.encode({"error": text}), "application/json"
+    given = {"content-type": kind, "content-length": str(len(body)), **headers}
     pairs = [(name.encode(), value.encode()) for name, value in given.items()]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})

@@ -77,6 +77,13 @@ class RestSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     daemon_timeout: Annotated[
         float, Meta(gt=0, description="Seconds to wait for the daemon's answer.")
     ] = 10.0
+    embedders: Annotated[
+        list[Annotated[str, Meta(pattern=r"^https?://[A-Za-z0-9.:\[\]-]+$")]],
+        Meta(
+            description="Sites whose pages may show the board in a frame, such as "
+            "`https://ondemand.example.org`."
+        ),
+    ] = []
     log_level: Annotated[Level, Meta(description="Log level.")] = "info"
 
     def problems(self) -> list[str]:

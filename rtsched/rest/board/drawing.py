@@ -1,0 +1,226 @@
+"""Nodes and the jobs on them over time, as paths of SVG, which a browser draws by the thousand."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rtsched.model.blocked import Blocked
+from rtsched.model.ragged import Ragged, offsets_of
+from rtsched.report.wording import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.daemon.reports import Promise, TimelineReport
+
+WIDTH = 1000
+"""Units of a drawing across."""
+MARGIN = 12.0
+"""Per cent of the width that the names of nodes take."""
+PAST = 0.04
+"""Part of the width before now."""
+SPANS = {"6h": 21_600.0, "1d": 86_400.0, "3d": 259_200.0, "1w": 604_800.0, "4w": 2_419_200.0}
+"""How far ahead a drawing may look, seconds."""
+KINDS = ("running", "kept", "planned", "reserved")
+PROMISED = ("kept", "planned")
+STEPS = (60, 300, 900, 1800, 3600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800)
+"""Seconds between two labels of the time axis."""
+LABELS = 8
+"""At most so many on an axis."""
+SAMPLES = 240
+"""Instants at which busy nodes are counted."""
+OWN = 200
+"""Promises that are drawn one by one, at most."""
+
+
+class Label(NamedTuple):
+    """Text beside an axis, at so many per cent of the drawing."""
+
+    at: float
+    text: str
+
+
+class Mark(NamedTuple):
+    """One promised job: its path, its name for links, and what is said about it."""
+
+    path: str
+    job: str
+    said: str
+
+
+class Drawing(NamedTuple):
+    """Jobs over nodes and time.
+
+    Attributes
+    ----------
+    rows : int
+        Nodes.
+    height : int
+        Pixels.
+    paths : dict of str to str
+        All bars of a kind, in units of `WIDTH` across and one node down.
+    own : tuple of Mark
+        Promised jobs that the reader may know.
+    now : float
+        Units from the left.
+    times, names : tuple of Label
+        Of both axes.
+    """
+
+    rows: int
+    height: int
+    paths: dict[str, str]
+    own: tuple[Mark, ...]
+    now: float
+    times: tuple[Label, ...]
+    names: tuple[Label, ...]
+
+
+class Load(NamedTuple):
+    """Busy nodes over time: areas in units of `WIDTH` across and one node up, and the most."""
+
+    busy: str
+    promised: str
+    rows: int
+
+
+def drawing(
+    report: TimelineReport, promises: Sequence[Promise], span_s: float, partition: str = ""
+) -> tuple[Drawing, Load]:
+    """Return what a timeline shows of the next `span_s` seconds, and how many nodes are busy.
+
+    Parameters
+    ----------
+    report : TimelineReport
+        From the daemon.
+    promises : sequence of Promise
+        Those that the reader may know; they are marked.
+    span_s : float
+        Seconds ahead.
+    partition : str
+        Show its nodes only; empty: all.
+    """
+    shown = _rows(report, partition)
+    place = np.full(len(report.nodes), -1, np.int64)
+    place[shown] = np.arange(len(shown))
+    begin, end = report.now - PAST * span_s, report.now + span_s
+    scale = WIDTH / (end - begin)
+    starts = np.clip((np.array(report.start) - begin) * scale, 0, WIDTH)
+    ends = np.clip((np.array(report.end) - begin) * scale, 0, WIDTH)
+    kinds = np.array([KINDS.index(kind) for kind in report.kind], np.int64)
+    bars = Ragged.counted(report.count)
+    node = place[np.repeat(np.array(report.first, np.int64), bars.lengths) + bars.values]
+    seen = (node >= 0) & (ends > starts)[bars.rows()]
+    bar, node = bars.rows()[seen], node[seen]
+    row, low, height = _some(bar, node, len(starts)).runs()
+    paths = {
+        kind: _path(starts[row[of]], ends[row[of]], low[of], height[of])
+        for number, kind in enumerate(KINDS)
+        for of in [kinds[row] == number]
+    }
+    names = {name: at for at, name in enumerate(report.nodes)}
+    own = tuple(_marks(promises[:OWN], names, place, begin, scale))
+    rows = max(len(shown), 1)
+    drawn = Drawing(
+        rows,
+        int(min(max(rows * 14, 120), 560)),
+        paths,
+        own,
+        (report.now - begin) * scale,
+        tuple(_times(begin, end)),
+        tuple(_names([report.nodes[at] for at in shown.tolist()])),
+    )
+    working = kinds[bar] != KINDS.index("reserved")
+    promised = np.isin(kinds[bar], [KINDS.index(kind) for kind in PROMISED])
+    load = Load(
+        _area(node[working], starts[bar][working], ends[bar][working]),
+        _area(node[promised], starts[bar][promised], ends[bar][promised]),
+        rows,
+    )
+    return drawn, load
+
+
+def _rows(report: TimelineReport, partition: str) -> NDArray[np.int64]:
+    """Return the places of the nodes that are shown."""
+    chosen = report.partitions.get(partition)
+    return np.arange(len(report.nodes)) if chosen is None else np.array(chosen, np.int64)
+
+
+def _some(row: NDArray[np.int64], value: NDArray[np.int64], rows: int) -> Ragged:
+    """Return values by their rows, which ascend."""
+    return Ragged(offsets_of(np.bincount(row, minlength=rows)), value)
+
+
+def _path(
+    start: NDArray[np.float64],
+    end: NDArray[np.float64],
+    low: NDArray[np.int64],
+    height: NDArray[np.int64],
+) -> str:
+    """Return rectangles as one path."""
+    columns = zip(
+        start.tolist(), (end - start).tolist(), low.tolist(), height.tolist(), strict=True
+    )
+    return "".join(f"M{x:.1f} {y}h{w:.1f}v{h}h-{w:.1f}z" for x, w, y, h in columns)
+
+
+def _marks(
+    promises: Iterable[Promise],
+    names: dict[str, int],
+    place: NDArray[np.int64],
+    begin: float,
+    scale: float,
+) -> Iterable[Mark]:
+    """Return the promises with nodes and times."""
+    for promise in promises:
+        at = [names[node] for node in promise.nodes if node in names]
+        row = place[np.array(at, np.int64)]
+        row = np.sort(row[row >= 0])
+        if promise.start is None or promise.end is None or not len(row):
+            continue
+        x, until = np.clip(
+            [(promise.start - begin) * scale, (promise.end - begin) * scale], 0, WIDTH
+        )
+        if until <= x:
+            continue
+        _, low, height = _some(np.zeros(len(row), np.int64), row, 1).runs()
+        each = np.ones(len(low))
+        said = f"{promise.job or promise.name}: {'running' if promise.running else 'planned'}"
+        yield Mark(_path(x * each, until * each, low, height), promise.job, said)
+
+
+def _area(node: NDArray[np.int64], start: NDArray[np.float64], end: NDArray[np.float64]) -> str:
+    """Return how many nodes are busy, as the path of an area; each counts once at a time."""
+    spans = Blocked.merged(node, start, end)
+    at = np.linspace(0, WIDTH, SAMPLES + 1)
+    begun = np.searchsorted(np.sort(spans.start), at, "right")
+    busy = begun - np.searchsorted(np.sort(spans.end), at, "right")
+    changed = np.flatnonzero(np.diff(busy[:-1], prepend=-1))
+    steps = zip(busy[changed].tolist(), at[np.append(changed[1:], SAMPLES)].tolist(), strict=True)
+    return "M0 0" + "".join(f"V{number}H{until:.1f}" for number, until in steps) + "V0z"
+
+
+def _times(begin: float, end: float) -> Iterable[Label]:
+    """Return round instants of the local day."""
+    step = next((size for size in STEPS if (end - begin) / size <= LABELS), STEPS[-1])
+    offset = time.localtime(begin).tm_gmtoff
+    at = math.ceil((begin + offset) / step) * step - offset
+    while at < end:
+        form = "%H:%M" if step < 86_400 else "%a %d %b"
+        if step < 86_400 and time.localtime(at)[3:5] == (0, 0):
+            form = "%a %d"
+        yield Label(100 * (at - begin) / (end - begin), time.strftime(form, time.localtime(at)))
+        at += step
+
+
+def _names(nodes: Sequence[str]) -> Iterable[Label]:
+    """Return names of nodes, evenly spaced."""
+    step = max(math.ceil(len(nodes) / (2 * LABELS)), 1)
+    for row in range(0, len(nodes), step):
+        yield Label(100 * (row + 0.5) / len(nodes), shortened(nodes[row], 14))

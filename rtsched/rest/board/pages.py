@@ -1,0 +1,399 @@
+"""The board's pages: the whole one, and the parts of it that its script asks for again."""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any
+
+import jinja2
+import msgspec
+from litestar import MediaType, Request, Response, Router, get, post
+from litestar.params import QueryParameter
+from msgspec import Meta
+
+from rtsched import __version__
+from rtsched.daemon.moments import moment
+from rtsched.daemon.reports import (
+    Explain,
+    ExplainReport,
+    Feasible,
+    FeasibleReport,
+    Promise,
+    Status,
+    StatusReport,
+    Timeline,
+    TimelineReport,
+)
+from rtsched.errors import RtschedError
+from rtsched.logs.hostlist import fold
+from rtsched.report.wording import MISSING, count, duration, shortened, visible
+from rtsched.rest.board.drawing import SPANS, drawing
+from rtsched.rest.endpoints import REFUSALS, ask
+from rtsched.rest.sessions import COOKIE, SESSION_S, TICKET_S, Sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HttpRequest = Request[Any, Any, Any]
+
+OPEN = ("/board/enter", "/board/board.css", "/board/board.js")
+"""Paths that need no identity."""
+
+LAST = 2.0**33
+"""What is later is no deadline: the year 2242."""
+SHOWN = 200
+"""Promises in the table, at most."""
+FRESH_S = 2.0
+"""Seconds for which a timeline, which is the same for all users, is shown again."""
+
+STATES = {
+    "offered": "offered",
+    "provisional": "promised, not in the queue yet",
+    "firm": "promised",
+}
+"""Words for the state of an open promise."""
+
+
+class Session(msgspec.Struct, frozen=True):
+    """A link to the board for one browser."""
+
+    path: Annotated[str, Meta(description="Path of the link, to be opened once.")]
+    expires_s: Annotated[float, Meta(description="Seconds within which it must be opened.")]
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("rtsched.rest.board"),
+        autoescape=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["sentence"] = lambda text: text[:1].upper() + text[1:]
+    return made
+
+
+class Timelines:
+    """The timeline of a moment ago, for all users."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, TimelineReport] | None = None
+
+    async def latest(self, request: HttpRequest) -> TimelineReport:
+        """Return it, no older than `FRESH_S`."""
+        now = time.monotonic()
+        if self._last is None or self._last[0] + FRESH_S < now:
+            found: TimelineReport = await ask(request, Timeline())
+            self._last = (now, found)
+        return self._last[1]
+
+
+def _rendered(
+    request: HttpRequest, template: str, status: int = 200, **given: Any
+) -> Response[str]:
+    """Return a page that may run the board's own script, and load nothing from elsewhere."""
+    ancestors = " ".join(request.app.state.embedders) or "'none'"
+    policy = (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
+        f"'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors {ancestors}"
+    )
+    return Response(
+        _environment().get_template(template).render(version=__version__, **given),
+        status_code=status,
+        media_type=MediaType.HTML,
+        headers={"content-security-policy": policy, "referrer-policy": "no-referrer"},
+    )
+
+
+def _elsewhere(status: int, headers: dict[str, str]) -> Response[str]:
+    """Return an answer that sends the browser on."""
+    return Response("", status_code=status, headers=headers, media_type=MediaType.TEXT)
+
+
+# --- what is shown -------------------------------------------------------------------------------
+
+
+async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any]:
+    """Return what the part of the page shows that is brought up to date."""
+    status: StatusReport = await ask(request, Status())
+    timeline: TimelineReport = await request.app.state.timelines.latest(request)
+    partition = partition if partition in timeline.partitions else ""
+    span = span if span in SPANS else "1d"
+    drawn, load = drawing(timeline, status.promises, SPANS[span], partition)
+    standings = status.standings
+    lost = {"missed", "broken"}
+    tiles = [
+        ("Nodes in service", f"{status.usable:,} of {status.nodes:,}"),
+        ("Jobs running", count(status.running)),
+        ("Jobs waiting", count(status.queued)),
+        ("Promised", count(sum(standings.get(each, 0) for each in ("firm", "provisional")))),
+        ("Kept", count(standings.get("kept", 0))),
+        ("Missed or broken", count(sum(standings.get(each, 0) for each in lost))),
+        ("Rejected", count(status.answers.get("reject", 0))),
+    ]
+    return {
+        "status": status,
+        "clock": time.strftime("%H:%M:%S %z", time.localtime(status.now)),
+        "tiles": tiles,
+        "drawing": drawn,
+        "load": load,
+        "span": span,
+        "partition": partition,
+        "promises": [_row(each, status.now) for each in status.promises[:SHOWN]],
+        "more": max(len(status.promises) - SHOWN, 0),
+    }
+
+
+def _row(promise: Promise, now: float) -> dict[str, str]:
+    """Return a promise as a row of the table."""
+    state = "running" if promise.running else STATES.get(promise.standing, promise.standing)
+    if promise.tasks is not None and promise.waiting is not None:
+        state += f", {promise.tasks - promise.waiting:,} of {promise.tasks:,} tasks started"
+    left = None
+    if promise.deadline is not None and promise.end is not None:
+        left = promise.deadline - promise.end
+    return {
+        "job": promise.job,
+        "name": shortened(promise.name, 40),
+        "user": promise.user,
+        "state": state,
+        "start": _moment(promise.start, now),
+        "end": _moment(promise.end, now),
+        "deadline": _moment(promise.deadline, now),
+        "left": duration(left),
+        "nodes": shortened(fold(promise.nodes), 60) if promise.nodes else MISSING,
+        "why": promise.why,
+    }
+
+
+def _moment(at: float | None, now: float) -> str:
+    return MISSING if at is None else moment(at, now)
+
+
+async def _when(request: HttpRequest, given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the answer to "when could I have it?", by what stands in the form."""
+    try:
+        question = _question(given)
+        found: FeasibleReport = await ask(request, question)
+    except (ValueError, RtschedError) as error:
+        return {"problem": str(error)}
+    status: StatusReport = await ask(request, Status())
+    lines = _lines(status.system, question, found) if found.deadline is not None else ()
+    return {
+        "problem": "",
+        "feasible": found.feasible,
+        "deadline": _moment(found.deadline, found.now),
+        "away": duration(found.deadline - found.now) if found.deadline else MISSING,
+        "start": _moment(found.start, found.now),
+        "nodes": shortened(fold(found.nodes), 80) if found.nodes else MISSING,
+        "reasons": [reason.text for reason in found.reasons],
+        "lines": "\n".join(lines),
+        "system": status.system,
+    }
+
+
+def _question(given: Mapping[str, str]) -> Feasible:
+    """Return the question that a form asks.
+
+    Raises
+    ------
+    ValueError
+        If a field cannot be read; its text is for the user.
+    """
+    values: dict[str, Any] = {
+        "nodes": _whole(given, "nodes", "Nodes") or 1,
+        "time_s": _seconds(given.get("time", "")),
+        "partition": given.get("partition", ""),
+        "gpus": _whole(given, "gpus", "GPUs per node"),
+        "tasks": _whole(given, "tasks", "Tasks"),
+        "cpus_per_task": _whole(given, "cpus", "Processors per task"),
+        "memory": _whole(given, "memory", "Memory") << 30,
+        "deadline": _instant(given.get("deadline", "")),
+    }
+    try:
+        return msgspec.convert(values, Feasible)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+
+
+def _whole(given: Mapping[str, str], name: str, title: str) -> int:
+    text = given.get(name, "").strip()
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
+        raise ValueError(f"{title}: {shortened(text, 20)!r} is not a whole number")
+    return int(text)
+
+
+def _seconds(text: str) -> float | None:
+    """Return the seconds of `90` (minutes), `1:30` (hours and minutes) or `1-0` (days-hours)."""
+    text = text.strip()
+    if not text:
+        return None
+    days, dash, rest = text.rpartition("-")
+    parts = [*(days.split() if dash else []), *rest.split(":")]
+    if not all(part.isascii() and part.isdecimal() and len(part) <= 7 for part in parts):
+        raise ValueError(
+            f"Time: {shortened(text, 20)!r} is neither minutes (90) nor hours and minutes (1:30)"
+        )
+    numbers = [int(part) for part in parts]
+    if dash:
+        units: tuple[int, ...] = (86_400, 3600, 60, 1)
+    else:
+        units = (60,) if len(numbers) == 1 else (3600, 60, 1)
+    return float(sum(number * unit for number, unit in zip(numbers, units, strict=False)))
+
+
+def _instant(text: str) -> float | None:
+    """Return an instant given in seconds since the epoch, or as the cluster's local time."""
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        at = float(text) if text.isdecimal() else datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        at = math.inf
+    if not 0 <= at < LAST:
+        raise ValueError(f"Finish by: {shortened(text, 30)!r} is not a time")
+    return at
+
+
+def _lines(system: str, asked: Feasible, found: FeasibleReport) -> list[str]:
+    """Return what to write into a job script, or into a submit file, for that."""
+    if system == "condor":
+        names = ("request_cpus", "request_memory", "request_gpus")
+        amounts = (asked.cpus_per_task, asked.memory >> 20, asked.gpus)
+        pairs = zip(names, amounts, strict=True)
+        lines = [f"{name} = {amount}" for name, amount in pairs if amount]
+        if asked.nodes > 1:
+            lines += ["universe = parallel", f"machine_count = {asked.nodes}"]
+        if asked.time_s:
+            lines.append(f"+RtRunTime = {asked.time_s:.0f}")
+        return [*lines, found.asking]
+    lines = [f"#SBATCH --nodes={asked.nodes}"]
+    if asked.time_s:
+        lines.append(f"#SBATCH --time={asked.time_s / 60:.0f}")
+    options = {
+        "partition": asked.partition,
+        "ntasks": asked.tasks,
+        "cpus-per-task": asked.cpus_per_task,
+        "gpus-per-node": asked.gpus,
+        "mem": f"{asked.memory >> 30}G" if asked.memory else "",
+    }
+    lines += [f"#SBATCH --{name}={value}" for name, value in options.items() if value]
+    return [*lines, f"#SBATCH {found.asking}"]
+
+
+async def _why(request: HttpRequest, job: str) -> dict[str, Any]:
+    """Return why a job waits, or what became of it."""
+    job = job.strip()
+    if not job:
+        return {"job": "", "problem": ""}
+    try:
+        found: ExplainReport = await ask(request, Explain(job, 5))
+    except RtschedError as error:
+        return {"job": job, "problem": str(error)}
+    now = found.now
+    return {
+        "job": job,
+        "problem": "",
+        "shown": found.job,
+        "promise": _row(found.promise, now) if found.promise else None,
+        "waits": [reason.text for reason in found.waits],
+        "helps": found.helps,
+        "terms": sorted(found.terms.items(), key=lambda term: -term[1]),
+        "verdicts": [(_moment(each.time, now), each.text) for each in found.verdicts],
+    }
+
+
+# --- pages ---------------------------------------------------------------------------------------
+
+Text = Annotated[str, QueryParameter(max_length=200)]
+
+
+@get("/", include_in_schema=False)
+async def board(
+    request: HttpRequest, span: Text = "1d", partition: Text = "", job: Text = ""
+) -> Response[Any]:
+    """Return the whole page; without a script its forms ask for it again."""
+    path = request.scope.get("raw_path", b"")
+    if not path.endswith(b"/"):  # relative links begin at the folder
+        return _elsewhere(308, {"location": "board/"})
+    timeline: TimelineReport = await request.app.state.timelines.latest(request)
+    given = dict(request.query_params)
+    asks = any(given.get(name) for name in ("nodes", "time", "gpus", "memory", "deadline"))
+    return _rendered(
+        request,
+        "board.html.j2",
+        partitions=sorted(timeline.partitions),
+        spans=list(SPANS),
+        given=given,
+        now=await _now(request, span, partition),
+        when=await _when(request, given) if asks else None,
+        why=await _why(request, job),
+    )
+
+
+@get("/now", include_in_schema=False)
+async def now(request: HttpRequest, span: Text = "1d", partition: Text = "") -> Response[Any]:
+    """Return the part that is brought up to date."""
+    return _rendered(request, "now.html.j2", now=await _now(request, span, partition))
+
+
+@get("/when", include_in_schema=False)
+async def when(request: HttpRequest) -> Response[Any]:
+    """Return when a job could be had."""
+    return _rendered(request, "when.html.j2", when=await _when(request, dict(request.query_params)))
+
+
+@get("/why", include_in_schema=False)
+async def why(request: HttpRequest, job: Text = "") -> Response[Any]:
+    """Return why a job waits."""
+    return _rendered(request, "why.html.j2", why=await _why(request, job))
+
+
+@get("/enter", include_in_schema=False)
+async def enter(request: HttpRequest, ticket: Text = "") -> Response[Any]:
+    """Open a session for the holder of a ticket, and go to the board."""
+    secret = request.app.state.sessions.enter(ticket)
+    secure = "; Secure" if request.scope["scheme"] == "https" else ""
+    cookie = (
+        f"{COOKIE}={secret}; Path=/board; Max-Age={SESSION_S:.0f}; HttpOnly; SameSite=Lax{secure}"
+    )
+    headers = {"location": "./", "set-cookie": cookie, "referrer-policy": "no-referrer"}
+    return _elsewhere(303, headers)
+
+
+@get("/board.css", include_in_schema=False)
+async def style() -> Response[bytes]:
+    """Return the style sheet."""
+    return Response(_static("board.css"), media_type=MediaType.CSS)
+
+
+@get("/board.js", include_in_schema=False)
+async def script() -> Response[bytes]:
+    """Return the script."""
+    return Response(_static("board.js"), media_type="text/javascript")
+
+
+def _static(name: str) -> bytes:
+    return (files(__package__) / "static" / name).read_bytes()
+
+
+@post("/v1/sessions", operation_id="openSession", responses=REFUSALS, status_code=201)
+async def open_session(request: HttpRequest) -> Session:
+    """Return a link that opens the board once in a browser, as the sender."""
+    sessions: Sessions = request.app.state.sessions
+    ticket = sessions.ticket(request.scope["state"]["uid"])
+    return Session(f"/board/enter?ticket={ticket}", TICKET_S)
+
+
+def router() -> Router:
+    """Return the pages."""
+    return Router("/board", route_handlers=[board, now, when, why, enter, style, script])

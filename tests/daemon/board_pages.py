@@ -1,0 +1,158 @@
+"""A large daemon, made up, whose board a browser opens; for tests, pictures and measurements."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import uvicorn
+from rest_client import app_for
+from running import ANN, FACTS, NOW, Running, answer_of
+
+from rtsched.adapters.live import Marks
+from rtsched.adapters.slurm.facts import Partition
+from rtsched.adapters.wire import MessageKind, Tag, encode
+from rtsched.daemon.server import SocketServer
+from rtsched.daemon.settings import DaemonSettings
+from rtsched.daemon.start import QUESTIONS
+from rtsched.model.blocked import WHOLE, Blocked
+from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.jobs import Jobs
+from rtsched.model.ragged import offsets_of
+from rtsched.model.schedule import Schedule
+from rtsched.rest.credential import payload_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOUR, DAY = 3600.0, 86_400.0
+HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m"
+"""What somebody may call a job."""
+
+
+def busy(nodes: int, jobs: int) -> dict[str, Any]:
+    """Return a poll of so many nodes with so many running jobs, several on a node where need be."""
+    random = np.random.default_rng(7)
+    free = nodes // 40  # nothing runs on these
+    size = np.minimum(random.geometric(0.4, jobs), 8).astype(np.int32)
+    first = random.integers(free, max(nodes - 8, free + 1), jobs)
+    rows = np.repeat(first, size) + np.concatenate([np.arange(each) for each in size.tolist()])
+    ids = np.arange(10_000, 10_000 + jobs)
+    start = NOW - random.uniform(0.0, 4.0, jobs) * HOUR
+    end = NOW + np.minimum(0.2 + random.exponential(2.5, jobs), 24.0) * HOUR
+    placed = np.minimum(rows, nodes - 1).astype(np.int32)
+    aside = np.arange(nodes - 2, nodes)
+    blocked = Blocked.of([(int(at), NOW + 6 * HOUR, NOW + 9 * HOUR, WHOLE) for at in aside])
+    return {
+        "cluster": Cluster(
+            Nodes.build(nodes, name=[f"node{at:04}" for at in range(nodes)]),
+            {"first": np.arange(nodes) < nodes // 2, "second": np.arange(nodes) >= nodes // 2},
+        ),
+        "running": Jobs.build(jobs, id=ids, submit=start, wall_time=end - start, size=size),
+        "allocations": Schedule.build(ids, start, end, offsets_of(size), placed),
+        "blocked": blocked,
+    }
+
+
+def asked(running: Running, nodes: int, hours: float, name: str) -> socket.socket:
+    """Ask as the filter does about a job of ann's; return the socket to read the answer from."""
+    fields: list[tuple[Tag, int | str]] = [
+        (Tag.USER_ID, ANN),
+        (Tag.SUBMIT_UID, ANN),
+        (Tag.NAME, name),
+        (Tag.MIN_NODES, nodes),
+        (Tag.MAX_NODES, nodes),
+        (Tag.TIME_LIMIT, 90),
+        (Tag.DEADLINE, int(running.now + hours * HOUR)),
+    ]
+    line = socket.socket(socket.AF_UNIX)
+    line.settimeout(120.0)
+    line.connect(str(running.server.path))
+    line.sendall(encode(MessageKind.SUBMIT, fields))
+    return line
+
+
+@contextmanager
+def large_daemon(
+    path: Path, nodes: int = 2000, jobs: int = 10_000, promises: int = 20, first: str = HOSTILE
+) -> Iterator[Running]:
+    """Run a daemon with running jobs, and with promises to ann's; `first` is the first one's name."""
+    running = Running(path, DaemonSettings(promises_per_user=promises + 10))
+    stop, up = threading.Event(), threading.Event()
+    running.users = SocketServer(
+        path / "query.sock", QUESTIONS, running.queries.answer, for_others=os.getuid()
+    )
+
+    async def course() -> None:
+        partitions = {
+            "all": Partition("all", 600.0, 30 * DAY, True, nodes, 4),
+            "first": Partition("first", 600.0, 30 * DAY, True, nodes // 2, 4),
+            "second": Partition("second", 600.0, 30 * DAY, True, nodes - nodes // 2, 4),
+        }
+        facts = replace(FACTS, partitions=partitions, longest=30 * DAY)
+        running.show(facts=facts, **busy(nodes, jobs))
+        await running.start()
+        for number in range(promises):
+            hours = 2.0 + number
+            name = first if number == 0 else f"model-{number}"
+            line = asked(running, 4 + number % 5, hours, name)
+            await asyncio.to_thread(answer_of, line)
+        records = list(running.daemon.site.records.values())
+        rows = Jobs.joined([running.daemon.site.row(record.id) for record in records])
+        rows = rows.replace(id=4711 + np.arange(len(records)))
+        marks = Marks.build(
+            len(records),
+            job=rows.id,
+            uid=np.full(len(records), ANN),
+            token=[record.token for record in records],
+        )
+        running.show(queued=rows, marks=marks, time=NOW + 1)
+        running.now = NOW + 1
+        await running.daemon.cycle()
+        up.set()
+        while not stop.is_set():
+            await asyncio.sleep(0.05)
+
+    thread = threading.Thread(target=asyncio.run, args=(course(),))
+    thread.start()
+    try:
+        assert up.wait(300.0)
+        yield running
+    finally:
+        stop.set()
+        thread.join()
+        running.close()
+
+
+@contextmanager
+def board(running: Running) -> Iterator[str]:
+    """Serve the board of a daemon; yield where."""
+    config = uvicorn.Config(app_for(running), port=0, log_level="warning", ws="none")
+    server = uvicorn.Server(config)
+    with closing(config.bind_socket()) as end:
+        where = f"http://127.0.0.1:{end.getsockname()[1]}"
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [end]})
+        thread.start()
+        try:
+            while not server.started:
+                thread.join(0.02)
+            yield where
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def link_for(where: str, uid: int = ANN) -> str:
+    """Return a link that opens the board for a user."""
+    said = payload_for("POST", b"/v1/sessions", b"").hex()
+    header = {"authorization": f"Munge {uid} {said}"}
+    answer = httpx.post(f"{where}/v1/sessions", headers=header)
+    return where + str(answer.json()["path"])
