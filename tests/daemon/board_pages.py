@@ -84,7 +84,7 @@ def asked(running: Running, nodes: int, hours: float, name: str) -> socket.socke
 def large_daemon(
     path: Path, nodes: int = 2000, jobs: int = 10_000, promises: int = 20, first: str = HOSTILE
 ) -> Iterator[Running]:
-    """Run a daemon with running jobs, and with promises to ann's; `first` is the first one's name."""
+    """Run a daemon with running jobs, and with promises to ann's, of which one is named `first`."""
     running = Running(path, DaemonSettings(promises_per_user=promises + 10))
     stop, up = threading.Event(), threading.Event()
     running.users = SocketServer(
