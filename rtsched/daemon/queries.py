@@ -167,6 +167,8 @@ class SiteReader:
                 return self._node_list()
             case reports.Timeline():
                 return self._timeline()
+            case reports.Closed():
+                return self._closed(question)
             case reports.Cancel():
                 raise RefusedError("a cancellation is no question")
 
@@ -290,6 +292,7 @@ class SiteReader:
             made_at=_time(record.made_at),
             expires=_time(record.expires),
             running=running,
+            late=job in self._late,
             start=start,
             end=end,
             nodes=nodes,
@@ -297,6 +300,20 @@ class SiteReader:
             tasks=None if waiting is None else int(decode_jobs(record.job).tasks[0]),
             waiting=waiting,
         )
+
+    def _closed(self, question: reports.Closed) -> reports.ClosedReport:
+        if not self.everyone:
+            raise RefusedError("only admins may see the promises of all users", "forbidden")
+        found = self.daemon.store.closed_since(question.since)
+        return reports.ClosedReport(
+            self.daemon.clock(),
+            tuple(reports.ClosedPromise(each.changed_at, self._past(each)) for each in found),
+        )
+
+    def _past(self, record: PromiseRecord) -> reports.Promise:
+        """Return a closed record, with its job's name as it was submitted."""
+        name = decode_jobs(record.job).texts("name")[0] or ""
+        return msgspec.structs.replace(self._promise(record), name=name)
 
     # --- explain, chunk ------------------------------------------------------------------------
 

@@ -49,6 +49,9 @@ class Promise(msgspec.Struct, frozen=True):
     made_at: Annotated[Time, Meta(description="When it was promised.")]
     expires: Annotated[Time, Meta(description="When an offer expires.")] = None
     running: Annotated[bool, Meta(description="Whether the job runs.")] = False
+    late: Annotated[bool, Meta(description="Whether it runs and may end later than promised.")] = (
+        False
+    )
     start: Annotated[Time, Meta(description="Planned start, or when it started.")] = None
     end: Annotated[Time, Meta(description="Planned end at the latest.")] = None
     nodes: Annotated[tuple[str, ...], Meta(description="Planned nodes.")] = ()
@@ -345,6 +348,29 @@ class TimelineReport(Report, frozen=True):
     end: Annotated[tuple[float, ...], Meta(description="End at the latest.")] = ()
 
 
+class ClosedPromise(msgspec.Struct, frozen=True):
+    """A promise that is kept, missed, broken or given up."""
+
+    at: Annotated[float, Meta(description="When it was closed.")]
+    promise: Annotated[Promise, Meta(description="As it was closed.")]
+
+
+class ClosedReport(Report, frozen=True):
+    """Promises that were closed lately."""
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    closed: Annotated[
+        tuple[ClosedPromise, ...], Meta(description="Earliest first; no more than 10,000.")
+    ] = ()
+
+
+class Closed(Question, frozen=True, tag="closed"):
+    """Ask which promises were closed since a time; for admins."""
+
+    Answer = ClosedReport
+    since: Annotated[float, Meta(ge=0, description="Closed after this.")]
+
+
 class Timeline(Question, frozen=True, tag="timeline"):
     """Ask what is on the nodes from now on."""
 
@@ -365,7 +391,9 @@ class Cancel(Question, frozen=True, tag="cancel"):
     job: Annotated[str, Meta(description="The batch system's name of the job.")]
 
 
-AnyQuestion: TypeAlias = Status | Explain | Feasible | Plan | Chunk | NodeList | Timeline | Cancel
+AnyQuestion: TypeAlias = (
+    Status | Explain | Feasible | Plan | Chunk | NodeList | Timeline | Closed | Cancel
+)
 """What `msgspec.json.decode(payload, type=AnyQuestion)` reads."""
 
 RefusalCode: TypeAlias = Literal[

@@ -61,6 +61,9 @@ _UPSERT = (
     + ", ".join(f"{name} = excluded.{name}" for name in _FIELDS if name != "token")
 )
 _ALL = f"SELECT {_COLUMNS} FROM records "  # noqa: S608
+SHOWN = 10_000
+"""Closed records that are returned at once."""
+
 _IS_OPEN = "standing IN ('offered', 'provisional', 'firm')"  # as in the indexes' conditions
 _FORGET = (
     "DELETE FROM records WHERE token IN (SELECT token FROM records "  # noqa: S608
@@ -270,6 +273,14 @@ class Store:
     def find(self, job: int) -> tuple[PromiseRecord, ...]:
         """Return the records of one job id, latest first."""
         return self._records("WHERE id = ? ORDER BY made_at DESC, token", job)
+
+    def closed_since(self, time: float) -> tuple[PromiseRecord, ...]:
+        """Return records that were closed after `time`, s since the epoch; earliest first.
+
+        They are no more than `SHOWN`.
+        """
+        where = f"WHERE NOT {_IS_OPEN} AND changed_at > ? ORDER BY changed_at LIMIT {SHOWN}"
+        return self._records(where, time)
 
     def counts(self) -> dict[str, int]:
         """Return how many records stand how; it costs the same however many there are."""

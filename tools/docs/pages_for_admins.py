@@ -20,6 +20,7 @@ from rtsched.core import config
 from rtsched.daemon.settings import DaemonSettings, LiveSite, Scope
 from rtsched.logs import condor_history, sacct_lines, swf
 from rtsched.logs.readers import READERS, ReadOptions
+from rtsched.notices.settings import NoticesSettings
 from rtsched.replay import policies
 from rtsched.replay.measures import MEASURES
 from rtsched.report.assumed import ASSUMPTIONS, OTHER
@@ -169,6 +170,17 @@ def rest_page() -> str:
         "## Refusals",
         'The body is `{"error": "..."}`, one sentence.',
         table(("status", "when"), errors),
+    )
+
+
+def notices_page() -> str:
+    """Return the page of the notices' settings."""
+    return page(
+        "Notices",
+        NOTE,
+        "What they are for, and how they are set up: [Notices](../notices.md). This is "
+        "`/etc/rtsched/notices.toml`, on the daemon's host.",
+        _settings(NoticesSettings),
     )
 
 

@@ -1,0 +1,167 @@
+"""What happened to promises between two looks at the daemon; pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from rtsched.daemon.moments import moment
+from rtsched.notices.settings import Event  # noqa: TC001 - read by msgspec
+from rtsched.report.wording import duration, shortened, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rtsched.daemon.reports import Promise
+
+OVERLAP = 120.0
+"""Seconds before the last closed promise for which closed ones are asked about again: one may be
+written down after another that was closed later."""
+
+CLOSED: dict[str, Event] = {"kept": "kept", "missed": "broken", "broken": "broken"}
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """One thing that one user is to be told."""
+
+    user: str
+    event: Event
+    job: str
+    name: str
+    text: str
+    time: float
+    """When it was found, seconds since the epoch."""
+    deadline: float | None = None
+    start: float | None = None
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a user knows of an open promise."""
+
+    start: float | None
+    late: bool
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """What was seen up to now.
+
+    Attributes
+    ----------
+    open : dict of str to Known
+        Promises in the queue, by `key_of`.
+    closed : dict of str to float
+        Those that were closed lately, and when.
+    since : float or None
+        The latest time at which one was closed; None: nobody looked yet.
+    """
+
+    open: dict[str, Known] = {}
+    closed: dict[str, float] = {}
+    since: float | None = None
+
+
+def key_of(promise: Promise) -> str:
+    """Return what tells a promise from all others, from the submission of its job on."""
+    return f"{promise.user} {promise.made_at}"
+
+
+def noticed(
+    memory: Memory,
+    promises: Iterable[Promise],
+    closed: Iterable[tuple[Promise, float]],
+    now: float,
+    moved_s: float,
+) -> tuple[Memory, list[Notice]]:
+    """Return what is known after another look, and what happened in between.
+
+    The first look only remembers.
+
+    Parameters
+    ----------
+    memory : Memory
+        From the look before.
+    promises : iterable of Promise
+        The open ones of all users.
+    closed : iterable of (Promise, float)
+        Those that were closed since `memory.since` less `OVERLAP`, and when, seconds since the
+        epoch.
+    now : float
+        Seconds since the epoch.
+    moved_s : float
+        Seconds by which a planned start moves to be worth a notice.
+    """
+    first, found = memory.since is None, list[Notice]()
+    standing: dict[str, Known] = {}
+    for promise in promises:
+        if promise.standing != "firm":
+            continue
+        key, before = key_of(promise), memory.open.get(key_of(promise))
+        if before is None:
+            found.append(_notice(promise, "promised", now))
+            standing[key] = Known(promise.start, promise.late)
+            continue
+        start = before.start
+        if not promise.running and promise.start is not None:
+            if start is not None and abs(promise.start - start) > moved_s:
+                found.append(_notice(promise, "moved", now, start))
+                start = None
+            start = promise.start if start is None else start
+        if promise.late and not before.late:
+            found.append(_notice(promise, "at-risk", now))
+        standing[key] = Known(start, promise.late)
+    latest = memory.since or 0.0
+    lately = {key: at for key, at in memory.closed.items() if at > latest - OVERLAP}
+    for promise, at in closed:
+        key = key_of(promise)
+        if key not in lately:
+            lately[key], latest = at, max(latest, at)
+            if event := CLOSED.get(promise.standing):
+                found.append(_notice(promise, event, now))
+    since = max(latest, now) if first else latest
+    return Memory(standing, lately, since), [] if first else found
+
+
+def _notice(promise: Promise, event: Event, now: float, before: float | None = None) -> Notice:
+    return Notice(
+        user=promise.user,
+        event=event,
+        job=promise.job,
+        name=promise.name,
+        text=_text(promise, event, now, before),
+        time=now,
+        deadline=promise.deadline,
+        start=promise.start,
+    )
+
+
+def _text(promise: Promise, event: Event, now: float, before: float | None) -> str:
+    """Return one sentence."""
+    name = f" ({shortened(promise.name, 60)})" if promise.name else ""
+    job = f"job {visible(promise.job)}{name}"
+    by = f"by {moment(promise.deadline, now)}" if promise.deadline is not None else "in time"
+    start = f"start {moment(promise.start, now)}" if promise.start is not None else "start later"
+    match event:
+        case "promised":
+            return f"{job} is promised to end {by}; it is planned to {start}"
+        case "moved":
+            gap = (promise.start or 0.0) - (before or 0.0)
+            way = "later" if gap > 0 else "earlier"
+            moved = f"{duration(abs(gap))} {way}"
+            return f"{job} is now planned to {start}, {moved}; still promised {by}"
+        case "at-risk":
+            return f"{job} runs and may end later than promised ({by})"
+        case "kept":
+            return f"{job} ended as promised, {by}"
+        case "broken":
+            why = f": {shortened(promise.why, 200)}" if promise.why else ""
+            said = "ended too late" if promise.standing == "missed" else "cannot be kept any more"
+            return f"the promise to {job} to end {by} {said}{why}"
+
+
+Urgency = Literal["now", "digest"]
+
+
+def urgency(notice: Notice) -> Urgency:
+    """Return whether a notice is sent at once, or with others."""
+    return "now" if notice.event == "broken" else "digest"
