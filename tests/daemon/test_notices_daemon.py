@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from rest_client import daemon_with_a_promise
+from rest_client import BOB, daemon_with_a_promise
 
 from rtsched.daemon.ask import ask
-from rtsched.daemon.reports import Closed
-from rtsched.errors import AdapterError
+from rtsched.daemon.reports import Closed, RefusedError
 from rtsched.notices.serving import State, load, once
 from rtsched.notices.settings import NoticesSettings
+from rtsched.rest.asking import ask_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +33,8 @@ def test_what_a_daemon_tells(tmp_path: Path) -> None:
             state=str(tmp_path / "state.json"),
             choices="",
         )
-        with pytest.raises(AdapterError, match="name the user that this command"):
-            once(State(), settings, running.now)
+        with pytest.raises(RefusedError, match="only admins"):
+            asyncio.run(ask_for(BOB, Closed(0.0), settings.query_socket))
         running.queries._own = os.getuid()  # the daemon's own user sees everything
         state = once(State(), settings, running.now)
         assert state.waiting == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 from installed import NOTE, TOP
@@ -113,7 +113,7 @@ def query_page() -> str:
 
 
 def _example(question: type[reports.Question]) -> reports.Question:
-    required = {"job": "4711"}
+    required: dict[str, Any] = {"since": 1_800_000_000.0, "job": "4711"}
     return question(**{name: required[name] for name in _required(question)})
 
 
