@@ -32,6 +32,7 @@ COMMANDS = {
     "check": "Check a site.toml and show what it configures.",
     "plugins": "List installed plug-ins and their settings.",
     "calibrate": "Estimate node speeds, load costs and margins from a log.",
+    "anonymise": "Write an accounting log without names, for others.",
     "reproduce": "Reproduce a paper's tables and figures next to the printed values.",
     "synth": "Write a synthetic workload as an SWF file.",
     "render": "Write the HTML report of a replay that was saved with --out.",

@@ -87,7 +87,7 @@ def read_logs(paths: Sequence[str | Path], options: ReadOptions | None = None) -
     reader: Reader | None = None
     for path in paths:
         with Source(path) as source:
-            kind = _reader_of(source, options)
+            kind = reader_of(source, options)
             if reader is None:
                 reader = kind(options)
             elif reader.format != kind.format:
@@ -104,8 +104,16 @@ def read_logs(paths: Sequence[str | Path], options: ReadOptions | None = None) -
     return log
 
 
-def _reader_of(source: Source, options: ReadOptions) -> type[Reader]:
-    """Return the class that reads `source`."""
+def reader_of(source: Source, options: ReadOptions) -> type[Reader]:
+    """Return the class that reads `source`.
+
+    Raises
+    ------
+    InputError
+        If the file is of no known format.
+    ConfigError
+        If the options name an unknown one.
+    """
     if options.format is not None:
         for reader in READERS:
             if reader.format == options.format:
