@@ -17,7 +17,7 @@ from rtsched.kernels.compiling import COMPILING
 from rtsched.logs import cells as read
 from rtsched.logs.cells import Cells, Interner, Meanings
 from rtsched.logs.gather import Coder
-from rtsched.logs.sacct_lines import Header, split_lines, split_plainly
+from rtsched.logs.sacct_lines import SACCT, Header, split_lines, split_plainly
 from rtsched.logs.sacct_repair import readings
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
 from rtsched.logs.slurm_text import deadline_in, ending, minutes, submit_line
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from rtsched.model.log import Log
 
 _FREE = ("submit_line", "extra", "comment")
-_REMEDY = (
-    "make the log with `sacct -a -P -o JobID,JobIDRaw,User,Account,Partition,QOS,Submit,Eligible,"
-    "Start,End,ElapsedRaw,TimelimitRaw,ReqCPUS,NCPUS,NNodes,ReqMem,State,NodeList,SubmitLine`"
-)
 
 
 class SacctReader:
@@ -304,7 +300,11 @@ def read_header(source: Source, block: bytes, delimiter: str | None) -> tuple[He
         )
     missing = header.missing()
     if missing:
-        raise InputError(source.path, f"the header has no column {missing}; {_REMEDY}", line=number)
+        raise InputError(
+            source.path,
+            f"the header has no column {missing}; make the log with `{SACCT}`",
+            line=number,
+        )
     return header, rest, number
 
 
