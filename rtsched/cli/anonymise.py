@@ -75,7 +75,7 @@ def command(
 
     keys = KeyFile(key_path)
     if reverse:
-        _reverse(ctx, keys.names(), words, as_json)
+        _reverse(ctx, keys.names(required=True), words, as_json)
         return
     if len(words) > 1:
         raise ConfigError([f"give one log, not {len(words)}; the same key fits others too"])

@@ -95,6 +95,7 @@ def test_json(run):
         (["site.log", "--key", "site.log", "-o", "o"], ["site.log: others may read it"]),
         (["site.log", "--key", "damaged", "-o", "o"], ["damaged: this is not a key"]),
         (["site.log", "--key", "listed", "-o", "o"], ["listed.names:1: ", "remove the line"]),
+        (["--reverse", "user-abc", "--key", "k"], ["k.names: cannot be read (No such file"]),
         (["site.log", "--key", "k", "-o", "site.log"], ["this is site.log itself"]),
         (["site.log", "--key", "k", "-o", "none/o"], ["its directory does not exist"]),
         (["site.log", "--key", "k", "-o", "o", "--keep", "user"], ["'user'", "partition"]),

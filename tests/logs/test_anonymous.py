@@ -112,7 +112,7 @@ SUBMIT_LINES = st.lists(
                 "-d afterok:12:13_4",
             ),
             *("--dependency=singleton,secret:5", "-J secret", "--begin=secret", "-a 1-9%3"),
-            *("-C secret&fast|a*2", "-C [x|secret]", "-w secret[1-4]", "-x /home/secret/nodes"),
+            *("-C secret&fast|a*2", "-C [x|2secret]", "-w secret[1-4]", "-x /home/secret/nodes"),
             *("-p secret,other", "-L secret:4,b@secret", "--comment=secret", "--wrap secret"),
             *("--deadline=secret", "./secret.sh", "--export=X=secret", "-D /home/secret"),
         ]

@@ -147,9 +147,9 @@ class KeyFile:
             )
         return bytes.fromhex(text.decode())
 
-    def names(self) -> list[Name]:
-        """Return the names that were replaced before."""
-        if not self.names_path.exists():
+    def names(self, *, required: bool = False) -> list[Name]:
+        """Return the names that were replaced before; the list may be missing if not `required`."""
+        if not required and not self.names_path.exists():
             return []
         decoder, names = msgspec.json.Decoder(Name), []
         for line, text in enumerate(_private_text(self.names_path).splitlines(), 1):

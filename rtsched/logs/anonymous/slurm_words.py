@@ -28,6 +28,7 @@ _CONDITION = re.compile(
     r"(?:after(?:any|ok|notok|corr|burstbuffer)?:)?\d[\d_*+:]*|singleton", re.ASCII
 )
 _FEATURE = re.compile(r"[^&|()\[\]*,\s]+")
+_COUNT = re.compile(r"\d{1,9}", re.ASCII)
 _TRES = re.compile(r"([^=,\s]+)=(\d{1,15}(?:\.\d{1,9})?[KMGTPEkmgtpe]?)", re.ASCII)
 _PLAIN_TRES = frozenset(("billing", "cpu", "energy", "fs/disk", "mem", "node", "pages", "vmem"))
 _PLAIN_GRES = frozenset(("gpu", "mps", "shard"))
@@ -74,9 +75,11 @@ class SlurmWords:
 
     def features(self, text: str) -> str:
         """Return `gpu&(fast|slow)` with other features."""
-        return _FEATURE.sub(
-            lambda word: word[0] if word[0].isdigit() else self.name("feature", word[0]), text
-        )
+
+        def other(word: re.Match[str]) -> str:
+            return word[0] if _COUNT.fullmatch(word[0]) else self.name("feature", word[0])
+
+        return _FEATURE.sub(other, text)
 
     def partitions(self, text: str) -> str:
         """Return `long,short` with other partitions."""
