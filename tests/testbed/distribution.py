@@ -1,7 +1,8 @@
-"""What the layers for our Debian packages hold: tools to build them, the packages, clean roots."""
+"""What the layers for our packages hold: tools to build them, the packages, clean roots."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-TOOLS = ["build-essential", "debhelper", "python3-pip", "python3-venv"]
+TOOLS = [
+    "build-essential",
+    "debhelper",
+    "python3-pip",
+    "python3-venv",
+    "rpm",
+    "rpmlint",
+    "cpio",
+    "iproute2",
+]
 HEADERS = ["libslurm-dev", "condor", "condor-dev"]
-NEEDED = ["python3", "libstdc++6", "systemd", "man-db", "bash-completion"]
+NEEDED = ["python3", "libstdc++6", "systemd", "man-db", "bash-completion", "iproute2"]
 """What a root has before ours are installed: their dependencies, and who looks at them."""
 
 WHEELS = "/usr/src/wheels"
@@ -61,7 +71,19 @@ def _needs() -> str:
 
 
 def built(suite: str) -> Layer:
-    """Return the layer of our packages, built without a network from the checkout as it is now."""
+    """Return the layer of our Debian packages, built from the checkout as it is now."""
+    return _built(suite, "debs", f"{SOURCES}/packaging/build-deb.sh {PACKAGES}")
+
+
+def rpms(suite: str) -> Layer:
+    """Return the layer of our RPM packages, built on Debian from the checkout as it is now."""
+    # As the headers of a Slurm of Enterprise Linux are found there.
+    plugins = "--define 'slurm_plugins /usr/lib64/slurm' --define '_binary_payload w1.gzdio'"
+    return _built(suite, "rpms", f"{SOURCES}/packaging/build-rpm.sh {PACKAGES} --nodeps {plugins}")
+
+
+def _built(suite: str, what: str, command: str) -> Layer:
+    """Return the layer in which a command has built packages, without a network."""
     names = ("contrib", "docs", "examples", "packaging", "plugins", "rtsched")
     sources = Sources("CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", *names)
 
@@ -72,11 +94,10 @@ def built(suite: str) -> Layer:
         with subprocess.Popen([script], stdout=subprocess.PIPE) as archive:
             subprocess.run(["tar", "-x", "-C", target], stdin=archive.stdout, check=True)
         with Sandbox(below, boxes(), upper=upper) as box:
-            words = [f"{SOURCES}/packaging/build-deb.sh", PACKAGES]
-            done = box.run(words, env={"RTSCHED_WHEELS": WHEELS}, timeout=1800)
-        return {
-            "packages": sorted(path.name for path in (upper / PACKAGES.lstrip("/")).iterdir()),
-            "told": done.stderr.splitlines()[-20:],
-        }
+            env = {"RTSCHED_WHEELS": WHEELS}
+            done = box.run(["sh", "-c", command], env=env, timeout=1800)
+        # The next build starts from the sources of its own time.
+        shutil.rmtree(target)
+        return {"packages": done.stdout.splitlines()[-8:]}
 
-    return Layer(f"package-debs-{suite}", sources.key, make, wheels(suite))
+    return Layer(f"package-{what}-{suite}", sources.key + command, make, wheels(suite))
