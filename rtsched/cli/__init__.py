@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rtsched import __version__
-from rtsched.cli.common import debug_option, log_to_stderr, sentences
+from rtsched.cli.common import Group, debug_option, log_to_stderr, sentences
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -36,6 +36,7 @@ COMMANDS = {
     "check": "Check a site.toml and show what it configures.",
     "plugins": "List installed plug-ins and their settings.",
     "calibrate": "Estimate node speeds, load costs and margins from a log.",
+    "anonymise": "Write an accounting log without names, for others.",
     "reproduce": "Reproduce a paper's tables and figures next to the printed values.",
     "synth": "Write a synthetic workload as an SWF file.",
     "render": "Write the HTML report of a replay that was saved with --out.",
@@ -49,7 +50,7 @@ SOLVING = frozenset(("calibrate",))
 """Commands that solve large systems of equations, on all processors."""
 
 
-class Commands(click.Group):
+class Commands(Group):
     """A group that imports a command's module when it is used, and ends on errors politely."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -62,18 +63,6 @@ class Commands(click.Group):
             return None
         command: click.Command = import_module(f"rtsched.cli.{cmd_name}").command
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command; one that there is not is named with the one that was meant."""
-        if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            from difflib import get_close_matches
-
-            close = get_close_matches(args[0], COMMANDS, 1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(
         self,

@@ -44,6 +44,23 @@ class Partial(KeyboardInterrupt):
     """Ctrl-C in the middle: says which results are there already."""
 
 
+class Group(click.Group):
+    """A group of commands; one that there is not is named with the one that was meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names, and the other words."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from rtsched.suggestions import did_you_mean
+
+            hint = did_you_mean(args[0], names)
+            hint = hint[:1].upper() + hint[1:]
+            ctx.fail(f"No such command {args[0]!r}. {hint}".rstrip())
+        return super().resolve_command(ctx, args)
+
+
 def _remember_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     ctx.meta[_DEBUG] = value or ctx.meta.get(_DEBUG, False)
 

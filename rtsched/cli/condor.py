@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rtsched.cli.common import debug_option, say
+from rtsched.cli.common import Group, debug_option, say
 from rtsched.cli.ready import (
     UNCHANGED,
     apply_option,
@@ -60,7 +60,7 @@ role_option: Callable[[Any], Any] = click.option(
 )
 
 
-@click.group("condor", no_args_is_help=True)
+@click.group("condor", cls=Group, no_args_is_help=True)
 @debug_option
 def command() -> None:
     """Prepare HTCondor for rtsched, check it, or undo the preparation.

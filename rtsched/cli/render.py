@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -27,8 +28,9 @@ from rtsched.cli.options import title_option
     help="The HTML page: one file that needs no network.",
 )
 @title_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @debug_option
-def command(directory: Path, output: Path, title: str | None) -> None:
+def command(directory: Path, output: Path, title: str | None, as_json: bool) -> None:
     """Write the HTML report of the replay kept in DIR (default: rtsched-replay).
 
     Use it if `rtsched replay` ran without the `report` extra, for example on a head node, or with
@@ -40,4 +42,4 @@ def command(directory: Path, output: Path, title: str | None) -> None:
     kept = store.read(directory)
     page = html.render(kept.workload, kept.runs(), kept.summary, title)
     store.write_text(output, page)
-    click.echo(f"report: {output}")
+    click.echo(json.dumps({"report": str(output)}) if as_json else f"report: {output}")

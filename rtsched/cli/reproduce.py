@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from rtsched.cli.common import Exit, console, debug_option, refuse_unwritable, say
+from rtsched.cli.common import Exit, Group, console, debug_option, refuse_unwritable, say
 from rtsched.cli.options import from_options, options_of
 from rtsched.cli.progress import Bars
 from rtsched.reproduce import executor, reproduce, reproductions
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rtsched.reproduce import Parameters, Reproduced, Reproduction
 
 
-class Papers(click.Group):
+class Papers(Group):
     """One command per reproduction, made from its parameters."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rtsched.cli.common import debug_option, say
+from rtsched.cli.common import Group, debug_option, say
 from rtsched.cli.ready import (
     UNCHANGED,
     apply_option,
@@ -27,6 +28,8 @@ from rtsched.cli.ready import (
 from rtsched.errors import AdapterError, ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rtsched.adapters.readiness import CheckResult
     from rtsched.adapters.slurm.last_applied import AppliedFile
     from rtsched.adapters.slurm.node_probe import ProbeResult
@@ -71,7 +74,7 @@ slurm_conf_option = path_option(
 )
 
 
-@click.group("slurm", no_args_is_help=True)
+@click.group("slurm", cls=Group, no_args_is_help=True)
 @debug_option
 def command() -> None:
     """Prepare Slurm for rtsched, check it, or undo the preparation.
@@ -231,9 +234,16 @@ def uninstall(slurm_conf: Path, really: bool) -> None:
 @click.option(
     "--apply", "really", is_flag=True, help="Make the changes; without it, only show them."
 )
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON array: of each change its outcome (null without --apply) and Slurm's "
+    "message.",
+)
 @debug_option
 @click.pass_context
-def restore(ctx: click.Context, /, config: Path, really: bool) -> None:
+def restore(ctx: click.Context, /, config: Path, really: bool, as_json: bool) -> None:
     """Undo what rtsched set in waiting jobs, and delete its reservations.
 
     Site factors, node counts and node lists are reset to what users requested, and jobs that were
@@ -261,19 +271,28 @@ def restore(ctx: click.Context, /, config: Path, really: bool) -> None:
     changes = restoring(commands.jobs(), commands.reservations(), memory, basic=basic)
     changes.sort(key=rank_of)
     if not really or not changes:
-        for change in changes:
-            click.echo(change.text)
+        show_changes([(change.text, None, "") for change in changes], as_json)
         say("rtsched: nothing to undo" if not changes else UNCHANGED)
         return
-    failed = 0
-    for done in carried_out(commands, changes):
-        failed += done.outcome != "done"
-        click.echo(done.change.text + (f": {done.text}" if done.outcome != "done" else ""))
+    results = carried_out(commands, changes)
+    show_changes([(done.change.text, done.outcome, done.text) for done in results], as_json)
+    failed = sum(done.outcome != "done" for done in results)
     if failed:
         say(f"rtsched: {failed} of {len(changes)} could not be undone; try again")
         ctx.exit(1)
     if site.slurm.memory:
         Path(site.slurm.memory).unlink(missing_ok=True)
+
+
+def show_changes(changes: Sequence[tuple[str, str | None, str]], as_json: bool) -> None:
+    """Print changes in Slurm: what each is, its outcome (None: not made) and Slurm's message."""
+    if as_json:
+        names = ("change", "outcome", "message")
+        rows = [dict(zip(names, each, strict=True)) for each in changes]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for change, outcome, message in changes:
+        click.echo(change if outcome in {None, "done"} else f"{change}: {message}")
 
 
 def _remembered(path: str, user: str) -> AppliedFile:

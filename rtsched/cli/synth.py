@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rtsched.cli.common import debug_option, refuse_unwritable
+from rtsched.cli.common import Group, debug_option, refuse_unwritable
 from rtsched.cli.options import from_options, options_of
 from rtsched.counting import counted
 from rtsched.replay.synth import GENERATORS
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rtsched.replay.synth import Generator
 
 
-class Models(click.Group):
+class Models(Group):
     """One command per generator, made from its settings."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -47,14 +48,19 @@ def _command_of(kind: type[Generator]) -> click.Command:
         required=True,
         help="SWF file; compressed with gzip if its name ends in .gz.",
     )
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
     @debug_option
-    def write(output: Path, **given: Any) -> None:
+    def write(output: Path, as_json: bool, **given: Any) -> None:
         from rtsched.logs.swf_write import write as write_swf
 
         refuse_unwritable(output, "-o", is_directory=False)
         generator = from_options(kind, given)
         log = generator.log()
         write_swf(output, log.jobs, log.outcomes, cluster=log.cluster, header=generator.header())
+        if as_json:
+            made = {"output": str(output), "jobs": len(log.jobs), "nodes": generator.nodes}
+            click.echo(json.dumps(made, indent=2))
+            return
         click.echo(
             f"{counted(len(log.jobs), 'job')} on {counted(generator.nodes, 'node')}: {output}"
         )

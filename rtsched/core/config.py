@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from types import UnionType
 from typing import (
@@ -22,6 +21,7 @@ import msgspec
 from msgspec import Meta
 
 from rtsched.errors import ConfigError
+from rtsched.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -198,10 +198,7 @@ def _collect_fields(
     known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for name in raw:
         if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = (
-                f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
-            )
+            hint = did_you_mean(name, known, f"known: {', '.join(known) or 'none'}")
             problems.append(f"{prefix}{name}: unknown setting; {hint}")
     for name, field in known.items():
         if name in raw:

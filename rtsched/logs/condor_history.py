@@ -137,7 +137,7 @@ class CondorHistoryReader:
         dag = number(ad, "dagmanjobid")
         texts = (
             text(ad, "owner", "user"),
-            _group(ad),
+            accounting_group(ad),
             schedd,
             text(ad, "lastremotehost"),
             called,
@@ -296,7 +296,7 @@ def _clusters(
     return np.where(count[of] > 1, ids[first[of]], -1)
 
 
-def _group(ad: Record) -> str | None:
+def accounting_group(ad: Record) -> str | None:
     """Return the accounting group, without the user's name at its end."""
     group = text(ad, "acctgroup")
     if group is not None:

@@ -10,6 +10,7 @@ from rtsched.errors import ConfigError, InputError
 from rtsched.logs.condor_history import CondorHistoryReader
 from rtsched.logs.sacct import SacctReader
 from rtsched.logs.sacct_json import SacctJsonReader
+from rtsched.logs.sacct_lines import SACCT
 from rtsched.logs.source import Source
 from rtsched.logs.swf import SwfReader
 
@@ -87,7 +88,7 @@ def read_logs(paths: Sequence[str | Path], options: ReadOptions | None = None) -
     reader: Reader | None = None
     for path in paths:
         with Source(path) as source:
-            kind = _reader_of(source, options)
+            kind = reader_of(source, options)
             if reader is None:
                 reader = kind(options)
             elif reader.format != kind.format:
@@ -104,8 +105,16 @@ def read_logs(paths: Sequence[str | Path], options: ReadOptions | None = None) -
     return log
 
 
-def _reader_of(source: Source, options: ReadOptions) -> type[Reader]:
-    """Return the class that reads `source`."""
+def reader_of(source: Source, options: ReadOptions) -> type[Reader]:
+    """Return the class that reads `source`.
+
+    Raises
+    ------
+    InputError
+        If the file is of no known format.
+    ConfigError
+        If the options name an unknown one.
+    """
     if options.format is not None:
         for reader in READERS:
             if reader.format == options.format:
@@ -126,7 +135,7 @@ def _unknown(head: bytes) -> str:
     """Return what to do about a file that no reader claims."""
     start = head.lstrip()
     if start.startswith(b"JobID ") or b"\n---" in head[:2000]:
-        return "this is sacct's table for reading by eye; make the log with `sacct -P`"
+        return f"this is sacct's table for reading by eye; make the log with `{SACCT}`"
     if start.startswith(b"<?xml"):
         return "XML is not supported; make the log with `condor_history -long` or `-json`"
     if start.startswith((b"NodeName=", b"ClusterName=")) or b'"nodes"' in start[:200]:

@@ -17,7 +17,7 @@ from rtsched.kernels.compiling import COMPILING
 from rtsched.logs import cells as read
 from rtsched.logs.cells import Cells, Interner, Meanings
 from rtsched.logs.gather import Coder
-from rtsched.logs.sacct_lines import Header, split_lines, split_plainly
+from rtsched.logs.sacct_lines import SACCT, Header, split_lines, split_plainly
 from rtsched.logs.sacct_repair import readings
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
 from rtsched.logs.slurm_text import deadline_in, ending, minutes, submit_line
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from rtsched.model.log import Log
 
 _FREE = ("submit_line", "extra", "comment")
-_REMEDY = (
-    "make the log with `sacct -a -P -o JobID,JobIDRaw,User,Account,Partition,QOS,Submit,Eligible,"
-    "Start,End,ElapsedRaw,TimelimitRaw,ReqCPUS,NCPUS,NNodes,ReqMem,State,NodeList,SubmitLine`"
-)
 
 
 class SacctReader:
@@ -91,27 +87,11 @@ class SacctReader:
 
     def _header(self, source: Source, block: bytes) -> tuple[Header, bytes, int]:
         """Return the header, the text behind it, and how many lines both take."""
-        block = block.removeprefix(b"\xef\xbb\xbf")
-        start = len(block) - len(block.lstrip())
-        line, _, rest = block[start:].partition(b"\n")
-        header = Header(line, self._given_delimiter)
+        header, rest, number = read_header(source, block, self._given_delimiter)
         if not self._details:
             header.place.pop("name", None)
         if not self._resources and "asked" in header.place:
             header.place.pop("asked_tres", None)
-        number = block.count(b"\n", 0, start) + 1
-        if self._given_delimiter and len(header.columns) == 1:
-            raise InputError(
-                source.path,
-                f"the delimiter {self._given_delimiter!r} is not in the header; name the right "
-                "one, or leave it to be found out",
-                line=number,
-            )
-        missing = header.missing()
-        if missing:
-            raise InputError(
-                source.path, f"the header has no column {missing}; {_REMEDY}", line=number
-            )
         return header, rest, number
 
     def _take(self, block: bytes, header: Header, before: int) -> int:
@@ -150,22 +130,11 @@ class SacctReader:
             text, number = block[start:end], before + line + 1
             if text.strip() == header.line or not text.strip():
                 continue
-            fields = text.split(header.delimiter)
-            if len(fields) < len(header.columns):
-                reason = "the line is cut short (too few fields)"
+            reason, fields = read_fields(text, header)
+            if reason:
                 self._rows.skipped.add(reason, self._rows.where(number))
-                continue
-            ways = {}
-            for way in readings(header.columns, fields, header.delimiter):
-                chosen = [way[at] for at in header.place.values()]
-                ways[_gist(chosen, list(header.place))] = chosen
-            if ways and all(b"." in way[0] for way in ways.values()):
-                continue  # a step, however it is read
-            if len(ways) == 1:
-                good.append((number, next(iter(ways.values()))))
-            else:
-                reason = "a field holds the delimiter (use another --delimiter, or --json)"
-                self._rows.skipped.add(reason, self._rows.where(number))
+            elif fields:
+                good.append((number, [fields[at] for at in header.place.values()]))
         return good
 
     def _decode(self, cells: dict[str, Cells], line: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
@@ -307,6 +276,55 @@ class SacctReader:
         names["licenses"] = self._licenses.names()
         names["constraint"] = self._constraints.names()
         return self._rows.log(self.format, names)
+
+
+def read_header(source: Source, block: bytes, delimiter: str | None) -> tuple[Header, bytes, int]:
+    """Return the header of a file, the text of `block` behind it, and how many lines it takes.
+
+    Raises
+    ------
+    InputError
+        If it lacks what no log can do without.
+    """
+    block = block.removeprefix(b"\xef\xbb\xbf")
+    start = len(block) - len(block.lstrip())
+    line, _, rest = block[start:].partition(b"\n")
+    header = Header(line, delimiter)
+    number = block.count(b"\n", 0, start) + 1
+    if delimiter and len(header.columns) == 1:
+        raise InputError(
+            source.path,
+            f"the delimiter {delimiter!r} is not in the header; name the right one, or leave it to "
+            "be found out",
+            line=number,
+        )
+    missing = header.missing()
+    if missing:
+        raise InputError(
+            source.path,
+            f"the header has no column {missing}; make the log with `{SACCT}`",
+            line=number,
+        )
+    return header, rest, number
+
+
+def read_fields(line: bytes, header: Header) -> tuple[str, list[bytes]]:
+    """Return why a line that is not cut in as many fields as columns is left out, or its fields.
+
+    Neither for a line of a step: that is passed over.
+    """
+    fields = line.split(header.delimiter)
+    if len(fields) < len(header.columns):
+        return "the line is cut short (too few fields)", []
+    ways = {}
+    for way in readings(header.columns, fields, header.delimiter):
+        chosen = [way[at] for at in header.place.values()]
+        ways[_gist(chosen, list(header.place))] = way
+    if ways and all(b"." in way[header.place["id"]] for way in ways.values()):
+        return "", []  # a step, however it is read
+    if len(ways) == 1:
+        return "", next(iter(ways.values()))
+    return "a field holds the delimiter (use another --delimiter, or --json)", []
 
 
 def zone_label(name: str | None) -> str:

@@ -195,7 +195,7 @@ class SacctJsonReader:
             try:
                 record = self._decoder.decode(text)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                self._rows.skipped.add(_reason(error), self._rows.where(line))
+                self._rows.skipped.add(json_reason(error), self._rows.where(line))
                 continue
             self._pending.append({"line": line, **self._row(record)})
             if len(self._pending) == _FLUSH:
@@ -304,7 +304,7 @@ class SacctJsonReader:
         return self._rows.log(self.format, names)
 
 
-def _reason(error: Exception) -> str:
+def json_reason(error: Exception) -> str:
     """Return in a few words why a record cannot be read."""
     match = re.search(r"`\$\.([^`]*)`", str(error))
     if match is not None:

@@ -54,6 +54,16 @@ _INSTEAD = {
 _NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
 
 
+SACCT_COLUMNS = (
+    "JobID,JobIDRaw,User,Account,Partition,QOS,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,"
+    "ReqCPUS,NCPUS,NNodes,ReqMem,ReqTRES,State,NodeList,Restarts,SubmitLine,Extra,Comment,"
+    "Constraints,Reservation"
+)
+"""The columns that a replay can use."""
+SACCT = f"sacct --allusers --allocations --duplicates --parsable2 --format {SACCT_COLUMNS}"
+"""How an export is made, beside its first and last day."""
+
+
 class Header:
     """The first line of a file: its columns, and where each role is found.
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rtsched.logs.readers import ReadOptions
     from rtsched.logs.source import Source
 
-__all__ = ["FIELDS", "SwfReader", "parse_lines", "write"]
+__all__ = ["FIELDS", "HEADER", "NAMED", "SwfReader", "parse_lines", "write"]
 
 FIELDS = (
     "job",
@@ -63,8 +63,8 @@ FIELDS = (
 
 _KEPT = ("job", "status", "user", "group", "application", "queue", "partition", "before")
 _LARGEST = 2.0**53
-_HEADER = re.compile(rb"\s*;\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
-_NAMED = re.compile(rb"(-?\d+)\s+(\S.*)")
+HEADER = re.compile(rb"\s*;\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
+NAMED = re.compile(rb"(-?\d+)\s+(\S.*)")
 _MACHINE = ("MaxProcs", "MaxNodes")
 _SIZE = re.compile(rb"[+-]?[0-9]{1,20}")
 _ENDINGS = {0: Ending.FAILED, 1: Ending.COMPLETED, 5: Ending.CANCELLED}
@@ -181,11 +181,11 @@ class SwfReader:
 
     def _note(self, text: bytes, header: dict[str, str], line: int) -> None:
         """Take in a comment line of the header; the first of a name counts."""
-        match = _HEADER.fullmatch(text)
+        match = HEADER.fullmatch(text)
         if match is None:
             return
         name, value = match[1].decode(), match[2]
-        named = _NAMED.fullmatch(value)
+        named = NAMED.fullmatch(value)
         if name in {"Queue", "Partition"} and named is not None:
             shown = named[2].decode("utf-8", "backslashreplace")
             self._names[name.lower()].setdefault(int(named[1][:18]), shown)

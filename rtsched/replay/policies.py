@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -15,6 +14,7 @@ from rtsched.core.plugins import discover, settings
 from rtsched.errors import ConfigError
 from rtsched.replay.workload import WorkloadOptions
 from rtsched.simulator.settings import ExclusiveSettings, MachineSettings
+from rtsched.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,9 +103,8 @@ def choose(names: Sequence[str], site: Site | None) -> dict[str, Policy]:
     problems = []
     for name in names:
         if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            problems.append(f"no policy {name!r}; {hint}known: {', '.join(known)}")
+            hint = f"{did_you_mean(name, known)} known: {', '.join(known)}".lstrip()
+            problems.append(f"no policy {name!r}; {hint}")
     if problems:
         raise ConfigError(problems)
     return {name: known[name] for name in names}

@@ -7,7 +7,6 @@ what a plug-in said of it stands in the decisions.
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.model.final_state import FinalState
+from rtsched.suggestions import similar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -239,7 +239,7 @@ def close_matches(jobs: Jobs, name: str, max_count: int = 3) -> list[str]:
         numbered = [(abs(n - number), each) for each in shown if (n := _number(each)) is not None]
         alike += [each for _, each in nsmallest(max_count, numbered, key=itemgetter(0))]
     elif not alike and len(shown) <= _MOST_COMPARED:
-        alike = difflib.get_close_matches(name, shown, max_count)
+        alike = similar(name, shown, max_count)
     return list(dict.fromkeys(alike))[:max_count]
 
 

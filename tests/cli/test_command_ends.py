@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -59,11 +61,15 @@ def test_error_is_a_sentence_and_a_status(monkeypatch, error, status, said):
         ("repaly", "No such command 'repaly'. Did you mean 'replay'?"),
         ("stat", "No such command 'stat'. Did you mean 'status'?"),
         ("xyz", "No such command 'xyz'."),
+        ("slurm chekc", "No such command 'chekc'. Did you mean 'check'?"),
+        ("condor instal", "No such command 'instal'. Did you mean 'install'?"),
+        ("synth lubblin", "No such command 'lubblin'. Did you mean 'lublin'?"),
+        ("reproduce mcfd", "No such command 'mcfd'. Did you mean 'mcdf'?"),
     ],
 )
 def test_a_command_that_there_is_not(typed, said):
     """It is named with the one that was meant, and where to read on."""
-    result = CliRunner().invoke(main, [typed])
+    result = CliRunner().invoke(main, typed.split())
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == f"Error: {said}"
     assert "--help' for help" in result.stderr
@@ -115,7 +121,8 @@ def test_unknown_command_is_a_usage_error():
 
 
 def test_version():
-    """`--version` prints name and version."""
+    """`--version` prints name and version, which is a release."""
+    assert re.fullmatch(r"\d+\.\d+\.\d+", rtsched.__version__)
     result = CliRunner().invoke(main, ["--version"])
     assert result.output == f"rtsched, version {rtsched.__version__}\n"
 
@@ -186,3 +193,29 @@ def test_help_is_quick():
     subprocess.run([sys.executable, "-m", "rtsched", "--help"], check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.3
+
+
+NO_OUTPUT = {"rtsched serve", "rtsched slurm install", "rtsched slurm uninstall"} | {
+    f"rtsched condor {name}" for name in ("install", "uninstall")
+}
+"""The daemon, and what prints a difference between files, in the form that `patch` takes."""
+
+
+def leaves(command, name):
+    """Yield each command that is no group, with its name."""
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    context = click.Context(command, info_name=name)
+    for each in command.list_commands(context):
+        yield from leaves(command.get_command(context, each), f"{name} {each}")
+
+
+def test_results_can_be_had_as_json():
+    """Every command that prints results has --json."""
+    without = {
+        name
+        for name, command in leaves(main, "rtsched")
+        if "--json" not in {flag for each in command.params for flag in each.opts}
+    }
+    assert without == NO_OUTPUT

@@ -17,6 +17,7 @@ from rtsched.adapters.slurm.installed import built_for
 from rtsched.adapters.slurm.node_probe import ProbeResult, probe_nodes
 from rtsched.adapters.slurm.rows import node_rows
 from rtsched.adapters.slurm.setup import HANDED_OUT, PROLOG, Setup, findings, wanted
+from rtsched.cli.slurm import show_changes
 from rtsched.errors import AdapterError
 
 CONF = "ClusterName=x\nJobSubmitPlugins=lua # site\nPriorityType=priority/multifactor\n"
@@ -438,3 +439,15 @@ def test_somebody_else_writes(tmp_path, monkeypatch, run, site, plugin, refused)
     assert "changed concurrently" in result.stderr
     assert path.read_text() == CONF + "# mine\n"
     assert not list(tmp_path.glob("slurm.conf.*"))
+
+
+def test_changes_are_shown_with_their_outcomes(capsys):
+    """What is undone is one line or one object each; a failure comes with Slurm's message."""
+    changes = [("release 12", "done", ""), ("delete rt_3", "failed", "denied"), ("a", None, "")]
+    show_changes(changes, as_json=False)
+    assert capsys.readouterr().out == "release 12\ndelete rt_3: denied\na\n"
+    show_changes(changes, as_json=True)
+    assert json.loads(capsys.readouterr().out)[1:] == [
+        {"change": "delete rt_3", "outcome": "failed", "message": "denied"},
+        {"change": "a", "outcome": None, "message": ""},
+    ]

@@ -26,6 +26,12 @@ def test_models(run, tmp_path, model):
     assert json.loads(result.stdout)["log"]["machine_nodes"] == 8
 
 
+def test_synth_as_json(run):
+    """What was made, for scripts."""
+    result = run("synth", "lublin", "--jobs", 5, "--nodes", 8, "-o", "a.swf", "--json")
+    assert json.loads(result.stdout) == {"output": "a.swf", "jobs": 5, "nodes": 8}
+
+
 @pytest.mark.parametrize("model", list(GENERATORS))
 def test_every_setting_is_an_option_with_help(run, model):
     """The help of a model explains all of its settings."""

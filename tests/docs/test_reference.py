@@ -19,6 +19,7 @@ import pytest
 from rtsched.cli import main
 from rtsched.core import hookspecs
 from rtsched.core.plugins import Found
+from rtsched.logs.sacct_lines import ROLES, SACCT, SACCT_COLUMNS
 from rtsched.model.verdicts import Reason
 from rtsched.replay.measures import MEASURES
 from rtsched.replay.policies import load_site
@@ -208,6 +209,24 @@ def test_links_resolve(path):
         assert other.exists(), target
         if fragment:
             assert fragment in anchors(other), target
+
+
+@pytest.mark.parametrize("name", ["tutorial.md", "calibrate.md"])
+def test_exports_are_made_with_one_command(name):
+    """The pages show the command that messages name; a calibration needs job names too."""
+    commands = [
+        text.replace("\\\n", " ").partition(">")[0].split()
+        for text in blocks(DOCS / name, "sh")
+        if text.startswith("sacct ")
+    ]
+    (words,) = commands
+    for option in ("--starttime", "--endtime"):
+        del words[words.index(option) : words.index(option) + 2]
+    names = "JobName," if name == "calibrate.md" else ""
+    assert words == SACCT.replace(SACCT_COLUMNS, names + SACCT_COLUMNS).split()
+    assert set(SACCT_COLUMNS.lower().split(",")) <= {
+        each for some in ROLES.values() for each in some
+    }
 
 
 def command_lines(path):

@@ -55,7 +55,7 @@ def test_content_tells_the_format(path: Path, packed: bool, tmp_path: Path) -> N
         (lzma.compress(b"x"), "packed with xz"),
         (gzip.compress(SWF.encode())[:-20], "damaged gzip data"),
         (b"\x1f\x8b\x08rubbish", "damaged gzip data"),
-        (b"JobID JobName State\n------- --- ---\n", "sacct -P"),
+        (b"JobID JobName State\n------- --- ---\n", "make the log with `sacct --allusers"),
         (b"<?xml version='1.0'?>", "XML is not supported"),
         (b"NodeName=a CPUs=3\n", "describes a machine"),
         (b"; Version: 2\n", "no job in it"),

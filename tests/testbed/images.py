@@ -97,7 +97,7 @@ def stack(suite: str) -> Layer:
 def unavailable() -> str:
     """Return why no cluster can run on this machine, or nothing."""
     cause = sandbox.unavailable(boxes())
-    made = all(_bootstrap(suite).complete for suite in SUITES)
+    made = all(bootstrap(suite).complete for suite in SUITES)
     if not (cause or made or shutil.which("debootstrap")):
         cause = "needs debootstrap (Debian package debootstrap)"
     return cause
@@ -107,7 +107,9 @@ def _mirror() -> str:
     return os.environ.get("RTSCHED_MIRROR") or "http://deb.debian.org/debian"
 
 
-def _bootstrap(suite: str) -> Layer:
+def bootstrap(suite: str) -> Layer:
+    """Return the layer of a Debian release with its minimum and Python."""
+
     def make(root: Path, below: list[Path]) -> Mapping[str, object]:
         # The last word is the script's name: debootstrap may be older than the suite.
         words = ["--variant=minbase", "--include=python3,ca-certificates", suite, str(root)]
@@ -125,14 +127,14 @@ def packages(suite: str, name: str = "packages", wanted: Sequence[str] = PACKAGE
     """Return Debian with packages as they come, by default Slurm, MariaDB, compilers, Python."""
 
     def make(upper: Path, below: list[Path]) -> Mapping[str, object]:
-        with Sandbox(below, boxes(), upper=upper, network="host", binds=_network()) as box:
+        with Sandbox(below, boxes(), upper=upper, network="host", binds=network_files()) as box:
             words = ["sh", "-c", INSTALL, "install", *wanted]
-            box.run(words, env=_proxies(), timeout=1800)
+            box.run(words, env=proxies(), timeout=1800)
             asked = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *wanted]
             return {"packages": box.run(asked).stdout.splitlines()}
 
     recipe = " ".join(wanted) + INSTALL
-    return Layer(f"{name}-{suite}", recipe, make, _bootstrap(suite))
+    return Layer(f"{name}-{suite}", recipe, make, bootstrap(suite))
 
 
 def _bindings(suite: str) -> Layer:
@@ -141,12 +143,12 @@ def _bindings(suite: str) -> Layer:
 
     def make(upper: Path, below: list[Path]) -> Mapping[str, object]:
         settings, places = pip_settings()
-        binds = _network() | places | {PYSLURM: "/mnt"}
+        binds = network_files() | places | {PYSLURM: "/mnt"}
         with Sandbox(below, boxes(), upper=upper, network="host", binds=binds) as box:
             box.run(["python3", "-m", "venv", VENV], timeout=300)
             if pyslurm:
                 words = ["sh", "/mnt/build.sh", f"{VENV}/bin/python"]
-                box.run(words, env=_proxies() | settings, timeout=1800)
+                box.run(words, env=proxies() | settings, timeout=1800)
         return {"pyslurm": pyslurm}
 
     recipe = _texts(PYSLURM) if pyslurm else "none"
@@ -165,7 +167,7 @@ def python(
 
     def make(upper: Path, below: list[Path]) -> Mapping[str, object]:
         settings, places = pip_settings()
-        binds, env = _network() | places, _proxies() | settings
+        binds, env = network_files() | places, proxies() | settings
         pip = [f"{VENV}/bin/python", "-m", "pip"]
         with Sandbox(below, boxes(), upper=upper, network="host", binds=binds) as box:
             if not box.path(VENV).exists():
@@ -212,12 +214,14 @@ def pip_settings() -> tuple[dict[str, str], dict[Path, str]]:
     return settings, places
 
 
-def _network() -> dict[Path, str]:
+def network_files() -> dict[Path, str]:
+    """Return the files of this machine without which nothing is fetched inside a sandbox."""
     files = ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt")
     return {Path(file): file for file in files if Path(file).exists()}
 
 
-def _proxies() -> dict[str, str]:
+def proxies() -> dict[str, str]:
+    """Return this machine's variables for proxies."""
     return {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from rtsched.adapters.requirements import LOAD, Requirements, shortened
 from rtsched.counting import counted
 from rtsched.logs.classads import number, text
 from rtsched.model.jobs import MOST_ROUNDS, Kind
+from rtsched.suggestions import similar
 
 if TYPE_CHECKING:
     from rtsched.adapters.condor.facts import CondorFacts
@@ -200,7 +200,7 @@ def _malformed(ad: Record) -> str:
         if name in REQUEST_ATTRIBUTES:
             problem = _wrong(name, value, ad)
         else:
-            meant = get_close_matches(name, REQUEST_ATTRIBUTES, 1, 0.8)
+            meant = similar(name, REQUEST_ATTRIBUTES, likeness=0.8)
             known = REQUEST_ATTRIBUTES[meant[0]] if meant else ""
             problem = f"{name} is unknown; did you mean {known}?" if known else ""
         if problem:

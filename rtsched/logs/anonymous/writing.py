@@ -1,0 +1,454 @@
+"""Writes a log of any format anew with pseudonyms in place of names, record by record.
+
+Only what a reader of that format reads is written, each value in a form that is known: nothing else
+of the log can get through.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+
+from rtsched.errors import InputError, OutputError
+from rtsched.logs.ad_files import read_ads
+from rtsched.logs.anonymous.slurm_words import SlurmWords, job_id, state
+from rtsched.logs.classads import Record, number, text
+from rtsched.logs.condor_history import ATTRIBUTES, accounting_group
+from rtsched.logs.json_objects import json_objects
+from rtsched.logs.readers import ReadOptions, reader_of
+from rtsched.logs.sacct import read_fields, read_header
+from rtsched.logs.sacct_json import Comment, Reserved, State, json_reason
+from rtsched.logs.sacct_json import Record as SlurmRecord
+from rtsched.logs.source import Source, readable
+from rtsched.logs.swf import FIELDS, HEADER, NAMED, parse_lines
+from rtsched.model.log import Skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from rtsched.logs.anonymous.pseudonyms import Pseudonyms
+    from rtsched.logs.sacct_lines import Header
+
+    Written = Iterator[bytes]
+
+STEP = "it is a step of a job, which no replay needs"
+NO_ID = "its job id has an unknown form"
+_NO_VALUE = "a value of column {} has an unknown form"
+
+
+@dataclass
+class Anonymised:
+    """What was written, and what was not.
+
+    Attributes
+    ----------
+    format : str
+        Name of the log's format.
+    records : int
+        Jobs written.
+    skipped : Skipped
+        Records that were not written.
+    blanked : Skipped
+        Values that were not written, of records that were.
+    columns_left_out : tuple of str
+        Columns of sacct's text that were not written.
+    """
+
+    format: str
+    records: int = 0
+    skipped: Skipped = field(default_factory=Skipped)
+    blanked: Skipped = field(default_factory=Skipped)
+    columns_left_out: tuple[str, ...] = ()
+
+
+def anonymise(
+    log: str | Path,
+    output: Path,
+    names: Pseudonyms,
+    options: ReadOptions | None = None,
+    *,
+    before_release: Callable[[], None] = lambda: None,
+) -> Anonymised:
+    """Write a log with pseudonyms in place of names; on errors nothing is written.
+
+    Parameters
+    ----------
+    log : path
+        Plain or gzip.
+    output : path
+        Packed with gzip if it ends in `.gz`.
+    names : Pseudonyms
+    options : ReadOptions, optional
+        What the log does not say itself.
+    before_release : callable, optional
+        Called when all is written, before the output has its name.
+
+    Raises
+    ------
+    InputError
+        If the log cannot be read, or there is no job in it.
+    OutputError
+        If the output cannot be written.
+    """
+    options = options or ReadOptions()
+    with Source(log) as source:
+        done = Anonymised(reader_of(source, options).format)
+        writer = _WRITERS[done.format](source, names, done, options.delimiter)
+        with _replaced(output) as file:
+            for piece in writer.written():
+                file.write(piece)
+            if not done.records:
+                raise InputError(source.path, _no_job(done))
+            before_release()
+    return done
+
+
+def _no_job(done: Anonymised) -> str:
+    why = "; ".join(f"{times} left out: {reason}" for reason, times in done.skipped.count.items())
+    return f"no job in it ({why or f'read as {done.format}'}); check how the log was made"
+
+
+@contextmanager
+def _replaced(output: Path) -> Iterator[IO[bytes]]:
+    """Open a file that takes the place of `output` when all of it is written."""
+    part = output.with_name(f".{output.name}.{os.getpid()}.part")
+    try:
+        with open(part, "xb") as plain:
+            if output.name.endswith(".gz"):
+                # No time stamp and no name inside.
+                with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0) as packed:
+                    yield packed  # type: ignore[misc]
+            else:
+                yield plain
+        part.replace(output)
+    except OSError as error:
+        raise OutputError(
+            output, f"cannot be written ({error.strerror}); check the place"
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class _Writer:
+    """Writes one log."""
+
+    def __init__(
+        self, source: Source, names: Pseudonyms, done: Anonymised, delimiter: str | None
+    ) -> None:
+        self.source, self.names, self.done, self.delimiter = source, names, done, delimiter
+        self.words = SlurmWords(names)
+
+    def written(self) -> Written:
+        """Yield what is written."""
+        raise NotImplementedError
+
+    def skip(self, reason: str, line: int) -> None:
+        """Count a record that is not written."""
+        self.done.skipped.add(reason, f"{self.source.path}:{line}")
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield number and text of each line that is not blank."""
+        before = 0
+        for block in self.source.line_blocks():
+            lines = block.split(b"\n")
+            if not lines[-1]:
+                lines.pop()
+            for at, line in enumerate(lines, before + 1):
+                if line.strip():
+                    yield at, line.removesuffix(b"\r")
+            before += len(lines)
+
+
+# --- SWF ------------------------------------------------------------------------------------------
+
+_NUMBERS_OF_HEADER = (
+    "Version UnixStartTime TimeZone MaxJobs MaxRecords MaxNodes MaxProcs MaxRuntime MaxMemory "
+    "MaxQueues MaxPartitions"
+)
+_HEADERS = frozenset(_NUMBERS_OF_HEADER.split())
+_HEAD_NUMBER = re.compile(rb"[+-]?\d{1,20}(?:\.\d{1,3})?\b", re.ASCII)
+_SWF_NAMES = {"user": "user", "group": "account", "application": "job"}
+_OUT_OF_RANGE = b"1e300"
+
+
+class _SwfWriter(_Writer):
+    def written(self) -> Written:
+        for line, content in self.lines():
+            if content.lstrip().startswith(b";"):
+                head = self._head(content) if not self.done.records else b""
+                if head:
+                    yield head
+            elif len(parse_lines(content)[1]):
+                self.done.records += 1
+                yield self._fields(content.split())
+            else:
+                self.skip(f"the line is not {len(FIELDS)} numbers", line)
+
+    def _head(self, content: bytes) -> bytes:
+        match = HEADER.fullmatch(content)
+        if match is None:
+            return b""
+        name, value = match[1].decode(), match[2]
+        named = NAMED.fullmatch(value)
+        if name in {"Queue", "Partition"} and named is not None:
+            shown = self.words.name("partition", readable(named[2]))
+            return b"; %s: %s %s\n" % (match[1], named[1], shown.encode())
+        found = _HEAD_NUMBER.match(value) if name in _HEADERS else None
+        return b"; %s: %s\n" % (match[1], found[0]) if found is not None else b""
+
+    def _fields(self, fields: list[bytes]) -> bytes:
+        for name, kind in _SWF_NAMES.items():
+            at = FIELDS.index(name)
+            value = float(fields[at])
+            if value >= 0:
+                known = value < 2.0**53
+                fields[at] = b"%d" % self.names.number(kind, int(value)) if known else _OUT_OF_RANGE
+        return b" ".join(fields) + b"\n"
+
+
+# --- sacct text -----------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"\d{0,15}", re.ASCII)
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ][\d:.]{5,15})?(?:Z|[+-][\d:]{2,6})?|\d{1,11}|Unknown|None|N/A|",
+    re.ASCII,
+)
+_DURATION = re.compile(
+    r"(?:\d{1,9}-)?[\d:.]{0,20}|UNLIMITED|Partition_Limit|INVALID", re.ASCII | re.IGNORECASE
+)
+_SIZE = re.compile(r"[\d.]{1,20}[KMGTPE]?[cn]?|0?", re.ASCII | re.IGNORECASE)
+_FORMS = {
+    _NUMBER: "jobidraw elapsedraw reqcpus alloccpus ncpus nnodes allocnodes reqnodes restarts",
+    _TIME: "submit eligible start end",
+    _DURATION: "elapsed timelimit timelimitraw",
+    _SIZE: "reqmem",
+}
+FORMS = {name: form for form, names in _FORMS.items() for name in names.split()}
+"""Columns of sacct whose values are written as they are, if they have this form."""
+NAMES = {
+    "user": "user",
+    "uid": "user-id",
+    "account": "account",
+    "partition": "partition",
+    "qos": "qos",
+    "cluster": "cluster",
+    "jobname": "job",
+    "reservation": "reservation",
+}
+"""Columns that hold one name, and its kind."""
+TEXTS = ("jobid", "state", "reqtres", "alloctres", "nodelist", "constraints", "submitline")
+"""Columns of which what is known is written anew."""
+DEADLINES = ("extra", "comment")
+"""Columns of which only the deadline is written."""
+_MAY_HOLD_A_PIPE = frozenset(("constraints", "submitline"))
+_FREE_DELIMITER = "^"
+"""It is in no value that is written."""
+
+
+class _SacctWriter(_Writer):
+    def written(self) -> Written:
+        header: Header | None = None
+        before = 0
+        for block in self.source.line_blocks():
+            content = block
+            if header is None:
+                header, content, skipped = read_header(self.source, block, self.delimiter)
+                yield self._head(header)
+                before += skipped
+            lines = content.split(b"\n")
+            if not lines[-1]:
+                lines.pop()
+            for at, line in enumerate(lines, before + 1):
+                yield self._line(at, line.removesuffix(b"\r"), header)
+            before += len(lines)
+
+    def _head(self, header: Header) -> bytes:
+        for role in ("name", *(("asked_tres",) if "asked" in header.place else ())):
+            header.place.pop(role, None)  # what may be cut in two ways need not be the same in both
+        writers: dict[str, Callable[[str], str]] = {
+            "jobid": job_id,
+            "state": state,
+            "reqtres": self.words.resources,
+            "alloctres": self.words.resources,
+            "nodelist": self.words.nodes,
+            "constraints": self.words.features,
+            "submitline": self.words.submit_line,
+            **dict.fromkeys(DEADLINES, self.words.comment),
+        }
+        self._columns = [
+            (at, name, writers.get(name))
+            for at, name in enumerate(header.columns)
+            if name in FORMS or name in NAMES or name in writers
+        ]
+        names = [name for _, name, _ in self._columns]
+        self.done.columns_left_out = tuple(each for each in header.columns if each not in names)
+        free = not _MAY_HOLD_A_PIPE.intersection(names)
+        self._delimiter = "|" if free else _FREE_DELIMITER
+        shown = header.line.split(header.delimiter)
+        return self._joined(shown[at].decode("ascii").strip() for at, _, _ in self._columns)
+
+    def _joined(self, values: Iterator[str]) -> bytes:
+        return self._delimiter.join(values).encode() + b"\n"
+
+    def _line(self, line: int, content: bytes, header: Header) -> bytes:
+        if not content.strip() or content.strip() == header.line:
+            return b""
+        fields = content.split(header.delimiter)
+        if len(fields) != len(header.columns):
+            reason, fields = read_fields(content, header)
+            if reason or not fields:
+                self.skip(reason or STEP, line)
+                return b""
+        known = readable(fields[header.place["id"]])
+        if not job_id(known):
+            self.skip(STEP if job_id(known.partition(".")[0]) else NO_ID, line)
+            return b""
+        self.done.records += 1
+        return self._joined(
+            self._value(line, name, write, readable(fields[at]))
+            for at, name, write in self._columns
+        )
+
+    def _value(self, line: int, name: str, write: Callable[[str], str] | None, value: str) -> str:
+        if write is not None:
+            made = write(value)
+        elif name in NAMES:
+            made = self.words.name(NAMES[name], value)
+        else:
+            made = value if FORMS[name].fullmatch(value) else ""
+        if value and not made and name not in {*DEADLINES, "submitline"}:
+            self.done.blanked.add(_NO_VALUE.format(name), f"{self.source.path}:{line}")
+        return made
+
+
+# --- sacct JSON -----------------------------------------------------------------------------------
+
+
+class _SacctJsonWriter(_Writer):
+    def written(self) -> Written:
+        decoder = msgspec.json.Decoder(SlurmRecord, strict=True)
+        encoder = msgspec.json.Encoder()
+        yield b'{"jobs": ['
+        for line, content in json_objects(self.source, 2, "jobs"):
+            try:
+                record = decoder.decode(content)
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                self.skip(json_reason(error), line)
+                continue
+            self._replace(record)
+            yield (b",\n" if self.done.records else b"\n") + encoder.encode(record)
+            self.done.records += 1
+        yield b"\n]}\n"
+
+    def _replace(self, record: SlurmRecord) -> None:
+        """Put pseudonyms into a record of what a reader reads."""
+        words = self.words
+        for name in ("user", "account", "partition", "qos", "cluster"):
+            setattr(record, name, self._name(name, getattr(record, name)))
+        if record.association is not None:
+            for name in ("user", "account"):
+                value = self._name(name, getattr(record.association, name))
+                setattr(record.association, name, value)
+        record.name = self._name("job", record.name)
+        record.nodes = words.nodes(record.nodes or "") or None
+        record.submit_line = words.submit_line(record.submit_line or "") or None
+        if record.constraints is not None:
+            record.constraints = words.features(record.constraints)
+        record.extra = words.comment(record.extra or "") or None
+        said = record.comment.job if isinstance(record.comment, Comment) else record.comment
+        record.comment = words.comment(said or "") or None
+        place = record.reservation
+        inside = place.name if isinstance(place, Reserved) else place
+        record.reservation = self._name("reservation", inside if isinstance(inside, str) else None)
+        states = record.state.current if isinstance(record.state, State) else record.state
+        first = states[0] if isinstance(states, list) and states else states
+        record.state = state(first) if isinstance(first, str) else None
+        if record.array is not None and record.array.task:
+            record.array.task = "0"
+        for amounts in (record.tres.requested, record.tres.allocated) if record.tres else ():
+            for amount in amounts or ():
+                whole = f"{amount.type}/{amount.name}" if amount.name else amount.type
+                kind, slash, rest = words.resource(whole).partition("/")
+                amount.type, amount.name = kind, rest if slash else None
+
+    def _name(self, kind: str, name: str | None) -> str | None:
+        return self.words.name(kind, name or "") or None
+
+
+# --- HTCondor -------------------------------------------------------------------------------------
+
+_WRITTEN = (
+    "ClusterId ProcId GlobalJobId Owner AcctGroup JobUniverse JobStatus JobPrio QDate "
+    "JobStartDate JobCurrentStartDate CompletionDate EnteredCurrentStatus NumJobStarts ExitCode "
+    "ExitBySignal RemoteWallClockTime CommittedTime CommittedSuspensionTime "
+    "CumulativeSuspensionTime AllowedExecuteDuration AllowedJobDuration MaxRuntime RequestRuntime "
+    "RtRunTime RtDeadline RequestCpus CpusProvisioned MinHosts MaxHosts RequestMemory "
+    "MemoryProvisioned RequestDisk DiskProvisioned DiskUsage RequestGPUs TransferInputSizeMB "
+    "LastRemoteHost Cmd DAGManJobId DAGNodeName DAGParentNodeNames"
+)
+ATTRIBUTE_NAMES = tuple(_WRITTEN.split())
+"""What is written of an ad, in this order. Owner has User in it, AcctGroup AccountingGroup."""
+_SLOT = re.compile(r"slot\d{1,6}(?:_\d{1,6})?", re.ASCII)
+_JOB = re.compile(r"[\d.#]{1,60}", re.ASCII)
+
+
+class _HistoryWriter(_Writer):
+    def written(self) -> Written:
+        for _, ad in read_ads(self.source, ATTRIBUTES, self.skip):
+            self.done.records += 1
+            texts = self._texts(ad)
+            lines = (self._line(name, ad, texts) for name in ATTRIBUTE_NAMES)
+            yield "".join(lines).encode() + b"\n"
+
+    def _line(self, name: str, ad: Record, texts: dict[str, str | None]) -> str:
+        key = name.lower()
+        if key in texts:
+            return f'{name} = "{texts[key]}"\n' if texts[key] else ""
+        value = ad.get(key)
+        if isinstance(value, bool):
+            return f"{name} = {str(value).lower()}\n"
+        amount = number(ad, key)
+        if key == "rtdeadline" and value is not None and math.isnan(amount):
+            return f"{name} = -1\n"  # counted by readers as one that makes no sense
+        return f"{name} = {amount:.17g}\n" if math.isfinite(amount) else ""
+
+    def _texts(self, ad: Record) -> dict[str, str | None]:
+        name = self.words.name
+        parents = (part.strip() for part in (text(ad, "dagparentnodenames") or "").split(","))
+        group = accounting_group(ad) or ""
+        return {
+            "owner": name("user", text(ad, "owner", "user") or ""),
+            "acctgroup": ".".join(name("account", part) for part in group.split(".")),
+            "globaljobid": self._global_id(text(ad, "globaljobid") or ""),
+            "lastremotehost": self._host(text(ad, "lastremotehost") or ""),
+            "cmd": name("program", text(ad, "cmd") or ""),
+            "dagnodename": name("dag-node", text(ad, "dagnodename") or ""),
+            "dagparentnodenames": ",".join(name("dag-node", part) for part in parents),
+        }
+
+    def _global_id(self, known: str) -> str:
+        schedd, mark, rest = known.partition("#")
+        rest = rest if _JOB.fullmatch(rest) else self.names.unlisted("job", rest)
+        return f"{self.words.name('schedd', schedd)}{mark}{rest if mark else ''}"
+
+    def _host(self, place: str) -> str:
+        slot, mark, host = place.partition("@")
+        if not mark:
+            return self.words.nodes(place)
+        return f"{slot if _SLOT.fullmatch(slot) else 'slot'}@{self.words.name('node', host)}"
+
+
+_WRITERS: dict[str, type[_Writer]] = {
+    "swf": _SwfWriter,
+    "sacct": _SacctWriter,
+    "sacct-json": _SacctJsonWriter,
+    "condor-history": _HistoryWriter,
+}

@@ -1,0 +1,185 @@
+"""The Debian packages: built without a network, installed, upgraded, removed and purged.
+
+`RTSCHED_PACKAGE_SUITES=trixie,forky` names the releases of Debian, by default trixie.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from testbed import Sandbox
+from testbed.distribution import PACKAGES, built, clean
+from testbed.layers import boxes
+
+import rtsched
+
+TOP = Path(__file__).parents[2]
+SUITES = os.environ.get("RTSCHED_PACKAGE_SUITES", "trixie").split(",")
+USERS = ["chunk", "explain", "feasible", "status"]
+HAND = {"DEBIAN_FRONTEND": "noninteractive", "RTSCHED_COMPILE": "0"}
+NOT_OURS = (
+    "/dev",
+    "/etc/group",
+    "/etc/gshadow",
+    "/etc/ld.so.cache",
+    "/etc/passwd",
+    "/etc/shadow",
+    "/etc/subgid",
+    "/etc/subuid",
+    "/proc",
+    "/run",
+    "/sys",
+    "/tmp",  # noqa: S108
+    "/usr/src",
+    "/var/cache/ldconfig",
+    "/var/cache/man",
+    "/var/lib/dpkg",
+    "/var/log",
+)
+"""Where a package manager and others write that are not the packages'."""
+LIST = r"find / -xdev \( {} \) -prune -o -print"
+
+
+@pytest.fixture(scope="module", params=SUITES)
+def debs(request):
+    """Return the directory of built packages, and the suite that they are for."""
+    layer = built(request.param)
+    return layer.ready()[0] / PACKAGES.lstrip("/"), request.param
+
+
+@pytest.fixture(scope="module")
+def names(debs):
+    """Return the files of the packages by name."""
+    return {path.name.partition("_")[0]: path.name for path in debs[0].glob("*.deb")}
+
+
+def root(debs, *wanted):
+    """Return a sandbox of a root without ours, in which the packages can be seen."""
+    directory, suite = debs
+    return Sandbox(clean(suite, *wanted).ready(), boxes(), binds={directory: "/debs"})
+
+
+def ran(box, line, **more):
+    """Run a line of shell as root, and return what it prints."""
+    return box.run(["sh", "-euc", line], env=HAND, timeout=300, **more).stdout
+
+
+def files(box):
+    """Return the paths of a root."""
+    prune = " -o ".join(f"-path '{path}*'" for path in NOT_OURS)
+    return set(ran(box, LIST.format(prune)).splitlines())
+
+
+def test_four_packages_of_this_release_are_built(debs, names):
+    """Each states the Python or the batch system that it fits."""
+    assert set(names) == {"rtsched", "rtsched-client", "rtsched-slurm-plugin", "rtsched-condor"}
+    assert all(f"_{rtsched.__version__}-1+debian" in name for name in names.values())
+
+
+def test_users_commands_alone(debs, names):
+    """A host without the daemon has what users need, and says so of the rest."""
+    with root(debs) as box:
+        ran(box, f"dpkg -i /debs/{names['rtsched-client']}")
+        assert ran(box, "rtsched --version").split()[-1] == rtsched.__version__
+        shown = re.findall(
+            r"^  ([a-z]+) ", ran(box, "rtsched --help").partition("Commands")[2], re.M
+        )
+        assert sorted(shown) == USERS
+        asked = box.run(["rtsched", "replay", "x"], env=HAND, check=False)
+        assert asked.returncode == 2
+        assert "No such command 'replay'" in asked.stderr
+        asked = box.run(["rtsched", "status"], env=HAND, check=False)
+        assert asked.returncode == 3
+        pages = sorted(path.name for path in box.path("/usr/share/man/man1").glob("rtsched*"))
+        assert pages == [f"rtsched-{name}.1.gz" for name in USERS]
+        assert not box.path("/usr/lib/systemd/system/rtsched.service").exists()
+        assert ran(box, "bash -n /usr/share/bash-completion/completions/rtsched") == ""
+
+
+def test_from_installation_to_purge(debs, names):
+    """What is installed works; an upgrade keeps the settings; removal and purge leave nothing."""
+    ours = [names[name] for name in ("rtsched-client", "rtsched", "rtsched-slurm-plugin")]
+    with root(debs, "slurmctld") as box:
+        before = files(box)
+        ran(box, f"dpkg -i {' '.join(f'/debs/{name}' for name in ours)}")
+        works(box)
+        settings = "/etc/rtsched/submit.conf"
+        ran(box, f"echo timeout_ms = 40 >>{settings}")
+        ran(box, "echo 'planner = \"portfolio\"' >/etc/rtsched/site.toml")
+        ran(box, "touch /var/lib/rtsched/promises.db /var/cache/rtsched/kernel.nbc")
+        upgrade(box, *ours)
+        assert ran(box, "dpkg-query -W -f '${Version}' rtsched").endswith(".1")
+        assert ran(box, f"tail -n 1 {settings}") == "timeout_ms = 40\n"
+        assert box.path("/var/lib/rtsched/promises.db").exists()
+        works(box)
+        packages = "rtsched-client rtsched rtsched-slurm-plugin"
+        ran(box, f"dpkg --remove {packages}")
+        left = files(box) - before
+        assert {path for path in left if "systemd" not in path} == {
+            "/etc/rtsched",
+            "/etc/rtsched/site.toml",
+            settings,
+            "/var/lib/rtsched",
+            "/var/lib/rtsched/promises.db",
+        }
+        ran(box, f"dpkg --purge {packages}")
+        assert files(box) == before
+        assert "rtsched" not in ran(box, "cat /etc/passwd /etc/group")
+
+
+AGAIN = r"""
+for name in "$@"; do
+    dpkg-deb -R "/debs/$name" /root/again
+    sed -i -e 's/^\(Version: .*\)/\1.1/' -e 's/(= \([^)]*\))/(= \1.1)/' /root/again/DEBIAN/control
+    dpkg-deb -Znone -b /root/again "/root/$name" >/dev/null
+    rm -r /root/again
+done
+cd /root
+dpkg -i --force-confold "$@"
+rm "$@"
+"""
+
+
+def upgrade(box, *ours):
+    """Install packages again as a later revision: the same files under another version."""
+    box.run(["sh", "-euc", AGAIN, "again", *ours], env=HAND, timeout=300)
+
+
+def works(box):
+    """Check that what was installed can be used."""
+    assert ran(box, "rtsched --version").split()[-1] == rtsched.__version__
+    log = "/usr/share/doc/rtsched/examples/logs/slurm-sacct.txt"
+    replay = f"cd /tmp && rtsched replay {log} --policy easy,mcdf --no-out --no-report --json"
+    assert json.loads(ran(box, replay))["log"]["jobs"] == 62
+    assert ran(box, "id -Gn rtsched").split() == ["rtsched", "slurm"]
+    assert ran(box, "stat -c '%U %a' /var/lib/rtsched").split() == ["rtsched", "700"]
+    unit = ran(box, "cat /usr/lib/systemd/system/rtsched.service")
+    assert "ExecStart=/usr/bin/rtsched serve --config /etc/rtsched/site.toml" in unit
+    ran(box, "systemd-analyze verify /usr/lib/systemd/system/rtsched.service")
+    assert ran(box, "systemctl is-enabled rtsched.service || true").strip() == "disabled"
+    (plugin,) = box.path("/usr/lib").glob("*-linux-gnu/slurm-wlm/job_submit_rtsched.so")
+    assert plugin.stat().st_size > 10_000
+    assert box.path("/usr/libexec/rtsched/task_prolog.sh").exists()
+    for page in ("rtsched.1", "rtsched-anonymise.1", "rtsched-status.1"):
+        assert box.path(f"/usr/share/man/man1/{page}.gz").exists()
+    assert "rtsched anonymise" in ran(box, "man --pager=cat 1 rtsched-anonymise")
+
+
+def test_the_library_for_htcondor(debs, names):
+    """It fits the distribution's HTCondor, and its bindings are seen by the program."""
+    ours = [names[name] for name in ("rtsched-client", "rtsched", "rtsched-condor")]
+    with root(debs, "condor") as box:
+        ran(box, f"dpkg -i {' '.join(f'/debs/{name}' for name in ours)}")
+        python = "/usr/lib/rtsched/venv/bin/python3"
+        told = ran(box, f"{python} -c 'import htcondor2; print(htcondor2.version())'")
+        running = ran(box, "condor_version").split()[1]
+        assert told.split()[1].split(".")[0] == running.split(".")[0]
+        assert "condor" in ran(box, "id -Gn rtsched").split()
+        assert box.path("/usr/lib/rtsched/librtsched_classad.so").exists()
+        assert box.path("/usr/share/rtsched/condor/50-rtsched.conf").exists()
+        drop_in = "/usr/lib/systemd/system/rtsched.service.d/condor.conf"
+        assert "PrivateTmp=no" in ran(box, f"cat {drop_in}")
