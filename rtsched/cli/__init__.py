@@ -20,6 +20,7 @@ __all__ = ["main"]
 
 COMMANDS = {
     "replay": "Replay accounting logs under several policies and compare them.",
+    "compare": "Compare policies over several replays, pair by pair.",
     "explain": "Explain why a job was rejected or waits, live or in a replay.",
     "serve": "Run the daemon that keeps promises on the live cluster.",
     "rest": "Answer queries over HTTP, for other hosts and programs.",
