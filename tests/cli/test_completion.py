@@ -38,7 +38,7 @@ def completed(line):
 def test_commands():
     """Names are completed, and no command is imported for it."""
     offered, modules = completed("rtsched re")
-    assert offered == ["plain,replay", "plain,reproduce", "plain,render"]
+    assert offered == ["plain,replay", "plain,rest", "plain,reproduce", "plain,render"]
     assert modules == ["rtsched.cli.common"]
 
 
