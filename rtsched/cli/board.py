@@ -18,9 +18,9 @@ def command() -> None:
     sees what you see: do not pass it on. `rtsched rest` must run, and /etc/rtsched/client.toml or
     RTSCHED_SERVER name it.
     """
-    from rtsched.rest.client import FILE, SERVER, open_board, server_for
+    from rtsched.rest.client import FILE, SERVER, named_server, open_board
 
-    settings = server_for("")
+    settings = named_server()
     if settings is None:
         raise ConfigError([f"no server is named there; ask an admin, or set {SERVER}"], FILE)
     click.echo(open_board(settings))

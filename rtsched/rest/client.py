@@ -84,11 +84,20 @@ def server_for(path: str, file: Path = FILE) -> ClientSettings | None:
     ConfigError
         If the file is wrong.
     """
-    if path != SOCKET:
+    if path != SOCKET or (not os.environ.get(SERVER) and os.path.exists(path)):
         return None
+    return named_server(file)
+
+
+def named_server(file: Path = FILE) -> ClientSettings | None:
+    """Return the server that RTSCHED_SERVER or the file names; None: neither does.
+
+    Raises
+    ------
+    ConfigError
+        If the file is wrong.
+    """
     named = os.environ.get(SERVER, "")
-    if not named and os.path.exists(path):
-        return None
     settings = _settings(file) if file.exists() else None
     if not named:
         return settings

@@ -32,6 +32,7 @@ CLIENT = f"""
 server = "https://{ADDRESS}:{PORT}"
 ca = "/etc/rtsched/rest.pem"
 """
+ALL = SITE.replace('"carol"', '"carol", "rtsched-notices"') + 'rest_user = "rtsched-rest"\n'
 AS_REST = ("setpriv", "--reuid=rtsched-rest", "--regid=rtsched-rest", "--clear-groups")
 PYTHON = "/opt/rtsched/bin/python"
 
@@ -92,6 +93,35 @@ print(json.dumps(found))
 )
 
 
+BROWSE = """
+import http.cookiejar, sys, urllib.error, urllib.request
+jar = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
+secure = urllib.request.HTTPSHandler(context=context)
+browser = urllib.request.build_opener(jar, secure)
+
+def open_page(url):
+    try:
+        with browser.open(url, timeout=30) as page:
+            return print(json.dumps([page.status, page.read().decode()]))
+    except urllib.error.HTTPError as error:
+        print(json.dumps([error.code, error.read().decode()]))
+"""
+"""Python that opens pages as a browser does, with the cookies that it gets."""
+
+MAILER = """#!/bin/sh
+# A mail system: it puts what it reads beside what it was asked to do.
+umask 077
+{ echo "arguments: $*"; cat; } >> /var/lib/rtsched-notices/mailbox
+"""
+NOTICES = """
+mail = ["/usr/local/sbin/sendmail", "-i"]
+events = ["promised", "kept"]
+mail_domain = "example.org"
+digest = 0
+every = 0.5
+"""
+
+
 class Reply(NamedTuple):
     """Status and body of an answer."""
 
@@ -121,7 +151,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         cluster.run(["chown", "rtsched-rest", "/etc/rtsched/rest.key"])
         cluster.run(["chmod", "400", "/etc/rtsched/rest.key"])
         cluster.run(["install", "-d", "-o", "rtsched-rest", "/run/rtsched-rest"])
-        cluster.start_daemon(f'{SITE}rest_user = "rtsched-rest"\n')
+        cluster.start_daemon(ALL)
         cluster.services.start(
             "rest",
             [*AS_REST, "nice", "-n", "10", "rtsched", "rest"],
@@ -351,3 +381,58 @@ def test_floods(live: Live, login: Sandbox, how: str) -> None:
     assert late <= max(1, len(said) // 10)
     assert live.slowest(said) < BOUND
     eventually(lambda: rtsched(login, "status", user="alice")[0] in {0, 1}, 20, "alice is answered")
+
+
+def test_the_board_on_a_login_host(live: Live, login: Sandbox, firm: int) -> None:
+    """A link opens it once, over TLS; it shows the promise to its user, and answers the form."""
+    link = rtsched(login, "board")[1].strip()
+    assert link.startswith(f"https://{ADDRESS}:{PORT}/board/enter?ticket=")
+    script = f"""{BROWSE}
+where = {link!r}.partition("/enter")[0]
+open_page({link!r})
+open_page(where + "/when?nodes=2&time=5")
+open_page(where + "/why?job={firm}")
+open_page({link!r})
+open_page("https://{ADDRESS}:{PORT}/v1/status")
+"""
+    page, when, why, again, status = sent(login, script)
+    assert [page.status, when.status, why.status] == [200, 200, 200]
+    assert f'data-job="{firm}"' in page.text
+    assert "#SBATCH --nodes=2" in when.text
+    assert f"Job {firm} (" in why.text
+    assert (again.status, status.status) == (400, 401)
+    other = rtsched(login, "board", user="bob")[1].strip()
+    (page,) = sent(login, f"{BROWSE}\nopen_page({other!r})")
+    assert page.status == 200
+    assert f'data-job="{firm}"' not in page.text
+
+
+def test_users_are_told(live: Live) -> None:
+    """A mail when a job is promised something, and one when that was kept."""
+    cluster, box = live.cluster, "/var/lib/rtsched-notices/mailbox"
+    cluster.path("/usr/local/sbin/sendmail").write_text(MAILER)
+    cluster.path("/usr/local/sbin/sendmail").chmod(0o755)
+    cluster.path("/etc/rtsched/notices.toml").write_text(NOTICES)
+    cluster.run(["useradd", "--system", "--shell", "/usr/sbin/nologin", "rtsched-notices"])
+    cluster.run(["install", "-d", "-o", "rtsched-notices", "/var/lib/rtsched-notices"])
+    cluster.services.start(
+        "notices",
+        ["setpriv", "--reuid=rtsched-notices", "--clear-groups", "rtsched", "notices"],
+        ready=cluster.path("/var/lib/rtsched-notices/state.json").exists,
+    )
+
+    def told(text: str) -> None:
+        eventually(lambda: text in cluster.path(box).read_text(), 60, f"a mail says {text!r}")
+
+    cluster.path(box).touch()
+    cluster.run(["chown", "rtsched-notices", box])
+    try:
+        job = live.promise("-N2", "--time=2", in_minutes(30), script="sleep 5")
+        told(f"job {job} (")
+        mail = cluster.path(box).read_text()
+        assert "arguments: -i -- alice@example.org" in mail
+        assert "is promised to end by" in mail
+        live.wait_standing(job, "kept", seconds=60)
+        told("ended as promised")
+    finally:
+        cluster.services.stop("notices")
