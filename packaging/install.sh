@@ -33,6 +33,7 @@ compiled() {
 environment() {
     "$python" -m venv --without-pip "$client$venv"
     pip="$python -m pip --isolated --python $client$venv/bin/python3 install --quiet --no-index"
+    pip="$pip --root-user-action ignore"
     pip="$pip --find-links $wheels --no-compile --no-warn-script-location --no-cache-dir"
     $pip "$top"
     find "$client$venv" ! -type d | sort >"$client.base"
@@ -110,7 +111,7 @@ condor)
         "$dest/usr/lib/sysusers.d/rtsched-condor.conf"
     if [ -n "${HTCONDOR:-}" ]; then
         "$python" -m pip --isolated install --quiet --no-index --find-links "$wheels" --no-compile \
-            --no-cache-dir --target "$dest$home/htcondor" "$HTCONDOR"
+            --no-cache-dir --root-user-action ignore --target "$dest$home/htcondor" "$HTCONDOR"
         rm -rf "$dest$home/htcondor/bin"
         compiled "$dest" "$home/htcondor"
         release=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')

@@ -15,7 +15,9 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 machine=$(uname -m)
 mkdir -p "$directory"
 
-requirements=$(PYTHONPATH="$top/packaging" "${PYTHON:-python3}" -m requirements "$top/pyproject.toml" live report)
+requirements=$(cd "$top/packaging" && "${PYTHON:-python3}" -m requirements "$top/pyproject.toml" \
+    live report build)
+# shellcheck disable=SC2086  # one word each
 set -- $requirements "$@"
 "${PYTHON:-python3}" -m pip download --quiet --only-binary=:all: --dest "$directory" \
     --python-version "$version" --implementation cp \

@@ -54,7 +54,8 @@ def debs(request):
 @pytest.fixture(scope="module")
 def names(debs):
     """Return the files of the packages by name."""
-    return {path.name.partition("_")[0]: path.name for path in debs[0].glob("*.deb")}
+    files = {path.name.partition("_")[0]: path.name for path in debs[0].glob("*.deb")}
+    return {name: file for name, file in files.items() if not name.endswith("-dbgsym")}
 
 
 def root(debs, *wanted):
@@ -154,7 +155,7 @@ def works(box):
     assert ran(box, "rtsched --version").split()[-1] == rtsched.__version__
     log = "/usr/share/doc/rtsched/examples/logs/slurm-sacct.txt"
     replay = f"cd /tmp && rtsched replay {log} --policy easy,mcdf --no-out --no-report --json"
-    assert json.loads(ran(box, replay))["log"]["jobs"] == 62
+    assert json.loads(ran(box, replay))["log"]["jobs"] == 55
     assert ran(box, "id -Gn rtsched").split() == ["rtsched", "slurm"]
     assert ran(box, "stat -c '%U %a' /var/lib/rtsched").split() == ["rtsched", "700"]
     unit = ran(box, "cat /usr/lib/systemd/system/rtsched.service")
@@ -175,9 +176,10 @@ def test_the_library_for_htcondor(debs, names):
     with root(debs, "condor") as box:
         ran(box, f"dpkg -i {' '.join(f'/debs/{name}' for name in ours)}")
         python = "/usr/lib/rtsched/venv/bin/python3"
-        told = ran(box, f"{python} -c 'import htcondor2; print(htcondor2.version())'")
+        program = 'import classad2, importlib.metadata as m; print(m.version("htcondor"))'
+        told = ran(box, f"{python} -c '{program}'")
         running = ran(box, "condor_version").split()[1]
-        assert told.split()[1].split(".")[0] == running.split(".")[0]
+        assert told.split(".")[0] == running.split(".")[0]
         assert "condor" in ran(box, "id -Gn rtsched").split()
         assert box.path("/usr/lib/rtsched/librtsched_classad.so").exists()
         assert box.path("/usr/share/rtsched/condor/50-rtsched.conf").exists()

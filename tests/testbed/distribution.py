@@ -63,7 +63,15 @@ def wheels(suite: str) -> Layer:
 
 def _needs() -> str:
     """Return what is fetched: other changes of the project gather no wheels anew."""
-    words = ["python3", "-m", "requirements", CHECKOUT / "pyproject.toml", "live", "report"]
+    words = [
+        "python3",
+        "-m",
+        "requirements",
+        CHECKOUT / "pyproject.toml",
+        "live",
+        "report",
+        "build",
+    ]
     done = subprocess.run(
         words, cwd=CHECKOUT / "packaging", capture_output=True, text=True, check=True
     )
@@ -94,7 +102,7 @@ def _built(suite: str, what: str, command: str) -> Layer:
         with subprocess.Popen([script], stdout=subprocess.PIPE) as archive:
             subprocess.run(["tar", "-x", "-C", target], stdin=archive.stdout, check=True)
         with Sandbox(below, boxes(), upper=upper) as box:
-            env = {"RTSCHED_WHEELS": WHEELS}
+            env = {"RTSCHED_WHEELS": WHEELS, "RTSCHED_COMPRESSION": "-Zzstd -z1"}
             done = box.run(["sh", "-c", command], env=env, timeout=1800)
         # The next build starts from the sources of its own time.
         shutil.rmtree(target)
