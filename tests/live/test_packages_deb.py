@@ -84,7 +84,7 @@ def test_four_packages_of_this_release_are_built(debs, names):
 def test_users_commands_alone(debs, names):
     """A host without the daemon has what users need, and says so of the rest."""
     with root(debs) as box:
-        ran(box, f"dpkg -i /debs/{names['rtsched-client']}")
+        ran(box, f"dpkg -i --force-unsafe-io /debs/{names['rtsched-client']}")
         assert ran(box, "rtsched --version").split()[-1] == rtsched.__version__
         shown = re.findall(
             r"^  ([a-z]+) ", ran(box, "rtsched --help").partition("Commands")[2], re.M
@@ -106,7 +106,7 @@ def test_from_installation_to_purge(debs, names):
     ours = [names[name] for name in ("rtsched-client", "rtsched", "rtsched-slurm-plugin")]
     with root(debs, "slurmctld") as box:
         before = files(box)
-        ran(box, f"dpkg -i {' '.join(f'/debs/{name}' for name in ours)}")
+        ran(box, f"dpkg -i --force-unsafe-io {' '.join(f'/debs/{name}' for name in ours)}")
         works(box)
         settings = "/etc/rtsched/submit.conf"
         ran(box, f"echo timeout_ms = 40 >>{settings}")
@@ -140,7 +140,7 @@ for name in "$@"; do
     rm -r /root/again
 done
 cd /root
-dpkg -i --force-confold "$@"
+dpkg -i --force-unsafe-io --force-confold "$@"
 rm "$@"
 """
 
@@ -174,7 +174,7 @@ def test_the_library_for_htcondor(debs, names):
     """It fits the distribution's HTCondor, and its bindings are seen by the program."""
     ours = [names[name] for name in ("rtsched-client", "rtsched", "rtsched-condor")]
     with root(debs, "condor") as box:
-        ran(box, f"dpkg -i {' '.join(f'/debs/{name}' for name in ours)}")
+        ran(box, f"dpkg -i --force-unsafe-io {' '.join(f'/debs/{name}' for name in ours)}")
         python = "/usr/lib/rtsched/venv/bin/python3"
         program = 'import classad2, importlib.metadata as m; print(m.version("htcondor"))'
         told = ran(box, f"{python} -c '{program}'")

@@ -8,6 +8,7 @@ import re
 import pytest
 from testbed import Sandbox
 from testbed.distribution import PACKAGES, clean, rpms, tools
+from testbed.images import CHECKOUT
 from testbed.layers import boxes
 
 import rtsched
@@ -27,7 +28,9 @@ def directory():
 @pytest.fixture(scope="module")
 def box(directory):
     """Return a sandbox with rpm's tools, in which the packages can be seen."""
-    with Sandbox(tools(SUITE).ready(), boxes(), binds={directory: "/rpms"}) as running:
+    settings = CHECKOUT / "packaging" / "rpm" / "rpmlint.toml"
+    binds = {directory: "/rpms", settings: "/rpmlint.toml"}
+    with Sandbox(tools(SUITE).ready(), boxes(), binds=binds) as running:
         yield running
 
 
