@@ -51,6 +51,7 @@ environment() {
     # No path of the build may stay, neither in scripts nor in compiled files.
     rm -rf "$main$venv/bin" "$main$venv/share"
     find "$client$venv/bin" -type f -delete
+    rm -f "$client$venv/.gitignore"
     rm -f "$client$venv"/lib/python3*/site-packages/rtsched-*.dist-info/direct_url.json
     sed -i -e "s|$client||g" -e '/^command/d' \
         -e 's/^include-system-site-packages = false/include-system-site-packages = true/' \
@@ -86,7 +87,9 @@ program)
         esac
         install -D -m 644 -t "$target/usr/share/man/man1" "$page"
     done
-    install -D -m 644 /dev/null "$main$home/all-commands"
+    echo 'The command rtsched has all of its commands where this file is.' >all-commands
+    install -D -m 644 all-commands "$main$home/all-commands"
+    rm all-commands
     install -D -m 644 contrib/systemd/rtsched.sysusers "$main/usr/lib/sysusers.d/rtsched.conf"
     install -D -m 644 contrib/systemd/rtsched.tmpfiles "$main/usr/lib/tmpfiles.d/rtsched.conf"
     install -d "$main$units"

@@ -8,7 +8,7 @@
 # Wheels run with glibc 2.28 (Enterprise Linux 8) or later. pip's own settings apply: an index, a proxy.
 set -eu
 directory=$1
-version=${2:-$("${PYTHON:-python3}" -c 'import sys; print("%d.%d" % sys.version_info[:2])')}
+version=${2:-$("${PYTHON:-/usr/bin/python3}" -c 'import sys; print("%d.%d" % sys.version_info[:2])')}
 shift
 [ $# -eq 0 ] || shift
 top=$(cd "$(dirname "$0")/.." && pwd)
