@@ -7,6 +7,7 @@
 # built if libslurm-dev is installed, the ClassAd library if condor and condor-dev are.
 # RTSCHED_WHEELS names a directory that packaging/wheelhouse.sh filled; without it the wheels are
 # gathered first, which alone needs a network. RTSCHED_REVISION: of the packages, by default 1.
+# RTSCHED_COMPRESSION: options of dpkg-deb, by default -Zxz -z2.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "${1:-$top/dist}"

@@ -33,6 +33,7 @@ compiled() {
 environment() {
     "$python" -m venv --without-pip "$client$venv"
     pip="$python -m pip --isolated --python $client$venv/bin/python3 install --quiet --no-index"
+    pip="$pip --root-user-action ignore"
     pip="$pip --find-links $wheels --no-compile --no-warn-script-location --no-cache-dir"
     $pip "$top"
     find "$client$venv" ! -type d | sort >"$client.base"
@@ -50,6 +51,7 @@ environment() {
     # No path of the build may stay, neither in scripts nor in compiled files.
     rm -rf "$main$venv/bin" "$main$venv/share"
     find "$client$venv/bin" -type f -delete
+    rm -f "$client$venv/.gitignore"
     rm -f "$client$venv"/lib/python3*/site-packages/rtsched-*.dist-info/direct_url.json
     sed -i -e "s|$client||g" -e '/^command/d' \
         -e 's/^include-system-site-packages = false/include-system-site-packages = true/' \
@@ -85,7 +87,9 @@ program)
         esac
         install -D -m 644 -t "$target/usr/share/man/man1" "$page"
     done
-    install -D -m 644 /dev/null "$main$home/all-commands"
+    echo 'The command rtsched has all of its commands where this file is.' >all-commands
+    install -D -m 644 all-commands "$main$home/all-commands"
+    rm all-commands
     install -D -m 644 contrib/systemd/rtsched.sysusers "$main/usr/lib/sysusers.d/rtsched.conf"
     install -D -m 644 contrib/systemd/rtsched.tmpfiles "$main/usr/lib/tmpfiles.d/rtsched.conf"
     install -d "$main$units"
@@ -110,7 +114,7 @@ condor)
         "$dest/usr/lib/sysusers.d/rtsched-condor.conf"
     if [ -n "${HTCONDOR:-}" ]; then
         "$python" -m pip --isolated install --quiet --no-index --find-links "$wheels" --no-compile \
-            --no-cache-dir --target "$dest$home/htcondor" "$HTCONDOR"
+            --no-cache-dir --root-user-action ignore --target "$dest$home/htcondor" "$HTCONDOR"
         rm -rf "$dest$home/htcondor/bin"
         compiled "$dest" "$home/htcondor"
         release=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')

@@ -1,4 +1,4 @@
-"""What the program and its build require, of some extras, one requirement a line."""
+"""What the program requires, with some extras, one requirement a line; `build`: its build too."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 
 def requirements(project_file: Path, extras: list[str]) -> list[str]:
-    """Return the requirements in a pyproject.toml, of the build too."""
+    """Return the requirements in a pyproject.toml."""
     settings = tomllib.loads(project_file.read_text())
     project = settings["project"]
-    found = {*settings["build-system"]["requires"], *project["dependencies"]}
-    pending = list(extras)
+    known = project["optional-dependencies"] | {"build": settings["build-system"]["requires"]}
+    found, pending = set(project["dependencies"]), list(extras)
     while pending:
-        for word in project["optional-dependencies"][pending.pop()]:
+        for word in known[pending.pop()]:
             own = re.fullmatch(rf"{project['name']}\[(.+)\]", word)
             if own:
                 pending += own[1].split(",")

@@ -8,14 +8,16 @@
 # Wheels run with glibc 2.28 (Enterprise Linux 8) or later. pip's own settings apply: an index, a proxy.
 set -eu
 directory=$1
-version=${2:-$("${PYTHON:-python3}" -c 'import sys; print("%d.%d" % sys.version_info[:2])')}
+version=${2:-$("${PYTHON:-/usr/bin/python3}" -c 'import sys; print("%d.%d" % sys.version_info[:2])')}
 shift
 [ $# -eq 0 ] || shift
 top=$(cd "$(dirname "$0")/.." && pwd)
 machine=$(uname -m)
 mkdir -p "$directory"
 
-requirements=$(PYTHONPATH="$top/packaging" "${PYTHON:-python3}" -m requirements "$top/pyproject.toml" live report)
+requirements=$(cd "$top/packaging" && "${PYTHON:-python3}" -m requirements "$top/pyproject.toml" \
+    live report build)
+# shellcheck disable=SC2086  # one word each
 set -- $requirements "$@"
 "${PYTHON:-python3}" -m pip download --quiet --only-binary=:all: --dest "$directory" \
     --python-version "$version" --implementation cp \

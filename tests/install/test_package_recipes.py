@@ -38,7 +38,15 @@ def test_both_kinds_have_the_same_packages():
 
 def test_wheels_are_those_that_the_project_requires():
     """The requirements of the program, of its extras, and of its build."""
-    words = [sys.executable, "-m", "requirements", TOP / "pyproject.toml", "live", "report"]
+    words = [
+        sys.executable,
+        "-m",
+        "requirements",
+        TOP / "pyproject.toml",
+        "live",
+        "report",
+        "build",
+    ]
     done = subprocess.run(words, cwd=PACKAGING, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:-1] == required(("live", "report"))
 

@@ -19,6 +19,9 @@ import rtsched
 
 TOP = Path(__file__).parents[2]
 SUITES = os.environ.get("RTSCHED_PACKAGE_SUITES", "trixie").split(",")
+BOTH = ("rtsched-slurm-plugin", "rtsched-condor")
+MORE = {"bookworm": (), "trixie": BOTH, "forky": BOTH}
+"""What else a release has batch systems for: bookworm's Slurm is older than any that is tested."""
 USERS = ["chunk", "explain", "feasible", "status"]
 HAND = {"DEBIAN_FRONTEND": "noninteractive", "RTSCHED_COMPILE": "0"}
 NOT_OURS = (
@@ -54,7 +57,8 @@ def debs(request):
 @pytest.fixture(scope="module")
 def names(debs):
     """Return the files of the packages by name."""
-    return {path.name.partition("_")[0]: path.name for path in debs[0].glob("*.deb")}
+    files = {path.name.partition("_")[0]: path.name for path in debs[0].glob("*.deb")}
+    return {name: file for name, file in files.items() if not name.endswith("-dbgsym")}
 
 
 def root(debs, *wanted):
@@ -76,14 +80,14 @@ def files(box):
 
 def test_four_packages_of_this_release_are_built(debs, names):
     """Each states the Python or the batch system that it fits."""
-    assert set(names) == {"rtsched", "rtsched-client", "rtsched-slurm-plugin", "rtsched-condor"}
+    assert set(names) == {"rtsched", "rtsched-client", *MORE[debs[1]]}
     assert all(f"_{rtsched.__version__}-1+debian" in name for name in names.values())
 
 
 def test_users_commands_alone(debs, names):
     """A host without the daemon has what users need, and says so of the rest."""
     with root(debs) as box:
-        ran(box, f"dpkg -i /debs/{names['rtsched-client']}")
+        ran(box, f"dpkg -i --force-unsafe-io /debs/{names['rtsched-client']}")
         assert ran(box, "rtsched --version").split()[-1] == rtsched.__version__
         shown = re.findall(
             r"^  ([a-z]+) ", ran(box, "rtsched --help").partition("Commands")[2], re.M
@@ -102,31 +106,30 @@ def test_users_commands_alone(debs, names):
 
 def test_from_installation_to_purge(debs, names):
     """What is installed works; an upgrade keeps the settings; removal and purge leave nothing."""
-    ours = [names[name] for name in ("rtsched-client", "rtsched", "rtsched-slurm-plugin")]
-    with root(debs, "slurmctld") as box:
+    slurm = [name for name in MORE[debs[1]] if "slurm" in name]
+    packages = ["rtsched-client", "rtsched", *slurm]
+    ours = [names[name] for name in packages]
+    with root(debs, *(["slurmctld"] if slurm else [])) as box:
         before = files(box)
-        ran(box, f"dpkg -i {' '.join(f'/debs/{name}' for name in ours)}")
-        works(box)
+        ran(box, f"dpkg -i --force-unsafe-io {' '.join(f'/debs/{name}' for name in ours)}")
+        works(box, slurm)
         settings = "/etc/rtsched/submit.conf"
-        ran(box, f"echo timeout_ms = 40 >>{settings}")
+        kept = {"/etc/rtsched", "/etc/rtsched/site.toml", *([settings] if slurm else [])}
+        if slurm:
+            ran(box, f"echo timeout_ms = 40 >>{settings}")
         ran(box, "echo 'planner = \"portfolio\"' >/etc/rtsched/site.toml")
         ran(box, "touch /var/lib/rtsched/promises.db /var/cache/rtsched/kernel.nbc")
         upgrade(box, *ours)
         assert ran(box, "dpkg-query -W -f '${Version}' rtsched").endswith(".1")
-        assert ran(box, f"tail -n 1 {settings}") == "timeout_ms = 40\n"
+        if slurm:
+            assert ran(box, f"tail -n 1 {settings}") == "timeout_ms = 40\n"
         assert box.path("/var/lib/rtsched/promises.db").exists()
-        works(box)
-        packages = "rtsched-client rtsched rtsched-slurm-plugin"
-        ran(box, f"dpkg --remove {packages}")
+        works(box, slurm)
+        ran(box, f"dpkg --remove {' '.join(packages)}")
         left = files(box) - before
-        assert {path for path in left if "systemd" not in path} == {
-            "/etc/rtsched",
-            "/etc/rtsched/site.toml",
-            settings,
-            "/var/lib/rtsched",
-            "/var/lib/rtsched/promises.db",
-        }
-        ran(box, f"dpkg --purge {packages}")
+        kept |= {"/var/lib/rtsched", "/var/lib/rtsched/promises.db"}
+        assert {path for path in left if "systemd" not in path} == kept
+        ran(box, f"dpkg --purge {' '.join(packages)}")
         assert files(box) == before
         assert "rtsched" not in ran(box, "cat /etc/passwd /etc/group")
 
@@ -139,7 +142,7 @@ for name in "$@"; do
     rm -r /root/again
 done
 cd /root
-dpkg -i --force-confold "$@"
+dpkg -i --force-unsafe-io --force-confold "$@"
 rm "$@"
 """
 
@@ -149,35 +152,40 @@ def upgrade(box, *ours):
     box.run(["sh", "-euc", AGAIN, "again", *ours], env=HAND, timeout=300)
 
 
-def works(box):
+def works(box, slurm):
     """Check that what was installed can be used."""
     assert ran(box, "rtsched --version").split()[-1] == rtsched.__version__
     log = "/usr/share/doc/rtsched/examples/logs/slurm-sacct.txt"
     replay = f"cd /tmp && rtsched replay {log} --policy easy,mcdf --no-out --no-report --json"
-    assert json.loads(ran(box, replay))["log"]["jobs"] == 62
-    assert ran(box, "id -Gn rtsched").split() == ["rtsched", "slurm"]
+    assert json.loads(ran(box, replay))["log"]["jobs"] == 55
+    assert ran(box, "id -Gn rtsched").split() == ["rtsched", *(["slurm"] if slurm else [])]
     assert ran(box, "stat -c '%U %a' /var/lib/rtsched").split() == ["rtsched", "700"]
     unit = ran(box, "cat /usr/lib/systemd/system/rtsched.service")
     assert "ExecStart=/usr/bin/rtsched serve --config /etc/rtsched/site.toml" in unit
     ran(box, "systemd-analyze verify /usr/lib/systemd/system/rtsched.service")
     assert ran(box, "systemctl is-enabled rtsched.service || true").strip() == "disabled"
-    (plugin,) = box.path("/usr/lib").glob("*-linux-gnu/slurm-wlm/job_submit_rtsched.so")
-    assert plugin.stat().st_size > 10_000
-    assert box.path("/usr/libexec/rtsched/task_prolog.sh").exists()
     for page in ("rtsched.1", "rtsched-anonymise.1", "rtsched-status.1"):
         assert box.path(f"/usr/share/man/man1/{page}.gz").exists()
     assert "rtsched anonymise" in ran(box, "man --pager=cat 1 rtsched-anonymise")
+    if not slurm:
+        return
+    (plugin,) = box.path("/usr/lib").glob("*-linux-gnu/slurm-wlm/job_submit_rtsched.so")
+    assert plugin.stat().st_size > 10_000
+    assert box.path("/usr/libexec/rtsched/task_prolog.sh").exists()
 
 
 def test_the_library_for_htcondor(debs, names):
     """It fits the distribution's HTCondor, and its bindings are seen by the program."""
+    if "rtsched-condor" not in MORE[debs[1]]:
+        pytest.skip("this release has no HTCondor")
     ours = [names[name] for name in ("rtsched-client", "rtsched", "rtsched-condor")]
     with root(debs, "condor") as box:
-        ran(box, f"dpkg -i {' '.join(f'/debs/{name}' for name in ours)}")
+        ran(box, f"dpkg -i --force-unsafe-io {' '.join(f'/debs/{name}' for name in ours)}")
         python = "/usr/lib/rtsched/venv/bin/python3"
-        told = ran(box, f"{python} -c 'import htcondor2; print(htcondor2.version())'")
+        program = 'import classad2, importlib.metadata as m; print(m.version("htcondor"))'
+        told = ran(box, f"{python} -c '{program}'")
         running = ran(box, "condor_version").split()[1]
-        assert told.split()[1].split(".")[0] == running.split(".")[0]
+        assert told.split(".")[0] == running.split(".")[0]
         assert "condor" in ran(box, "id -Gn rtsched").split()
         assert box.path("/usr/lib/rtsched/librtsched_classad.so").exists()
         assert box.path("/usr/share/rtsched/condor/50-rtsched.conf").exists()

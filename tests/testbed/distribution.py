@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+from testbed.condor_images import SAME_VERSION
 from testbed.images import CHECKOUT, Sources, network_files, packages, pip_settings, proxies
 from testbed.layers import Layer, boxes
 from testbed.sandbox import Sandbox
@@ -25,6 +26,8 @@ TOOLS = [
     "iproute2",
 ]
 HEADERS = ["libslurm-dev", "condor", "condor-dev"]
+WITHOUT_CONDOR = ("bookworm",)
+"""Releases of Debian that have no HTCondor."""
 NEEDED = ["python3", "libstdc++6", "systemd", "man-db", "bash-completion", "iproute2"]
 """What a root has before ours are installed: their dependencies, and who looks at them."""
 
@@ -35,7 +38,8 @@ PACKAGES = "/usr/src/packages"
 
 def tools(suite: str) -> Layer:
     """Return Debian with what builds packages, and the headers of its batch systems."""
-    return packages(suite, "package-tools", [*TOOLS, *HEADERS])
+    headers = HEADERS[:1] if suite in WITHOUT_CONDOR else HEADERS
+    return packages(suite, "package-tools", [*TOOLS, *headers])
 
 
 def clean(suite: str, *wanted: str) -> Layer:
@@ -52,9 +56,8 @@ def wheels(suite: str) -> Layer:
         sources.write(upper / SOURCES.lstrip("/"))
         binds, env = network_files() | places, proxies() | settings
         with Sandbox(below, boxes(), upper=upper, network="host", binds=binds) as box:
-            major = "condor_version | sed -n 's/.*CondorVersion: \\([0-9]*\\)\\..*/\\1/p'"
-            bindings = f"htcondor=={box.run(['sh', '-c', major]).stdout.strip()}.*"
-            words = ["sh", f"{SOURCES}/packaging/wheelhouse.sh", WHEELS, "", bindings]
+            bindings = box.run(["sh", "-c", SAME_VERSION]).stdout.split()
+            words = ["sh", f"{SOURCES}/packaging/wheelhouse.sh", WHEELS, "", *bindings]
             box.run(words, env=env, timeout=1800)
         return {"wheels": sorted(path.name for path in (upper / WHEELS.lstrip("/")).iterdir())}
 
@@ -63,7 +66,15 @@ def wheels(suite: str) -> Layer:
 
 def _needs() -> str:
     """Return what is fetched: other changes of the project gather no wheels anew."""
-    words = ["python3", "-m", "requirements", CHECKOUT / "pyproject.toml", "live", "report"]
+    words = [
+        "python3",
+        "-m",
+        "requirements",
+        CHECKOUT / "pyproject.toml",
+        "live",
+        "report",
+        "build",
+    ]
     done = subprocess.run(
         words, cwd=CHECKOUT / "packaging", capture_output=True, text=True, check=True
     )
@@ -94,7 +105,7 @@ def _built(suite: str, what: str, command: str) -> Layer:
         with subprocess.Popen([script], stdout=subprocess.PIPE) as archive:
             subprocess.run(["tar", "-x", "-C", target], stdin=archive.stdout, check=True)
         with Sandbox(below, boxes(), upper=upper) as box:
-            env = {"RTSCHED_WHEELS": WHEELS}
+            env = {"RTSCHED_WHEELS": WHEELS, "RTSCHED_COMPRESSION": "-Zzstd -z1"}
             done = box.run(["sh", "-c", command], env=env, timeout=1800)
         # The next build starts from the sources of its own time.
         shutil.rmtree(target)
