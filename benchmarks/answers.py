@@ -135,7 +135,7 @@ class Stopwatch:
 
 
 async def measure(
-    directory: Path, pending: int, promises: int, nodes: int, tests: int, wide: bool
+    directory: Path, pending: int, promises: int, nodes: int, tests: int, wide: bool = False
 ) -> dict[str, dict[str, list[float]]]:
     """Return the seconds of each step and in each of `PARTS`, by verdict."""
     watch = Stopwatch()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from rtsched.cli.common import debug_option
@@ -9,8 +11,9 @@ from rtsched.errors import ConfigError
 
 
 @click.command("board")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @debug_option
-def command() -> None:
+def command(as_json: bool) -> None:
     """Print a link that opens the board in your browser.
 
     The board shows the plan, your promises, when a job could be had, and why one waits. The link is
@@ -23,4 +26,5 @@ def command() -> None:
     settings = named_server()
     if settings is None:
         raise ConfigError([f"no server is named there; ask an admin, or set {SERVER}"], FILE)
-    click.echo(open_board(settings))
+    link = open_board(settings)
+    click.echo(json.dumps({"link": link}) if as_json else link)

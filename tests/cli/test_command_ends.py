@@ -195,10 +195,12 @@ def test_help_is_quick():
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.3
 
 
-NO_OUTPUT = {"rtsched serve", "rtsched slurm install", "rtsched slurm uninstall"} | {
-    f"rtsched condor {name}" for name in ("install", "uninstall")
+NO_OUTPUT = {f"rtsched {name}" for name in ("notices", "rest", "serve")} | {
+    f"rtsched {system} {name}"
+    for system in ("slurm", "condor")
+    for name in ("install", "uninstall")
 }
-"""The daemon, and what prints a difference between files, in the form that `patch` takes."""
+"""What serves, and what prints a difference between files, in the form that `patch` takes."""
 
 
 def leaves(command, name):

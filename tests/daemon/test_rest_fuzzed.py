@@ -36,6 +36,8 @@ OPERATIONS = (
     ("GET", "/v1/metrics"),
     ("GET", "/v1/promises"),
     ("GET", "/v1/promises/{job}"),
+    ("GET", "/v1/timeline"),
+    ("POST", "/v1/sessions"),
     ("DELETE", "/v1/promises/{job}"),
     ("GET", "/v1/explain/{job}"),
     ("GET", "/v1/verdicts"),
