@@ -185,11 +185,11 @@ async def _measured(
                 running.result()
         await asyncio.sleep(3.0)
 
-        waited = _waited()
+        waited = waited_for_processor()
 
         def seen(lag: float) -> None:
             nonlocal waited
-            before, waited = waited, _waited()
+            before, waited = waited, waited_for_processor()
             lags.append(lag)
             own.append(max(lag - (waited - before), 0.0))
             if stacks is not None:
@@ -230,7 +230,7 @@ async def _measured(
     }  # fmt: skip
 
 
-def _waited() -> float:
+def waited_for_processor() -> float:
     """Return for how many seconds this thread was ready to run and had no processor."""
     return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 

@@ -4,9 +4,10 @@
 
 A whole daemon (sockets, database) over a made-up Slurm, and `rtsched rest` beside it as another
 user with nice 10, as its unit has it. Jobs with deadlines are submitted at 20/s as the filter does
-it, first without a flood, then while two processes send 1,000 requests/s in all: one as a local
+it, in turn without a flood and while two processes send 1,000 requests/s in all: one as a local
 user who asks for her status, the other over TCP without a credential. They run with nice 19, on the
-same processors. As root, server and flood have users of their own.
+same processors. As root, server and flood have users of their own. The lag of the daemon's loop is
+told without its waits for a processor that other processes had (see loop_lag.py).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import multiprocessing
 import os
 import socket
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -26,17 +28,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from loop_lag import EVERY, waited_for_processor
 from made_up import FIRST_USER, MadeUp, Spool, job_fields, policy_in, promise
 
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, encode, read_header
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon
+from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import SocketServer
-from rtsched.daemon.start import QUESTIONS
+from rtsched.daemon.start import QUESTIONS, TURN
 from rtsched.daemon.store import Store
 from rtsched.daemon.worker import Worker
 from rtsched.rest.serving import listeners, serve
@@ -52,8 +56,11 @@ NODES = 1_000
 PENDING, PROMISES = 10_000, 1_000
 SUBMISSIONS = 20.0
 """A second."""
+ROUNDS = 4
+"""Times that submissions are measured without and with a flood, in turn."""
 LINES = 16
 """Connections of each of the processes that flood."""
+LAGS = "lags.json"
 BOUND = 0.05
 """Seconds that the filter waits by default."""
 REST_UID, FLOOD_UID = 61_900, 61_901
@@ -62,6 +69,7 @@ PERCENT = (50.0, 99.0, 100.0)
 
 def _daemon(directory: Path, extent: tuple[int, int], rest_uid: int) -> None:
     log_events("error")
+    sys.setswitchinterval(TURN)
     asyncio.run(_daemon_runs(directory, extent, rest_uid))
 
 
@@ -88,8 +96,19 @@ async def _daemon_runs(directory: Path, extent: tuple[int, int], rest_uid: int) 
         users = SocketServer(
             directory / "query.sock", QUESTIONS, queries.answer, for_others=rest_uid
         )
+        lags, waited = list[tuple[float, float]](), waited_for_processor()
+
+        def seen(lag: float) -> None:
+            nonlocal waited
+            before, waited = waited, waited_for_processor()
+            lags.append((time.monotonic(), max(lag - (waited - before), 0.0)))
+
+        meter = LoopLag(seen, EVERY)
+        meter.start()
         await daemon.run([(submits, None), (users, None)])
+        meter.stop()
         queries.close()
+    (directory / LAGS).write_text(json.dumps(lags))
 
 
 def _server(directory: Path, port: int, uid: int) -> None:
@@ -189,26 +208,41 @@ def _measured(
         _wait(directory / "rest" / "ready", server)
         path = str(directory / "submit.sock")
         _submit(path, 3.0, 0)
-        quiet = _submit(path, seconds, 1)
+        quiet, flooded, part = list[float](), list[float](), seconds / ROUNDS
+        parts = list[tuple[float, bool | None]]()
         targets = (str(directory / "rest" / "rest.sock"), port)
-        floods = [
-            context.Process(target=_flood, args=(where, rate / 2, seconds + 4.0, results))
-            for where in targets
-        ]
-        for flood in floods:
-            flood.start()
-        time.sleep(3.0)  # the processes import what they need
-        flooded = _submit(path, seconds, 2)
-        found = dict(results.get(timeout=60.0) for _ in floods)
-        answers = [found[str(where)] for where in targets]
-        for flood in floods:
-            flood.join()
+        answers = [Counter[str]() for _ in targets]
+        for turn in range(ROUNDS):
+            parts.append((time.monotonic(), False))
+            quiet += _submit(path, part, 2 * turn + 1)
+            parts.append((time.monotonic(), None))
+            floods = [
+                context.Process(target=_flood, args=(where, rate / 2, part + 4.0, results))
+                for where in targets
+            ]
+            for flood in floods:
+                flood.start()
+            time.sleep(3.0)  # the processes import what they need
+            parts.append((time.monotonic(), True))
+            flooded += _submit(path, part, 2 * turn + 2)
+            parts.append((time.monotonic(), None))
+            found = dict(results.get(timeout=60.0) for _ in floods)
+            for answer, where in zip(answers, targets, strict=True):
+                answer.update(found[str(where)])
+            for flood in floods:
+                flood.join()
     finally:
         for process in (server, daemon):
             if process.pid is not None:
                 process.terminate()
                 process.join(30.0)
-    return {"quiet": quiet, "flooded": flooded, "answers": answers, "seconds": seconds + 4.0}
+    lags: dict[bool | None, list[float]] = {False: [], True: [], None: []}
+    for at, lag in json.loads((directory / LAGS).read_text()):
+        lags[next((kind for begun, kind in reversed(parts) if begun <= at), None)].append(lag)
+    spent = seconds + 4.0 * ROUNDS
+    found = {"quiet": quiet, "flooded": flooded, "seconds": spent}
+    found |= {"quiet lag": lags[False], "flooded lag": lags[True]}
+    return {**found, "answers": [dict(answer) for answer in answers]}
 
 
 def _wait(file: Path, process: Any) -> None:
@@ -249,6 +283,8 @@ def main() -> None:
         print("|---|---:|" + "---:|" * (len(PERCENT) + 1))
         print(_row("submit, no flood", found["quiet"]))
         print(_row("submit, flooded", found["flooded"]))
+        print(_row("loop's own lag, no flood", found["quiet lag"]))
+        print(_row("loop's own lag, flooded", found["flooded lag"]))
         if given.json:
             given.json.write_text(json.dumps(found))
 
