@@ -424,30 +424,3 @@ def test_a_promised_job_is_told_its_share(site: Site) -> None:
     assert "RTSCHED_DEADLINE=1800000000" in told
     assert "RTSCHED_ON=fast1:fast2" in told
     assert {"0: 0 0.75 0", "1: 1 0.25 0.75"} <= set(told)
-
-
-def test_sources_of_a_release_are_tried(site: Site) -> None:
-    """`compile_against.sh` says whether the filter compiles with a release not installed here."""
-    script = """
-    set -eu
-    cd "$(mktemp -d)"
-    mkdir slurm-0
-    cp -r /usr/include/slurm slurm-0/slurm
-    printf '  Version:\\t%s\\n' "$(scontrol --version | sed 's/^[^0-9]*//')" > slurm-0/META
-    sed 's/^#define SLURM_VERSION_NUMBER .*/#undef SLURM_VERSION_NUMBER/' \
-        slurm-0/slurm/slurm_version.h > slurm-0/slurm/slurm_version.h.in
-    rm slurm-0/slurm/slurm_version.h
-    tar -cf good.tar slurm-0
-    echo '#error "another release"' >> slurm-0/slurm/slurm.h
-    tar -cf bad.tar slurm-0
-    tar -cf none.tar good.tar
-    for file in good bad none; do
-        /usr/src/rtsched/contrib/slurm/compile_against.sh $file.tar 2>&1 || echo "status $?"
-    done
-    """
-    said = site.cluster.run(["sh", "-c", script]).stdout.splitlines()
-    assert said[0].endswith(": compiles without warnings")
-    assert said[1].endswith(": does not compile:")
-    assert any("another release" in line for line in said)
-    assert "status 1" in said
-    assert said[-2:] == ["none.tar: these are not sources of Slurm", "status 2"]
