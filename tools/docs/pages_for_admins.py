@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args, get_origin, get_type_hints
 import click
 import msgspec
 from installed import NOTE, built_in, reasons_of
+from litestar import Router
 from writing import block, code, doc_of, field_texts, page, sentences, table
 
 from rtsched.adapters.condor import CondorSettings
@@ -25,6 +26,7 @@ from rtsched.replay import policies
 from rtsched.replay.measures import MEASURES
 from rtsched.report.assumed import ASSUMPTIONS, OTHER
 from rtsched.rest import endpoints
+from rtsched.rest.board import pages
 from rtsched.rest.client import ClientSettings
 from rtsched.rest.settings import RestSettings
 from rtsched.simulator import settings as machines
@@ -145,9 +147,10 @@ def site_page() -> str:
 
 def rest_page() -> str:
     """Return the page of the REST interface: its settings, those of its clients, endpoints."""
+    sessions = Router("/", route_handlers=[pages.open_session])
     rows = [
         (code(f"{method} {route.path.replace(':str', '')}"), route_handler.fn.__doc__ or "")
-        for route in endpoints.router().routes
+        for route in (*endpoints.router().routes, *sessions.routes)
         for route_handler in route.route_handlers
         for method in sorted(route_handler.http_methods - {"OPTIONS"})
     ]
