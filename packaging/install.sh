@@ -38,7 +38,7 @@ environment() {
     $pip "$top"
     find "$client$venv" ! -type d | sort >"$client.base"
     # shellcheck disable=SC2046  # requirements are one word each
-    $pip $(cd packaging && "$python" -m requirements "$top/pyproject.toml" live report)
+    $pip $(cd packaging && "$python" -m requirements "$top/pyproject.toml" live report rest)
     find "$client$venv" ! -type d | sort >"$client.all"
     comm -13 "$client.base" "$client.all" | while read -r file; do
         target=$main${file#"$client"}
@@ -93,9 +93,11 @@ program)
     install -D -m 644 contrib/systemd/rtsched.sysusers "$main/usr/lib/sysusers.d/rtsched.conf"
     install -D -m 644 contrib/systemd/rtsched.tmpfiles "$main/usr/lib/tmpfiles.d/rtsched.conf"
     install -d "$main$units"
-    sed 's|/opt/rtsched/bin/rtsched|/usr/bin/rtsched|' contrib/systemd/rtsched.service \
-        >"$main$units/rtsched.service"
-    chmod 644 "$main$units/rtsched.service"
+    for unit in rtsched rtsched-rest rtsched-notices; do
+        sed 's|/opt/rtsched/bin/rtsched|/usr/bin/rtsched|' "contrib/systemd/$unit.service" \
+            >"$main$units/$unit.service"
+        chmod 644 "$main$units/$unit.service"
+    done
     ;;
 slurm-plugin)
     dest=$(made "$1")

@@ -22,7 +22,7 @@ SUITES = os.environ.get("RTSCHED_PACKAGE_SUITES", "trixie").split(",")
 BOTH = ("rtsched-slurm-plugin", "rtsched-condor")
 MORE = {"bookworm": (), "trixie": BOTH, "forky": BOTH}
 """What else a release has batch systems for: bookworm's Slurm is older than any that is tested."""
-USERS = ["chunk", "explain", "feasible", "status"]
+USERS = ["board", "cancel", "chunk", "explain", "feasible", "status"]
 HAND = {"DEBIAN_FRONTEND": "noninteractive", "RTSCHED_COMPILE": "0"}
 NOT_OURS = (
     "/dev",
@@ -162,8 +162,9 @@ def works(box, slurm):
     assert ran(box, "stat -c '%U %a' /var/lib/rtsched").split() == ["rtsched", "700"]
     unit = ran(box, "cat /usr/lib/systemd/system/rtsched.service")
     assert "ExecStart=/usr/bin/rtsched serve --config /etc/rtsched/site.toml" in unit
-    ran(box, "systemd-analyze verify /usr/lib/systemd/system/rtsched.service")
-    assert ran(box, "systemctl is-enabled rtsched.service || true").strip() == "disabled"
+    for name in ("rtsched", "rtsched-rest", "rtsched-notices"):
+        ran(box, f"systemd-analyze verify /usr/lib/systemd/system/{name}.service")
+        assert ran(box, f"systemctl is-enabled {name}.service || true").strip() == "disabled"
     for page in ("rtsched.1", "rtsched-anonymise.1", "rtsched-status.1"):
         assert box.path(f"/usr/share/man/man1/{page}.gz").exists()
     assert "rtsched anonymise" in ran(box, "man --pager=cat 1 rtsched-anonymise")
