@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -15,7 +16,6 @@ from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from testbed import Sandbox
 
@@ -282,6 +282,21 @@ send(*STATUS, credential=late)
     assert "made for another request" in replies[5].text
     assert "alice" not in "".join(reply.text for reply in replies)
     assert live.standing(firm) == "firm"
+
+
+def test_a_credential_of_the_munge_command(live: Live, login: Sandbox) -> None:
+    """As docs/rest.md makes it for curl, with a body and without one."""
+    page = (Path(__file__).parents[2] / "docs" / "rest.md").read_text()
+    lines = page.partition("    sum=")[2].partition("    curl")[0]
+    make = f'sum={lines}\nprintf %s "$credential"'
+    body = '{"nodes": 4, "time_s": 1800}'
+    for words in (("GET", "/v1/promises"), ("POST", "/v1/feasible", body)):
+        made = login.run(["sh", "-c", make, "sh", *words], user="bob").stdout
+        text = words[2] if len(words) > 2 else ""
+        (reply,) = sent(
+            login, f"send({words[0]!r}, {words[1]!r}, {text.encode()!r}, credential={made!r})"
+        )
+        assert reply.status == 200, reply
 
 
 def test_another_clusters_munge(live: Live, login: Sandbox) -> None:
