@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from testbed import Sandbox
 from testbed.distribution import PACKAGES, built, clean
-from testbed.layers import boxes
+from testbed.layers import boxes, forget
 
 import rtsched
 
@@ -51,6 +51,7 @@ LIST = r"find / -xdev \( {} \) -prune -o -print"
 def debs(request):
     """Return the directory of built packages, and the suite that they are for."""
     layer = built(request.param)
+    forget(layer, unused_days=1)
     return layer.ready()[0] / PACKAGES.lstrip("/"), request.param
 
 

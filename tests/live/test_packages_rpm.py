@@ -9,7 +9,7 @@ import pytest
 from testbed import Sandbox
 from testbed.distribution import PACKAGES, clean, rpms, tools
 from testbed.images import CHECKOUT
-from testbed.layers import boxes
+from testbed.layers import boxes, forget
 
 import rtsched
 
@@ -22,7 +22,9 @@ UNPACK = 'cd /; for name in "$@"; do rpm2cpio "/rpms/$name" | cpio -idm --quiet;
 @pytest.fixture(scope="module")
 def directory():
     """Return the directory of built packages."""
-    return rpms(SUITE).ready()[0] / PACKAGES.lstrip("/")
+    layer = rpms(SUITE)
+    forget(layer, unused_days=1)
+    return layer.ready()[0] / PACKAGES.lstrip("/")
 
 
 @pytest.fixture(scope="module")

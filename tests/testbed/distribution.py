@@ -28,7 +28,7 @@ TOOLS = [
 HEADERS = ["libslurm-dev", "condor", "condor-dev"]
 WITHOUT_CONDOR = ("bookworm",)
 """Releases of Debian that have no HTCondor."""
-NEEDED = ["python3", "libstdc++6", "systemd", "man-db", "bash-completion", "iproute2"]
+NEEDED = ["python3", "libstdc++6", "systemd", "man-db", "bash-completion", "iproute2", "procps"]
 """What a root has before ours are installed: their dependencies, and who looks at them."""
 
 WHEELS = "/usr/src/wheels"
