@@ -13,13 +13,17 @@ from rtsched.adapters.wire import HEADER, MAGIC, MessageKind, frame
 from rtsched.daemon.ask import ask
 from rtsched.daemon.reports import (
     AnyQuestion,
+    Cancel,
     Chunk,
     ChunkReport,
+    Closed,
     Explain,
     ExplainReport,
     Feasible,
+    NodeList,
     Plan,
     Status,
+    Timeline,
     read_question,
     refusal_payload,
 )
@@ -102,9 +106,11 @@ def test_odd_answers(tmp_path, reply, error):
 
 def test_every_question_is_read():
     """The daemon reads each kind of question, and says of others what is wrong."""
-    for question in (Status(), Explain("7"), Feasible(4), Plan(), Chunk("7")):
+    questions = (Status(), Explain("7"), Feasible(4), Plan(), Chunk("7"))
+    questions += (NodeList(), Timeline(), Closed(5.0), Cancel("7"))
+    for question in questions:
         assert read_question(msgspec.json.encode(question)) == question
-    assert len(AnyQuestion.__args__) == 5
+    assert {type(question) for question in questions} == set(AnyQuestion.__args__)
     for payload in (b"{}", b"[", b'{"ask": "x"}', b'{"ask": "feasible", "nodes": 0}'):
         with pytest.raises(msgspec.MsgspecError):
             read_question(payload)
