@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.daemon.reports import Promise, TimelineReport
-from rtsched.rest.board.drawing import PAST, SAMPLES, WIDTH, drawing
+from rtsched.rest.board.drawing import PAST, SAMPLES, WIDTH, drawing, marks
 
 NOW = 1_800_000_000.0
 SPAN = 9600.0
@@ -47,17 +47,17 @@ def test_bars_are_where_the_jobs_are() -> None:
         start=(at(100), at(500), at(-50)),
         end=(at(300), at(1500), at(-10)),
     )
-    drawn, load = drawing(report, [], SPAN)
+    drawn = drawing(report, SPAN)
     assert rectangles(drawn.paths["running"]) == [(100.0, 1.0, 300.0, 3.0)]
     assert rectangles(drawn.paths["planned"]) == [(500.0, 0.0, 1000.0, 1.0)]
     assert drawn.paths["kept"] == ""
     assert [label.text for label in drawn.names] == ["a", "b", "c", "d"]
     step = WIDTH / SAMPLES
-    busy = heights(load.busy)
+    busy = heights(drawn.load.busy)
     assert [height for _, height in busy] == [0, 2, 0, 1]
     for (until, _), exact in zip(busy[:-1], (100, 300, 500), strict=True):
         assert exact <= until < exact + step + 0.1
-    assert [height for _, height in heights(load.promised)] == [0, 1]
+    assert [height for _, height in heights(drawn.load.promised)] == [0, 1]
 
 
 def test_a_partition_has_its_nodes_only() -> None:
@@ -73,8 +73,8 @@ def test_a_partition_has_its_nodes_only() -> None:
         start=(at(0),),
         end=(at(10),),
     )
-    drawn, load = drawing(report, [], SPAN, "odd")
-    assert drawn.rows == load.rows == 2
+    drawn = drawing(report, SPAN, "odd")
+    assert drawn.rows == drawn.load.rows == 2
     assert rectangles(drawn.paths["running"]) == [(0.0, 0.0, 10.0, 2.0)]
     assert [label.text for label in drawn.names] == ["b", "d"]
 
@@ -86,16 +86,15 @@ def test_promises_of_the_reader_are_marked() -> None:
         "7", "model", "ann", "firm", NOW, NOW, start=at(100), end=at(200), nodes=("d", "a", "b")
     )
     unknown = Promise("8", "", "ann", "firm", NOW, NOW)
-    drawn, _ = drawing(report, [planned, unknown], SPAN)
-    (mark,) = drawn.own
+    (mark,) = marks(drawing(report, SPAN).axes, [planned, unknown])
     assert (mark.job, mark.said) == ("7", "7: planned")
     assert rectangles(mark.path) == [(100.0, 0.0, 200.0, 2.0), (100.0, 3.0, 200.0, 4.0)]
 
 
 def test_an_empty_cluster_is_drawn() -> None:
     """Before the first poll there is nothing, and no error."""
-    drawn, load = drawing(TimelineReport(NOW), [], SPAN)
-    assert (drawn.rows, drawn.names, heights(load.busy)) == (1, (), [(1000.0, 0)])
+    drawn = drawing(TimelineReport(NOW), SPAN)
+    assert (drawn.rows, drawn.names, heights(drawn.load.busy)) == (1, (), [(1000.0, 0)])
 
 
 @given(
@@ -113,7 +112,7 @@ def test_each_busy_node_counts_once(jobs: list[tuple[int, int, int]]) -> None:
         start=tuple(at(start + 0.25) for _, start, _ in jobs),  # never just at a sample
         end=tuple(at(start + long + 0.25) for _, start, long in jobs),
     )
-    _, load = drawing(report, [], SPAN)
+    load = drawing(report, SPAN).load
     samples = np.linspace(0, WIDTH, SAMPLES + 1)[:-1]
     counted = [
         len({node for node, start, long in jobs if start + 0.25 <= x < start + long + 0.25})

@@ -13,7 +13,7 @@ from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.report.wording import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,8 +35,6 @@ LABELS = 8
 """At most so many on an axis."""
 SAMPLES = 240
 """Instants at which busy nodes are counted."""
-OWN = 200
-"""Promises that are drawn one by one, at most."""
 
 
 class Label(NamedTuple):
@@ -54,8 +52,16 @@ class Mark(NamedTuple):
     said: str
 
 
+class Load(NamedTuple):
+    """Busy nodes over time: areas in units of `WIDTH` across and one node up, and the most."""
+
+    busy: str
+    promised: str
+    rows: int
+
+
 class Drawing(NamedTuple):
-    """Jobs over nodes and time.
+    """Jobs over nodes and time, the same for all readers.
 
     Attributes
     ----------
@@ -65,42 +71,51 @@ class Drawing(NamedTuple):
         Pixels.
     paths : dict of str to str
         All bars of a kind, in units of `WIDTH` across and one node down.
-    own : tuple of Mark
-        Promised jobs that the reader may know.
     now : float
         Units from the left.
     times, names : tuple of Label
         Of both axes.
+    load : Load
+        How many nodes are busy.
+    axes : Axes
+        Where something else stands in it.
     """
 
     rows: int
     height: int
     paths: dict[str, str]
-    own: tuple[Mark, ...]
     now: float
     times: tuple[Label, ...]
     names: tuple[Label, ...]
+    load: Load
+    axes: Axes
 
 
-class Load(NamedTuple):
-    """Busy nodes over time: areas in units of `WIDTH` across and one node up, and the most."""
+class Axes(NamedTuple):
+    """Where instants and nodes are drawn.
 
-    busy: str
-    promised: str
-    rows: int
+    Attributes
+    ----------
+    begin : float
+        At the left edge, seconds since the epoch.
+    scale : float
+        Units per second.
+    row : dict of str to int
+        Of each node that is drawn.
+    """
+
+    begin: float
+    scale: float
+    row: dict[str, int]
 
 
-def drawing(
-    report: TimelineReport, promises: Sequence[Promise], span_s: float, partition: str = ""
-) -> tuple[Drawing, Load]:
-    """Return what a timeline shows of the next `span_s` seconds, and how many nodes are busy.
+def drawing(report: TimelineReport, span_s: float, partition: str = "") -> Drawing:
+    """Return what a timeline shows of the next `span_s` seconds.
 
     Parameters
     ----------
     report : TimelineReport
         From the daemon.
-    promises : sequence of Promise
-        Those that the reader may know; they are marked.
     span_s : float
         Seconds ahead.
     partition : str
@@ -124,18 +139,8 @@ def drawing(
         for number, kind in enumerate(KINDS)
         for of in [kinds[row] == number]
     }
-    names = {name: at for at, name in enumerate(report.nodes)}
-    own = tuple(_marks(promises[:OWN], names, place, begin, scale))
+    names = [report.nodes[at] for at in shown.tolist()]
     rows = max(len(shown), 1)
-    drawn = Drawing(
-        rows,
-        int(min(max(rows * 14, 120), 560)),
-        paths,
-        own,
-        (report.now - begin) * scale,
-        tuple(_times(begin, end)),
-        tuple(_names([report.nodes[at] for at in shown.tolist()])),
-    )
     working = kinds[bar] != KINDS.index("reserved")
     promised = np.isin(kinds[bar], [KINDS.index(kind) for kind in PROMISED])
     load = Load(
@@ -143,7 +148,32 @@ def drawing(
         _area(node[promised], starts[bar][promised], ends[bar][promised]),
         rows,
     )
-    return drawn, load
+    return Drawing(
+        rows,
+        int(min(max(rows * 14, 120), 560)),
+        paths,
+        (report.now - begin) * scale,
+        tuple(_times(begin, end)),
+        tuple(_names(names)),
+        load,
+        Axes(begin, scale, {name: at for at, name in enumerate(names)}),
+    )
+
+
+def marks(axes: Axes, promises: Iterable[Promise]) -> Iterator[Mark]:
+    """Yield the promises that can be drawn, one by one: those with nodes and times in it."""
+    for promise in promises:
+        row = np.sort([axes.row[name] for name in promise.nodes if name in axes.row])
+        if promise.start is None or promise.end is None or not len(row):
+            continue
+        ends = (np.array([promise.start, promise.end]) - axes.begin) * axes.scale
+        x, until = np.clip(ends, 0, WIDTH)
+        if until <= x:
+            continue
+        _, low, height = _some(np.zeros(len(row), np.int64), row.astype(np.int64), 1).runs()
+        each = np.ones(len(low))
+        said = f"{promise.job or promise.name}: {'running' if promise.running else 'planned'}"
+        yield Mark(_path(x * each, until * each, low, height), promise.job, said)
 
 
 def _rows(report: TimelineReport, partition: str) -> NDArray[np.int64]:
@@ -168,31 +198,6 @@ def _path(
         start.tolist(), (end - start).tolist(), low.tolist(), height.tolist(), strict=True
     )
     return "".join(f"M{x:.1f} {y}h{w:.1f}v{h}h-{w:.1f}z" for x, w, y, h in columns)
-
-
-def _marks(
-    promises: Iterable[Promise],
-    names: dict[str, int],
-    place: NDArray[np.int64],
-    begin: float,
-    scale: float,
-) -> Iterable[Mark]:
-    """Return the promises with nodes and times."""
-    for promise in promises:
-        at = [names[node] for node in promise.nodes if node in names]
-        row = place[np.array(at, np.int64)]
-        row = np.sort(row[row >= 0])
-        if promise.start is None or promise.end is None or not len(row):
-            continue
-        x, until = np.clip(
-            [(promise.start - begin) * scale, (promise.end - begin) * scale], 0, WIDTH
-        )
-        if until <= x:
-            continue
-        _, low, height = _some(np.zeros(len(row), np.int64), row, 1).runs()
-        each = np.ones(len(low))
-        said = f"{promise.job or promise.name}: {'running' if promise.running else 'planned'}"
-        yield Mark(_path(x * each, until * each, low, height), promise.job, said)
 
 
 def _area(node: NDArray[np.int64], start: NDArray[np.float64], end: NDArray[np.float64]) -> str:

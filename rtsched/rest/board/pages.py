@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from datetime import datetime
@@ -31,7 +32,7 @@ from rtsched.daemon.reports import (
 from rtsched.errors import RtschedError
 from rtsched.logs.hostlist import fold
 from rtsched.report.wording import MISSING, count, duration, shortened, visible
-from rtsched.rest.board.drawing import SPANS, drawing
+from rtsched.rest.board.drawing import SPANS, Drawing, drawing, marks
 from rtsched.rest.endpoints import REFUSALS, ask
 from rtsched.rest.sessions import COOKIE, SESSION_S, TICKET_S, Sessions
 
@@ -46,7 +47,7 @@ OPEN = ("/board/enter", "/board/board.css", "/board/board.js")
 LAST = 2.0**33
 """What is later is no deadline: the year 2242."""
 SHOWN = 200
-"""Promises in the table, at most."""
+"""Promises in the table, and those that are marked, at most."""
 FRESH_S = 2.0
 """Seconds for which a timeline, which is the same for all users, is shown again."""
 
@@ -80,18 +81,32 @@ def _environment() -> jinja2.Environment:
 
 
 class Timelines:
-    """The timeline of a moment ago, for all users."""
+    """The timeline of a moment ago and what was drawn of it, which are the same for all users."""
 
     def __init__(self) -> None:
+        self._asking = asyncio.Lock()
         self._last: tuple[float, TimelineReport] | None = None
+        self._drawn: dict[tuple[str, str], Drawing] = {}
 
     async def latest(self, request: HttpRequest) -> TimelineReport:
-        """Return it, no older than `FRESH_S`."""
-        now = time.monotonic()
-        if self._last is None or self._last[0] + FRESH_S < now:
-            found: TimelineReport = await ask(request, Timeline())
-            self._last = (now, found)
-        return self._last[1]
+        """Return the timeline, no older than `FRESH_S`."""
+        async with self._asking:
+            now = time.monotonic()
+            if self._last is None or self._last[0] + FRESH_S < now:
+                found: TimelineReport = await ask(request, Timeline())
+                self._last, self._drawn = (now, found), {}
+            return self._last[1]
+
+    async def drawing(self, request: HttpRequest, span: str, partition: str) -> Drawing:
+        """Return what the timeline shows of a span and a partition, both known; empty: all."""
+        report = await self.latest(request)
+        key = span, partition
+        found = self._drawn.get(key)
+        if found is None:
+            found = await asyncio.to_thread(drawing, report, SPANS[span], partition)
+            if self._last is not None and self._last[1] is report:
+                self._drawn[key] = found
+        return found
 
 
 def _rendered(
@@ -125,7 +140,8 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
     timeline: TimelineReport = await request.app.state.timelines.latest(request)
     partition = partition if partition in timeline.partitions else ""
     span = span if span in SPANS else "1d"
-    drawn, load = drawing(timeline, status.promises, SPANS[span], partition)
+    drawn = await request.app.state.timelines.drawing(request, span, partition)
+    shown = status.promises[:SHOWN]
     standings = status.standings
     lost = {"missed", "broken"}
     tiles = [
@@ -142,10 +158,11 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
         "clock": time.strftime("%H:%M:%S %z", time.localtime(status.now)),
         "tiles": tiles,
         "drawing": drawn,
-        "load": load,
+        "load": drawn.load,
+        "own": tuple(marks(drawn.axes, shown)),
         "span": span,
         "partition": partition,
-        "promises": [_row(each, status.now) for each in status.promises[:SHOWN]],
+        "promises": [_row(each, status.now) for each in shown],
         "more": max(len(status.promises) - SHOWN, 0),
     }
 
