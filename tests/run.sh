@@ -5,7 +5,8 @@
 # elsewhere unless RTSCHED_LIVE=require. RTSCHED_JOBS stands for the number of processors, 2 if not set.
 # Where RTSCHED_SLURM_SOURCES names a directory of Slurm's release tarballs (slurm-*.tar.xz or .tar.bz2,
 # from https://download.schedmd.com/slurm/), the submit filter is compiled and checked against each; the
-# first time that takes a quarter of a minute for each, later none.
+# first time that takes a quarter of a minute for each, later none; and the newest one is built, once, which takes
+# some eight minutes, and run with rtsched.
 # Some tests wait for processes of their own, so one more of them runs at a time than there are
 # processors, and four more of the live ones, which mostly wait. Live tests of a file share a cluster, and
 # run in the file's order. They watch clocks, and clusters that run side by side slow each other down;

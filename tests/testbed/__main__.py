@@ -47,6 +47,9 @@ def main() -> int:
     up = commands.add_parser("up", help="start a cluster that stays until `down`")
     up.add_argument("--system", choices=ASK, default="slurm", help="the batch system: %(default)s")
     up.add_argument("--suite", choices=SUITES, default=SUITES[0], help="Debian release")
+    up.add_argument(
+        "--slurm-source", type=Path, metavar="FILE", help="build and run the Slurm of this archive"
+    )
     up.add_argument("--bare", action="store_true", help="the batch system alone, no submit filter")
     up.add_argument("--without-daemon", action="store_true", help="do not run `rtsched serve`")
     up.add_argument("--config", type=Path, help="site.toml of the daemon")
@@ -78,7 +81,9 @@ def _up(options: argparse.Namespace) -> None:
         print(f"A cluster of {found.suite} is up already; `{ME} down` ends it.")
         return
     began = time.monotonic()
-    cluster = _made(options.system, options.suite, options.bare)
+    if options.slurm_source is not None and options.system != "slurm":
+        raise TestbedError("--slurm-source is for --system slurm")
+    cluster = _made(options.system, options.suite, options.bare, options.slurm_source)
     cluster.start()
     _note(cluster, options.name)
     if not (options.bare or options.without_daemon):
@@ -100,10 +105,10 @@ def _up(options: argparse.Namespace) -> None:
     )
 
 
-def _made(system: str, suite: str, bare: bool) -> Box:
+def _made(system: str, suite: str, bare: bool, source: Path | None = None) -> Box:
     if system == "slurm":
         slurm = SlurmOptions() if bare else SlurmOptions(job_submit=("rtsched",))
-        return Cluster(suite, slurm, detached=True)
+        return Cluster(suite, slurm, detached=True, source=source)
     pool = PoolOptions() if bare else PoolOptions(library=True, config=fragments())
     return Pool(suite, pool, detached=True)
 

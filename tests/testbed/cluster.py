@@ -6,7 +6,7 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from testbed import accounting, backup, images
+from testbed import accounting, backup, images, slurm_source
 from testbed.backup import SecondHost
 from testbed.box import Box, SubmitError
 from testbed.errors import TestbedError
@@ -17,6 +17,7 @@ from testbed.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from testbed.layers import Layer
     from testbed.sandbox import Sandbox
@@ -47,6 +48,8 @@ class Cluster(Box):
         Install what `rtsched rest` needs.
     detached : bool
         Live on after the process that made it, until `close`.
+    source : Path, optional
+        An archive of Slurm's sources: that release in place of the suite's.
     """
 
     def __init__(
@@ -58,13 +61,16 @@ class Cluster(Box):
         software: bool = True,
         rest: bool = False,
         detached: bool = False,
+        source: Path | None = None,
     ) -> None:
         super().__init__(suite, files=files, software=software, detached=detached)
-        self.rest = rest
+        self.rest, self.source = rest, source
         self.slurm = slurm or SlurmOptions()
         self._backup: Cluster | None = None
 
     def _bare_layer(self) -> Layer:
+        if self.source is not None:
+            return slurm_source.stack(self.suite, self.source)
         return images.stack(self.suite)
 
     def _layer(self) -> Layer:
@@ -201,7 +207,7 @@ class Cluster(Box):
     def backup(self) -> Cluster:
         """Return the cluster as it is seen on the backup controller's host."""
         if self._backup is None:
-            self._backup = Cluster(self.suite, self.slurm, detached=True)
+            self._backup = Cluster(self.suite, self.slurm, detached=True, source=self.source)
             self._backup._box = SecondHost(self.box)
             self._backup._box.start()
         return self._backup

@@ -1,0 +1,91 @@
+"""A Slurm that Debian does not have, built from its sources: the release that a site runs.
+
+References
+----------
+Slurm's Quick Start Administrator Guide, "Manual build".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tarfile
+from typing import TYPE_CHECKING
+
+from testbed import images
+from testbed.accounting import accounting
+from testbed.errors import TestbedError
+from testbed.layers import Layer, boxes
+from testbed.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+LIBRARIES = ["bzip2", "libdbus-1-dev", "libjson-c-dev", "libmariadb-dev", "libmunge-dev"]
+LIBRARIES += ["liblua5.4-dev", "pkg-config", "xz-utils"]
+
+BUILD = r"""
+set -eu
+lib=/usr/lib/x86_64-linux-gnu
+useradd --system --user-group --home-dir /nonexistent --shell /usr/sbin/nologin slurm
+mkdir /tmp/slurm
+tar -xf /mnt/sources -C /tmp/slurm --strip-components 1
+cd /tmp/slurm
+./configure --quiet --prefix=/usr --sysconfdir=/etc/slurm --libdir=$lib \
+    --enable-multiple-slurmd --disable-dependency-tracking
+make -s -j2
+make -s install
+# Where Debian has its plug-ins, and PluginDir of the testbed names them.
+ln -s slurm $lib/slurm-wlm
+echo $lib/slurm >/etc/ld.so.conf.d/slurm.conf
+ldconfig
+find $lib/slurm '(' -name '*.la' -o -name '*.a' ')' -delete
+find $lib/slurm $lib/libslurm* /usr/bin /usr/sbin -newer configure -type f \
+    -exec strip --strip-debug {} + 2>/dev/null || true
+cd /
+rm -rf /tmp/slurm
+"""
+
+
+def version_of(archive: Path) -> str:
+    """Return the release in an archive of Slurm's sources.
+
+    Raises
+    ------
+    TestbedError
+        If it holds none.
+    """
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                if re.fullmatch(r"[^/]+/META", member.name):
+                    text = tar.extractfile(member).read().decode()  # type: ignore[union-attr]
+                    return re.search(r"(?m)^\s*Version:\s*(\S+)", text)[1]  # type: ignore[index]
+    except (OSError, tarfile.TarError) as error:
+        raise TestbedError(f"{archive}: cannot be read: {error}") from error
+    raise TestbedError(f"{archive}: these are not sources of Slurm")
+
+
+def stack(suite: str, archive: Path) -> Layer:
+    """Return the layers of a Debian release with a Slurm from sources, Python and accounting.
+
+    Raises
+    ------
+    TestbedError
+        If the archive holds no sources of Slurm.
+    """
+    version = version_of(archive)
+    name = f"slurm-{version}-{suite}"
+    without = [each for each in images.PACKAGES if "slurm" not in each]
+    below = images.packages(suite, "build", [*without, *LIBRARIES])
+
+    def make(upper: Path, lower: list[Path]) -> Mapping[str, object]:
+        binds = {archive.resolve(): "/mnt/sources"}
+        with Sandbox(lower, boxes(), upper=upper, binds=binds) as box:
+            box.run(["sh", "-c", BUILD], timeout=3600)
+            return {"slurm": box.run(["slurmctld", "-V"]).stdout.strip()}
+
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    built = Layer(name, BUILD + digest, make, below)
+    return accounting(name, images.python(built, f"python-{name}"))
