@@ -24,14 +24,14 @@ def waiting(plan: Schedule, queued: NDArray[np.int64]) -> Schedule:
 
 def first_entries(plan: Schedule, nodes: int) -> NDArray[np.int64]:
     """Return int64[nodes]: the entry that is first on each node, by (start, job); -1: none."""
-    first, place = np.full(nodes, -1, np.int64), _first_places(plan)
+    first, place = np.full(nodes, -1, np.int64), _first_places(plan, nodes)
     first[plan.nodes[place]] = plan.rows()[place]
     return first
 
 
 def first_starts(plan: Schedule, nodes: int) -> NDArray[np.float64]:
     """Return float64[nodes]: the first planned start on each node, s since the epoch; inf: none."""
-    first, place = np.full(nodes, np.inf), _first_places(plan)
+    first, place = np.full(nodes, np.inf), _first_places(plan, nodes)
     first[plan.nodes[place]] = plan.starts()[place]
     return first
 
@@ -55,14 +55,13 @@ def rounds_of(plan: Schedule, entry: int, jobs: Jobs, row: int) -> list[float]:
     return round_shares(rounds, size, jobs.load(row), float(jobs.setup_once[row]))
 
 
-def _first_places(plan: Schedule) -> NDArray[np.int64]:
+def _first_places(plan: Schedule, nodes: int) -> NDArray[np.int64]:
     """Return where in `plan.nodes` each node that occurs there stands with its first entry."""
     job, start = plan.entries.job, plan.entries.start
     if len(plan.node_start):
         latest_first = np.lexsort((job[plan.rows()], plan.starts()))[::-1]
     else:
         latest_first = plan.ragged.places(np.lexsort((job, start))[::-1]).values
-    nodes = plan.nodes[latest_first]
-    first = np.full(int(nodes.max(initial=-1)) + 1, -1, np.int64)
-    first[nodes] = latest_first  # of several values for a node the last one stays
+    first = np.full(nodes, -1, np.int64)
+    first[plan.nodes[latest_first]] = latest_first  # of several values for a node the last stays
     return first[first >= 0]
