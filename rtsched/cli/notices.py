@@ -28,7 +28,8 @@ def command(file: Path) -> None:
     notices per hour. Users choose what they are told. Runs in the foreground until it is stopped
     (SIGTERM). The log is JSON, one event per line.
     """
+    from rtsched.core.config import read_settings
     from rtsched.notices.serving import run
-    from rtsched.notices.settings import load_settings
+    from rtsched.notices.settings import NoticesSettings
 
-    run(load_settings(file))
+    run(read_settings(file, NoticesSettings))

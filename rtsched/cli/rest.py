@@ -33,6 +33,7 @@ def command(rest_file: Path) -> None:
         from rtsched.rest.serving import run
     except ImportError as error:
         raise MissingExtraError("rtsched rest", "rest", str(error)) from error
-    from rtsched.rest.settings import load_settings
+    from rtsched.core.config import read_settings
+    from rtsched.rest.settings import RestSettings
 
-    run(load_settings(rest_file))
+    run(read_settings(rest_file, RestSettings))

@@ -73,6 +73,23 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError([f"is not valid TOML: {cause}"], path) from cause
 
 
+def read_settings(path: Path, kind: type[T]) -> T:
+    """Return the settings in a TOML file of one structure; its `problems()`, if any, count too.
+
+    Raises
+    ------
+    ConfigError
+        Listing every mistake.
+    """
+    problems: list[str] = []
+    settings = convert(read_toml(path), kind, "", problems)
+    if settings is not None:
+        problems += getattr(settings, "problems", list)()
+    if problems or settings is None:
+        raise ConfigError(problems, path)
+    return settings
+
+
 def convert(raw: object, kind: type[T], path: str, problems: list[str]) -> T | None:
     """Return `raw` as `kind`, or None after adding every mistake in it to `problems`.
 

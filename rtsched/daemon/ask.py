@@ -49,13 +49,13 @@ def ask(question: Question, path: str = SOCKET, timeout_s: float = 10.0) -> Any:
             payload = _exactly(line, length, until)
     except (OSError, EOFError) as error:
         raise AdapterError(silence(path, timeout_s, error)) from error
+    return report_in(question, kind, payload, path)
+
+
+def report_in(question: Question, kind: MessageKind, payload: bytes, path: str) -> Any:
+    """Return the report in an answer of the daemon at `path`; raises as `ask` does."""
     if kind is not MessageKind.REPORT:
         raise ProtocolError(f"{path}: a message of kind {kind.name} is not a report")
-    return report_in(question, payload, path)
-
-
-def report_in(question: Question, payload: bytes, path: str) -> Any:
-    """Return the report in an answer of the daemon at `path`; raises as `ask` does."""
     try:
         answer = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
         if "error" in answer:

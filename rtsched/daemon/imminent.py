@@ -45,9 +45,10 @@ class StartedBefore:
 
 
 class _Started(NamedTuple):
-    """What runs and is allocated before and after some jobs have started."""
+    """What ran and was allocated before some jobs started, and what runs and is after it."""
 
-    before: Snapshot
+    ran: Jobs
+    had: Schedule
     held: Schedule
     jobs: Jobs
     running: Jobs
@@ -55,10 +56,10 @@ class _Started(NamedTuple):
 
     def holds(self, snapshot: Snapshot, held: Schedule, jobs: Jobs) -> bool:
         """Return whether it would come out the same."""
-        before, own = self.before, self.held
+        own = self.held
         return (
-            before.running is snapshot.running
-            and before.allocations is snapshot.allocations
+            self.ran is snapshot.running
+            and self.had is snapshot.allocations
             and own.entries.equals(held.entries)
             and all(
                 np.array_equal(getattr(own, name), getattr(held, name))
@@ -140,4 +141,11 @@ def _started(snapshot: Snapshot, held: Schedule, jobs: Jobs) -> _Started:
     running = Jobs.joined([snapshot.running, jobs])
     allocations = Schedule.joined([snapshot.allocations, held])
     order = np.lexsort((running.id, running.submit))
-    return _Started(snapshot, held, jobs, running.take(order), allocations.take(order))
+    return _Started(
+        ran=snapshot.running,
+        had=snapshot.allocations,
+        held=held,
+        jobs=jobs,
+        running=running.take(order),
+        allocations=allocations.take(order),
+    )

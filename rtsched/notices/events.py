@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -159,9 +159,6 @@ def _text(promise: Promise, event: Event, now: float, before: float | None) -> s
             return f"the promise to {job} to end {by} {said}{why}"
 
 
-Urgency = Literal["now", "digest"]
-
-
-def urgency(notice: Notice) -> Urgency:
-    """Return whether a notice is sent at once, or with others."""
-    return "now" if notice.event == "broken" else "digest"
+def is_urgent(notice: Notice) -> bool:
+    """Return whether a notice is sent at once, and not with others."""
+    return notice.event == "broken"

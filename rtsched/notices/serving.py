@@ -23,7 +23,7 @@ from rtsched.daemon.notify import notify
 from rtsched.daemon.reports import Closed, ClosedReport, Status, StatusReport
 from rtsched.errors import AdapterError, RtschedError
 from rtsched.notices.delivery import Letter, deliver
-from rtsched.notices.events import OVERLAP, Memory, Notice, noticed, urgency
+from rtsched.notices.events import OVERLAP, Memory, Notice, is_urgent, noticed
 from rtsched.notices.settings import chosen
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class Waiting(msgspec.Struct, frozen=True):
         """Return whether a letter is to be sent."""
         if not self.notices or now < self.not_before or len(self.sent) >= settings.per_hour:
             return False
-        urgent = any(urgency(notice) == "now" for notice in self.notices)
-        return urgent or now >= self.notices[0].time + settings.digest
+        return any(map(is_urgent, self.notices)) or now >= self.notices[0].time + settings.digest
 
 
 class State(msgspec.Struct, frozen=True):

@@ -14,14 +14,10 @@ import msgspec
 from msgspec import Meta
 
 from rtsched.adapters.users import uid_of
-from rtsched.core.config import convert, read_toml
 from rtsched.daemon.logs import Level  # noqa: TC001 - read by msgspec
-from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-DEFAULT = Path("/etc/rtsched/notices.toml")
 
 Event: TypeAlias = Literal["promised", "moved", "at-risk", "broken", "kept"]
 """What users may be told: a job in the queue is promised its deadline; its planned start moved by
@@ -123,23 +119,6 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one user wants to be told."""
 
     events: list[Event]
-
-
-def load_settings(path: Path) -> NoticesSettings:
-    """Return the settings in a notices.toml.
-
-    Raises
-    ------
-    ConfigError
-        Listing every mistake.
-    """
-    problems: list[str] = []
-    settings = convert(read_toml(path), NoticesSettings, "", problems)
-    if settings is not None:
-        problems += settings.problems()
-    if problems or settings is None:
-        raise ConfigError(problems, path)
-    return settings
 
 
 def chosen(settings: NoticesSettings, user: str) -> Sequence[Event]:

@@ -9,7 +9,7 @@ import msgspec
 
 from rtsched.adapters.wire import HEADER, MessageKind, frame, frame_for, read_header
 from rtsched.daemon.ask import report_in, silence
-from rtsched.errors import AdapterError, ProtocolError
+from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
     from rtsched.daemon.reports import Question
@@ -45,9 +45,7 @@ async def ask_for(uid: int | None, question: Question, path: str, timeout_s: flo
             kind, payload = await _exchanged(message, path)
     except (OSError, EOFError) as error:
         raise AdapterError(silence(path, timeout_s, error)) from error
-    if kind is not MessageKind.REPORT:
-        raise ProtocolError(f"{path}: a message of kind {kind.name} is not a report")
-    return report_in(question, payload, path)
+    return report_in(question, kind, payload, path)
 
 
 async def _exchanged(message: bytes, path: str) -> tuple[MessageKind, bytes]:

@@ -97,22 +97,14 @@ def named_server(file: Path = FILE) -> ClientSettings | None:
     ConfigError
         If the file is wrong.
     """
+    from rtsched.core.config import read_settings
+
     named = os.environ.get(SERVER, "")
-    settings = _settings(file) if file.exists() else None
+    settings = read_settings(file, ClientSettings) if file.exists() else None
     if not named:
         return settings
     ca = os.environ.get(CA, settings.ca if settings is not None else "")
     return ClientSettings(named, ca)
-
-
-def _settings(file: Path) -> ClientSettings:
-    from rtsched.core.config import convert, read_toml
-
-    problems: list[str] = []
-    settings = convert(read_toml(file), ClientSettings, "", problems)
-    if settings is None:
-        raise ConfigError(problems, file)
-    return settings
 
 
 def request_of(question: reports.Question) -> Request:

@@ -9,9 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rtsched.core.config import convert, read_toml
 from rtsched.daemon.logs import Level  # noqa: TC001 - read by msgspec
-from rtsched.errors import ConfigError
 
 DEFAULT = Path("/etc/rtsched/rest.toml")
 
@@ -104,20 +102,3 @@ class RestSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "certificate and key, or address = '127.0.0.1'"
             )
         return found
-
-
-def load_settings(path: Path) -> RestSettings:
-    """Return the settings in a rest.toml.
-
-    Raises
-    ------
-    ConfigError
-        Listing every mistake.
-    """
-    problems: list[str] = []
-    settings = convert(read_toml(path), RestSettings, "", problems)
-    if settings is not None:
-        problems += settings.problems()
-    if problems or settings is None:
-        raise ConfigError(problems, path)
-    return settings

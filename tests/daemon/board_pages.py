@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import threading
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
 import uvicorn
-from rest_client import app_for
+from rest_client import app_for, in_thread, seen_in_queue
 from running import ANN, FACTS, NOW, Running, answer_of
 
-from rtsched.adapters.live import Marks
 from rtsched.adapters.slurm.facts import Partition
 from rtsched.adapters.wire import MessageKind, Tag, encode
-from rtsched.daemon.server import SocketServer
 from rtsched.daemon.settings import DaemonSettings
-from rtsched.daemon.start import QUESTIONS
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
@@ -80,18 +76,12 @@ def asked(running: Running, nodes: int, hours: float, name: str) -> socket.socke
     return line
 
 
-@contextmanager
 def large_daemon(
     path: Path, nodes: int = 2000, jobs: int = 10_000, promises: int = 20, first: str = HOSTILE
-) -> Iterator[Running]:
+) -> AbstractContextManager[Running]:
     """Run a daemon with running jobs, and with promises to ann's, of which one is named `first`."""
-    running = Running(path, DaemonSettings(promises_per_user=promises + 10))
-    stop, up = threading.Event(), threading.Event()
-    running.users = SocketServer(
-        path / "query.sock", QUESTIONS, running.queries.answer, for_others=os.getuid()
-    )
 
-    async def course() -> None:
+    async def course(running: Running) -> None:
         partitions = {
             "all": Partition("all", 600.0, 30 * DAY, True, nodes, 4),
             "first": Partition("first", 600.0, 30 * DAY, True, nodes // 2, 4),
@@ -108,28 +98,9 @@ def large_daemon(
         records = list(running.daemon.site.records.values())
         rows = Jobs.joined([running.daemon.site.row(record.id) for record in records])
         rows = rows.replace(id=4711 + np.arange(len(records)))
-        marks = Marks.build(
-            len(records),
-            job=rows.id,
-            uid=np.full(len(records), ANN),
-            token=[record.token for record in records],
-        )
-        running.show(queued=rows, marks=marks, time=NOW + 1)
-        running.now = NOW + 1
-        await running.daemon.cycle()
-        up.set()
-        while not stop.is_set():
-            await asyncio.sleep(0.05)
+        await seen_in_queue(running, rows, [record.token for record in records])
 
-    thread = threading.Thread(target=asyncio.run, args=(course(),))
-    thread.start()
-    try:
-        assert up.wait(300.0)
-        yield running
-    finally:
-        stop.set()
-        thread.join()
-        running.close()
+    return in_thread(Running(path, DaemonSettings(promises_per_user=promises + 10)), course)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -21,9 +21,10 @@ from rtsched.rest.app import create_app
 from rtsched.rest.settings import RestSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
     from pathlib import Path
 
+    from rtsched.model.jobs import Jobs
     from rtsched.rest.middleware import AccessMiddleware, App
 
 BOB = 1002
@@ -31,28 +32,22 @@ JOB = 4711
 
 
 @contextmanager
-def daemon_with_a_promise(path: Path) -> Iterator[Running]:
-    """Run a daemon that has promised ann's job 4711 something, and serves this process as REST."""
-    running, stop = Running(path), threading.Event()
+def in_thread(
+    running: Running, course: Callable[[Running], Coroutine[Any, Any, None]]
+) -> Iterator[Running]:
+    """Run a daemon that serves this process as REST in a thread, after a course of events."""
+    stop, up = threading.Event(), threading.Event()
     running.users = SocketServer(
-        path / "query.sock", QUESTIONS, running.queries.answer, for_others=os.getuid()
+        running.path / "query.sock", QUESTIONS, running.queries.answer, for_others=os.getuid()
     )
-    up = threading.Event()
 
-    async def course() -> None:
-        await running.start()
-        await asyncio.to_thread(answer_of, running.asked(nodes=2))
-        (record,) = running.daemon.site.records.values()
-        row = running.daemon.site.row(record.id).replace(id=np.array([JOB]))
-        marks = Marks.build(1, job=[JOB], uid=[ANN], token=[record.token])
-        running.show(queued=row, marks=marks, time=NOW + 1)
-        running.now = NOW + 1
-        await running.daemon.cycle()
+    async def life() -> None:
+        await course(running)
         up.set()
         while not stop.is_set():
             await asyncio.sleep(0.05)
 
-    thread = threading.Thread(target=asyncio.run, args=(course(),))
+    thread = threading.Thread(target=asyncio.run, args=(life(),))
     thread.start()
     try:
         assert up.wait(300.0)
@@ -61,6 +56,27 @@ def daemon_with_a_promise(path: Path) -> Iterator[Running]:
         stop.set()
         thread.join()
         running.close()
+
+
+async def seen_in_queue(running: Running, rows: Jobs, tokens: Sequence[str]) -> None:
+    """Have the next poll show the promised jobs of ann's."""
+    marks = Marks.build(len(rows), job=rows.id, uid=np.full(len(rows), ANN), token=tokens)
+    running.show(queued=rows, marks=marks, time=NOW + 1)
+    running.now = NOW + 1
+    await running.daemon.cycle()
+
+
+def daemon_with_a_promise(path: Path) -> AbstractContextManager[Running]:
+    """Run a daemon that has promised ann's job 4711 something, and serves this process as REST."""
+
+    async def course(running: Running) -> None:
+        await running.start()
+        await asyncio.to_thread(answer_of, running.asked(nodes=2))
+        (record,) = running.daemon.site.records.values()
+        row = running.daemon.site.row(record.id).replace(id=np.array([JOB]))
+        await seen_in_queue(running, row, [record.token])
+
+    return in_thread(Running(path), course)
 
 
 def forged(text: str) -> Credential:

@@ -38,7 +38,7 @@ async def ask(running: Running, uid: int, question: object) -> object:
     """Return the answer to a user's question."""
     payload = msgspec.json.encode(question)
     answer = await running.queries.answer(MessageKind.QUERY, payload, User(uid))
-    return report_in(question, answer[HEADER.size :], "test")
+    return report_in(question, MessageKind.REPORT, answer[HEADER.size :], "test")
 
 
 async def promise(running: Running) -> None:

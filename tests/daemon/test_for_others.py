@@ -45,7 +45,7 @@ def reply(path: Path, message: bytes) -> bytes:
 def asked_for(path: Path, uid: int, question: Question) -> Report:
     """Ask for a user, and return the report."""
     payload = reply(path, frame_for(uid, msgspec.json.encode(question)))
-    return report_in(question, payload, str(path))
+    return report_in(question, MessageKind.REPORT, payload, str(path))
 
 
 def run(running: Running, course: Callable[[], Awaitable[None]], rest: int) -> None:

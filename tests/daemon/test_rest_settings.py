@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rtsched.core.config import read_settings
 from rtsched.errors import ConfigError
-from rtsched.rest.settings import RestSettings, load_settings
+from rtsched.rest.settings import RestSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +18,7 @@ def test_the_defaults_are_for_one_host(tmp_path: Path) -> None:
     """An empty file listens on this host alone."""
     file = tmp_path / "rest.toml"
     file.write_text("")
-    assert load_settings(file) == RestSettings()
+    assert read_settings(file, RestSettings) == RestSettings()
     assert RestSettings().address == "127.0.0.1"
 
 
@@ -41,7 +42,7 @@ def test_mistakes_are_named(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "rest.toml"
     file.write_text(text)
     with pytest.raises(ConfigError) as refused:
-        load_settings(file)
+        read_settings(file, RestSettings)
     assert str(file) in str(refused.value)
     assert says in str(refused.value)
 
@@ -56,4 +57,4 @@ def test_loopback_needs_no_tls(tmp_path: Path) -> None:
         'address = "0.0.0.0"\nport = 0',
     ):
         file.write_text(text)
-        load_settings(file)
+        read_settings(file, RestSettings)

@@ -74,7 +74,7 @@ def test_a_partition_has_its_nodes_only() -> None:
         end=(at(10),),
     )
     drawn = drawing(report, SPAN, "odd")
-    assert drawn.rows == drawn.load.rows == 2
+    assert drawn.rows == 2
     assert rectangles(drawn.paths["running"]) == [(0.0, 0.0, 10.0, 2.0)]
     assert [label.text for label in drawn.names] == ["b", "d"]
 

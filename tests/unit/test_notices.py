@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from rtsched.core.config import read_settings
 from rtsched.daemon.reports import ClosedPromise, ClosedReport, Promise, StatusReport
 from rtsched.errors import AdapterError, ConfigError
 from rtsched.notices.delivery import Delivery, Letter, deliver, message_of
 from rtsched.notices.events import Known, Memory, Notice, key_of, noticed
 from rtsched.notices.serving import HOUR, MOST, RETRY, State, Waiting, load, looked, save, sent
-from rtsched.notices.settings import NoticesSettings, chosen, load_settings
+from rtsched.notices.settings import NoticesSettings, chosen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -292,14 +293,14 @@ def test_settings(tmp_path: Path) -> None:
     file = tmp_path / "notices.toml"
     file.write_text('mail = ["/nowhere/sendmail"]\nwebhook = "ftp://x"\nevents = ["broken"]\n')
     with pytest.raises(ConfigError) as caught:
-        load_settings(file)
+        read_settings(file, NoticesSettings)
     assert caught.value.problems == (
         "mail: /nowhere/sendmail is not a program; install it, or set mail = []",
         "webhook: 'ftp://x' is not a URL such as https://host/path",
     )
     file.write_text("mail = []\n")
     with pytest.raises(ConfigError, match="nobody would be told"):
-        load_settings(file)
+        read_settings(file, NoticesSettings)
     file.write_text('mail = ["/bin/true"]\nsender = "a\\nb"\n')
     with pytest.raises(ConfigError, match="sender"):
-        load_settings(file)
+        read_settings(file, NoticesSettings)

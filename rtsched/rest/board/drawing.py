@@ -53,11 +53,10 @@ class Mark(NamedTuple):
 
 
 class Load(NamedTuple):
-    """Busy nodes over time: areas in units of `WIDTH` across and one node up, and the most."""
+    """Busy nodes over time: areas in units of `WIDTH` across and one node up."""
 
     busy: str
     promised: str
-    rows: int
 
 
 class Drawing(NamedTuple):
@@ -146,7 +145,6 @@ def drawing(report: TimelineReport, span_s: float, partition: str = "") -> Drawi
     load = Load(
         _area(node[working], starts[bar][working], ends[bar][working]),
         _area(node[promised], starts[bar][promised], ends[bar][promised]),
-        rows,
     )
     return Drawing(
         rows,

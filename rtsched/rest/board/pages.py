@@ -158,7 +158,6 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
         "clock": time.strftime("%H:%M:%S %z", time.localtime(status.now)),
         "tiles": tiles,
         "drawing": drawn,
-        "load": drawn.load,
         "own": tuple(marks(drawn.axes, shown)),
         "span": span,
         "partition": partition,
