@@ -26,7 +26,7 @@ from rtsched.errors import AdapterError, ConfigError, ProtocolError, RtschedErro
 from rtsched.rest.credential import SCHEME, TTL_S, payload_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from http.client import HTTPConnection
 
 FILE = Path("/etc/rtsched/client.toml")
@@ -168,20 +168,12 @@ def ask_server(
     RtschedError
         If it says why it does not answer the question.
     """
-    standby, failures = None, list[UnavailableError]()
-    for url in settings.server.split() or [""]:
-        one = msgspec.structs.replace(settings, server=url)
-        try:
-            report = _answer(request_of(question), type(question).Answer, one, timeout_s, encode)
-        except UnavailableError as error:
-            failures.append(error)
-            continue
+    report = None
+    asked = request_of(question), type(question).Answer
+    for _, report in _answers(*asked, settings, timeout_s, encode):
         if getattr(report, "mode", "") != "standby":
-            return report
-        standby = report
-    if standby is None:
-        raise AdapterError("; ".join(map(str, failures)))
-    return standby
+            break
+    return report
 
 
 def open_board(settings: ClientSettings, timeout_s: float = 15.0) -> str:
@@ -192,16 +184,31 @@ def open_board(settings: ClientSettings, timeout_s: float = 15.0) -> str:
     AdapterError, ProtocolError, RtschedError
         As `ask_server` does.
     """
-    request, failures = Request("POST", "/v1/sessions"), list[UnavailableError]()
+    request = Request("POST", "/v1/sessions")
+    url, session = next(_answers(request, dict[str, Any], settings, timeout_s))
+    return url.rstrip("/") + str(session.get("path", ""))
+
+
+def _answers(
+    request: Request,
+    kind: Any,
+    settings: ClientSettings,
+    timeout_s: float,
+    encode: Callable[[bytes, int], str] | None = None,
+) -> Iterator[tuple[str, Any]]:
+    """Yield the URL and the answer of each server that answers; raises if none does."""
+    answered, failures = False, list[UnavailableError]()
     for url in settings.server.split() or [""]:
         one = msgspec.structs.replace(settings, server=url)
         try:
-            session: dict[str, Any] = _answer(request, dict[str, Any], one, timeout_s)
+            answer = _answer(request, kind, one, timeout_s, encode)
         except UnavailableError as error:
             failures.append(error)
-            continue
-        return url.rstrip("/") + str(session.get("path", ""))
-    raise AdapterError("; ".join(map(str, failures)))
+        else:
+            answered = True
+            yield url, answer
+    if not answered:
+        raise AdapterError("; ".join(map(str, failures)))
 
 
 def _answer(
