@@ -24,7 +24,7 @@ COMMANDS = {
     "explain": "Explain why a job was rejected or waits, live or in a replay.",
     "serve": "Run the daemon that keeps promises on the live cluster.",
     "rest": "Answer queries over HTTP, for other hosts and programs.",
-    "notices": "Tell users what becomes of their promises.",
+    "notices": "Notify users of changes to their promises.",
     "status": "Show the state of the daemon and your promises.",
     "board": "Print a link that opens the board in a browser.",
     "feasible": "Show which deadline a job could get now.",

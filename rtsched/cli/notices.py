@@ -1,4 +1,4 @@
-"""`rtsched notices`: tell users what becomes of their promises."""
+"""`rtsched notices`: notify users of changes to their promises."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from rtsched.cli.common import debug_option
 )
 @debug_option
 def command(file: Path) -> None:
-    """Tell users by mail, webhook or a program what becomes of their promises.
+    """Notify users of changes to their promises, by mail, webhook or a program.
 
-    Runs beside the daemon, as a user of its own whom `admins` in site.toml names. What happens to a
-    user's jobs is put together, a broken promise is told at once, and nobody gets more than so many
-    notices per hour. Users choose what they are told. Runs in the foreground until it is stopped
-    (SIGTERM). The log is JSON, one event per line.
+    Runs beside the daemon, as a user of its own, which `admins` in site.toml must list. Events of a
+    user's jobs are collected into one notice; a broken promise is sent immediately. The number of
+    notices per user and hour is limited, and users choose which events they receive. Runs in the
+    foreground until it is stopped (SIGTERM). The log is JSON, one event per line.
     """
     from rtsched.core.config import read_settings
     from rtsched.notices.serving import run
