@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.condor import CondorSettings, CondorSystem
+from rtsched.adapters.condor.bindings import Bindings
 from rtsched.adapters.condor.matching import Machine
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.queue import CONSTRAINT, TO_PLACE
+from rtsched.adapters.condor.schedd import Schedd
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.squeue import JobReader
 from rtsched.adapters.slurm.system import SlurmSystem
@@ -298,18 +300,14 @@ class MadeUpCondor:
 
 
 class _MadeUpPool(Pool):
-    """Reads a `MadeUpCondor`, through the bindings' ads."""
+    """Has a `_MadeUpSchedd`, and slots."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(CondorSettings())
-        self._directory = directory
+        self.schedds = {0: _MadeUpSchedd(directory)}
 
     def configure(self) -> None:
         """There is nothing to read."""
-
-    def schedd(self) -> tuple[str, str]:
-        """Return name and version."""
-        return "schedd", "25.14.1"
 
     def collector_up(self) -> float:
         """Return seconds."""
@@ -333,6 +331,22 @@ class _MadeUpPool(Pool):
         """Return what slots say of themselves: nothing."""
         return {name: Machine((), {}) for name in slots}
 
+    def submitters(self) -> list[Record]:
+        """Return no accounting."""
+        return []
+
+
+class _MadeUpSchedd(Schedd):
+    """Reads a `MadeUpCondor`, through the bindings' ads."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(Bindings(20.0))
+        self._directory = directory
+
+    def identity(self) -> tuple[str, str]:
+        """Return name and version."""
+        return "schedd", "25.14.1"
+
     def _job_ads(self, constraint: str, attributes: Sequence[str]) -> list[Any]:
         """Return ads of procs as the bindings make them of what a schedd sends.
 
@@ -341,13 +355,16 @@ class _MadeUpPool(Pool):
         """
         if TO_PLACE in constraint:
             return []
-        make = self._classad.ClassAd
+        make = self._bindings.classad.ClassAd
         with (self._directory / "procs.txt").open() as file:
             if attributes == ("ClusterId", "ProcId"):
                 return [make(line[: line.index("; JobStatus")] + "]") for line in file]
             if constraint == CONSTRAINT:
                 return list(map(make, file))
-            holds, known = self._classad.ExprTree(constraint), dict[tuple[str, str], bool]()
+            holds, known = (
+                self._bindings.classad.ExprTree(constraint),
+                dict[tuple[str, str], bool](),
+            )
             found = []
             for line in file:
                 cluster, _, others = line.split("; ", 2)
@@ -356,10 +373,6 @@ class _MadeUpPool(Pool):
                 if known[cluster, others]:
                     found.append(make(line))
             return found
-
-    def submitters(self) -> list[Record]:
-        """Return no accounting."""
-        return []
 
 
 def condor(directory: str) -> CondorSystem:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rtsched.model.limit_rules import LimitRules
     from rtsched.model.limits import UsedTime
 
-FIRST_OWN_ID = 1 << 52
+FIRST_OWN_ID = 1 << 62
 """Jobs that the batch system has not numbered yet have ids from here on: provisional admissions
 and counter-offers that are held for their users."""
 
@@ -60,6 +60,8 @@ class CompletionStatus(IntEnum):
     """The batch system gave it up since its deadline could not be met."""
     FORGOTTEN = 5
     """The batch system lost it, and will give its number to another job."""
+    UNANSWERED = 6
+    """Not known: who keeps its record does not answer. No end; only look-ups return it."""
 
 
 class Completions(Table):
@@ -403,6 +405,10 @@ class Translator(Protocol):
 
     def number_of(self, name: str) -> int:
         """Return the id of the job of this name; -1: this is no job's name."""
+
+    @property
+    def naming(self) -> str:
+        """How a user must name a job, where its number alone does not tell; empty: it does."""
 
     def fields_of(self, question: FeasibilityRequest) -> Mapping[int, str | int]:
         """Return a question as a submit filter would describe the job.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import structlog
 
-from rtsched.adapters.live import FIRST_OWN_ID, Completions
+from rtsched.adapters.live import FIRST_OWN_ID, Completions, CompletionStatus
 from rtsched.daemon.reconcile import overlooked
 from rtsched.errors import AdapterError
 
@@ -150,7 +150,13 @@ class CompletionLookup:
             log.warning("ends_not_known", jobs=jobs[:20], count=len(jobs), error=self._error)
             return Completions.build(0)
         self._error, self._pause = "", FIRST_RETRY_S
+        unanswered = found.status == CompletionStatus.UNANSWERED
+        if unanswered.any():
+            self._error = "a schedd does not answer"
+            self._failed()
+        for job in found.job[unanswered].tolist():
+            self._missing[job].again = now + REPEAT_S
         for job in set(jobs) - set(found.job.tolist()):
             missing = self._missing[job]
             missing.answered, missing.again = min(missing.answered, now), now + REPEAT_S
-        return found
+        return found.take(~unanswered)

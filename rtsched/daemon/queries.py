@@ -348,13 +348,12 @@ class SiteReader:
         RtschedError
             If not; the answer does not tell whether there is such a job.
         """
-        unknown = RefusedError(
-            f"no job {name!r} of yours is known; `rtsched explain --last` lists the replies to "
-            "your submissions",
-            "not-found",
-        )
-        site = self.site
-        job = site.whole(self.daemon.translator.number_of(name))
+        site, translator = self.site, self.daemon.translator
+        job = site.whole(translator.number_of(name))
+        help_ = "`rtsched explain --last` lists the replies to your submissions"
+        if job < 0 and translator.naming:
+            help_ = translator.naming
+        unknown = RefusedError(f"no job {name!r} of yours is known; {help_}", "not-found")
         if job < 0:
             raise unknown
         place, there = places(site.marks.job, np.array([job]))

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor import expected
+from rtsched.adapters.condor.bindings import Bindings
 from rtsched.adapters.condor.expected import ExpectedProcs, ProcReader, condition_of, stated_of
-from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.pool import Pool
-from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.ids import cluster_at, job_id
+from rtsched.adapters.condor.schedd import Schedd
 from rtsched.logs.classads import Expression
 
 if TYPE_CHECKING:
@@ -25,16 +25,13 @@ classad2 = pytest.importorskip("classad2")
 READ = ("ClusterId", "ProcId", "JobUniverse", "RtDeadline", "RequestCpus", "Owner", "JobPrio")
 
 
-class Schedd(Pool):
-    """A pool whose schedd has a queue: text of attributes by (cluster, proc)."""
+class GivenSchedd(Schedd):
+    """A schedd that has a queue: text of attributes by (cluster, proc)."""
 
-    def __init__(self) -> None:
-        super().__init__(CondorSettings())
+    def __init__(self, number: int = 0) -> None:
+        super().__init__(Bindings(20.0), number=number)
         self.queue: dict[tuple[int, int], str] = {}
         self.handed_over: list[int] = []
-
-    def configure(self) -> None:
-        """Read nothing."""
 
     def _job_ads(self, constraint: str, attributes: Sequence[str]) -> list[Any]:
         holds, found = classad2.ExprTree(constraint), []
@@ -56,9 +53,9 @@ def _short() -> Iterator[None]:
         yield
 
 
-def read_by(reader: ProcReader) -> dict[int, Record]:
+def read_by(reader: ProcReader, schedd: Schedd) -> dict[int, Record]:
     """Return the ads by the numbers of their procs."""
-    proc, ads = reader.read(READ)
+    proc, ads = reader.read(schedd, READ)
     numbers = [job_id(int(str(ad["clusterid"])), each) for ad, each in zip(ads, proc, strict=True)]
     assert len(set(numbers)) == len(numbers)
     return dict(zip(numbers, ads, strict=True))
@@ -72,14 +69,14 @@ def test_only_who_is_not_as_expected_is_read_again() -> None:
 
     The second poll asks who is there (10), and who differs (2); the third one finds one who does.
     """
-    schedd = Schedd()
+    schedd = GivenSchedd()
     schedd.queue = {(7, proc): PLAIN for proc in range(10)}
-    reader = ProcReader(schedd)
-    before = read_by(reader)
+    reader = ProcReader()
+    before = read_by(reader, schedd)
     del schedd.queue[7, 3]
     schedd.queue[7, 4] = PLAIN.replace("1;", "2;")
     schedd.queue[8, 0] = PLAIN
-    after = read_by(reader)
+    after = read_by(reader, schedd)
     changed: Record = {"clusterid": 7, "jobuniverse": 5, "requestcpus": 2, "owner": "ann"}
     new: Record = {"clusterid": 8, "jobuniverse": 5, "requestcpus": 1, "owner": "ann"}
     del before[job_id(7, 3)]
@@ -87,8 +84,22 @@ def test_only_who_is_not_as_expected_is_read_again() -> None:
     assert after[job_id(7, 5)] is before[job_id(7, 5)]
     assert schedd.handed_over == [10, 10, 2]
     schedd.queue[7, 4] = PLAIN
-    assert read_by(reader)[job_id(7, 4)] is before[job_id(7, 5)]
+    assert read_by(reader, schedd)[job_id(7, 4)] is before[job_id(7, 5)]
     assert schedd.handed_over == [10, 10, 2, 10, 1]
+
+
+def test_clusters_of_another_schedd_have_its_number() -> None:
+    """They are told apart from those of the first one, and asked for as that schedd knows them."""
+    schedd, reader = GivenSchedd(3), ProcReader()
+    schedd.queue = {(cluster, proc): PLAIN for cluster in (7, 8) for proc in range(5)}
+    every = {job_id(cluster_at(3, cluster), proc) for cluster, proc in schedd.queue}
+    assert set(read_by(reader, schedd)) == every
+    del schedd.queue[7, 3]
+    schedd.queue[8, 4] = PLAIN.replace("1;", "2;")
+    after = read_by(reader, schedd)
+    assert set(after) == every - {job_id(cluster_at(3, 7), 3)}
+    assert after[job_id(cluster_at(3, 8), 4)]["requestcpus"] == 2
+    assert schedd.handed_over == [10, 9, 1]
 
 
 @pytest.mark.parametrize(
@@ -108,12 +119,12 @@ def test_only_who_is_not_as_expected_is_read_again() -> None:
 )
 def test_any_change_is_seen(changed: str) -> None:
     """Types, case, attributes that were not there, and what comes out undefined."""
-    schedd = Schedd()
+    schedd = GivenSchedd()
     schedd.queue = {(7, proc): PLAIN for proc in range(10)}
-    reader = ProcReader(schedd)
-    read_by(reader)
+    reader = ProcReader()
+    read_by(reader, schedd)
     schedd.queue[7, 4] = changed
-    read_by(reader)
+    read_by(reader, schedd)
     assert schedd.handed_over == [10, 10, 1]
 
 
@@ -131,20 +142,20 @@ queues = st.dictionaries(st.tuples(st.integers(1, 4), st.integers(0, 3)), ads)
 @given(st.lists(queues, min_size=2, max_size=5))
 def test_polls_show_what_is_there(course: list[dict[tuple[int, int], str]]) -> None:
     """As if all were read each time, whatever comes, goes and changes in between."""
-    schedd = Schedd()
-    reader = ProcReader(schedd)
+    schedd = GivenSchedd()
+    reader = ProcReader()
     for queue in course:
         schedd.queue = queue
-        assert read_by(reader) == read_by(ProcReader(schedd))
+        assert read_by(reader, schedd) == read_by(ProcReader(), schedd)
 
 
 def test_other_attributes_are_read_of_all() -> None:
     """Nothing is known of them."""
-    schedd = Schedd()
+    schedd = GivenSchedd()
     schedd.queue = {(7, proc): PLAIN for proc in range(10)}
-    reader = ProcReader(schedd)
-    reader.read(READ)
-    reader.read((*READ, "Cmd"))
+    reader = ProcReader()
+    reader.read(schedd, READ)
+    reader.read(schedd, (*READ, "Cmd"))
     assert schedd.handed_over == [10, 10]
 
 

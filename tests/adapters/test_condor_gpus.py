@@ -250,10 +250,11 @@ class Shown:
 
     def __init__(self, slot: Record, job: Record) -> None:
         self.slot, self.job, self.read = slot, job, 0
+        self.schedds = {0: self}
 
     def __getattr__(self, name: str) -> Any:
         """Return what nobody needs here."""
-        said = {"setting": 300.0, "word": "pool", "schedd": ("here", "25.14.1")}
+        said = {"setting": 300.0, "word": "pool", "identity": ("here", "25.14.1")}
         said |= {"collector_up": 1e6, "submitters": [], "configure": None}
         return lambda *_: said[name]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rtsched.adapters.condor import job_ads
+from rtsched.adapters.condor.bindings import Bindings
 from rtsched.adapters.condor.job_ads import AdReader, JobAds, ProcAds, TextReader
-from rtsched.adapters.condor.pool import Pool
-from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.schedd import Schedd
 from rtsched.logs.classads import Expression
 
 if TYPE_CHECKING:
@@ -22,15 +22,12 @@ if TYPE_CHECKING:
 classad2 = pytest.importorskip("classad2")
 
 
-class Given(Pool):
-    """A pool whose schedd hands over the ads that it is given, written in the new syntax."""
+class Given(Schedd):
+    """A schedd that hands over the ads that it is given, written in the new syntax."""
 
     def __init__(self, *ads: str) -> None:
-        super().__init__(CondorSettings())
+        super().__init__(Bindings(20.0))
         self.ads = list(ads)
-
-    def configure(self) -> None:
-        """Read nothing."""
 
     def _job_ads(self, constraint: str, attributes: Sequence[str]) -> list[Any]:
         return [classad2.ClassAd(ad) for ad in self.ads]

@@ -458,12 +458,13 @@ class Shown:
 
     def __init__(self, slots: list[Record], jobs: list[Record], ads: Mapping[str, Record]) -> None:
         self.ads, self.queue, self.attributes = slots, jobs, ads
+        self.schedds = {0: self}
         self.asked: list[tuple[str, ...]] = []
         self.read: list[tuple[str, ...]] = []
 
     def __getattr__(self, name: str) -> Any:
         """Return what nobody needs here."""
-        said = {"setting": 300.0, "word": "pool", "schedd": ("here", "25.14.1")}
+        said = {"setting": 300.0, "word": "pool", "identity": ("here", "25.14.1")}
         said |= {"collector_up": 1e6, "submitters": [], "configure": None}
         return lambda *_: said[name]
 

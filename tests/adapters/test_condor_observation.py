@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rtsched.adapters.condor import observer as observers
+from rtsched.adapters.condor.bindings import Bindings, literal
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.observer import Observer
-from rtsched.adapters.condor.pool import Pool, literal
+from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.pool_state import COMPLETED, HELD, IDLE, REMOVED, RUNNING, SUSPENDED
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.files import replace_file
@@ -69,9 +70,18 @@ def runs(cluster: int, proc: int = 0, on: str = "slot1@a", **said: Any) -> Recor
 
 
 class Shown:
-    """A pool that shows what it is given."""
+    """A pool and its schedd, which show what they are given; with `silence` the latter does not.
 
-    def __init__(self, slots: Sequence[Record], jobs: Sequence[Record] = ()) -> None:
+    Attributes
+    ----------
+    schedds : dict of int to Shown
+        This one and others, by their places in the settings.
+    """
+
+    def __init__(
+        self, slots: Sequence[Record], jobs: Sequence[Record] = (), name: str = "here"
+    ) -> None:
+        self.schedds, self.name, self.silence = {0: self}, name, ""
         self.shown_slots, self.shown_jobs = list(slots), list(jobs)
         self.shown_past: list[Record] = []
         self.up = 1e6
@@ -88,11 +98,11 @@ class Shown:
         """Return the name of the domain."""
         return "pool"
 
-    def schedd(self) -> tuple[str, str]:
+    def identity(self) -> tuple[str, str]:
         """Return who it is."""
-        return "here", "25.14.1"
+        return self.name, "25.14.1"
 
-    def schedd_started(self, name: str) -> float:
+    def started(self) -> float:
         """Return when it was started, long ago."""
         return NOW - 1e6
 
@@ -120,16 +130,24 @@ class Shown:
 
     def procs(self, constraint: str, attributes: Sequence[str], known: object) -> ProcAds:
         """Return the same, as if nothing of it were known."""
+        self._fail()
         return ProcAds.of(self.jobs(constraint, attributes))
 
-    def history(self, constraint: str, attributes: Sequence[str], most: int) -> list[Record]:
+    def history(
+        self, constraint: str, attributes: Sequence[str], most: int, stop: str = ""
+    ) -> list[Record]:
         """Return what was given."""
+        self._fail()
         self.asked.append(constraint)
         return self.shown_past[:most]
 
     def submitters(self) -> list[Record]:
         """Return nobody."""
         return []
+
+    def _fail(self) -> None:
+        if self.silence:
+            raise AdapterError(self.silence)
 
 
 class Polls:
@@ -515,7 +533,8 @@ def mixed(count: int) -> Any:
 def test_more_than_ten_submitters_are_told_apart() -> None:
     """Whether the bindings mix them up, as those of 25.14 do, or not."""
     pool: Any = Pool.__new__(Pool)
-    pool._failures, pool._classad = (ValueError,), SimpleNamespace(Value=SimpleNamespace)
+    pool._bindings = Bindings(20.0)
+    pool._bindings.classad = SimpleNamespace(Value=SimpleNamespace)
     plain = [{"Name": f"u{number}", "PriorityFactor": float(number)} for number in range(1, 124)]
     for said in (mixed(123), plain):
         pool._negotiator = lambda said=said: SimpleNamespace(getPriorities=lambda: said)

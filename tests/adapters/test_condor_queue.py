@@ -19,7 +19,7 @@ from rtsched.adapters.condor.completions import (
     stop_at,
 )
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.ids import CLUSTERS, job_id
 from rtsched.adapters.condor.job_ads import JobAds
 from rtsched.adapters.condor.pool_state import COMPLETED, HELD, IDLE, REMOVED, RUNNING, work_began
 from rtsched.adapters.condor.queue import OF_ENDS, OF_JOBS, Queue, queue_of
@@ -186,7 +186,7 @@ def test_who_is_over_is_not_in_the_queue() -> None:
 
 def test_numbers_that_are_too_great_are_counted() -> None:
     """A job that has no number in the models is left out, and said to be."""
-    found = queue(ad(1, 1 << 20), {"owner": "ann"}, ad(1 << 31), ad(2))
+    found = queue(ad(1, 1 << 20), {"owner": "ann"}, ad(CLUSTERS), ad(2))
     assert found.procs.cluster.tolist() == [2]
     assert found.skipped == 3
 
@@ -276,6 +276,7 @@ class History:
 
     def __init__(self, *records: Record) -> None:
         self.records, self.asked = records, list[tuple[str, int, str]]()
+        self.schedds = {0: self}
 
     def history(
         self, constraint: str, attributes: Sequence[str], most: int, stop: str

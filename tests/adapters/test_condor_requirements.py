@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.condor.accounts import accounts_of
 from rtsched.adapters.condor.facts import STEPS, CondorFacts, parts_of
-from rtsched.adapters.condor.ids import cluster_of, job_id, name_of, number_of, proc_of
+from rtsched.adapters.condor.ids import JobNames, cluster_of, job_id, name_of, proc_of
 from rtsched.adapters.condor.job_ads import JobAds
 from rtsched.adapters.condor.observation import groups_of, jobs_of
 from rtsched.adapters.condor.queue import queue_of
@@ -53,7 +53,7 @@ def problem(**attributes: object) -> str:
 def test_names_and_numbers_are_one(cluster: int, proc: int) -> None:
     """Every job has a number of its own, in the order of clusters and procs, and back."""
     job = job_id(cluster, proc)
-    assert number_of(name_of(job)) == job
+    assert JobNames().number(name_of(job)) == job
     assert (cluster_of(job), proc_of(job)) == (cluster, proc)
     assert job < job_id(cluster + 1, 0) < FIRST_OWN_ID
 
@@ -61,9 +61,11 @@ def test_names_and_numbers_are_one(cluster: int, proc: int) -> None:
 @given(st.text(max_size=30))
 def test_any_text_is_a_name_or_none(text: str) -> None:
     """No text breaks the reading of names; `12` is the first proc of cluster 12."""
-    assert number_of(text) >= -1
-    assert number_of("12") == number_of("12.0")
-    assert number_of("12.1048576") == number_of("12.x") == number_of("") == -1
+    assert JobNames().number(text) >= -1
+    assert JobNames().number("12") == JobNames().number("12.0")
+    assert (
+        JobNames().number("12.1048576") == JobNames().number("12.x") == JobNames().number("") == -1
+    )
 
 
 def test_a_plain_deadline() -> None:

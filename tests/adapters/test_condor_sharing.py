@@ -127,11 +127,16 @@ class Shown:
         """Return the name of the domain."""
         return "pool"
 
-    def schedd(self) -> tuple[str, str]:
+    @property
+    def schedds(self) -> dict[int, Any]:
+        """One, which is this as well."""
+        return {0: self}
+
+    def identity(self) -> tuple[str, str]:
         """Return who it is."""
         return "here", "25.14.1"
 
-    def schedd_started(self, name: str) -> float:
+    def started(self) -> float:
         """Return when it was started, long ago."""
         return NOW - 1e6
 

@@ -148,7 +148,8 @@ def test_no_start_is_missed_for_a_schedd_that_was_started_anew() -> None:
     queue = queued([BOUND | {"rtplannedstart": NOW}])
     asked = []
 
-    def started() -> float:
+    def started(job: int) -> float:
+        assert job == queue.procs.job[0]
         asked.append(NOW + 30)
         return NOW + 30
 

@@ -108,6 +108,24 @@ def test_records_that_do_not_answer_are_asked_again() -> None:
     assert records.poll().problems == ()
 
 
+def test_one_of_several_schedds_that_does_not_answer_leaves_its_jobs_open() -> None:
+    """What the others know counts; a job of the silent one is asked for until it answers."""
+    scene = Scene()
+    firm(scene)
+    silent = [CompletionStatus.UNANSWERED]
+    records = Records(scene, Completions.build(1, job=[7], status=np.array(silent, np.int8)))
+    while records.now < 2 * LATE_S:
+        assert records.closed() == []
+        records.now += REPEAT_S
+    (problem,) = records.poll().problems
+    assert problem == "the end of 1 promised job is not known yet: a schedd does not answer"
+    assert records.failures > 1
+    records.known = Completions.build(1, job=[7], end=[T0 + HOUR - 60])
+    records.now += REPEAT_S
+    assert records.closed() == [(7, "kept")]
+    assert records.poll().problems == ()
+
+
 def test_records_that_never_answer_leave_the_end_unknown() -> None:
     """After a day nobody waits for them any more; nothing says that the user withdrew the job."""
     scene = Scene()

@@ -1,7 +1,8 @@
 """The commands of a guide, run in order, and what stands in for systemd there.
 
 A fenced block that is to be run has a comment in front of it: `<!-- run: root -->`, or whoever is
-to run it. `<!-- run: alice, fails -->` says that its last command must fail.
+to run it. `<!-- run: alice, fails -->` says that its last command must fail, and
+`<!-- run: root, on daemon -->` on which of several hosts it runs.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from testbed import Box
+    from testbed import Box, Sandbox
+    from testbed.access_point import AccessPoint
 
 BLOCK = re.compile(
-    r"^<!-- run: (?P<user>\w+)(?P<fails>, fails)? -->\n+```sh\n(?P<text>.*?)^```$",
+    r"^<!-- run: (?P<user>\w+)(?:, on (?P<host>\w+))?(?P<fails>, fails)? -->\n+"
+    r"```sh\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 KERNELS = "/var/cache/rtsched"
@@ -39,12 +42,15 @@ class Block(NamedTuple):
         Whether its last command must fail.
     text : str
         The commands, for sh.
+    host : str
+        Which host it is for; empty: the only one.
     """
 
     section: str
     user: str
     fails: bool
     text: str
+    host: str = ""
 
 
 def blocks(path: Path) -> list[Block]:
@@ -53,8 +59,9 @@ def blocks(path: Path) -> list[Block]:
     headings = [(match.start(), match[1]) for match in HEADING.finditer(text)]
     found = []
     for match in BLOCK.finditer(text):
-        section = [title for at, title in headings if at < match.start()][-1:]
-        found.append(Block("".join(section), match["user"], bool(match["fails"]), match["text"]))
+        section = "".join([title for at, title in headings if at < match.start()][-1:])
+        fails, host = bool(match["fails"]), match["host"] or ""
+        found.append(Block(section, match["user"], fails, match["text"], host))
     return found
 
 
@@ -66,7 +73,7 @@ ENV = {
 }
 
 
-def unpack(box: Box, *, kernels: bool) -> None:
+def unpack(box: Box | AccessPoint, *, kernels: bool) -> None:
     """Copy the sources to where the guides expect them, and a replacement of systemd's commands.
 
     With `kernels`, those that other daemons of this checkout have compiled are copied too: to
@@ -85,7 +92,7 @@ def unpack(box: Box, *, kernels: bool) -> None:
             path.chmod(0o777 if path.is_dir() else 0o666)
 
 
-def follow(box: Box, found: Sequence[Block]) -> tuple[dict[str, str], str]:
+def follow(box: Box | Sandbox, found: Sequence[Block]) -> tuple[dict[str, str], str]:
     """Run blocks in order; return what was printed, by section, of all and of the last one."""
     said, last = dict[str, str](), ""
     for block in found:
@@ -149,13 +156,16 @@ def start(name):
     unit = settings(name)
     owner = pwd.getpwnam(unit["User"][0])
     directories(unit, owner)
-    words = dict(pair.split("=", 1) for line in unit["Environment"] for pair in line.split())
+    variables = " ".join(unit.get("Environment", [])).split()
+    words = dict(pair.split("=", 1) for pair in variables)
     STATE.mkdir(exist_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     address = str(STATE / f"{name}.notify")
     pathlib.Path(address).unlink(missing_ok=True)
     listener.bind(address)
     os.chmod(address, 0o666)
+    for before in unit.get("ExecStartPre", []):
+        subprocess.run(before.split(), check=True)
     private = PRIVATE if unit["PrivateTmp"][-1] == "yes" else []
     user = ["setpriv", "--reuid", owner.pw_name, "--regid", unit["Group"][0], "--init-groups"]
     with open(STATE / f"{name}.log", "ab") as log:
@@ -170,6 +180,8 @@ def start(name):
             start_new_session=True,
         )
     (STATE / f"{name}.pid").write_text(str(process.pid))
+    if unit.get("Type") != ["notify"]:
+        return
     listener.settimeout(0.2)
     deadline = time.monotonic() + float(unit["TimeoutStartSec"][0])
     while time.monotonic() < deadline:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import stat
+import tempfile
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from testbed import images
@@ -17,7 +20,6 @@ from testbed.services import Services
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from testbed.layers import Layer
 
@@ -53,6 +55,8 @@ class Box(ABC):
         Install our wheel.
     detached : bool
         Live on after the process that made it, until `close`.
+    shared : str
+        A directory inside that all its hosts share, as over a network file system; empty: none.
     """
 
     def __init__(
@@ -62,13 +66,16 @@ class Box(ABC):
         files: Mapping[str, str] | None = None,
         software: bool = True,
         detached: bool = False,
+        shared: str = "",
     ) -> None:
         self.suite = suite
+        self.shared = shared
         self.files = dict(files or {})
         self.software = software
         self.detached = detached
         self.hosts: dict[str, Sandbox] = {}
         self._box: Sandbox | None = None
+        self._shared: Path | None = None
         self._daemon: tuple[tuple[str, ...], dict[str, str]] = ((), {})
         self._reader: DatabaseReader | None = None
 
@@ -128,6 +135,10 @@ class Box(ABC):
         """
         layer = self._layer()
         binds = {images.compiled(): COMPILED} if self.software else {}
+        if self.shared:
+            self._shared = Path(tempfile.mkdtemp(prefix="shared-", dir=boxes()))
+            self._shared.chmod(0o755)
+            binds[self._shared] = self.shared
         self._box = Sandbox(layer.ready(), boxes(), binds=binds, detached=self.detached)
         forget(layer, unused_days=7)
         try:
@@ -150,6 +161,8 @@ class Box(ABC):
             host.close()
         if self._box is not None:
             self._box.close()
+        if self._shared is not None:
+            shutil.rmtree(self._shared, ignore_errors=True)
 
     def add_host(self, name: str, *, software: bool = False) -> Sandbox:
         """Start another host: the batch system's files and nothing of ours, processes of its own.
@@ -163,7 +176,10 @@ class Box(ABC):
             raise TestbedError("a detached cluster has one host")
         address = f"192.0.2.{len(self.hosts) + 2}"
         layers = (self._layer() if software else self._bare_layer()).ready()
-        host = Sandbox(layers, boxes(), hostname=name, address=address, beside=self.box)
+        binds = {self._shared: self.shared} if self._shared is not None else {}
+        host = Sandbox(
+            layers, boxes(), binds=binds, hostname=name, address=address, beside=self.box
+        )
         self.hosts[name] = host
         host.start()
         Services(host).prepare()

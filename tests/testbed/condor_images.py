@@ -27,6 +27,8 @@ PACKAGES = [
     "libc6-dev",
     "libc6-dbg",
     "valgrind",
+    "stunnel4",
+    "openssl",
     "python3-dev",
     "python3-venv",
     "python3-pip",

@@ -45,6 +45,8 @@ class Pool(Box):
         Install our wheel.
     detached : bool
         Live on after the process that made it, until `close`.
+    shared : str
+        A directory inside that all its hosts share; empty: none.
     """
 
     def __init__(
@@ -55,8 +57,9 @@ class Pool(Box):
         files: Mapping[str, str] | None = None,
         software: bool = True,
         detached: bool = False,
+        shared: str = "",
     ) -> None:
-        super().__init__(suite, files=files, software=software, detached=detached)
+        super().__init__(suite, files=files, software=software, detached=detached, shared=shared)
         self.options = options or PoolOptions()
 
     def _bare_layer(self) -> Layer:

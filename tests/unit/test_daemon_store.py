@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.daemon.codec import decode_jobs, decode_schedule, encode_jobs, encode_schedule
 from rtsched.daemon.database import migrations
 from rtsched.daemon.store import JOURNAL_ROWS, OPEN, JournalEntry, PromiseRecord, Store
@@ -277,6 +278,18 @@ def test_sample_of_every_schema(tmp_path):
             if sample.stem != "schema-1":
                 assert kept.nodes == ("n0", "n1", "n2", "n3", "n4", "n5")
                 assert kept.unused == {(1000, "offered"): (NOW, NOW + 1.5)}
+
+
+def test_numbers_of_schema_3_stay_apart_from_those_of_jobs(path):
+    """Jobs of several access points have numbers where those of jobs without a number were."""
+    with Store(path) as store:
+        store.commit([record(id=7), record("t2", id=(1 << 52) + 5)], None, 1)
+        store.flush()
+    with sqlite3.connect(path) as base:
+        base.execute("PRAGMA user_version = 3")
+    base.close()
+    with Store(path) as store:
+        assert sorted(each.id for each in store.open_records()) == [7, FIRST_OWN_ID + 5]
 
 
 def test_a_newer_schema_is_refused(path):

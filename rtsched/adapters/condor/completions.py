@@ -11,17 +11,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.condor.holds import OVER_TIME, is_overrun
-from rtsched.adapters.condor.ids import PROC_BITS, cluster_of, job_id
+from rtsched.adapters.condor.ids import (
+    CLUSTER_BITS,
+    CLUSTERS,
+    PROC_BITS,
+    cluster_of,
+    job_id,
+    own_cluster,
+    schedd_of,
+)
 from rtsched.adapters.condor.pool_state import COMPLETED, DEFERRED, JUDGED, REMOVED, UNJUDGED
 from rtsched.adapters.condor.queue import OF_ENDS
 from rtsched.adapters.condor.requirements import PARALLEL
 from rtsched.adapters.live import Completions, CompletionStatus
+from rtsched.errors import AdapterError
 from rtsched.logs.classads import number, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rtsched.adapters.condor.pool import Pool
+    from rtsched.adapters.condor.schedd import Schedd
     from rtsched.logs.classads import Record
 
 AT_A_TIME = 1000
@@ -35,14 +45,15 @@ SLACK_S = 600.0
 
 
 def find_completions(pool: Pool, jobs: Sequence[int], since: float = -math.inf) -> Completions:
-    """Return how jobs ended that left the queue, of those that the history still has.
+    """Return how jobs ended that left the queue, of those that the histories still have.
 
     A history can have millions of records; the last ones are read first, and no more than needed.
+    Jobs of a schedd that does not answer are `UNANSWERED`, if another one does.
 
     Parameters
     ----------
     pool : Pool
-        Whose history is searched.
+        Whose histories are searched.
     jobs : sequence of int
         Ids.
     since : float
@@ -51,19 +62,34 @@ def find_completions(pool: Pool, jobs: Sequence[int], since: float = -math.inf) 
     Raises
     ------
     AdapterError
-        If the schedd does not answer.
+        If no schedd answers.
     """
-    ordered, stop = sorted(jobs), stop_at(since)
+    stop, found, unanswered = stop_at(since), [Completions.build(0)], list[int]()
+    for at, schedd in pool.schedds.items():
+        of_schedd = sorted(job for job in jobs if schedd_of(job) == at)
+        try:
+            found.append(_completions_at(schedd, of_schedd, stop))
+        except AdapterError:
+            if len(pool.schedds) == 1:
+                raise
+            unanswered += of_schedd
+    status = np.full(len(unanswered), CompletionStatus.UNANSWERED, np.int8)
+    rows = Completions.build(len(unanswered), job=np.array(unanswered, np.int64), status=status)
+    return Completions.joined([*found, rows])
+
+
+def _completions_at(schedd: Schedd, jobs: Sequence[int], stop: str) -> Completions:
+    """Return how jobs of a schedd ended, in order of their ids."""
     found = []
-    for part in in_parts(ordered):
-        found += pool.history(asking_for(part), OF_ENDS, len(part), stop)
+    for part in in_parts(jobs):
+        found += schedd.history(asking_for(part), OF_ENDS, len(part), stop)
     whole = [ad for ad in found if _is_whole(ad)]
     if count := _others(whole):
-        clusters = ", ".join(str(cluster_of(_job(ad))) for ad in whole)
+        clusters = ", ".join(str(own_cluster(cluster_of(_job(ad)))) for ad in whole)
         rest = f"member(ClusterId, {{{clusters}}}) && ProcId > 0"
-        found += pool.history(rest, OF_ENDS, count, stop)
+        found += schedd.history(rest, OF_ENDS, count, stop)
     ended = completions_of(found)
-    return ended.take(np.isin(ended.job, np.array(ordered, np.int64)))
+    return ended.take(np.isin(ended.job, np.array(jobs, np.int64)))
 
 
 def in_parts(jobs: Sequence[int]) -> list[Sequence[int]]:
@@ -72,8 +98,9 @@ def in_parts(jobs: Sequence[int]) -> list[Sequence[int]]:
 
 
 def asking_for(jobs: Sequence[int]) -> str:
-    """Return a constraint that finds the procs of these numbers."""
-    return f"member(ClusterId * {1 << PROC_BITS} + ProcId, {{{', '.join(map(str, jobs))}}})"
+    """Return a constraint that finds the procs of these numbers at their schedd."""
+    own = ", ".join(str(job & ((1 << CLUSTER_BITS + PROC_BITS) - 1)) for job in jobs)
+    return f"member(ClusterId * {1 << PROC_BITS} + ProcId, {{{own}}})"
 
 
 def stop_at(since: float) -> str:
@@ -166,7 +193,7 @@ def token_of(ad: Record) -> str | None:
 def number_of(ad: Record) -> int:
     """Return cluster and proc of a job in one; -1 if the ad makes no sense."""
     cluster, proc = number(ad, "clusterid"), number(ad, "procid")
-    if not (0 <= cluster < 1 << 31 and 0 <= proc < 1 << PROC_BITS):
+    if not (0 <= cluster < CLUSTERS and 0 <= proc < 1 << PROC_BITS):
         return -1
     return job_id(int(cluster), int(proc))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from rtsched.adapters.condor.completions import numbered
-from rtsched.adapters.condor.ids import PROC_BITS
+from rtsched.adapters.condor.ids import CLUSTERS, PROC_BITS, own_cluster
 from rtsched.adapters.condor.job_ads import TextReader
 from rtsched.adapters.condor.queue import CONSTRAINT
 from rtsched.adapters.condor.requirements import REQUEST_ATTRIBUTES
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.condor.pool import Pool
+    from rtsched.adapters.condor.schedd import Schedd
     from rtsched.logs.classads import Record, Value
 
 FEWEST = 1000
@@ -122,7 +122,7 @@ def _most_common(records: Sequence[Record]) -> dict[int, tuple[Record, int]]:
             break
         ad = records[first[at]]
         cluster = ad.get("clusterid")
-        if type(cluster) is int and 0 <= cluster < 1 << 31:
+        if type(cluster) is int and 0 <= cluster < CLUSTERS:
             found.setdefault(cluster, (ad, int(counts[at])))
     return found
 
@@ -157,7 +157,7 @@ def condition_of(stated: Sequence[_Stated], cluster: int = -1) -> str:
     ask of rtsched must not even be an expression that comes out undefined: they would be told what
     is wrong with that.
     """
-    found = [f"ClusterId == {cluster}"] if cluster >= 0 else ["true"]
+    found = [f"ClusterId == {own_cluster(cluster)}"] if cluster >= 0 else ["true"]
     found += [f"{name} =?= {value}" for name, value in stated if value]
     missing = [name for name, value in stated if not value]
     asked = [f"unparse({name})" for name in missing if name.lower() in REQUEST_ATTRIBUTES]
@@ -188,23 +188,17 @@ def _tree(leaves: Sequence[tuple[int, str]]) -> str:
         return leaves[0][1]
     middle = len(leaves) // 2
     lower, upper = _tree(leaves[:middle]), _tree(leaves[middle:])
-    return f"ClusterId < {leaves[middle][0]} ? ({lower}) : ({upper})"
+    return f"ClusterId < {own_cluster(leaves[middle][0])} ? ({lower}) : ({upper})"
 
 
 class ProcReader:
-    """Reads the procs of a queue, one poll after the other.
+    """Reads the procs of a schedd's queue, one poll after the other."""
 
-    Parameters
-    ----------
-    pool : Pool
-        Whose schedd is asked.
-    """
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool, self._texts = pool, TextReader()
+    def __init__(self) -> None:
+        self._texts = TextReader()
         self._expected: ExpectedProcs | None = None
 
-    def read(self, attributes: Sequence[str]) -> tuple[list[int], list[Record]]:
+    def read(self, schedd: Schedd, attributes: Sequence[str]) -> tuple[list[int], list[Record]]:
         """Return the ProcId of each proc, and all else of its ad; equal ads are one object.
 
         Which procs are there is asked before it is asked which of them are not as expected: so one
@@ -218,19 +212,21 @@ class ProcReader:
         """
         expected = self._expected
         if expected is not None and expected.attributes == tuple(attributes):
-            there = self._pool.numbers(CONSTRAINT)
-            proc, ads = self._read(f"({CONSTRAINT}) && ({expected.others})", attributes)
+            there = schedd.numbers(CONSTRAINT)
+            proc, ads = self._read(schedd, f"({CONSTRAINT}) && ({expected.others})", attributes)
             read = [numbered(ad, number) for ad, number in zip(ads, proc, strict=True)]
             others = there[~np.isin(there, np.array(read, np.int64))]
             others, as_expected = expected.known(others)
             proc = [*proc, *(others & ((1 << PROC_BITS) - 1)).tolist()]
             ads = [*ads, *as_expected]
         else:
-            proc, ads = self._read(CONSTRAINT, attributes)
+            proc, ads = self._read(schedd, CONSTRAINT, attributes)
         self._expected = ExpectedProcs.of(ads, attributes)
         return proc, ads
 
-    def _read(self, constraint: str, attributes: Sequence[str]) -> tuple[list[int], list[Record]]:
+    def _read(
+        self, schedd: Schedd, constraint: str, attributes: Sequence[str]
+    ) -> tuple[list[int], list[Record]]:
         """Return the procs of which a constraint is true."""
-        shown = self._pool.procs(constraint, attributes, self._texts.known)
+        shown = schedd.procs(constraint, attributes, self._texts.known)
         return shown.proc, self._texts.read(shown)

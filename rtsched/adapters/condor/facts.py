@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.condor.ids import JobNames
 from rtsched.adapters.live import PART
 
 if TYPE_CHECKING:
@@ -175,6 +176,8 @@ class CondorFacts:
         Whether a cluster of several procs gets one promise (`arrays`).
     sets : SlotSets or None
         Which rows meet a job's Requirements, and what it requires of its GPUs.
+    names : JobNames
+        What jobs are called.
     """
 
     version: str = ""
@@ -187,6 +190,7 @@ class CondorFacts:
     shared: bool = False
     arrays: bool = True
     sets: SlotSets | None = None
+    names: JobNames = field(default_factory=JobNames)
 
     @property
     def tail(self) -> float:

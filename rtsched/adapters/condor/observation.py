@@ -10,7 +10,7 @@ import numpy as np
 
 from rtsched.adapters.condor.arrays import free_places
 from rtsched.adapters.condor.completions import token_of
-from rtsched.adapters.condor.ids import job_id, names_of
+from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.pool_state import (
     DEFERRAL_S,
     DEFERRED,
@@ -153,8 +153,8 @@ def slots_of_procs(procs: Procs, rows: Sequence[int], known: Container[str]) -> 
     return [name if name in known else parent_of(name) for name in names]
 
 
-def strangers_of(claims: Sequence[Claim], schedd: str) -> list[Occupant]:
-    """Return who has parts of slots without being a job of this schedd."""
+def strangers_of(claims: Sequence[Claim], schedds: Container[str]) -> list[Occupant]:
+    """Return who has parts of slots without being a job of these schedds."""
     return [
         Occupant(
             (-1, claim.name),
@@ -165,7 +165,7 @@ def strangers_of(claims: Sequence[Claim], schedd: str) -> list[Occupant]:
             disk=claim.disk,
         )
         for claim in claims
-        if claim.schedd != schedd
+        if claim.schedd not in schedds
     ]
 
 
@@ -311,7 +311,7 @@ def jobs_of(
         | ({"demand": RESOURCES} if demand is not None else {}),
         **{name: procs.column(name) for name in _TEXTS},
         id=groups.job[which],
-        label=names_of(groups.job[which]),
+        label=facts.names.all_of(groups.job[which]),
         submit=procs.submit,
         begin=procs.begin,
         cores=_capped(procs.cpus.astype(np.int64) * counts),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -14,17 +13,13 @@ import numpy as np
 from rtsched.adapters.condor.accounts import accounts_of, factors_of
 from rtsched.adapters.condor.arrays import StartedArrays
 from rtsched.adapters.condor.completions import (
-    asking_for,
     completions_of,
     find_completions,
-    in_parts,
-    numbered,
 )
-from rtsched.adapters.condor.expected import ProcReader
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.ids import PROC_BITS
-from rtsched.adapters.condor.job_ads import AdReader, TextReader
-from rtsched.adapters.condor.matching import MachineAds, names_in
+from rtsched.adapters.condor.ids import PROC_BITS, schedd_of
+from rtsched.adapters.condor.job_ads import AdReader
+from rtsched.adapters.condor.matching import MachineAds
 from rtsched.adapters.condor.observation import (
     Groups,
     allocations_of,
@@ -35,16 +30,15 @@ from rtsched.adapters.condor.observation import (
     occupants_of,
     strangers_of,
 )
-from rtsched.adapters.condor.pool_state import HELD, IDLE, PoolState, has_slot, slot_names
+from rtsched.adapters.condor.pool_state import HELD, PoolState, has_slot, slot_names
 from rtsched.adapters.condor.queue import (
-    CONSTRAINT,
     OF_DISK,
     OF_JOBS,
     PROMISED,
-    TO_PLACE,
     Queue,
     queue_of,
 )
+from rtsched.adapters.condor.queue_reader import QueueAds, QueueReader
 from rtsched.adapters.condor.recurring import periodic_of
 from rtsched.adapters.condor.sharing import demand_of_groups, held_by
 from rtsched.adapters.condor.slot_assignment import Occupant, SlotAssignment
@@ -65,10 +59,10 @@ from rtsched.adapters.condor.table import slots_in
 from rtsched.adapters.live import Completions, Observation
 from rtsched.counting import counted
 from rtsched.errors import AdapterError
-from rtsched.logs.classads import Expression, number, text
+from rtsched.logs.classads import number, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -119,7 +113,8 @@ class Observer:
             StartedLoads(pool),
         )
         self._started_arrays = StartedArrays()
-        self._procs, self._details, self._ads_of_jobs = ProcReader(pool), TextReader(), AdReader()
+        self._readers: dict[int, QueueReader] = {}
+        self._ads_of_jobs = AdReader()
         self._machine: PoolLayout | None = None
         self._cluster: Cluster | None = None
         self._made_of: object = None
@@ -129,7 +124,6 @@ class Observer:
         self._machines_of: dict[str, tuple[float, float]] = {}
         self._machines_read = -math.inf
         self._ads = self._ads_used = MachineAds.of({})
-        self._referred: frozenset[str] = frozenset()
         self._unheld = np.empty(0, np.int64)
         self._read = -math.inf
         self._silent = math.inf  # since when the collector has not said how long it has been up
@@ -146,7 +140,7 @@ class Observer:
         if now - self._read > CONFIG_EVERY_S:
             self._pool.configure()
             self._read = now
-        schedd, version = self._pool.schedd()
+        schedds, version = self._identities()
         ads = self._pool.slots(OF_SLOTS)
         self._started = {text(ad, "name") or "": number(ad, "daemonstarttime") for ad in ads}
         shown, small = slots_of(ads, self._settings)
@@ -156,14 +150,15 @@ class Observer:
         facts = self._facts(machine, version)
         claims = claims_of(ads)
         wanted = (*OF_JOBS, *OF_DISK) if machine.shared else OF_JOBS
-        queue = queue_of(self._read_jobs(wanted), facts)
+        jobs, silent = self._read_jobs(wanted, now)
+        queue = queue_of(jobs, facts)
         held = {claim.name for claim in claims}
         queue = replace(queue, procs=without_stale_claims(queue.procs, emptied_of(ads), held))
         queue = replace(queue, procs=self._without_false_spooling(queue.procs))
-        problems = _problems(queue.skipped, small) + self._read_submitters()
+        problems = _problems(queue.skipped, small) + silent + self._read_submitters()
         accounts, facts = self._charged(queue, facts)
         bound, arrays = bound_of(queue, facts, now), self._started_arrays.update(queue, facts, now)
-        observation = self._observe(queue, machine, (claims, schedd), bound, arrays, facts, now)
+        observation = self._observe(queue, machine, (claims, schedds), bound, arrays, facts, now)
         waiting = {job for job in arrays if queue.arrays[job].waits}
         observation = replace(observation, accounts=accounts, facts=facts, problems=problems)
         factors = factors_of(self._submitters)
@@ -209,13 +204,13 @@ class Observer:
         self,
         queue: Queue,
         machine: PoolLayout,
-        claims: tuple[Sequence[Claim], str],
+        claims: tuple[Sequence[Claim], frozenset[str]],
         bound: Mapping[int, Bound],
         arrays: Mapping[int, Begun],
         facts: CondorFacts,
         now: float,
     ) -> Observation:
-        """Return what is seen of slots and jobs; `claims` are all, and the name of our schedd."""
+        """Return what is seen of slots and jobs; `claims` are all, and the names of our schedds."""
         begun = {job: one.procs for job, one in bound.items()} | self._started_loads.update(queue)
         begun |= dict.fromkeys(arrays, 1)
         groups = groups_of(queue, begun)
@@ -232,7 +227,7 @@ class Observer:
             fits=self._pool.fits,
             started=self._alive_since(queue.procs, machine),
             begun=arrays,
-            schedd_started=partial(self._pool.schedd_started, claims[1]),
+            schedd_started=self._schedd_started,
         )
         shunned = machine.rows_of(self._start_failures.shunned)
         away = np.union1d(taken.others, shunned)
@@ -258,6 +253,20 @@ class Observer:
             periodic=periodic_of(self._settings.recurring, machine.slots, now),
             flapping=np.union1d(machine.rows_of(self._inventory.flapping(now)), shunned),
         )
+
+    def _identities(self) -> tuple[frozenset[str], str]:
+        """Return the names of the schedds, and the release of the first."""
+        found = [schedd.identity() for schedd in self._pool.schedds.values()]
+        return frozenset(name for name, _ in found), found[0][1]
+
+    def _schedd_started(self, job: int) -> float:
+        """Return when the schedd of a job was started; inf: it is away, and starts nothing."""
+        try:
+            return self._pool.schedds[schedd_of(job)].started()
+        except (AdapterError, KeyError):
+            if len(self._pool.schedds) == 1:
+                raise
+            return math.inf
 
     def _read_machines(self, ads: Sequence[Record], now: float) -> None:
         """Read what slots say of their machines, where that may have changed."""
@@ -342,7 +351,7 @@ class Observer:
         named = slots_in(self._settings.table)
         if named and named <= {slot.name for slot in shown}:
             return
-        if self._pool.jobs(PROMISED, ("ClusterId",)):
+        if any(schedd.jobs(PROMISED, ("ClusterId",)) for schedd in self._pool.schedds.values()):
             slots = counted(len(shown), "slot")
             raise AdapterError(
                 f"the collector has just started and reports {slots} so far; promises are not "
@@ -366,11 +375,11 @@ class Observer:
         groups: Groups,
         machine: PoolLayout,
         claims: Sequence[Claim],
-        schedd: str,
+        schedds: frozenset[str],
     ) -> _Taken:
         """Return who has which rows."""
         ours, of = occupants_of(queue, groups, claims, machine.by_name)
-        strangers = strangers_of(claims, schedd)
+        strangers = strangers_of(claims, schedds)
         rows = self._assignment.taken([*strangers, *ours], machine.by_name)
 
         def rows_of(occupant: Occupant) -> list[int]:
@@ -402,70 +411,24 @@ class Observer:
             shared=machine.shared,
             arrays=settings.arrays,
             sets=machine.sets,
+            names=settings.names,
         )
 
-    def _read_jobs(self, attributes: Sequence[str]) -> JobAds:
-        """Return the jobs of the queue, those that may be promised something in detail.
-
-        One that no longer waits when its details are read is read again, as a whole: without them
-        it would seem that its user had changed it.
-        """
-        proc, jobs = self._procs.read(attributes)
-        different = {id(ad): ad for ad in jobs}
-        may_wait = {id(ad) for ad in different.values() if _may_wait(ad)}
-        waiting = {
-            job: at
-            for at, ad in enumerate(jobs)
-            if id(ad) in may_wait and (job := numbered(ad, proc[at])) >= 0
-        }
-        if not waiting:
-            return self._ads_of_jobs.jobs(proc, jobs)
-        names, details = self._read_details()
-        known = {waiting.pop(job): ad for job, ad in details if job in waiting}
-        self._ads_of_jobs.merge(jobs, known)
-        gone = set(waiting.values())
-        proc = [each for at, each in enumerate(proc) if at not in gone]
-        jobs = [ad for at, ad in enumerate(jobs) if at not in gone]
-        for some in in_parts(sorted(waiting)):
-            constraint = f"({CONSTRAINT}) && {asking_for(some)}"
-            again = self._pool.procs(constraint, (*attributes, *names), {})
-            proc += again.proc
-            jobs += [again.new[text] for text in again.text]
-        return self._ads_of_jobs.jobs(proc, jobs)
-
-    def _read_details(self) -> tuple[Sequence[str], Iterable[tuple[int, Record]]]:
-        """Return Requirements, with what they refer to, and environments of some jobs.
-
-        Of those that may be promised something: for all jobs this would be far more than everything
-        else. To which attributes Requirements refer shows when they are read; mostly to the same as
-        at the last poll.
-
-        Returns
-        -------
-        names : sequence of str
-            The attributes that were read.
-        found : iterable of (int, Record)
-            The jobs, by their numbers.
-        """
-        constraint, referred = f"({CONSTRAINT}) && ({TO_PLACE})", self._referred
-        names: tuple[str, ...] = ()
-        found: Iterable[tuple[int, Record]] = ()
-        for _ in range(CHAIN):
-            names = ("ClusterId", "ProcId", "Environment", "Requirements", *sorted(referred))
-            shown = self._pool.procs(constraint, names, self._details.known)
-            ads = self._details.read(shown)
-            found = ((numbered(ad, proc), ad) for proc, ad in zip(shown.proc, ads, strict=True))
-            said = {
-                value
-                for ad in self._details.known.values()
-                for name, value in ad.items()
-                if name == "requirements" or (name in referred and isinstance(value, Expression))
-            }
-            self._referred = frozenset().union(*(names_in(str(value)) for value in said))
-            if self._referred <= referred:
-                break
-            referred |= self._referred
-        return names, found
+    def _read_jobs(self, attributes: Sequence[str], now: float) -> tuple[JobAds, tuple[str, ...]]:
+        """Return the jobs of all queues, and which schedds do not answer."""
+        found, silent = QueueAds(), []
+        for at, schedd in self._pool.schedds.items():
+            reader = self._readers.setdefault(at, QueueReader())
+            try:
+                queue = reader.read(schedd, attributes, now)
+            except AdapterError as error:
+                if len(self._pool.schedds) == 1:
+                    raise
+                queue, sentence = reader.kept(error, now)
+                silent.append(sentence)
+            found.add(queue)
+        self._ads_of_jobs.merge(found.ads, found.details)
+        return self._ads_of_jobs.jobs(found.proc, found.ads), tuple(silent)
 
     def _read_submitters(self) -> tuple[str, ...]:
         """Read the negotiator's accounting; return what is wrong with it.
@@ -504,11 +467,6 @@ class _Taken:
     others: NDArray[np.int64]
     demand: NDArray[np.int64] | None = None
     foreign: NDArray[np.int64] | None = None
-
-
-def _may_wait(ad: Record) -> bool:
-    """Return whether a job waits that may be promised something."""
-    return "rtdeadline" in ad and ad.get("jobstatus") in {IDLE, HELD}
 
 
 def _problems(jobs: int, slots: int) -> tuple[str, ...]:

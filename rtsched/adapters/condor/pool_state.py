@@ -204,6 +204,10 @@ class PoolState:
         """Cluster and proc of each row of `procs` in one, int64[n]."""
         return self.procs.cluster << PROC_BITS | self.procs.proc
 
+    def name_of(self, job: int) -> str:
+        """Return what a job is called; `job`: cluster and proc in one."""
+        return self.facts.names.of(job)
+
     def rows_of(self, jobs: Sequence[int], *states: int) -> dict[int, list[int]]:
         """Return the procs of jobs that are in one of these states, rows of `procs` in order."""
         found: dict[int, list[int]] = {job: [] for job in jobs}

@@ -19,7 +19,7 @@ from rtsched.adapters.condor.arrays import (
     per_slot_of,
 )
 from rtsched.adapters.condor.gpus import LIMITS
-from rtsched.adapters.condor.ids import PROC_BITS
+from rtsched.adapters.condor.ids import CLUSTERS, PROC_BITS
 from rtsched.adapters.condor.job_ads import GREATEST, reals
 from rtsched.adapters.condor.matching import condition_in
 from rtsched.adapters.condor.pool_state import (
@@ -140,7 +140,7 @@ def queue_of(jobs: JobAds, facts: CondorFacts) -> Queue:
     """Return the queue that the ads of its procs make; of `facts` all but who is charged."""
     ads, proc = jobs.ads, jobs.proc
     cluster, status = ads.cluster[jobs.kind], ads.status[jobs.kind]
-    known = (cluster >= 0) & (cluster < 1 << 31) & (proc >= 0) & (proc < 1 << PROC_BITS)
+    known = (cluster >= 0) & (cluster < CLUSTERS) & (proc >= 0) & (proc < 1 << PROC_BITS)
     over = (status == COMPLETED) | ((status == REMOVED) & ~ads.placed[jobs.kind])
     order = np.lexsort((proc, cluster))
     order = order[(known & ~over)[order]]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.adapters.condor import gpus, matching
-from rtsched.adapters.condor.ids import number_of
+from rtsched.adapters.condor.ids import job_id, schedd_of
 from rtsched.adapters.condor.matching import Request
 from rtsched.adapters.live import dag_key
 from rtsched.adapters.requirements import LOAD, Requirements, shortened
@@ -24,6 +24,7 @@ from rtsched.suggestions import similar
 
 if TYPE_CHECKING:
     from rtsched.adapters.condor.facts import CondorFacts
+    from rtsched.adapters.condor.ids import JobNames
     from rtsched.logs.classads import Record
 
 KILOBYTE, MEGABYTE = 1 << 10, 1 << 20
@@ -134,7 +135,7 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Co
     problem = _malformed(ad)
     if problem:
         return CondorRequirements(problem=problem)
-    length, after, asks = run_time(ad, facts), _after(ad), fresh and needs_rtsched(ad)
+    length, after, asks = run_time(ad, facts), _after(ad, facts.names), fresh and needs_rtsched(ad)
     problem = _problem(ad, facts, length, after is not None) if asks else ""
     part = part_of(ad, facts) if needs_rtsched(ad) else ""
     request = request_of(ad, part, facts)
@@ -372,10 +373,12 @@ def _too_many(least: int, nodes: int) -> str:
     return ""
 
 
-def _after(ad: Record) -> tuple[int, ...] | None:
+def _after(ad: Record, names: JobNames) -> tuple[int, ...] | None:
     """Return the jobs that a job waits for; None if the attribute makes no sense."""
     words = (text(ad, "rtafter") or "").replace(",", " ").split()
-    found = tuple(dict.fromkeys(number_of(word) if "." in word else -1 for word in words))
+    cluster = number(ad, "clusterid")
+    here = schedd_of(job_id(int(cluster), 0)) if cluster >= 0 else 0
+    found = tuple(dict.fromkeys(names.number(word, here) if "." in word else -1 for word in words))
     return None if -1 in found or len(found) > _MOST_AFTER else found
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.condor.arrays import free_places
+from rtsched.adapters.condor.bindings import literal
 from rtsched.adapters.condor.commands import (
     UNDEFINED,
     Act,
@@ -21,10 +22,8 @@ from rtsched.adapters.condor.commands import (
     priority_edits,
 )
 from rtsched.adapters.condor.environment import has_variables, variables, with_variables
-from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.observation import slots_of_procs
 from rtsched.adapters.condor.placing import Binding, bindings_of, ready, rows_in_turn
-from rtsched.adapters.condor.pool import literal
 from rtsched.adapters.condor.pool_state import DEFERRED, HELD, IDLE, UNJUDGED
 from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.requirements import hosts, is_whole
@@ -82,7 +81,7 @@ def reserve_changes(
     return [
         *table_changes(view, settings, last_applied, now),
         *bound,
-        *_short(short),
+        *_short(short, view),
         *_taken_back(plan, bindings, view),
         *_let_go(plan, view),
         *_rest_of_loads(view),
@@ -188,7 +187,9 @@ def _bound(binding: Binding, plan: Schedule, view: PoolState, now: float) -> Ite
     if steps:
         first, more = binding.slots[0][0], len({s for each in binding.slots for s in each}) - 1
         on = f"{first} and {more} more" if more else first
-        yield change("reserve", binding.job, f"bind job {name_of(binding.job)} to {on}", *steps)
+        yield change(
+            "reserve", binding.job, f"bind job {view.name_of(binding.job)} to {on}", *steps
+        )
 
 
 def _goes_on(job: int, view: PoolState, now: float) -> Iterator[Change]:
@@ -239,7 +240,7 @@ def _array_bound(
         steps += _together(Rank.JOB, "RtPromise", told, view, str(by))
     steps += _together(Rank.JOB, "RtPlannedStart", new, view, str(math.floor(now)))
     if steps:
-        says = f"bind {counted(len(new), 'proc')} of job {name_of(job)} to {slots[0]}"
+        says = f"bind {counted(len(new), 'proc')} of job {view.name_of(job)} to {slots[0]}"
         more = len(set(slots)) - 1
         yield change("reserve", job, f"{says} and {more} more" if more else says, *steps)
 
@@ -307,10 +308,10 @@ def _differing(wanted: Mapping[str, str | float], ad: Record) -> dict[str, str]:
     return {name: literal(value) for name, value in wanted.items() if ad.get(name.lower()) != value}
 
 
-def _short(jobs: list[int]) -> Iterator[Change]:
+def _short(jobs: list[int], view: PoolState) -> Iterator[Change]:
     """Yield which loads cannot start as planned, since procs of theirs are gone."""
     for job in jobs:
-        text = f"job {name_of(job)} has fewer idle procs than its load has parts"
+        text = f"job {view.name_of(job)} has fewer idle procs than its load has parts"
         yield change("reserve", job, text)
 
 
@@ -322,7 +323,7 @@ def _taken_back(plan: Schedule, bindings: list[Binding], view: PoolState) -> Ite
         steps = _undone(view, row) if row not in bound else []
         if steps:
             job = int(view.procs.job[row])
-            name = name_of(int(view.numbers[row]))
+            name = view.name_of(int(view.numbers[row]))
             yield change("reserve", job, f"make job {name} wait for its planned start", *steps)
 
 
@@ -359,7 +360,7 @@ def _let_go(plan: Schedule, view: PoolState) -> Iterator[Change]:
             yield _freed(view, row)
         elif steps := _undone(view, row):
             others = "the jobs it depends on" if job in view.behind else "its next planned start"
-            says = f"make job {name_of(int(view.numbers[row]))} wait for {others}"
+            says = f"make job {view.name_of(int(view.numbers[row]))} wait for {others}"
             yield change("reserve", job, says, *steps)
 
 
@@ -367,7 +368,7 @@ def _freed(view: PoolState, row: int) -> Change:
     """Return the change by which a proc becomes a best-effort one."""
     proc = int(view.numbers[row])
     admission = Edit(Rank.JOB, (proc,), "RtAdmission", literal(UNJUDGED))
-    text = f"let job {name_of(proc)} start as best effort: it has no promise"
+    text = f"let job {view.name_of(proc)} start as best effort: it has no promise"
     return change("release", int(view.procs.job[row]), text, *_undone(view, row), admission)
 
 
@@ -393,13 +394,13 @@ def _rest_of_loads(view: PoolState) -> Iterator[Change]:
     for row in rows:
         node, proc = text(view.ads.get(row, {}), "rtnode"), int(view.numbers[row])
         if node is None:
-            says = f"remove job {name_of(proc)}: its load needs fewer procs"
+            says = f"remove job {view.name_of(proc)}: its load needs fewer procs"
             yield change("reserve", int(view.procs.job[row]), says, Act("Remove", (proc,), SURPLUS))
         elif node not in usable or view.procs.status[row] == HELD:
             yield _freed(view, row)
         elif text_of(view, "node_set", row) != node:
             step = Edit(Rank.BIND, (proc,), "RtNodeSet", literal(node))
-            says = f"bind job {name_of(proc)} to {node}"
+            says = f"bind job {view.name_of(proc)} to {node}"
             yield change("reserve", int(view.procs.job[row]), says, step)
 
 
@@ -425,7 +426,7 @@ def _priorities(plan: Schedule, bindings: list[Binding], view: PoolState) -> Ite
         own = int(procs.own_priority[row]) if procs.reordered[row] else None
         priority = wanted.get(job, own or 0)
         if priority != present:
-            says = f"set the priority of job {name_of(proc)} to {priority}"
+            says = f"set the priority of job {view.name_of(proc)} to {priority}"
             yield change("set-priority", job, says, *priority_edits(proc, priority, present, own))
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from rtsched.adapters.condor.ids import SCHEDDS, JobNames
 from rtsched.adapters.local_days import DAY_S
 
 Seconds = Annotated[float, Meta(ge=0)]
@@ -65,6 +66,15 @@ class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schedd: Annotated[
         str, Meta(description="Name of the schedd whose jobs are evaluated; empty: the local one.")
     ] = ""
+    schedds: Annotated[
+        list[str],
+        Meta(
+            max_length=SCHEDDS,
+            description="Names of the schedds whose jobs are evaluated, where they are several. "
+            "Promises refer to places in this list: add names at its end, and replace one that is "
+            "no more by an empty one. A schedd that was the only one before comes first.",
+        ),
+    ] = []
     user: Annotated[str, Meta(description="The Unix user that the daemon runs as.")] = "rtsched"
     table: Annotated[
         str,
@@ -195,3 +205,15 @@ class CondorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     query_timeout_s: Annotated[
         float, Meta(gt=0, description="Timeout of one query to HTCondor, seconds.")
     ] = 20.0
+
+    def __post_init__(self) -> None:
+        if self.schedd and self.schedds:
+            raise ValueError("set schedd or schedds, not both")
+        named = [name.lower() for name in self.schedds if name]
+        if self.schedds and len(set(named)) < max(len(named), 1):
+            raise ValueError("schedds must name at least one, and none twice")
+
+    @property
+    def names(self) -> JobNames:
+        """What jobs are called."""
+        return JobNames(tuple(self.schedds))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.condor.completions import started_of
-from rtsched.adapters.condor.ids import cluster_of, job_id, proc_of
+from rtsched.adapters.condor.ids import cluster_of, job_id, own_cluster, proc_of, schedd_of
 from rtsched.adapters.condor.pool_state import DEFERRED, IDLE, UNJUDGED, has_slot, slot_names
 from rtsched.adapters.condor.queue import OF_ENDS
 from rtsched.errors import AdapterError
@@ -96,7 +96,7 @@ class StartFailureTracker:
         fits: Callable[[int, Sequence[str]], bool] = lambda _job, _slots: False,
         started: Mapping[str, float] | None = None,
         begun: Container[int] = (),
-        schedd_started: Callable[[], float] = lambda: -math.inf,
+        schedd_started: Callable[[int], float] = lambda _job: -math.inf,
     ) -> frozenset[int]:
         """Return the jobs whose own requirements forbid the slots on which they were to start.
 
@@ -123,8 +123,8 @@ class StartFailureTracker:
         begun : container of int, optional
             Arrays that have begun: their procs wait for one another.
         schedd_started : callable
-            When the schedd was started, seconds since the epoch. Planned starts before are put off
-            until then: no slot is to blame that nothing starts without it.
+            When the schedd of a job was started, seconds since the epoch. Planned starts before
+            are put off until then: no slot is to blame that nothing starts without it.
         """
         procs, late = queue.procs, dict[int, set[float]]()
         waits = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0)).tolist()
@@ -133,9 +133,15 @@ class StartFailureTracker:
         sets = procs.take(rows).texts("node_set")
         starts = [number(queue.ads.get(row, {}), "rtplannedstart") for row in rows]
         over_before = now - facts.start_delay if negotiated else -math.inf
-        if any(start < over_before for start in starts) and schedd_started() >= over_before:
-            over_before = -math.inf
+        suspect = {
+            schedd_of(int(procs.job[row])): int(procs.job[row])
+            for row, start in zip(rows, starts, strict=True)
+            if start < over_before
+        }
+        away = {at for at, job in suspect.items() if schedd_started(job) >= over_before}
         for row, words, start in zip(rows, sets, starts, strict=True):
+            if schedd_of(int(procs.job[row])) in away:
+                continue
             if start < over_before and taken.isdisjoint(slot_names(words)):
                 late.setdefault(int(procs.job[row]), set()).add(start)
                 number_of = job_id(int(procs.cluster[row]), int(procs.proc[row]))
@@ -241,7 +247,8 @@ class StartedLoads:
     def _gone(self, job: int, count: int) -> set[int]:
         """Return which procs of a load ran, of so many that are gone; none without a history."""
         try:
-            found = self._pool.history(f"ClusterId == {cluster_of(job)}", OF_ENDS, count)
-        except AdapterError:
+            schedd, cluster = self._pool.schedds[schedd_of(job)], own_cluster(cluster_of(job))
+            found = schedd.history(f"ClusterId == {cluster}", OF_ENDS, count)
+        except (AdapterError, KeyError):
             return set()
         return {proc_of(one) for one in started_of(found)}

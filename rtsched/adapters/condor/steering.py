@@ -9,6 +9,7 @@ import numpy as np
 
 from rtsched.adapters.changes import Steering, idle_nodes, kind_of, stoppable
 from rtsched.adapters.condor.accounts import differing, wanted_factors
+from rtsched.adapters.condor.bindings import literal
 from rtsched.adapters.condor.commands import (
     UNDEFINED,
     Act,
@@ -18,8 +19,6 @@ from rtsched.adapters.condor.commands import (
     change,
     priority_edits,
 )
-from rtsched.adapters.condor.ids import name_of
-from rtsched.adapters.condor.pool import literal
 from rtsched.adapters.condor.pool_state import (
     DEFERRED,
     HELD,
@@ -85,7 +84,7 @@ class CondorSteering(Steering):
 
     def name_of(self, job: int) -> str:
         """Return what HTCondor calls a job."""
-        return name_of(job)
+        return self.view.name_of(job)
 
     def reserve(self, action: Reserve) -> Iterator[Change]:
         """Yield what a plan asks for, and which jobs end that have outlived their run time."""
@@ -142,7 +141,7 @@ class CondorSteering(Steering):
         off = np.abs(wanted - present) + (reordered & (wanted == own))
         order = np.argsort(-off, kind="stable")[: self.settings.priorities_per_cycle]
         for i in order[off[order] > 0].tolist():
-            says = f"set the priority of job {name_of(procs[i])} to {wanted[i]}"
+            says = f"set the priority of job {self.name_of(procs[i])} to {wanted[i]}"
             kept = int(own[i]) if reordered[i] else None
             steps = priority_edits(procs[i], int(wanted[i]), int(present[i]), kept)
             yield change("set-priority", int(view.procs.job[rows[i]]), says, *steps)
@@ -186,7 +185,7 @@ class CondorSteering(Steering):
             if steps:
                 left -= 1
                 says = f"{len(chosen)} hosts" if len(chosen) else "as many hosts as it asked for"
-                yield change("place", job, f"have job {name_of(job)} start on {says}", *steps)
+                yield change("place", job, f"have job {self.name_of(job)} start on {says}", *steps)
 
     def _to_size(self, action: Place) -> NDArray[np.int64]:
         """Return which of the jobs are moldable, are given a size, and wait for no other."""
@@ -228,7 +227,7 @@ class CondorSteering(Steering):
                 continue
             left -= 1
             step = Edit(Rank.JOB, (procs[i],), "RtRankSet", literal(wanted))
-            yield change("place", job, f"prefer {wanted} for job {name_of(procs[i])}", step)
+            yield change("place", job, f"prefer {wanted} for job {self.name_of(procs[i])}", step)
 
     def cancel(self, job: int, text: str) -> Iterator[Change]:
         """Yield what removes a job, its user told before; the end comes whatever became of that."""
@@ -236,7 +235,7 @@ class CondorSteering(Steering):
         if rows:
             yield from self.notify(job, text)
             why, procs = " ".join(text.split())[:LONGEST], tuple(self.view.numbers[rows].tolist())
-            says = f"remove job {name_of(job)}: {why}"
+            says = f"remove job {self.name_of(job)}: {why}"
             yield change("cancel", job, says, Act("Remove", procs, why))
 
     def notify(self, job: int, text: str) -> Iterator[Change]:
@@ -246,7 +245,7 @@ class CondorSteering(Steering):
         untold = [row for row in rows if view.ads.get(row, {}).get("rtwhy") != why]
         if why and untold:
             step = Edit(Rank.JOB, tuple(view.numbers[untold].tolist()), "RtWhy", literal(why))
-            yield change("tell", job, f"set RtWhy of job {name_of(job)}: {why}", step)
+            yield change("tell", job, f"set RtWhy of job {self.name_of(job)}: {why}", step)
 
     def _holds(self, action: Hold) -> Iterator[Change]:
         """Yield which waiting jobs are held; one that is deferred waits without."""
@@ -256,7 +255,7 @@ class CondorSteering(Steering):
             if free:
                 procs = tuple(view.numbers[free].tolist())
                 act = Act("Hold", procs, "rtsched: to be evaluated later")
-                yield change("hold", job, f"hold job {name_of(job)}", act)
+                yield change("hold", job, f"hold job {self.name_of(job)}", act)
 
     def _admits(self, action: Admit) -> Iterator[Change]:
         """Yield which deferred jobs were promised something: they start by their node sets only."""
@@ -276,7 +275,7 @@ class CondorSteering(Steering):
             held = [row for row in rows if view.procs.status[row] == HELD]
             if held:
                 act = Act("Release", tuple(view.numbers[held].tolist()), "rtsched: evaluated")
-                yield change("release", job, f"release job {name_of(job)}", act)
+                yield change("release", job, f"release job {self.name_of(job)}", act)
 
     def _admit_deferred(self, kind: str, job: int, rows: list[int], word: str) -> Iterator[Change]:
         """Yield what the deferred procs among some of a job carry from now on."""
@@ -286,7 +285,7 @@ class CondorSteering(Steering):
             procs = tuple(view.numbers[deferred].tolist())
             steps = list(self._as_one(job, deferred)) if word == JUDGED else []
             steps.append(Edit(Rank.JOB, procs, "RtAdmission", literal(word)))
-            yield change(kind, job, f"set RtAdmission of job {name_of(job)}: {word}", *steps)
+            yield change(kind, job, f"set RtAdmission of job {self.name_of(job)}: {word}", *steps)
 
     def _as_one(self, job: int, rows: list[int]) -> Iterator[Edit]:
         """Yield what procs carry that were found to be an array: how many run at a time, and when.
@@ -322,9 +321,9 @@ class CondorSteering(Steering):
                 continue
             if able:
                 act = Act("Vacate" if moves else "VacateFast", procs, said)
-                yield change(kind, job, f"vacate job {name_of(job)}", act)
+                yield change(kind, job, f"vacate job {self.name_of(job)}", act)
             else:
-                yield Change(kind, job, f"job {name_of(job)} {why}; it stays")
+                yield Change(kind, job, f"job {self.name_of(job)} {why}; it stays")
 
 
 def _waiting(
@@ -429,6 +428,6 @@ def overrun_changes(
             continue
         why = f"rtsched: run time of {limit[row]:.0f} s is over"
         removes = settings.overruns == "remove"
-        says = f"{'remove' if removes else 'vacate'} job {name_of(proc)}: {why}"
+        says = f"{'remove' if removes else 'vacate'} job {view.name_of(proc)}: {why}"
         act = Act("Remove" if removes else "VacateFast", (proc,), why)
         yield change("cancel" if removes else "requeue", int(procs.job[row]), says, act)

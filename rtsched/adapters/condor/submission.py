@@ -11,7 +11,7 @@ import numpy as np
 from rtsched.adapters.condor.arrays import submitted_array
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.holds import is_held
-from rtsched.adapters.condor.ids import job_id, name_of, number_of
+from rtsched.adapters.condor.ids import CLUSTER_BITS, CLUSTERS, PROC_BITS, cluster_at, job_id
 from rtsched.adapters.condor.pool_state import DEFERRED
 from rtsched.adapters.condor.requirements import (
     MEGABYTE,
@@ -56,24 +56,32 @@ class CondorTranslator:
 
     def name_of(self, job: int) -> str:
         """Return what HTCondor calls a job, such as `12.0`."""
-        return name_of(job)
+        return self.settings.names.of(job)
+
+    @property
+    def naming(self) -> str:
+        """How a user must name a job, where its number alone does not tell; empty: it does."""
+        several = "in this pool a job is named with its access point, as in SCHEDD#12.0"
+        return several if self.settings.schedds else ""
 
     def number_of(self, name: str) -> int:
         """Return the id of the job `12.0`; -1: this is no job's name."""
-        return number_of(name)
+        return self.settings.names.number(name)
 
     def describe(
         self, fields: Mapping[int, str | int], facts: CondorFacts | None, now: float
     ) -> Submission:
         """Return what a submission means; `facts` are those of the last poll."""
-        facts = facts or CondorFacts()
-        ad = ad_of(str(fields.get(Tag.AD, "")))
+        facts = facts or CondorFacts(names=self.settings.names)
+        ad, unknown = self._at_schedd(ad_of(str(fields.get(Tag.AD, ""))))
         needs = submitted_array(ad, requirements_of(ad, facts), facts)
         begin = number(ad, "deferraltime")
         user = text(ad, "owner") or ""
         jobs = job_of(ad, needs, facts, submit=now, begin=begin if begin > now else -math.inf)
-        problem = needs.problem or too_late(
-            needs.deadline, max(now, begin if begin > 0 else now), "RtDeadline"
+        problem = (
+            unknown
+            or needs.problem
+            or too_late(needs.deadline, max(now, begin if begin > 0 else now), "RtDeadline")
         )
         uid = uid_of(user)
         if uid < 0:
@@ -85,6 +93,24 @@ class CondorTranslator:
             message_time=needs.message_time,
         )
         return Submission(jobs, edges, uid, problem, job=_job_in(ad, needs), held=is_held(ad))
+
+    def _at_schedd(self, ad: Record) -> tuple[Record, str]:
+        """Return an ad whose numbers of clusters are those of its schedd; and what is wrong.
+
+        The GlobalJobId names the schedd that asks. One that a user asks about has none.
+        """
+        schedd = (text(ad, "globaljobid") or "").partition("#")[0]
+        if not self.settings.schedds or not schedd:
+            return ad, ""
+        at = self.settings.names.place(schedd)
+        if at < 0:
+            return ad, f"its access point {schedd[:60]!r} is not in the site's [condor] schedds"
+        numbers = {name: number(ad, name) for name in ("clusterid", "dagmanjobid")}
+        return ad | {
+            name: cluster_at(at, int(cluster))
+            for name, cluster in numbers.items()
+            if 0 <= cluster < 1 << CLUSTER_BITS
+        }, ""
 
     def answer(
         self,
@@ -186,7 +212,7 @@ def job_of(
         demand = demand_of_requests(*size_of(ad), facts) * needs.together
     return Jobs.build(
         1,
-        label=["the job" if job < 0 else name_of(job)],
+        label=["the job" if job < 0 else facts.names.of(job)],
         submit=submit,
         begin=begin,
         deadline=needs.deadline,
@@ -210,7 +236,7 @@ def job_of(
 def _job_in(ad: Record, needs: CondorRequirements) -> int:
     """Return the id of the job in an ad; -1 if it has no number."""
     cluster, proc = number(ad, "clusterid"), number(ad, "procid")
-    numbered = math.isfinite(cluster) and math.isfinite(proc)
+    numbered = 0 <= cluster < CLUSTERS and 0 <= proc < 1 << PROC_BITS
     return (
         job_id(int(cluster), 0 if needs.whole or needs.kind == Kind.ARRAY else int(proc))
         if numbered

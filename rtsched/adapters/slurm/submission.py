@@ -88,6 +88,7 @@ class SlurmTranslator:
         The `[slurm]` table.
     """
 
+    naming = ""
     afterwards = (
         "the job runs as best effort, and is cancelled at its deadline if it has not started"
     )
