@@ -157,7 +157,7 @@ def looked(
     )
     table = None if found else site.condor
     setup = inspect_site(table, of_site, directory=config_dir, roles=roles, native=native)
-    if found and not setup.queue:
+    if found and (not setup.queue or (setup.elsewhere and not config.exists())):
         found = []  # only the daemon's machine has settings of ours
     elif not found and site.daemon.system != "condor":
         from rtsched.adapters.readiness import CheckResult

@@ -137,9 +137,11 @@ def config_directory() -> Path:
 def _with_pool(setup: Setup, schedd: str) -> Setup:
     """Return the same with what the pool's daemons say."""
     named = ("-name", schedd) if schedd else ()
+    host = run("condor_config_val", "FULL_HOSTNAME").output.strip()
+    local = (schedd,) if schedd else ("-constraint", f"Machine == {json.dumps(host)}")
     schedd_values, silence = _values("schedd", named) if setup.queue else (None, "")
     negotiator_values, unheard = _values("negotiator", ())
-    which = ("-schedd", *schedd.split()) if setup.queue else ("-negotiator",)
+    which = ("-schedd", *local) if setup.queue else ("-negotiator",)
     shown = run("condor_status", *which, "-af", 'rtschedDelay("-")', "DaemonStartTime").output
     words = shown.split()
     slots = _slots()
@@ -156,6 +158,8 @@ def _with_pool(setup: Setup, schedd: str) -> Setup:
         gateless=tuple(slot["Name"] for slot in slots if not _gated(slot)),
         known_user=any(user.partition("@")[0] == setup.user for user in users),
         schedd_user=_daemons_user(),
+        schedds=tuple(run("condor_status", "-schedd", "-af", "Name").output.split()),
+        asked=owner_of(Path(setup.socket)) if setup.elsewhere else "",
         bindings=_bindings(),
     )
 

@@ -87,6 +87,11 @@ class Setup(HostSetup):
         The group that may connect to the submit filter's socket; empty: everybody.
     schedd_user : str
         Whom the schedd runs as.
+    schedds : tuple of str
+        Those that the collector knows.
+    asked : str
+        Who owns the socket at which the library asks, where the daemon is on another machine;
+        empty: there is none.
     bindings : str
         Why Python cannot talk to HTCondor; empty: it can.
     """
@@ -117,7 +122,19 @@ class Setup(HostSetup):
     group: str = "condor"
     schedd_user: str = "condor"
     filters: tuple[str, ...] = ("condor", "root")
+    schedds: tuple[str, ...] = ()
+    asked: str = ""
     bindings: str = ""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether this is an access point whose library asks a daemon on another machine."""
+        return self.queue and not self.configured and self.socket != str(self.run / "submit.sock")
+
+    @property
+    def socket(self) -> str:
+        """Where the library asks."""
+        return self.submit.get("socket", str(self.run / "submit.sock"))
 
     @property
     def access(self) -> bool:
@@ -167,6 +184,7 @@ def findings(setup: Setup) -> list[CheckResult]:
         *_negotiator(setup),
         *_slots(setup),
         *_permissions(setup),
+        *(_schedds(setup) if setup.queue else ()),
         *(_meeting(setup) if setup.native and setup.queue else ()),
         *(_table(setup) if setup.native else ()),
     ]
@@ -325,7 +343,45 @@ def _made_known(user: str) -> str:
     return f"`{submit}; condor_rm {user}`"
 
 
+def _schedds(setup: Setup) -> Iterator[CheckResult]:
+    """Tell which of several schedds nobody has heard of."""
+    named = [name for name in setup.settings.schedds if name]
+    known = {name.lower() for name in setup.schedds}
+    for name in named:
+        if name.lower() not in known:
+            yield CheckResult(
+                "wrong",
+                f"the collector knows no schedd {name}",
+                "`condor_status -schedd -af Name` lists the names; correct schedds in the [condor] "
+                "table, or start it",
+            )
+    if named and known.issuperset(map(str.lower, named)):
+        yield CheckResult("good", f"the collector knows all {len(named)} schedds")
+
+
+def _tunnel(setup: Setup) -> Iterator[CheckResult]:
+    """Tell whether the library reaches a daemon on another machine."""
+    trusted = {setup.submit.get("daemon_user", setup.user), "root"}
+    if setup.asked in trusted:
+        yield CheckResult("good", f"the ClassAd library asks at {setup.socket}")
+    elif setup.asked:
+        yield CheckResult(
+            "wrong",
+            f"{setup.socket} belongs to {setup.asked}, whom the library does not trust",
+            "see User= in rtsched-tunnel.service, and daemon_user in " + str(setup.submit_path),
+        )
+    else:
+        yield CheckResult(
+            "wrong",
+            f"the ClassAd library asks at {setup.socket}, which does not exist",
+            "start rtsched-tunnel; its log says why it does not listen",
+        )
+
+
 def _meeting(setup: Setup) -> Iterator[CheckResult]:
+    if setup.elsewhere:
+        yield from _tunnel(setup)
+        return
     yield from socket_findings(setup, SUBMIT_KEYS)
     if setup.schedd_user not in setup.filters:
         yield CheckResult(
