@@ -65,6 +65,11 @@ def job_on(host: Sandbox | Cluster, job: int) -> str:
     return host.run(["scontrol", "-o", "show", "job", str(job)], check=False).stdout
 
 
+def submitted(host: Sandbox, *words: str) -> int:
+    """Submit a job on a host; return its number."""
+    return int(host.run(words, user="alice").stdout.split()[-1])
+
+
 def test_jobs_that_name_clusters(live: Live, other: Sandbox) -> None:
     """Their own cluster alone is planned for; what goes to another one is that one's business."""
     job = live.promise("-N1", "--time=1", "-M", "testbed", in_minutes(30), script="true")
@@ -101,13 +106,16 @@ def test_a_federation(live: Live, other: Sandbox) -> None:
     job = live.promise("-N1", "--time=1", "--clusters=testbed", in_minutes(30), script="true")
     assert "FedViableSiblings=testbed " in job_on(cluster, job)
     live.wait_standing(job, "kept", seconds=60)
-    done = other.run(
-        ["sbatch", "--output=/dev/null", "-t1", in_minutes(30), "--wrap=true"], user="alice"
-    )
-    theirs = int(done.stdout.split()[-1])
+    words = ["sbatch", "--output=/dev/null", "-t1", in_minutes(30), "--wrap=true"]
+    theirs = submitted(other, *words)
     eventually(lambda: "JobState=COMPLETED" in job_on(other, theirs), 60, "it has run there")
     assert "NodeList=large1 BatchHost=large1" in job_on(other, theirs)
     assert live.standing(theirs) == ""
+    waits = submitted(other, *words, "--begin=now+5minutes")
+    eventually(
+        lambda: "FedActiveSiblings=other " in job_on(other, waits), 20, "one sibling is left"
+    )
+    other.run(["scancel", str(waits)])
     checked = cluster.run(["rtsched", "slurm", "check", "--json"], check=False, timeout=120)
     found = {each["what"]: each["state"] for each in json.loads(checked.stdout)}
     assert [each for each in found if "is in the federation fed" in each]
