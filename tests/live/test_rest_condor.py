@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,7 @@ from rest_server import (
 )
 from testbed import Pool, PoolOptions, fragments
 from testbed.images import SUITES
+from testbed.services import Services
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
@@ -77,6 +79,23 @@ for thread in threads:
 for thread in threads:
     thread.join()
 print(json.dumps(found))
+"""
+
+
+NAME_SERVER = """
+import socket, dns.message, dns.rcode, dns.rrset
+name, record = "_rtsched._tcp.testbed.", "0 0 6821 head.testbed."
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end.bind(("127.0.0.1", 53))
+while True:
+    data, peer = end.recvfrom(4096)
+    query = dns.message.from_wire(data)
+    answer = dns.message.make_response(query)
+    if query.question[0].name.to_text() == name:
+        answer.answer.append(dns.rrset.from_text(name, 60, "IN", "SRV", record))
+    else:
+        answer.set_rcode(dns.rcode.NXDOMAIN)
+    end.sendto(answer.to_wire(), peer)
 """
 
 
@@ -213,6 +232,27 @@ def test_tokens_that_are_refused(live: LivePool, login: Sandbox, firm: int) -> N
     for reply, (status, text) in zip(replies, wanted, strict=True):
         assert (reply.status, text in reply.text) == (status, True), (reply, text)
     assert live.standing(firm) == "firm"
+
+
+def test_the_server_is_found_by_dns(live: LivePool, login: Sandbox) -> None:
+    """By the record of the domain that resolv.conf names, with the certificate of that name."""
+    services, before = Services(login), login.path("/etc/rtsched/client.toml").read_text()
+    login.path("/etc/resolv.conf").write_text("nameserver 127.0.0.1\nsearch testbed\n")
+    login.path("/etc/rtsched/client.toml").write_text('ca = "/etc/rtsched/rest.pem"\n')
+    udp = Path(f"/proc/{login.pid}/net/udp")
+    try:
+        assert "no daemon answers" in rtsched(login, "status")[1]
+        services.start(
+            "dns", [PYTHON, "-c", NAME_SERVER], ready=lambda: ":0035 " in udp.read_text()
+        )
+        assert rtsched(login, "status")[0] in {0, 1}
+        login.path("/etc/rtsched/client.toml").unlink()
+        status, text = rtsched(login, "status")
+        assert (status, "https://head.testbed:6821 does not answer: " in text) == (3, True), text
+        assert "certificate" in text
+    finally:
+        services.stop("dns")
+        login.path("/etc/rtsched/client.toml").write_text(before)
 
 
 def test_a_token_is_not_good_after_a_restart(live: LivePool, login: Sandbox) -> None:
