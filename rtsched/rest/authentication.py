@@ -127,7 +127,9 @@ class Authenticator:
         """Return what to use."""
         kinds = [SCHEME] if self._decode is not None else []
         kinds += [CONDOR_SCHEME] if self._tokens is not None else []
-        return f"use {' or '.join(kinds)}" if kinds else "none is accepted here"
+        if not kinds:
+            return "none is accepted here"
+        return f"use {' or '.join(kinds)}; rtsched's commands choose by `identity` in client.toml"
 
     async def _of_token(self, token: str, peer: int | str) -> int:
         assert self._tokens is not None  # noqa: S101 - as its caller has checked
