@@ -255,6 +255,19 @@ def test_the_server_is_found_by_dns(live: LivePool, login: Sandbox) -> None:
         login.path("/etc/rtsched/client.toml").write_text(before)
 
 
+def test_the_header_of_the_documentation(live: LivePool, login: Sandbox) -> None:
+    """As docs/rest.md makes it for curl, on the access point; nobody else may read the file."""
+    page = (Path(__file__).parents[2] / "docs" / "rest.md").read_text()
+    line = next(line for line in page.splitlines() if line.startswith("(umask 077; printf"))
+    live.pool.run(["bash", "-c", line], user="bob")
+    file = live.pool.path("/home/bob/.rtsched-header")
+    assert file.stat().st_mode & 0o777 == 0o600
+    name, _, value = file.read_text().rstrip("\n").partition(": ")
+    scheme, _, token = value.partition(" ")
+    assert (name, scheme) == ("Authorization", "IDToken")
+    assert sent(login, f"send({token!r})")[0].status == 200
+
+
 def test_a_token_is_not_good_after_a_restart(live: LivePool, login: Sandbox) -> None:
     """The server may have forgotten that it was used."""
     token = limited(login)
