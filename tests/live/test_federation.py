@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
 from testbed import Cluster, SlurmOptions
+from testbed.images import SUITES
 from testbed.services import Services
 from testbed.waiting import eventually, wait_for
 
@@ -29,11 +30,11 @@ add user alice account=science cluster=other
 """
 
 
-@pytest.fixture(scope="module")
-def live() -> Iterator[Live]:
+@pytest.fixture(scope="module", params=SUITES)
+def live(request: pytest.FixtureRequest) -> Iterator[Live]:
     """Run a cluster with rtsched."""
     options = SlurmOptions(fast=1, slow=1, job_submit=("rtsched",))
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
+    with Cluster(request.param, options, files={SUBMIT_CONF: QUICK}) as cluster:
         cluster.start_daemon(SITE)
         yield Live(cluster)
 
