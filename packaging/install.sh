@@ -35,7 +35,8 @@ environment() {
     pip="$python -m pip --isolated --python $client$venv/bin/python3 install --quiet --no-index"
     pip="$pip --root-user-action ignore"
     pip="$pip --find-links $wheels --no-compile --no-warn-script-location --no-cache-dir"
-    $pip "$top"
+    # shellcheck disable=SC2046  # requirements are one word each
+    $pip "$top" $(cd packaging && "$python" -m requirements "$top/pyproject.toml" client)
     find "$client$venv" ! -type d | sort >"$client.base"
     # shellcheck disable=SC2046  # requirements are one word each
     $pip $(cd packaging && "$python" -m requirements "$top/pyproject.toml" live report rest)

@@ -16,7 +16,7 @@ machine=$(uname -m)
 mkdir -p "$directory"
 
 requirements=$(cd "$top/packaging" && "${PYTHON:-python3}" -m requirements "$top/pyproject.toml" \
-    live report rest build)
+    live report rest client build)
 # shellcheck disable=SC2086  # one word each
 set -- $requirements "$@"
 "${PYTHON:-python3}" -m pip download --quiet --only-binary=:all: --dest "$directory" \

@@ -68,6 +68,12 @@ def _one_at_a_time(file: Path) -> Any:
     return turn
 
 
+@pytest.fixture(autouse=True)
+def no_server_by_dns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test asks the name servers of the machine that it runs on for a server of rtsched."""
+    monkeypatch.setattr("rtsched.rest.discovery.servers", lambda: "")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Give each report the waits of its phase; as plain values they pass between processes."""

@@ -87,6 +87,7 @@ static void other(struct rtsched_request *request, const job_desc_msg_t *job)
 						 used ? "," : "", options[i].name);
 	if (used)
 		rtsched_add_text(request, RTSCHED_TAG_OTHER, names);
+	text(request, RTSCHED_TAG_CLUSTERS, job->clusters);
 }
 
 /* Who, and what says nothing about where or when the job runs. */

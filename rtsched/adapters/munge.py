@@ -8,6 +8,7 @@ after its time to live.
 from __future__ import annotations
 
 import ctypes
+import os
 from functools import cache
 from typing import NamedTuple
 
@@ -28,6 +29,20 @@ class Credential(NamedTuple):
 
     uid: int
     payload: bytes
+
+
+def available() -> bool:
+    """Return whether there are libmunge and munged's default socket on this host."""
+    try:
+        library = _library()
+    except AdapterError:
+        return False
+    path, context = ctypes.c_char_p(), _context(library, 0, "")
+    try:
+        failed = library.munge_ctx_get(context, ctypes.c_int(_SOCKET), ctypes.byref(path))
+        return not failed and path.value is not None and os.path.exists(path.value)
+    finally:
+        library.munge_ctx_destroy(context)
 
 
 def encode(payload: bytes, ttl_s: int = 0, socket: str = "") -> str:

@@ -109,6 +109,8 @@ class Tag(IntEnum):
     OTHER = 35
     """Further options that say where or when a job may run, such as `contiguous,switches`; their
     values are not sent."""
+    CLUSTERS = 36
+    """The value of `clusters`, which stands in `OTHER` too."""
     # numbers
     DEADLINE = 64
     """Seconds since the epoch."""

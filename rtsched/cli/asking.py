@@ -24,7 +24,7 @@ socket_option: Callable[[Any], Any] = click.option(
     default=SOCKET,
     show_default=True,
     help="Socket of the daemon for queries; default from the environment variable RTSCHED_SOCKET. "
-    "Where there is none, the server in RTSCHED_SERVER or /etc/rtsched/client.toml is asked.",
+    "Where there is none, the server in RTSCHED_SERVER, /etc/rtsched/client.toml or DNS is asked.",
 )
 json_option: Callable[[Any], Any] = click.option(
     "--json", "as_json", is_flag=True, help="Print the daemon's report as one JSON object."

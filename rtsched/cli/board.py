@@ -18,8 +18,8 @@ def command(as_json: bool) -> None:
 
     The board shows the plan, your promises, when a job could be had, and why one waits. The link is
     for one visit within a minute; the session that it opens lasts eight hours. Whoever has the link
-    sees what you see: do not pass it on. `rtsched rest` must run, and /etc/rtsched/client.toml or
-    RTSCHED_SERVER name it.
+    sees what you see: do not pass it on. `rtsched rest` must run, and /etc/rtsched/client.toml,
+    RTSCHED_SERVER or DNS name it.
     """
     from rtsched.rest.client import FILE, SERVER, named_server, open_board
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -15,12 +16,14 @@ from litestar.openapi.spec import Components, License, SecurityScheme
 
 from rtsched import __version__
 from rtsched.adapters import munge
-from rtsched.daemon.reports import RefusalCode, RefusedError
+from rtsched.daemon.reports import RefusalCode, RefusedError, Status
 from rtsched.errors import ProtocolError, RtschedError
 from rtsched.rest import endpoints
+from rtsched.rest.asking import ask_for
 from rtsched.rest.authentication import Authenticator
 from rtsched.rest.board import pages
 from rtsched.rest.endpoints import DaemonClient, Problem
+from rtsched.rest.id_tokens import TokenAuthenticator
 from rtsched.rest.limits import ConcurrencyLimit, TokenBucket
 from rtsched.rest.middleware import OPEN, AccessMiddleware, refusal_of
 from rtsched.rest.sessions import Sessions
@@ -28,6 +31,7 @@ from rtsched.rest.sessions import Sessions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rtsched.rest.id_tokens import Pool
     from rtsched.rest.settings import RestSettings
 
 log = structlog.get_logger(__name__)
@@ -87,6 +91,7 @@ def create_app(
     proxy_uid: int = -1,
     *,
     decode: Callable[[str], munge.Credential] | None = munge.decode,
+    pool: Pool | None = None,
 ) -> AccessMiddleware:
     """Return the ASGI application.
 
@@ -97,12 +102,20 @@ def create_app(
     proxy_uid : int
         Of the site's proxy; -1: there is none.
     decode : callable or None
-        From a credential to what it says, if `settings.munge`.
+        From a credential of munge to what it says.
+    pool : Pool, optional
+        How HTCondor's tokens are verified; by default by its commands.
     """
     each = max(settings.daemon_requests // 4, 1)
     concurrency = ConcurrencyLimit(settings.daemon_requests, each)
     client = DaemonClient(settings.query_socket, settings.daemon_timeout, concurrency)
-    sessions = Sessions()
+    sessions, chosen = Sessions(), settings.identities
+
+    async def system() -> str:
+        status = await ask_for(None, Status(), settings.query_socket, settings.daemon_timeout)
+        return str(status.system)
+
+    tokens = TokenAuthenticator(pool, system if chosen is None else None)
     inner = Litestar(
         [endpoints.router(), pages.router(), pages.open_session],
         state=State(
@@ -120,7 +133,12 @@ def create_app(
     )
     return AccessMiddleware(
         inner,  # type: ignore[arg-type]
-        Authenticator(decode if settings.munge else None, proxy_uid, sessions),
+        Authenticator(
+            decode if chosen is None or "munge" in chosen else None,
+            proxy_uid,
+            sessions,
+            tokens if chosen is None or "condor" in chosen else None,
+        ),
         TokenBucket(settings.rate, settings.burst),
         TokenBucket(*ANONYMOUS),
         settings.max_body,
@@ -129,14 +147,20 @@ def create_app(
 
 
 def _description() -> OpenAPIConfig:
-    scheme = SecurityScheme(
-        type="apiKey",
-        name="Authorization",
-        security_scheme_in="header",
-        description="`Munge CREDENTIAL`: made by munge(1) for `rtsched-rest 1`, method, path with "
-        "query, and the SHA-256 of the body in hexadecimal, in four lines without a last line "
-        "end. On the Unix socket the kernel says who asks, and no header is needed.",
+    header = partial(
+        SecurityScheme, type="apiKey", name="Authorization", security_scheme_in="header"
     )
+    schemes = {
+        "munge": header(
+            description="`Munge CREDENTIAL`: made by munge(1) for `rtsched-rest 1`, method, path "
+            "with query, and the SHA-256 of the body in hexadecimal, in four lines without a last "
+            "line end. On the Unix socket the kernel says who asks, and no header is needed."
+        ),
+        "idtoken": header(
+            description="`IDToken TOKEN`: made by `condor_token_fetch -authz READ -lifetime 60`, "
+            "which allows no more than that, for one request."
+        ),
+    }
     return OpenAPIConfig(
         title="rtsched",
         version=__version__,
@@ -145,5 +169,5 @@ def _description() -> OpenAPIConfig:
         path="/schema",
         use_handler_docstrings=True,
         render_plugins=[JsonRenderPlugin(path="/openapi.json")],
-        components=Components(security_schemes={"munge": scheme}),
+        components=Components(security_schemes=dict(schemes)),
     )

@@ -1,4 +1,4 @@
-"""Who sent a request: by a credential of munge, by the kernel, or by the site's proxy."""
+"""Who sent a request: by munge, by a token of HTCondor's, by the kernel, or by the site's proxy."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from rtsched.adapters import munge
 from rtsched.adapters.users import uid_of
 from rtsched.errors import RtschedError
-from rtsched.rest.credential import SCHEME, payload_for
+from rtsched.rest.credential import CONDOR_SCHEME, SCHEME, payload_for
 from rtsched.rest.sessions import cookie_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from rtsched.rest.id_tokens import TokenAuthenticator
     from rtsched.rest.sessions import Sessions
 
 DECODING = 8
@@ -42,11 +43,13 @@ class Authenticator:
     Parameters
     ----------
     decode : callable or None
-        From a credential to what it says, such as `munge.decode`; None: none are accepted.
+        From a credential of munge to what it says, such as `munge.decode`; None: none are accepted.
     proxy_uid : int
         The site's proxy on the Unix socket; -1: there is none.
     sessions : Sessions or None
         Of browsers, which may read what is under `PAGES`.
+    tokens : TokenAuthenticator or None
+        Of HTCondor's tokens; None: none are accepted.
     """
 
     def __init__(
@@ -54,8 +57,10 @@ class Authenticator:
         decode: Callable[[str], munge.Credential] | None,
         proxy_uid: int = -1,
         sessions: Sessions | None = None,
+        tokens: TokenAuthenticator | None = None,
     ) -> None:
         self._decode, self._proxy, self._sessions = decode, proxy_uid, sessions
+        self._tokens = tokens
         self._decoding = asyncio.Semaphore(DECODING)
 
     async def uid(
@@ -65,6 +70,7 @@ class Authenticator:
         headers: Mapping[str, str],
         body: bytes,
         peer: int | None,
+        address: str = "",
     ) -> int:
         """Return the uid of a request's client.
 
@@ -78,6 +84,8 @@ class Authenticator:
             With names in lower case, each once.
         peer : int or None
             Who is at the other end of the connection, as the kernel says; None: another host.
+        address : str
+            The other host's.
 
         Raises
         ------
@@ -86,13 +94,22 @@ class Authenticator:
         ForbiddenError
             If it claims to be somebody else.
         AdapterError
-            If munged does not answer.
+            If munged, or the pool, does not answer.
+        TooMuchError
+            If too many tokens come from there at a time.
         """
         claim, proxied = headers.get(REMOTE_USER), peer is not None and 0 <= peer == self._proxy
         if claim is not None and not proxied:
             raise ForbiddenError("only the site's proxy may name another user in X-Remote-User")
         if (text := headers.get("authorization")) is not None:
-            return await self._of_credential(text, payload_for(method, target, body))
+            scheme, _, given = text.strip().partition(" ")
+            if scheme.lower() == SCHEME.lower() and self._decode is not None:
+                return await self._of_credential(given, payload_for(method, target, body))
+            if scheme.lower() == CONDOR_SCHEME.lower() and self._tokens is not None:
+                return await self._of_token(given.strip(), address if peer is None else peer)
+            raise AuthenticationError(
+                f"credentials of another kind are not accepted: {self._accepted()}"
+            )
         if self._sessions is not None and method == "GET" and target.startswith(PAGES):
             uid = self._sessions.uid(cookie_in(headers.get("cookie", "")))
             if uid is not None:
@@ -101,16 +118,28 @@ class Authenticator:
                 raise AuthenticationError("the board opens with a link: run `rtsched board`")
         if peer is None:
             raise AuthenticationError(
-                f"not authenticated: send `Authorization: {SCHEME} CREDENTIAL`, as `rtsched "
-                "status` does"
+                f"not authenticated: send `Authorization: {SCHEME} CREDENTIAL`, or on HTCondor "
+                f"`{CONDOR_SCHEME} TOKEN`, as `rtsched status` does"
             )
         return await self._of_claim(claim) if proxied else peer
 
-    async def _of_credential(self, text: str, expected: bytes) -> int:
-        scheme, _, credential = text.strip().partition(" ")
-        if self._decode is None or scheme.lower() != SCHEME.lower():
-            accepted = "none is accepted here" if self._decode is None else f"use {SCHEME}"
-            raise AuthenticationError(f"credentials of another kind are not accepted: {accepted}")
+    def _accepted(self) -> str:
+        """Return what to use."""
+        kinds = [SCHEME] if self._decode is not None else []
+        kinds += [CONDOR_SCHEME] if self._tokens is not None else []
+        if not kinds:
+            return "none is accepted here"
+        return f"use {' or '.join(kinds)}; rtsched's commands choose by `identity` in client.toml"
+
+    async def _of_token(self, token: str, peer: int | str) -> int:
+        assert self._tokens is not None  # noqa: S101 - as its caller has checked
+        try:
+            return await self._tokens.uid(token, peer)
+        except munge.CredentialError as error:
+            raise AuthenticationError(str(error)) from error
+
+    async def _of_credential(self, credential: str, expected: bytes) -> int:
+        assert self._decode is not None  # noqa: S101 - as its caller has checked
         if len(credential) > LONGEST:
             raise AuthenticationError(f"the credential is longer than {LONGEST} bytes")
         try:

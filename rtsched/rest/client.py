@@ -5,7 +5,8 @@ The server stands in /etc/rtsched/client.toml::
     server = "https://head.example.org:6821"
     ca = "/etc/rtsched/ca.pem"
 
-or in the environment variable RTSCHED_SERVER. munge says who asks.
+or in the environment variable RTSCHED_SERVER, or in a record of DNS. munge says who asks, or on
+HTCondor a token of the pool's.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from shutil import which
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from rtsched import __version__
 from rtsched.daemon import reports
 from rtsched.daemon.ask import SOCKET
 from rtsched.errors import AdapterError, ConfigError, ProtocolError, RtschedError
-from rtsched.rest.credential import SCHEME, TTL_S, payload_for
+from rtsched.rest import discovery
+from rtsched.rest.credential import CONDOR_SCHEME, SCHEME, TTL_S, payload_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -49,14 +53,23 @@ class ClientSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             description="Where `rtsched rest` answers, such as `https://head:6821`; several, "
-            "separated by spaces, where a backup controller has one too."
+            "separated by spaces, where a backup controller has one too. Empty: as the SRV record "
+            "`_rtsched._tcp` of this host's domain says."
         ),
-    ]
+    ] = ""
     ca: Annotated[
         str,
         Meta(
             description="File with the certificates, PEM, one of which signed the server's; "
             "empty: those that this host trusts."
+        ),
+    ] = ""
+    identity: Annotated[
+        Literal["", "munge", "condor"],
+        Meta(
+            description="By what the server knows users: credentials of `munge`, or limited tokens "
+            "of the pool's (`condor`: `condor_token_fetch`). Empty: munge where it runs, else "
+            "condor where HTCondor is installed."
         ),
     ] = ""
 
@@ -77,7 +90,7 @@ def server_for(path: str, file: Path = FILE) -> ClientSettings | None:
     """Return which server to ask; None: the daemon's socket at `path`.
 
     A socket that was chosen comes first, then RTSCHED_SERVER, then the default socket if it is
-    there, then the file.
+    there, then the file, then DNS.
 
     Raises
     ------
@@ -90,7 +103,7 @@ def server_for(path: str, file: Path = FILE) -> ClientSettings | None:
 
 
 def named_server(file: Path = FILE) -> ClientSettings | None:
-    """Return the server that RTSCHED_SERVER or the file names; None: neither does.
+    """Return the server that RTSCHED_SERVER, the file or DNS names; None: none does.
 
     Raises
     ------
@@ -100,11 +113,13 @@ def named_server(file: Path = FILE) -> ClientSettings | None:
     from rtsched.core.config import read_settings
 
     named = os.environ.get(SERVER, "")
-    settings = read_settings(file, ClientSettings) if file.exists() else None
-    if not named:
+    settings = read_settings(file, ClientSettings) if file.exists() else ClientSettings()
+    if named:
+        return replace(settings, server=named, ca=os.environ.get(CA, settings.ca))
+    if settings.server:
         return settings
-    ca = os.environ.get(CA, settings.ca if settings is not None else "")
-    return ClientSettings(named, ca)
+    found = discovery.servers()
+    return replace(settings, server=found) if found else None
 
 
 def request_of(question: reports.Question) -> Request:
@@ -157,7 +172,8 @@ def ask_server(
     timeout_s : float
         Seconds to wait for each part of the answer.
     encode : callable, optional
-        From a payload and seconds of life to a credential; by default by munge.
+        From a payload and seconds of life to a credential of munge; by default as `settings`
+        say.
 
     Raises
     ------
@@ -199,7 +215,7 @@ def _answers(
     """Yield the URL and the answer of each server that answers; raises if none does."""
     answered, failures = False, list[UnavailableError]()
     for url in settings.server.split() or [""]:
-        one = msgspec.structs.replace(settings, server=url)
+        one = replace(settings, server=url)
         try:
             answer = _answer(request, kind, one, timeout_s, encode)
         except UnavailableError as error:
@@ -219,12 +235,9 @@ def _answer(
     encode: Callable[[bytes, int], str] | None = None,
 ) -> Any:
     """Return the answer of one server to a request, as a `kind`; raises as `ask_server` does."""
-    from rtsched.adapters import munge
-
-    said = payload_for(request.method, request.target.encode(), request.body)
-    credential = (encode or munge.encode)(said, TTL_S)
+    _check_url(settings.server)
     headers = {
-        "Authorization": f"{SCHEME} {credential}",
+        "Authorization": _authorization(request, settings, encode),
         "Accept": "application/json",
         "Content-Type": "application/json",
         "User-Agent": f"rtsched/{__version__}",
@@ -240,6 +253,25 @@ def _answer(
         raise ProtocolError(
             f"{settings.server}: the report cannot be decoded ({error}){other}"
         ) from error
+
+
+def _authorization(
+    request: Request, settings: ClientSettings, encode: Callable[[bytes, int], str] | None
+) -> str:
+    """Return the header that says who asks."""
+    from rtsched.adapters import id_tokens, munge
+
+    identity = "munge" if encode is not None else settings.identity
+    if not identity and not munge.available() and which(id_tokens.FETCH):
+        identity = "condor"
+    if identity != "condor":
+        said = payload_for(request.method, request.target.encode(), request.body)
+        return f"{SCHEME} {(encode or munge.encode)(said, TTL_S)}"
+    if not settings.server.startswith("https:"):  # a token is good for other requests too
+        raise ConfigError(
+            [f"server: {settings.server} is without TLS; tokens of HTCondor are sent by https only"]
+        )
+    return f"{CONDOR_SCHEME} {id_tokens.fetch()}"
 
 
 def _exchanged(
@@ -272,17 +304,8 @@ def _connection(settings: ClientSettings, timeout_s: float) -> HTTPConnection:
     """Return a connection to the server, not open yet."""
     from http.client import HTTPConnection, HTTPSConnection
 
-    try:
-        parts = urlsplit(settings.server)
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        host = ""
-        parts, port = urlsplit(""), None
-    if not host or parts.scheme not in {"http", "https"} or parts.path not in {"", "/"}:
-        raise ConfigError([f"server: {settings.server!r} is not a URL such as https://head:6821"])
-    if parts.scheme == "http":
-        if host not in _LOOPBACK:
-            raise ConfigError([f"server: {settings.server} is on another host; use https"])
+    secure, host, port = _check_url(settings.server)
+    if not secure:
         return HTTPConnection(host, port, timeout=timeout_s)
     import ssl
 
@@ -292,6 +315,27 @@ def _connection(settings: ClientSettings, timeout_s: float) -> HTTPConnection:
         why = error.strerror or error
         raise ConfigError([f"ca: {settings.ca} cannot be read: {why}"]) from error
     return HTTPSConnection(host, port, timeout=timeout_s, context=context)
+
+
+def _check_url(url: str) -> tuple[bool, str, int | None]:
+    """Return whether a URL is one of TLS, its host and its port.
+
+    Raises
+    ------
+    ConfigError
+        If it is not the URL of a server.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host = ""
+        parts, port = urlsplit(""), None
+    if not host or parts.scheme not in {"http", "https"} or parts.path not in {"", "/"}:
+        raise ConfigError([f"server: {url!r} is not a URL such as https://head:6821"])
+    if parts.scheme == "http" and host not in _LOOPBACK:
+        raise ConfigError([f"server: {url} is on another host; use https"])
+    return parts.scheme == "https", host, port
 
 
 def _other(version: str) -> str:

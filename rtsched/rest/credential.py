@@ -7,6 +7,9 @@ import hashlib
 SCHEME = "Munge"
 """Of the header `Authorization: Munge CREDENTIAL`."""
 
+CONDOR_SCHEME = "IDToken"
+"""Of the header `Authorization: IDToken TOKEN`; a token of HTCondor's is for any one request."""
+
 TTL_S = 60
 """Seconds for which credentials of our own client are valid."""
 

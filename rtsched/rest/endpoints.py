@@ -281,5 +281,5 @@ def router() -> Router:
             list_nodes,
             timeline,
         ],
-        security=[{"munge": []}],
+        security=[{"munge": []}, {"idtoken": []}],
     )

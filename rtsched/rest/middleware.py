@@ -18,6 +18,7 @@ from rtsched import __version__
 from rtsched.daemon.server import LOG_EVERY
 from rtsched.errors import AdapterError, RtschedError
 from rtsched.rest.authentication import AuthenticationError, ForbiddenError
+from rtsched.rest.credential import CONDOR_SCHEME, SCHEME
 from rtsched.rest.limits import OverloadError, TooMuchError
 
 if TYPE_CHECKING:
@@ -158,7 +159,12 @@ class AccessMiddleware:
         query = scope.get("query_string", b"")
         target = scope.get("raw_path", b"") + (b"?" + query if query else b"")
         uid = await self._authenticator.uid(
-            scope["method"], target, headers, body, state.get("peer_uid")
+            scope["method"],
+            target,
+            headers,
+            body,
+            state.get("peer_uid"),
+            (scope.get("client") or ("",))[0],
         )
         self._users.take(uid)
         state["uid"] = uid
@@ -202,7 +208,7 @@ def refusal_of(error: RtschedError) -> tuple[int, str, dict[str, str]]:
     """Return status, text and headers of the answer to a request that is refused."""
     match error:
         case AuthenticationError():
-            return 401, str(error), {"www-authenticate": "Munge"}
+            return 401, str(error), {"www-authenticate": f"{SCHEME}, {CONDOR_SCHEME}"}
         case ForbiddenError():
             return 403, str(error), {}
         case TooLargeError():

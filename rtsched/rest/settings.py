@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -35,9 +35,15 @@ class RestSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "those of the user in their header `X-Remote-User`, never root's. Empty: no proxy."
         ),
     ] = ""
-    munge: Annotated[
-        bool, Meta(description="Accept credentials of munge (`Authorization: Munge ...`).")
-    ] = True
+    identities: Annotated[
+        list[Literal["munge", "condor"]] | None,
+        Meta(
+            description="By what users of other hosts are known: `munge` accepts its credentials "
+            "(`Authorization: Munge ...`), `condor` limited tokens of HTCondor's (`Authorization: "
+            "IDToken ...`), which the collector of HTCondor's configuration on this host verifies. "
+            "Not given: munge, and condor if the daemon's batch system is HTCondor."
+        ),
+    ] = None
     query_socket: Annotated[str, Meta(description="Socket of the daemon for queries.")] = (
         "/run/rtsched/query.sock"
     )

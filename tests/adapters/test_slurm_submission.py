@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.live import FeasibilityRequest, SubmitReply
 from rtsched.adapters.slurm import SlurmTranslator
-from rtsched.adapters.slurm.facts import Partition, SlurmFacts, config_of, margin_of, seconds
+from rtsched.adapters.slurm.facts import (
+    Partition,
+    SlurmFacts,
+    config_of,
+    federation_in,
+    margin_of,
+    seconds,
+)
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.kernels.dlt import exec_time
 from rtsched.kernels.loads import Load
@@ -165,6 +172,40 @@ def test_a_load_takes_enough_nodes_for_the_longest_limit() -> None:
 def test_what_gets_no_promise(fields: dict[str, Any], says: str) -> None:
     """Each problem is one clear sentence."""
     assert says in described(**fields).problem
+
+
+@pytest.mark.parametrize(
+    ("federation", "given", "says"),
+    [
+        ("", {}, ""),
+        ("", {"clusters": "here", "other": "clusters"}, ""),
+        ("", {"clusters": "here,there", "other": "clusters"}, "several or other clusters"),
+        ("", {"clusters": "there", "other": "contiguous,clusters"}, "several or other clusters"),
+        ("", {"other": "clusters"}, "several or other clusters"),  # an older submit filter
+        ("", {"clusters": "here", "other": "contiguous,clusters"}, "plan with 'contiguous'"),
+        ("fed", {}, "another cluster of the federation fed may run it"),
+        ("fed", {"clusters": "here", "other": "clusters"}, ""),
+        ("fed", {"clusters": "there,here", "other": "clusters"}, "several or other clusters"),
+        ("fed", {"deadline": None}, ""),
+    ],
+)
+def test_clusters(federation: str, given: dict[str, Any], says: str) -> None:
+    """A promise is for a job that no other cluster may run."""
+    asked = {Tag.USER_ID: 1000, Tag.TIME_LIMIT: 10, Tag.DEADLINE: int(NOW) + 80000}
+    fields = asked | {Tag[name.upper()]: value for name, value in given.items()}
+    facts = replace(FACTS, cluster="here", federation=federation)
+    sent = {tag: value for tag, value in fields.items() if value is not None}
+    problem = TRANSLATOR.describe(sent, facts, NOW).problem
+    assert says in problem
+    assert bool(says) == bool(problem)
+
+
+def test_the_federation_that_scontrol_shows() -> None:
+    """Its name, where there is one."""
+    shown = "Federation: fed\nSelf:       here:127.0.0.1:6817 ID:1 FedState:ACTIVE Features:\n"
+    assert federation_in(shown) == "fed"
+    for none in ("There are no federations.\n", ""):
+        assert federation_in(none) == ""
 
 
 def test_jobs_that_want_nothing_have_no_problem() -> None:

@@ -80,6 +80,7 @@ def test_all_is_good():
             "--slurm-conf /opt/slurm/etc/slurm.conf",
         ),
         ({"skew_s": -90.0}, "wrong", "clock is -90 s", "NTP"),
+        ({"federation": "fed"}, "note", "in the federation fed: jobs with", "rtsched of its own"),
         (
             {"filters": ("root",)},
             "wrong",

@@ -125,7 +125,7 @@ def test_the_daemon_is_told_what_was_asked_for(tested: Filter) -> None:
         tested.submit(
             *("deadline=2000000000", f"time_limit={2**32 - 1}", "min_nodes=2", "max_nodes=8"),
             *(f"nice={2**31 - 7}", f"pn_min_memory={2**63 + 100}", "script=#!/bin/sh", "env=2"),
-            *("contiguous=1", "end_time=5"),
+            *("contiguous=1", "end_time=5", "clusters=a,b"),
         )
     assert server.asked[0][1] == {
         Tag.SUBMIT_UID: USER,
@@ -136,7 +136,8 @@ def test_the_daemon_is_told_what_was_asked_for(tested: Filter) -> None:
         Tag.NICE: -7,
         Tag.MEM_PER_CPU: 100,
         Tag.BATCH: 1,
-        Tag.OTHER: "contiguous,end-time",
+        Tag.OTHER: "contiguous,clusters,end-time",
+        Tag.CLUSTERS: "a,b",
     }
 
 

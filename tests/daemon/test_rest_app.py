@@ -108,7 +108,7 @@ def test_who_is_nobody_sees_health_and_schema(with_promise: Running) -> None:
         ("DELETE", f"/v1/promises/{JOB}"),
     ):
         status, report, headers = asked(with_promise, None, method, target)
-        assert (status, headers["www-authenticate"]) == (401, "Munge")
+        assert (status, headers["www-authenticate"]) == (401, "Munge, IDToken")
         assert report.keys() == {"error"}
 
 

@@ -348,3 +348,37 @@ def test_a_server_of_another_release_is_told(
     monkeypatch.setattr(client, "_exchanged", lambda *_: (status, version, body))
     with pytest.raises(kind, match=says):
         ask_server(reports.Status(), ClientSettings("https://h"), encode=credential(ANN))
+
+
+def test_how_a_user_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By munge where it runs, else by HTCondor's tokens where that is, or as the file says."""
+    sent: list[str] = []
+
+    def exchanged(_: Any, __: Any, headers: dict[str, str], ___: float) -> tuple[int, str, bytes]:
+        sent.append(headers["Authorization"].partition(" ")[0])
+        return 200, __version__, b'{"now":1.0,"nodes":[]}'
+
+    program = tmp_path / "condor_token_fetch"
+    program.write_text("#!/bin/sh\necho a.b.c\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(client, "_exchanged", exchanged)
+    monkeypatch.setattr("rtsched.adapters.munge.encode", lambda *_: "x")
+    for munge, path, identity, scheme in (
+        (True, str(tmp_path), "", "Munge"),
+        (False, str(tmp_path), "", "IDToken"),
+        (False, "/nowhere", "", "Munge"),
+        (True, str(tmp_path), "condor", "IDToken"),
+        (False, str(tmp_path), "munge", "Munge"),
+    ):
+        monkeypatch.setattr("rtsched.adapters.munge.available", lambda munge=munge: munge)
+        monkeypatch.setenv("PATH", path)
+        server = ClientSettings("https://head", identity=identity)  # type: ignore[arg-type]
+        ask_server(reports.NodeList(), server)
+        assert sent.pop() == scheme
+    plain = ClientSettings("http://127.0.0.1:1", identity="condor")
+    with pytest.raises(ConfigError, match="tokens of HTCondor are sent by https only"):
+        ask_server(reports.NodeList(), plain)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(AdapterError, match="condor_token_fetch is not installed here"):
+        ask_server(reports.NodeList(), ClientSettings("https://head", identity="condor"))
+    assert not sent

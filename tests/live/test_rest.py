@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 from promising import BOUND, QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes
+from rest_server import (
+    ADDRESS,
+    PORT,
+    PYTHON,
+    REST,
+    Reply,
+    add_client,
+    prepare_rest,
+    rtsched,
+    start_rest,
+)
 from testbed import Cluster, SlurmOptions
 from testbed.services import Services
 from testbed.waiting import eventually
@@ -19,22 +29,7 @@ if TYPE_CHECKING:
 
     from testbed import Sandbox
 
-ADDRESS, PORT = "192.0.2.1", 6821
-REST = f"""
-address = "0.0.0.0"
-port = {PORT}
-certificate = "/etc/rtsched/rest.pem"
-key = "/etc/rtsched/rest.key"
-time_limit = 2
-rate = 20
-"""
-CLIENT = f"""
-server = "https://{ADDRESS}:{PORT}"
-ca = "/etc/rtsched/rest.pem"
-"""
 ALL = SITE.replace('"carol"', '"carol", "rtsched-notices"') + 'rest_user = "rtsched-rest"\n'
-AS_REST = ("setpriv", "--reuid=rtsched-rest", "--regid=rtsched-rest", "--clear-groups")
-PYTHON = "/opt/rtsched/bin/python"
 
 SEND = """
 import http.client, json, ssl, sys, time
@@ -125,41 +120,15 @@ every = 0.5
 """
 
 
-class Reply(NamedTuple):
-    """Status and body of an answer."""
-
-    status: int
-    text: str
-
-
-def certificate(directory: Path) -> tuple[str, str]:
-    """Return a certificate of the head node that signs itself, and its key, as PEM."""
-    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    words += ["-nodes", "-days", "2", "-subj", "/CN=head", "-keyout", "key.pem", "-out", "rest.pem"]
-    words += ["-addext", f"subjectAltName=DNS:head,IP:{ADDRESS}"]
-    subprocess.run(words, cwd=directory, check=True, capture_output=True)
-    return (directory / "rest.pem").read_text(), (directory / "key.pem").read_text()
-
-
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Run six nodes, daemon and REST server on the head; what ran at the end ran all the time."""
     options = SlurmOptions(fast=2, slow=4, job_submit=("rtsched",))
     files = {SUBMIT_CONF: QUICK, "/etc/rtsched/rest.toml": REST}
-    pem, key = certificate(tmp_path_factory.mktemp("tls"))
     with Cluster("forky", options, files=files, rest=True) as cluster:
-        cluster.run(["useradd", "--system", "--shell", "/usr/sbin/nologin", "rtsched-rest"])
-        cluster.path("/etc/rtsched/rest.pem").write_text(pem)
-        cluster.path("/etc/rtsched/rest.key").write_text(key)
-        cluster.run(["chown", "rtsched-rest", "/etc/rtsched/rest.key"])
-        cluster.run(["chmod", "400", "/etc/rtsched/rest.key"])
-        cluster.run(["install", "-d", "-o", "rtsched-rest", "/run/rtsched-rest"])
+        prepare_rest(cluster, tmp_path_factory.mktemp("tls"))
         cluster.start_daemon(ALL)
-        cluster.services.start(
-            "rest",
-            [*AS_REST, "nice", "-n", "10", "rtsched", "rest"],
-            ready=lambda: cluster.box.listens(PORT),
-        )
+        start_rest(cluster)
         names = ("rtsched", "slurmctld", "rest")
         yield Live(cluster)
         assert all(cluster.services.alive(name) for name in names)
@@ -172,12 +141,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 @pytest.fixture(scope="module")
 def login(live: Live) -> Sandbox:
     """Start a login host, which has the commands and a client.toml, and neither socket."""
-    host = live.cluster.add_host("login", software=True)
-    host.run(["install", "-d", "/etc/rtsched"])
-    host.path("/etc/rtsched/client.toml").write_text(CLIENT)
-    host.path("/etc/rtsched/rest.pem").write_text(
-        live.cluster.path("/etc/rtsched/rest.pem").read_text()
-    )
+    host = add_client(live.cluster, "login")
     host.path("/usr/local/bin/send.py").write_text(SEND)
     host.path("/usr/local/bin/flood.py").write_text(FLOOD)
     return host
@@ -188,14 +152,6 @@ def clean(live: Live) -> Iterator[None]:
     """Each test ends without jobs."""
     yield
     live.cancel_all()
-
-
-def rtsched(login: Sandbox, *words: str, user: str = "alice") -> tuple[int, Any]:
-    """Run a command on the login host; return its exit status and JSON, or what it says."""
-    done = login.run(["rtsched", *words], user=user, check=False)
-    if done.returncode < 2 and "--json" in words:
-        return done.returncode, json.loads(done.stdout)
-    return done.returncode, done.stdout + done.stderr
 
 
 def sent(login: Sandbox, script: str, user: str = "bob") -> list[Reply]:

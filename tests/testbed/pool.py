@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed import condor_images, images
 from testbed.box import Box, SubmitError
-from testbed.condor import PoolOptions
+from testbed.condor import HOST, STANDARD, PoolOptions
 from testbed.condor_daemon import MASTER, CondorDaemon, frozen
 from testbed.errors import TestbedError
 from testbed.waiting import wait_for
@@ -17,10 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from testbed.layers import Layer
+    from testbed.sandbox import Sandbox
 
 STATES = {"Idle": 1, "Running": 2, "Removed": 3, "Completed": 4, "Held": 5}
 """JobStatus of a job ad."""
 LOGS = "/var/log/condor"
+COMMON = (
+    "CONDOR_HOST",
+    "UID_DOMAIN",
+    "FILESYSTEM_DOMAIN",
+    "SEC_DEFAULT_AUTHENTICATION_METHODS",
+)
+"""What the configurations of all hosts of a pool have alike."""
 
 
 class Pool(Box):
@@ -43,6 +51,8 @@ class Pool(Box):
         Paths inside and the texts of further files, such as /etc/rtsched/submit.conf.
     software : bool
         Install our wheel.
+    rest : bool
+        Install what `rtsched rest` needs.
     detached : bool
         Live on after the process that made it, until `close`.
     shared : str
@@ -56,10 +66,12 @@ class Pool(Box):
         *,
         files: Mapping[str, str] | None = None,
         software: bool = True,
+        rest: bool = False,
         detached: bool = False,
         shared: str = "",
     ) -> None:
         super().__init__(suite, files=files, software=software, detached=detached, shared=shared)
+        self.rest = rest
         self.options = options or PoolOptions()
 
     def _bare_layer(self) -> Layer:
@@ -67,6 +79,8 @@ class Pool(Box):
 
     def _layer(self) -> Layer:
         layer = self._bare_layer()
+        if self.rest:
+            layer = images.python(layer, f"condor-rest-{self.suite}", ("rest", "client"))
         if self.software:
             layer = images.software(layer, self.suite)
         if self.options.library:
@@ -93,6 +107,15 @@ class Pool(Box):
             # 23.9 knows those who have submitted a job.
             job = self.submit(["hold = true"], user=user)
             self.run(["condor_rm", str(job)], user=user)
+
+    def add_host(self, name: str, *, software: bool = False) -> Sandbox:
+        """Start another host of the pool, without daemons of HTCondor."""
+        host = super().add_host(name, software=software)
+        settings = [f"{key} = {STANDARD[key]}" for key in COMMON]
+        host.path("/etc/condor/config.d/10-testbed.conf").write_text("\n".join([*settings, ""]))
+        with host.path("/etc/hosts").open("a") as file:
+            file.write(f"127.0.0.1 {HOST}\n")
+        return host
 
     # Jobs
 

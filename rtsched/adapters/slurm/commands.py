@@ -140,7 +140,9 @@ class CommandRunner:
     def jobs(self) -> JobRows:
         """Return all jobs that the controller knows, lately ended ones too."""
         reader = self._reader
-        shown = self._output("squeue", "-h", "-a", "-t", "all", SQUEUE_FORMAT2=reader.format)
+        shown = self._output(
+            "squeue", "-h", "-a", "--local", "-t", "all", SQUEUE_FORMAT2=reader.format
+        )
         rows = reader.read(shown)
         self._read_extra(rows.id[rows.state.map(alive, np.bool_)].tolist())
         for at in np.flatnonzero(np.isin(rows.id, list(self._extra))).tolist():
@@ -162,6 +164,11 @@ class CommandRunner:
     def config(self) -> str:
         """Return the configuration."""
         return self.ask("scontrol", "show", "config")
+
+    def federation(self) -> str | None:
+        """Return the federation that the cluster is in, if any; None: it is not known."""
+        said = self.run("scontrol", "show", "federation")
+        return said.output if said.status == 0 else None
 
     def partitions(self) -> str:
         """Return the partitions, one on a line."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rtsched.model.billing import BillingWeights
     from rtsched.model.limit_rules import LimitRules
 
+_FEDERATION = re.compile(r"(?m)^Federation:\s*(\S+)")
 _SETTING = re.compile(r"(?m)^(\w+)\s*=\s?(.*?)\s*$")
 _NUMBER = re.compile(r"\d{1,9}")
 
@@ -114,6 +115,10 @@ class SlurmFacts:
     ----------
     version : str
         Slurm's version, such as `26.05.5`.
+    cluster : str
+        ClusterName.
+    federation : str
+        The federation that the cluster is in; empty: none.
     margin : float
         By how much a job outlives its time limit at the latest, counted from its planned start:
         start delay, OverTimeLimit, KillWait, epilog and completing nodes.
@@ -151,6 +156,8 @@ class SlurmFacts:
     """
 
     version: str = ""
+    cluster: str = ""
+    federation: str = ""
     margin: float = 0.0
     completing: float = 0.0
     partitions: dict[str, Partition] = field(default_factory=dict)
@@ -172,6 +179,12 @@ class SlurmFacts:
     def wide_margin(self) -> float:
         """The margin of a job whose limit is rounded up to whole minutes."""
         return self.margin + 60.0
+
+
+def federation_in(shown: str) -> str:
+    """Return the federation that `scontrol show federation` shows; empty: none."""
+    match = _FEDERATION.search(shown)
+    return match[1] if match else ""
 
 
 def config_of(text: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from rtsched.adapters.programs import run_program
 from rtsched.adapters.readiness import host_facts
 from rtsched.adapters.slurm import slurm_conf
 from rtsched.adapters.slurm.commands import CommandRunner
+from rtsched.adapters.slurm.facts import federation_in
 from rtsched.adapters.slurm.setup import PLUGIN, Setup, plugin_dirs
 from rtsched.errors import AdapterError
 
@@ -59,6 +60,7 @@ def inspect_site(
         plugin=plugin,
         plugin_version=built_for(plugin) if plugin else "",
         level=_level(commands, settings.user),
+        federation=federation_in(commands.federation() or "") if running is not None else "",
         share_nodes=settings.share_nodes,
         **host_facts(settings.user, run, filters, submit_path),
     )

@@ -27,6 +27,7 @@ class JobRequest:
     Times in seconds, `begin` since the epoch; `memory` in bytes per node, `each` processors on
     every node, `cpu_memory` bytes per processor, `disk` MiB of a node's own disk; `per_task` and
     `node_cpus` processors for each task and at least on each node; `all_memory`: all of its nodes'.
+    `clusters`: those that it may be sent to; empty: none is named; None: not known.
     `shown`: what squeue shows of its resources, in place of what its options say. `array`: the
     tasks of a job array, each of which asks for the rest, and `parallel` how many may run at a time
     (0: all). `het`: it is a heterogeneous job, or a component of one; `unlike`: why its components
@@ -48,6 +49,7 @@ class JobRequest:
     excluded: str = ""
     reservation: str = ""
     other: str = ""
+    clusters: str | None = None
     licenses: str = ""
     dependency: str = ""
     tasks: int = 0
@@ -128,8 +130,11 @@ def _when_it_may_start(
         least = max(least, part.min_nodes)
     most = max(request.max_nodes, least)
     shared = bool(facts.sharing.resources)
+    request = _of_this_cluster(request, facts)
     problem = _problem(request, part, limit, shared=shared, several=most > 1)
     problem = problem or (_apart(request, facts) if request.het else "") or wrong
+    if fresh and request.needs_rtsched:
+        problem = problem or _elsewhere(request, facts)
     demand = Demand({})
     if facts.sharing.resources and part is not None:
         demand = demand_of(request, part, facts.sharing, least)
@@ -228,6 +233,28 @@ def _apart(request: JobRequest, facts: SlurmFacts) -> str:
     return ""
 
 
+def _of_this_cluster(request: JobRequest, facts: SlurmFacts) -> JobRequest:
+    """Return a request without the option --clusters, if that names this cluster alone."""
+    if not request.clusters or request.clusters != facts.cluster:
+        return request
+    options = [name for name in request.other.split(",") if name != "clusters"]
+    return replace(request, other=",".join(options))
+
+
+def _elsewhere(request: JobRequest, facts: SlurmFacts) -> str:
+    """Return why no promise can be given as another cluster may run it; empty if none may.
+
+    In a federation a job is sent to all its clusters, and the first that can start it does. One
+    that names a cluster stays there.
+    """
+    if not facts.federation or request.clusters == facts.cluster:
+        return ""
+    return (
+        f"another cluster of the federation {facts.federation[:60]} may run it, so no promise can "
+        f"be given; submit it to this cluster alone, with --clusters={facts.cluster}"
+    )
+
+
 def _problem(
     request: JobRequest, part: Partition | None, limit: float, *, shared: bool, several: bool
 ) -> str:
@@ -252,6 +279,8 @@ def _problem(
     ):
         if given:
             return f"no promise can be given to {what}"
+    if "clusters" in request.other.split(","):
+        return "rtsched cannot plan for several or other clusters; name this one in --clusters"
     if request.other:
         return f"rtsched cannot plan with {request.other[:80]!r}; leave it out"
     if part is None:

@@ -57,6 +57,8 @@ class Setup(HostSetup):
         The Slurm it was built for; empty: it cannot be loaded.
     level : str
         The AdminLevel of the daemon's user; empty: unknown.
+    federation : str
+        The federation that the cluster is in; empty: none.
     share_nodes : bool
         Whether promised jobs share nodes, by the site's settings.
     """
@@ -70,6 +72,7 @@ class Setup(HostSetup):
     plugin: Path | None = None
     plugin_version: str = ""
     level: str = ""
+    federation: str = ""
     share_nodes: bool = False
     filters: tuple[str, ...] = ("slurm", "root")
 
@@ -250,6 +253,13 @@ def _controller(setup: Setup) -> Iterator[CheckResult]:
             "wrong",
             f"slurmctld runs as {owner}, who may not query the daemon",
             f'set filters = ["{owner}"] in the [daemon] table',
+        )
+    if setup.federation:
+        yield CheckResult(
+            "note",
+            f"the cluster is in the federation {setup.federation}: jobs with a deadline are "
+            "rejected unless they name this cluster alone (--clusters)",
+            "tell your users; each cluster of the federation needs rtsched of its own",
         )
 
 

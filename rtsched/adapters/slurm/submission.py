@@ -301,6 +301,7 @@ def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRe
         excluded=_text(fields, Tag.EXC_NODES),
         reservation=_text(fields, Tag.RESERVATION),
         other=_text(fields, Tag.OTHER),
+        clusters=_text(fields, Tag.CLUSTERS),
         licenses=_text(fields, Tag.LICENSES),
         tres_node=_text(fields, Tag.TRES_PER_NODE),
         tres_job=_text(fields, Tag.TRES_PER_JOB),

@@ -23,6 +23,7 @@ from rtsched.adapters.slurm.facts import (
     billing_of,
     calc_period_of,
     config_of,
+    federation_in,
     keeps_limits,
     margin_of,
     partitions_of,
@@ -96,6 +97,7 @@ class SlurmSystem:
         self._not_kept = ""
         self._view: SlurmState | None = None
         self._config: dict[str, str] = {}
+        self._federation = ""
         self._config_read = -np.inf
         self._shares: tuple[Accounts, Associations] = (Accounts.build(0), {})
         self._shares_read = -np.inf
@@ -254,6 +256,8 @@ class SlurmSystem:
         """Read the configuration and the limits of accounts and QOS, now and then."""
         if now - self._config_read > CONFIG_EVERY_S:
             self._config = config_of(self._commands.config())
+            shown = self._commands.federation()
+            self._federation = self._federation if shown is None else federation_in(shown)
             self._config_read = now
             self._read_limits()
 
@@ -320,6 +324,8 @@ class SlurmSystem:
         limits = [part.longest_s for part in machine.partitions.values()]
         return SlurmFacts(
             version=config.get("SLURM_VERSION", ""),
+            cluster=config.get("ClusterName", ""),
+            federation=self._federation,
             margin=margin_of(config, settings.start_delay_s, settings.completing_s),
             completing=max(settings.completing_s, seconds(config, "CompleteWait")),
             partitions=machine.partitions,

@@ -53,7 +53,7 @@ static void fill(job_desc_msg_t *job, const char *pair)
 	}
 	TEXT(name) TEXT(comment) TEXT(extra) TEXT(admin_comment) TEXT(reservation) TEXT(features)
 	TEXT(req_nodes) TEXT(exc_nodes) TEXT(dependency) TEXT(script) TEXT(job_id_str)
-	TEXT(array_inx)
+	TEXT(array_inx) TEXT(clusters)
 	NUMBER(deadline) NUMBER(time_limit) NUMBER(min_nodes) NUMBER(max_nodes) NUMBER(nice)
 	NUMBER(priority) NUMBER(user_id) NUMBER(pn_min_memory) NUMBER(contiguous) NUMBER(end_time)
 	NUMBER(num_tasks) NUMBER(begin_time) NUMBER(het_job_offset)
