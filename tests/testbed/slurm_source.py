@@ -30,6 +30,9 @@ LIBRARIES += ["liblua5.4-dev", "pkg-config", "xz-utils"]
 WITHOUT_DISABLED = "CgroupPlugin=cgroup/v1\n"
 """cgroup.conf up to 23.11, which knows no `disabled`; this plug-in is loaded, and not used."""
 
+PYSLURM = ("25.11",)
+"""The releases of Slurm that PyPI has a pyslurm for."""
+
 BUILD = r"""
 set -eu
 lib=/usr/lib/x86_64-linux-gnu
@@ -108,6 +111,25 @@ def stack(suite: str, archive: Path) -> Layer:
             return {"slurm": box.run(["slurmctld", "-V"]).stdout.strip()}
 
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    built = Layer(name, BUILD + digest, make, below)
+    built = _bindings(name, version, Layer(name, BUILD + digest, make, below))
     cgroup_conf = WITHOUT_DISABLED if version.startswith("23.") else CGROUP_CONF
     return accounting(name, images.python(built, f"python-{name}"), cgroup_conf)
+
+
+def _bindings(name: str, version: str, below: Layer) -> Layer:
+    """Return the layer with the pyslurm of that release of Slurm, where there is one."""
+    feature = ".".join(version.split(".")[:2])
+    if feature not in PYSLURM:
+        return below
+
+    def make(upper: Path, lower: list[Path]) -> Mapping[str, object]:
+        settings, places = images.pip_settings()
+        binds = images.network_files() | places
+        env = images.proxies() | settings | {"SLURM_LIB_DIR": "/usr/lib/x86_64-linux-gnu/slurm"}
+        with Sandbox(lower, boxes(), upper=upper, network="host", binds=binds) as box:
+            box.run(["python3", "-m", "venv", images.VENV], timeout=300)
+            pip = [f"{images.VENV}/bin/python", "-m", "pip", "install", "--quiet"]
+            box.run([*pip, f"pyslurm=={feature}.*"], env=env, timeout=1800)
+        return {"pyslurm": feature}
+
+    return Layer(f"bindings-{name}", "pyslurm 1", make, below)
