@@ -72,6 +72,16 @@ def named() -> Path | None:
     return Path(archive)
 
 
+def has_pyslurm() -> bool:
+    """Return whether the first of the suites has a pyslurm for its Slurm, or for the named one."""
+    archive = named()
+    return archive is None or _feature(version_of(archive)) in PYSLURM
+
+
+def _feature(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
 def version_of(archive: Path) -> str:
     """Return the release in an archive of Slurm's sources.
 
@@ -118,7 +128,7 @@ def stack(suite: str, archive: Path) -> Layer:
 
 def _bindings(name: str, version: str, below: Layer) -> Layer:
     """Return the layer with the pyslurm of that release of Slurm, where there is one."""
-    feature = ".".join(version.split(".")[:2])
+    feature = _feature(version)
     if feature not in PYSLURM:
         return below
 
