@@ -8,6 +8,10 @@
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 0)
+#error "rtsched's submit filter needs Slurm 23.11 or later"
+#endif
+
 /* slurmctld's record of a job. Its layout is slurmctld's own, and differs between releases. */
 struct job_record;
 

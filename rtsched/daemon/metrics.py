@@ -10,11 +10,11 @@ import math
 import shutil
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import structlog
 
-from rtsched.daemon.records import OPEN
+from rtsched.daemon.records import OPEN, PromiseState
 from rtsched.daemon.site import late_runs
 from rtsched.errors import ConfigError
 from rtsched.model.verdicts import Verdict
@@ -152,8 +152,12 @@ class Metrics:
         self._made["rtsched_look_age_seconds"].set_function(self._age)
         for name, sized in (("bytes", _size), ("free_bytes", _free)):
             self._made[f"rtsched_database_{name}"].set_function(partial(self._of_database, sized))
-        for result in FAILED:  # an alert sees the first one only if there was a zero before
+        # `increase` and `rate` see the first one only if there was a zero before.
+        self._made["rtsched_answer_seconds"].labels("submit")
+        for result in FAILED:
             self._made["rtsched_requests_total"].labels("submit", result)
+        for standing in get_args(PromiseState):
+            self._made["rtsched_promise_changes_total"].labels(standing)
 
     def listen(self, port: int) -> None:
         """Show the metrics at http://localhost:PORT/metrics; with port 0 nowhere.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.wire import MessageKind, frame
 from rtsched.cli.chunk import variables
+from rtsched.daemon.database import migrations
 from rtsched.daemon.reports import (
     MOST_ROUNDS,
     Cancel,
@@ -36,6 +39,7 @@ from rtsched.daemon.reports import (
     Verdict,
     refusal_payload,
 )
+from rtsched.daemon.store import Store
 from rtsched.model import jobs
 from rtsched.rest import client
 
@@ -208,6 +212,23 @@ def test_cancel(asked, refused):
     assert json.loads(result.stdout)["promise"]["standing"] == "withdrawn"
     message = frame(MessageKind.REPORT, refusal_payload("no job '1' of yours", "not-found"))
     refused(asked(message, "cancel", "1")[0], "no job '1' of yours")
+
+
+def test_a_database_of_a_newer_release(run, refused, tmp_path):
+    """The daemon ends at its start with one sentence: what is there, and what to do."""
+    path, newest = tmp_path / "rtsched.db", migrations()[-1][0]
+    Store(path).close()
+    with closing(sqlite3.connect(path)) as base:
+        base.execute(f"PRAGMA user_version = {newest + 1}")
+    site = tmp_path / "site.toml"
+    places = {"database": path, "run": tmp_path}
+    site.write_text(
+        'planner = "mcdf"\n[[plugin]]\nname = "mcdf"\n[daemon]\n'
+        + "".join(f'{name} = "{place}"\n' for name, place in places.items())
+    )
+    told = f"{path}: has schema {newest + 1}, this release of rtsched knows {newest}; install "
+    remedy = f"the release that wrote it, or restore {path}.schema-{newest}"
+    refused(run("serve", "--config", site), told + remedy)
 
 
 def test_the_sites_server(run, tmp_path, refused, monkeypatch):

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from filter_sources import COMMON, PROGRAMS, SLURM
 from slurm_sources import Release, tarballs, unpacked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STRICT = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
 
@@ -50,6 +48,18 @@ def symbols(plugin: Path, which: str) -> set[str]:
 def test_it_compiles(plugin: Path) -> None:
     """`make` builds the plug-in for the release without a warning."""
     assert plugin.exists()
+
+
+def test_an_older_release_is_refused(release: Release, tmp_path: Path) -> None:
+    """With headers of a release before 23.11 the compiler gives the reason."""
+    headers = Path(shutil.copytree(release.include, tmp_path / "older"))
+    version = headers / "slurm/slurm_version.h"
+    text = re.sub(r"(define SLURM_VERSION_NUMBER) .*", r"\1 0x170200", version.read_text())
+    version.write_text(text)
+    command = ["make", "-C", SLURM, f"BUILD={tmp_path}", f"SLURM_INCLUDE={headers}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode
+    assert "rtsched's submit filter needs Slurm 23.11 or later" in done.stderr
 
 
 def test_it_has_what_slurmctld_looks_for(release: Release, plugin: Path) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from testbed import Cluster, unavailable
+from testbed.images import SUITES
+from testbed.slurm_source import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +32,22 @@ LONGEST = (
 """The files that take longest: with them first, the processes of a run end at about one time."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of this directory as live, and put the files that take longest first."""
+WITHOUT_SLURM = ("test_condor_", "test_pool_", "test_packages_", "test_slurm_source")
+"""The beginnings of names of files whose tests are of no use on a Slurm built from its sources."""
+
+
+def of_that_slurm(item: pytest.Item) -> bool:
+    """Return whether a test runs on the Slurm of $RTSCHED_SLURM_SOURCE, on one suite only."""
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    other = any(value in ("condor", *SUITES[1:]) for value in given if isinstance(value, str))
+    return not (other or item.path.name.startswith(WITHOUT_SLURM))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark every test of this directory as live, and put the files that take longest first.
+
+    Where $RTSCHED_SLURM_SOURCE names a release, those that do not run on it are deselected.
+    """
     rank = {name: place for place, name in enumerate(LONGEST)}
 
     def place(item: pytest.Item) -> int:
@@ -41,6 +57,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.live)
+    if named() is not None:
+        other = [item for item in items if HERE in item.path.parents and not of_that_slurm(item)]
+        items[:] = [item for item in items if item not in other]
+        config.hook.pytest_deselected(items=other)
     items.sort(key=place)
 
 

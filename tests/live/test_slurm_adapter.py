@@ -11,6 +11,7 @@ import pytest
 from remote import Remote
 from testbed import Cluster
 from testbed.slurm import SlurmOptions
+from testbed.slurm_source import has_pyslurm
 from testbed.waiting import eventually
 
 from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus
@@ -162,6 +163,7 @@ def test_nobody_forges_rows(slurm: Cluster, remote: Remote) -> None:
     assert observation.marks.texts("token") == [None, None]
 
 
+@pytest.mark.skipif(not has_pyslurm(), reason="there is no pyslurm for this release of Slurm")
 def test_both_routes_show_the_same(testbed: None) -> None:
     """What pyslurm shows is what the commands show, column by column."""
     with Cluster("forky") as slurm:

@@ -76,10 +76,11 @@ add user rtsched account=operators adminlevel=Operator
 """
 
 
-def accounting(suite: str, below: Layer) -> Layer:
+def accounting(suite: str, below: Layer, cgroup_conf: str = CGROUP_CONF) -> Layer:
     """Return the layer with users, munge's key and an accounting database that knows the users."""
     script = ADD_USERS + SLURM_USERS
     recipe = "\n".join([str(USERS), script, SCHEMA, *MARIADB, ASSOCIATIONS, DATABASE_CONF])
+    recipe += cgroup_conf
 
     def make(upper: Path, lower: list[Path]) -> Mapping[str, object]:
         with Sandbox(lower, boxes(), upper=upper) as box:
@@ -87,7 +88,7 @@ def accounting(suite: str, below: Layer) -> Layer:
             etc.mkdir(exist_ok=True)
             (etc / "slurmdbd.conf").write_text(DATABASE_CONF)
             (etc / "slurm.conf").write_text(SlurmOptions().slurm_conf())
-            (etc / "cgroup.conf").write_text(CGROUP_CONF)
+            (etc / "cgroup.conf").write_text(cgroup_conf)
             users = [word for user in USERS.items() for word in map(str, user)]
             box.run(["sh", "-c", script, "add", *users], timeout=120)
             services = Services(box)

@@ -49,7 +49,8 @@ class Cluster(Box):
     detached : bool
         Live on after the process that made it, until `close`.
     source : Path, optional
-        An archive of Slurm's sources: that release in place of the suite's.
+        An archive of Slurm's sources: that release in place of the suite's. Where
+        $RTSCHED_SLURM_SOURCE names one, it is that, upon the first of the suites.
     """
 
     def __init__(
@@ -63,6 +64,8 @@ class Cluster(Box):
         detached: bool = False,
         source: Path | None = None,
     ) -> None:
+        if source is None and (source := slurm_source.named()):
+            suite = images.SUITES[0]
         super().__init__(suite, files=files, software=software, detached=detached)
         self.rest, self.source = rest, source
         self.slurm = slurm or SlurmOptions()

@@ -292,6 +292,40 @@ def test_numbers_of_schema_3_stay_apart_from_those_of_jobs(path):
         assert sorted(each.id for each in store.open_records()) == [7, FIRST_OWN_ID + 5]
 
 
+def schema(path):
+    """Return the statements that a database's tables, indexes and triggers are made of, by name."""
+    with closing(sqlite3.connect(path)) as base:
+        return dict(base.execute("SELECT name, sql FROM sqlite_master"))
+
+
+@pytest.mark.parametrize("number", [number for number, _ in migrations()])
+def test_an_upgraded_database_is_as_a_new_one(path, number):
+    """Each schema becomes the newest one to the letter, and its copy stays what it was."""
+    sample = SAMPLES / f"schema-{number}.db"
+    new = path.with_name("new.db")
+    Store(new).close()
+    shutil.copy(sample, path)
+    Store(path).close()
+    assert schema(path) == schema(new)
+    copy = path.with_name(f"{path.name}.schema-{number}")
+    assert copy.exists() == (number < migrations()[-1][0])
+    if copy.exists():
+        assert schema(copy) == schema(sample)
+        assert copy.stat().st_mode & 0o077 == 0
+
+
+def test_schema_1_before_it_had_an_index(path):
+    """As it was made for an hour of its history: all is found without that index, too."""
+    shutil.copy(SAMPLES / "schema-1.db", path)
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("DROP INDEX journal_by_token")
+        base.execute("UPDATE journal SET token = 't1'")
+        base.commit()
+    with Store(path) as store:
+        assert [each.token for each in store.load().records] == ["t1", "t2"]
+        assert store.journal(token="t1")[0].codes == ("a.b",)  # noqa: S106
+
+
 def test_a_newer_schema_is_refused(path):
     """A file of a later release is left alone, with a remedy."""
     Store(path).close()

@@ -30,6 +30,9 @@ FLAGS = ("job_comment", "job_extra")
 MOST_SKEW = 5.0
 """Seconds that the controller's clock may differ."""
 
+OLDEST, NEWEST = (23, 11), (26, 5)
+"""Releases of Slurm from the oldest that the submit filter compiles for to the newest tested."""
+
 SUBMIT_KEYS = readiness.SUBMIT_KEYS | {"promised_jobs", "share_nodes"}
 
 
@@ -128,6 +131,7 @@ def findings(setup: Setup, probe: ProbeResult | None = None) -> list[CheckResult
         What the nodes answered, if they were asked, about our TaskProlog.
     """
     return [
+        *_release(setup),
         *_plugin(setup),
         *_lines(setup),
         *_prolog(setup, probe),
@@ -138,6 +142,30 @@ def findings(setup: Setup, probe: ProbeResult | None = None) -> list[CheckResult
         *_held_jobs(setup),
         *(_shared_nodes(setup) if setup.share_nodes else ()),
     ]
+
+
+def _release(setup: Setup) -> Iterator[CheckResult]:
+    """Tell whether rtsched runs with this release of Slurm, and was tested with it."""
+    if not setup.version:
+        return
+    major, minor, _ = map(int, setup.version.split("."))
+    if (major, minor) < OLDEST:
+        yield CheckResult(
+            "wrong",
+            f"Slurm {setup.version} is too old: the submit filter does not compile for it",
+            f"upgrade to Slurm {_feature(OLDEST)} or later",
+        )
+    elif (major, minor) > NEWEST:
+        yield CheckResult(
+            "note",
+            f"rtsched is not tested with Slurm {setup.version}: the newest tested is "
+            f"{_feature(NEWEST)}",
+            "try it with all plug-ins in `shadow` first",
+        )
+
+
+def _feature(release: tuple[int, int]) -> str:
+    return f"{release[0]}.{release[1]:02d}"
 
 
 def _plugin(setup: Setup) -> Iterator[CheckResult]:
