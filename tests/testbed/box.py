@@ -92,6 +92,10 @@ class Box(ABC):
     def logs(self, lines: int = 40) -> str:
         """Return the ends of the daemons' logs."""
 
+    def _binds(self) -> dict[Path, str]:
+        """Return what of this machine is seen inside, and where."""
+        return {images.compiled(): COMPILED} if self.software else {}
+
     @classmethod
     def attach(cls, pid: int, suite: str) -> Self:
         """Return the detached one whose sandbox has this first process."""
@@ -127,8 +131,7 @@ class Box(ABC):
             With the end of the log of what did not start.
         """
         layer = self._layer()
-        binds = {images.compiled(): COMPILED} if self.software else {}
-        self._box = Sandbox(layer.ready(), boxes(), binds=binds, detached=self.detached)
+        self._box = Sandbox(layer.ready(), boxes(), binds=self._binds(), detached=self.detached)
         forget(layer, unused_days=7)
         try:
             self._box.start()
