@@ -80,6 +80,7 @@ program)
     environment
     completions
     install -D -m 755 packaging/files/rtsched "$client/usr/bin/rtsched"
+    install -d -m 755 "$client/etc/rtsched"
     for page in docs/man/*.1; do
         name=${page##*/rtsched-}
         case " $users " in

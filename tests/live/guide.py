@@ -2,7 +2,8 @@
 
 A fenced block that is to be run has a comment in front of it: `<!-- run: root -->`, or whoever is
 to run it. `<!-- run: alice, fails -->` says that its last command must fail, and
-`<!-- run: root, on daemon -->` on which of several hosts it runs.
+`<!-- run: root, on daemon -->` on which of several hosts it runs. A block that goes into a file has
+`<!-- file: /etc/rtsched/rest.toml -->`; with `, add` it is added to what is there.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from testbed.access_point import AccessPoint
 
 BLOCK = re.compile(
-    r"^<!-- run: (?P<user>\w+)(?:, on (?P<host>\w+))?(?P<fails>, fails)? -->\n+"
-    r"```sh\n(?P<text>.*?)^```$",
+    r"^<!-- (?:run: (?P<user>\w+)(?:, on (?P<host>\w+))?(?P<fails>, fails)?|"
+    r"file: (?P<file>\S+?)(?P<add>, add)?) -->\n+"
+    r"```\w+\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 KERNELS = "/var/cache/rtsched"
@@ -41,7 +43,11 @@ class Block(NamedTuple):
     fails : bool
         Whether its last command must fail.
     text : str
-        The commands, for sh.
+        The commands, for sh, or the lines of a file.
+    file : str
+        The file that the lines go into; of commands empty.
+    add : bool
+        Whether they are added to those that the file has.
     host : str
         Which host it is for; empty: the only one.
     """
@@ -50,6 +56,8 @@ class Block(NamedTuple):
     user: str
     fails: bool
     text: str
+    file: str = ""
+    add: bool = False
     host: str = ""
 
 
@@ -59,10 +67,24 @@ def blocks(path: Path) -> list[Block]:
     headings = [(match.start(), match[1]) for match in HEADING.finditer(text)]
     found = []
     for match in BLOCK.finditer(text):
-        section = "".join([title for at, title in headings if at < match.start()][-1:])
-        fails, host = bool(match["fails"]), match["host"] or ""
-        found.append(Block(section, match["user"], fails, match["text"], host))
+        section = [title for at, title in headings if at < match.start()][-1:]
+        user, fails = match["user"] or "root", bool(match["fails"])
+        file, add = match["file"] or "", bool(match["add"])
+        host = match["host"] or ""
+        found.append(Block("".join(section), user, fails, match["text"], file, add, host))
     return found
+
+
+def _write(box: Box | Sandbox, block: Block) -> None:
+    """Write a block's file; what is added to a table that is there goes into that table."""
+    path = box.path(block.file)
+    text = block.text
+    if block.add:
+        there = path.read_text()
+        table, _, lines = text.partition("\n")
+        known = f"{table}\n" in there
+        text = there.replace(f"{table}\n", f"{table}\n{lines}") if known else f"{there}\n{text}"
+    path.write_text(text)
 
 
 # No network: what pip would fetch is there already, and a wheel is built with it.
@@ -81,10 +103,7 @@ def unpack(box: Box | AccessPoint, *, kernels: bool) -> None:
     """
     tops = ("pyproject.toml", "README.md", "LICENSE", "rtsched", "plugins", "contrib", "docs/man")
     Sources(*tops).write(box.path(SOURCES))
-    for name in ("systemctl", "journalctl"):
-        file = box.path(f"/usr/local/bin/{name}")
-        file.write_text(SYSTEMCTL)
-        file.chmod(0o755)
+    stand_in(box)
     if kernels:
         kept = box.path(KERNELS)
         shutil.copytree(compiled(), kept)
@@ -92,10 +111,21 @@ def unpack(box: Box | AccessPoint, *, kernels: bool) -> None:
             path.chmod(0o777 if path.is_dir() else 0o666)
 
 
+def stand_in(box: Box | Sandbox | AccessPoint) -> None:
+    """Put a replacement of systemd's commands in front of them: no systemd runs in a sandbox."""
+    for name in ("systemctl", "journalctl"):
+        file = box.path(f"/usr/local/bin/{name}")
+        file.write_text(SYSTEMCTL)
+        file.chmod(0o755)
+
+
 def follow(box: Box | Sandbox, found: Sequence[Block]) -> tuple[dict[str, str], str]:
     """Run blocks in order; return what was printed, by section, of all and of the last one."""
     said, last = dict[str, str](), ""
     for block in found:
+        if block.file:
+            _write(box, block)
+            continue
         words = ["sh", "-eu", "-c", block.text]
         done = box.run(words, user=block.user, env=ENV, timeout=450, check=False)
         last = done.stdout + done.stderr
@@ -116,15 +146,33 @@ import subprocess
 import sys
 import time
 
-UNITS = pathlib.Path("/etc/systemd/system")
+UNITS = [pathlib.Path("/etc/systemd/system"), pathlib.Path("/usr/lib/systemd/system")]
 STATE = pathlib.Path("/run/stand-in")
+# What is done by a filter of system calls; that may imply NoNewPrivileges, see systemd.exec(5).
+FILTERED = [
+    "LockPersonality",
+    "MemoryDenyWriteExecute",
+    "PrivateDevices",
+    "ProtectClock",
+    "ProtectHostname",
+    "ProtectKernelLogs",
+    "ProtectKernelModules",
+    "ProtectKernelTunables",
+    "RestrictAddressFamilies",
+    "RestrictNamespaces",
+    "RestrictRealtime",
+    "RestrictSUIDSGID",
+    "SystemCallArchitectures",
+    "SystemCallFilter",
+]
 PRIVATE = ["unshare", "--mount", "sh", "-ec", "mount -t tmpfs none /tmp; exec \"$@\"", "sh"]
 
 
 def settings(name):
     found = {}
-    unit = UNITS / f"{name}.service"
-    for file in (unit, *sorted(pathlib.Path(f"{unit}.d").glob("*.conf"))):
+    unit = next(top / f"{name}.service" for top in UNITS if (top / f"{name}.service").exists())
+    drop_ins = [file for top in UNITS for file in top.glob(f"{name}.service.d/*.conf")]
+    for file in (unit, *sorted(drop_ins, key=lambda file: file.name)):
         for line in file.read_text().splitlines():
             key, given, value = line.partition("=")
             if given and not line.startswith("#"):
@@ -146,7 +194,7 @@ def directories(unit, owner):
         for word in unit.get(f"{key}Directory", []):
             path = pathlib.Path(top, word)
             path.mkdir(exist_ok=True)
-            path.chmod(int(unit[f"{key}DirectoryMode"][0], 8))
+            path.chmod(int(unit.get(f"{key}DirectoryMode", ["755"])[0], 8))
             os.chown(path, owner.pw_uid, owner.pw_gid)
 
 
@@ -168,6 +216,11 @@ def start(name):
         subprocess.run(before.split(), check=True)
     private = PRIVATE if unit["PrivateTmp"][-1] == "yes" else []
     user = ["setpriv", "--reuid", owner.pw_name, "--regid", unit["Group"][0], "--init-groups"]
+    bounds = [word.lower() for word in unit["CapabilityBoundingSet"][0].split()]
+    kept = ",".join(["-all", *(f"+{word.removeprefix('cap_')}" for word in bounds)])
+    user += ["--bounding-set", kept, "--inh-caps", "-all"]
+    if not {"NoNewPrivileges", *FILTERED}.isdisjoint(unit):
+        user += ["--no-new-privs"]
     with open(STATE / f"{name}.log", "ab") as log:
         process = subprocess.Popen(
             [*private, *user, *unit["ExecStart"][0].split()],
@@ -183,10 +236,12 @@ def start(name):
     if unit.get("Type") != ["notify"]:
         return
     listener.settimeout(0.2)
-    deadline = time.monotonic() + float(unit["TimeoutStartSec"][0])
+    deadline = time.monotonic() + float(unit.get("TimeoutStartSec", ["90"])[0])
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            sys.exit(f"Job for {name}.service failed; see journalctl -u {name}")
+            lines = (STATE / f"{name}.log").read_text(errors="replace").splitlines()[-9:]
+            said = f"Job for {name}.service failed; see journalctl -u {name}"
+            sys.exit("\n".join([said, *lines]))
         try:
             if b"READY=1" in listener.recv(4096):
                 return
@@ -218,10 +273,28 @@ def reload(name):
         time.sleep(0.05)
 
 
+def show(name):
+    known = any((top / f"{name}.service").exists() for top in UNITS)
+    print(f"Id={name}.service")
+    print(f"LoadState={'loaded' if known else 'not-found'}")
+    print(f"ActiveState={'active' if pid(name) else 'inactive'}")
+
+
 def main(arguments):
     options = {word for word in arguments if word.startswith("-")}
     verb, *names = [word for word in arguments if not word.startswith("-")]
     for name in names:
+        enabled = STATE / f"{name}.enabled"
+        if verb == "show":
+            show(name)
+        elif verb == "is-enabled":
+            print("enabled" if enabled.exists() else "disabled")
+            sys.exit(0 if enabled.exists() else 1)
+        elif verb == "enable":
+            STATE.mkdir(exist_ok=True)
+            enabled.touch()
+        elif verb == "disable":
+            enabled.unlink(missing_ok=True)
         if verb in {"stop", "restart"} or (verb == "disable" and "--now" in options):
             stop(name)
         if verb in {"start", "restart"} or (verb == "enable" and "--now" in options):

@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 
 import pytest
-from testbed import Sandbox
-from testbed.distribution import PACKAGES, built, clean
-from testbed.layers import boxes, forget
+from testbed import Sandbox, distribution
+from testbed.distribution import clean
+from testbed.layers import boxes
 
 import rtsched
 
@@ -50,16 +50,13 @@ LIST = r"find / -xdev \( {} \) -prune -o -print"
 @pytest.fixture(scope="module", params=SUITES)
 def debs(request):
     """Return the directory of built packages, and the suite that they are for."""
-    layer = built(request.param)
-    forget(layer, unused_days=1)
-    return layer.ready()[0] / PACKAGES.lstrip("/"), request.param
+    return distribution.debs(request.param)[0], request.param
 
 
 @pytest.fixture(scope="module")
 def names(debs):
     """Return the files of the packages by name."""
-    files = {path.name.partition("_")[0]: path.name for path in debs[0].glob("*.deb")}
-    return {name: file for name, file in files.items() if not name.endswith("-dbgsym")}
+    return distribution.debs(debs[1])[1]
 
 
 def root(debs, *wanted):

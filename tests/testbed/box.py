@@ -99,6 +99,10 @@ class Box(ABC):
     def logs(self, lines: int = 40) -> str:
         """Return the ends of the daemons' logs."""
 
+    def _binds(self) -> dict[Path, str]:
+        """Return what of this machine is seen inside, and where."""
+        return {images.compiled(): COMPILED} if self.software else {}
+
     @classmethod
     def attach(cls, pid: int, suite: str) -> Self:
         """Return the detached one whose sandbox has this first process."""
@@ -134,11 +138,11 @@ class Box(ABC):
             With the end of the log of what did not start.
         """
         layer = self._layer()
-        binds = {images.compiled(): COMPILED} if self.software else {}
+        binds = self._binds()
         if self.shared:
             self._shared = Path(tempfile.mkdtemp(prefix="shared-", dir=boxes()))
             self._shared.chmod(0o755)
-            binds[self._shared] = self.shared
+            binds = {**binds, self._shared: self.shared}
         self._box = Sandbox(layer.ready(), boxes(), binds=binds, detached=self.detached)
         forget(layer, unused_days=7)
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from testbed.condor_images import SAME_VERSION
 from testbed.images import CHECKOUT, Sources, network_files, packages, pip_settings, proxies
-from testbed.layers import Layer, boxes
+from testbed.layers import Layer, boxes, forget
 from testbed.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -47,6 +47,15 @@ def clean(suite: str, *wanted: str) -> Layer:
     return packages(suite, "package-root", sorted({*NEEDED, *wanted}))
 
 
+def debs(suite: str) -> tuple[Path, dict[str, str]]:
+    """Return the directory of our Debian packages, built if need be, and their files by name."""
+    layer = built(suite)
+    forget(layer, unused_days=1)
+    directory = layer.ready()[0] / PACKAGES.lstrip("/")
+    files = {path.name.partition("_")[0]: path.name for path in sorted(directory.glob("*.deb"))}
+    return directory, {name: file for name, file in files.items() if not name.endswith("-dbgsym")}
+
+
 def wheels(suite: str) -> Layer:
     """Return the layer of the wheels that packages bring along."""
     sources = Sources("packaging/wheelhouse.sh", "packaging/requirements.py", "pyproject.toml")
@@ -73,6 +82,7 @@ def _needs() -> str:
         CHECKOUT / "pyproject.toml",
         "live",
         "report",
+        "rest",
         "build",
     ]
     done = subprocess.run(

@@ -123,18 +123,26 @@ def bootstrap(suite: str) -> Layer:
     return Layer(f"bootstrap-{suite}", f"debootstrap minbase {suite} 1", make)
 
 
-def packages(suite: str, name: str = "packages", wanted: Sequence[str] = PACKAGES) -> Layer:
-    """Return Debian with packages as they come, by default Slurm, MariaDB, compilers, Python."""
+def packages(
+    suite: str,
+    name: str = "packages",
+    wanted: Sequence[str] = PACKAGES,
+    below: Layer | None = None,
+) -> Layer:
+    """Return Debian with packages as they come, by default Slurm, MariaDB, compilers, Python.
 
-    def make(upper: Path, below: list[Path]) -> Mapping[str, object]:
-        with Sandbox(below, boxes(), upper=upper, network="host", binds=network_files()) as box:
+    They lie upon the layer `below`, by default a Debian with its minimum.
+    """
+
+    def make(upper: Path, lower: list[Path]) -> Mapping[str, object]:
+        with Sandbox(lower, boxes(), upper=upper, network="host", binds=network_files()) as box:
             words = ["sh", "-c", INSTALL, "install", *wanted]
             box.run(words, env=proxies(), timeout=1800)
             asked = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *wanted]
             return {"packages": box.run(asked).stdout.splitlines()}
 
     recipe = " ".join(wanted) + INSTALL
-    return Layer(f"{name}-{suite}", recipe, make, bootstrap(suite))
+    return Layer(f"{name}-{suite}", recipe, make, below or bootstrap(suite))
 
 
 def _bindings(suite: str) -> Layer:

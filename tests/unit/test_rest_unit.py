@@ -27,7 +27,7 @@ def test_it_fits_the_defaults() -> None:
     assert name == "rest"
     assert command.make_context("rest", arguments).params["rest_file"] == DEFAULT
     assert service["User"] not in {"root", "rtsched"}
-    assert f"#u {service['User']} " in (UNITS / "rtsched.sysusers").read_text()
+    assert f"\nu {service['User']} " in (UNITS / "rtsched.sysusers").read_text()
     directory = Path("/run", service["RuntimeDirectory"])
     assert Path(RestSettings().socket).parent == directory
     assert int(service["Nice"]) > 0
