@@ -114,6 +114,8 @@ condor)
     install -m 755 -t "$dest/usr/share/rtsched/condor" contrib/condor/config/slots.sh
     install -D -m 644 contrib/systemd/rtsched-condor.conf \
         "$dest$units/rtsched.service.d/condor.conf"
+    install -D -m 644 -t "$dest/usr/share/rtsched/condor/tunnel" contrib/condor/tunnel/*.conf
+    install -D -m 644 -t "$dest$units" contrib/systemd/rtsched-tunnel.service
     install -D -m 644 packaging/files/rtsched-condor.sysusers \
         "$dest/usr/lib/sysusers.d/rtsched-condor.conf"
     if [ -n "${HTCONDOR:-}" ]; then
