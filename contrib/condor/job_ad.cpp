@@ -43,7 +43,7 @@ constexpr const char *ours[] = {
 };
 
 /* Sent, but no wish: jobs that want no promise say these too. */
-constexpr const char *describing[] = {"RtRunTime", "RtCheckpoint"};
+constexpr const char *describing[] = {"RtRunTime", "RtCheckpoint", "RtNotify"};
 
 /* What a promise for a whole cluster stands on, besides the attributes Rt... */
 constexpr const char *common[] = {

@@ -100,6 +100,7 @@ class Marks(Table):
     singleton = Column(
         np.bool_, False, "It waits for whatever jobs of its user and name there are."
     )
+    notify = Text("Of what its user wants to be notified; none: as for other jobs.")
 
 
 @dataclass(frozen=True)
@@ -305,6 +306,8 @@ class Submission:
         Whether it is a part of a job whose other parts are not known yet.
     singleton : bool
         Whether it waits for the jobs of its user and name, which are not all known yet.
+    notify : str
+        Of what its user wants to be notified, as in `notify_choice`; empty: as for other jobs.
     """
 
     jobs: Jobs
@@ -317,6 +320,7 @@ class Submission:
     tasks_per_node: int = 0
     component: bool = False
     singleton: bool = False
+    notify: str = ""
 
 
 @dataclass(frozen=True)

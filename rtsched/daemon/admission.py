@@ -177,12 +177,13 @@ class AdmissionController:
         uid = int(mark.uid[0])
         if problem := mark.texts("unusable")[0]:
             return self._unusable(site, Submission(row, edges.take([]), uid, problem, job=job))
+        notify = mark.texts("notify")[0] or ""
         links = edges.take(edges.after == job)
         links = links.take(_unended(site, links))
         rejected = [job for job, text in site.declined.items() if text]
         if np.isin(links.before, rejected).any():  # it is about to be cancelled
             return self.later(site)
-        return self._admit(site, Submission(row, links, uid, job=job), now)
+        return self._admit(site, Submission(row, links, uid, job=job, notify=notify), now)
 
     @staticmethod
     def later(site: Site) -> AdmissionResult:
@@ -519,6 +520,7 @@ def record_of(
         why="",
         job=encode_jobs(job.jobs),
         expires=expires,
+        notify=job.notify,
     )
 
 

@@ -299,6 +299,7 @@ class SiteReader:
             why=why or record.why,
             tasks=None if waiting is None else int(decode_jobs(record.job).tasks[0]),
             waiting=waiting,
+            notify=record.notify,
         )
 
     def _closed(self, question: reports.Closed) -> reports.ClosedReport:

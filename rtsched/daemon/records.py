@@ -61,6 +61,8 @@ class PromiseRecord(msgspec.Struct, frozen=True):
         Its row of Jobs (`encode_jobs`).
     expires : float
         When an offer or a provisional promise ends by itself; else inf.
+    notify : str
+        Of what the job's user wants to be notified; empty: as for other jobs.
     """
 
     token: str
@@ -74,6 +76,7 @@ class PromiseRecord(msgspec.Struct, frozen=True):
     why: str
     job: bytes
     expires: float = math.inf
+    notify: str = ""
 
 
 class Records(dict[int, PromiseRecord]):

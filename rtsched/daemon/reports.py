@@ -58,6 +58,13 @@ class Promise(msgspec.Struct, frozen=True):
     why: Annotated[str, Meta(description="Why it is in this state.")] = ""
     tasks: Annotated[int | None, Meta(description="Tasks of an array; null: it is none.")] = None
     waiting: Annotated[int | None, Meta(description="Tasks that have not been started.")] = None
+    notify: Annotated[
+        str,
+        Meta(
+            description="Events of which the user wants to be notified, with `+` between them, or "
+            "`none`; empty: as for the user's other jobs."
+        ),
+    ] = ""
 
 
 class Verdict(msgspec.Struct, frozen=True):

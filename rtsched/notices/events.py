@@ -34,6 +34,8 @@ class Notice(msgspec.Struct, frozen=True):
     """When it was found, seconds since the epoch."""
     deadline: float | None = None
     start: float | None = None
+    notify: str = ""
+    """What the user chose for this job; empty: nothing."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -132,6 +134,7 @@ def _notice(promise: Promise, event: Event, now: float, before: float | None = N
         time=now,
         deadline=promise.deadline,
         start=promise.start,
+        notify=promise.notify,
     )
 
 

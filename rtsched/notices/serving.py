@@ -84,7 +84,8 @@ def looked(
     waiting = dict(state.waiting)
     wanted = {user: set(chosen(settings, user)) for user in {notice.user for notice in found}}
     for notice in found:
-        if notice.event in wanted[notice.user]:
+        of_job = notice.notify.split("+") if notice.notify else wanted[notice.user]
+        if notice.event in of_job:
             before = waiting.get(notice.user, Waiting())
             queue = deque((*before.notices, notice), MOST)
             over = len(before.notices) + 1 - len(queue)

@@ -181,7 +181,7 @@ def test_foreign_attributes_and_ours_are_no_requests() -> None:
     """What others call Rt..., and what rtsched itself wrote, asks for nothing."""
     assert not needs_rtsched(ad(RtMonitor=1, RtRunTime=60))
     assert not problem(RtMonitor=1, **dict.fromkeys(OURS, "x"))
-    told = {"RtRunTime", "RtCheckpoint"}
+    told = {"RtRunTime", "RtCheckpoint", "RtNotify"}
     assert all(needs_rtsched(ad(**{name: 1})) for name in set(REQUEST_ATTRIBUTES.values()) - told)
 
 

@@ -30,6 +30,7 @@ def test_a_load_in_rounds() -> None:
 def test_a_graph_and_its_key() -> None:
     """A graph's key is the same whenever asked for, and another for another user."""
     spec = spec_of("rtsched:dag=night.run_7,message_time=2.5,checkpoint=yes,speedup=none")
+    assert spec_of("rtsched:notify=kept+broken").notify == "broken+kept"
     assert (spec.dag, spec.checkpoint, spec.speedup) == ("night.run_7", True, "none")
     assert dag_key("ann", "x") == dag_key("ann", "x") != dag_key("bob", "x")
     assert 0 <= dag_key("ann", "x") < 1 << 63
@@ -61,6 +62,10 @@ def test_texts_without_words(text: str) -> None:
         ("rtsched:dag=a/b", "must be 1 to 64 letters"),
         ("rtsched:dag=" + "x" * 65, "must be 1 to 64 letters"),
         ("rtsched:checkpoint=maybe", "must be yes or no"),
+        (
+            "rtsched:notify=always",
+            "must be none, or some of promised, moved",
+        ),
         ("rtsched:message_time=1", "needs dag"),
         ("rtsched:dag=a\x07", "control characters"),
         ("rtsched:sigma=1,cms=1,cps=1,speedup=linear", "cannot be combined with"),

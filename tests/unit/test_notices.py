@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from rtsched.adapters.requirements import NOTIFIED, notify_choice
 from rtsched.core.config import read_settings
 from rtsched.daemon.reports import ClosedPromise, ClosedReport, Promise, StatusReport
 from rtsched.errors import AdapterError, ConfigError
 from rtsched.notices.delivery import Delivery, Letter, deliver, message_of
 from rtsched.notices.events import Known, Memory, Notice, key_of, noticed
 from rtsched.notices.serving import HOUR, MOST, RETRY, State, Waiting, load, looked, save, sent
-from rtsched.notices.settings import NoticesSettings, chosen
+from rtsched.notices.settings import EVENTS, NoticesSettings, chosen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +66,39 @@ def test_a_promise_from_its_beginning_to_its_end() -> None:
     assert events == ["kept"]
     memory, events = seen(memory, closed=[(gone, NOW + 5.0)])
     assert (events, memory.open) == ([], {})
+
+
+def test_a_choice_for_one_job_comes_first() -> None:
+    """Before the file of its user and the site's events; `none` is nothing at all."""
+    settings = NoticesSettings(mail=[], choices="", events=["broken", "kept"])
+    state = State(Memory(since=NOW))
+    ends = [
+        promise(job, standing=standing, notify=notify, made_at=NOW + at)
+        for at, (job, standing, notify) in enumerate(
+            (
+                ("1", "kept", ""),
+                ("2", "kept", "broken"),
+                ("3", "broken", "broken+kept"),
+                ("4", "broken", "none"),
+            )
+        )
+    ]
+    closed = ClosedReport(NOW, tuple(ClosedPromise(NOW + 5.0, each) for each in ends))
+    state = looked(state, status(), closed, settings)
+    assert [notice.job for notice in state.waiting["ann"].notices] == ["1", "3"]
+
+
+def test_events_are_those_of_the_guide() -> None:
+    """What a submission may name is what there is."""
+    assert NOTIFIED == EVENTS
+    assert notify_choice(" Kept+broken ") == "broken+kept"
+    assert [notify_choice(text) for text in ("none", "", "none+kept", "all", "kept,broken")] == [
+        "none",
+        "",
+        "",
+        "",
+        "",
+    ]
 
 
 def test_what_is_closed_between_two_looks_is_told() -> None:

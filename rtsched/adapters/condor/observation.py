@@ -26,9 +26,9 @@ from rtsched.adapters.condor.sharing import RESOURCES, demand_of_procs
 from rtsched.adapters.condor.slot_assignment import Occupant
 from rtsched.adapters.condor.slots import parent_of
 from rtsched.adapters.live import Marks
-from rtsched.adapters.requirements import load_time, plain_columns
+from rtsched.adapters.requirements import load_time, notify_choice, plain_columns
 from rtsched.adapters.users import uid_of
-from rtsched.logs.classads import number
+from rtsched.logs.classads import number, text
 from rtsched.model.array_rounds import last_end
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.ragged import offsets_of
@@ -398,8 +398,10 @@ def marks_of(
     deferred = np.array(is_deferred, np.bool_)[procs.admission] & ~held
     token: list[str | None] = [None] * len(first)
     problem: list[str | None] = [None] * len(first)
+    notify: list[str | None] = [None] * len(first)
     for at, ad in _of_rows(queue.ads, first):
         token[at] = token_of(ad)
+        notify[at] = notify_choice(text(ad, "rtnotify") or "") or None
     for at, needs in _of_rows(queue.requirements, first):
         problem[at] = needs.problem or None
     return Marks.build(
@@ -412,6 +414,7 @@ def marks_of(
         requeues=~_declares(queue, first, False),
         stuck=np.isin(groups.job[which], np.array(list(stuck), np.int64)),
         problem=problem,
+        notify=notify,
     )
 
 

@@ -155,7 +155,8 @@ class Observer:
         held = {claim.name for claim in claims}
         queue = replace(queue, procs=without_stale_claims(queue.procs, emptied_of(ads), held))
         queue = replace(queue, procs=self._without_false_spooling(queue.procs))
-        problems = _problems(queue.skipped, small) + silent + self._read_submitters()
+        problems = _problems(queue.skipped, small)
+        problems += (*silent.values(), *self._read_submitters())
         accounts, facts = self._charged(queue, facts)
         bound, arrays = bound_of(queue, facts, now), self._started_arrays.update(queue, facts, now)
         observation = self._observe(queue, machine, (claims, schedds), bound, arrays, facts, now)
@@ -173,6 +174,7 @@ class Observer:
             bound=frozenset(bound) | waiting,
             leaving=frozenset(claim.name for claim in claims if claim.leaving),
             arrays=queue.arrays,
+            away=frozenset(silent),
         )
 
     def find_completions(self, jobs: Sequence[int], since: float = -math.inf) -> Completions:
@@ -414,9 +416,9 @@ class Observer:
             names=settings.names,
         )
 
-    def _read_jobs(self, attributes: Sequence[str], now: float) -> tuple[JobAds, tuple[str, ...]]:
-        """Return the jobs of all queues, and which schedds do not answer."""
-        found, silent = QueueAds(), []
+    def _read_jobs(self, attributes: Sequence[str], now: float) -> tuple[JobAds, dict[int, str]]:
+        """Return the jobs of all queues, and a sentence on each schedd that does not answer."""
+        found, silent = QueueAds(), dict[int, str]()
         for at, schedd in self._pool.schedds.items():
             reader = self._readers.setdefault(at, QueueReader())
             try:
@@ -424,11 +426,10 @@ class Observer:
             except AdapterError as error:
                 if len(self._pool.schedds) == 1:
                     raise
-                queue, sentence = reader.kept(error, now)
-                silent.append(sentence)
+                queue, silent[at] = reader.kept(error, now)
             found.add(queue)
         self._ads_of_jobs.merge(found.ads, found.details)
-        return self._ads_of_jobs.jobs(found.proc, found.ads), tuple(silent)
+        return self._ads_of_jobs.jobs(found.proc, found.ads), silent
 
     def _read_submitters(self) -> tuple[str, ...]:
         """Read the negotiator's accounting; return what is wrong with it.

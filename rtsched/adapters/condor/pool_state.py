@@ -166,6 +166,8 @@ class PoolState:
         Promised jobs for which that plan has no start.
     arrays : dict of int to Array
         Clusters with one promise, by job.
+    away : frozenset of int
+        Schedds that do not answer, by their places in the settings: their procs are old ones.
     """
 
     procs: Procs
@@ -180,6 +182,7 @@ class PoolState:
     planned: Jobs | None = None
     unplanned: frozenset[int] = frozenset()
     arrays: dict[int, Array] = field(default_factory=dict)
+    away: frozenset[int] = frozenset()
 
     @cached_property
     def place(self) -> dict[int, int]:

@@ -16,7 +16,13 @@ from rtsched.adapters.condor import gpus, matching
 from rtsched.adapters.condor.ids import job_id, schedd_of
 from rtsched.adapters.condor.matching import Request
 from rtsched.adapters.live import dag_key
-from rtsched.adapters.requirements import LOAD, Requirements, shortened
+from rtsched.adapters.requirements import (
+    LOAD,
+    NOTIFY_WORDS,
+    Requirements,
+    notify_choice,
+    shortened,
+)
 from rtsched.counting import counted
 from rtsched.logs.classads import number, text
 from rtsched.model.jobs import MOST_ROUNDS, Kind
@@ -57,6 +63,7 @@ REQUEST_ATTRIBUTES: dict[str, str] = {
     "rtdag": "RtDag",
     "rtafter": "RtAfter",
     "rtmessagetime": "RtMessageTime",
+    "rtnotify": "RtNotify",
 }
 """Attributes that users write, by their names in lower case."""
 
@@ -71,7 +78,7 @@ _RANGE = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})", re.ASCII)
 """RtHosts: host counts that were asked for, where MinHosts and MaxHosts hold the planned one."""
 _WRITTEN = frozenset(name.lower() for name in OURS)
 _NUMBERS = ("rtdeadline", "rtruntime", *_LOAD_ATTRIBUTES.values(), "rtminnodes", "rtmessagetime")
-_OF_ANY_JOB = frozenset({"rtruntime", "rtcheckpoint"})
+_OF_ANY_JOB = frozenset({"rtruntime", "rtcheckpoint", "rtnotify"})
 _POSITIVE = ("rtruntime", "rtsigma", "rtcps")
 _MOST_AFTER = 1000
 
@@ -237,6 +244,8 @@ def _wrong(name: str, value: object, ad: Record) -> str:
         return f'{shown} must be "linear" or "none", not {shortened(value)}'
     elif name == "rtcheckpoint" and not isinstance(value, bool):
         return f"{shown} must be true or false, not {shortened(value)}"
+    elif name == "rtnotify" and not notify_choice(str(value)):
+        return f"{shown} must be {NOTIFY_WORDS}, not {shortened(value)}"
     elif name in {"rtdag", "rtafter", "rtclass"} and not text(ad, name):
         return f"{shown} must be a text in quotes, not {shortened(value)}"
     return ""

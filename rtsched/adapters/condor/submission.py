@@ -23,7 +23,7 @@ from rtsched.adapters.condor.requirements import (
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.sharing import RESOURCES, demand_of_requests
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply
-from rtsched.adapters.requirements import too_late
+from rtsched.adapters.requirements import notify_choice, too_late
 from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.errors import AdapterError
@@ -92,7 +92,15 @@ class CondorTranslator:
             after=-1,
             message_time=needs.message_time,
         )
-        return Submission(jobs, edges, uid, problem, job=_job_in(ad, needs), held=is_held(ad))
+        return Submission(
+            jobs,
+            edges,
+            uid,
+            problem,
+            job=_job_in(ad, needs),
+            held=is_held(ad),
+            notify=notify_choice(text(ad, "rtnotify") or ""),
+        )
 
     def _at_schedd(self, ad: Record) -> tuple[Record, str]:
         """Return an ad whose numbers of clusters are those of its schedd; and what is wrong.

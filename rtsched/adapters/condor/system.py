@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.condor.commands import carried_out
+from rtsched.adapters.condor.ids import schedd_of
 from rtsched.adapters.condor.last_applied import LastApplied
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import CALLS, PatientPool
@@ -73,13 +74,17 @@ class CondorSystem:
         return self._observer.find_completions(jobs, since)
 
     def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
-        """Return what of the actions is not so yet, by the last poll."""
+        """Return what of the actions is not so yet, by the last poll.
+
+        Jobs of a schedd that does not answer stay as they are: it starts none of them meanwhile.
+        """
         if self._view is None:
             self.poll()
         view = self._view
         assert view is not None  # noqa: S101 -- a poll sets it
         steering = CondorSteering(view, self.settings, self._last_applied, time.time())
-        return [each for action in actions for each in steering.changes(action)]
+        found = [each for action in actions for each in steering.changes(action)]
+        return [each for each in found if each.job < 0 or schedd_of(each.job) not in view.away]
 
     def carry_out(self, changes: Sequence[Change]) -> Sequence[Done]:
         """Do it, and return for each change what became of it; never raises for one of them."""

@@ -138,14 +138,16 @@ def marks_of(rows: JobRows, which: NDArray[np.int64], facts: SlurmFacts) -> Mark
     last = np.full(len(which), -1, np.int64)
     for job, components in rows.components.items():
         last[some.id == job] = max(components.ids)
-    unusable = Texts.alike("", len(which))
+    unusable, notify = Texts.alike("", len(which)), Texts.alike("", len(which))
     for at in np.flatnonzero(deferred & (some.priority == 0)).tolist():
         unusable[at] = _unusable(rows, int(which[at]), facts)
+        notify[at] = _spec(rows, int(which[at])).notify
     texts = {
         "token": mark.replaced(token_of),
         "limit": reason.replaced(_limit),
         "problem": reason.replaced(_never_starts),
         "unusable": unusable,
+        "notify": notify,
     }
     return Marks.build(
         len(which),

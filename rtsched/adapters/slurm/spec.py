@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass, field
 
-from rtsched.adapters.requirements import shortened
+from rtsched.adapters.requirements import NOTIFY_WORDS, notify_choice, shortened
 from rtsched.model.jobs import MOST_ROUNDS
 
 WORD = re.compile(r"(?:(?<=\s)|^)rtsched:(\S*)")
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}", re.ASCII)
 _CHOICES = {"speedup": ("linear", "none"), "checkpoint": ("yes", "no")}
 _POSITIVE = ("sigma", "cps")
 _NUMBERS = ("sigma", "cms", "cps", "setup_link", "setup_node", "message_time")
-KEYS = (*_NUMBERS, "rounds", "dag", *_CHOICES)
+KEYS = (*_NUMBERS, "rounds", "dag", *_CHOICES, "notify")
 """Everything a user may say."""
 
 
@@ -44,6 +44,8 @@ class Spec:
         `linear`, `none`, or empty.
     checkpoint : bool
         Whether the job may be requeued while it runs.
+    notify : str
+        Of what the user wants to be notified, as in `notify_choice`; empty: not said.
     problem : str
         What is wrong, one sentence; empty: nothing.
     """
@@ -54,6 +56,7 @@ class Spec:
     dag: str = ""
     speedup: str = ""
     checkpoint: bool = False
+    notify: str = ""
     problem: str = ""
 
     @property
@@ -108,6 +111,9 @@ def _problem(key: str, value: str) -> str:
     if key in _CHOICES:
         if value not in _CHOICES[key]:
             return f"{given} must be {' or '.join(_CHOICES[key])}"
+    elif key == "notify":
+        if not notify_choice(value):
+            return f"{given} must be {NOTIFY_WORDS}"
     elif key == "dag":
         if not _NAME.fullmatch(value):
             return f"{given} must be 1 to 64 letters, digits or any of '_.+-'"
@@ -131,6 +137,7 @@ def _checked(pairs: dict[str, str]) -> Spec:
         pairs.get("dag", ""),
         pairs.get("speedup", ""),
         pairs.get("checkpoint") == "yes",
+        notify_choice(pairs.get("notify", "")),
     )
     load = {"sigma", "cms", "cps"} & numbers.keys()
     if load and len(load) < 3:

@@ -182,6 +182,7 @@ class SlurmTranslator:
             tasks_per_node=tasks,
             component=request.het,
             singleton=dependency_of(request.dependency).singleton,
+            notify=spec.notify,
         )
 
     def answer(

@@ -2,3 +2,5 @@
 -- jobs that the batch system has not numbered yet begin higher: 2^62 in place of 2^52.
 
 UPDATE records SET id = id + 4607182418800017408 WHERE id >= 4503599627370496;
+
+ALTER TABLE records ADD COLUMN notify TEXT NOT NULL DEFAULT '';  -- events with + between, or none
