@@ -178,8 +178,8 @@ def test_a_daemon_that_hangs_holds_no_access_point_up(three: Three) -> None:
 
 def test_a_schedd_dies_and_comes_back(three: Three) -> None:
     """Its promise stands meanwhile, the others are served, and it is kept in the end."""
-    lease = "job_lease_duration = 300"
-    cluster = three.promise(1, *within(900, run_time=90), lease, seconds=100)
+    lease = "job_lease_duration = 900"
+    cluster = three.promise(1, *within(2400, run_time=900), lease, seconds=60)
     name = f"submit2.testbed#{cluster}.0"
     eventually(lambda: "has run" in three.explain(name), 60)
     three.others[0].stop()
