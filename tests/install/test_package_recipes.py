@@ -27,6 +27,8 @@ def test_all_recipes_are_of_this_release():
     assert changelog.startswith(f"rtsched ({rtsched.__version__}-1) ")
     assert re.search(r"^Version: +(\S+)$", SPEC, re.MULTILINE)[1] == rtsched.__version__
     assert f"- {rtsched.__version__}-1\n" in SPEC
+    citation = (TOP / "CITATION.cff").read_text()
+    assert f"\nversion: {rtsched.__version__}\n" in citation
 
 
 def test_both_kinds_have_the_same_packages():
