@@ -130,14 +130,14 @@ class Shown:
 
     def procs(self, constraint: str, attributes: Sequence[str], known: object) -> ProcAds:
         """Return the same, as if nothing of it were known."""
-        self._fail()
+        self.fail()
         return ProcAds.of(self.jobs(constraint, attributes))
 
     def history(
         self, constraint: str, attributes: Sequence[str], most: int, stop: str = ""
     ) -> list[Record]:
         """Return what was given."""
-        self._fail()
+        self.fail()
         self.asked.append(constraint)
         return self.shown_past[:most]
 
@@ -145,7 +145,8 @@ class Shown:
         """Return nobody."""
         return []
 
-    def _fail(self) -> None:
+    def fail(self) -> Any:
+        """Raise what `silence` says, if it says anything."""
         if self.silence:
             raise AdapterError(self.silence)
 

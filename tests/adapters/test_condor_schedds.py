@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from test_condor_observation import NOW, Polls, Shown, ad, claimed, runs, slot
 
 from rtsched.adapters.condor import observer as observers
+from rtsched.adapters.condor import schedd as schedds
+from rtsched.adapters.condor.bindings import Bindings
 from rtsched.adapters.condor.completions import find_completions
 from rtsched.adapters.condor.ids import (
     CLUSTER_BITS,
@@ -23,11 +26,13 @@ from rtsched.adapters.condor.ids import (
 )
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.requirements import requirements_of
+from rtsched.adapters.condor.schedd import Schedd
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.submission import CondorTranslator
 from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus
 from rtsched.adapters.wire import Tag
 from rtsched.errors import AdapterError
+from rtsched.model.cluster import NodeState
 
 NAMES = JobNames(("submit1.example", "cms@submit2.example", "submit3.example"))
 SILENCE = "the schedd there does not answer"
@@ -165,6 +170,47 @@ def test_a_schedd_that_is_away_keeps_its_jobs(two: Two) -> None:
     two.other.silence, two.other.shown_jobs = "", []
     assert sorted(two(ad(2)).observation.queued.labels()) == ["here#2.0"]
     assert not before.observation.problems
+
+
+def test_a_schedd_of_which_the_collector_no_longer_knows_is_away(two: Two) -> None:
+    """Its claims are no strangers' all the same."""
+    two.other.shown_jobs = [at_other(runs(1, on="slot2@a"))]
+    two()
+    two.other.silence = SILENCE
+    two.other.identity = two.other.fail  # type: ignore[method-assign]
+    after = two(ad(2))
+    assert after.away == {1}
+    assert after.observation.running.labels() == ["there#1.0"]
+    assert after.observation.cluster.nodes.state.tolist().count(int(NodeState.UP)) >= 3
+
+
+class Slow(Schedd):
+    """A schedd whose questions take as long as they are said to, and fail while it is away."""
+
+    def __init__(self, clock: list[float]) -> None:
+        super().__init__(Bindings(20.0), "there", 1, alone=False)
+        self.clock, self.away, self.asked = clock, True, 0
+
+    def _schedd(self) -> Any:
+        self.asked += 1
+        self.clock[0] += 5.0
+        if self.away:
+            raise AdapterError(SILENCE)
+        return SimpleNamespace(query=lambda *_: [])
+
+
+def test_a_schedd_that_is_slow_to_fail_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For ten times as long as it took, so that the polls of the others go on."""
+    clock = [100.0]
+    monkeypatch.setattr(schedds.time, "monotonic", lambda: clock[0])
+    schedd = Slow(clock)
+    for asked in (1, 1):
+        with pytest.raises(AdapterError, match=SILENCE):
+            schedd.jobs("true", ())
+        assert schedd.asked == asked
+    clock[0] += 50.0
+    schedd.away = False
+    assert schedd.jobs("true", ()) == []
 
 
 def test_a_schedd_that_never_answered_lets_no_promise_be_forgotten(two: Two) -> None:

@@ -257,9 +257,19 @@ class Observer:
         )
 
     def _identities(self) -> tuple[frozenset[str], str]:
-        """Return the names of the schedds, and the release of the first."""
-        found = [schedd.identity() for schedd in self._pool.schedds.values()]
-        return frozenset(name for name, _ in found), found[0][1]
+        """Return the names of the schedds, and the release of the first that can be found."""
+        names, versions = set[str](), []
+        for schedd in self._pool.schedds.values():
+            try:
+                name, version = schedd.identity()
+            except AdapterError:
+                if len(self._pool.schedds) == 1:
+                    raise
+                names.add(schedd.name)
+            else:
+                names.add(name)
+                versions.append(version)
+        return frozenset(names), next(iter(versions), "")
 
     def _schedd_started(self, job: int) -> float:
         """Return when the schedd of a job was started; inf: it is away, and starts nothing."""

@@ -104,17 +104,15 @@ class Schedd:
         self._silence, self._again = "", -math.inf
 
     def identity(self) -> tuple[str, str]:
-        """Return its name and its version."""
-        ad = self._ask(self._ad)
+        """Return its name and its version, as the collector has them."""
+        ad = self._bindings.ask("schedd", self._ad, self.name)
         found = re.search(r"\d+\.\d+\.\d+", str(ad.get("CondorVersion")))
         return str(ad.get("Name")), found[0] if found else ""
 
     def started(self) -> float:
         """Return when it was started, seconds since the epoch; -inf: that is not known."""
-        collector, kind = (
-            self._condor.Collector(self._collector or None),
-            self._condor.AdType.Schedd,
-        )
+        kind = self._condor.AdType.Schedd
+        collector = self._condor.Collector(self._collector or None)
         constraint = named([self.identity()[0]])
         found = self._bindings.records(
             "collector", lambda: collector.query(kind, constraint, ["DaemonStartTime"])
@@ -157,9 +155,8 @@ class Schedd:
         ads = self._job_ads(constraint, ("ClusterId", "ProcId"))
         pairs = np.array([(ad["ClusterId"], ad["ProcId"]) for ad in ads], np.int64).reshape(-1, 2)
         cluster, proc = pairs.T
-        fits = (
-            (cluster >= 0) & (cluster < 1 << CLUSTER_BITS) & (proc >= 0) & (proc < 1 << PROC_BITS)
-        )
+        fits = (cluster >= 0) & (cluster < 1 << CLUSTER_BITS)
+        fits &= (proc >= 0) & (proc < 1 << PROC_BITS)
         job = (self.number << CLUSTER_BITS | cluster) << PROC_BITS | proc
         found: NDArray[np.int64] = job[fits]
         return found
@@ -249,9 +246,8 @@ class Schedd:
 
     def _ad(self) -> Any:
         """Return the ad that says where it is; without a name the configuration does."""
-        collector = self._condor.Collector(
-            self._collector if self.name and self._collector else None
-        )
+        where = self._collector if self.name else ""
+        collector = self._condor.Collector(where or None)
         kind = self._condor.DaemonType.Schedd
         return self._bindings.located("schedd", collector, kind, self.name)
 
