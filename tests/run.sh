@@ -6,7 +6,8 @@
 # Where RTSCHED_SLURM_SOURCES names a directory of Slurm's release tarballs (slurm-*.tar.xz or .tar.bz2,
 # from https://download.schedmd.com/slurm/), the submit filter is compiled and checked against each; the
 # first time that takes a quarter of a minute for each, later none; and the newest one is built, once, which takes
-# some eight minutes, and run with rtsched.
+# some minutes, and run with rtsched. RTSCHED_SLURM_SOURCE names one of them: the live tests for Slurm then run
+# on it, and others are left out (docs/releases.md).
 # Some tests wait for processes of their own, so one more of them runs at a time than there are
 # processors, and four more of the live ones, which mostly wait. Live tests of a file share a cluster, and
 # run in the file's order. They watch clocks, and clusters that run side by side slow each other down;

@@ -487,6 +487,34 @@ done
 """
 
 
+def test_excluded_nodes_before_slurm_24_05(tmp_path: Path) -> None:
+    """Its squeue has no such long field, and prints them in the short format."""
+    shown = printed(*({"jobid": str(job), "jobarrayid": str(job)} for job in (4, 5, 6)))
+    (tmp_path / "jobs").write_text(shown.replace(TOKEN, "@"))
+    squeue = f"""
+case "$*" in
+  --version) echo slurm 23.11.11; exit ;;
+  *"-o %A %x") printf "4 fast1,slow[1-2]\\n5 \\n6 (null)\\n7 slow1\\n"; exit ;;
+esac
+case "$SQUEUE_FORMAT2" in *excnodes*) exit 1 ;; esac
+token=${{SQUEUE_FORMAT2##*>}}; token=${{token%<}}; sed "s/@/$token/g" {tmp_path}/jobs
+"""
+    system = commands(tmp_path, squeue=squeue, scontrol=DETAILS)
+    for _ in range(2):
+        assert list(system.jobs().excluded) == ["fast1,slow[1-2]", "", ""]
+
+
+def test_a_squeue_without_one_of_the_fields(tmp_path: Path) -> None:
+    """It prints such a field as an empty one; the first poll reports it and shows no job."""
+    squeue = """
+[ "$1" = --version ] && echo slurm 29.05.1 && exit
+echo "squeue: error: Invalid job format specification: oldname" >&2
+"""
+    system = commands(tmp_path, squeue=squeue)
+    with pytest.raises(AdapterError, match=r"squeue of Slurm 29.05 has no field oldname: this rel"):
+        system.jobs()
+
+
 def test_extra_of_jobs_that_are_new(tmp_path: Path) -> None:
     """One process tells of all of them; those known before are not asked about again."""
     shown = printed(*({"jobid": str(job), "jobarrayid": str(job)} for job in (4, 5)))

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
 #define JOB_ID(response) ((response)->step_id.job_id)
 #else
 #define JOB_ID(response) ((response)->job_id)

@@ -296,7 +296,7 @@ def test_a_dry_run_touches_nothing(live: Live) -> None:
     cluster = live.cluster
     cluster.stop_daemon()
     job = live.submit("-N2", "--time=2", in_minutes(60), "--begin=now+10minutes").job
-    hog = cluster.sbatch(["-N8", "--exclusive", "--time=2"], user="bob", script="sleep 60")
+    hog = cluster.sbatch(["-N8", "--exclusive", "--time=3"], user="bob", script="sleep 170")
     cluster.wait_job(hog, "RUNNING")
     waiting = live.submit("-N4", "--time=2", in_minutes(60)).job
     scheduled(live)

@@ -160,6 +160,7 @@ def test_a_controller_that_lost_a_job(live: Live) -> None:
     cluster = live.cluster
     running = live.promise("-N8", "--time=2", in_minutes(60), script="sleep 20")
     live.wait_standing(running, "firm")
+    cluster.wait_job(running, "RUNNING")
     cluster.stop_slurmctld()
     states, saved = cluster.path("/var/spool/slurmctld"), cluster.path("/var/spool/saved")
     cluster.box.run(["cp", "-a", "/var/spool/slurmctld", "/var/spool/saved"])

@@ -196,7 +196,7 @@ def test_a_promise_is_cancelled(live: Live, login: Sandbox, firm: int) -> None:
     assert (status, f"the promise of job {firm} is cancelled by its user" in text) == (0, True)
     assert live.standing(firm) == "withdrawn"
     eventually(
-        lambda: "the promise was cancelled" in live.cluster.job(firm)["Comment"],
+        lambda: "the promise was cancelled" in live.cluster.job(firm).get("Comment", ""),
         20,
         "the job's comment says so",
     )

@@ -30,6 +30,7 @@ from rtsched.adapters.slurm.rows import (
     license_counts,
     node_rows,
     reservation_rows,
+    text,
 )
 from rtsched.adapters.slurm.squeue import JobReader, release_of
 from rtsched.errors import AdapterError
@@ -50,6 +51,7 @@ _JOB_ID = b"\nJobId="
 _JOB = re.compile(_JOB_ID + rb"\d{1,10} ")
 _EXTRA = b"\n   Extra="
 _PROMPT = "rtsched_mark_"
+_NO_FIELD = re.compile(r"Invalid job format specification: (\S+)")
 _NO_MESSAGE = re.compile(rf"invalid keyword: {_PROMPT}(\d+)")
 
 
@@ -133,9 +135,20 @@ class CommandRunner:
 
     @cached_property
     def _reader(self) -> JobReader:
-        """What reads squeue's output, of its release."""
+        """What reads squeue's output, of its release.
+
+        squeue prints an unknown field as an empty one, and complains on standard error only.
+        """
         release = release_of(self.ask("squeue", "--version"))
-        return JobReader(secrets.token_hex(6), release)
+        token = secrets.token_hex(6)
+        reader = JobReader(token, release)
+        said = self.run("squeue", "-h", f"--name={token}", SQUEUE_FORMAT2=reader.format)
+        if found := _NO_FIELD.search(said.errors):
+            raise AdapterError(
+                f"squeue of Slurm {release[0]}.{release[1]:02d} has no field {found[1]}: this "
+                "release of rtsched does not know that Slurm; see docs/releases.md"
+            )
+        return reader
 
     def jobs(self) -> JobRows:
         """Return all jobs that the controller knows, lately ended ones too."""
@@ -144,6 +157,8 @@ class CommandRunner:
             "squeue", "-h", "-a", "--local", "-t", "all", SQUEUE_FORMAT2=reader.format
         )
         rows = reader.read(shown)
+        if not reader.knows_excluded:
+            self._read_excluded(rows)
         self._read_extra(rows.id[rows.state.map(alive, np.bool_)].tolist())
         for at in np.flatnonzero(np.isin(rows.id, list(self._extra))).tolist():
             rows.extra[at] = self._extra[int(rows.id[at])]
@@ -202,6 +217,14 @@ class CommandRunner:
             If the controller does not answer.
         """
         return self.ask("scontrol", "-o", "show", "assoc_mgr", "flags=assoc,qos")
+
+    def _read_excluded(self, rows: JobRows) -> None:
+        """Read the nodes that jobs exclude, where squeue shows them in its short format only."""
+        lines = self.ask("squeue", "-h", "-a", "-t", "all", "-o", "%A %x").splitlines()
+        pairs = (line.split(" ", 1) for line in lines if " " in line)
+        excluded = {int(job): text(nodes) for job, nodes in pairs if text(nodes)}
+        for at in np.flatnonzero(np.isin(rows.id, list(excluded))).tolist():
+            rows.excluded[at] = excluded[int(rows.id[at])]
 
     def _read_extra(self, jobs: Sequence[int]) -> None:
         """Read Extra of jobs not seen before, which squeue does not show; forget the others'."""

@@ -105,6 +105,9 @@ _GENERIC = ("tres_node", "tres_job", "tres_socket", "tres_task")
 EXCLUSIVE_SHOWN = (26, 5)
 """The release from which on squeue has a field Exclusive, and OverSubscribe no longer tells."""
 
+EXCLUDED_SHOWN = (24, 5)
+"""The release from which on squeue has a field ExcNodes in its long formats."""
+
 _OVERSUBSCRIBE = {"NO": "NODE", "OK": "NO", "YES": "NO"}
 
 _BLOCK = 4096
@@ -142,14 +145,19 @@ class JobReader:
     ----------
     format : str
         What squeue is to print.
+    knows_excluded : bool
+        Whether that includes the nodes that jobs exclude; they are empty otherwise.
     """
 
     def __init__(self, token: str, release: tuple[int, int] = EXCLUSIVE_SHOWN) -> None:
+        self.knows_excluded = release >= EXCLUDED_SHOWN
         field, part = f"<{token}>", f">{token}<"
         behind = [*"|" * (len(CHANGING) - 1), part]
         behind += [*"|" * (len(NUMBERS) - 1), field]
         behind += [*[field] * (len(TEXTS) - 1), part]
         former = {"exclusive": "oversubscribe"} if release < EXCLUSIVE_SHOWN else {}
+        if not self.knows_excluded:
+            former["excnodes"] = "reqnodes"
         shown = [former.get(each.shown, each.shown) for each in (*CHANGING, *NUMBERS, *TEXTS)]
         self.format = ",".join(f"{a}:0{b}" for a, b in zip(shown, behind, strict=True))
         self._field, self._part = field.encode(), part.encode()
@@ -188,6 +196,8 @@ class JobReader:
             columns[name] = Texts(columns[name], vocabulary)
         if self._oversubscribe:
             columns["exclusive"] = _exclusive_of(columns["exclusive"], columns["state"])
+        if not self.knows_excluded:
+            columns["excluded"] = Texts.alike("", len(parts) // 2)
         return JobRows(**columns, extra=Texts.alike("", len(parts) // 2), components={})
 
     def _forget(self, jobs: int) -> None:
