@@ -69,9 +69,14 @@ def _one_at_a_time(file: Path) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def no_server_by_dns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test asks the name servers of the machine that it runs on for a server of rtsched."""
-    monkeypatch.setattr("rtsched.rest.discovery.servers", lambda: "")
+def no_server_by_dns() -> Iterator[None]:
+    """No test asks the name servers of the machine that it runs on for a server of rtsched.
+
+    Not by the fixture `monkeypatch`: that would then end after the fixtures of tests that use it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rtsched.rest.discovery.servers", lambda: "")
+        yield
 
 
 @pytest.hookimpl(wrapper=True)
