@@ -118,10 +118,11 @@ class Ste:
         if not (jobs.association >= 0).any():
             return None
         params, tables = self._lay_out(accounts, cluster)
-        by_row = np.empty((2, len(accounts) + 1))
-        kernel.terms(snapshot.now, params, tables, _resume(state, accounts), by_row)
-        values = by_row[:, jobs.association + 1]
-        return Terms(dict(zip(self.weights, values, strict=True)), self.weights)
+        by_row, lines = np.empty((2, len(accounts) + 1)), _resume(state, accounts)
+        errors = _errors(lines, snapshot.now, self.config.half_life)
+        kernel.terms(snapshot.now, params, tables, lines, by_row)
+        values = dict(zip(self.weights, by_row[:, jobs.association + 1], strict=True))
+        return Terms(values, self.weights, service_error=errors)
 
     @hookimpl
     def rtsched_observe(
@@ -194,6 +195,18 @@ def _resume(state: Service | None, accounts: Accounts) -> Floats:
     if state is not None:
         lines[: kernel.KEPT, : state.kept.shape[1]] = state.kept
     return lines
+
+
+def _errors(lines: Floats, now: float, half_life: float) -> NDArray[np.float64]:
+    """Return each account's error at an instant, node-seconds; as `kernel.error_at`."""
+    span = np.maximum(now - lines[kernel.SINCE, 1:], 0.0)
+    kept, weight = np.ones_like(span), span
+    if half_life > 0.0:
+        fading = np.log(2.0) / half_life
+        kept, weight = np.exp2(-span / half_life), -np.expm1(-span * fading) / fading
+    gained = (lines[kernel.SERVED, 1:] - lines[kernel.RATE, 1:]) * weight
+    found: NDArray[np.float64] = lines[kernel.ERROR, 1:] * kept + gained
+    return found
 
 
 @cache

@@ -19,6 +19,7 @@ from rtsched.daemon.admission import AdmissionController, rounds_promised
 from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.fair import BusyError, ClosedError, FairThread
 from rtsched.daemon.reports import RefusedError
+from rtsched.daemon.shares import account_shares
 from rtsched.daemon.site import entry_of, late_runs
 from rtsched.daemon.standby import unseen
 from rtsched.daemon.waiting import helps, terms, waits
@@ -167,6 +168,8 @@ class SiteReader:
                 return self._node_list()
             case reports.Timeline():
                 return self._timeline()
+            case reports.Shares():
+                return self._shares()
             case reports.Closed():
                 return self._closed(question)
             case reports.Cancel():
@@ -477,6 +480,11 @@ class SiteReader:
             start=tuple(start),
             end=tuple(end),
         )
+
+    def _shares(self) -> reports.SharesReport:
+        daemon, user = self.daemon, None if self.everyone else user_name(self.uid)
+        found = account_shares(self.site.snapshot, daemon.steered, user)
+        return reports.SharesReport(daemon.clock(), self.everyone, found)
 
     def cancellation(self, question: reports.Cancel) -> Cancellation:
         """Return the promise that is to be cancelled.

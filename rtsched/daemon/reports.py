@@ -355,6 +355,43 @@ class TimelineReport(Report, frozen=True):
     end: Annotated[tuple[float, ...], Meta(description="End at the latest.")] = ()
 
 
+class AccountShare(msgspec.Struct, frozen=True):
+    """An account, or a user in it, and what it has of the machine; an account with all below."""
+
+    name: Annotated[str, Meta(description="Name of the account or user.")]
+    account: Annotated[str, Meta(description="The accounts above, with `/` between; empty: none.")]
+    user: Annotated[bool, Meta(description="Whether it is a user.")]
+    share: Annotated[float, Meta(description="Its share of the whole machine, from 0 to 1.")]
+    nodes: Annotated[int, Meta(description="Nodes of its running jobs.")]
+    waiting: Annotated[int, Meta(description="Its waiting jobs.")]
+    service_error: Annotated[
+        float | None,
+        Meta(
+            description="Node-seconds served above its share, negative: below; null: no fair-share "
+            "plug-in that measures it had jobs to order."
+        ),
+    ] = None
+
+
+class SharesReport(Report, frozen=True):
+    """Shares of accounts and users, and what they have."""
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    everyone: Annotated[
+        bool, Meta(description="Whether all are shown, or this user's rows and those above.")
+    ]
+    accounts: Annotated[
+        tuple[AccountShare, ...],
+        Meta(description="Each account before what is below it; no more than 2,000."),
+    ] = ()
+
+
+class Shares(Question, frozen=True, tag="shares"):
+    """Ask for the shares of accounts and users: admins of all, others of their own and above."""
+
+    Answer = SharesReport
+
+
 class ClosedPromise(msgspec.Struct, frozen=True):
     """A promise that is kept, missed, broken or given up."""
 
@@ -399,7 +436,7 @@ class Cancel(Question, frozen=True, tag="cancel"):
 
 
 AnyQuestion: TypeAlias = (
-    Status | Explain | Feasible | Plan | Chunk | NodeList | Timeline | Closed | Cancel
+    Status | Explain | Feasible | Plan | Chunk | NodeList | Timeline | Shares | Closed | Cancel
 )
 """What `msgspec.json.decode(payload, type=AnyQuestion)` reads."""
 

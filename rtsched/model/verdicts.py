@@ -194,12 +194,16 @@ class Terms:
         Whether rows are rows of `Accounts` rather than jobs.
     offset : float64[n] or None
         Added unweighted, in the same unit as the weights (Slurm's site factor and nice).
+    service_error : float64[accounts] or None
+        For people to read: by how many node-seconds each row of `Accounts` was served above its
+        share (paper STE: service-time error), negative: below.
     """
 
     values: Mapping[str, NDArray[np.float64]]
     weights: Mapping[str, float] = field(default_factory=dict)
     per_account: bool = False
     offset: NDArray[np.float64] | None = None
+    service_error: NDArray[np.float64] | None = None
 
     def total(self) -> NDArray[np.float64]:
         """Return the weighted sum of the terms, per row."""

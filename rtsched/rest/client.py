@@ -141,6 +141,8 @@ def request_of(question: reports.Question) -> Request:
             return Request("GET", "/v1/nodes")
         case reports.Timeline():
             return Request("GET", "/v1/timeline")
+        case reports.Shares():
+            return Request("GET", "/v1/shares")
         case reports.Cancel():
             return Request("DELETE", f"/v1/promises/{_part(question.job)}")
     raise RtschedError(f"{type(question).__name__}: the server answers no such question")

@@ -28,6 +28,8 @@ from rtsched.daemon.reports import (
     Promise,
     Question,
     RefusedError,
+    Shares,
+    SharesReport,
     Status,
     StatusReport,
     Timeline,
@@ -262,6 +264,12 @@ async def timeline(request: HttpRequest) -> TimelineReport:
     return await ask(request, Timeline())
 
 
+@get("/shares", operation_id="listShares", responses=REFUSALS)
+async def list_shares(request: HttpRequest) -> SharesReport:
+    """Return the shares of accounts and users; for admins of all, else of the user's own."""
+    return await ask(request, Shares())
+
+
 def router() -> Router:
     """Return the endpoints."""
     return Router(
@@ -280,6 +288,7 @@ def router() -> Router:
             plan,
             list_nodes,
             timeline,
+            list_shares,
         ],
         security=[{"munge": []}, {"idtoken": []}],
     )

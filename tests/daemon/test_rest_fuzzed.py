@@ -37,6 +37,7 @@ OPERATIONS = (
     ("GET", "/v1/promises"),
     ("GET", "/v1/promises/{job}"),
     ("GET", "/v1/timeline"),
+    ("GET", "/v1/shares"),
     ("POST", "/v1/sessions"),
     ("DELETE", "/v1/promises/{job}"),
     ("GET", "/v1/explain/{job}"),

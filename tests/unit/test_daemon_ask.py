@@ -22,6 +22,7 @@ from rtsched.daemon.reports import (
     Feasible,
     NodeList,
     Plan,
+    Shares,
     Status,
     Timeline,
     read_question,
@@ -107,7 +108,7 @@ def test_odd_answers(tmp_path, reply, error):
 def test_every_question_is_read():
     """The daemon reads each kind of question, and says of others what is wrong."""
     questions = (Status(), Explain("7"), Feasible(4), Plan(), Chunk("7"))
-    questions += (NodeList(), Timeline(), Closed(5.0), Cancel("7"))
+    questions += (NodeList(), Timeline(), Shares(), Closed(5.0), Cancel("7"))
     for question in questions:
         assert read_question(msgspec.json.encode(question)) == question
     assert {type(question) for question in questions} == set(AnyQuestion.__args__)

@@ -64,10 +64,12 @@ def errors_after(
     """Return the errors of the rows of `accounts` at `now`, node-seconds."""
     chain = chain_of(**config)
     snapshot = make_snapshot(jobs, now=now, accounts=accounts)
-    _, states = observe(snapshot, chain, make_events(jobs, events))
+    snapshot, states = observe(snapshot, chain, make_events(jobs, events))
     half_life, kept = config.get("half_life", 0.0), states["ste"].kept
-    rows = range(1, len(accounts) + 1)
-    return [kernel.error_at(row, now, half_life, kept) for row in rows]
+    found = [kernel.error_at(row, now, half_life, kept) for row in range(1, len(accounts) + 1)]
+    shown = chain.fair_share(jobs, snapshot).answers[0].value.service_error
+    assert shown.tolist() == pytest.approx(found, rel=1e-12, abs=1e-12), "what people read"
+    return found
 
 
 TWO = Accounts.build(2, name=["ann", "bob"], shares=[2.0, 1.0], is_user=[True, True])
@@ -140,6 +142,7 @@ def test_less_served_goes_first_account_before_user() -> None:
     # ann got 32 node-seconds: P is 16 ahead of its half, ann another 16 ahead of hers
     assert answer.values["user"].tolist() == [0.25, 0.75, 0.5, 0.25, 0.5]
     assert answer.values["account"].tolist() == [0.25, 0.25, 0.75, 0.25, 0.5]
+    assert answer.service_error.tolist() == [16.0, -16.0, 16.0, -16.0, 0.0]
     order = np.argsort(-chain.fair_share(jobs, snapshot).value, kind="stable")
     assert order.tolist() == [2, 4, 1, 0, 3]
 

@@ -19,11 +19,14 @@ from msgspec import Meta
 from rtsched import __version__
 from rtsched.daemon.moments import moment
 from rtsched.daemon.reports import (
+    AccountShare,
     Explain,
     ExplainReport,
     Feasible,
     FeasibleReport,
     Promise,
+    Shares,
+    SharesReport,
     Status,
     StatusReport,
     Timeline,
@@ -137,6 +140,7 @@ def _elsewhere(status: int, headers: dict[str, str]) -> Response[str]:
 async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any]:
     """Return what the part of the page shows that is brought up to date."""
     status: StatusReport = await ask(request, Status())
+    shares: SharesReport = await ask(request, Shares())
     timeline: TimelineReport = await request.app.state.timelines.latest(request)
     partition = partition if partition in timeline.partitions else ""
     span = span if span in SPANS else "1d"
@@ -163,6 +167,20 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
         "partition": partition,
         "promises": [_row(each, status.now) for each in shown],
         "more": max(len(status.promises) - SHOWN, 0),
+        "shares": [_share(each) for each in shares.accounts[:SHOWN]],
+    }
+
+
+def _share(row: AccountShare) -> dict[str, Any]:
+    """Return an account or user as a row of the table."""
+    error = row.service_error
+    return {
+        "name": row.name,
+        "account": row.account,
+        "share": f"{100 * row.share:.3g} %",
+        "nodes": count(row.nodes),
+        "waiting": count(row.waiting),
+        "error": MISSING if error is None else f"{error / 3600:+,.1f}",
     }
 
 
