@@ -355,6 +355,7 @@ _LOST = """
 import gc, sys
 from rtsched.adapters.condor import CondorSystem
 from rtsched.adapters.condor.pool import Pool
+from rtsched.adapters.condor.schedd import Schedd
 named = 0
 def counting(method):
     def counted(self, *arguments):
@@ -362,7 +363,7 @@ def counting(method):
         named += len(arguments[-1])
         return method(self, *arguments)
     return counted
-Pool._job_ads, Pool.slots = counting(Pool._job_ads), counting(Pool.slots)
+Schedd._job_ads, Pool.slots = counting(Schedd._job_ads), counting(Pool.slots)
 system = CondorSystem()
 for line in sys.stdin:
     seen = len(system.poll().queued)
@@ -395,13 +396,13 @@ def test_nothing_is_kept_of_jobs_that_went(pool: Pool) -> None:
 _HANDED_OVER = """
 import json, sys
 from rtsched.adapters.condor import CondorSystem
-from rtsched.adapters.condor.pool import Pool
-handed_over, ask = [], Pool._job_ads
+from rtsched.adapters.condor.schedd import Schedd
+handed_over, ask = [], Schedd._job_ads
 def counting(self, *arguments):
     found = ask(self, *arguments)
     handed_over.append(len(found))
     return found
-Pool._job_ads = counting
+Schedd._job_ads = counting
 system = CondorSystem()
 for line in sys.stdin:
     handed_over.clear()
