@@ -110,7 +110,7 @@ class Tag(IntEnum):
     """Further options that say where or when a job may run, such as `contiguous,switches`; their
     values are not sent."""
     CLUSTERS = 36
-    """The value of `clusters`, which stands in `OTHER` too."""
+    """The value of `clusters`, which is in `OTHER` too."""
     # numbers
     DEADLINE = 64
     """Seconds since the epoch."""

@@ -89,7 +89,7 @@ def test_only_who_is_not_as_expected_is_read_again() -> None:
 
 
 def test_clusters_of_another_schedd_have_its_number() -> None:
-    """They are told apart from those of the first one, and asked for as that schedd knows them."""
+    """They differ from those of the first one, and are asked for as that schedd knows them."""
     schedd, reader = GivenSchedd(3), ProcReader()
     schedd.queue = {(cluster, proc): PLAIN for cluster in (7, 8) for proc in range(5)}
     every = {job_id(cluster_at(3, cluster), proc) for cluster, proc in schedd.queue}

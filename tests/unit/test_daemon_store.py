@@ -298,7 +298,7 @@ def schema(path):
 
 @pytest.mark.parametrize("number", [number for number, _ in migrations()])
 def test_an_upgraded_database_is_as_a_new_one(path, number):
-    """Each schema becomes the newest one to the letter, and its copy stays what it was."""
+    """Each schema becomes exactly the newest one, and its copy stays unchanged."""
     sample = SAMPLES / f"schema-{number}.db"
     new = path.with_name("new.db")
     Store(new).close()

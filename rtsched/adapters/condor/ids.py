@@ -1,8 +1,8 @@
 """Numbers of jobs: `12.3` of an access point is one number in the models, and back.
 
-A cluster's number is unique within its schedd only. In the models those of several schedds are told
-apart by the schedd's place in the settings, which stands in the bits above: `job_id`, `cluster_of`
-and every `clusterid` of a record that `schedd.Schedd` hands over have it.
+A cluster's number is unique within its schedd only. In the models the bits above it hold the
+schedd's place in the settings, so that jobs of several schedds have different numbers: `job_id`,
+`cluster_of` and every `clusterid` of a record that `schedd.Schedd` hands over have it.
 
 Source: HTCondor's manual, "Job ClassAd Attributes", GlobalJobId.
 """
