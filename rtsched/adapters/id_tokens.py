@@ -123,11 +123,7 @@ def fetch(seconds: float = 10.0) -> str:
     failures = []
     for daemon, more in (("schedd", []), ("collector", ["-type", "COLLECTOR"])):
         try:
-            done = run_program([*words, *more], seconds)
-        except FileNotFoundError as error:
-            raise AdapterError(f"{FETCH} is not installed here; it comes with HTCondor") from error
-        except OSError as error:
-            raise AdapterError(f"{FETCH} cannot be started: {error.strerror}") from error
+            done = _run([*words, *more], seconds)
         except subprocess.TimeoutExpired:
             failures.append(f"the {daemon} did not answer within {seconds:g} s")
             continue
@@ -160,7 +156,7 @@ def uid_domain(seconds: float = 5.0) -> str:
     AdapterError
         If HTCondor is not installed here, or has no configuration.
     """
-    done = _run([CONFIG, "UID_DOMAIN"], seconds)
+    done = _answered([CONFIG, "UID_DOMAIN"], seconds)
     domain = done.stdout.strip()
     if done.returncode or not domain:
         raise AdapterError("UID_DOMAIN cannot be read from HTCondor's configuration on this host")
@@ -203,7 +199,7 @@ def identity_of(token: str, seconds: float = 5.0) -> str:
         }
         variables = {f"_CONDOR_{setting}": value for setting, value in settings.items()}
         words = [PING, "-type", "COLLECTOR", "-long", "READ"]
-        done = _run(words, seconds, {**os.environ, **variables})
+        done = _answered(words, seconds, {**os.environ, **variables})
     return _identity_in(done)
 
 
@@ -237,14 +233,23 @@ def _read(text: str) -> _Report:
     return _Report(bool(re.match(r"# READ command to .* is ALLOWED$", text, re.M)), attributes)
 
 
+def _answered(
+    words: list[str], seconds: float, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run one of HTCondor's commands, which asks the collector, to its end."""
+    try:
+        return _run(words, seconds, environment)
+    except subprocess.TimeoutExpired as error:
+        raise AdapterError(f"the collector did not answer within {seconds:g} s") from error
+
+
 def _run(
     words: list[str], seconds: float, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
+    """Run one of HTCondor's commands; subprocess.TimeoutExpired: it takes longer."""
     try:
         return run_program(words, seconds, environment=environment)
     except FileNotFoundError as error:
         raise AdapterError(f"{words[0]} is not installed here; it comes with HTCondor") from error
     except OSError as error:
         raise AdapterError(f"{words[0]} cannot be started: {error.strerror}") from error
-    except subprocess.TimeoutExpired as error:
-        raise AdapterError(f"the collector did not answer within {seconds:g} s") from error

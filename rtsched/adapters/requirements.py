@@ -22,22 +22,6 @@ if TYPE_CHECKING:
 LOAD = Load._fields
 """Columns of `Jobs` that describe a divisible load."""
 
-NOTIFIED = ("promised", "moved", "at-risk", "broken", "kept")
-"""Events of which users can be notified, as docs/notices.md has them."""
-
-NOTIFY_WORDS = f"none, or some of {', '.join(NOTIFIED)} with + between them"
-
-
-def notify_choice(text: str) -> str:
-    """Return the events of which a user wants to be notified, with `+` between them.
-
-    `none` stands for no events; empty: the text makes no sense.
-    """
-    words = text.strip().lower().split("+")
-    if words == ["none"]:
-        return "none"
-    return "+".join(name for name in NOTIFIED if name in words) if {*words} <= {*NOTIFIED} else ""
-
 
 @dataclass(frozen=True)
 class Requirements:

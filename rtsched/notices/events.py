@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from rtsched.adapters.notifications import Event  # noqa: TC001 - read by msgspec
 from rtsched.daemon.moments import moment
-from rtsched.notices.settings import Event  # noqa: TC001 - read by msgspec
 from rtsched.report.wording import duration, shortened, visible
 
 if TYPE_CHECKING:

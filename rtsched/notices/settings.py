@@ -7,24 +7,18 @@ import os
 import stat
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
+from rtsched.adapters.notifications import Event  # noqa: TC001 - read by msgspec
 from rtsched.adapters.users import uid_of
 from rtsched.daemon.logs import Level  # noqa: TC001 - read by msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-Event: TypeAlias = Literal["promised", "moved", "at-risk", "broken", "kept"]
-"""What users may be told: a job in the queue is promised its deadline; its planned start moved by
-more than `moved_s`; it runs and may end too late; the promise was missed, or cannot be kept; it was
-kept."""
-
-EVENTS: tuple[Event, ...] = get_args(Event)
 
 DEFAULT_EVENTS: tuple[Event, ...] = ("moved", "at-risk", "broken")
 

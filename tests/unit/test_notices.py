@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from rtsched.adapters.requirements import NOTIFIED, notify_choice
+from rtsched.adapters.notifications import EVENTS, notify_choice
 from rtsched.core.config import read_settings
 from rtsched.daemon.reports import ClosedPromise, ClosedReport, Promise, StatusReport
 from rtsched.errors import AdapterError, ConfigError
 from rtsched.notices.delivery import Delivery, Letter, deliver, message_of
 from rtsched.notices.events import Known, Memory, Notice, key_of, noticed
 from rtsched.notices.serving import HOUR, MOST, RETRY, State, Waiting, load, looked, save, sent
-from rtsched.notices.settings import EVENTS, NoticesSettings, chosen
+from rtsched.notices.settings import NoticesSettings, chosen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +90,7 @@ def test_a_choice_for_one_job_comes_first() -> None:
 
 def test_events_are_those_of_the_guide() -> None:
     """What a submission may name is what there is."""
-    assert NOTIFIED == EVENTS
+    assert EVENTS == ("promised", "moved", "at-risk", "broken", "kept")
     assert notify_choice(" Kept+broken ") == "broken+kept"
     assert [notify_choice(text) for text in ("none", "", "none+kept", "all", "kept,broken")] == [
         "none",

@@ -124,6 +124,8 @@ class Bindings:
     def ask(self, daemon: str, call: Callable[[], T], name: str = "") -> T:
         """Return what a call of the bindings returns; its error is ours.
 
+        A daemon that was started anew refuses the session that it had with us, once.
+
         Parameters
         ----------
         daemon : {"collector", "schedd", "negotiator"}
@@ -137,8 +139,6 @@ class Bindings:
         ------
         AdapterError
             If it does not answer.
-
-        A daemon that was started anew refuses the session that it had with us, once.
         """
         for _ in range(TRIES - 1):
             with suppress(*self.failures):
@@ -189,6 +189,11 @@ class Bindings:
         return found
 
 
+def printable(text: str) -> str:
+    """Return a text with blanks in place of control characters."""
+    return _CONTROL.sub(" ", text)
+
+
 def literal(value: str | float) -> str:
     """Return a value as a ClassAd literal; control characters of a text become blanks.
 
@@ -198,7 +203,7 @@ def literal(value: str | float) -> str:
         return "true" if value else "false"
     if not isinstance(value, str):
         return str(value)
-    escaped = _CONTROL.sub(" ", value).replace('"', '\\"')
+    escaped = printable(value).replace('"', '\\"')
     return f'"{escaped}"'
 
 

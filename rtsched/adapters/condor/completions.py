@@ -12,12 +12,12 @@ import numpy as np
 
 from rtsched.adapters.condor.holds import OVER_TIME, is_overrun
 from rtsched.adapters.condor.ids import (
-    CLUSTER_BITS,
     CLUSTERS,
     PROC_BITS,
     cluster_of,
     job_id,
     own_cluster,
+    proc_of,
     schedd_of,
 )
 from rtsched.adapters.condor.pool_state import COMPLETED, DEFERRED, JUDGED, REMOVED, UNJUDGED
@@ -99,7 +99,7 @@ def in_parts(jobs: Sequence[int]) -> list[Sequence[int]]:
 
 def asking_for(jobs: Sequence[int]) -> str:
     """Return a constraint that finds the procs of these numbers at their schedd."""
-    own = ", ".join(str(job & ((1 << CLUSTER_BITS + PROC_BITS) - 1)) for job in jobs)
+    own = ", ".join(str(job_id(own_cluster(cluster_of(job)), proc_of(job))) for job in jobs)
     return f"member(ClusterId * {1 << PROC_BITS} + ProcId, {{{own}}})"
 
 

@@ -144,6 +144,8 @@ def _with_pool(setup: Setup, schedd: str) -> Setup:
     which = ("-schedd", *local) if setup.queue else ("-negotiator",)
     shown = run("condor_status", *which, "-af", 'rtschedDelay("-")', "DaemonStartTime").output
     words = shown.split()
+    named_schedds = setup.settings.schedds
+    known = run("condor_status", "-schedd", "-af", "Name").output if named_schedds else ""
     slots = _slots()
     users = run("condor_qusers", *named, "-af", "User").output.split() if setup.queue else []
     return replace(
@@ -158,7 +160,7 @@ def _with_pool(setup: Setup, schedd: str) -> Setup:
         gateless=tuple(slot["Name"] for slot in slots if not _gated(slot)),
         known_user=any(user.partition("@")[0] == setup.user for user in users),
         schedd_user=_daemons_user(),
-        schedds=tuple(run("condor_status", "-schedd", "-af", "Name").output.split()),
+        schedds=tuple(known.split()),
         asked=owner_of(Path(setup.socket)) if setup.elsewhere else "",
         bindings=_bindings(),
     )

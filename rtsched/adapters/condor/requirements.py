@@ -16,13 +16,8 @@ from rtsched.adapters.condor import gpus, matching
 from rtsched.adapters.condor.ids import job_id, schedd_of
 from rtsched.adapters.condor.matching import Request
 from rtsched.adapters.live import dag_key
-from rtsched.adapters.requirements import (
-    LOAD,
-    NOTIFY_WORDS,
-    Requirements,
-    notify_choice,
-    shortened,
-)
+from rtsched.adapters.notifications import CHOICES, notify_choice
+from rtsched.adapters.requirements import LOAD, Requirements, shortened
 from rtsched.counting import counted
 from rtsched.logs.classads import number, text
 from rtsched.model.jobs import MOST_ROUNDS, Kind
@@ -245,7 +240,7 @@ def _wrong(name: str, value: object, ad: Record) -> str:
     elif name == "rtcheckpoint" and not isinstance(value, bool):
         return f"{shown} must be true or false, not {shortened(value)}"
     elif name == "rtnotify" and not notify_choice(str(value)):
-        return f"{shown} must be {NOTIFY_WORDS}, not {shortened(value)}"
+        return f"{shown} must be {CHOICES}, not {shortened(value)}"
     elif name in {"rtdag", "rtafter", "rtclass"} and not text(ad, name):
         return f"{shown} must be a text in quotes, not {shortened(value)}"
     return ""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from rtsched.adapters.condor.bindings import WORKED_OUT, named, refusal
+from rtsched.adapters.condor.bindings import WORKED_OUT, named, printable, refusal
 from rtsched.adapters.condor.ids import (
     CLUSTER_BITS,
     PROC_BITS,
@@ -54,7 +54,6 @@ _OF_CLUSTERS = ("clusterid", "dagmanjobid")
 """Attributes that are numbers of clusters."""
 
 _PROC = re.compile(r"\d{1,18}", re.ASCII)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @contextmanager
@@ -210,7 +209,7 @@ class Schedd:
         """Do something with jobs; `done` if it was done, or was so before, for all of them."""
         wanted = getattr(self._condor.JobAction, action)
         names = [name_of(job) for job in jobs]
-        why = (_CONTROL.sub(" ", reason), 0) if reason else None
+        why = (printable(reason), 0) if reason else None
         try:
             ad = self._schedd().act(wanted, names, why)
         except (AdapterError, *self._bindings.failures) as error:
@@ -251,16 +250,19 @@ class Schedd:
         kind = self._condor.DaemonType.Schedd
         return self._bindings.located("schedd", collector, kind, self.name)
 
-    def _schedd(self) -> Any:
+    def _check_silence(self) -> None:
+        """Raise the last error again while the schedd is left alone."""
         if time.monotonic() < self._again:
             raise AdapterError(self._silence)
+
+    def _schedd(self) -> Any:
+        self._check_silence()
         return self._condor.Schedd(self._ad())
 
     def _ask(self, call: Callable[[], T]) -> T:
         """Return what a call of the bindings returns; its error is ours."""
+        self._check_silence()
         begun = time.monotonic()
-        if begun < self._again:
-            raise AdapterError(self._silence)
         try:
             return self._bindings.ask("schedd", call, self.name)
         except AdapterError as error:

@@ -88,7 +88,7 @@ class Setup(HostSetup):
     schedd_user : str
         Whom the schedd runs as.
     schedds : tuple of str
-        Those that the collector knows.
+        Those that the collector knows, where the settings name several.
     asked : str
         Who owns the socket at which the library asks, where the daemon is on another machine;
         empty: there is none.

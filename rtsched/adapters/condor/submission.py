@@ -23,7 +23,8 @@ from rtsched.adapters.condor.requirements import (
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.sharing import RESOURCES, demand_of_requests
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply
-from rtsched.adapters.requirements import notify_choice, too_late
+from rtsched.adapters.notifications import notify_choice
+from rtsched.adapters.requirements import too_late
 from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.errors import AdapterError

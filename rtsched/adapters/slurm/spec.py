@@ -10,7 +10,8 @@ import math
 import re
 from dataclasses import dataclass, field
 
-from rtsched.adapters.requirements import NOTIFY_WORDS, notify_choice, shortened
+from rtsched.adapters.notifications import CHOICES, notify_choice
+from rtsched.adapters.requirements import shortened
 from rtsched.model.jobs import MOST_ROUNDS
 
 WORD = re.compile(r"(?:(?<=\s)|^)rtsched:(\S*)")
@@ -113,7 +114,7 @@ def _problem(key: str, value: str) -> str:
             return f"{given} must be {' or '.join(_CHOICES[key])}"
     elif key == "notify":
         if not notify_choice(value):
-            return f"{given} must be {NOTIFY_WORDS}"
+            return f"{given} must be {CHOICES}"
     elif key == "dag":
         if not _NAME.fullmatch(value):
             return f"{given} must be 1 to 64 letters, digits or any of '_.+-'"
