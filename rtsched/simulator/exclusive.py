@@ -421,6 +421,10 @@ class ExclusiveNodes(System):
             beyond_limits=int(self._state["beyond"]),
         )
 
+    def starts(self) -> NDArray[np.float64]:
+        """Return when each job started last, float64[n] seconds since the epoch; nan: not yet."""
+        return np.asarray(self._machine.jobs["start"] + self.origin)
+
     def _with_preemption(self, outcomes: JobOutcomes) -> JobOutcomes:
         """Return the outcomes with how often jobs were preempted, and what that lost."""
         rules = self._machine.preemption

@@ -235,6 +235,10 @@ class System(ABC):
     def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""
 
+    def starts(self) -> NDArray[np.float64]:
+        """Return when each job started last, float64[n] seconds since the epoch; nan: not yet."""
+        return self.job_outcomes().start
+
     def node_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return per job the nodes it ran on last: offsets int64[n + 1], node rows int32[k].
 

@@ -1,0 +1,248 @@
+"""The queue simulated ahead: the state now, as a workload that begins now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.model.actions import Reserve
+from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
+from rtsched.model.cluster import NodeState
+from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import places
+from rtsched.simulator.interface import NodeEvent
+from rtsched.simulator.machines import simulate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.snapshot import Snapshot
+    from rtsched.simulator.settings import ExclusiveSettings
+
+CHUNK = 256
+"""Arrivals that are simulated at a time: a simulation ends when all that waited have started."""
+
+NEEDED = (
+    "begin",
+    "wall_time",
+    "size",
+    "demand",
+    "exclusive",
+    "partition",
+    "node_request",
+    "pinned",
+)
+"""Columns of jobs on which it depends when they start."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Who runs and waits now, and who may be submitted, as jobs of one workload.
+
+    Attributes
+    ----------
+    now : float
+        Seconds since the epoch.
+    cluster : Cluster
+        The machine.
+    jobs : Jobs
+        First those that run, then those that wait in their order, then those of the past that may
+        be submitted once more.
+    running, waiting : int
+        How many run, and wait.
+    elapsed : float64[running]
+        Seconds for which they have run.
+    plan : Schedule
+        Where jobs run, and where promised jobs will; ids are rows of `jobs`.
+    edges : Edges
+        Who waits for whom, by such ids.
+    node_events : tuple of NodeEvent
+        Nodes that take no further job.
+    blocked : Blocked
+        Times at which nodes are set aside.
+    """
+
+    now: float
+    cluster: Cluster
+    jobs: Jobs
+    running: int
+    waiting: int
+    elapsed: NDArray[np.float64]
+    plan: Schedule
+    edges: Edges
+    node_events: tuple[NodeEvent, ...] = ()
+    blocked: Blocked = NOTHING_BLOCKED
+
+    def simulate(
+        self,
+        run_time: NDArray[np.float64],
+        arrivals: NDArray[np.int64],
+        submit: NDArray[np.float64],
+        arrivals_run: NDArray[np.float64],
+        system: ExclusiveSettings,
+        until: float,
+    ) -> NDArray[np.float64]:
+        """Return when each waiting job starts, float64[waiting] epoch seconds; inf: later.
+
+        Parameters
+        ----------
+        run_time : float64[running + waiting]
+            Seconds in all, those that have passed included.
+        arrivals : int64[k]
+            Who is submitted from now on, rows of `jobs`, in order of their submissions.
+        submit, arrivals_run : float64[k]
+            When, seconds since the epoch, and how long they run, seconds.
+        system : ExclusiveSettings
+            The scheduler.
+        until : float
+            Seconds since the epoch at which the simulation stops.
+        """
+        n, first = self.running + self.waiting, self.running
+        present = np.arange(n)
+        left = run_time.copy()
+        left[:first] += 1.0 - self.elapsed
+        at = np.full(n, self.now)
+        at[:first] -= 1.0
+        jobs = self.jobs.take(np.concatenate([present, arrivals])).replace(
+            id=np.arange(n + len(arrivals)), submit=np.concatenate([at, submit])
+        )
+        machine = simulate(
+            jobs,
+            np.concatenate([left, arrivals_run]),
+            self.cluster,
+            system,
+            edges=self.edges,
+            blocked=self.blocked,
+            node_events=self.node_events,
+        )
+        if len(self.plan):
+            machine.apply([Reserve(self.plan.entries.job, self.plan)])
+        while True:
+            point = machine.advance(CHUNK)
+            start = machine.starts()[first:n]
+            waits = np.isnan(start)
+            if point.done or point.time > until or not waits.any():
+                return np.where(waits, np.inf, start)
+
+
+def ahead(
+    snapshot: Snapshot, past: Jobs, order: NDArray[np.float64] | None = None
+) -> tuple[Ahead, NDArray[np.int64]]:
+    """Return the state as a workload, and which row of `queued` each waiting job is.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The state now.
+    past : Jobs
+        Those that may be submitted once more.
+    order : float64[n], optional
+        Priorities of the queued jobs; the highest is first. Missing: in order of submission.
+    """
+    now, runs, waits = snapshot.now, snapshot.running, snapshot.queued
+    rows = np.arange(len(waits)) if order is None else np.argsort(-order, kind="stable")
+    begun, latest = snapshot.allocations.entries.start, snapshot.allocations.entries.end
+    jobs = Jobs.joined([lean(runs), lean(waits.take(rows)), lean(past)])
+    wall = jobs.wall_time.copy()
+    wall[: len(runs)] = np.maximum(latest - now, 1.0) + 1.0
+    begin = jobs.begin.copy()
+    begin[: len(runs)] = begin[len(runs) + len(waits) :] = -np.inf
+    jobs = jobs.replace(wall_time=wall, begin=begin)
+    cluster, events, plan = snapshot.cluster, (), Schedule.empty()
+    if _places_matter(snapshot):
+        plan = _plan(snapshot, rows, wall[: len(runs)])
+        cluster, events = _in_service(snapshot)
+    return (
+        Ahead(
+            now,
+            cluster,
+            jobs,
+            len(runs),
+            len(waits),
+            np.maximum(now - begun, 0.0),
+            plan,
+            _edges(snapshot, rows),
+            events,
+            snapshot.blocked,
+        ),
+        rows,
+    )
+
+
+def lean(jobs: Jobs) -> Jobs:
+    """Return jobs with the columns alone on which it depends when they start."""
+    columns = {name: jobs.column(name) for name in NEEDED}
+    names = {name: jobs.names(name) for name in ("demand", "partition", "node_request")}
+    return Jobs.build(len(jobs), names=names, **columns)
+
+
+def _places_matter(snapshot: Snapshot) -> bool:
+    """Return whether it matters which nodes jobs run on."""
+    cluster = snapshot.cluster
+    return bool(
+        cluster.shared
+        or cluster.partitions
+        or len(snapshot.plan)
+        or len(snapshot.blocked.node)
+        or not cluster.usable.all()
+        or (snapshot.queued.pinned >= 0).any()
+        or (snapshot.queued.node_request >= 0).any()
+    )
+
+
+def _plan(
+    snapshot: Snapshot, rows: NDArray[np.int64], limit: NDArray[np.float64]
+) -> Schedule:
+    """Return where jobs run and promised ones will, by rows: running ones first, then waiting."""
+    now, held = snapshot.now, snapshot.allocations
+    count = len(held)
+    running = replace(
+        held,
+        entries=held.entries.replace(
+            job=np.arange(count), start=np.full(count, now - 1.0), end=now - 1.0 + limit
+        ),
+    )
+    place, known = places(snapshot.queued.id, snapshot.plan.entries.job)
+    plan = snapshot.plan.take(np.flatnonzero(known))
+    at = np.empty(len(rows), np.int64)
+    at[rows] = np.arange(len(rows))
+    start = np.maximum(plan.entries.start, now)
+    length = plan.entries.end - plan.entries.start
+    ahead = replace(
+        plan,
+        entries=plan.entries.replace(
+            job=count + at[place[known]], start=start, end=start + length
+        ),
+    )
+    return Schedule.joined([running, ahead])
+
+
+def _in_service(snapshot: Snapshot) -> tuple[Cluster, tuple[NodeEvent, ...]]:
+    """Return the machine with the nodes of running jobs in service, and what takes them out."""
+    cluster, state = snapshot.cluster, snapshot.cluster.nodes.state
+    busy = np.zeros(len(cluster), np.bool_)
+    busy[snapshot.allocations.nodes] = True
+    leaving = np.flatnonzero(busy & (state != NodeState.UP))
+    if not len(leaving):
+        return cluster, ()
+    states = state.copy()
+    states[leaving] = NodeState.UP
+    nodes = cluster.nodes.replace(state=states)
+    events = (NodeEvent(snapshot.now, node, NodeState.DRAINED) for node in leaving.tolist())
+    return replace(cluster, nodes=nodes), tuple(events)
+
+
+def _edges(snapshot: Snapshot, rows: NDArray[np.int64]) -> Edges:
+    """Return the dependencies by rows: running jobs first, then the waiting ones in their order."""
+    edges = snapshot.edges
+    if not len(edges):
+        return Edges.build(0)
+    ids = np.concatenate([snapshot.running.id, snapshot.queued.id[rows]])
+    before, known = places(ids, edges.before)
+    after, there = places(ids, edges.after)
+    kept = known & there & ~edges.whole_array
+    return edges.replace(before=before, after=after).take(np.flatnonzero(kept))

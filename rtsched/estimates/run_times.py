@@ -1,0 +1,153 @@
+"""How long jobs run, by what their users' jobs did before.
+
+A job's run time is drawn from those of jobs like it that have ended. Likeness has levels, from the
+same user, name, account, size and requested time down to everybody. Each level counts by how many
+jobs it has, and leaves the rest to the next one (shrinkage). Times scale with the requested time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from numpy.typing import NDArray
+
+    from rtsched.model.jobs import Jobs
+
+POINTS = 64
+"""Points of each job's distribution."""
+
+RECENT, BROAD = 60, 600
+"""Jobs of one level of a user, or of many users, that are remembered, the latest ones."""
+
+FADING = 0.9 ** np.arange(RECENT - 1, -1, -1)
+"""How much each of a user's jobs counts, the latest one last."""
+
+HALF = 6.0
+"""Jobs of a level that count as much as all further levels together."""
+
+TOGETHER = 0.3
+"""Odds that a job's run time goes with those of its user's other jobs in the same simulation."""
+
+UNLIMITED = 86400.0
+"""Seconds taken for the requested time of jobs without one, where nothing is known of any."""
+
+
+class Kin(NamedTuple):
+    """By what jobs are alike."""
+
+    user: str | None
+    name: str | None
+    account: str | None
+    size: int
+    wall_time: float
+
+    def levels(self) -> Iterator[tuple[Hashable, ...]]:
+        """Yield the keys of the levels, the closest first; those of many users begin with None."""
+        limited = math.isfinite(self.wall_time)
+        if self.name is not None:
+            yield ("name", *self)
+        yield "size", self.user, self.size, self.wall_time
+        yield "user", self.user, self.wall_time
+        yield "user", self.user, limited
+        if self.account is not None:
+            yield None, "account", self.account, limited
+        yield None, "time", round(math.log2(max(self.wall_time, 1.0))) if limited else None
+        yield None, "all", limited
+
+
+class RunTimes:
+    """The run times of the past, and distributions of those to come."""
+
+    def __init__(self) -> None:
+        self._past: dict[Hashable, deque[float]] = {}
+
+    def learn(self, jobs: Jobs, run_time: NDArray[np.float64]) -> None:
+        """Add jobs that have ended, in order of their ends; those that did not run do not count."""
+        for kin, seconds in zip(_kin(jobs), run_time.tolist(), strict=True):
+            if not 0 < seconds < math.inf:
+                continue
+            share = seconds / kin.wall_time if math.isfinite(kin.wall_time) else seconds
+            for key in kin.levels():
+                most = BROAD if key[0] is None else RECENT
+                self._past.setdefault(key, deque(maxlen=most)).append(share)
+
+    def distributions(self, jobs: Jobs) -> NDArray[np.float64]:
+        """Return float64[n, POINTS]: ascending run times, seconds, that are equally likely."""
+        known: dict[Kin, int] = {}
+        place = [known.setdefault(kin, len(known)) for kin in _kin(jobs)]
+        rows = [self._distribution(kin) for kin in known]
+        return np.array(rows).reshape(len(rows), POINTS)[place]
+
+    def _distribution(self, kin: Kin) -> NDArray[np.float64]:
+        limited = math.isfinite(kin.wall_time)
+        values, weights, left = [], [], 1.0
+        for key in kin.levels():
+            if past := self._past.get(key):
+                fading = np.ones(len(past)) if key[0] is None else FADING[-len(past) :]
+                count = fading.sum()
+                weight = left * count / (count + HALF)
+                values.append(np.array(past))
+                weights.append(fading * (weight / count))
+                left -= weight
+        any_share = (np.arange(POINTS) + 0.5) / POINTS
+        values.append(any_share if limited else any_share * UNLIMITED)
+        weights.append(np.full(POINTS, left / POINTS))
+        value, weight_of = np.concatenate(values), np.concatenate(weights)
+        order = np.argsort(value, kind="stable")
+        upto = np.cumsum(weight_of[order])
+        shares = value[order][np.searchsorted(upto, any_share * upto[-1])]
+        return np.maximum(shares * kin.wall_time if limited else shares, 1.0)
+
+
+def draw(
+    distribution: NDArray[np.float64],
+    elapsed: NDArray[np.float64],
+    latest: NDArray[np.float64],
+    user: NDArray[np.int32],
+    count: int,
+    random: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Return float64[count, n]: run times, seconds, of which every one is above `elapsed`.
+
+    Parameters
+    ----------
+    distribution : float64[n, POINTS]
+        From `RunTimes.distributions`.
+    elapsed : float64[n]
+        Seconds for which each job has run; 0: it waits.
+    latest : float64[n]
+        Requested times, seconds: a job that has run longer than any before may take up to this.
+    user : int32[n]
+        Users' codes, from -1.
+    count : int
+        Simulations.
+    random : numpy Generator
+        Source of chance.
+    """
+    n = len(distribution)
+    chance = random.random((count, n))
+    users = random.random((count, int(user.max(initial=-1)) + 2))[:, user]
+    chance = np.where(random.random((count, n)) < TOGETHER, users, chance)
+    passed = (distribution <= elapsed[:, None]).sum(axis=1)
+    place = passed + chance * (POINTS - passed) - 0.5
+    low = np.clip(np.floor(place).astype(np.int64), np.minimum(passed, POINTS - 1), POINTS - 1)
+    high = np.minimum(low + 1, POINTS - 1)
+    rows = np.arange(n)
+    share = np.clip(place - low, 0.0, 1.0)
+    drawn = distribution[rows, low] * (1 - share) + distribution[rows, high] * share
+    beyond = elapsed + chance * np.maximum(
+        np.where(np.isfinite(latest), latest, 2 * elapsed) - elapsed, 0.05 * elapsed
+    )
+    return np.asarray(np.maximum(np.where(passed < POINTS, drawn, beyond), elapsed + 1.0))
+
+
+def _kin(jobs: Jobs) -> Iterator[Kin]:
+    columns = (jobs.texts(name) for name in ("user", "name", "account"))
+    return map(Kin, *columns, jobs.size.tolist(), jobs.wall_time.tolist())
