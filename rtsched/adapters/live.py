@@ -101,6 +101,9 @@ class Marks(Table):
         np.bool_, False, "It waits for whatever jobs of its user and name there are."
     )
     notify = Text("Of what its user wants to be notified; none: as for other jobs.")
+    priority = Column(
+        np.float64, np.nan, "Of a job that waits, the highest first; nan: not known, or it runs."
+    )
 
 
 @dataclass(frozen=True)

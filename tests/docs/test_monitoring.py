@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rtsched.daemon.metrics import METRICS
+from rtsched.daemon.metrics import INTERVALS, METRICS, PERIODS
 
 TOP = Path(__file__).resolve().parents[2]
 RULES = TOP / "contrib" / "prometheus" / "rtsched.rules.yml"
@@ -31,6 +31,8 @@ VALUES = {
     "mode": {"shadow", "warn", "enforce"},
     "verdict": {"abstain", "admit", "defer", "reject", "error"},
     "job": {"rtsched"},
+    "interval": set(INTERVALS),
+    "period": set(PERIODS.values()),
 }
 
 
@@ -147,6 +149,7 @@ PROMTOOL = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="needs promtool (tests/promtool.sh)"
 )
 OF_DAEMON = 'instance="head",job="rtsched"'
+WEEK = 'interval="90",period="week"'
 FIRING = {
     "RtschedDown": ("up", "", "0x60"),
     "RtschedPromiseBroken": ("rtsched_misses_total", "", "0x50 1x10"),
@@ -163,6 +166,7 @@ FIRING = {
     "RtschedChangesNotMade": ("rtsched_changes_total", 'kind="hold",outcome="refused"', "0+1x60"),
     "RtschedEndsNotKnown": ("rtsched_completion_lookup_failures_total", "", "0+1x60"),
     "RtschedDatabaseNearlyFull": ("rtsched_database_free_bytes", "", "1e8x60"),
+    "RtschedEstimatesWrong": ("rtsched_estimate_coverage", WEEK, "0.79x60"),
 }
 """A series that lets each alert fire after an hour of samples, one per minute."""
 QUIET = {
@@ -172,6 +176,7 @@ QUIET = {
     "RtschedFilterFails": ("rtsched_requests_total", 'kind="submit",result="admit"', "0+1x60"),
     "RtschedChangesNotMade": ("rtsched_changes_total", 'kind="hold",outcome="done"', "0+1x60"),
     "RtschedDatabaseNearlyFull": ("rtsched_database_free_bytes", "", "1e9x60"),
+    "RtschedEstimatesWrong": ("rtsched_estimate_coverage", WEEK, "0.8x60"),
 }
 """Series on which they stay silent."""
 
@@ -186,6 +191,9 @@ def written_test(path, cases, *, fires):
             given.append({"series": f"{series}{{{OF_DAEMON},{fast}}}", "values": "0+4x60"})
             slow = labels.replace("+Inf", "0.08")
             given.append({"series": f"{series}{{{OF_DAEMON},{slow}}}", "values": "0+9x60"})
+        if name == "RtschedEstimatesWrong":
+            judged = f'rtsched_estimate_judged_jobs{{{OF_DAEMON},period="week"}}'
+            given.append({"series": judged, "values": "100x60"})
         expected = f'count by (alertname) (ALERTS{{alertname="{name}",alertstate="firing"}})'
         samples = [{"labels": f'{{alertname="{name}"}}', "value": 1}] if fires else []
         query = {"expr": expected, "eval_time": "1h", "exp_samples": samples}

@@ -174,6 +174,17 @@ class Watched:
 
         eventually(stepped, 20, "the daemon's clock steps")
 
+    def child(self, *, estimates: bool = False) -> int:
+        """Return the process of the daemon's that polls, or the one that estimates starts.
+
+        The latter has the higher nice value. 0: it is not there.
+        """
+        daemon = self.box.services.pid("rtsched")
+        said = self.box.run(["ps", "-o", "pid=,ni=", "--ppid", str(daemon)], check=False).stdout
+        own = int(self.box.run(["ps", "-o", "ni=", "-p", str(daemon)]).stdout)
+        children = {int(nice): int(pid) for pid, nice in map(str.split, said.splitlines())}
+        return next((pid for nice, pid in children.items() if (nice > own) is estimates), 0)
+
     def polled(self) -> None:
         """Wait until the daemon has acted on what the batch system shows now.
 

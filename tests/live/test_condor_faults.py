@@ -199,9 +199,7 @@ def test_somebody_elses_socket(live: LivePool) -> None:
 def test_the_process_that_talks_to_htcondor_fails(live: LivePool, how: str) -> None:
     """Killed or hung, it is replaced; meanwhile submissions are judged from memory."""
     job = waiting(live)
-    daemon = live.pool.services.pid("rtsched")
-    children = live.pool.run(["pgrep", "-P", str(daemon)]).stdout.split()
-    live.pool.run(["kill", f"-{how}", children[0]])
+    live.pool.run(["kill", f"-{how}", str(live.child())])
     said = live.submit(*within(300))
     assert said.promised
     live.wait_standing(said.job, "firm", "kept", seconds=30)

@@ -330,9 +330,7 @@ def test_the_process_that_talks_to_slurm_fails(live: Live, signal: str) -> None:
     """Killed or hung, it is replaced; meanwhile submissions are judged from memory."""
     job = live.promise(*SHORT, in_minutes(60), script="sleep 60")
     live.wait_standing(job, "firm")
-    daemon = live.cluster.services.pid("rtsched")
-    children = live.cluster.run(["pgrep", "-P", str(daemon)]).stdout.split()
-    live.cluster.run(["kill", f"-{signal}", children[0]])
+    live.cluster.run(["kill", f"-{signal}", str(live.child())])
     said = live.submit(*SHORT, in_minutes(60))
     assert said.promised
     live.wait_standing(said.job, "firm", seconds=30)

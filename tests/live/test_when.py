@@ -1,0 +1,162 @@
+"""Start estimates on a real Slurm: jobs of known run times start within their intervals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from promising import BOUND, QUICK, SITE, SUBMIT_CONF, Live, in_minutes
+from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OFTEN = """
+[estimates]
+refresh = 1
+core_share = 1
+draws = 16
+"""
+RUNS = 20
+"""Seconds for which a known job runs."""
+
+LIMIT = 10
+"""Minutes that it asks for."""
+
+SLACK = 15.0
+"""Seconds by which Slurm starts jobs after it could: its loop, epilogs, a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """Run four nodes with accounting, filter and daemon."""
+    options = SlurmOptions(
+        fast=0,
+        slow=4,
+        job_submit=("rtsched",),
+        settings={"SchedulerParameters": "bf_interval=2,bf_continue"},
+    )
+    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
+        cluster.start_daemon(SITE + OFTEN)
+        yield Live(cluster)
+
+
+@pytest.fixture(autouse=True)
+def clean(live: Live) -> Iterator[None]:
+    """Each test begins without jobs."""
+    live.wait_usable(4)
+    yield
+    live.cancel_all()
+
+
+def known(live: Live, *args: str, user: str = "bob") -> int:
+    """Submit a job of which users' past says how long it runs."""
+    words = ["-N1", "--exclusive", f"--time={LIMIT}", "--job-name=known", *args]
+    return live.cluster.sbatch(words, user=user, script=f"sleep {RUNS}")
+
+
+def estimate(live: Live, job: int) -> dict[str, Any]:
+    """Return what root is shown of a job's start."""
+    (found,) = live.ask("when", str(job), user="root")["jobs"]
+    return dict(found)
+
+
+def estimates(live: Live, jobs: list[int]) -> dict[int, dict[str, Any]]:
+    """Wait until all jobs are estimated; return how, all of one time."""
+
+    def found() -> dict[int, dict[str, Any]]:
+        report = live.ask("when", user="root")
+        rows = {int(each["job"]): each for each in report["jobs"]}
+        known = {job: rows.get(job, {"basis": "running"}) for job in jobs}
+        return {} if any(each["basis"] == "none" for each in known.values()) else known
+
+    return dict(eventually(found, 120, "all jobs are estimated"))
+
+
+def with_a_past(live: Live) -> None:
+    """Have known jobs run to their ends, and the process have read of them."""
+    for job in [known(live) for _ in range(8)]:
+        live.cluster.wait_job(job, timeout=120)
+
+
+def test_starts_lie_within_their_intervals(live: Live) -> None:
+    """Twelve jobs wait behind four; what was estimated of each at first comes true."""
+    with_a_past(live)
+    jobs = [known(live) for _ in range(16)]
+    for job in jobs[:4]:
+        live.cluster.wait_job(job, "RUNNING")
+    live.polled()
+    waiting = jobs[4:]
+    said = estimates(live, waiting)
+    outside = []
+    for job in waiting:
+        start, _ = live.ran(job)
+        seen = said[job]
+        if seen["basis"] == "running":
+            continue
+        low, high = seen["start_low_95"], seen["start_high_95"]
+        if start < low - SLACK or (high is not None and start > high + SLACK):
+            outside.append((job, start - low, None if high is None else high - low))
+    assert len(outside) <= 1, outside  # one in twenty may
+    assert sum(each["basis"] == "estimate" for each in said.values()) >= 8
+
+
+def test_a_job_that_is_not_submitted(live: Live) -> None:
+    """Behind a full machine it starts later than now; options that make no sense are refused."""
+    jobs = [known(live) for _ in range(12)]
+    estimates(live, jobs[4:])
+
+    def answered() -> dict[str, Any]:
+        (found,) = live.ask("when", "-N", "2", "-t", "5")["jobs"]
+        return dict(found) if found["basis"] == "estimate" else {}
+
+    found = eventually(answered, 60, "a job that is not submitted is estimated")
+    assert found["state"] == "unsubmitted"
+    assert found["start"] is None or found["start"] > live.daemon_time() - 5
+    text = live.command("rtsched", "when", "-N", "2", "-t", "5")
+    assert "such a job starts about" in text or "no estimate" in text
+    assert live.command("rtsched", "when", "-N", "9999").startswith("2 ")
+
+
+def test_what_each_user_sees(live: Live) -> None:
+    """Their own jobs; why there is no estimate of a held one; the plan of a promised one."""
+    runs = [known(live) for _ in range(4)]
+    for job in runs:
+        live.cluster.wait_job(job, "RUNNING")
+    held, after = known(live, "--hold"), known(live, f"--dependency=afterany:{runs[0]}")
+    promised = live.promise("-N1", "--time=1", in_minutes(30), user="bob", script="sleep 5")
+    live.polled()
+    said = estimates(live, [after])
+    assert "wait.dependency" in [each["code"] for each in estimate(live, after)["waits"]]
+    assert said[after]["user"] == "bob"
+    found = estimate(live, held)
+    assert (found["basis"], found["start"]) == ("none", None)
+    assert "held" in found["why"]
+    assert estimate(live, promised)["basis"] == "plan"
+    assert live.command("rtsched", "when", str(after)).startswith("2 ")  # it is bob's
+    assert str(after) in live.command("rtsched", "when", user="bob")
+    assert str(after) not in live.command("rtsched", "when", user="carol")
+    assert "estimate" in live.command("rtsched", "explain", "--live", str(after), user="bob")
+    seen = estimate(live, runs[0])
+    assert (seen["state"], seen["latest"] is not None) == ("running", True)
+
+
+def test_a_killed_process_comes_back(live: Live) -> None:
+    """Submissions are not held up; estimates go on, and the log has a sentence."""
+    jobs = [known(live) for _ in range(8)]
+    estimates(live, jobs[4:])
+    before = live.ask("when", user="root")["estimated"]
+    killed = eventually(lambda: live.child(estimates=True))
+    live.cluster.run(["kill", "-KILL", str(killed)])
+    said = live.submit("-N1", "--time=1", in_minutes(60), script="true")
+    assert said.promised, said.text
+
+    def again() -> bool:
+        report = live.ask("when", user="root")
+        return report["estimated"] is not None and report["estimated"] > before + 1.0
+
+    eventually(again, 90, "starts are estimated again")
+    assert live.child(estimates=True) not in {0, killed}
+    assert "not_estimated" in live.cluster.services.log_tail("rtsched", 2000)
+    assert live.slowest() < BOUND
