@@ -186,7 +186,14 @@ class Estimating:
         if make is None:
             file = Path(live.daemon.database).with_name(FILE) if self._kept else None
             system = live.system if isinstance(live.system, ExclusiveSettings) else None
-            make = partial(low_priority_process, live.estimates, system, past_of(live), file)
+            make = partial(
+                low_priority_process,
+                live.estimates,
+                system,
+                past_of(live),
+                file,
+                live.daemon.log_level,
+            )
         late = "the process that estimates starts did not answer within {:g} s"
         return Remote(make, ANSWERS, "estimates starts", late)
 

@@ -21,6 +21,7 @@ import numpy as np
 import structlog
 
 from rtsched.daemon.estimates_file import EstimatesFile
+from rtsched.daemon.logs import log_events
 from rtsched.errors import RtschedError
 from rtsched.estimates import Accuracy, Estimates, Estimator
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.daemon.logs import Level
     from rtsched.estimates import EstimateSettings
     from rtsched.model.jobs import Jobs
     from rtsched.model.log import Log
@@ -139,6 +141,7 @@ class EstimatingProcess:
         self._busy, self._failure = False, ""
         self._refreshed: Refreshed | None = None
         self._number, self._past_problem = 0, "no records have been read"
+        self._defects: dict[str, str] = {}
         self._saved = time.monotonic()
         threading.Thread(target=self._serve, name="estimates", daemon=True).start()
 
@@ -224,8 +227,7 @@ class EstimatingProcess:
             estimates = self._estimator.refresh(snapshot, order, self._answer_all)
             accuracy = self._estimator.accuracy()
         except Exception as error:  # whatever it is, the process goes on
-            log.exception("estimate_failed")
-            self._failure = f"{type(error).__name__}: {error}"
+            self._failure = self._defect("estimate_failed", error)
         else:
             seconds = time.monotonic() - begun
             self._refreshed = Refreshed(estimates, accuracy, snapshot.now, seconds, left_out)
@@ -243,16 +245,24 @@ class EstimatingProcess:
             try:
                 method = getattr(self._estimator, asked.kind)
                 asked.answer = method(asked.jobs)
-            except Exception:  # who asks gets no answer, and the refresh goes on
-                log.exception("question_failed", kind=asked.kind)
+            except Exception as error:  # who asks gets no answer, and the refresh goes on
+                self._defect("question_failed", error)
             asked.answered.set()
 
     def _learn(self, found: Any) -> None:
         try:
             self._estimator.learn(found)
             self._number += len(found.jobs)
-        except Exception:
-            log.exception("past_not_learned", jobs=len(found.jobs))
+        except Exception as error:  # it is estimated without them
+            self._defect("past_not_learned", error)
+
+    def _defect(self, event: str, error: Exception) -> str:
+        """Log a defect with its traceback when it is first met; return it in words."""
+        text = f"{type(error).__name__}: {error}"
+        if self._defects.get(event) != text:
+            log.error(event, error=text, exc_info=error)
+        self._defects[event] = text
+        return text
 
     def _save(self) -> None:
         if self._file is not None:
@@ -289,9 +299,8 @@ class EstimatingProcess:
                 if str(error) != self._past_problem:
                     log.warning("past_not_read", error=str(error))
                 self._past_problem, pause = str(error), AGAIN
-            except Exception as error:
-                log.exception("past_not_read")
-                self._past_problem, pause = f"{type(error).__name__}: {error}", AGAIN
+            except Exception as error:  # it is estimated without them
+                self._past_problem, pause = self._defect("past_not_read", error), AGAIN
 
     def _take(self, since: float, until: float) -> None:
         assert self._past is not None  # noqa: S101
@@ -305,8 +314,10 @@ def low_priority_process(
     system: ExclusiveSettings | None,
     past: Past | None,
     file: Path | None,
+    level: Level,
 ) -> EstimatingProcess:
-    """Return an `EstimatingProcess`, and give way to all other processes of this host."""
+    """Return an `EstimatingProcess` that logs, and give way to all other processes of this host."""
+    log_events(level)
     with suppress(OSError):
         os.nice(NICE)
     with suppress(OSError, AttributeError):
