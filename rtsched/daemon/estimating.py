@@ -26,6 +26,7 @@ from rtsched.daemon.past import past_of
 from rtsched.daemon.worker import Remote
 from rtsched.errors import AdapterError
 from rtsched.estimates import Accuracy, Estimates
+from rtsched.model.jobs import Jobs
 from rtsched.model.snapshot import places
 from rtsched.simulator.settings import ExclusiveSettings
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.site import Site
     from rtsched.daemon.working import Steered
-    from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
 
 log = structlog.get_logger(__name__)
@@ -55,6 +55,10 @@ ANSWERS = 30.0
 
 HANGS = 900.0
 """Seconds after which a refresh is taken to hang; the first one may compile kernels."""
+
+MOST_WAITING = 20_000
+"""Waiting jobs that are estimated at most, the first in their order: those behind them hardly
+delay them."""
 
 LOOKED = 0.25
 """Seconds between two looks at whether a refresh has ended."""
@@ -83,7 +87,9 @@ class LatestEstimates:
     past : int
         Jobs of the past that were read since the process began.
     problem : str
-        What is wrong, one sentence; empty: nothing.
+        Why no ended jobs can be read, one sentence; empty: they can.
+    failure : str
+        Why there are no newer estimates, one sentence; empty: there are none due.
     enabled : bool
         Whether starts are estimated at all.
     """
@@ -94,6 +100,7 @@ class LatestEstimates:
     accuracy: Accuracy = field(default_factory=lambda: Accuracy.build(0))
     past: int = 0
     problem: str = ""
+    failure: str = ""
     enabled: bool = True
 
     def row(self, job: int) -> Estimates | None:
@@ -134,7 +141,7 @@ class Estimating:
         self._remote: Remote | None = None
         self._task: asyncio.Task[None] | None = None
         self._changing: asyncio.Task[None] | None = None
-        self._newest: tuple[Snapshot, NDArray[np.float64] | None] | None = None
+        self._newest: tuple[Snapshot, NDArray[np.float64] | None, int] | None = None
         self._arrived = asyncio.Event()
         self._ended = EndedJobs()
         self._records = False
@@ -208,8 +215,12 @@ class Estimating:
     def _note(self, site: Site, steered: Steered | None, completions: Completions) -> None:
         if not self._records:
             self._ended.poll(site.snapshot, completions, site.seen)
-        snapshot = replace(site.snapshot, states={})
-        self._newest = snapshot, order_of(site, steered)
+        snapshot, order, left_out = first_waiting(
+            site.snapshot, order_of(site, steered), MOST_WAITING
+        )
+        queued, running = map(_without_labels, (snapshot.queued, snapshot.running))
+        snapshot = replace(snapshot, states={}, queued=queued, running=running)
+        self._newest = snapshot, order, left_out
 
     # --- questions --------------------------------------------------------------------------------
 
@@ -275,7 +286,7 @@ class Estimating:
             If that fails, or the process hung or died.
         """
         assert self._newest is not None  # noqa: S101 - something arrived
-        snapshot, order = self._newest
+        snapshot, order, left_out = self._newest
         await remote.ask("refresh", snapshot, order, self._ended.taken())
         until = time.monotonic() + HANGS
         while True:
@@ -284,7 +295,7 @@ class Estimating:
             if report.failure:
                 raise AdapterError(f"starts are not estimated: {report.failure}")
             if report.refreshed is not None:
-                self._take_in(report.refreshed, report)
+                self._take_in(report.refreshed, report, left_out)
                 return
             if not report.busy:
                 raise AdapterError("the process that estimates starts began anew")
@@ -300,7 +311,7 @@ class Estimating:
         self._metrics.estimating(report.cpu_s - self._cpu_s)
         self._cpu_s = report.cpu_s
 
-    def _take_in(self, refreshed: Refreshed, report: Report) -> None:
+    def _take_in(self, refreshed: Refreshed, report: Report, left_out: int) -> None:
         found = refreshed.estimates
         if self._problem:
             log.info("estimates_again")
@@ -308,7 +319,7 @@ class Estimating:
         self.latest = LatestEstimates(
             found.take(np.argsort(found.job, kind="stable")),
             refreshed.at,
-            refreshed.left_out,
+            left_out,
             refreshed.accuracy,
             report.past,
             report.past_problem,
@@ -321,6 +332,7 @@ class Estimating:
         if problem != self._problem:
             log.warning("not_estimated", error=problem)
         self._problem = problem
+        self.latest = replace(self.latest, failure=problem)
 
 
 def order_of(site: Site, steered: Steered | None) -> NDArray[np.float64] | None:
@@ -345,6 +357,27 @@ def order_of(site: Site, steered: Steered | None) -> NDArray[np.float64] | None:
         return None
     found[~known] = found[known].min()
     return found
+
+
+def first_waiting(
+    snapshot: Snapshot, order: NDArray[np.float64] | None, most: int
+) -> tuple[Snapshot, NDArray[np.float64] | None, int]:
+    """Return a state with so many waiting jobs at the most, and how many are left out."""
+    waiting = len(snapshot.queued)
+    if waiting <= most:
+        return snapshot, order, 0
+    ranks = np.arange(waiting) if order is None else np.argsort(-order, kind="stable")
+    rows = ranks[:most]
+    planned = np.flatnonzero(np.isin(snapshot.queued.id, snapshot.plan.entries.job))
+    rows = np.union1d(rows, planned)
+    queued = Jobs.joined([snapshot.queued.take(rows)])
+    order = None if order is None else order[rows]
+    return replace(snapshot, queued=queued), order, waiting - len(rows)
+
+
+def _without_labels(jobs: Jobs) -> Jobs:
+    """Return jobs without texts that differ from job to job: they take long to hand over."""
+    return jobs.replace_text("label", np.full(len(jobs), -1, np.int32), ())
 
 
 def _concerns(live: LiveSite) -> tuple[object, ...]:

@@ -14,10 +14,9 @@ import resource
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
 import structlog
 
 from rtsched.daemon.estimates_file import EstimatesFile
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from rtsched.daemon.logs import Level
@@ -60,10 +60,6 @@ OVERLAP = 600.0
 SAVED = 600.0
 """Seconds between two times at which past and record are written down."""
 
-MOST_WAITING = 20_000
-"""Waiting jobs that are estimated at most, the first in their order: those behind them hardly
-delay them."""
-
 Question = Literal["estimate", "odds"]
 
 
@@ -76,8 +72,6 @@ class Refreshed(NamedTuple):
     """The time of the state, seconds since the epoch."""
     seconds: float
     """How long it took."""
-    left_out: int
-    """Waiting jobs that were not estimated, since too many wait."""
 
 
 class Report(NamedTuple):
@@ -223,14 +217,13 @@ class EstimatingProcess:
         try:
             if ended is not None and self._past_problem:
                 self._learn(ended)
-            snapshot, order, left_out = _first(snapshot, order, MOST_WAITING)
             estimates = self._estimator.refresh(snapshot, order, self._answer_all)
             accuracy = self._estimator.accuracy()
         except Exception as error:  # whatever it is, the process goes on
             self._failure = self._defect("estimate_failed", error)
         else:
             seconds = time.monotonic() - begun
-            self._refreshed = Refreshed(estimates, accuracy, snapshot.now, seconds, left_out)
+            self._refreshed = Refreshed(estimates, accuracy, snapshot.now, seconds)
         self._busy = False
 
     def _answer_all(self) -> None:
@@ -323,22 +316,6 @@ def low_priority_process(
     with suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     return EstimatingProcess(settings, system, past, file)
-
-
-def _first(
-    snapshot: Snapshot, order: NDArray[np.float64] | None, most: int
-) -> tuple[Snapshot, NDArray[np.float64] | None, int]:
-    """Return a state with so many waiting jobs at the most, and how many are left out."""
-    waiting = len(snapshot.queued)
-    if waiting <= most:
-        return snapshot, order, 0
-    ranks = np.arange(waiting) if order is None else np.argsort(-order, kind="stable")
-    rows = ranks[:most]
-    planned = np.flatnonzero(np.isin(snapshot.queued.id, snapshot.plan.entries.job))
-    rows = np.union1d(rows, planned)
-    queued = snapshot.queued.take(rows)
-    order = None if order is None else order[rows]
-    return replace(snapshot, queued=queued), order, waiting - len(rows)
 
 
 def _cpu() -> float:

@@ -120,6 +120,8 @@ class Starts:
         latest = self._latest
         if why := self._why_none():
             return why
+        if latest.failure:
+            return f"there are no newer estimates: {latest.failure}"
         if latest.left_out:
             return (
                 f"too many jobs wait: the last {latest.left_out:,} in the queue's order are not "
@@ -131,6 +133,8 @@ class Starts:
         if not self._latest.enabled:
             return "starts are not estimated here (`enabled` in [estimates] of site.toml)"
         if not math.isfinite(self._latest.at):
+            if self._latest.failure:
+                return self._latest.failure
             return "the first estimates are not ready yet; try again in some seconds"
         return ""
 

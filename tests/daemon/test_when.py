@@ -136,6 +136,8 @@ def test_a_job_that_is_not_submitted(running: Running) -> None:
         (LatestEstimates(enabled=False), "not estimated here"),
         (LatestEstimates(at=NOW, left_out=7), "last 7 in the queue"),
         (LatestEstimates(at=NOW, problem="sacct: no"), "sacct: no"),
+        (LatestEstimates(at=NOW, failure="it exited"), "no newer estimates: it exited"),
+        (LatestEstimates(failure="it exited"), "it exited"),
     ],
 )
 def test_what_is_wrong_is_said(running: Running, latest: LatestEstimates, why: str) -> None:
