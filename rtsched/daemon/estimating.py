@@ -215,9 +215,12 @@ class Estimating:
     def _note(self, site: Site, steered: Steered | None, completions: Completions) -> None:
         if not self._records:
             self._ended.poll(site.snapshot, completions, site.seen)
-        snapshot, order, left_out = first_waiting(
-            site.snapshot, order_of(site, steered), MOST_WAITING
-        )
+        snapshot, order = site.snapshot, order_of(site, steered)
+        if len(stuck := held_back(site)):
+            rows = np.flatnonzero(~np.isin(snapshot.queued.id, stuck))
+            snapshot = replace(snapshot, queued=snapshot.queued.take(rows))
+            order = None if order is None else order[rows]
+        snapshot, order, left_out = first_waiting(snapshot, order, MOST_WAITING)
         queued, running = map(_without_labels, (snapshot.queued, snapshot.running))
         snapshot = replace(snapshot, states={}, queued=queued, running=running)
         self._newest = snapshot, order, left_out
@@ -357,6 +360,30 @@ def order_of(site: Site, steered: Steered | None) -> NDArray[np.float64] | None:
         return None
     found[~known] = found[known].min()
     return found
+
+
+def held_back(site: Site) -> NDArray[np.int64]:
+    """Return the waiting jobs, int64[k], that are held by somebody or wait for such a job.
+
+    Nobody knows when they start. Promised jobs, and those that are held to be judged, are none.
+    """
+    marks, snapshot = site.marks, site.snapshot
+    queued, edges = snapshot.queued, snapshot.edges
+    held = marks.job[marks.held & ~marks.deferred]
+    held = np.setdiff1d(held[np.isin(held, queued.id)], snapshot.plan.entries.job)
+    while len(held):
+        arrays = queued.array[np.isin(queued.id, held)]
+        waits = np.where(
+            edges.whole_array,
+            np.isin(edges.before, arrays[arrays >= 0]),
+            np.isin(edges.before, held),
+        )
+        more = np.setdiff1d(edges.after[waits], held)
+        more = more[np.isin(more, queued.id)]
+        if not len(more):
+            break
+        held = np.union1d(held, more)
+    return held
 
 
 def first_waiting(

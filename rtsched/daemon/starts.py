@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from rtsched.counting import counted
-from rtsched.daemon.estimating import LatestEstimates
+from rtsched.daemon.estimating import LatestEstimates, held_back
 from rtsched.daemon.reports import EstimateRecord, StartEstimate
 from rtsched.daemon.site import entry_of
 from rtsched.daemon.waiting import needs, waits
@@ -66,6 +67,10 @@ class Starts:
     ) -> None:
         self._site, self._latest, self._steered = site, latest, steered
         self._name_of, self._now = name_of, now
+
+    @cached_property
+    def _held_back(self) -> frozenset[int]:
+        return frozenset(held_back(self._site).tolist())
 
     def of_job(self, job: int) -> StartEstimate | None:
         """Return what is estimated of a job; None: it neither waits nor runs."""
@@ -151,6 +156,9 @@ class Starts:
         place, marked = places(site.marks.job, row.id)
         if marked[0] and site.marks.held[place[0]]:
             why = "it is held: nobody knows when it will be released"
+            return _none(row, name, "waiting", why, reasons)
+        if job in self._held_back:
+            why = "it waits for a job that is held"
             return _none(row, name, "waiting", why, reasons)
         found = self._latest.row(job)
         if found is None or math.isnan(found.start_low_80[0]):

@@ -18,7 +18,7 @@ from rtsched.daemon.estimates_file import EstimatesFile
 from rtsched.daemon.estimating import MOST_WAITING, first_waiting
 from rtsched.estimates import EstimateSettings
 from rtsched.model.cluster import Cluster
-from rtsched.model.jobs import Jobs
+from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Log, Outcomes
 from rtsched.model.snapshot import Snapshot
 
@@ -216,6 +216,22 @@ def test_a_queue_that_is_too_long(running: Running) -> None:
     assert (len(latest.estimates), latest.left_out) == (MOST_WAITING, 5000)
     assert latest.row(MOST_WAITING + 1) is None
     assert latest.row(MOST_WAITING) is not None
+
+
+def test_held_jobs_are_not_simulated(running: Running) -> None:
+    """Nor those that wait for one; what remains keeps its priorities."""
+    shown = waiting("held", "b", "c", "d", held=("held",))
+    shown["edges"] = Edges.build(2, before=[1, 2], after=[2, 3])
+    shown["marks"] = shown["marks"].replace(priority=[0.0, 9.0, 8.0, 7.0])
+    running.show(**shown)
+
+    async def steps(estimating: Estimating) -> None:
+        await until(lambda: np.isfinite(estimating.latest.at))
+
+    course(running, steps)
+    found = estimating_of(running).latest.estimates
+    assert found.job.tolist() == [4]
+    assert found.end_high_95.tolist() == [NOW + 600.0 + 1800.0 + 7.0]
 
 
 def test_an_empty_queue(running: Running) -> None:
