@@ -144,6 +144,8 @@ class Estimating:
         self._newest: tuple[Snapshot, NDArray[np.float64] | None, int] | None = None
         self._arrived = asyncio.Event()
         self._ended = EndedJobs()
+        self._margin = 0.0
+        """Seconds by which polls show jobs to last longer than their users asked for."""
         self._records = False
         """Whether ended jobs come from the batch system's records."""
         self._cpu_s, self._problem, self._pause = 0.0, "", 0.0
@@ -221,9 +223,19 @@ class Estimating:
             snapshot = replace(snapshot, queued=snapshot.queued.take(rows))
             order = None if order is None else order[rows]
         snapshot, order, left_out = first_waiting(snapshot, order, MOST_WAITING)
-        queued, running = map(_without_labels, (snapshot.queued, snapshot.running))
+        self._margin = float(getattr(site.facts, "margin", 0.0))
+        queued, running = map(self._handed_over, (snapshot.queued, snapshot.running))
         snapshot = replace(snapshot, states={}, queued=queued, running=running)
         self._newest = snapshot, order, left_out
+
+    def _handed_over(self, jobs: Jobs) -> Jobs:
+        """Return jobs with the times that their users asked for, as records of the past have them.
+
+        And without texts that differ from job to job: they take long to hand over.
+        """
+        limit = np.maximum(jobs.wall_time - self._margin, 1.0)
+        lean = jobs.replace_text("label", np.full(len(jobs), -1, np.int32), ())
+        return lean.with_column("wall_time", limit)
 
     # --- questions --------------------------------------------------------------------------------
 
@@ -247,7 +259,7 @@ class Estimating:
             return None
         try:
             async with asyncio.timeout(timeout_s):
-                return await remote.ask("answer", kind, jobs, timeout_s)
+                return await remote.ask("answer", kind, self._handed_over(jobs), timeout_s)
         except TimeoutError:
             return None
         except AdapterError as error:
@@ -400,11 +412,6 @@ def first_waiting(
     queued = Jobs.joined([snapshot.queued.take(rows)])
     order = None if order is None else order[rows]
     return replace(snapshot, queued=queued), order, waiting - len(rows)
-
-
-def _without_labels(jobs: Jobs) -> Jobs:
-    """Return jobs without texts that differ from job to job: they take long to hand over."""
-    return jobs.replace_text("label", np.full(len(jobs), -1, np.int32), ())
 
 
 def _concerns(live: LiveSite) -> tuple[object, ...]:

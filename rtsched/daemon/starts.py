@@ -120,6 +120,11 @@ class Starts:
         return _time(self._latest.at)
 
     @property
+    def past(self) -> int:
+        """Ended jobs that were read."""
+        return self._latest.past
+
+    @property
     def problem(self) -> str:
         """What is wrong with all estimates, one sentence."""
         latest = self._latest

@@ -63,6 +63,9 @@ def test_starts_lie_within_their_intervals(live: LivePool) -> None:
     """Eight jobs wait behind four; what was estimated of each at first comes true."""
     for job in known(live, 8):
         live.wait_status(job, "completed", seconds=120)
+    live.pool.stop_daemon()  # its process of estimates reads the past when it starts
+    live.pool.start_daemon()
+    eventually(lambda: live.ask("when", user="root")["past"] >= 8, 60, "the past is read")
     jobs = known(live, 12)
     eventually(lambda: len(live.ads("JobStatus == 2")) == 4, 60, "four jobs run")
     live.polled()
