@@ -58,7 +58,8 @@ class EstimatesFile:
             estimator, until = pickle.loads(body)  # noqa: S301 - our own file, checked above
             if not isinstance(estimator, Estimator):
                 raise TypeError("it holds no estimator")
-            estimator.settings, estimator.system = settings, system
+            estimator.settings = settings
+            estimator.system = Estimator(settings, system).system
         except FileNotFoundError:
             return None
         except Exception as error:  # whatever the file holds: the past is read again

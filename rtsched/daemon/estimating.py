@@ -229,13 +229,8 @@ class Estimating:
         self._newest = snapshot, order, left_out
 
     def _handed_over(self, jobs: Jobs) -> Jobs:
-        """Return jobs with the times that their users asked for, as records of the past have them.
-
-        And without texts that differ from job to job: they take long to hand over.
-        """
-        limit = np.maximum(jobs.wall_time - self._margin, 1.0)
-        lean = jobs.replace_text("label", np.full(len(jobs), -1, np.int32), ())
-        return lean.with_column("wall_time", limit)
+        """Return jobs with the times that their users asked for, as records have them."""
+        return jobs.with_column("wall_time", np.maximum(jobs.wall_time - self._margin, 1.0))
 
     # --- questions --------------------------------------------------------------------------------
 

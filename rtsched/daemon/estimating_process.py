@@ -21,6 +21,7 @@ import structlog
 
 from rtsched.daemon.estimates_file import EstimatesFile
 from rtsched.daemon.logs import log_events
+from rtsched.daemon.running_ends import running_ends
 from rtsched.errors import RtschedError
 from rtsched.estimates import Accuracy, Estimates, Estimator
 
@@ -218,6 +219,8 @@ class EstimatingProcess:
             if ended is not None and self._past_problem:
                 self._learn(ended)
             estimates = self._estimator.refresh(snapshot, order, self._answer_all)
+            ends = running_ends(self._estimator.history.run_times, snapshot)
+            estimates = Estimates.joined([estimates, ends])
             accuracy = self._estimator.accuracy()
         except Exception as error:  # whatever it is, the process goes on
             self._failure = self._defect("estimate_failed", error)

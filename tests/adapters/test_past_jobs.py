@@ -131,6 +131,7 @@ def test_condor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     log = condor_past(CondorSettings(), THEN, THEN + 1000)
     assert log.jobs.id.tolist() == [job_id(12, 3)]
+    assert log.jobs.labels() == ["12.3"]
     assert log.jobs.size.tolist() == [1]
     assert log.jobs.texts("user") == ["ann"]
     assert log.jobs.texts("name") == ["/bin/model"]
@@ -149,6 +150,7 @@ def test_one_of_several_schedds_is_away(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     log = condor_past(CondorSettings(schedds=["away", "near"]), THEN, THEN + 1000)
     assert log.jobs.id.tolist() == [job_id((1 << 31) + 12, 3)]
+    assert log.jobs.labels() == ["near#12.3"]
     with pytest.raises(AdapterError, match="no such schedd"):
         condor_past(CondorSettings(schedds=["away"]), THEN, THEN + 1000)
 
