@@ -59,8 +59,7 @@ class EstimatesFile:
             if not isinstance(estimator, Estimator):
                 raise TypeError("it holds no estimator")
             estimator.settings = settings
-            if system is not None:
-                estimator.system = system
+            estimator.system = Estimator(settings, system).system
         except FileNotFoundError:
             return None
         except Exception as error:  # whatever the file holds: the past is read again

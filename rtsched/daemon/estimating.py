@@ -26,6 +26,7 @@ from rtsched.daemon.past import past_of
 from rtsched.daemon.worker import Remote
 from rtsched.errors import AdapterError
 from rtsched.estimates import Accuracy, Estimates
+from rtsched.model.jobs import Jobs
 from rtsched.model.snapshot import places
 from rtsched.simulator.settings import ExclusiveSettings
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.site import Site
     from rtsched.daemon.working import Steered
-    from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
 
 log = structlog.get_logger(__name__)
@@ -55,6 +55,10 @@ ANSWERS = 30.0
 
 HANGS = 900.0
 """Seconds after which a refresh is taken to hang; the first one may compile kernels."""
+
+MOST_WAITING = 20_000
+"""Waiting jobs that are estimated at most, the first in their order: those behind them hardly
+delay them."""
 
 LOOKED = 0.25
 """Seconds between two looks at whether a refresh has ended."""
@@ -83,7 +87,9 @@ class LatestEstimates:
     past : int
         Jobs of the past that were read since the process began.
     problem : str
-        What is wrong, one sentence; empty: nothing.
+        Why no ended jobs can be read, one sentence; empty: they can.
+    failure : str
+        Why there are no newer estimates, one sentence; empty: there are none due.
     enabled : bool
         Whether starts are estimated at all.
     """
@@ -94,6 +100,7 @@ class LatestEstimates:
     accuracy: Accuracy = field(default_factory=lambda: Accuracy.build(0))
     past: int = 0
     problem: str = ""
+    failure: str = ""
     enabled: bool = True
 
     def row(self, job: int) -> Estimates | None:
@@ -134,9 +141,11 @@ class Estimating:
         self._remote: Remote | None = None
         self._task: asyncio.Task[None] | None = None
         self._changing: asyncio.Task[None] | None = None
-        self._newest: tuple[Snapshot, NDArray[np.float64] | None] | None = None
+        self._newest: tuple[Snapshot, NDArray[np.float64] | None, int] | None = None
         self._arrived = asyncio.Event()
         self._ended = EndedJobs()
+        self._margin = 0.0
+        """Seconds by which polls show jobs to last longer than their users asked for."""
         self._records = False
         """Whether ended jobs come from the batch system's records."""
         self._cpu_s, self._problem, self._pause = 0.0, "", 0.0
@@ -186,7 +195,14 @@ class Estimating:
         if make is None:
             file = Path(live.daemon.database).with_name(FILE) if self._kept else None
             system = live.system if isinstance(live.system, ExclusiveSettings) else None
-            make = partial(low_priority_process, live.estimates, system, past_of(live), file)
+            make = partial(
+                low_priority_process,
+                live.estimates,
+                system,
+                past_of(live),
+                file,
+                live.daemon.log_level,
+            )
         late = "the process that estimates starts did not answer within {:g} s"
         return Remote(make, ANSWERS, "estimates starts", late)
 
@@ -201,8 +217,20 @@ class Estimating:
     def _note(self, site: Site, steered: Steered | None, completions: Completions) -> None:
         if not self._records:
             self._ended.poll(site.snapshot, completions, site.seen)
-        snapshot = replace(site.snapshot, states={})
-        self._newest = snapshot, order_of(site, steered)
+        snapshot, order = site.snapshot, order_of(site, steered)
+        if len(stuck := held_back(site)):
+            rows = np.flatnonzero(~np.isin(snapshot.queued.id, stuck))
+            snapshot = replace(snapshot, queued=snapshot.queued.take(rows))
+            order = None if order is None else order[rows]
+        snapshot, order, left_out = first_waiting(snapshot, order, MOST_WAITING)
+        self._margin = float(getattr(site.facts, "margin", 0.0))
+        queued, running = map(self._handed_over, (snapshot.queued, snapshot.running))
+        snapshot = replace(snapshot, states={}, queued=queued, running=running)
+        self._newest = snapshot, order, left_out
+
+    def _handed_over(self, jobs: Jobs) -> Jobs:
+        """Return jobs with the times that their users asked for, as records have them."""
+        return jobs.with_column("wall_time", np.maximum(jobs.wall_time - self._margin, 1.0))
 
     # --- questions --------------------------------------------------------------------------------
 
@@ -226,7 +254,7 @@ class Estimating:
             return None
         try:
             async with asyncio.timeout(timeout_s):
-                return await remote.ask("answer", kind, jobs, timeout_s)
+                return await remote.ask("answer", kind, self._handed_over(jobs), timeout_s)
         except TimeoutError:
             return None
         except AdapterError as error:
@@ -268,7 +296,7 @@ class Estimating:
             If that fails, or the process hung or died.
         """
         assert self._newest is not None  # noqa: S101 - something arrived
-        snapshot, order = self._newest
+        snapshot, order, left_out = self._newest
         await remote.ask("refresh", snapshot, order, self._ended.taken())
         until = time.monotonic() + HANGS
         while True:
@@ -277,7 +305,7 @@ class Estimating:
             if report.failure:
                 raise AdapterError(f"starts are not estimated: {report.failure}")
             if report.refreshed is not None:
-                self._take_in(report.refreshed, report)
+                self._take_in(report.refreshed, report, left_out)
                 return
             if not report.busy:
                 raise AdapterError("the process that estimates starts began anew")
@@ -293,7 +321,7 @@ class Estimating:
         self._metrics.estimating(report.cpu_s - self._cpu_s)
         self._cpu_s = report.cpu_s
 
-    def _take_in(self, refreshed: Refreshed, report: Report) -> None:
+    def _take_in(self, refreshed: Refreshed, report: Report, left_out: int) -> None:
         found = refreshed.estimates
         if self._problem:
             log.info("estimates_again")
@@ -301,7 +329,7 @@ class Estimating:
         self.latest = LatestEstimates(
             found.take(np.argsort(found.job, kind="stable")),
             refreshed.at,
-            refreshed.left_out,
+            left_out,
             refreshed.accuracy,
             report.past,
             report.past_problem,
@@ -314,6 +342,7 @@ class Estimating:
         if problem != self._problem:
             log.warning("not_estimated", error=problem)
         self._problem = problem
+        self.latest = replace(self.latest, failure=problem)
 
 
 def order_of(site: Site, steered: Steered | None) -> NDArray[np.float64] | None:
@@ -338,6 +367,46 @@ def order_of(site: Site, steered: Steered | None) -> NDArray[np.float64] | None:
         return None
     found[~known] = found[known].min()
     return found
+
+
+def held_back(site: Site) -> NDArray[np.int64]:
+    """Return the waiting jobs, int64[k], that are held by somebody or wait for such a job.
+
+    Nobody knows when they start. Promised jobs, and those that are held to be judged, are none.
+    """
+    marks, snapshot = site.marks, site.snapshot
+    queued, edges = snapshot.queued, snapshot.edges
+    held = marks.job[marks.held & ~marks.deferred]
+    held = np.setdiff1d(held[np.isin(held, queued.id)], snapshot.plan.entries.job)
+    while len(held):
+        arrays = queued.array[np.isin(queued.id, held)]
+        waits = np.where(
+            edges.whole_array,
+            np.isin(edges.before, arrays[arrays >= 0]),
+            np.isin(edges.before, held),
+        )
+        more = np.setdiff1d(edges.after[waits], held)
+        more = more[np.isin(more, queued.id)]
+        if not len(more):
+            break
+        held = np.union1d(held, more)
+    return held
+
+
+def first_waiting(
+    snapshot: Snapshot, order: NDArray[np.float64] | None, most: int
+) -> tuple[Snapshot, NDArray[np.float64] | None, int]:
+    """Return a state with so many waiting jobs at the most, and how many are left out."""
+    waiting = len(snapshot.queued)
+    if waiting <= most:
+        return snapshot, order, 0
+    ranks = np.arange(waiting) if order is None else np.argsort(-order, kind="stable")
+    rows = ranks[:most]
+    planned = np.flatnonzero(np.isin(snapshot.queued.id, snapshot.plan.entries.job))
+    rows = np.union1d(rows, planned)
+    queued = Jobs.joined([snapshot.queued.take(rows)])
+    order = None if order is None else order[rows]
+    return replace(snapshot, queued=queued), order, waiting - len(rows)
 
 
 def _concerns(live: LiveSite) -> tuple[object, ...]:

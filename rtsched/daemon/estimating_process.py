@@ -14,13 +14,14 @@ import resource
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
 import structlog
 
 from rtsched.daemon.estimates_file import EstimatesFile
+from rtsched.daemon.logs import log_events
+from rtsched.daemon.running_ends import running_ends
 from rtsched.errors import RtschedError
 from rtsched.estimates import Accuracy, Estimates, Estimator
 
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
+    from rtsched.daemon.logs import Level
     from rtsched.estimates import EstimateSettings
     from rtsched.model.jobs import Jobs
     from rtsched.model.log import Log
@@ -58,10 +61,6 @@ OVERLAP = 600.0
 SAVED = 600.0
 """Seconds between two times at which past and record are written down."""
 
-MOST_WAITING = 20_000
-"""Waiting jobs that are estimated at most, the first in their order: those behind them hardly
-delay them."""
-
 Question = Literal["estimate", "odds"]
 
 
@@ -74,8 +73,6 @@ class Refreshed(NamedTuple):
     """The time of the state, seconds since the epoch."""
     seconds: float
     """How long it took."""
-    left_out: int
-    """Waiting jobs that were not estimated, since too many wait."""
 
 
 class Report(NamedTuple):
@@ -139,6 +136,7 @@ class EstimatingProcess:
         self._busy, self._failure = False, ""
         self._refreshed: Refreshed | None = None
         self._number, self._past_problem = 0, "no records have been read"
+        self._defects: dict[str, str] = {}
         self._saved = time.monotonic()
         threading.Thread(target=self._serve, name="estimates", daemon=True).start()
 
@@ -220,15 +218,15 @@ class EstimatingProcess:
         try:
             if ended is not None and self._past_problem:
                 self._learn(ended)
-            snapshot, order, left_out = _first(snapshot, order, MOST_WAITING)
             estimates = self._estimator.refresh(snapshot, order, self._answer_all)
+            ends = running_ends(self._estimator.history.run_times, snapshot)
+            estimates = Estimates.joined([estimates, ends])
             accuracy = self._estimator.accuracy()
         except Exception as error:  # whatever it is, the process goes on
-            log.exception("estimate_failed")
-            self._failure = f"{type(error).__name__}: {error}"
+            self._failure = self._defect("estimate_failed", error)
         else:
             seconds = time.monotonic() - begun
-            self._refreshed = Refreshed(estimates, accuracy, snapshot.now, seconds, left_out)
+            self._refreshed = Refreshed(estimates, accuracy, snapshot.now, seconds)
         self._busy = False
 
     def _answer_all(self) -> None:
@@ -243,16 +241,24 @@ class EstimatingProcess:
             try:
                 method = getattr(self._estimator, asked.kind)
                 asked.answer = method(asked.jobs)
-            except Exception:  # who asks gets no answer, and the refresh goes on
-                log.exception("question_failed", kind=asked.kind)
+            except Exception as error:  # who asks gets no answer, and the refresh goes on
+                self._defect("question_failed", error)
             asked.answered.set()
 
     def _learn(self, found: Any) -> None:
         try:
             self._estimator.learn(found)
             self._number += len(found.jobs)
-        except Exception:
-            log.exception("past_not_learned", jobs=len(found.jobs))
+        except Exception as error:  # it is estimated without them
+            self._defect("past_not_learned", error)
+
+    def _defect(self, event: str, error: Exception) -> str:
+        """Log a defect with its traceback when it is first met; return it in words."""
+        text = f"{type(error).__name__}: {error}"
+        if self._defects.get(event) != text:
+            log.error(event, error=text, exc_info=error)
+        self._defects[event] = text
+        return text
 
     def _save(self) -> None:
         if self._file is not None:
@@ -289,9 +295,8 @@ class EstimatingProcess:
                 if str(error) != self._past_problem:
                     log.warning("past_not_read", error=str(error))
                 self._past_problem, pause = str(error), AGAIN
-            except Exception as error:
-                log.exception("past_not_read")
-                self._past_problem, pause = f"{type(error).__name__}: {error}", AGAIN
+            except Exception as error:  # it is estimated without them
+                self._past_problem, pause = self._defect("past_not_read", error), AGAIN
 
     def _take(self, since: float, until: float) -> None:
         assert self._past is not None  # noqa: S101
@@ -305,29 +310,15 @@ def low_priority_process(
     system: ExclusiveSettings | None,
     past: Past | None,
     file: Path | None,
+    level: Level,
 ) -> EstimatingProcess:
-    """Return an `EstimatingProcess`, and give way to all other processes of this host."""
+    """Return an `EstimatingProcess` that logs, and give way to all other processes of this host."""
+    log_events(level)
     with suppress(OSError):
         os.nice(NICE)
     with suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     return EstimatingProcess(settings, system, past, file)
-
-
-def _first(
-    snapshot: Snapshot, order: NDArray[np.float64] | None, most: int
-) -> tuple[Snapshot, NDArray[np.float64] | None, int]:
-    """Return a state with so many waiting jobs at the most, and how many are left out."""
-    waiting = len(snapshot.queued)
-    if waiting <= most:
-        return snapshot, order, 0
-    ranks = np.arange(waiting) if order is None else np.argsort(-order, kind="stable")
-    rows = ranks[:most]
-    planned = np.flatnonzero(np.isin(snapshot.queued.id, snapshot.plan.entries.job))
-    rows = np.union1d(rows, planned)
-    queued = snapshot.queued.take(rows)
-    order = None if order is None else order[rows]
-    return replace(snapshot, queued=queued), order, waiting - len(rows)
 
 
 def _cpu() -> float:

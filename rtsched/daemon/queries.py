@@ -153,7 +153,9 @@ def when_report(
     starts: Starts, now: float, jobs: tuple[reports.StartEstimate, ...], more: int = 0
 ) -> reports.WhenReport:
     """Return a report of start estimates."""
-    return reports.WhenReport(now, starts.estimated, jobs, more, starts.record(), starts.problem)
+    return reports.WhenReport(
+        now, starts.estimated, jobs, more, starts.record(), starts.problem, starts.past
+    )
 
 
 class SiteReader:

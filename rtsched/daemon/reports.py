@@ -331,6 +331,10 @@ class WhenReport(Report, frozen=True):
         tuple[EstimateRecord, ...], Meta(description="The last day, week and month.")
     ] = ()
     problem: Annotated[str, Meta(description="What is wrong with the estimates.")] = ""
+    past: Annotated[
+        int,
+        Meta(description="Ended jobs that the process of the estimates has read since its start."),
+    ] = 0
 
 
 class When(Question, frozen=True, tag="when"):

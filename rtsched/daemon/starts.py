@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from rtsched.counting import counted
-from rtsched.daemon.estimating import LatestEstimates
+from rtsched.daemon.estimating import LatestEstimates, held_back
 from rtsched.daemon.reports import EstimateRecord, StartEstimate
 from rtsched.daemon.site import entry_of
 from rtsched.daemon.waiting import needs, waits
@@ -67,6 +68,10 @@ class Starts:
         self._site, self._latest, self._steered = site, latest, steered
         self._name_of, self._now = name_of, now
 
+    @cached_property
+    def _held_back(self) -> frozenset[int]:
+        return frozenset(held_back(self._site).tolist())
+
     def of_job(self, job: int) -> StartEstimate | None:
         """Return what is estimated of a job; None: it neither waits nor runs."""
         snapshot = self._site.snapshot
@@ -115,11 +120,18 @@ class Starts:
         return _time(self._latest.at)
 
     @property
+    def past(self) -> int:
+        """Ended jobs that were read."""
+        return self._latest.past
+
+    @property
     def problem(self) -> str:
         """What is wrong with all estimates, one sentence."""
         latest = self._latest
         if why := self._why_none():
             return why
+        if latest.failure:
+            return f"there are no newer estimates: {latest.failure}"
         if latest.left_out:
             return (
                 f"too many jobs wait: the last {latest.left_out:,} in the queue's order are not "
@@ -131,6 +143,8 @@ class Starts:
         if not self._latest.enabled:
             return "starts are not estimated here (`enabled` in [estimates] of site.toml)"
         if not math.isfinite(self._latest.at):
+            if self._latest.failure:
+                return self._latest.failure
             return "the first estimates are not ready yet; try again in some seconds"
         return ""
 
@@ -147,6 +161,9 @@ class Starts:
         place, marked = places(site.marks.job, row.id)
         if marked[0] and site.marks.held[place[0]]:
             why = "it is held: nobody knows when it will be released"
+            return _none(row, name, "waiting", why, reasons)
+        if job in self._held_back:
+            why = "it waits for a job that is held"
             return _none(row, name, "waiting", why, reasons)
         found = self._latest.row(job)
         if found is None or math.isnan(found.start_low_80[0]):

@@ -15,10 +15,10 @@ from running import NOW, Running, answer_of, until
 from structlog.testing import capture_logs
 
 from rtsched.daemon.estimates_file import EstimatesFile
-from rtsched.daemon.estimating_process import _first
+from rtsched.daemon.estimating import MOST_WAITING, first_waiting
 from rtsched.estimates import EstimateSettings
 from rtsched.model.cluster import Cluster
-from rtsched.model.jobs import Jobs
+from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Log, Outcomes
 from rtsched.model.snapshot import Snapshot
 
@@ -113,12 +113,13 @@ def test_a_killed_process_comes_back(running: Running) -> None:
         assert first is not None
         os.kill(first, signal.SIGKILL)
         assert await estimating.odds(Jobs.build(1, id=[9]), 5.0) is None
-        assert estimating.latest is before
+        assert estimating.latest.estimates is before.estimates
+        assert "SIGKILL" in estimating.latest.failure
         line = running.asked()
         _, fields = await asyncio.to_thread(answer_of, line)
         assert fields
         async with asyncio.timeout(120.0):
-            while estimating.latest is before:
+            while estimating.latest.estimates is before.estimates:
                 await running.daemon.cycle()
         assert estimating.pid not in {None, first}
 
@@ -202,11 +203,70 @@ def test_without_records_ends_are_seen_in_polls(tmp_path: Path) -> None:
     running.close()
 
 
+def test_a_queue_that_is_too_long(running: Running) -> None:
+    """The first of it is estimated, and it is known how many are left out."""
+    names = [f"job-{number}" for number in range(MOST_WAITING + 5000)]
+    running.show(**waiting(*names))
+
+    async def steps(estimating: Estimating) -> None:
+        await until(lambda: np.isfinite(estimating.latest.at))
+
+    course(running, steps)
+    latest = estimating_of(running).latest
+    assert (len(latest.estimates), latest.left_out) == (MOST_WAITING, 5000)
+    assert latest.row(MOST_WAITING + 1) is None
+    assert latest.row(MOST_WAITING) is not None
+
+
+def test_held_jobs_are_not_simulated(running: Running) -> None:
+    """Nor those that wait for one; what remains keeps its priorities."""
+    shown = waiting("held", "b", "c", "d", held=("held",))
+    shown["edges"] = Edges.build(2, before=[1, 2], after=[2, 3])
+    shown["marks"] = shown["marks"].replace(priority=[0.0, 9.0, 8.0, 7.0])
+    running.show(**shown)
+
+    async def steps(estimating: Estimating) -> None:
+        await until(lambda: np.isfinite(estimating.latest.at))
+
+    course(running, steps)
+    found = estimating_of(running).latest.estimates
+    assert found.job.tolist() == [4]
+    assert found.end_high_95.tolist() == [NOW + 600.0 + 1800.0 + 7.0]
+
+
+def test_an_empty_queue(running: Running) -> None:
+    """Nothing is estimated, and that is no failure."""
+
+    async def steps(estimating: Estimating) -> None:
+        await until(lambda: np.isfinite(estimating.latest.at))
+
+    course(running, steps)
+    latest = estimating_of(running).latest
+    assert (len(latest.estimates), latest.failure) == (0, "")
+
+
+@pytest.mark.parametrize("step", [-86400.0, 86400.0])
+def test_a_clock_that_is_set(running: Running, step: float) -> None:
+    """Estimates go on from the new time."""
+    running.show(**waiting("a"))
+
+    async def steps(estimating: Estimating) -> None:
+        await until(lambda: np.isfinite(estimating.latest.at))
+        running.now += step
+        running.show(time=running.now)
+        async with asyncio.timeout(120.0):
+            while estimating.latest.at != running.now:
+                await running.daemon.cycle()
+        assert estimating.latest.estimates.start.tolist() == [running.now + 600.0]
+
+    course(running, steps)
+
+
 def test_too_many_jobs() -> None:
     """The first of the queue's order are estimated; it is known how many are left out."""
     queued = Jobs.build(5, id=np.arange(5))
     whole = Snapshot(0.0, Cluster.uniform(4), queued=queued)
-    snapshot, order, left_out = _first(whole, np.array([1.0, 5.0, 3.0, 4.0, 2.0]), 3)
+    snapshot, order, left_out = first_waiting(whole, np.array([1.0, 5.0, 3.0, 4.0, 2.0]), 3)
     assert snapshot.queued.id.tolist() == [1, 2, 3]
     assert order is not None
     assert order.tolist() == [5.0, 3.0, 4.0]

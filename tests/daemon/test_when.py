@@ -40,8 +40,8 @@ class Known(Estimating):
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
     """Give a daemon with four waiting jobs, one of them held, and one that runs."""
-    shown = waiting("a", "b", "held", "late", held=("held",))
-    shown["edges"] = Edges.build(1, before=[1], after=[2])
+    shown = waiting("a", "b", "held", "late", "after", held=("held",))
+    shown["edges"] = Edges.build(2, before=[1, 3], after=[2, 5])
     runs = Jobs.build(1, id=[9], submit=[NOW - 900.0], wall_time=[3600.0], size=[1], name=["runs"])
     shown["running"] = runs
     shown["allocations"] = Schedule.build(
@@ -50,7 +50,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     marks = shown["marks"]
     ids = np.array([*marks.job, 9])
     shown["marks"] = marks.__class__.build(
-        5, job=ids, uid=np.full(5, ANN), held=np.array([*marks.held, False])
+        6, job=ids, uid=np.full(6, ANN), held=np.array([*marks.held, False])
     )
 
     async def course(running: Running) -> None:
@@ -88,10 +88,11 @@ def test_waiting_jobs_of_the_asker(running: Running) -> None:
     assert by_name["held"]["basis"] == "none"
     assert "held" in by_name["held"]["why"]
     assert "submitted after" in by_name["late"]["why"]
+    assert by_name["after"]["why"] == "it waits for a job that is held"
     assert report["record"][1]["covered_90"] == 0.9
     assert report["estimated"] == NOW - 5.0
     assert got(running, "/v1/when", BOB)[1]["jobs"] == []
-    assert len(got(running, "/v1/when", 0)[1]["jobs"]) == 4
+    assert len(got(running, "/v1/when", 0)[1]["jobs"]) == 5
 
 
 def test_what_a_job_waits_for(running: Running) -> None:
@@ -136,6 +137,8 @@ def test_a_job_that_is_not_submitted(running: Running) -> None:
         (LatestEstimates(enabled=False), "not estimated here"),
         (LatestEstimates(at=NOW, left_out=7), "last 7 in the queue"),
         (LatestEstimates(at=NOW, problem="sacct: no"), "sacct: no"),
+        (LatestEstimates(at=NOW, failure="it exited"), "no newer estimates: it exited"),
+        (LatestEstimates(failure="it exited"), "it exited"),
     ],
 )
 def test_what_is_wrong_is_said(running: Running, latest: LatestEstimates, why: str) -> None:

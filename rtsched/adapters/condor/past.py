@@ -83,5 +83,8 @@ def _as_polled(log: Log, settings: CondorSettings, at: int) -> Log:
     jobs = log.jobs
     size = np.where(jobs.node_count >= 1, jobs.node_count, 1).astype(np.int32)
     known = JobNames(tuple(settings.schedds))
-    ids = [known.number(label.rpartition("#")[2], at) for label in jobs.labels()]
-    return replace(log, jobs=jobs.replace(id=np.array(ids, np.int64), size=size))
+    numbers = [known.number(label.rpartition("#")[2], at) for label in jobs.labels()]
+    ids = np.array(numbers, np.int64)
+    codes = np.arange(len(jobs), dtype=np.int32)
+    named = jobs.replace_text("label", codes, known.all_of(ids))
+    return replace(log, jobs=named.replace(id=ids, size=size))

@@ -1,0 +1,45 @@
+"""When jobs that run may end, by how long jobs like them ran."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.estimates.run_times import draw
+from rtsched.estimates.tables import Estimates
+from rtsched.model.snapshot import places
+
+if TYPE_CHECKING:
+    from rtsched.estimates.run_times import RunTimes
+    from rtsched.model.snapshot import Snapshot
+
+DRAWS = 128
+"""Run times that are drawn for each job."""
+
+SHARES = {"": 0.5, "_low_80": 0.1, "_high_80": 0.9, "_low_95": 0.025, "_high_95": 0.975}
+"""Of the draws, those that end before each bound."""
+
+
+def running_ends(run_times: RunTimes, snapshot: Snapshot, seed: int = 0) -> Estimates:
+    """Return estimated ends of the running jobs, one row each, in seconds since the epoch.
+
+    A job that has run longer than any before it may take up to its limit. Starts are nan: they are
+    known.
+    """
+    jobs, entries = snapshot.running, snapshot.allocations.entries
+    place, there = places(entries.job, jobs.id)
+    jobs, place = jobs.take(there), place[there]
+    if not len(jobs):
+        return Estimates.build(0)
+    start, latest = entries.start[place], entries.end[place]
+    elapsed = np.maximum(snapshot.now - start, 0.0)
+    random = np.random.default_rng(seed)
+    distribution = run_times.distributions(jobs)
+    drawn = draw(distribution, elapsed, jobs.wall_time, jobs.user, DRAWS, random)
+    ends = np.maximum(np.minimum(start + drawn, latest), snapshot.now)
+    levels = np.quantile(ends, list(SHARES.values()), axis=0)
+    columns: dict[str, Any] = {
+        f"end{name}": level for name, level in zip(SHARES, levels, strict=True)
+    }
+    return Estimates.build(len(jobs), job=jobs.id, **columns)
