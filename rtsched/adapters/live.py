@@ -38,6 +38,10 @@ and counter-offers that are held for their users."""
 UNJUDGED = "unjudged"
 """What a job carries in place of an admission's token that its filter let in without a verdict."""
 
+LIKELY = "likely-"
+"""How the tokens of promises begin that are likely and not guaranteed: their jobs start when the
+batch system starts them."""
+
 PART = "/"
 """What stands behind this in a partition's name follows from what a job asks for on each node, and
 from what nodes there are: it changes without its user's doing."""
@@ -101,6 +105,7 @@ class Marks(Table):
         np.bool_, False, "It waits for whatever jobs of its user and name there are."
     )
     notify = Text("Of what its user wants to be notified; none: as for other jobs.")
+    odds = Column(np.float64, np.nan, "Odds that its user asks for; nan: a guarantee.")
 
 
 @dataclass(frozen=True)
@@ -308,6 +313,8 @@ class Submission:
         Whether it waits for the jobs of its user and name, which are not all known yet.
     notify : str
         Of what its user wants to be notified, as in `notify_choice`; empty: as for other jobs.
+    odds : float
+        Least odds, 0 to 1, with which it is to end by its deadline; nan: with a guarantee.
     """
 
     jobs: Jobs
@@ -321,6 +328,7 @@ class Submission:
     component: bool = False
     singleton: bool = False
     notify: str = ""
+    odds: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -349,6 +357,8 @@ class SubmitReply:
         The share of its part that each takes in each round; empty: all at once.
     deferred : bool
         Whether it is to be held until the daemon releases or cancels it.
+    likely : bool
+        Whether the promise is a likely one: nothing is planned for the job.
     """
 
     rejected: bool
@@ -362,6 +372,7 @@ class SubmitReply:
     nodes: tuple[str, ...] = ()
     shares: tuple[float, ...] = ()
     rounds: tuple[float, ...] = ()
+    likely: bool = False
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,8 @@ class AdmissionController:
         uid = int(mark.uid[0])
         if problem := mark.texts("unusable")[0]:
             return self._unusable(site, Submission(row, edges.take([]), uid, problem, job=job))
+        if np.isfinite(mark.odds[0]) and self.chains.of(row).counts("admit"):
+            return _rejected(site, "likely.queued", messages.odds_in_queue())
         notify = mark.texts("notify")[0] or ""
         links = edges.take(edges.after == job)
         links = links.take(_unended(site, links))

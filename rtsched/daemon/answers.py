@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -14,6 +14,7 @@ from rtsched.adapters.users import NotKnownYetError, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.imminent import StartedBefore
+from rtsched.daemon.likely import JudgedByOdds, LikelyController, odds_of
 from rtsched.daemon.messages import fixed
 from rtsched.daemon.records import OPEN, JournalEntry
 from rtsched.daemon.server import HungUpError
@@ -38,6 +39,16 @@ all."""
 
 NAMED = 0.02
 """Seconds that a submission waits for the name service, in the same 50 ms."""
+
+
+class Judge(Protocol):
+    """Who accepts or rejects a submission."""
+
+    def judge(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
+        """Judge it at `now`, seconds since the epoch."""
+
+    def later(self, site: Site) -> AdmissionResult:
+        """Return what becomes of it where nothing may be promised now."""
 
 
 class Answers:
@@ -104,8 +115,15 @@ class Answers:
         admission = AdmissionController(
             daemon.policy.submits, settings, daemon.wording, self._started
         )
+        judge: Judge = admission
         try:
-            judged, reply = await self._judged(admission, submission, now, client)
+            likely = LikelyController(
+                daemon.policy.submits, settings, daemon.policy.live.likely, daemon.wording
+            )
+            if likely.wanted(submission):
+                wait = daemon.policy.live.likely.wait
+                judge = JudgedByOdds(likely, await odds_of(daemon.odds, submission, now, wait))
+            judged, reply = await self._judged(judge, submission, now, client)
         except PlannerError as error:
             if not daemon.dry_run:
                 raise
@@ -117,7 +135,7 @@ class Answers:
         return judged.verdict, reply
 
     async def _judged(
-        self, admission: AdmissionController, submission: Submission, now: float, client: Client
+        self, admission: Judge, submission: Submission, now: float, client: Client
     ) -> tuple[AdmissionResult, bytes]:
         """Judge a submission, and write down what it is promised or offered; return the answer.
 
@@ -151,7 +169,7 @@ class Answers:
         return judged, reply
 
     async def _evaluated(
-        self, admission: AdmissionController, submission: Submission, now: float, client: Client
+        self, admission: Judge, submission: Submission, now: float, client: Client
     ) -> tuple[Site, AdmissionResult]:
         """Judge a submission in a thread when its turn comes, and return on which site.
 
@@ -202,7 +220,7 @@ class Answers:
 
     def _modification(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
         job = self.daemon.site.whole(job_id(fields))
-        record = self.daemon.site.records.get(job)
+        record = self.daemon.site.promise_of(job)
         what = self.daemon.translator.protected(fields)
         if record is None or not what or self._may_change(fields):
             return "accept", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])

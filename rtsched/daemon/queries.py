@@ -170,6 +170,8 @@ class SiteReader:
                 return self._timeline()
             case reports.Shares():
                 return self._shares()
+            case reports.Reliability():
+                return self._reliability()
             case reports.Closed():
                 return self._closed(question)
             case reports.Cancel():
@@ -186,8 +188,12 @@ class SiteReader:
     @cached_property
     def _titles(self) -> dict[int, str | None]:
         """What users call the jobs of records."""
-        asked = self.site.requested
-        return dict(zip(asked.id.tolist(), asked.texts("name"), strict=True))
+        both = (self.site.requested, self.site.likely.requested)
+        return {
+            job: name
+            for asked in both
+            for job, name in zip(asked.id.tolist(), asked.texts("name"), strict=True)
+        }
 
     @cached_property
     def _limits(self) -> dict[int, str]:
@@ -224,7 +230,7 @@ class SiteReader:
     def _status(self, metrics: bool) -> reports.StatusReport:
         daemon, site, everyone = self.daemon, self.site, self.everyone
         status, snapshot = daemon.status, site.snapshot
-        shown = [r for r in site.records.values() if everyone or r.uid == self.uid]
+        shown = [r for r in site.all_records() if everyone or r.uid == self.uid]
         peers = daemon.peers()
         return reports.StatusReport(
             version=__version__,
@@ -303,6 +309,7 @@ class SiteReader:
             tasks=None if waiting is None else int(decode_jobs(record.job).tasks[0]),
             waiting=waiting,
             notify=record.notify,
+            odds=record.odds,
         )
 
     def _closed(self, question: reports.Closed) -> reports.ClosedReport:
@@ -368,7 +375,7 @@ class SiteReader:
         return job
 
     def _record(self, job: int) -> PromiseRecord | None:
-        record = self.site.records.get(job)
+        record = self.site.promise_of(job)
         if record is not None:
             return record
         past = self.daemon.store.find(job)
@@ -486,6 +493,13 @@ class SiteReader:
         found = account_shares(self.site.snapshot, daemon.steered, user)
         return reports.SharesReport(daemon.clock(), self.everyone, found)
 
+    def _reliability(self) -> reports.ReliabilityReport:
+        found: dict[float, list[int]] = {}
+        for odds, kept, number in self.daemon.store.likely_outcomes():
+            found.setdefault(odds, [0, 0])[kept] += number
+        rows = (reports.OddsKept(odds, sum(each), each[1]) for odds, each in found.items())
+        return reports.ReliabilityReport(self.daemon.clock(), tuple(rows))
+
     def cancellation(self, question: reports.Cancel) -> Cancellation:
         """Return the promise that is to be cancelled.
 
@@ -496,7 +510,7 @@ class SiteReader:
         """
         if self.daemon.dry_run:
             raise RefusedError("a dry run makes no promises, so there is nothing to cancel")
-        record = self.site.records.get(self._visible(question.job))
+        record = self.site.promise_of(self._visible(question.job))
         if record is None or record.standing != "firm":
             raise RefusedError(
                 f"job {question.job} has no promise that could be cancelled; `rtsched explain "

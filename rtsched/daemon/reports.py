@@ -65,6 +65,10 @@ class Promise(msgspec.Struct, frozen=True):
             "`none`; empty: as for the user's other jobs."
         ),
     ] = ""
+    odds: Annotated[
+        float | None,
+        Meta(description="Odds, 0 to 1, of a likely promise; null: it is guaranteed."),
+    ] = None
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -392,6 +396,29 @@ class Shares(Question, frozen=True, tag="shares"):
     Answer = SharesReport
 
 
+class OddsKept(msgspec.Struct, frozen=True):
+    """Likely promises that were stated with the same odds."""
+
+    odds: Annotated[float, Meta(description="Stated odds, 0 to 1, rounded to 0.001.")]
+    promises: Annotated[int, Meta(description="Those that came to their end.")]
+    kept: Annotated[int, Meta(description="Those of them that were kept.")]
+
+
+class ReliabilityReport(Report, frozen=True):
+    """Stated odds of likely promises, and how many were kept; nothing says whose they were."""
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    stated: Annotated[
+        tuple[OddsKept, ...], Meta(description="By stated odds, of the promises in the database.")
+    ] = ()
+
+
+class Reliability(Question, frozen=True, tag="reliability"):
+    """Ask how many of the likely promises were kept."""
+
+    Answer = ReliabilityReport
+
+
 class ClosedPromise(msgspec.Struct, frozen=True):
     """A promise that is kept, missed, broken or given up."""
 
@@ -436,7 +463,17 @@ class Cancel(Question, frozen=True, tag="cancel"):
 
 
 AnyQuestion: TypeAlias = (
-    Status | Explain | Feasible | Plan | Chunk | NodeList | Timeline | Shares | Closed | Cancel
+    Status
+    | Explain
+    | Feasible
+    | Plan
+    | Chunk
+    | NodeList
+    | Timeline
+    | Shares
+    | Reliability
+    | Closed
+    | Cancel
 )
 """What `msgspec.json.decode(payload, type=AnyQuestion)` reads."""
 

@@ -172,6 +172,38 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.system if self.filter_group is None else self.filter_group
 
 
+class LikelySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[likely]` table: promises with odds."""
+
+    share: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Largest share of the machine that promises with odds may take until the "
+            "latest of their deadlines, by size and requested time; 0: none are given.",
+        ),
+    ] = 0.5
+    odds_least: Annotated[
+        float, Meta(gt=0, lt=100, description="Lowest odds that users may ask for, per cent.")
+    ] = 80.0
+    without_estimate: Annotated[
+        Literal["reject", "best-effort"],
+        Meta(
+            description="What becomes of a job that asks for odds while there is no estimate: it "
+            "is rejected, or accepted without a promise."
+        ),
+    ] = "reject"
+    wait: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds that a submission waits for its odds; less than the submit "
+            "filter waits for its answer.",
+        ),
+    ] = 0.035
+
+
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[scope]]` table: another mode of plug-ins for some jobs. The last that fits wins."""
 
@@ -200,6 +232,7 @@ class LiveSite(Site, frozen=True, forbid_unknown_fields=True):
     """A site.toml, with what a running daemon needs."""
 
     daemon: Annotated[DaemonSettings, Meta(description="The daemon.")] = DaemonSettings()
+    likely: Annotated[LikelySettings, Meta(description="Promises with odds.")] = LikelySettings()
     scope: Annotated[
         list[Scope], Meta(description="Different modes for some partitions or QOS.")
     ] = msgspec.field(default_factory=list)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Marks
+from rtsched.daemon.likely_promises import LikelyPromises
 from rtsched.daemon.records import OPEN, Records
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Commitment, Promises, Schedule
@@ -93,6 +94,8 @@ class Site:
     delayed : bool
         Whether the batch system puts off a promised job that it queues again: no other plan is
         sought meanwhile that could have it start before.
+    likely : LikelyPromises
+        Open promises with odds; what is planned knows nothing of them.
     """
 
     snapshot: Snapshot
@@ -116,6 +119,15 @@ class Site:
     used_time: UsedTime | None = None
     missed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     delayed: bool = False
+    likely: LikelyPromises = field(default_factory=LikelyPromises)
+
+    def promise_of(self, job: int) -> PromiseRecord | None:
+        """Return a job's open promise or offer, guaranteed or likely; None: it has none."""
+        return self.records.get(job) or self.likely.records.get(job)
+
+    def all_records(self) -> list[PromiseRecord]:
+        """Return all open promises and offers, guaranteed and likely ones."""
+        return [*self.records.values(), *self.likely.records.values()]
 
     def of_user(self, uid: int, *standings: PromiseState) -> list[PromiseRecord]:
         """Return a user's records of some standings, the oldest first."""

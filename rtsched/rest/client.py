@@ -141,6 +141,8 @@ def request_of(question: reports.Question) -> Request:
             return Request("GET", "/v1/nodes")
         case reports.Timeline():
             return Request("GET", "/v1/timeline")
+        case reports.Reliability():
+            return Request("GET", "/v1/reliability")
         case reports.Shares():
             return Request("GET", "/v1/shares")
         case reports.Cancel():

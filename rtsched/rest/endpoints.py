@@ -28,6 +28,8 @@ from rtsched.daemon.reports import (
     Promise,
     Question,
     RefusedError,
+    Reliability,
+    ReliabilityReport,
     Shares,
     SharesReport,
     Status,
@@ -270,6 +272,12 @@ async def list_shares(request: HttpRequest) -> SharesReport:
     return await ask(request, Shares())
 
 
+@get("/reliability", operation_id="reliability", responses=REFUSALS)
+async def show_reliability(request: HttpRequest) -> ReliabilityReport:
+    """Return how many of the likely promises were kept, by the odds that were stated."""
+    return await ask(request, Reliability())
+
+
 def router() -> Router:
     """Return the endpoints."""
     return Router(
@@ -289,6 +297,7 @@ def router() -> Router:
             list_nodes,
             timeline,
             list_shares,
+            show_reliability,
         ],
         security=[{"munge": []}, {"idtoken": []}],
     )

@@ -144,7 +144,7 @@ def test_never_by_user_or_job():
     labels = {label for metric in METRICS.values() for label in metric.labels}
     assert labels <= {
         *("kind", "result", "plugin", "mode", "verdict", "reason"),
-        *("hook", "state", "outcome", "standing", "why"),
+        *("hook", "state", "outcome", "standing", "why", "stated"),
     }
 
 

@@ -24,7 +24,7 @@ from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.sharing import RESOURCES, demand_of_requests
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply
 from rtsched.adapters.notifications import notify_choice
-from rtsched.adapters.requirements import too_late
+from rtsched.adapters.requirements import odds_alone, too_late
 from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.errors import AdapterError
@@ -77,12 +77,13 @@ class CondorTranslator:
         ad, unknown = self._at_schedd(ad_of(str(fields.get(Tag.AD, ""))))
         needs = submitted_array(ad, requirements_of(ad, facts), facts)
         begin = number(ad, "deferraltime")
-        user = text(ad, "owner") or ""
+        user, odds = text(ad, "owner") or "", number(ad, "rtodds") / 100.0
         jobs = job_of(ad, needs, facts, submit=now, begin=begin if begin > now else -math.inf)
         problem = (
             unknown
             or needs.problem
             or too_late(needs.deadline, max(now, begin if begin > 0 else now), "RtDeadline")
+            or odds_alone(odds, needs.deadline, "RtOdds", "RtDeadline")
         )
         uid = uid_of(user)
         if uid < 0:
@@ -101,6 +102,7 @@ class CondorTranslator:
             job=_job_in(ad, needs),
             held=is_held(ad),
             notify=notify_choice(text(ad, "rtnotify") or ""),
+            odds=odds,
         )
 
     def _at_schedd(self, ad: Record) -> tuple[Record, str]:

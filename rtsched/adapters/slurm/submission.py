@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply, dag_key
-from rtsched.adapters.requirements import too_late
+from rtsched.adapters.requirements import odds_alone, too_late
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.dependencies import dependency_of
 from rtsched.adapters.slurm.facts import SlurmFacts
@@ -149,7 +149,11 @@ class SlurmTranslator:
         names = JobNames(_text(fields, Tag.QOS), partition, account, user)
         requirements = requirements_of(request, facts, limits=limits_for(facts, names))
         start = max(request.begin, now)
-        problem = requirements.problem or too_late(request.deadline, start, "--deadline")
+        problem = (
+            requirements.problem
+            or too_late(request.deadline, start, "--deadline")
+            or odds_alone(spec.odds, request.deadline, "rtsched:odds", "--deadline")
+        )
         jobs = Jobs.build(
             1,
             label=["the job"],
@@ -183,6 +187,7 @@ class SlurmTranslator:
             component=request.het,
             singleton=dependency_of(request.dependency).singleton,
             notify=spec.notify,
+            odds=spec.odds,
         )
 
     def answer(
@@ -229,6 +234,8 @@ class SlurmTranslator:
         if kind in {Kind.MOLDABLE, Kind.DIVISIBLE} and reply.end > reply.start:
             names = kinds_of(submission.jobs)[0][0]
             fields[Tag.TIME_LIMIT] = limit_minutes(reply.end - reply.start, names, facts)
+        if reply.likely:  # Slurm would give it up, or cut it, by its time limit
+            fields[Tag.DEADLINE] = 0
         if reply.promise < math.inf:
             fields[Tag.ENV] = f"RTSCHED_DEADLINE={math.floor(reply.promise)}"
         return fields

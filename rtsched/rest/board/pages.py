@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import jinja2
 import msgspec
+import numpy as np
 from litestar import MediaType, Request, Response, Router, get, post
 from litestar.params import QueryParameter
 from msgspec import Meta
@@ -25,6 +26,8 @@ from rtsched.daemon.reports import (
     Feasible,
     FeasibleReport,
     Promise,
+    Reliability,
+    ReliabilityReport,
     Shares,
     SharesReport,
     Status,
@@ -32,8 +35,10 @@ from rtsched.daemon.reports import (
     Timeline,
     TimelineReport,
 )
+from rtsched.daemon.stated import per_cent
 from rtsched.errors import RtschedError
 from rtsched.logs.hostlist import fold
+from rtsched.report.reliability import reliability, reliability_drawing
 from rtsched.report.wording import MISSING, count, duration, shortened, visible
 from rtsched.rest.board.drawing import SPANS, Drawing, drawing, marks
 from rtsched.rest.endpoints import REFUSALS, ask
@@ -51,6 +56,8 @@ LAST = 2.0**33
 """What is later is no deadline: the year 2242."""
 SHOWN = 200
 """Promises in the table, and those that are marked, at most."""
+REMEMBERED_S = 60.0
+"""Seconds for which the record of likely promises is shown again."""
 FRESH_S = 2.0
 """Seconds for which a timeline, which is the same for all users, is shown again."""
 
@@ -89,6 +96,7 @@ class Timelines:
     def __init__(self) -> None:
         self._asking = asyncio.Lock()
         self._last: tuple[float, TimelineReport] | None = None
+        self._reliability: tuple[float, ReliabilityReport] | None = None
         self._drawn: dict[tuple[str, str], Drawing] = {}
 
     async def latest(self, request: HttpRequest) -> TimelineReport:
@@ -99,6 +107,15 @@ class Timelines:
                 found: TimelineReport = await ask(request, Timeline())
                 self._last, self._drawn = (now, found), {}
             return self._last[1]
+
+    async def reliability(self, request: HttpRequest) -> ReliabilityReport:
+        """Return how many likely promises were kept, no older than a minute."""
+        async with self._asking:
+            now = time.monotonic()
+            if self._reliability is None or self._reliability[0] + REMEMBERED_S < now:
+                found: ReliabilityReport = await ask(request, Reliability())
+                self._reliability = now, found
+            return self._reliability[1]
 
     async def drawing(self, request: HttpRequest, span: str, partition: str) -> Drawing:
         """Return what the timeline shows of a span and a partition, both known; empty: all."""
@@ -167,8 +184,24 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
         "partition": partition,
         "promises": [_row(each, status.now) for each in shown],
         "more": max(len(status.promises) - SHOWN, 0),
+        "likely": await _likely(request),
         "shares": [_share(each) for each in shares.accounts[:SHOWN]],
     }
+
+
+async def _likely(request: HttpRequest) -> dict[str, str] | None:
+    """Return stated odds against what was kept, drawn; None: no likely promise has ended."""
+    report: ReliabilityReport = await request.app.state.timelines.reliability(request)
+    if not report.stated:
+        return None
+    many = [
+        (each.odds, good, n)
+        for each in report.stated
+        for good, n in ((True, each.kept), (False, each.promises - each.kept))
+    ]
+    odds, kept, number = (np.array(column) for column in zip(*many, strict=True))
+    found = reliability(np.repeat(odds, number), np.repeat(kept, number))
+    return {"said": found.sentence(), "drawing": reliability_drawing(found, standalone=False)}
 
 
 def _share(row: AccountShare) -> dict[str, Any]:
@@ -187,6 +220,8 @@ def _share(row: AccountShare) -> dict[str, Any]:
 def _row(promise: Promise, now: float) -> dict[str, str]:
     """Return a promise as a row of the table."""
     state = "running" if promise.running else STATES.get(promise.standing, promise.standing)
+    if promise.odds is not None:
+        state += f", likely {per_cent(promise.odds)}"
     if promise.tasks is not None and promise.waiting is not None:
         state += f", {promise.tasks - promise.waiting:,} of {promise.tasks:,} tasks started"
     left = None
@@ -203,6 +238,7 @@ def _row(promise: Promise, now: float) -> dict[str, str]:
         "left": duration(left),
         "nodes": shortened(fold(promise.nodes), 60) if promise.nodes else MISSING,
         "why": promise.why,
+        "likely": "likely" if promise.odds is not None else "",
     }
 
 
