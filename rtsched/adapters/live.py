@@ -106,6 +106,9 @@ class Marks(Table):
     )
     notify = Text("Of what its user wants to be notified; none: as for other jobs.")
     odds = Column(np.float64, np.nan, "Odds that its user asks for; nan: a guarantee.")
+    priority = Column(
+        np.float64, np.nan, "Of a job that waits, the highest first; nan: not known, or it runs."
+    )
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.live import Change, Done, Observation, Translator
     from rtsched.core.chain import Chain
     from rtsched.daemon.chains import Chains
+    from rtsched.daemon.estimating import Estimating
     from rtsched.daemon.likely import OddsSource
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.promised_jobs import PromisedJobs
@@ -149,6 +150,8 @@ class Daemon:
         Judge and plan, and touch nothing: no promise is given, nothing is applied.
     promised : PromisedJobs or None
         The list for a submit filter that can tell promised jobs by nothing else.
+    estimating : Estimating or None
+        Start estimates; None: there are none.
     clock : callable
         Seconds since the epoch.
     """
@@ -164,6 +167,7 @@ class Daemon:
         reread: Callable[[], PluginChains],
         dry_run: bool = False,
         promised: PromisedJobs | None = None,
+        estimating: Estimating | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.policy, self.store, self.worker = policy, store, worker
@@ -171,10 +175,11 @@ class Daemon:
         self.wording = wording_of(translator)
         self.reread, self.dry_run, self.clock = reread, dry_run, clock
         self.promised = promised
+        self.estimating = estimating
         self.site: Site = recovered(store.load())
         self.steered: Steered | None = None
         self.pending: Sequence[Change] = ()
-        self.odds: OddsSource | None = None
+        self.odds: OddsSource | None = estimating
         self.peers: Callable[[], tuple[Peer, ...]] = tuple
         self.status = DaemonStatus(clock())
         self._completion_lookup = CompletionLookup(worker.find_completions, metrics.lookup_failed)
@@ -328,6 +333,8 @@ class Daemon:
         at.append(time.perf_counter())
         second, _ = await self._apply(result.actions)
         self.pending = (*first, *second)
+        if self.estimating is not None:
+            await self.estimating.follow(self.site, result, observation.completions)
         await self._save()
         self._finished([*at, time.perf_counter()], observation)
 
@@ -351,6 +358,8 @@ class Daemon:
 
     def _follow(self, policy: PluginChains) -> None:
         self.policy = policy
+        if self.estimating is not None:
+            self.estimating.follow_settings(policy.live)
 
     def problems(self) -> tuple[str, ...]:
         """Return all that is wrong, one sentence each."""
@@ -507,6 +516,8 @@ class Daemon:
         try:
             await asyncio.to_thread(warm_up, self.policy, self._rules(self.policy))
             await asyncio.to_thread(keep_loaded)
+            if self.estimating is not None:
+                self.estimating.start()
             await self._try_cycle()
             self.lag.start()
             for server, group in servers:
@@ -531,6 +542,8 @@ class Daemon:
                 with contextlib.suppress(RtschedError):
                     await self._save(at_once=True)
             finally:
+                if self.estimating is not None:
+                    await self.estimating.close()
                 await self.worker.close()
             log.info("daemon_stopped")
 

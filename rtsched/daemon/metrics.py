@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from rtsched.core.hook_metrics import HookMetrics
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
+    from rtsched.estimates.tables import Accuracy
     from rtsched.model.verdicts import Verdicts
 
     ByHook = Mapping[str, Mapping[str, HookMetrics]]
@@ -133,6 +134,32 @@ METRICS = {
         (),
         "Failed lookups in sacct or the schedd's history of how promised jobs ended.",
     ),
+    "rtsched_estimate_coverage": Metric(
+        "gauge",
+        ("interval", "period"),
+        "Share of the started jobs whose start was within its interval of 80, 90 or 95 %, over the "
+        "last day, week and month; NaN: no such job.",
+    ),
+    "rtsched_estimate_error_seconds": Metric(
+        "gauge",
+        ("period",),
+        "Mean absolute error of the estimated starts, over the last day, week and month, seconds.",
+    ),
+    "rtsched_estimate_judged_jobs": Metric(
+        "gauge", ("period",), "Started jobs whose estimates are counted, by period."
+    ),
+    "rtsched_estimate_age_seconds": Metric(
+        "gauge", (), "Age of the state of the last start estimates, seconds; NaN: none yet."
+    ),
+    "rtsched_estimate_seconds": Metric(
+        "gauge", (), "Duration of the last estimate of all starts, seconds; NaN: none yet."
+    ),
+    "rtsched_estimate_cpu_seconds_total": Metric(
+        "counter", (), "Processor seconds of the process that estimates starts."
+    ),
+    "rtsched_estimate_failures_total": Metric(
+        "counter", (), "Estimates that failed, and ends of the process that makes them."
+    ),
     "rtsched_queries_refused_total": Metric(
         "counter", ("why",), "User requests that were not answered, by reason."
     ),
@@ -145,6 +172,9 @@ METRICS = {
 }
 """Every metric by name."""
 
+PERIODS = {86400.0: "day", 7 * 86400.0: "week", 30 * 86400.0: "month"}
+"""Periods for which the record of estimates is shown, by their seconds."""
+
 FAILED = ("error", "unheard")
 """Results of requests for which the submit filter does what its setting `on_failure` says."""
 
@@ -155,7 +185,7 @@ class Metrics:
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
         self._server: Any = None
-        self._seen = -math.inf
+        self._seen = self._estimated = -math.inf
         self._hook_metrics: list[Callable[[], Iterable[ByHook]]] = []
         self._database: Path | None = None
         if MISSING:
@@ -167,6 +197,8 @@ class Metrics:
                 self._made[name] = _made(name, metric, self._registry)
         self._registry.register(_Hooks(self._hook_metrics))
         self._made["rtsched_look_age_seconds"].set_function(self._age)
+        self._made["rtsched_estimate_age_seconds"].set_function(self._age_of_estimates)
+        self._made["rtsched_estimate_seconds"].set(math.nan)
         for name, sized in (("bytes", _size), ("free_bytes", _free)):
             self._made[f"rtsched_database_{name}"].set_function(partial(self._of_database, sized))
         # `increase` and `rate` see the first one only if there was a zero before.
@@ -305,6 +337,46 @@ class Metrics:
     def planning_failed(self) -> None:
         """Count a cycle in which the planner failed."""
         self._count("rtsched_planning_failures_total")
+
+    def estimating(self, cpu_s: float) -> None:
+        """Count processor seconds of the process that estimates starts."""
+        if self._made and cpu_s > 0:
+            self._made["rtsched_estimate_cpu_seconds_total"].inc(cpu_s)
+
+    def estimated(self, at: float, seconds: float, accuracy: Accuracy) -> None:
+        """Show an estimate of all starts: of which time, how long it took, how good they were."""
+        if not self._made:
+            return
+        self._estimated = at
+        self._made["rtsched_estimate_seconds"].set(seconds)
+        for row, length in enumerate(accuracy.seconds.tolist()):
+            period = PERIODS.get(length)
+            if period is None:
+                continue
+            shares = {
+                "80": accuracy.covered_80,
+                "90": accuracy.covered_90,
+                "95": accuracy.covered_95,
+            }
+            for interval, share in shares.items():
+                gauge = self._made["rtsched_estimate_coverage"].labels(interval, period)
+                gauge.set(float(share[row]))
+            error = self._made["rtsched_estimate_error_seconds"].labels(period)
+            error.set(float(accuracy.error[row]))
+            jobs = self._made["rtsched_estimate_judged_jobs"].labels(period)
+            jobs.set(int(accuracy.jobs[row]))
+
+    def estimate_failed(self) -> None:
+        """Count an estimate that failed."""
+        self._count("rtsched_estimate_failures_total")
+
+    def not_estimated(self) -> None:
+        """Show that there are no estimates."""
+        self._estimated = -math.inf
+
+    def _age_of_estimates(self) -> float:
+        known = math.isfinite(self._estimated)
+        return max(time.time() - self._estimated, 0.0) if known else math.nan
 
     def _count(self, name: str, *labels: str) -> None:
         if self._made:

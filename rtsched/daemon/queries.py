@@ -22,6 +22,7 @@ from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.shares import account_shares
 from rtsched.daemon.site import entry_of, late_runs
 from rtsched.daemon.standby import unseen
+from rtsched.daemon.starts import OFF, Starts
 from rtsched.daemon.waiting import helps, terms, waits
 from rtsched.errors import RtschedError
 from rtsched.model.jobs import Kind
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.live import Submission
     from rtsched.daemon.app import Daemon
+    from rtsched.daemon.estimating import LatestEstimates
     from rtsched.daemon.records import JournalEntry, PromiseRecord
     from rtsched.daemon.server import Client
     from rtsched.model.jobs import Jobs
@@ -72,7 +75,11 @@ class Queries:
             answer = await self._thread.run(
                 client.uid, lambda: self._answered(payload, client.uid), client.waits
             )
-            return await self._cancelled(answer) if isinstance(answer, Cancellation) else answer
+            if isinstance(answer, Cancellation):
+                return await self._cancelled(answer)
+            if isinstance(answer, Unsubmitted):
+                return await self._estimated(answer)
+            return answer
         except BusyError as error:
             return self._refused("busy", str(error))
         except ClosedError as error:
@@ -86,7 +93,7 @@ class Queries:
         """Answer no more."""
         self._thread.close()
 
-    def _answered(self, payload: bytes, uid: int) -> bytes | Cancellation:
+    def _answered(self, payload: bytes, uid: int) -> bytes | Cancellation | Unsubmitted:
         try:
             question = reports.read_question(payload)
         except msgspec.MsgspecError as error:
@@ -94,7 +101,17 @@ class Queries:
         reader = self.reader(uid)
         if isinstance(question, reports.Cancel):
             return reader.cancellation(question)
+        if isinstance(question, reports.When) and question.request is not None:
+            return reader.unsubmitted(question.request)
         return frame(MessageKind.REPORT, reports.report_payload(reader.report(question)))
+
+    async def _estimated(self, asked: Unsubmitted) -> bytes:
+        """Have the start of a job that is not submitted estimated, if that is soon done."""
+        estimating = self.daemon.estimating
+        found = None if estimating is None else await estimating.estimate(asked.jobs)
+        report = asked.starts.unsubmitted(asked.jobs, found)
+        whole = when_report(asked.starts, asked.now, (report,))
+        return frame(MessageKind.REPORT, reports.report_payload(whole))
 
     async def _cancelled(self, asked: Cancellation) -> bytes:
         """Cancel a promise, on the loop: the site is changed in one place at a time."""
@@ -122,6 +139,21 @@ class Cancellation(NamedTuple):
     record: PromiseRecord
     promise: reports.Promise
     by: str
+
+
+class Unsubmitted(NamedTuple):
+    """A job that is not submitted, one row, and what says more about it."""
+
+    jobs: Jobs
+    starts: Starts
+    now: float
+
+
+def when_report(
+    starts: Starts, now: float, jobs: tuple[reports.StartEstimate, ...], more: int = 0
+) -> reports.WhenReport:
+    """Return a report of start estimates."""
+    return reports.WhenReport(now, starts.estimated, jobs, more, starts.record(), starts.problem)
 
 
 class SiteReader:
@@ -155,6 +187,8 @@ class SiteReader:
                 return self._explain(question)
             case reports.Feasible():
                 return self._feasible(question)
+            case reports.When():
+                return self._when(question)
             case reports.Plan():
                 if not self.everyone:
                     raise RefusedError(
@@ -349,6 +383,47 @@ class SiteReader:
             waits=waits(self.site, daemon.steered, job, now) if waiting else (),
             helps=helps(self.site, job, now) if waiting else (),
             terms=terms(daemon.steered, job) if waiting else {},
+            estimate=self._starts(now).of_job(job) if self._estimates.enabled else None,
+        )
+
+    # --- when ----------------------------------------------------------------------------------
+
+    @property
+    def _estimates(self) -> LatestEstimates:
+        estimating = self.daemon.estimating
+        return OFF if estimating is None else estimating.latest
+
+    def _starts(self, now: float) -> Starts:
+        daemon = self.daemon
+        name_of = daemon.translator.name_of
+        return Starts(self.site, self._estimates, daemon.steered, name_of, now)
+
+    def _when(self, question: reports.When) -> reports.WhenReport:
+        now = self.daemon.clock()
+        starts = self._starts(now)
+        if question.job:
+            found = starts.of_job(self._visible(question.job))
+            if found is None:
+                raise RefusedError(f"job {question.job} neither waits nor runs", "not-found")
+            return when_report(starts, now, (found,))
+        marks, queued = self.site.marks, self.site.snapshot.queued
+        jobs = queued.id if self.everyone else marks.job[marks.uid == self.uid]
+        shown, more = starts.of_jobs(jobs[jobs < FIRST_OWN_ID].tolist())
+        return when_report(starts, now, shown, more)
+
+    def unsubmitted(self, request: reports.Feasible) -> Unsubmitted:
+        """Return a job that is not submitted as the batch system would show it.
+
+        Raises
+        ------
+        RtschedError
+            If it makes no sense, or the batch system does not answer now.
+        """
+        now = self.daemon.clock()
+        submission = self._described(request, now)
+        jobs = submission.jobs.with_column("deadline", np.full(len(submission.jobs), np.inf))
+        return Unsubmitted(
+            jobs.with_column("submit", np.full(len(jobs), now)), self._starts(now), now
         )
 
     def _visible(self, name: str) -> int:
@@ -526,17 +601,7 @@ class SiteReader:
     def _feasible(self, question: reports.Feasible) -> reports.FeasibleReport:
         """Judge a job that nobody submits: by its deadline, or by the one that would be offered."""
         daemon, now = self.daemon, self.daemon.clock()
-        age = now - self.site.seen
-        if age > daemon.policy.live.daemon.stale or self.site.facts is None:
-            raise RefusedError(
-                f"the last poll of the batch system was {age:.0f} s ago; try again later",
-                "unavailable",
-            )
-        wanted = question.deadline if question.deadline is not None else math.floor(now) + 1.0
-        fields = daemon.translator.fields_of(_as_question(question, self.uid, wanted))
-        submission = daemon.translator.describe(fields, self.site.facts, now)
-        if submission.problem:
-            raise RtschedError(submission.problem)
+        submission = self._described(question, now)
         silent = msgspec.structs.replace(daemon.policy.live.daemon, offers_per_user=1, offer=1.0)
         admission = AdmissionController(daemon.policy.queries, silent, daemon.wording)
         judged = admission.judge(self.site, submission, now)
@@ -563,6 +628,22 @@ class SiteReader:
             asking=daemon.translator.asking(deadline),
             reasons=reasons if question.deadline is not None else (),
         )
+
+    def _described(self, question: reports.Feasible, now: float) -> Submission:
+        """Return a job that nobody submits as the submit filter would describe it."""
+        daemon = self.daemon
+        age = now - self.site.seen
+        if age > daemon.policy.live.daemon.stale or self.site.facts is None:
+            raise RefusedError(
+                f"the last poll of the batch system was {age:.0f} s ago; try again later",
+                "unavailable",
+            )
+        wanted = question.deadline if question.deadline is not None else math.floor(now) + 1.0
+        fields = daemon.translator.fields_of(_as_question(question, self.uid, wanted))
+        submission = daemon.translator.describe(fields, self.site.facts, now)
+        if submission.problem:
+            raise RtschedError(submission.problem)
+        return submission
 
     def _names(self, rows: Sequence[int]) -> tuple[str, ...]:
         return tuple(self._nodes[row] for row in rows)

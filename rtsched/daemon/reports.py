@@ -169,6 +169,50 @@ class JobReport(msgspec.Struct, frozen=True):
     held: Annotated[bool, Meta(description="Whether it waits for a release.")] = False
 
 
+class StartEstimate(msgspec.Struct, frozen=True):
+    """When a job is estimated to start and end.
+
+    Where an end of an interval is null and the other is not, it is later than what was simulated.
+    """
+
+    job: Annotated[
+        str, Meta(description="The batch system's name of it; empty: it is not submitted.")
+    ]
+    name: Annotated[str, Meta(description="The job's name.")]
+    user: Annotated[str, Meta(description="Its user.")]
+    state: Annotated[
+        Literal["waiting", "running", "unsubmitted"], Meta(description="What it does.")
+    ]
+    basis: Annotated[
+        Literal["estimate", "plan", "none"],
+        Meta(
+            description="`estimate`: simulations of the queue; `plan`: the job has a promise, and "
+            "this is its plan; `none`: there is no estimate, and `why` says why."
+        ),
+    ]
+    start: Annotated[Time, Meta(description="Median of its start, or when it started.")] = None
+    start_low_80: Annotated[Time, Meta(description="Start of the 80 % interval of its start.")] = (
+        None
+    )
+    start_high_80: Annotated[Time, Meta(description="End of that interval.")] = None
+    start_low_95: Annotated[Time, Meta(description="Start of the 95 % interval of its start.")] = (
+        None
+    )
+    start_high_95: Annotated[Time, Meta(description="End of that interval.")] = None
+    end: Annotated[
+        Time, Meta(description="Median of its end; of a plan, its end at the latest.")
+    ] = None
+    end_low_80: Annotated[Time, Meta(description="Start of the 80 % interval of its end.")] = None
+    end_high_80: Annotated[Time, Meta(description="End of that interval.")] = None
+    end_low_95: Annotated[Time, Meta(description="Start of the 95 % interval of its end.")] = None
+    end_high_95: Annotated[Time, Meta(description="End of that interval.")] = None
+    latest: Annotated[
+        Time, Meta(description="When it ends at the latest, of a job that runs; null: no limit.")
+    ] = None
+    why: Annotated[str, Meta(description="Why there is no estimate, one sentence.")] = ""
+    waits: Annotated[tuple[Reason, ...], Meta(description="What it waits for.")] = ()
+
+
 class ExplainReport(Report, frozen=True):
     """What became of a job or of a submission, and why."""
 
@@ -181,6 +225,9 @@ class ExplainReport(Report, frozen=True):
     waits: Annotated[tuple[Reason, ...], Meta(description="Why it waits.")] = ()
     helps: Annotated[tuple[str, ...], Meta(description="What the user could do.")] = ()
     terms: Annotated[dict[str, float], Meta(description="Terms of its priority.")] = {}
+    estimate: Annotated[
+        StartEstimate | None, Meta(description="When it is estimated to start and end.")
+    ] = None
 
 
 class Explain(Question, frozen=True, tag="explain"):
@@ -249,6 +296,56 @@ class Feasible(Question, frozen=True, tag="feasible"):
     rounds: Annotated[
         Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] | None,
         Meta(description="Divisible load: most rounds in which each node takes its part."),
+    ] = None
+
+
+class EstimateRecord(msgspec.Struct, frozen=True):
+    """How good the estimates of a period of the past were."""
+
+    period_s: Annotated[float, Meta(description="Length of the period before now, seconds.")]
+    jobs: Annotated[int, Meta(description="Estimates whose jobs have started since.")]
+    covered_80: Annotated[
+        float | None, Meta(description="Share of them within their 80 % interval.")
+    ] = None
+    covered_90: Annotated[
+        float | None, Meta(description="Share of them within their 90 % interval.")
+    ] = None
+    covered_95: Annotated[
+        float | None, Meta(description="Share of them within their 95 % interval.")
+    ] = None
+    error_s: Annotated[
+        float | None, Meta(description="Mean absolute error of the median start, seconds.")
+    ] = None
+    error_by_limits_s: Annotated[
+        float | None,
+        Meta(description="That of requested times without further submissions, seconds."),
+    ] = None
+
+
+class WhenReport(Report, frozen=True):
+    """When jobs are estimated to start and end, and how good such estimates were."""
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    estimated: Annotated[
+        Time, Meta(description="Time of the state that was simulated; null: none yet.")
+    ] = None
+    jobs: Annotated[tuple[StartEstimate, ...], Meta(description="The next start first.")] = ()
+    more: Annotated[int, Meta(description="Jobs that are not listed.")] = 0
+    record: Annotated[
+        tuple[EstimateRecord, ...], Meta(description="The last day, week and month.")
+    ] = ()
+    problem: Annotated[str, Meta(description="What is wrong with the estimates.")] = ""
+
+
+class When(Question, frozen=True, tag="when"):
+    """Ask when jobs start: one, the asker's waiting ones, or one that is not submitted."""
+
+    Answer = WhenReport
+    job: Annotated[
+        str, Meta(description="The batch system's name of it; empty: all that wait.")
+    ] = ""
+    request: Annotated[
+        Feasible | None, Meta(description="A job that is not submitted, as `feasible` takes it.")
     ] = None
 
 
@@ -466,6 +563,7 @@ AnyQuestion: TypeAlias = (
     Status
     | Explain
     | Feasible
+    | When
     | Plan
     | Chunk
     | NodeList

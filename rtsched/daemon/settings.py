@@ -11,6 +11,7 @@ from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.live import PART
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.core.config import Mode  # noqa: TC001 - read by msgspec
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.replay.policies import Site
 
 if TYPE_CHECKING:
@@ -233,6 +234,9 @@ class LiveSite(Site, frozen=True, forbid_unknown_fields=True):
 
     daemon: Annotated[DaemonSettings, Meta(description="The daemon.")] = DaemonSettings()
     likely: Annotated[LikelySettings, Meta(description="Promises with odds.")] = LikelySettings()
+    estimates: Annotated[EstimateSettings, Meta(description="Start estimates.")] = (
+        EstimateSettings()
+    )
     scope: Annotated[
         list[Scope], Meta(description="Different modes for some partitions or QOS.")
     ] = msgspec.field(default_factory=list)

@@ -23,6 +23,7 @@ from rtsched.core.chain import Chain
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon, PluginChains, rules_of, wording_of
 from rtsched.daemon.chains import Chains
+from rtsched.daemon.estimating import Estimating
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.notify import notify, watched
@@ -172,12 +173,14 @@ def _daemon(
 ) -> Daemon:
     factory, translator = system_of(policy.live)
     worker = Worker(factory, policy.live.daemon.patience)
+    estimating = Estimating(policy.live, metrics, kept=not dry_run)
     daemon = Daemon(
         policy,
         store,
         worker,
         translator,
         metrics,
+        estimating=estimating,
         reread=reread,
         dry_run=dry_run,
         promised=_promised(policy.live) if not dry_run else None,

@@ -47,9 +47,9 @@ def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Re
             text += ", too late for its deadline unless jobs that run there end early"
         return (*found, Reason("wait.planned", text))
     row = snapshot.queued.take(snapshot.queued.id == job)
-    size = int(row.size[0])
+    found += [*_after_others(snapshot, job), *_begins(row, now)]
     free, kept = _free_and_kept(snapshot, row, now)
-    found += [Reason("wait.nodes", f"it needs {counted(size, 'node')}, {int(free.sum())} free")]
+    found.append(_nodes(row, free))
     if len(snapshot.blocked.node):
         unreserved, _ = _free_and_kept(replace(snapshot, blocked=NOTHING_BLOCKED), row, now)
         if reserved := int((unreserved & ~free).sum()):
@@ -65,6 +65,32 @@ def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Re
         jobs = counted(ahead, "waiting job has", "waiting jobs have")
         found.append(Reason("wait.order", f"{jobs} a higher priority from rtsched"))
     return tuple(found)
+
+
+def needs(snapshot: Snapshot, row: Jobs, now: float) -> tuple[Reason, ...]:
+    """Return what a job that is not submitted would wait for now."""
+    free, _ = _free_and_kept(snapshot, row, now)
+    return (*_begins(row, now), _nodes(row, free))
+
+
+def _nodes(row: Jobs, free: NDArray[np.bool_]) -> Reason:
+    nodes = counted(int(row.size[0]), "node")
+    return Reason("wait.nodes", f"it needs {nodes}, {int(free.sum())} free")
+
+
+def _begins(row: Jobs, now: float) -> tuple[Reason, ...]:
+    begin = float(row.begin[0])
+    if not now < begin < np.inf:
+        return ()
+    return (Reason("wait.begin", f"it may not start before {moment(begin, now)}"),)
+
+
+def _after_others(snapshot: Snapshot, job: int) -> tuple[Reason, ...]:
+    first = np.unique(snapshot.edges.before[snapshot.edges.after == job])
+    if not len(first):
+        return ()
+    jobs = counted(len(first), "other job")
+    return (Reason("wait.dependency", f"it waits for {jobs}"),)
 
 
 def _free_and_kept(

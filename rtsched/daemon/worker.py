@@ -1,4 +1,4 @@
-"""The daemon's side of the process that talks to the batch system.
+"""The daemon's side of its child processes: of the one that talks to the batch system, and others.
 
 A library of the batch system may block, or crash. It does so in a child process. A thread of the
 daemon passes requests and answers to and fro, so that the loop waits for a future and for nothing
@@ -30,20 +30,24 @@ if TYPE_CHECKING:
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 
 
-class Worker:
-    """A batch system in a process of its own.
+class Remote:
+    """An object in a process of its own, asked from the loop.
 
     Parameters
     ----------
-    factory : callable
-        Makes the `LiveSystem`, in the child; picklable.
+    make : callable
+        Makes the object, in the child; picklable.
     timeout_s : float
         Seconds within which a request must be answered.
+    does : str
+        What the process does, for messages: `polls the batch system`.
+    late : str
+        What is reported of it when it does not answer in time; `{:g}` stands for the seconds.
     """
 
-    def __init__(self, factory: Callable[[], LiveSystem], timeout_s: float = 30.0) -> None:
-        self._make = pickle.dumps(partial(ServedSystem, factory))
-        self._timeout = timeout_s
+    def __init__(self, make: Callable[[], object], timeout_s: float, does: str, late: str) -> None:
+        self._make = pickle.dumps(make)
+        self._timeout, self._does, self._late_text = timeout_s, does, late
         self._child: _ChildThread | None = None
         self._lock = asyncio.Lock()
         self._delay = RestartDelay(FIRST_PAUSE, LONGEST_PAUSE)
@@ -61,41 +65,21 @@ class Worker:
         """The child's process id; None while there is none."""
         return self._child.pid if self._child is not None else None
 
-    async def poll(self) -> Observation:
-        """Return the batch system's present state.
+    @property
+    def is_made(self) -> bool:
+        """Whether the object is there, so that a request need not wait for it."""
+        return self._child is not None and self._child.is_made
 
-        Raises
-        ------
-        AdapterError
-            If it does not answer, the adapter failed, or the child hung or died. The next call
-            tries again, with a new child if needed.
-        """
-        return cast("Observation", await self._ask("poll"))
+    @property
+    def pause(self) -> float:
+        """Seconds for which no child is started, after one that failed."""
+        return self._delay.left
 
-    async def find_completions(self, jobs: Sequence[int], since: float = -math.inf) -> Completions:
-        """Return how jobs ended that no poll shows any more, of those of which it is known.
-
-        None of them ended before `since`, seconds since the epoch.
-
-        Raises
-        ------
-        AdapterError
-            As in `poll`.
-        """
-        return cast("Completions", await self._ask("find_completions", jobs, since))
-
-    async def apply(
-        self, actions: Sequence[Action], dry_run: bool = False
-    ) -> tuple[Sequence[Change], Sequence[Done]]:
-        """Return what the actions change, and what became of it: nothing in a dry-run.
-
-        Raises
-        ------
-        AdapterError
-            As in `poll`; it is then unknown which changes were made, and the next poll tells.
-        """
-        found = await self._ask("apply", actions, dry_run)
-        return cast("tuple[Sequence[Change], Sequence[Done]]", found)
+    def kill(self) -> None:
+        """Kill the child now, whatever it does; the next request starts another one."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
 
     async def close(self) -> None:
         """End the child: at once if it is idle, else when it has answered or its time is up."""
@@ -105,7 +89,15 @@ class Worker:
                 child.end()
                 await child.wait_ended(self._timeout)
 
-    async def _ask(self, method: str, *arguments: object) -> Any:
+    async def ask(self, method: str, *arguments: object) -> Any:
+        """Return what a method of the object returns.
+
+        Raises
+        ------
+        AdapterError
+            If the object raised it or is defective, or the child hung or died. The next call tries
+            again, with a new child if needed.
+        """
         async with self._lock:
             await self._make_ready()
             value = await self._run(lambda child: child.call(self._timeout, method, *arguments))
@@ -113,11 +105,11 @@ class Worker:
             return value
 
     async def _make_ready(self) -> None:
-        """Wait until there is a child with a batch system in it."""
+        """Wait until there is a child with the object in it."""
         if self._child is None:
             if left := self._delay.left:
                 raise AdapterError(
-                    f"the process that polls the batch system failed; it restarts in {left:.1f} s"
+                    f"the process that {self._does} failed; it restarts in {left:.1f} s"
                 )
             self.starts += 1
             self._child = _ChildThread(self._make, asyncio.get_running_loop())
@@ -139,15 +131,13 @@ class Worker:
         except (EOFError, OSError) as error:
             how = await self._drop()
             raise AdapterError(
-                f"the process that polls the batch system exited ({how}); its log says why"
+                f"the process that {self._does} exited ({how}); its log says why"
             ) from error
 
     async def _late(self) -> AdapterError:
         """Give the child up, and return the error that says so."""
         await self._drop()
-        return AdapterError(
-            f"the batch system did not answer within {self._timeout:g} s; is its controller up?"
-        )
+        return AdapterError(self._late_text.format(self._timeout))
 
     async def _drop(self) -> str:
         """Kill the child, if it is still there, and have the next one wait; return how it ended."""
@@ -158,6 +148,62 @@ class Worker:
         await child.wait_ended(1.0)
         self._delay.failed()
         return child.ending()
+
+
+class Worker(Remote):
+    """A batch system in a process of its own.
+
+    Parameters
+    ----------
+    factory : callable
+        Makes the `LiveSystem`, in the child; picklable.
+    timeout_s : float
+        Seconds within which a request must be answered.
+    """
+
+    def __init__(self, factory: Callable[[], LiveSystem], timeout_s: float = 30.0) -> None:
+        super().__init__(
+            partial(ServedSystem, factory),
+            timeout_s,
+            "polls the batch system",
+            "the batch system did not answer within {:g} s; is its controller up?",
+        )
+
+    async def poll(self) -> Observation:
+        """Return the batch system's present state.
+
+        Raises
+        ------
+        AdapterError
+            If it does not answer, the adapter failed, or the child hung or died. The next call
+            tries again, with a new child if needed.
+        """
+        return cast("Observation", await self.ask("poll"))
+
+    async def find_completions(self, jobs: Sequence[int], since: float = -math.inf) -> Completions:
+        """Return how jobs ended that no poll shows any more, of those of which it is known.
+
+        None of them ended before `since`, seconds since the epoch.
+
+        Raises
+        ------
+        AdapterError
+            As in `poll`.
+        """
+        return cast("Completions", await self.ask("find_completions", jobs, since))
+
+    async def apply(
+        self, actions: Sequence[Action], dry_run: bool = False
+    ) -> tuple[Sequence[Change], Sequence[Done]]:
+        """Return what the actions change, and what became of it: nothing in a dry-run.
+
+        Raises
+        ------
+        AdapterError
+            As in `poll`; it is then unknown which changes were made, and the next poll tells.
+        """
+        found = await self.ask("apply", actions, dry_run)
+        return cast("tuple[Sequence[Change], Sequence[Done]]", found)
 
 
 class _ChildThread:
@@ -171,12 +217,16 @@ class _ChildThread:
         self._process: ChildProcess | None = None
         self._killed = False
         self._gone = loop.create_future()
-        self._thread = Thread(target=self._serve, name="batch-system", daemon=True)
+        self._thread = Thread(target=self._serve, name="child process", daemon=True)
         self._thread.start()
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
+
+    @property
+    def is_made(self) -> bool:
+        return self._process is not None and self._process.made
 
     def run(self, call: Callable[[ChildProcess], Any]) -> asyncio.Future[Any]:
         """Return a future of what a call returns; EOFError or OSError if the child is gone."""

@@ -133,6 +133,11 @@ def request_of(question: reports.Question) -> Request:
             return Request("GET", f"/v1/explain/{_part(question.job)}?last={question.last}")
         case reports.Feasible():
             return Request("POST", "/v1/feasible", msgspec.json.encode(question))
+        case reports.When(request=None):
+            job = f"/{_part(question.job)}" if question.job else ""
+            return Request("GET", f"/v1/when{job}")
+        case reports.When():
+            return Request("POST", "/v1/when", msgspec.json.encode(question.request))
         case reports.Plan():
             return Request("GET", "/v1/plan")
         case reports.Chunk():

@@ -36,6 +36,8 @@ from rtsched.daemon.reports import (
     StatusReport,
     Timeline,
     TimelineReport,
+    When,
+    WhenReport,
 )
 from rtsched.errors import RtschedError
 from rtsched.rest.asking import ask_for
@@ -242,6 +244,24 @@ async def feasible(request: HttpRequest, data: Annotated[Feasible, Body()]) -> F
     return await ask(request, data)
 
 
+@get("/when", operation_id="listStarts", responses=REFUSALS)
+async def list_starts(request: HttpRequest) -> WhenReport:
+    """Return when the client's waiting jobs are estimated to start; to admins those of all."""
+    return await ask(request, When())
+
+
+@get("/when/{job:str}", operation_id="showStart", responses=REFUSALS)
+async def show_start(request: HttpRequest, job: JobName) -> WhenReport:
+    """Return when a job is estimated to start and end."""
+    return await ask(request, When(job))
+
+
+@post("/when", operation_id="estimateStart", responses=REFUSALS, status_code=200)
+async def estimate_start(request: HttpRequest, data: Annotated[Feasible, Body()]) -> WhenReport:
+    """Return when a job would start that is not submitted."""
+    return await ask(request, When(request=data))
+
+
 @get("/chunk/{job:str}", operation_id="chunk", responses=REFUSALS)
 async def chunk(request: HttpRequest, job: JobName) -> ChunkReport:
     """Return how a divisible job is cut; it may change until the job starts."""
@@ -292,6 +312,9 @@ def router() -> Router:
             explain,
             list_verdicts,
             feasible,
+            list_starts,
+            show_start,
+            estimate_start,
             chunk,
             plan,
             list_nodes,

@@ -25,6 +25,7 @@ from rtsched.daemon.reports import (
     Shares,
     Status,
     Timeline,
+    When,
     read_question,
     refusal_payload,
 )
@@ -109,6 +110,7 @@ def test_every_question_is_read():
     """The daemon reads each kind of question, and says of others what is wrong."""
     questions = (Status(), Explain("7"), Feasible(4), Plan(), Chunk("7"))
     questions += (NodeList(), Timeline(), Shares(), Closed(5.0), Cancel("7"))
+    questions += (When("7"), When(request=Feasible(4, gpus=2)))
     for question in questions:
         assert read_question(msgspec.json.encode(question)) == question
     assert {type(question) for question in questions} == set(AnyQuestion.__args__)

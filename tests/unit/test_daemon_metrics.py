@@ -145,6 +145,7 @@ def test_never_by_user_or_job():
     assert labels <= {
         *("kind", "result", "plugin", "mode", "verdict", "reason"),
         *("hook", "state", "outcome", "standing", "why", "stated"),
+        *("interval", "period"),
     }
 
 

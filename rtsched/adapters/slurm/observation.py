@@ -152,13 +152,15 @@ def marks_of(rows: JobRows, which: NDArray[np.int64], facts: SlurmFacts) -> Mark
         "unusable": unusable,
         "notify": notify,
     }
+    waits = some.state.map(WAITING.__contains__, np.bool_)
     return Marks.build(
         len(which),
         **encoded(texts),
         job=some.id,
         uid=some.uid,
         deferred=deferred,
-        held=held & some.state.map(WAITING.__contains__, np.bool_),
+        held=held & waits,
+        priority=np.where(waits, some.priority.astype(np.float64), np.nan),
         requeues=some.requeue,
         last=last,
         odds=odds,

@@ -1,0 +1,347 @@
+"""The daemon's side of the process that estimates starts.
+
+After a poll the newest state is handed over, as often as the settings allow. The estimates that
+come back are kept for users' questions; questions about jobs that are not submitted are passed on,
+with a bounded wait. Nothing here delays a poll or a submission, and no failure of it is more than a
+sentence in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import structlog
+
+from rtsched.daemon.ended_jobs import EndedJobs
+from rtsched.daemon.estimating_process import EstimatingProcess, Question, Refreshed, Report
+from rtsched.daemon.past import past_of
+from rtsched.daemon.worker import Remote
+from rtsched.errors import AdapterError
+from rtsched.estimates import Accuracy, Estimates
+from rtsched.model.snapshot import places
+from rtsched.simulator.settings import ExclusiveSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.live import Completions
+    from rtsched.daemon.metrics import Metrics
+    from rtsched.daemon.settings import LiveSite
+    from rtsched.daemon.site import Site
+    from rtsched.daemon.working import Steered
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+
+log = structlog.get_logger(__name__)
+
+FILE = "estimates.bin"
+"""Name of the file with past and record, beside the database."""
+
+WAIT = 1.5
+"""Seconds that a question about jobs that are not submitted waits for its answer."""
+
+ANSWERS = 30.0
+"""Seconds within which the process must answer each request; it then only passes work on."""
+
+HANGS = 900.0
+"""Seconds after which a refresh is taken to hang; the first one may compile kernels."""
+
+LOOKED = 0.25
+"""Seconds between two looks at whether a refresh has ended."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
+"""Seconds between two attempts, where one fails after the other."""
+
+LAST = 2.0
+"""Seconds that a process which ends may take to write down past and record."""
+
+
+@dataclass(frozen=True)
+class LatestEstimates:
+    """What is known of starts.
+
+    Attributes
+    ----------
+    estimates : Estimates
+        One row per waiting job at that time, in order of job ids.
+    at : float
+        The time of the state, seconds since the epoch; -inf: nothing has been estimated.
+    left_out : int
+        Waiting jobs that were not estimated, since too many wait.
+    accuracy : Accuracy
+        How good the estimates of the past were.
+    past : int
+        Jobs of the past that were read since the process began.
+    problem : str
+        What is wrong, one sentence; empty: nothing.
+    enabled : bool
+        Whether starts are estimated at all.
+    """
+
+    estimates: Estimates = field(default_factory=lambda: Estimates.build(0))
+    at: float = -math.inf
+    left_out: int = 0
+    accuracy: Accuracy = field(default_factory=lambda: Accuracy.build(0))
+    past: int = 0
+    problem: str = ""
+    enabled: bool = True
+
+    def row(self, job: int) -> Estimates | None:
+        """Return what is estimated of a waiting job, one row; None: nothing."""
+        place, there = places(self.estimates.job, np.array([job]))
+        return self.estimates.take(place) if there[0] else None
+
+
+class Estimating:
+    """Start estimates of the live cluster.
+
+    Parameters
+    ----------
+    live : LiveSite
+        The site's settings.
+    metrics : Metrics
+        What is counted.
+    clock : callable
+        Seconds since the epoch.
+    kept : bool
+        Whether past and record are kept beside the database: not in a dry run.
+    make : callable, optional
+        Makes the `EstimatingProcess`, in the child, picklable; by default as the settings say.
+    """
+
+    def __init__(
+        self,
+        live: LiveSite,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], float] = time.time,
+        kept: bool = True,
+        make: Callable[[], object] | None = None,
+    ) -> None:
+        self._live, self._metrics, self._clock = live, metrics, clock
+        self._kept, self._given = kept, make
+        self.latest = LatestEstimates(enabled=live.estimates.enabled)
+        self._remote: Remote | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._changing: asyncio.Task[None] | None = None
+        self._newest: tuple[Snapshot, NDArray[np.float64] | None] | None = None
+        self._arrived = asyncio.Event()
+        self._ended = EndedJobs()
+        self._records = False
+        """Whether ended jobs come from the batch system's records."""
+        self._cpu_s, self._problem, self._pause = 0.0, "", 0.0
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the estimating process; None while there is none."""
+        return self._remote.pid if self._remote is not None else None
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to estimate, if the settings say so."""
+        if self._live.estimates.enabled and self._task is None:
+            self._remote = self._made()
+            self._task = asyncio.get_running_loop().create_task(self._run(self._remote))
+
+    async def close(self) -> None:
+        """End the process."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        remote, self._remote = self._remote, None
+        if remote is not None:
+            with suppress(AdapterError, TimeoutError):
+                if remote.is_made:
+                    async with asyncio.timeout(LAST):
+                        await remote.ask("save", LAST)
+            remote.kill()
+
+    def follow_settings(self, live: LiveSite) -> None:
+        """Go on as changed settings say; the process begins anew if they concern it."""
+        before, self._live = self._live, live
+        if _concerns(before) != _concerns(live):
+            self._changing = asyncio.get_running_loop().create_task(self._begin_anew())
+
+    async def _begin_anew(self) -> None:
+        await self.close()
+        self.latest = LatestEstimates(enabled=self._live.estimates.enabled)
+        self._metrics.not_estimated()
+        self.start()
+
+    def _made(self) -> Remote:
+        live = self._live
+        make = self._given
+        if make is None:
+            file = Path(live.daemon.database).with_name(FILE) if self._kept else None
+            system = live.system if isinstance(live.system, ExclusiveSettings) else None
+            make = partial(EstimatingProcess, live.estimates, system, past_of(live), file)
+        late = "the process that estimates starts did not answer within {:g} s"
+        return Remote(make, ANSWERS, "estimates starts", late)
+
+    # --- what the daemon reports ------------------------------------------------------------------
+
+    async def follow(self, site: Site, steered: Steered | None, completions: Completions) -> None:
+        """Take note of the state after a poll, and of what it showed to end."""
+        if self._task is not None:
+            await asyncio.to_thread(self._note, site, steered, completions)
+            self._arrived.set()
+
+    def _note(self, site: Site, steered: Steered | None, completions: Completions) -> None:
+        if not self._records:
+            self._ended.poll(site.snapshot, completions, site.seen)
+        snapshot = replace(site.snapshot, states={})
+        self._newest = snapshot, order_of(site, steered)
+
+    # --- questions --------------------------------------------------------------------------------
+
+    async def estimate(self, jobs: Jobs, timeout_s: float = WAIT) -> Estimates | None:
+        """Return estimates of jobs that are not submitted, each as if it alone were, now.
+
+        None: they are not estimated, or not within so many seconds.
+        """
+        return cast("Estimates | None", await self._answer("estimate", jobs, timeout_s))
+
+    async def odds(self, jobs: Jobs, timeout_s: float = WAIT) -> NDArray[np.float64] | None:
+        """Return the odds, float64[n], that such jobs end by their deadlines if submitted now.
+
+        Each alone. None: they are not estimated, or not within so many seconds.
+        """
+        return cast("NDArray[np.float64] | None", await self._answer("odds", jobs, timeout_s))
+
+    async def _answer(self, kind: Question, jobs: Jobs, timeout_s: float) -> Any:
+        remote = self._remote
+        if remote is None or not math.isfinite(self.latest.at) or not remote.is_made:
+            return None
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await remote.ask("answer", kind, jobs, timeout_s)
+        except TimeoutError:
+            return None
+        except AdapterError as error:
+            self._failed(str(error))
+            return None
+
+    # --- the task ---------------------------------------------------------------------------------
+
+    async def _run(self, remote: Remote) -> None:
+        """Refresh the estimates, again and again."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            begun, cpu = time.monotonic(), self._cpu_s
+            try:
+                await self._refresh(remote)
+                self._pause = 0.0
+            except AdapterError as error:
+                self._failed(str(error))
+                self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
+                await asyncio.sleep(max(self._pause, remote.pause))
+                self._arrived.set()
+                continue
+            except Exception:  # a defect must not end the estimates
+                log.exception("estimating_crashed")
+                await asyncio.sleep(LONGEST_PAUSE)
+                continue
+            settings = self._live.estimates
+            used = max(self._cpu_s - cpu, 0.0) / settings.core_share
+            await asyncio.sleep(max(settings.refresh, used) - (time.monotonic() - begun))
+
+    async def _refresh(self, remote: Remote) -> None:
+        """Have the newest state estimated.
+
+        Raises
+        ------
+        AdapterError
+            If that fails, or the process hung or died.
+        """
+        assert self._newest is not None  # noqa: S101 - something arrived
+        snapshot, order = self._newest
+        await remote.ask("refresh", snapshot, order, self._ended.taken())
+        until = time.monotonic() + HANGS
+        while True:
+            report = cast("Report", await remote.ask("report"))
+            self._count(report)
+            if report.failure:
+                raise AdapterError(f"starts are not estimated: {report.failure}")
+            if report.refreshed is not None:
+                self._take_in(report.refreshed, report)
+                return
+            if not report.busy:
+                raise AdapterError("the process that estimates starts began anew")
+            if time.monotonic() > until:
+                remote.kill()
+                raise AdapterError(f"an estimate of starts did not end within {HANGS:g} s")
+            await asyncio.sleep(LOOKED)
+
+    def _count(self, report: Report) -> None:
+        if report.cpu_s < self._cpu_s:  # another process
+            self._cpu_s = 0.0
+        self._records = not report.past_problem
+        self._metrics.estimating(report.cpu_s - self._cpu_s)
+        self._cpu_s = report.cpu_s
+
+    def _take_in(self, refreshed: Refreshed, report: Report) -> None:
+        found = refreshed.estimates
+        if self._problem:
+            log.info("estimates_again")
+        self._problem = ""
+        self.latest = LatestEstimates(
+            found.take(np.argsort(found.job, kind="stable")),
+            refreshed.at,
+            refreshed.left_out,
+            refreshed.accuracy,
+            report.past,
+            report.past_problem,
+        )
+        self._metrics.estimated(refreshed.at, refreshed.seconds, refreshed.accuracy)
+
+    def _failed(self, problem: str) -> None:
+        """Count a failure, and log it once."""
+        self._metrics.estimate_failed()
+        if problem != self._problem:
+            log.warning("not_estimated", error=problem)
+        self._problem = problem
+
+
+def order_of(site: Site, steered: Steered | None) -> NDArray[np.float64] | None:
+    """Return the priorities of the waiting jobs, float64[n]; None: they are not known.
+
+    Where plug-ins order the queue, theirs; else the batch system's own.
+    """
+    queued = site.snapshot.queued
+    if not len(queued):
+        return None
+    found = np.full(len(queued), np.nan)
+    place, there = places(site.marks.job, queued.id)
+    if len(site.marks):
+        found[there] = site.marks.priority[place[there]]
+    orders = steered.orders if steered is not None else ()
+    if orders and not np.isfinite(found).any():
+        for ids, order in orders:
+            at, known = places(queued.id, ids)
+            found[at[known]] = order.value[known]
+    known = np.isfinite(found)
+    if not known.any():
+        return None
+    found[~known] = found[known].min()
+    return found
+
+
+def _concerns(live: LiveSite) -> tuple[object, ...]:
+    """Return the settings that the process is made by."""
+    settings = live.estimates
+    system = live.system if isinstance(live.system, ExclusiveSettings) else None
+    patience = live.slurm if live.daemon.system == "slurm" else live.condor
+    return settings, system, patience, live.daemon.database

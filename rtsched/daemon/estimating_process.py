@@ -1,0 +1,327 @@
+"""The process that estimates starts: it holds the estimator, and does one thing after the other.
+
+One thread has the estimator to itself. It refreshes the estimates when a state is handed over,
+answers questions between two simulations of a refresh, and learns what the batch system's records
+hold, which another thread reads. The main thread passes requests on, and returns at once, or after
+the seconds that a question may take.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import resource
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import structlog
+
+from rtsched.daemon.estimates_file import EstimatesFile
+from rtsched.errors import RtschedError
+from rtsched.estimates import Accuracy, Estimates, Estimator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rtsched.estimates import EstimateSettings
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.log import Log
+    from rtsched.model.snapshot import Snapshot
+    from rtsched.simulator.settings import ExclusiveSettings
+
+    Past = Callable[[float, float], Log]
+    """Reads jobs that ended from a time to another, seconds since the epoch."""
+
+log = structlog.get_logger(__name__)
+
+NICE = 10
+"""What is added to the nice value of the process."""
+
+DAY = 86400.0
+
+EVERY = 60.0
+"""Seconds between two readings of what has ended."""
+
+AGAIN = 300.0
+"""Seconds after a reading that failed."""
+
+OVERLAP = 600.0
+"""Seconds that a reading goes back before the end of the one before: records come late."""
+
+SAVED = 600.0
+"""Seconds between two times at which past and record are written down."""
+
+MOST_WAITING = 20_000
+"""Waiting jobs that are estimated at most, the first in their order: those behind them hardly
+delay them."""
+
+Question = Literal["estimate", "odds"]
+
+_SAVE = "save"
+
+
+class Refreshed(NamedTuple):
+    """What a refresh came to."""
+
+    estimates: Estimates
+    accuracy: Accuracy
+    at: float
+    """The time of the state, seconds since the epoch."""
+    seconds: float
+    """How long it took."""
+    left_out: int
+    """Waiting jobs that were not estimated, since too many wait."""
+
+
+class Report(NamedTuple):
+    """How the process is."""
+
+    busy: bool
+    """Whether a refresh is under way."""
+    refreshed: Refreshed | None
+    """The last one, if it was not reported before."""
+    failure: str
+    """Why the last refresh failed; empty: it did not, or that was reported before."""
+    cpu_s: float
+    """Processor seconds used since its start, those of its commands included."""
+    past: int
+    """Ended jobs that were read."""
+    past_problem: str
+    """Why no ended jobs can be read now, one sentence; empty: they can."""
+
+
+@dataclass
+class _Asked:
+    """A question that waits for the thread with the estimator."""
+
+    kind: Question
+    jobs: Jobs
+    until: float
+    answered: threading.Event
+    answer: Any = None
+
+
+class EstimatingProcess:
+    """The estimator, as its own process serves it to the daemon.
+
+    Parameters
+    ----------
+    settings : EstimateSettings
+        How much work is put into estimates.
+    system : ExclusiveSettings or None
+        The site's own scheduler; None: as the estimator takes it.
+    past : callable or None
+        Reads ended jobs from the batch system's records, from a time until another; None: there are
+        none.
+    file : Path or None
+        Where past and record are kept; None: nowhere.
+    """
+
+    def __init__(
+        self,
+        settings: EstimateSettings,
+        system: ExclusiveSettings | None,
+        past: Past | None,
+        file: Path | None,
+    ) -> None:
+        with suppress(OSError):
+            os.nice(NICE)
+        with suppress(OSError, AttributeError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        self._settings, self._past = settings, past
+        self._file = EstimatesFile(file) if file is not None else None
+        self._system = system
+        self._estimator = Estimator(settings, system)
+        self._read_until = 0.0
+        self._work: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
+        self._busy, self._failure = False, ""
+        self._refreshed: Refreshed | None = None
+        self._number, self._past_problem = 0, "no records have been read"
+        self._saved, self._last = time.monotonic(), threading.Event()
+        threading.Thread(target=self._serve, name="estimates", daemon=True).start()
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def refresh(
+        self, snapshot: Snapshot, order: NDArray[np.float64] | None, ended: Log | None
+    ) -> None:
+        """Begin to estimate the starts of all waiting jobs.
+
+        Parameters
+        ----------
+        snapshot : Snapshot
+            The state now.
+        order : float64[n] or None
+            Priorities of the queued jobs; None: they are not known.
+        ended : Log or None
+            Jobs that polls have shown to end since the last refresh.
+        """
+        if self._busy:
+            return
+        self._busy = True
+        self._work.put((snapshot, order, ended))
+
+    def report(self) -> Report:
+        """Return how it is, and what was estimated since the last report."""
+        refreshed, self._refreshed = self._refreshed, None
+        failure, self._failure = self._failure, ""
+        return Report(self._busy, refreshed, failure, _cpu(), self._number, self._past_problem)
+
+    def answer(self, kind: Question, jobs: Jobs, seconds: float) -> Any:
+        """Return estimates or odds of jobs that are not submitted; None: not within so long."""
+        asked = _Asked(kind, jobs, time.monotonic() + seconds, threading.Event())
+        self._asked.put(asked)
+        self._work.put(None)
+        asked.answered.wait(seconds)
+        return asked.answer
+
+    def save(self, seconds: float) -> None:
+        """Write down past and record, unless that takes longer; nothing is estimated after it."""
+        if not self._busy:
+            self._work.put(_SAVE)
+            self._last.wait(seconds)
+
+    # --- the thread with the estimator ----------------------------------------------------------
+
+    def _restore(self) -> None:
+        """Take the estimator of the file, if there is one."""
+        oldest = time.time() - self._settings.history_days * DAY
+        found = None if self._file is None else self._file.read(self._settings, self._system)
+        if found is None:
+            self._read_until = oldest
+        else:
+            self._estimator, until = found
+            self._read_until = max(min(until, time.time()), oldest)
+
+    def _serve(self) -> None:
+        self._restore()
+        if self._past is not None:
+            threading.Thread(target=self._read, name="past jobs", daemon=True).start()
+        while True:
+            item = self._work.get()
+            self._answer_all()
+            if isinstance(item, tuple):
+                self._refresh(*item)
+            elif item is _SAVE:
+                self._save()
+                self._last.set()
+            elif item is not None:
+                self._learn(item)
+            if time.monotonic() - self._saved > SAVED:
+                self._save()
+
+    def _refresh(
+        self, snapshot: Snapshot, order: NDArray[np.float64] | None, ended: Log | None
+    ) -> None:
+        begun = time.monotonic()
+        try:
+            if ended is not None and self._past_problem:
+                self._learn(ended)
+            snapshot, order, left_out = _first(snapshot, order, MOST_WAITING)
+            estimates = self._estimator.refresh(snapshot, order, self._answer_all)
+            accuracy = self._estimator.accuracy()
+        except Exception as error:  # whatever it is, the process goes on
+            log.exception("estimate_failed")
+            self._failure = f"{type(error).__name__}: {error}"
+        else:
+            seconds = time.monotonic() - begun
+            self._refreshed = Refreshed(estimates, accuracy, snapshot.now, seconds, left_out)
+        self._busy = False
+
+    def _answer_all(self) -> None:
+        """Answer the questions that wait, between two simulations."""
+        while True:
+            try:
+                asked = self._asked.get_nowait()
+            except queue.Empty:
+                return
+            if time.monotonic() > asked.until:
+                continue
+            try:
+                method = getattr(self._estimator, asked.kind)
+                asked.answer = method(asked.jobs)
+            except Exception:  # who asks gets no answer, and the refresh goes on
+                log.exception("question_failed", kind=asked.kind)
+            asked.answered.set()
+
+    def _learn(self, found: Any) -> None:
+        try:
+            self._estimator.learn(found)
+            self._number += len(found.jobs)
+        except Exception:
+            log.exception("past_not_learned", jobs=len(found.jobs))
+
+    def _save(self) -> None:
+        if self._file is not None:
+            self._file.write(self._estimator, self._read_until)
+        self._saved = time.monotonic()
+
+    # --- the thread that reads what has ended -----------------------------------------------------
+
+    def _read(self) -> None:
+        """Read the past a day at a time, the latest day first, then what comes."""
+        assert self._past is not None  # noqa: S101 - else this thread is not started
+        wanted, pause = self._read_until, 0.0
+        upper: float | None = None
+        """Where the days that were read begin, until all of them were."""
+        newest = wanted
+        while True:
+            time.sleep(pause)
+            try:
+                if upper is None:
+                    newest, first = time.time(), max(time.time() - DAY, wanted - OVERLAP)
+                    self._take(first, newest)
+                    upper = first
+                while upper > wanted:
+                    self._take(max(upper - DAY, wanted), upper)
+                    upper = max(upper - DAY, wanted)
+                    time.sleep(0.05)
+                pause = EVERY
+                now = time.time()
+                if now - newest > EVERY / 2 or now < newest:
+                    self._take(min(newest, now) - OVERLAP, now)
+                    newest = now
+                self._read_until, self._past_problem = newest, ""
+            except (RtschedError, OSError, ValueError) as error:
+                if str(error) != self._past_problem:
+                    log.warning("past_not_read", error=str(error))
+                self._past_problem, pause = str(error), AGAIN
+            except Exception as error:
+                log.exception("past_not_read")
+                self._past_problem, pause = f"{type(error).__name__}: {error}", AGAIN
+
+    def _take(self, since: float, until: float) -> None:
+        assert self._past is not None  # noqa: S101
+        found = self._past(since, until)
+        if len(found.jobs):
+            self._work.put(found)
+
+
+def _first(
+    snapshot: Snapshot, order: NDArray[np.float64] | None, most: int
+) -> tuple[Snapshot, NDArray[np.float64] | None, int]:
+    """Return a state with so many waiting jobs at the most, and how many are left out."""
+    waiting = len(snapshot.queued)
+    if waiting <= most:
+        return snapshot, order, 0
+    ranks = np.arange(waiting) if order is None else np.argsort(-order, kind="stable")
+    rows = ranks[:most]
+    planned = np.flatnonzero(np.isin(snapshot.queued.id, snapshot.plan.entries.job))
+    rows = np.union1d(rows, planned)
+    queued = snapshot.queued.take(rows)
+    order = None if order is None else order[rows]
+    return replace(snapshot, queued=queued), order, waiting - len(rows)
+
+
+def _cpu() -> float:
+    """Return the processor seconds of this process and its commands."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
