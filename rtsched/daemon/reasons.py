@@ -30,8 +30,8 @@ REASONS: dict[str, str] = {
     "for it.",
     "likely.accepted": "Not a rejection: the deadline has the odds that the user asks for, by "
     "estimated run times.",
-    "likely.odds": "The deadline has lower odds than the user asks for; the text states them, and a "
-    "later deadline with these odds if one is known.",
+    "likely.odds": "The deadline has lower odds than the user asks for; the text states them, and "
+    "a later deadline with the odds asked for, if one is known.",
     "likely.no-estimate": "There is no estimate of the job's start now, so no odds can be stated.",
     "likely.low": "The user asks for lower odds than `odds_least`.",
     "likely.share": "Open likely promises would take more than `share` of the machine.",
