@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rtsched.cli.asking import gap, node_list, print_json, report_of, show_facts, when
 from rtsched.cli.common import Exit, console, indented
 from rtsched.counting import counted
+from rtsched.report.start_wording import sentence
 from rtsched.report.wording import decimal, duration
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def show(out: Console, report: ExplainReport, job: str) -> None:
         ("would help", report.helps),
     ):
         show_facts(out, [(lead if not at else "", text) for at, text in enumerate(texts)])
+    if report.estimate is not None and report.estimate.basis == "estimate":
+        show_facts(out, [("estimate", sentence(report.estimate, now))])
     if report.terms:
         terms = (f"{name} {decimal(value)}" for name, value in report.terms.items())
         show_facts(out, [("priority", ", ".join(terms))])

@@ -23,39 +23,66 @@ from rtsched.cli.common import Exit, console, debug_option, indented
 from rtsched.daemon.reports import MOST_ROUNDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
-    from rtsched.daemon.reports import FeasibleReport
+    from rtsched.daemon.reports import Feasible, FeasibleReport
 
 _NODES = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", re.ASCII)
 
 
+REQUEST: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "-N", "--nodes", metavar="MIN[-MAX]", default="1", help="Nodes (HTCondor: slots)."
+    ),
+    click.option(
+        "-t",
+        "--time",
+        "limit",
+        metavar="TIME",
+        help="Time limit (run time) on MIN nodes: 30, 1:00:00.",
+    ),
+    click.option("-p", "--partition", default="", help="Partition (HTCondor: RtClass)."),
+    click.option("-A", "--account", default="", help="Account; default: your default account."),
+    click.option("-q", "--qos", default="", help="Quality of service; default: your default QOS."),
+    click.option("-n", "--ntasks", "tasks", type=click.IntRange(1), help="Tasks (Slurm)."),
+    click.option(
+        "-c", "--cpus-per-task", type=click.IntRange(1), help="CPUs of a task (RequestCpus)."
+    ),
+    click.option(
+        "--mem", "memory", metavar="SIZE", help="Memory per node: 4G, 500M (RequestMemory)."
+    ),
+    click.option(
+        "--gpus-per-node", "gpus", type=click.IntRange(1), help="GPUs per node (RequestGPUs)."
+    ),
+    click.option("-L", "--licenses", default="", help="Licences: matlab:2,fluent (Slurm)."),
+    click.option("-C", "--constraint", default="", help="Features of nodes: 'a&b' (Slurm)."),
+    click.option("-w", "--nodelist", default="", help="Nodes to run on (Slurm)."),
+    click.option("-x", "--exclude", default="", help="Nodes not to run on (Slurm)."),
+    click.option("-a", "--array", default="", help="An array: 1-100%8; HTCondor: 1-100."),
+    click.option("--sigma", type=float, help="Divisible load: units of work."),
+    click.option("--cms", type=float, help="Divisible load: seconds to send one unit."),
+    click.option("--cps", type=float, help="Divisible load: seconds to compute one unit."),
+    click.option("--setup-link", type=float, help="Divisible load: seconds to set up a transfer."),
+    click.option("--setup-node", type=float, help="Divisible load: seconds to set up a node."),
+    click.option(
+        "--rounds", type=click.IntRange(1, MOST_ROUNDS), help="Divisible load: most rounds."
+    ),
+)
+"""Options that say what a job asks for."""
+
+
+def request_options(command: Any) -> Any:
+    """Give a command the options that say what a job asks for."""
+    for option in reversed(REQUEST):
+        command = option(command)
+    return command
+
+
 @click.command("feasible")
-@click.option("-N", "--nodes", metavar="MIN[-MAX]", default="1", help="Nodes (HTCondor: slots).")
-@click.option(
-    "-t", "--time", "limit", metavar="TIME", help="Time limit (run time) on MIN nodes: 30, 1:00:00."
-)
-@click.option("-p", "--partition", default="", help="Partition (HTCondor: RtClass).")
-@click.option("-A", "--account", default="", help="Account; default: your default account.")
-@click.option("-q", "--qos", default="", help="Quality of service; default: your default QOS.")
-@click.option("-n", "--ntasks", "tasks", type=click.IntRange(1), help="Tasks (Slurm).")
-@click.option("-c", "--cpus-per-task", type=click.IntRange(1), help="CPUs of a task (RequestCpus).")
-@click.option("--mem", "memory", metavar="SIZE", help="Memory per node: 4G, 500M (RequestMemory).")
-@click.option(
-    "--gpus-per-node", "gpus", type=click.IntRange(1), help="GPUs per node (RequestGPUs)."
-)
-@click.option("-L", "--licenses", default="", help="Licences: matlab:2,fluent (Slurm).")
-@click.option("-C", "--constraint", default="", help="Features of nodes: 'a&b' (Slurm).")
-@click.option("-w", "--nodelist", default="", help="Nodes to run on (Slurm).")
-@click.option("-x", "--exclude", default="", help="Nodes not to run on (Slurm).")
-@click.option("-a", "--array", default="", help="An array: 1-100%8; HTCondor: 1-100.")
+@request_options
 @click.option("--deadline", metavar="WHEN", help="Check this deadline: 18:30, now+2hours.")
-@click.option("--sigma", type=float, help="Divisible load: units of work.")
-@click.option("--cms", type=float, help="Divisible load: seconds to send one unit.")
-@click.option("--cps", type=float, help="Divisible load: seconds to compute one unit.")
-@click.option("--setup-link", type=float, help="Divisible load: seconds to set up a transfer.")
-@click.option("--setup-node", type=float, help="Divisible load: seconds to set up a node.")
-@click.option("--rounds", type=click.IntRange(1, MOST_ROUNDS), help="Divisible load: most rounds.")
 @json_option
 @socket_option
 @debug_option
@@ -76,23 +103,42 @@ def command(
     Nothing is reserved: another job may take its place. A rejected submission gets a counter-offer
     that is held for a while. The exit status is 1 if there is none.
     """
-    from rtsched.daemon.reports import Feasible
-
-    least, most = node_range(nodes)
-    question = Feasible(
-        nodes=least,
-        nodes_max=most,
-        time_s=None if limit is None else seconds(limit),
-        deadline=None if deadline is None else moment(deadline),
-        memory=0 if memory is None else size(memory),
-        **_checked(given),
-    )
+    at = None if deadline is None else moment(deadline)
+    question = request_of(nodes, limit, memory, deadline=at, **given)
     report = report_of(question, path)
     if as_json:
         print_json(report)
     else:
         show(console(), report, deadline is not None)
     ctx.exit(Exit.GOOD if report.feasible else Exit.FINDINGS)
+
+
+def request_of(
+    nodes: str,
+    limit: str | None,
+    memory: str | None,
+    *,
+    deadline: float | None = None,
+    **given: Any,
+) -> Feasible:
+    """Return what a job asks for by the options of a command.
+
+    Raises
+    ------
+    click.UsageError
+        If it makes no sense.
+    """
+    from rtsched.daemon.reports import Feasible
+
+    least, most = node_range(nodes)
+    return Feasible(
+        nodes=least,
+        nodes_max=most,
+        time_s=None if limit is None else seconds(limit),
+        deadline=deadline,
+        memory=0 if memory is None else size(memory),
+        **_checked(given),
+    )
 
 
 def node_range(text: str) -> tuple[int, int | None]:

@@ -21,7 +21,7 @@ import numpy as np
 import structlog
 
 from rtsched.daemon.ended_jobs import EndedJobs
-from rtsched.daemon.estimating_process import EstimatingProcess, Question, Refreshed, Report
+from rtsched.daemon.estimating_process import Question, Refreshed, Report, low_priority_process
 from rtsched.daemon.past import past_of
 from rtsched.daemon.worker import Remote
 from rtsched.errors import AdapterError
@@ -186,7 +186,7 @@ class Estimating:
         if make is None:
             file = Path(live.daemon.database).with_name(FILE) if self._kept else None
             system = live.system if isinstance(live.system, ExclusiveSettings) else None
-            make = partial(EstimatingProcess, live.estimates, system, past_of(live), file)
+            make = partial(low_priority_process, live.estimates, system, past_of(live), file)
         late = "the process that estimates starts did not answer within {:g} s"
         return Remote(make, ANSWERS, "estimates starts", late)
 
@@ -240,6 +240,7 @@ class Estimating:
         while True:
             await self._arrived.wait()
             self._arrived.clear()
+            await asyncio.sleep(remote.pause)
             begun, cpu = time.monotonic(), self._cpu_s
             try:
                 await self._refresh(remote)
@@ -247,7 +248,7 @@ class Estimating:
             except AdapterError as error:
                 self._failed(str(error))
                 self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
-                await asyncio.sleep(max(self._pause, remote.pause))
+                await asyncio.sleep(self._pause)
                 self._arrived.set()
                 continue
             except Exception:  # a defect must not end the estimates

@@ -64,8 +64,6 @@ delay them."""
 
 Question = Literal["estimate", "odds"]
 
-_SAVE = "save"
-
 
 class Refreshed(NamedTuple):
     """What a refresh came to."""
@@ -131,10 +129,6 @@ class EstimatingProcess:
         past: Past | None,
         file: Path | None,
     ) -> None:
-        with suppress(OSError):
-            os.nice(NICE)
-        with suppress(OSError, AttributeError):
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         self._settings, self._past = settings, past
         self._file = EstimatesFile(file) if file is not None else None
         self._system = system
@@ -145,7 +139,7 @@ class EstimatingProcess:
         self._busy, self._failure = False, ""
         self._refreshed: Refreshed | None = None
         self._number, self._past_problem = 0, "no records have been read"
-        self._saved, self._last = time.monotonic(), threading.Event()
+        self._saved = time.monotonic()
         threading.Thread(target=self._serve, name="estimates", daemon=True).start()
 
     # --- requests -------------------------------------------------------------------------------
@@ -186,8 +180,9 @@ class EstimatingProcess:
     def save(self, seconds: float) -> None:
         """Write down past and record, unless that takes longer; nothing is estimated after it."""
         if not self._busy:
-            self._work.put(_SAVE)
-            self._last.wait(seconds)
+            saved = threading.Event()
+            self._work.put(saved)
+            saved.wait(seconds)
 
     # --- the thread with the estimator ----------------------------------------------------------
 
@@ -210,9 +205,9 @@ class EstimatingProcess:
             self._answer_all()
             if isinstance(item, tuple):
                 self._refresh(*item)
-            elif item is _SAVE:
+            elif isinstance(item, threading.Event):
                 self._save()
-                self._last.set()
+                item.set()
             elif item is not None:
                 self._learn(item)
             if time.monotonic() - self._saved > SAVED:
@@ -279,7 +274,7 @@ class EstimatingProcess:
                 if upper is None:
                     newest, first = time.time(), max(time.time() - DAY, wanted - OVERLAP)
                     self._take(first, newest)
-                    upper = first
+                    upper, self._past_problem = first, ""
                 while upper > wanted:
                     self._take(max(upper - DAY, wanted), upper)
                     upper = max(upper - DAY, wanted)
@@ -303,6 +298,20 @@ class EstimatingProcess:
         found = self._past(since, until)
         if len(found.jobs):
             self._work.put(found)
+
+
+def low_priority_process(
+    settings: EstimateSettings,
+    system: ExclusiveSettings | None,
+    past: Past | None,
+    file: Path | None,
+) -> EstimatingProcess:
+    """Return an `EstimatingProcess`, and give way to all other processes of this host."""
+    with suppress(OSError):
+        os.nice(NICE)
+    with suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    return EstimatingProcess(settings, system, past, file)
 
 
 def _first(

@@ -175,6 +175,9 @@ METRICS = {
 PERIODS = {86400.0: "day", 7 * 86400.0: "week", 30 * 86400.0: "month"}
 """Periods for which the record of estimates is shown, by their seconds."""
 
+INTERVALS = ("80", "90", "95")
+"""Of estimates, per cent."""
+
 FAILED = ("error", "unheard")
 """Results of requests for which the submit filter does what its setting `on_failure` says."""
 
@@ -198,7 +201,7 @@ class Metrics:
         self._registry.register(_Hooks(self._hook_metrics))
         self._made["rtsched_look_age_seconds"].set_function(self._age)
         self._made["rtsched_estimate_age_seconds"].set_function(self._age_of_estimates)
-        self._made["rtsched_estimate_seconds"].set(math.nan)
+        self._forget_estimates()
         for name, sized in (("bytes", _size), ("free_bytes", _free)):
             self._made[f"rtsched_database_{name}"].set_function(partial(self._of_database, sized))
         # `increase` and `rate` see the first one only if there was a zero before.
@@ -353,12 +356,8 @@ class Metrics:
             period = PERIODS.get(length)
             if period is None:
                 continue
-            shares = {
-                "80": accuracy.covered_80,
-                "90": accuracy.covered_90,
-                "95": accuracy.covered_95,
-            }
-            for interval, share in shares.items():
+            shares = accuracy.covered_80, accuracy.covered_90, accuracy.covered_95
+            for interval, share in zip(INTERVALS, shares, strict=True):
                 gauge = self._made["rtsched_estimate_coverage"].labels(interval, period)
                 gauge.set(float(share[row]))
             error = self._made["rtsched_estimate_error_seconds"].labels(period)
@@ -373,6 +372,16 @@ class Metrics:
     def not_estimated(self) -> None:
         """Show that there are no estimates."""
         self._estimated = -math.inf
+        if self._made:
+            self._forget_estimates()
+
+    def _forget_estimates(self) -> None:
+        self._made["rtsched_estimate_seconds"].set(math.nan)
+        for period in PERIODS.values():
+            self._made["rtsched_estimate_error_seconds"].labels(period).set(math.nan)
+            self._made["rtsched_estimate_judged_jobs"].labels(period).set(0)
+            for interval in INTERVALS:
+                self._made["rtsched_estimate_coverage"].labels(interval, period).set(math.nan)
 
     def _age_of_estimates(self) -> float:
         known = math.isfinite(self._estimated)

@@ -44,6 +44,8 @@ REASONS: dict[str, str] = {
     "A promise is moved when that keeps its job from two planned starts, or breaks where it cannot "
     "be.",
     "wait.planned": "The job has a promise, and its planned start is in the future.",
+    "wait.dependency": "The job waits for other jobs, as its user asked.",
+    "wait.begin": "The job may not start before the time that its user set.",
     "wait.nodes": "The job needs more nodes than are free.",
     "wait.kept": "Nodes are free, but reserved for promised jobs that start before this "
     "job would end.",

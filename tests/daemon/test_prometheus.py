@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 import pytest
+from estimating_site import KnownEstimator
 from rest_client import in_thread, seen_in_queue
 from running import Running, answer_of
 
 from rtsched.adapters.live import Change, Done
+from rtsched.estimates import EstimateSettings
 from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -67,6 +69,8 @@ async def everything(running: Running) -> None:
         raise RuntimeError("the planner fails")
 
     running.daemon.lag.start()
+    accuracy = KnownEstimator(EstimateSettings()).accuracy()
+    running.daemon.metrics.estimated(running.now, 2.0, accuracy)
     await running.start()
     for hours in (24.0, 20.0):
         await asyncio.to_thread(answer_of, running.asked(hours=hours))

@@ -10,6 +10,7 @@ import numpy as np
 
 from rtsched.model.blocked import Blocked
 from rtsched.model.ragged import Ragged, offsets_of
+from rtsched.report.start_wording import period_name
 from rtsched.report.wording import shortened
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.daemon.reports import Promise, TimelineReport
+    from rtsched.daemon.reports import EstimateRecord, Promise, TimelineReport
 
 WIDTH = 1000
 """Units of a drawing across."""
@@ -156,6 +157,89 @@ def drawing(report: TimelineReport, span_s: float, partition: str = "") -> Drawi
         load,
         Axes(begin, scale, {name: at for at, name in enumerate(names)}),
     )
+
+
+class Bar(NamedTuple):
+    """One bar of the record of estimates, per cent of the drawing."""
+
+    kind: str
+    x: float
+    width: float
+    height: float
+    wanted: float
+    """Height of the line that says how high it should be; negative: there is none."""
+
+
+class Group(NamedTuple):
+    """The bars of a period, at its name."""
+
+    label: Label
+    bars: tuple[Bar, ...]
+
+
+def coverage_bars(record: Sequence[EstimateRecord]) -> tuple[Group, ...]:
+    """Return by period how often starts were within their intervals, beside how often they should.
+
+    Periods in which no job started are left out.
+    """
+    return _groups(
+        [
+            (
+                each.period_s,
+                [
+                    ("cover80", each.covered_80, 0.8),
+                    ("cover90", each.covered_90, 0.9),
+                    ("cover95", each.covered_95, 0.95),
+                ],
+            )
+            for each in record
+            if each.jobs
+        ]
+    )
+
+
+def error_bars(record: Sequence[EstimateRecord]) -> tuple[Group, ...]:
+    """Return by period the mean absolute error, beside that of requested times."""
+    shown = [each for each in record if each.jobs]
+    values = [value for each in shown for value in (each.error_s, each.error_by_limits_s) if value]
+    most = max(values, default=1.0)
+    return _groups(
+        [
+            (
+                each.period_s,
+                [
+                    ("error", None if each.error_s is None else each.error_s / most, -1.0),
+                    (
+                        "limits",
+                        None if each.error_by_limits_s is None else each.error_by_limits_s / most,
+                        -1.0,
+                    ),
+                ],
+            )
+            for each in shown
+        ]
+    )
+
+
+def _groups(
+    rows: Sequence[tuple[float, Sequence[tuple[str, float | None, float]]]],
+) -> tuple[Group, ...]:
+    step, found = 100.0 / max(len(rows), 1), []
+    for at, (period, values) in enumerate(rows):
+        width = 0.7 * step / len(values)
+        bars = [
+            Bar(
+                kind,
+                at * step + 0.15 * step + width * place,
+                0.9 * width,
+                100.0 * value,
+                100.0 * wanted,
+            )
+            for place, (kind, value, wanted) in enumerate(values)
+            if value is not None
+        ]
+        found.append(Group(Label((at + 0.5) * step, period_name(period)), tuple(bars)))
+    return tuple(found)
 
 
 def marks(axes: Axes, promises: Iterable[Promise]) -> Iterator[Mark]:

@@ -21,6 +21,7 @@ from rtsched import __version__
 from rtsched.daemon.moments import moment
 from rtsched.daemon.reports import (
     AccountShare,
+    EstimateRecord,
     Explain,
     ExplainReport,
     Feasible,
@@ -30,17 +31,28 @@ from rtsched.daemon.reports import (
     ReliabilityReport,
     Shares,
     SharesReport,
+    StartEstimate,
     Status,
     StatusReport,
     Timeline,
     TimelineReport,
+    When,
+    WhenReport,
 )
 from rtsched.daemon.stated import per_cent
 from rtsched.errors import RtschedError
 from rtsched.logs.hostlist import fold
 from rtsched.report.reliability import reliability, reliability_drawing
+from rtsched.report.start_wording import about, ends, interval, period_name, sentence, starts
 from rtsched.report.wording import MISSING, count, duration, shortened, visible
-from rtsched.rest.board.drawing import SPANS, Drawing, drawing, marks
+from rtsched.rest.board.drawing import (
+    SPANS,
+    Drawing,
+    coverage_bars,
+    drawing,
+    error_bars,
+    marks,
+)
 from rtsched.rest.endpoints import REFUSALS, ask
 from rtsched.rest.sessions import COOKIE, SESSION_S, TICKET_S, Sessions
 
@@ -158,6 +170,7 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
     """Return what the part of the page shows that is brought up to date."""
     status: StatusReport = await ask(request, Status())
     shares: SharesReport = await ask(request, Shares())
+    estimates: WhenReport = await ask(request, When())
     timeline: TimelineReport = await request.app.state.timelines.latest(request)
     partition = partition if partition in timeline.partitions else ""
     span = span if span in SPANS else "1d"
@@ -184,12 +197,54 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
         "partition": partition,
         "promises": [_row(each, status.now) for each in shown],
         "more": max(len(status.promises) - SHOWN, 0),
-        "likely": await _likely(request),
+        "likely": await _reliability(request),
         "shares": [_share(each) for each in shares.accounts[:SHOWN]],
+        "starts": _starts(estimates),
     }
 
 
-async def _likely(request: HttpRequest) -> dict[str, str] | None:
+def _starts(report: WhenReport) -> dict[str, Any]:
+    """Return what is estimated of waiting jobs without a promise, and how good estimates were."""
+    waiting = [each for each in report.jobs if each.basis != "plan"]
+    return {
+        "rows": [_start(each, report.now) for each in waiting[:SHOWN]],
+        "more": max(len(waiting) - SHOWN, 0) + report.more,
+        "age": "" if report.estimated is None else duration(max(report.now - report.estimated, 0)),
+        "problem": report.problem,
+        "coverage": coverage_bars(report.record),
+        "errors": error_bars(report.record),
+        "record": [_recorded(each) for each in report.record if each.jobs],
+    }
+
+
+def _start(estimate: StartEstimate, now: float) -> dict[str, str]:
+    """Return an estimate as a row of the table."""
+    e = estimate
+    return {
+        "job": e.job,
+        "name": shortened(e.name, 40),
+        "user": e.user,
+        "start": MISSING if e.start is None else about(e.start, now),
+        "wide": interval(e.start_low_95, e.start_high_95, now),
+        "narrow": interval(e.start_low_80, e.start_high_80, now),
+        "end": MISSING if e.end is None else about(e.end, now),
+        "why": e.why,
+    }
+
+
+def _recorded(each: EstimateRecord) -> dict[str, Any]:
+    """Return the record of a period as a row of the table."""
+    shares = (each.covered_80, each.covered_90, each.covered_95)
+    return {
+        "period": f"last {period_name(each.period_s)}",
+        "jobs": count(each.jobs),
+        "shares": [MISSING if share is None else f"{100 * share:.0f} %" for share in shares],
+        "error": duration(each.error_s),
+        "limits": duration(each.error_by_limits_s),
+    }
+
+
+async def _reliability(request: HttpRequest) -> dict[str, str] | None:
     """Return stated odds against what was kept, drawn; None: no likely promise has ended."""
     report: ReliabilityReport = await request.app.state.timelines.reliability(request)
     if not report.stated:
@@ -255,6 +310,7 @@ async def _when(request: HttpRequest, given: Mapping[str, str]) -> dict[str, Any
         return {"problem": str(error)}
     status: StatusReport = await ask(request, Status())
     lines = _lines(status.system, question, found) if found.deadline is not None else ()
+    likely = await _likely(request, question)
     return {
         "problem": "",
         "feasible": found.feasible,
@@ -264,8 +320,22 @@ async def _when(request: HttpRequest, given: Mapping[str, str]) -> dict[str, Any
         "nodes": shortened(fold(found.nodes), 80) if found.nodes else MISSING,
         "reasons": [reason.text for reason in found.reasons],
         "lines": "\n".join(lines),
+        **likely,
         "system": status.system,
     }
+
+
+async def _likely(request: HttpRequest, asked: Feasible) -> dict[str, str]:
+    """Return when such a job without a deadline would start and end, as estimated."""
+    try:
+        question = When(request=msgspec.structs.replace(asked, deadline=None))
+        found: WhenReport = await ask(request, question)
+    except RtschedError:
+        return {"likely": "", "likely_end": ""}
+    (estimate,) = found.jobs
+    if estimate.basis == "none":
+        return {"likely": "", "likely_end": ""}
+    return {"likely": starts(estimate, found.now), "likely_end": ends(estimate, found.now)}
 
 
 def _question(given: Mapping[str, str]) -> Feasible:
@@ -376,10 +446,21 @@ async def _why(request: HttpRequest, job: str) -> dict[str, Any]:
         "shown": found.job,
         "promise": _row(found.promise, now) if found.promise else None,
         "waits": [reason.text for reason in found.waits],
+        "estimate": _estimated(found.estimate, now),
         "helps": found.helps,
         "terms": sorted(found.terms.items(), key=lambda term: -term[1]),
         "verdicts": [(_moment(each.time, now), each.text) for each in found.verdicts],
     }
+
+
+def _estimated(estimate: StartEstimate | None, now: float) -> str:
+    """Return what is estimated of a job in a sentence; empty: nothing, or it is planned."""
+    if estimate is None or estimate.basis == "plan":
+        return ""
+    if estimate.basis == "none":
+        return f"No estimate: {estimate.why}." if estimate.state == "waiting" else ""
+    said = sentence(estimate, now)
+    return f"Estimate: it {said}."
 
 
 # --- pages ---------------------------------------------------------------------------------------

@@ -1,0 +1,145 @@
+"""`rtsched when`: when jobs are estimated to start and end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from rtsched.cli.asking import (
+    gap,
+    json_option,
+    print_json,
+    report_of,
+    show_facts,
+    show_table,
+    socket_option,
+)
+from rtsched.cli.common import Exit, console, debug_option, indented
+from rtsched.cli.feasible import node_range, request_of, request_options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rtsched.daemon.reports import StartEstimate, When, WhenReport
+
+OTHERS = frozenset(("job", "as_json", "path"))
+"""Parameters that say nothing of what a job asks for."""
+
+
+@click.command("when")
+@click.argument("job", metavar="[JOB]", required=False)
+@request_options
+@click.option(
+    "--gpus", "all_gpus", type=click.IntRange(1), help="GPUs on all nodes together (Slurm)."
+)
+@json_option
+@socket_option
+@debug_option
+@click.pass_context
+def command(ctx: click.Context, /, job: str | None, as_json: bool, path: str, **given: Any) -> None:
+    """Show when JOB, or each of your waiting jobs, is estimated to start and end.
+
+    With options of `rtsched feasible`, show it of such a job if it were submitted now. The queue is
+    simulated ahead many times, with run times drawn from users' past jobs; the answer is the median
+    start and the intervals in which 80 % and 95 % of such starts lie. It is no promise. The start
+    of a job with a promise is that of its plan. The exit status is 1 if there is no estimate.
+    """
+    report: WhenReport = report_of(_question(ctx, job or "", given), path)
+    if as_json:
+        print_json(report)
+    else:
+        show(console(), report, alone=bool(job) or _describes(ctx))
+    known = any(each.basis != "none" for each in report.jobs) or not report.jobs
+    ctx.exit(Exit.GOOD if known else Exit.FINDINGS)
+
+
+def _describes(ctx: click.Context) -> bool:
+    """Return whether options say what a job asks for that is not submitted."""
+    given = ParameterSource.COMMANDLINE
+    return any(ctx.get_parameter_source(name) is given for name in ctx.params if name not in OTHERS)
+
+
+def _question(ctx: click.Context, job: str, given: dict[str, Any]) -> When:
+    from rtsched.daemon.reports import When
+
+    if not _describes(ctx):
+        return When(job)
+    if job:
+        raise click.UsageError("give a JOB, or what a job would ask for, not both")
+    all_gpus = given.pop("all_gpus")
+    if all_gpus is not None:
+        if given["gpus"] is not None:
+            raise click.UsageError("give --gpus or --gpus-per-node, not both")
+        least, _ = node_range(given["nodes"])
+        if all_gpus % least:
+            raise click.BadParameter(
+                f"{all_gpus} GPUs cannot be divided among {least} nodes; give --gpus-per-node",
+                param_hint="--gpus",
+            )
+        given["gpus"] = all_gpus // least
+    return When(request=request_of(**given))
+
+
+def show(out: Console, report: WhenReport, *, alone: bool) -> None:
+    """Print a report: all of one job, or a table of several."""
+    if alone:
+        for each in report.jobs:
+            _show_one(out, each, report.now)
+    elif report.jobs:
+        _show_table(out, report)
+    else:
+        out.print("no waiting jobs")
+    facts = []
+    if report.estimated is not None:
+        facts.append(("estimated", gap(min(report.estimated, report.now), report.now)))
+    if report.problem:
+        facts.append(("note", report.problem))
+    if report.more:
+        facts.append(("more", f"{report.more:,} jobs are not listed"))
+    show_facts(out, facts)
+
+
+def _show_one(out: Console, estimate: StartEstimate, now: float) -> None:
+    from rtsched.cli.asking import when
+    from rtsched.report.start_wording import ends, sentence, starts
+
+    named = f"job {estimate.job}" if estimate.job else "such a job"
+    if estimate.state == "running":
+        indented(out, f"{named} has run since {when(estimate.start, now)}", 0, "bold")
+        what = ends(estimate, now) if estimate.basis != "none" else estimate.why
+        facts = [("ends", what)]
+        if estimate.latest is not None:
+            facts.append(("at the latest", when(estimate.latest, now)))
+        show_facts(out, facts)
+        return
+    if estimate.basis == "none":
+        indented(out, f"{named}: no estimate: {sentence(estimate, now)}", 0, "bold")
+    else:
+        indented(out, f"{named} starts {starts(estimate, now)}", 0, "bold")
+        show_facts(out, [("ends", ends(estimate, now))])
+    reasons = [f"{r.text} ({r.code})" if r.code else r.text for r in estimate.waits]
+    show_facts(out, [("waits" if not at else "", text) for at, text in enumerate(reasons)])
+
+
+def _show_table(out: Console, report: WhenReport) -> None:
+    from rtsched.report.start_wording import about, interval
+    from rtsched.report.wording import MISSING, shortened
+
+    now, rows = report.now, []
+    for each in report.jobs:
+        note = {"plan": "as promised", "none": each.why}.get(each.basis, "")
+        rows.append(
+            [
+                each.job,
+                shortened(each.name, 24),
+                MISSING if each.start is None else about(each.start, now),
+                interval(each.start_low_80, each.start_high_80, now),
+                interval(each.start_low_95, each.start_high_95, now),
+                MISSING if each.end is None else about(each.end, now),
+                note,
+            ]
+        )
+    titles = ["job", "name", "starts", "80 %", "95 %", "ends", ""]
+    show_table(out, titles, rows)

@@ -1,0 +1,213 @@
+"""The process that estimates starts: it comes back, answers meanwhile, and holds nothing up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from estimating_site import KnownEstimator, known_process, waiting, with_estimates
+from running import NOW, Running, answer_of, until
+from structlog.testing import capture_logs
+
+from rtsched.daemon.estimates_file import EstimatesFile
+from rtsched.daemon.estimating_process import _first
+from rtsched.estimates import EstimateSettings
+from rtsched.model.cluster import Cluster
+from rtsched.model.jobs import Jobs
+from rtsched.model.log import Log, Outcomes
+from rtsched.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from rtsched.daemon.estimating import Estimating
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    """Give a daemon whose estimator is known."""
+    made = Running(tmp_path)
+    with_estimates(made)
+    yield made
+    made.close()
+
+
+def estimating_of(running: Running) -> Estimating:
+    """Return the daemon's estimates."""
+    found = running.daemon.estimating
+    assert found is not None
+    return found
+
+
+def course(running: Running, steps: Callable[[Estimating], Awaitable[None]]) -> None:
+    """Start the estimates, do the steps, and end them."""
+
+    async def whole() -> None:
+        estimating = estimating_of(running)
+        estimating.start()
+        try:
+            await running.start()
+            await steps(estimating)
+        finally:
+            await estimating.close()
+
+    asyncio.run(whole())
+
+
+def test_estimates_come_after_a_poll(running: Running) -> None:
+    """Each waiting job has one, and the metrics show how good they were."""
+    running.show(**waiting("a", "b"))
+
+    async def steps(estimating: Estimating) -> None:
+        await until(lambda: np.isfinite(estimating.latest.at))
+
+    course(running, steps)
+    latest = estimating_of(running).latest
+    assert latest.estimates.job.tolist() == [1, 2]
+    assert latest.estimates.start.tolist() == [NOW + 600.0] * 2
+    text = running.daemon.metrics.text()
+    assert 'rtsched_estimate_coverage{interval="90",period="week"} 0.9' in text
+    assert 'rtsched_estimate_error_seconds{period="day"} 600.0' in text
+    assert "rtsched_estimate_cpu_seconds_total 0.0" not in text
+    assert "rtsched_estimate_failures_total 0.0" in text
+
+
+def test_questions_are_answered_between_two_simulations(running: Running) -> None:
+    """A refresh that goes on answers them; it ends only when one was asked."""
+    running.show(**waiting("a"))
+
+    async def steps(estimating: Estimating) -> None:
+        await until(lambda: np.isfinite(estimating.latest.at))
+        running.now += 60.0
+        running.show(time=running.now, **waiting("hang"))
+        await running.daemon.cycle()
+        before = estimating.latest
+        one = Jobs.build(1, id=[9], size=[1])
+        async with asyncio.timeout(120.0):
+            while "hang" not in running.daemon.site.snapshot.queued.texts("name"):
+                await running.daemon.cycle()
+            while estimating.latest is before or estimating.latest.at == before.at:
+                odds = await estimating.odds(one, 30.0)
+                assert odds is not None
+                assert odds.tolist() == [0.5]
+                found = await estimating.estimate(one, 30.0)
+                assert found is not None
+                assert found.start.tolist() == [found.start_low_80[0] + 300.0]
+
+    course(running, steps)
+
+
+def test_a_killed_process_comes_back(running: Running) -> None:
+    """Its death is one sentence; what was known stays, and submissions are answered meanwhile."""
+    running.show(**waiting("a"))
+
+    async def steps(estimating: Estimating) -> None:
+        await until(lambda: np.isfinite(estimating.latest.at))
+        first, before = estimating.pid, estimating.latest
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        assert await estimating.odds(Jobs.build(1, id=[9]), 5.0) is None
+        assert estimating.latest is before
+        line = running.asked()
+        _, fields = await asyncio.to_thread(answer_of, line)
+        assert fields
+        async with asyncio.timeout(120.0):
+            while estimating.latest is before:
+                await running.daemon.cycle()
+        assert estimating.pid not in {None, first}
+
+    with capture_logs() as logs:
+        course(running, steps)
+    said = [entry for entry in logs if entry["event"] == "not_estimated"]
+    assert len(said) == 1
+    assert "SIGKILL" in said[0]["error"]
+
+
+@pytest.mark.parametrize(("name", "why"), [("fail", "no such luck"), ("die", "SIGKILL")])
+def test_a_failure_is_one_sentence(running: Running, name: str, why: str) -> None:
+    """However often it fails, it is logged once, and counted; the daemon polls on."""
+    running.show(**waiting(name))
+
+    async def steps(estimating: Estimating) -> None:
+        counted = "rtsched_estimate_failures_total 2.0"
+        await until(lambda: counted in running.daemon.metrics.text())
+        await running.daemon.cycle()
+
+    with capture_logs() as logs:
+        course(running, steps)
+    said = [entry["error"] for entry in logs if entry["event"] == "not_estimated"]
+    assert len(said) == 1
+    assert why in said[0]
+
+
+def past_of_a_day(since: float, until: float) -> Log:
+    """Return one job for each day that is asked for."""
+    del since
+    return Log(
+        Jobs.build(1, id=[1], submit=[until - 100.0]),
+        Outcomes.build(1, start=[until - 90.0], end=[until - 10.0]),
+        (),
+        "test",
+    )
+
+
+def no_past(since: float, until: float) -> Log:
+    """Fail as a batch system without accounting does."""
+    raise OSError(f"no records from {since:.0f} to {until:.0f}")
+
+
+def test_the_past_is_read_and_kept(tmp_path: Path) -> None:
+    """All days are learned, and a process that comes after knows them from the file."""
+    file = tmp_path / "estimates.bin"
+    process = known_process(past_of_a_day, file)
+    latest = time.monotonic() + 120.0
+    while process.report().past < 90 and time.monotonic() < latest:
+        process.save(30.0)
+    process.save(30.0)
+    found = EstimatesFile(file).read(EstimateSettings(), None)
+    assert found is not None
+    estimator, until_when = found
+    assert isinstance(estimator, KnownEstimator)
+    assert estimator.learned >= 90
+    assert until_when > NOW / 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 100, b"rtsched estimates 1 0 0\npickle"])
+def test_a_damaged_file_begins_anew(tmp_path: Path, damage: bytes) -> None:
+    """One sentence, and nothing is read from it."""
+    file = tmp_path / "estimates.bin"
+    file.write_bytes(damage)
+    with capture_logs() as logs:
+        assert EstimatesFile(file).read(EstimateSettings(), None) is None
+    assert [entry["event"] for entry in logs] == ["estimates_file_not_read"]
+
+
+def test_without_records_ends_are_seen_in_polls(tmp_path: Path) -> None:
+    """What vanishes from the polls was running until then."""
+    running = Running(tmp_path)
+    estimating = with_estimates(running, no_past)
+    running.show(**waiting("a"))
+
+    async def steps(_: Estimating) -> None:
+        await until(lambda: np.isfinite(estimating.latest.at))
+        assert "no records" in estimating.latest.problem
+
+    course(running, steps)
+    running.close()
+
+
+def test_too_many_jobs() -> None:
+    """The first of the queue's order are estimated; it is known how many are left out."""
+    queued = Jobs.build(5, id=np.arange(5))
+    whole = Snapshot(0.0, Cluster.uniform(4), queued=queued)
+    snapshot, order, left_out = _first(whole, np.array([1.0, 5.0, 3.0, 4.0, 2.0]), 3)
+    assert snapshot.queued.id.tolist() == [1, 2, 3]
+    assert order is not None
+    assert order.tolist() == [5.0, 3.0, 4.0]
+    assert left_out == 2
