@@ -28,6 +28,7 @@ COMMANDS = {
     "status": "Show the state of the daemon and your promises.",
     "board": "Print a link that opens the board in a browser.",
     "feasible": "Show which deadline a job could get now.",
+    "take": "Submit a job with what was offered in place of its deadline.",
     "plan": "Print the plan behind all promises.",
     "cancel": "Give up the promise of a job.",
     "chunk": "Print the plan of a promised job, for use inside the job.",
@@ -44,7 +45,7 @@ COMMANDS = {
 }
 """One line per command, here so that `rtsched --help` need not import them all."""
 
-SILENT = frozenset(("board", "cancel", "chunk", "feasible", "status"))
+SILENT = frozenset(("board", "cancel", "chunk", "feasible", "status", "take"))
 """Commands that only ask the daemon, and log nothing: they start without the library for that."""
 
 SOLVING = frozenset(("calibrate",))

@@ -14,6 +14,7 @@ from rtsched.adapters.users import NotKnownYetError, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.imminent import StartedBefore
+from rtsched.daemon.menu import Allowance, Request, present, remember, with_menu
 from rtsched.daemon.messages import fixed
 from rtsched.daemon.records import OPEN, JournalEntry
 from rtsched.daemon.server import HungUpError
@@ -51,6 +52,7 @@ class Answers:
         self.daemon = daemon
         self._evaluating = asyncio.Lock()
         self._started = StartedBefore()
+        self._asking = 0
 
     async def answer(self, kind: MessageKind, payload: bytes, client: Client) -> bytes:
         """Answer the submit filter; who submits stands in the message.
@@ -99,13 +101,14 @@ class Answers:
                 f"the last poll of the batch system was {age:.0f} s ago; not evaluated"
             )
         submission = daemon.translator.describe(fields, site.facts, now)
+        request = Request(daemon.translator, fields, submission)
         if submission.job >= 0 and submission.job in site.marks.job:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
         admission = AdmissionController(
             daemon.policy.submits, settings, daemon.wording, self._started
         )
         try:
-            judged, reply = await self._judged(admission, submission, now, client)
+            judged, reply = await self._judged(admission, request, now, client)
         except PlannerError as error:
             if not daemon.dry_run:
                 raise
@@ -114,10 +117,11 @@ class Answers:
         self._note(judged, submission.jobs.texts("name")[0] or "", submission.uid, now)
         if daemon.dry_run:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])
+        remember(daemon.menus, submission.uid, judged.menu, now)
         return judged.verdict, reply
 
     async def _judged(
-        self, admission: AdmissionController, submission: Submission, now: float, client: Client
+        self, admission: AdmissionController, request: Request, now: float, client: Client
     ) -> tuple[AdmissionResult, bytes]:
         """Judge a submission, and write down what it is promised or offered; return the answer.
 
@@ -129,8 +133,8 @@ class Answers:
         HungUpError
             If nobody waits for the answer any more; then nothing was written down.
         """
-        daemon = self.daemon
-        site, judged = await self._evaluated(admission, submission, now, client)
+        daemon, submission = self.daemon, request.submission
+        site, judged = await self._evaluated(admission, request, now, client)
         if daemon.dry_run or not judged.changed:
             return judged, self._reply(submission, judged)
         if not await self._lock_site(client):
@@ -138,7 +142,7 @@ class Answers:
             return judged, self._reply(submission, judged)
         try:
             if daemon.site is not site:
-                _, judged = await self._evaluated(admission, submission, now, client)
+                _, judged = await self._evaluated(admission, request, now, client)
             reply = self._reply(submission, judged)
             if not client.waits():
                 raise HungUpError
@@ -151,7 +155,7 @@ class Answers:
         return judged, reply
 
     async def _evaluated(
-        self, admission: AdmissionController, submission: Submission, now: float, client: Client
+        self, admission: AdmissionController, request: Request, now: float, client: Client
     ) -> tuple[Site, AdmissionResult]:
         """Judge a submission in a thread when its turn comes, and return on which site.
 
@@ -160,11 +164,27 @@ class Answers:
         HungUpError
             If nobody waits for the answer any more by then.
         """
-        async with self._evaluating:
-            if not client.waits():
-                raise HungUpError
-            site = self.daemon.site
-            return site, await asyncio.to_thread(admission.judge, site, submission, now)
+        self._asking += 1
+        try:
+            async with self._evaluating:
+                if not client.waits():
+                    raise HungUpError
+                site = self.daemon.site
+                judge = partial(self._with_menu, admission, site, request, now)
+                return site, await asyncio.to_thread(judge)
+        finally:
+            self._asking -= 1
+
+    def _with_menu(
+        self, admission: AdmissionController, site: Site, request: Request, now: float
+    ) -> AdmissionResult:
+        """Judge a submission, and look for alternatives to a rejected one if nobody waits."""
+        daemon, uid = self.daemon, request.submission.uid
+        judged = admission.judge(site, request.submission, now)
+        seconds = admission.settings.menu_ms / 1000.0
+        allowance = Allowance(seconds, hurry=lambda: self._asking > 1)
+        before = present(daemon.menus, site, uid, now)
+        return with_menu(admission, site, judged, request, now, allowance, before)
 
     async def _lock_site(self, client: Client) -> bool:
         """Wait for the turn to change the site; return whether it was given.

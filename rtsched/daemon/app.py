@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.live import Change, Done, Observation, Translator
     from rtsched.core.chain import Chain
     from rtsched.daemon.chains import Chains
+    from rtsched.daemon.menu import Menu
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.promised_jobs import PromisedJobs
     from rtsched.daemon.records import PromiseRecord
@@ -170,6 +171,7 @@ class Daemon:
         self.reread, self.dry_run, self.clock = reread, dry_run, clock
         self.promised = promised
         self.site: Site = recovered(store.load())
+        self.menus: dict[int, Menu] = {}
         self.steered: Steered | None = None
         self.pending: Sequence[Change] = ()
         self.peers: Callable[[], tuple[Peer, ...]] = tuple
