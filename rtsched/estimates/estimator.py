@@ -31,9 +31,7 @@ class Estimator:
         The site's own scheduler.
     """
 
-    def __init__(
-        self, settings: EstimateSettings, system: ExclusiveSettings | None = None
-    ) -> None:
+    def __init__(self, settings: EstimateSettings, system: ExclusiveSettings | None = None) -> None:
         self.settings, self.system = settings, system
 
     def learn(self, log: Log) -> None:
