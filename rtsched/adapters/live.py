@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.adjusting import Adjustable, Adjustment
     from rtsched.model.actions import Action
     from rtsched.model.cluster import Cluster
     from rtsched.model.limit_rules import LimitRules
@@ -447,6 +448,21 @@ class Translator(Protocol):
 
     def asking(self, deadline: float) -> str:
         """Return how a user asks for a deadline, such as `--deadline=2026-01-01T12:00:00`."""
+
+    def adjustable(
+        self, fields: Mapping[int, str | int], submission: Submission, facts: Any
+    ) -> Adjustable:
+        """Return what of a submit request, and of what it means, could be asked for otherwise."""
+
+    def adjusted(self, fields: Mapping[int, str | int], to: Adjustment) -> Mapping[int, str | int]:
+        """Return a submit request that asks for something else."""
+
+    def options(self, fields: Mapping[int, str | int], to: Adjustment) -> tuple[str, ...]:
+        """Return the words of a command line that make an adjusted request of the first one."""
+
+    @property
+    def taking(self) -> str:
+        """How a user submits a choice, such as `rtsched take {} job.sh`."""
 
     def protected(self, fields: Mapping[int, str | int]) -> str:
         """Return which promised property a request to change a job would change; empty: none."""

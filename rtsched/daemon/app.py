@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.estimating import Estimating
     from rtsched.daemon.likely import OddsSource
+    from rtsched.daemon.menu import Menu
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.promised_jobs import PromisedJobs
     from rtsched.daemon.records import PromiseRecord
@@ -177,6 +178,7 @@ class Daemon:
         self.promised = promised
         self.estimating = estimating
         self.site: Site = recovered(store.load())
+        self.menus: dict[int, Menu] = {}
         self.steered: Steered | None = None
         self.pending: Sequence[Change] = ()
         self.odds: OddsSource | None = estimating

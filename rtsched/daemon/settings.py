@@ -85,6 +85,14 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "the oldest.",
         ),
     ] = 1
+    menu_ms: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Milliseconds for which alternatives to a rejected job are searched while "
+            "its user waits; less if others wait. 0: only a later deadline is offered.",
+        ),
+    ] = 10.0
     unused_offers_per_hour: Annotated[
         int,
         Meta(

@@ -137,14 +137,13 @@ class Site:
     def left_unused(self, records: Iterable[PromiseRecord], now: float) -> Site:
         """Return the site, in which it is remembered that these offers or promises were not used.
 
-        They are given as they stood before.
+        They are given as they stood before. Offers that were made at one instant are one.
         """
         recent = {
             key: tuple(at for at in times if at > now - HOUR) for key, times in self.unused.items()
         }
-        for record in records:
-            key = (record.uid, record.standing)
-            recent[key] = (*recent.get(key, ()), now)
+        for uid, standing, _ in dict.fromkeys(map(_counted, records)):
+            recent[uid, standing] = (*recent.get((uid, standing), ()), now)
         return replace(self, unused={key: times for key, times in recent.items() if times})
 
     def unused_by(self, uid: int, now: float, *standings: PromiseState) -> list[float]:
@@ -250,6 +249,12 @@ class Site:
             restarting={j: polls for j, polls in self.restarting.items() if j != job},
             missed={j: starts for j, starts in self.missed.items() if j != job},
         )
+
+
+def _counted(record: PromiseRecord) -> tuple[int, PromiseState, float]:
+    """Return what is the same of records that count as one: the offers of a menu."""
+    at = record.made_at if record.standing == "offered" else float(record.id)
+    return record.uid, record.standing, at
 
 
 def _left(table: Any, key: NDArray[np.int64], gone: NDArray[np.int64]) -> Any:

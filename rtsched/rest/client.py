@@ -131,6 +131,10 @@ def request_of(question: reports.Question) -> Request:
             return Request("GET", f"/v1/verdicts?last={question.last}")
         case reports.Explain():
             return Request("GET", f"/v1/explain/{_part(question.job)}?last={question.last}")
+        case reports.Hold():
+            return Request("POST", "/v1/hold", msgspec.json.encode(question))
+        case reports.Choices():
+            return Request("GET", "/v1/choices")
         case reports.Feasible():
             return Request("POST", "/v1/feasible", msgspec.json.encode(question))
         case reports.When(request=None):

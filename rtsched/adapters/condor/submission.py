@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.condor import adjusting
 from rtsched.adapters.condor.arrays import submitted_array
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.holds import is_held
@@ -18,6 +19,7 @@ from rtsched.adapters.condor.requirements import (
     MOST,
     CondorRequirements,
     requirements_of,
+    run_time,
     size_of,
 )
 from rtsched.adapters.condor.settings import CondorSettings
@@ -33,6 +35,8 @@ from rtsched.model.jobs import Edges, Jobs, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from rtsched.adapters.adjusting import Adjustable, Adjustment
 
 MARK = "rtsched:"
 """What stands before an admission in an answer."""
@@ -150,6 +154,30 @@ class CondorTranslator:
     def asking(self, deadline: float) -> str:
         """Return the line of a submit file that asks for a deadline."""
         return f"+RtDeadline={math.ceil(deadline)}"
+
+    taking = "rtsched take {} job.sub"
+
+    def adjustable(
+        self, fields: Mapping[int, str | int], submission: Submission, facts: CondorFacts | None
+    ) -> Adjustable:
+        """Return what of a submission could be asked for otherwise."""
+        facts, ad = facts or CondorFacts(names=self.settings.names), self._ad(fields)
+        rigid = submission.jobs.kind[0] not in {Kind.DIVISIBLE, Kind.ARRAY}
+        stated = submission.jobs.kind[0] != Kind.DIVISIBLE
+        limit = run_time(ad, facts) if stated else math.inf
+        return adjusting.adjustable(ad, facts, rigid=rigid, limit_s=limit)
+
+    def adjusted(self, fields: Mapping[int, str | int], to: Adjustment) -> Mapping[int, str | int]:
+        """Return a submission that asks for something else."""
+        return {**fields, Tag.AD: adjusting.adjusted(str(fields.get(Tag.AD, "")), to)}
+
+    def options(self, fields: Mapping[int, str | int], to: Adjustment) -> tuple[str, ...]:
+        """Return the options of condor_submit that make an adjusted submission of the first one."""
+        return adjusting.options(self._ad(self.adjusted(fields, to)), to)
+
+    @staticmethod
+    def _ad(fields: Mapping[int, str | int]) -> Record:
+        return ad_of(str(fields.get(Tag.AD, "")))
 
     def protected(self, fields: Mapping[int, str | int]) -> str:  # noqa: ARG002 - of the interface
         """Return nothing: HTCondor itself protects the attributes of a promise."""

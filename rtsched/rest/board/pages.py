@@ -21,11 +21,15 @@ from rtsched import __version__
 from rtsched.daemon.moments import moment
 from rtsched.daemon.reports import (
     AccountShare,
+    Choice,
+    Choices,
+    ChoicesReport,
     EstimateRecord,
     Explain,
     ExplainReport,
     Feasible,
     FeasibleReport,
+    Hold,
     Promise,
     Reliability,
     ReliabilityReport,
@@ -171,6 +175,7 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
     status: StatusReport = await ask(request, Status())
     shares: SharesReport = await ask(request, Shares())
     estimates: WhenReport = await ask(request, When())
+    offered: ChoicesReport = await ask(request, Choices())
     timeline: TimelineReport = await request.app.state.timelines.latest(request)
     partition = partition if partition in timeline.partitions else ""
     span = span if span in SPANS else "1d"
@@ -196,6 +201,8 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
         "span": span,
         "partition": partition,
         "promises": [_row(each, status.now) for each in shown],
+        "offered": [_choice(each, status.now) for each in offered.choices],
+        "offered_until": _moment(offered.expires, status.now),
         "more": max(len(status.promises) - SHOWN, 0),
         "likely": await _reliability(request),
         "shares": [_share(each) for each in shares.accounts[:SHOWN]],
@@ -301,6 +308,36 @@ def _moment(at: float | None, now: float) -> str:
     return MISSING if at is None else moment(at, now)
 
 
+def _choice(choice: Choice, now: float) -> dict[str, Any]:
+    """Return what could be had in place of a job as a row."""
+    odds = "" if choice.odds is None else f", {100 * choice.odds:.0f} % likely"
+    return {
+        "number": choice.number,
+        "kind": choice.kind,
+        "text": choice.text,
+        "by": _moment(choice.deadline, now) + odds,
+        "start": _moment(choice.start, now),
+        "options": " ".join(choice.options),
+        "take": choice.take,
+        "held": choice.held,
+    }
+
+
+async def _hold(request: HttpRequest, given: Mapping[str, str]) -> dict[str, Any]:
+    """Hold what stands in the form, and return the choice of a kind."""
+    try:
+        question = msgspec.convert(msgspec.structs.asdict(_question(given)), Hold)
+        found: FeasibleReport = await ask(request, question)
+    except (ValueError, RtschedError) as error:
+        return {"problem": str(error)}
+    kind = given.get("choice", "")
+    choice = next((each for each in found.choices if each.kind == kind), None)
+    if choice is None:
+        return {"problem": "It cannot be had any more. Ask again."}
+    until = _moment(found.expires, found.now)
+    return {"problem": "", "until": until, **_choice(choice, found.now)}
+
+
 async def _when(request: HttpRequest, given: Mapping[str, str]) -> dict[str, Any]:
     """Return the answer to "when could I have it?", by what stands in the form."""
     try:
@@ -321,6 +358,7 @@ async def _when(request: HttpRequest, given: Mapping[str, str]) -> dict[str, Any
         "reasons": [reason.text for reason in found.reasons],
         "lines": "\n".join(lines),
         **likely,
+        "choices": [_choice(each, found.now) for each in found.choices],
         "system": status.system,
     }
 
@@ -503,6 +541,12 @@ async def when(request: HttpRequest) -> Response[Any]:
     return _rendered(request, "when.html.j2", when=await _when(request, dict(request.query_params)))
 
 
+@post("/hold", include_in_schema=False, status_code=200)
+async def hold(request: HttpRequest) -> Response[Any]:
+    """Hold the choices for the job in the form, and return how to take one of them."""
+    return _rendered(request, "held.html.j2", held=await _hold(request, dict(request.query_params)))
+
+
 @get("/why", include_in_schema=False)
 async def why(request: HttpRequest, job: Text = "") -> Response[Any]:
     """Return why a job waits."""
@@ -547,4 +591,4 @@ async def open_session(request: HttpRequest) -> Session:
 
 def router() -> Router:
     """Return the pages."""
-    return Router("/board", route_handlers=[board, now, when, why, enter, style, script])
+    return Router("/board", route_handlers=[board, now, when, hold, why, enter, style, script])
