@@ -125,7 +125,7 @@ class Answers:
             )
             if likely.wanted(submission):
                 wait = daemon.policy.live.likely.wait
-                judge = JudgedByOdds(likely, await odds_of(daemon.odds, submission, now, wait))
+                judge = JudgedByOdds(likely, await odds_of(daemon.odds, submission, wait))
             judged, reply = await self._judged(judge, request, now, client)
         except PlannerError as error:
             if not daemon.dry_run:

@@ -41,16 +41,12 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.settings import DaemonSettings, LikelySettings
     from rtsched.daemon.site import Site
+    from rtsched.estimates import Estimates
     from rtsched.model.actions import Action
 
-LATER = (1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
-"""Deadlines of which the odds are asked, in times of the span from now to the one asked for."""
-
-BETWEEN = 8
-"""Deadlines between two of them of which the odds are asked to find an earlier one."""
-
-LEAST_SPAN = 60.0
-"""Seconds; a deadline that is nearer is searched from there on."""
+QUANTILES = (("end_high_80", 0.9), ("end_high_95", 0.975))
+"""Columns of estimates that are upper quantiles of a job's end, and the odds that it ends by then,
+ascending."""
 
 MINUTE = 60.0
 
@@ -63,6 +59,9 @@ class OddsSource(Protocol):
 
         None: not within `timeout_s` seconds, or there are no estimates.
         """
+
+    async def estimate(self, jobs: Jobs, timeout_s: float) -> Estimates | None:
+        """Return estimates of such jobs, submitted now, each alone; None: as with odds."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Odds:
     offered: float = math.nan
 
 
-async def odds_of(source: OddsSource | None, job: Submission, now: float, wait: float) -> Odds:
+async def odds_of(source: OddsSource | None, job: Submission, wait: float) -> Odds:
     """Return the odds of a job's deadline, and a later one that has the odds asked for.
 
     Parameters
@@ -94,44 +93,31 @@ async def odds_of(source: OddsSource | None, job: Submission, now: float, wait: 
         Who is asked; None: nobody can be.
     job : Submission
         With finite odds and deadline.
-    now : float
-        Seconds since the epoch.
     wait : float
         Seconds within which all must be answered.
     """
     if source is None:
         return Odds()
-    deadline = float(job.jobs.deadline[0])
-    spans = max(deadline - now, LEAST_SPAN) * np.array(LATER)
-    tried = np.concatenate([[deadline], np.ceil((now + spans[1:]) / MINUTE) * MINUTE])
     until = time.monotonic() + wait
-    found = await _asked(source, job, tried, wait)
+    row = job.jobs.replace(id=np.array([FIRST_OWN_ID]))
+    found = await source.odds(row, wait)
     if found is None or not math.isfinite(found[0]):
         return Odds()
-    good = np.flatnonzero(found >= job.odds)
-    if not len(good) or good[0] == 0:
-        return Odds(float(found[0]))
-    at = int(good[0])
-    best = Odds(float(found[0]), float(tried[at]), float(found[at]))
-    between = np.unique(np.ceil(np.linspace(tried[at - 1], tried[at], BETWEEN) / MINUTE) * MINUTE)
-    between = between[(between > tried[at - 1]) & (between < tried[at])]
-    if len(between):
-        closer = await _asked(source, job, between, until - time.monotonic())
-        good = np.flatnonzero(closer >= job.odds) if closer is not None else np.empty(0, np.int64)
-        if closer is not None and len(good):
-            best = replace(best, offer=float(between[good[0]]), offered=float(closer[good[0]]))
-    return best
+    stated = min(max(float(found[0]), 0.0), 1.0)
+    if stated >= job.odds:
+        return Odds(stated)
+    estimates = await source.estimate(row, max(until - time.monotonic(), 0.0))
+    return Odds(stated) if estimates is None else _offered(stated, estimates, job)
 
 
-async def _asked(
-    source: OddsSource, job: Submission, deadlines: NDArray[np.float64], wait: float
-) -> NDArray[np.float64] | None:
-    """Return the odds that a job ends by each of some deadlines; None: not known."""
-    rows = job.jobs.take(np.zeros(len(deadlines), np.int64))
-    rows = rows.replace(
-        id=FIRST_OWN_ID + np.arange(len(deadlines), dtype=np.int64), deadline=deadlines
-    )
-    return await source.odds(rows, wait)
+def _offered(stated: float, estimates: Estimates, job: Submission) -> Odds:
+    """Return the odds with the first later deadline that has those asked for, on a whole minute."""
+    asked_for = float(job.jobs.deadline[0])
+    for name, odds in QUANTILES:
+        end = float(np.ceil(estimates.column(name)[0] / MINUTE) * MINUTE)
+        if odds >= job.odds and asked_for < end < math.inf:
+            return Odds(stated, end, odds)
+    return Odds(stated)
 
 
 @dataclass(frozen=True)

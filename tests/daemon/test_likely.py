@@ -21,12 +21,13 @@ from rtsched.core.hookspecs import hookimpl
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.codec import encode_jobs, encode_schedule
-from rtsched.daemon.likely import LikelyController, Odds, odds_of, sold
+from rtsched.daemon.likely import QUANTILES, LikelyController, Odds, odds_of, sold
 from rtsched.daemon.records import PromiseRecord, StoredState
 from rtsched.daemon.recovery import recovered
 from rtsched.daemon.reports import Explain, Reliability, Status
 from rtsched.daemon.settings import DaemonSettings, LikelySettings
 from rtsched.daemon.site import renamed
+from rtsched.estimates import Estimates
 from rtsched.model.actions import Tell
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.verdicts import Reason, Verdicts
@@ -37,16 +38,26 @@ if TYPE_CHECKING:
 
 
 class Told:
-    """Knows when jobs end: with odds of 50 % at `median`, more the later; counts the questions."""
+    """Knows when jobs end: with odds of 50 % at `median`, more the later; notes the questions."""
 
     def __init__(self, median: float = T0 + 1000.0, spread: float = 500.0) -> None:
-        self.median, self.spread, self.asked = median, spread, list[int]()
+        self.median, self.spread, self.asked = median, spread, list[str]()
 
     async def odds(self, jobs: Jobs, timeout_s: float) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Return the odds of each deadline."""
-        assert timeout_s >= 0 or math.isclose(timeout_s, 0)
-        self.asked.append(len(jobs))
+        assert timeout_s >= 0
+        self.asked.append("odds")
         return np.clip(0.5 + (jobs.deadline - self.median) / (2 * self.spread), 0.0, 1.0)
+
+    async def estimate(self, jobs: Jobs, timeout_s: float) -> Estimates | None:
+        """Return the quantiles of each end; nothing where no time is left."""
+        self.asked.append("estimate")
+        if timeout_s <= 0:
+            return None
+        high = {name: self.median + (odds - 0.5) * 2 * self.spread for name, odds in QUANTILES}
+        return Estimates.build(
+            len(jobs), **{name: np.full(len(jobs), at) for name, at in high.items()}
+        )
 
 
 class Silent:
@@ -55,6 +66,8 @@ class Silent:
     async def odds(self, jobs: Jobs, timeout_s: float) -> None:
         """Answer nothing."""
         del jobs, timeout_s
+
+    estimate = odds
 
 
 def asks(odds: float = 0.95, uid: int = ANN, deadline: float = T0 + 3600, **columns: Any) -> Any:
@@ -86,31 +99,41 @@ def sell(
 # --- odds ----------------------------------------------------------------------------------------
 
 
-def test_an_offer_is_the_earliest_minute_with_the_odds():
-    """Of a job whose deadline is too soon; found by two questions with a bounded number of rows."""
+@pytest.mark.parametrize(("asked", "offered"), [(0.85, 0.9), (0.9, 0.9), (0.95, 0.975)])
+def test_an_offer_is_a_minute_by_which_it_ends_with_the_odds(asked, offered):
+    """Of a job whose deadline is too soon: an upper quantile of its end, after two questions."""
     source = Told()
-    found = asyncio.run(odds_of(source, asks(0.9, deadline=T0 + 700), T0, 1.0))
+    found = asyncio.run(odds_of(source, asks(asked, deadline=T0 + 700), 1.0))
     assert found.stated == pytest.approx(0.2)
-    exact = T0 + 1000 + 0.4 * 1000
-    assert exact <= found.offer <= exact + 180  # by steps between two deadlines
-    assert found.offer % 60 == 0
-    assert found.offered >= 0.9
-    assert len(source.asked) == 2
-    assert sum(source.asked) <= 24
+    exact = source.median + (offered - 0.5) * 1000
+    assert exact <= found.offer < exact + 60
+    assert (found.offer % 60, found.offered) == (0, offered)
+    assert source.asked == ["odds", "estimate"]
+
+
+def test_one_question_is_enough_for_a_deadline_with_the_odds():
+    """No offer is looked for; nor is there one where no time is left, or the odds are too high."""
+    source = Told()
+    assert asyncio.run(odds_of(source, asks(0.9), 1.0)) == Odds(1.0)
+    assert source.asked == ["odds"]
+    late = asyncio.run(odds_of(Told(), asks(0.9, deadline=T0 + 700), 0.0))
+    assert (late.stated, late.offer) == (pytest.approx(0.2), math.inf)
+    high = asyncio.run(odds_of(Told(), asks(0.99, deadline=T0 + 700), 1.0))
+    assert high.offer == math.inf
 
 
 @pytest.mark.parametrize("source", [None, Silent(), Told(median=math.nan)])
 def test_without_an_estimate_nothing_is_stated(source):
     """Whoever knows nothing, or not in time, or no number: no odds and no offer."""
-    found = asyncio.run(odds_of(source, asks(), T0, 1.0))
+    found = asyncio.run(odds_of(source, asks(), 1.0))
     assert math.isnan(found.stated)
     assert found.offer == math.inf
 
 
-def test_no_later_deadline():
-    """Where no deadline has the odds there is no offer."""
-    found = asyncio.run(odds_of(Told(median=T0 + 1e9), asks(), T0, 1.0))
-    assert (found.stated, found.offer) == (0.0, math.inf)
+def test_an_end_beyond_what_is_simulated_is_no_offer():
+    """The odds are stated all the same."""
+    found = asyncio.run(odds_of(Told(median=math.inf), asks(), 1.0))
+    assert found == Odds(0.0)
 
 
 # --- verdicts ------------------------------------------------------------------------------------

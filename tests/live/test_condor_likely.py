@@ -56,7 +56,7 @@ def submitted(live: LivePool, *lines: str, seconds: float = 4) -> Said:
 
 def test_accepted_when_the_queue_is_short_and_kept(live: LivePool) -> None:
     """The user reads odds; no slot is kept; the job starts as any other and ends in time."""
-    said = submitted(live, *within(300))
+    said = submitted(live, *within(14_400))
     assert said.job, said.text
     odds = re.search(r"likely to end by \S+ \S+: odds (\d[\d.]*) %", said.text)
     assert odds, said.text
@@ -98,7 +98,7 @@ def test_a_guaranteed_promise_is_untouched(live: LivePool) -> None:
 
     before = planned()
     assert [entry[0] for entry in before] == [name_of(guaranteed)]
-    likely = [submitted(live, *within(900)) for _ in range(2)]
+    likely = [submitted(live, *within(14_400)) for _ in range(2)]
     assert all(said.job for said in likely), likely
     assert planned() == before
     live.wait_standing(guaranteed, "kept", seconds=150)
@@ -108,7 +108,7 @@ def test_a_guaranteed_promise_is_untouched(live: LivePool) -> None:
 
 def test_it_survives_a_restart_and_can_be_cancelled(live: LivePool) -> None:
     """The daemon that comes back knows it; the user gives it up, and the job goes on."""
-    said = submitted(live, *within(900, 200), seconds=150)
+    said = submitted(live, *within(14_400, 200), seconds=150)
     live.wait_standing(said.job, "firm")
     odds = live.ask("explain", name_of(said.job), "--live")["promise"]["odds"]
     live.pool.stop_daemon()

@@ -59,7 +59,7 @@ def submitted(live: Live, *args: str, script: str = "sleep 5") -> Said:
 
 def test_accepted_when_the_queue_is_short_and_kept(live: Live) -> None:
     """The user reads odds; nothing is planned or reserved; the deadline is ours, not Slurm's."""
-    said = submitted(live, "-N2", "--time=2", in_minutes(10))
+    said = submitted(live, "-N2", "--time=2", in_minutes(240))
     assert said.job, said.text
     odds = re.search(r"likely to end by \S+ \+0000: odds (\d[\d.]*) %", said.text)
     assert odds, said.text
@@ -125,7 +125,7 @@ def test_a_guaranteed_promise_is_untouched(live: Live) -> None:
 
     before = planned()
     assert [entry[0] for entry in before] == [str(guaranteed)]
-    likely = [submitted(live, "-N1", "--time=1", in_minutes(15)) for _ in range(3)]
+    likely = [submitted(live, "-N1", "--time=1", in_minutes(240)) for _ in range(3)]
     assert all(said.job for said in likely), likely
     live.polled()
     assert planned() == before
@@ -135,7 +135,7 @@ def test_a_guaranteed_promise_is_untouched(live: Live) -> None:
 
 def test_it_survives_a_restart_and_can_be_cancelled(live: Live) -> None:
     """The daemon that comes back knows it; the user gives it up, and the job goes on."""
-    said = submitted(live, "-N1", "--time=3", in_minutes(20), script="sleep 100")
+    said = submitted(live, "-N1", "--time=3", in_minutes(240), script="sleep 100")
     live.wait_standing(said.job, "firm")
     odds = live.ask("explain", str(said.job), "--live")["promise"]["odds"]
     live.cluster.stop_daemon()
@@ -157,7 +157,7 @@ def test_what_cannot_have_odds_is_rejected_in_a_sentence(live: Live) -> None:
     assert "an array or a divisible load gets no promise with odds" in array.text
     wrong = live.submit("--extra=rtsched:odds=200", "--time=1", in_minutes(9))
     assert "must be a percentage above 0 and below 100" in wrong.text
-    said = submitted(live, "-N1", "--time=3", in_minutes(20), script="sleep 100")
+    said = submitted(live, "-N1", "--time=3", in_minutes(240), script="sleep 100")
     live.wait_standing(said.job, "firm")
     change = live.command("scontrol", "update", f"jobid={said.job}", "timelimit=1")
     assert "cannot be changed" in change
