@@ -1,12 +1,13 @@
 """What the answer to a submission takes on the processor, step by step, in a daemon of its own.
 
     python benchmarks/answers.py [--pending N] [--promises N] [--nodes N] [--tests N] [--wide]
-        [--json]
+        [--menu-ms MS] [--json]
 
 A daemon over the made-up Slurm of `made_up.py`: so many nodes, all busy for six hours, so many
 pending jobs, and so many promises, which a poll has shown. Users then submit jobs of one to 32
-nodes with deadlines; each answer is measured in three steps: `describe`, what the filter sent made
-into a job; `judge`, the verdict; and `commit`, the change written to the disk. Times are those of
+nodes with deadlines; each answer is measured in steps: `describe`, what the filter sent made into a
+job; `judge`, the verdict; `menu`, the search of alternatives to a rejected job, for at most
+`--menu-ms`; and `commit`, the change written to the disk. Times are those of
 the whole process on the processor, milliseconds. No socket and no poll is in them.
 
 With `--wide` the jobs are those that are rejected on a real controller (`live/answers.py`): each of
@@ -42,7 +43,9 @@ from rtsched.daemon import store as stores
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.logs import log_events
+from rtsched.daemon.menu import Allowance, Request, with_menu
 from rtsched.daemon.metrics import Metrics
+from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.site import Site
 from rtsched.daemon.store import Store
 from rtsched.daemon.worker import Worker
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
 FIRST = 20
 """Answers that do not count."""
 
-STEPS = ("describe", "judge", "commit", "all")
+STEPS = ("describe", "judge", "menu", "commit", "all")
 
 PARTS: Mapping[str, list[tuple[Any, str]]] = {
     "description of the job": [(SlurmTranslator, "describe")],
@@ -135,7 +138,13 @@ class Stopwatch:
 
 
 async def measure(
-    directory: Path, pending: int, promises: int, nodes: int, tests: int, wide: bool = False
+    directory: Path,
+    pending: int,
+    promises: int,
+    nodes: int,
+    tests: int,
+    wide: bool = False,
+    menu_ms: float = DaemonSettings().menu_ms,
 ) -> dict[str, dict[str, list[float]]]:
     """Return the seconds of each step and in each of `PARTS`, by verdict."""
     watch = Stopwatch()
@@ -164,6 +173,9 @@ async def measure(
             at.append(time.process_time())
             judged = admission.judge(daemon.site, job, now)
             at.append(time.process_time())
+            request, allowance = Request(translator, fields, job), Allowance(menu_ms / 1000.0)
+            judged = with_menu(admission, daemon.site, judged, request, now, allowance)
+            at.append(time.process_time())
             if judged.changed:
                 await daemon.admit(judged.site, judged.changed)
             at.append(time.process_time())
@@ -185,12 +197,15 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2_000)
     parser.add_argument("--tests", type=int, default=300)
     parser.add_argument("--wide", action="store_true", help="ask for a third of all nodes")
+    parser.add_argument(
+        "--menu-ms", type=float, default=DaemonSettings().menu_ms, help="as in site.toml"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
     log_events("warning")
     with tempfile.TemporaryDirectory(prefix="rtsched-answers-") as name:
         extent = given.pending, given.promises, given.nodes, given.tests
-        took = asyncio.run(measure(Path(name), *extent, given.wide))
+        took = asyncio.run(measure(Path(name), *extent, given.wide, given.menu_ms))
     if given.json:
         json.dump(took, sys.stdout)
         return

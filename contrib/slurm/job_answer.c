@@ -171,6 +171,8 @@ static bool sensible(const struct rtsched_field *field)
 	}
 	if (field->tag == RTSCHED_TAG_ENV)
 		return name_length(field) > 0;
+	if (field->tag == RTSCHED_TAG_DEADLINE) /* it can be taken away only */
+		return field->type == RTSCHED_NUMBER && value == 0;
 	if (place_of_text(&nowhere, field->tag) || field->tag == RTSCHED_TAG_MESSAGE)
 		return field->type == RTSCHED_TEXT;
 	return true;
@@ -195,6 +197,8 @@ static void set(job_desc_msg_t *job, const struct rtsched_field *field)
 		*brief = (uint16_t)value;
 	} else if (field->tag == RTSCHED_TAG_ENV) {
 		set_variable(job, field);
+	} else if (field->tag == RTSCHED_TAG_DEADLINE) {
+		job->deadline = (time_t)value;
 	}
 }
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.adjusting import Adjustable, Adjustment
     from rtsched.model.actions import Action
     from rtsched.model.cluster import Cluster
     from rtsched.model.limit_rules import LimitRules
@@ -37,6 +38,10 @@ and counter-offers that are held for their users."""
 
 UNJUDGED = "unjudged"
 """What a job carries in place of an admission's token that its filter let in without a verdict."""
+
+LIKELY = "likely-"
+"""How the tokens of promises begin that are likely and not guaranteed: their jobs start when the
+batch system starts them."""
 
 PART = "/"
 """What stands behind this in a partition's name follows from what a job asks for on each node, and
@@ -101,6 +106,7 @@ class Marks(Table):
         np.bool_, False, "It waits for whatever jobs of its user and name there are."
     )
     notify = Text("Of what its user wants to be notified; none: as for other jobs.")
+    odds = Column(np.float64, np.nan, "Odds that its user asks for; nan: a guarantee.")
     priority = Column(
         np.float64, np.nan, "Of a job that waits, the highest first; nan: not known, or it runs."
     )
@@ -311,6 +317,8 @@ class Submission:
         Whether it waits for the jobs of its user and name, which are not all known yet.
     notify : str
         Of what its user wants to be notified, as in `notify_choice`; empty: as for other jobs.
+    odds : float
+        Least odds, 0 to 1, with which it is to end by its deadline; nan: with a guarantee.
     """
 
     jobs: Jobs
@@ -324,6 +332,7 @@ class Submission:
     component: bool = False
     singleton: bool = False
     notify: str = ""
+    odds: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -352,6 +361,8 @@ class SubmitReply:
         The share of its part that each takes in each round; empty: all at once.
     deferred : bool
         Whether it is to be held until the daemon releases or cancels it.
+    likely : bool
+        Whether the promise is a likely one: nothing is planned for the job.
     """
 
     rejected: bool
@@ -365,6 +376,7 @@ class SubmitReply:
     nodes: tuple[str, ...] = ()
     shares: tuple[float, ...] = ()
     rounds: tuple[float, ...] = ()
+    likely: bool = False
 
 
 @dataclass(frozen=True)
@@ -436,6 +448,21 @@ class Translator(Protocol):
 
     def asking(self, deadline: float) -> str:
         """Return how a user asks for a deadline, such as `--deadline=2026-01-01T12:00:00`."""
+
+    def adjustable(
+        self, fields: Mapping[int, str | int], submission: Submission, facts: Any
+    ) -> Adjustable:
+        """Return what of a submit request, and of what it means, could be asked for otherwise."""
+
+    def adjusted(self, fields: Mapping[int, str | int], to: Adjustment) -> Mapping[int, str | int]:
+        """Return a submit request that asks for something else."""
+
+    def options(self, fields: Mapping[int, str | int], to: Adjustment) -> tuple[str, ...]:
+        """Return the words of a command line that make an adjusted request of the first one."""
+
+    @property
+    def taking(self) -> str:
+        """How a user submits a choice, such as `rtsched take {} job.sh`."""
 
     def protected(self, fields: Mapping[int, str | int]) -> str:
         """Return which promised property a request to change a job would change; empty: none."""

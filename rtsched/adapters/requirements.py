@@ -165,6 +165,24 @@ def plain_columns(count: int) -> dict[str, Any]:
     }
 
 
+ODDS = "a percentage above 0 and below 100, such as 95"
+
+
+def is_odds(number: float) -> bool:
+    """Return whether a number of per cent can be the odds of a promise."""
+    return 0.0 < number < 100.0
+
+
+def odds_alone(odds: float, deadline: float, how: str, option: str) -> str:
+    """Return what is wrong with odds without a deadline; empty: nothing.
+
+    `odds`: nan where there are none; `how` is what users give odds by, `option` deadlines.
+    """
+    if math.isfinite(odds) and not math.isfinite(deadline):
+        return f"{how} asks for a deadline that is likely met; give {option}"
+    return ""
+
+
 def too_late(deadline: float, start: float, option: str) -> str:
     """Return what is wrong with a deadline before the earliest start; empty: nothing.
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.kernels.wilson import wilson
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -89,10 +91,8 @@ def share(part: float, effective: float) -> Estimate:
     ----------
     Wilson, 1927: Probable inference, the law of succession, and statistical inference.
     """
-    z = NORMAL**2 / effective
-    middle = (part + z / 2) / (1 + z)
-    half = math.sqrt(part * (1 - part) * z + z * z / 4) / (1 + z)
-    return Estimate(part, max(middle - half, 0.0), min(middle + half, 1.0))
+    low, high = wilson(part, effective, CONFIDENCE)
+    return Estimate(part, float(low), float(high))
 
 
 def independent(hit: NDArray[np.bool_], owner: NDArray[np.int64]) -> float:

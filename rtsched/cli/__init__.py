@@ -29,6 +29,7 @@ COMMANDS = {
     "board": "Print a link that opens the board in a browser.",
     "feasible": "Show which deadline a job could get now.",
     "when": "Show when jobs are estimated to start and end.",
+    "take": "Submit a job with what was offered in place of its deadline.",
     "plan": "Print the plan behind all promises.",
     "cancel": "Give up the promise of a job.",
     "chunk": "Print the plan of a promised job, for use inside the job.",
@@ -45,7 +46,7 @@ COMMANDS = {
 }
 """One line per command, here so that `rtsched --help` need not import them all."""
 
-SILENT = frozenset(("board", "cancel", "chunk", "feasible", "status", "when"))
+SILENT = frozenset(("board", "cancel", "chunk", "feasible", "status", "take", "when"))
 """Commands that only ask the daemon, and log nothing: they start without the library for that."""
 
 SOLVING = frozenset(("calibrate",))

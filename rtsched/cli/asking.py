@@ -118,6 +118,7 @@ def promise_rows(
     promises: Sequence[Promise], now: float, everyone: bool
 ) -> tuple[list[str], list[list[str]]]:
     """Return the titles and rows of a table of promises."""
+    from rtsched.daemon.stated import standing_of
     from rtsched.report.wording import shortened
 
     titles = ["job", "name", *(["user"] if everyone else []), "standing", "finish by"]
@@ -131,7 +132,7 @@ def promise_rows(
                 promise.job or "(none yet)",
                 shortened(promise.name, 24) + progress(promise),
                 *user,
-                promise.standing,
+                standing_of(promise.standing, promise.odds),
                 when(promise.deadline, now),
                 f"{start} (runs)" if promise.running else start,
                 when(promise.end, now),

@@ -85,10 +85,11 @@ def job_facts(job: JobReport, now: float) -> list[tuple[str, str]]:
 
 def promise_facts(promise: Promise, now: float) -> list[tuple[str, str]]:
     """Return what was promised, and the plan to keep it."""
+    from rtsched.daemon.stated import standing_of
+
     by = f"{when(promise.deadline, now)}, {gap(promise.deadline, now)}"
-    found = [
-        ("promised", f"to end by {by} ({promise.standing}, given {when(promise.made_at, now)})")
-    ]
+    standing = standing_of(promise.standing, promise.odds)
+    found = [("promised", f"to end by {by} ({standing}, given {when(promise.made_at, now)})")]
     if promise.standing == "offered":
         by = when(promise.deadline, now)
         found = [("offered", f"to end by {by}; held until {when(promise.expires, now)}")]

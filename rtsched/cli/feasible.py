@@ -101,7 +101,9 @@ def command(
     """Show which deadline such a job could get if it were submitted now.
 
     Nothing is reserved: another job may take its place. A rejected submission gets a counter-offer
-    that is held for a while. The exit status is 1 if there is none.
+    that is held for a while. In place of a deadline that is not feasible, the choices are shown
+    that are: later, smaller, shorter, with fewer or other GPUs, in another partition. The exit
+    status is 1 if there is none.
     """
     at = None if deadline is None else moment(deadline)
     question = request_of(nodes, limit, memory, deadline=at, **given)
@@ -240,3 +242,8 @@ def show(out: Console, report: FeasibleReport, asked: bool) -> None:
     for reason in report.reasons:
         facts.append(("reason", f"{reason.text} ({reason.code})" if reason.code else reason.text))
     show_facts(out, facts)
+    if report.choices:
+        from rtsched.cli.take import show_choices
+
+        indented(out, "what could be had instead", 0, "bold")
+        show_choices(out, report.choices, now)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rtsched.core.chain import Judgement
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.limits import FullLimit
+    from rtsched.daemon.menu import Menu
     from rtsched.daemon.records import PromiseState
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
@@ -80,6 +81,8 @@ class AdmissionResult:
         What plug-ins that do not count would have done; for `pass`.
     retry_at : float
         When a deferred job is to be judged again, seconds since the epoch; inf: in the next cycle.
+    menu : Menu or None
+        What its user is offered from now on; None: as before.
     """
 
     site: Site
@@ -91,6 +94,7 @@ class AdmissionResult:
     judgement: Judgement | None = None
     foreseen: str = ""
     retry_at: float = math.inf
+    menu: Menu | None = None
 
 
 def _id(job: Submission) -> int:
@@ -177,6 +181,8 @@ class AdmissionController:
         uid = int(mark.uid[0])
         if problem := mark.texts("unusable")[0]:
             return self._unusable(site, Submission(row, edges.take([]), uid, problem, job=job))
+        if np.isfinite(mark.odds[0]) and self.chains.of(row).counts("admit"):
+            return _rejected(site, "likely.queued", messages.odds_in_queue())
         notify = mark.texts("notify")[0] or ""
         links = edges.take(edges.after == job)
         links = links.take(_unended(site, links))
@@ -379,7 +385,7 @@ class AdmissionController:
         """
         offer, held = float(judgement.verdicts.offer[0]), 0.0
         after, changed = site if _queued(job) else base, tuple[PromiseRecord, ...]()
-        if math.isfinite(offer) and self._may_hold(base, job, now):
+        if math.isfinite(offer) and not _queued(job) and self.may_hold(base, job.uid, now):
             found = self._held(base, job, now, offer)
             if found is not None:
                 after, record = found
@@ -403,11 +409,11 @@ class AdmissionController:
             return []
         return texts_of(site, job.jobs) if free.code[0] == Verdict.ADMIT else []
 
-    def _may_hold(self, site: Site, job: Submission, now: float) -> bool:
+    def may_hold(self, site: Site, uid: int, now: float) -> bool:
         """Return whether an offer may be held for a user, who may not take one after another."""
         settings = self.settings
-        wanted = not _queued(job) and settings.offer > 0 and settings.offers_per_user > 0
-        unused = site.unused_by(job.uid, now, "offered", *UNUSED)
+        wanted = settings.offer > 0 and settings.offers_per_user > 0
+        unused = site.unused_by(uid, now, "offered", *UNUSED)
         return wanted and len(unused) < settings.unused_offers_per_hour
 
     def _held(
@@ -415,8 +421,9 @@ class AdmissionController:
     ) -> tuple[Site, PromiseRecord] | None:
         """Return the site with the job as if admitted by the offer; on a whole minute if it can."""
         older = site.of_user(job.uid, "offered")
-        given_up = older[: max(len(older) + 1 - self.settings.offers_per_user, 0)]
-        site = site.without(record.id for record in given_up)
+        menus = list(dict.fromkeys(record.made_at for record in older))
+        given_up = set(menus[: max(len(menus) + 1 - self.settings.offers_per_user, 0)])
+        site = site.without(record.id for record in older if record.made_at in given_up)
         for deadline in (math.ceil(offer / 60.0) * 60.0, offer):
             asked = replace(job, jobs=job.jobs.replace(deadline=np.array([deadline])))
             try:
@@ -480,11 +487,7 @@ def _redeemed(site: Site, job: Submission, now: float) -> PromiseRecord | None:
     """
     row, offers = job.jobs, site.of_user(job.uid, "offered")
     for record in offers:
-        kept = site.row(record.id)
-        alike = all(_equal(kept, row, name) for name in REQUIREMENTS)
-        alike = alike and same_amounts(without_limits(kept), without_limits(row), "demand")
-        alike = alike and all(kept.texts(name) == row.texts(name) for name in CHARGED)
-        alike = alike and _waits(site, job.edges) == _waits(
+        alike = same_request(site.row(record.id), row) and _waits(site, job.edges) == _waits(
             site, site.links.take(site.links.after == record.id)
         )
         if alike and row.deadline[0] >= record.deadline and now < record.expires:
@@ -492,6 +495,13 @@ def _redeemed(site: Site, job: Submission, now: float) -> PromiseRecord | None:
             if record.id not in lost:
                 return record
     return None
+
+
+def same_request(one: Jobs, other: Jobs) -> bool:
+    """Return whether two jobs, of one row each, ask for the same, whatever their deadlines."""
+    alike = all(_equal(one, other, name) for name in REQUIREMENTS)
+    alike = alike and same_amounts(without_limits(one), without_limits(other), "demand")
+    return alike and all(one.texts(name) == other.texts(name) for name in CHARGED)
 
 
 def _waits(site: Site, links: Edges) -> set[tuple[int, float]]:
@@ -554,7 +564,10 @@ def rounds_promised(record: PromiseRecord, plan: Schedule, entry: int) -> tuple[
 def _dropped(before: Site, after: Site, now: float) -> tuple[PromiseRecord, ...]:
     """Return the offers of `before` that `after` no longer holds, as lapsed."""
     why = "accepted, or replaced by another one"
-    return tuple(
-        msgspec.structs.replace(before.records[job], standing="lapsed", why=why, changed_at=now)
-        for job in sorted(before.records.keys() - after.records.keys())
-    )
+    gone = sorted(before.records.keys() - after.records.keys())
+    return tuple(lapsed(before.records[job], why, now) for job in gone)
+
+
+def lapsed(offer: PromiseRecord, why: str, now: float) -> PromiseRecord:
+    """Return an offer that is held no longer."""
+    return msgspec.structs.replace(offer, standing="lapsed", why=why, changed_at=now)

@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -14,6 +14,8 @@ from rtsched.adapters.users import NotKnownYetError, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.imminent import StartedBefore
+from rtsched.daemon.likely import JudgedByOdds, LikelyController, odds_of
+from rtsched.daemon.menu import Allowance, Request, present, remember, with_menu
 from rtsched.daemon.messages import fixed
 from rtsched.daemon.records import OPEN, JournalEntry
 from rtsched.daemon.server import HungUpError
@@ -40,6 +42,16 @@ NAMED = 0.02
 """Seconds that a submission waits for the name service, in the same 50 ms."""
 
 
+class Judge(Protocol):
+    """Who accepts or rejects a submission."""
+
+    def judge(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
+        """Judge it at `now`, seconds since the epoch."""
+
+    def later(self, site: Site) -> AdmissionResult:
+        """Return what becomes of it where nothing may be promised now."""
+
+
 class Answers:
     """Answers the submit filter on behalf of a daemon.
 
@@ -51,6 +63,7 @@ class Answers:
         self.daemon = daemon
         self._evaluating = asyncio.Lock()
         self._started = StartedBefore()
+        self._asking = 0
 
     async def answer(self, kind: MessageKind, payload: bytes, client: Client) -> bytes:
         """Answer the submit filter; who submits stands in the message.
@@ -99,13 +112,21 @@ class Answers:
                 f"the last poll of the batch system was {age:.0f} s ago; not evaluated"
             )
         submission = daemon.translator.describe(fields, site.facts, now)
+        request = Request(daemon.translator, fields, submission)
         if submission.job >= 0 and submission.job in site.marks.job:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
         admission = AdmissionController(
             daemon.policy.submits, settings, daemon.wording, self._started
         )
+        judge: Judge = admission
         try:
-            judged, reply = await self._judged(admission, submission, now, client)
+            likely = LikelyController(
+                daemon.policy.submits, settings, daemon.policy.live.likely, daemon.wording
+            )
+            if likely.wanted(submission):
+                wait = daemon.policy.live.likely.wait
+                judge = JudgedByOdds(likely, await odds_of(daemon.odds, submission, wait))
+            judged, reply = await self._judged(judge, request, now, client)
         except PlannerError as error:
             if not daemon.dry_run:
                 raise
@@ -114,10 +135,11 @@ class Answers:
         self._note(judged, submission.jobs.texts("name")[0] or "", submission.uid, now)
         if daemon.dry_run:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])
+        remember(daemon.menus, submission.uid, judged.menu, now)
         return judged.verdict, reply
 
     async def _judged(
-        self, admission: AdmissionController, submission: Submission, now: float, client: Client
+        self, judge: Judge, request: Request, now: float, client: Client
     ) -> tuple[AdmissionResult, bytes]:
         """Judge a submission, and write down what it is promised or offered; return the answer.
 
@@ -129,16 +151,16 @@ class Answers:
         HungUpError
             If nobody waits for the answer any more; then nothing was written down.
         """
-        daemon = self.daemon
-        site, judged = await self._evaluated(admission, submission, now, client)
+        daemon, submission = self.daemon, request.submission
+        site, judged = await self._evaluated(judge, request, now, client)
         if daemon.dry_run or not judged.changed:
             return judged, self._reply(submission, judged)
         if not await self._lock_site(client):
-            judged = admission.later(daemon.site)
+            judged = judge.later(daemon.site)
             return judged, self._reply(submission, judged)
         try:
             if daemon.site is not site:
-                _, judged = await self._evaluated(admission, submission, now, client)
+                _, judged = await self._evaluated(judge, request, now, client)
             reply = self._reply(submission, judged)
             if not client.waits():
                 raise HungUpError
@@ -151,7 +173,7 @@ class Answers:
         return judged, reply
 
     async def _evaluated(
-        self, admission: AdmissionController, submission: Submission, now: float, client: Client
+        self, judge: Judge, request: Request, now: float, client: Client
     ) -> tuple[Site, AdmissionResult]:
         """Judge a submission in a thread when its turn comes, and return on which site.
 
@@ -160,11 +182,31 @@ class Answers:
         HungUpError
             If nobody waits for the answer any more by then.
         """
-        async with self._evaluating:
-            if not client.waits():
-                raise HungUpError
-            site = self.daemon.site
-            return site, await asyncio.to_thread(admission.judge, site, submission, now)
+        self._asking += 1
+        try:
+            async with self._evaluating:
+                if not client.waits():
+                    raise HungUpError
+                site = self.daemon.site
+                judged = partial(self._judged_on, site, judge, request, now)
+                return site, await asyncio.to_thread(judged)
+        finally:
+            self._asking -= 1
+
+    def _judged_on(self, site: Site, judge: Judge, request: Request, now: float) -> AdmissionResult:
+        """Judge a submission, and look for alternatives to a rejected one if nobody waits.
+
+        There are none to a likely promise: they are guaranteed.
+        """
+        daemon, uid = self.daemon, request.submission.uid
+        judged = judge.judge(site, request.submission, now)
+        if not isinstance(judge, AdmissionController):
+            return judged
+        admission = judge
+        seconds = admission.settings.menu_ms / 1000.0
+        allowance = Allowance(seconds, hurry=lambda: self._asking > 1)
+        before = present(daemon.menus, site, uid, now)
+        return with_menu(admission, site, judged, request, now, allowance, before)
 
     async def _lock_site(self, client: Client) -> bool:
         """Wait for the turn to change the site; return whether it was given.
@@ -202,7 +244,7 @@ class Answers:
 
     def _modification(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
         job = self.daemon.site.whole(job_id(fields))
-        record = self.daemon.site.records.get(job)
+        record = self.daemon.site.promise_of(job)
         what = self.daemon.translator.protected(fields)
         if record is None or not what or self._may_change(fields):
             return "accept", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])

@@ -26,6 +26,7 @@ import structlog
 
 from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.deferred import AT_A_TIME
 from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.messages import Wording
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from rtsched.core.chain import Chain
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.estimating import Estimating
+    from rtsched.daemon.likely import OddsSource
+    from rtsched.daemon.menu import Menu
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.promised_jobs import PromisedJobs
     from rtsched.daemon.records import PromiseRecord
@@ -175,8 +178,10 @@ class Daemon:
         self.promised = promised
         self.estimating = estimating
         self.site: Site = recovered(store.load())
+        self.menus: dict[int, Menu] = {}
         self.steered: Steered | None = None
         self.pending: Sequence[Change] = ()
+        self.odds: OddsSource | None = estimating
         self.peers: Callable[[], tuple[Peer, ...]] = tuple
         self.status = DaemonStatus(clock())
         self._completion_lookup = CompletionLookup(worker.find_completions, metrics.lookup_failed)
@@ -218,16 +223,20 @@ class Daemon:
     async def _withdraw(self, tokens: Collection[str]) -> None:
         async with self.site_lock:
             now, site = self.clock(), self.site
-            gone = [r for r in site.records.values() if r.token in tokens and r.standing != "firm"]
+            gone = [r for r in site.all_records() if r.token in tokens and r.standing != "firm"]
             if not gone:
                 return
+            ids = [record.id for record in gone]
+            after = replace(
+                site.without(set(ids) & site.records.keys()), likely=site.likely.without(ids)
+            )
             closed = [
                 msgspec.structs.replace(
                     r, standing="lapsed", why=UNREAD, changed_at=now, expires=math.inf
                 )
                 for r in gone
             ]
-            await self._adopt_anyway(site.without(record.id for record in gone), closed)
+            await self._adopt_anyway(after, closed)
         self._wake.set()
 
     async def cancel(self, record: PromiseRecord, by: str) -> PromiseRecord:
@@ -249,10 +258,10 @@ class Daemon:
         """
         async with self.site_lock:
             now, site = self.clock(), self.site
-            present = site.records.get(record.id)
+            present = site.promise_of(record.id)
             if present is None or present.token != record.token or present.standing != "firm":
                 raise RefusedError("the promise was closed a moment ago", "not-found")
-            name = site.row(record.id).texts("name")
+            name = decode_jobs(present.job).texts("name")
             closed = msgspec.structs.replace(
                 present,
                 standing="withdrawn",
@@ -260,7 +269,11 @@ class Daemon:
                 changed_at=now,
                 expires=math.inf,
             )
-            await self._adopt(site.released(record.id), [closed])
+            if present.odds is None:
+                after = site.released(record.id)
+            else:
+                after = replace(site, likely=site.likely.without([record.id]))
+            await self._adopt(after, [closed])
             text = messages.cancelled(by)
             self._pending_notices[record.id] = text
         job, title = self.translator.name_of(record.id), (name[0] if name else None) or ""
@@ -277,9 +290,10 @@ class Daemon:
             self.store.commit, records, new.plan, new.version, new.cluster.nodes, site.unused
         )
         self._unwritten, self._write_problem = (), ""
-        before, self.site = self.site.records, site
+        before, self.site = self.site, site
         for record in changed:
-            if record.id not in before or before[record.id].standing != record.standing:
+            known = before.promise_of(record.id)
+            if known is None or known.standing != record.standing:
                 self.metrics.changed(record)
             level = log.warning if record.standing in {"broken", "missed"} else log.info
             level("promise_changed", job=record.id, standing=record.standing, why=record.why)
@@ -399,7 +413,7 @@ class Daemon:
 
         Where new promises to held jobs cannot be written down, these jobs stay held.
         """
-        known = {record.token for record in self.site.records.values()}
+        known = {record.token for record in self.site.all_records()}
         if any(r.standing == "firm" and r.token not in known for r in settled.changed):
             try:
                 await self._adopt(settled.site, settled.changed)

@@ -57,6 +57,11 @@ class Chains:
         """Return the chain with the modes that hold for one job."""
         return next(chain for _, chain in self.groups(job))
 
+    def without_planner(self, job: Jobs) -> Chain:
+        """Return the plug-ins besides the planner, with the modes that hold for one job."""
+        chain = self.of(job)
+        return Chain([each for each in chain.members if each.name != chain.planner], None)
+
     def _variant(self, modes: tuple[Mode, ...]) -> Chain:
         if modes not in self._variants:
             pairs = zip(self.chain.members, modes, strict=True)

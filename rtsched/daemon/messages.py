@@ -225,6 +225,13 @@ def singleton() -> str:
     return f"{PREFIX}the job is held until it has been evaluated with the other jobs of its name"
 
 
+def odds_in_queue() -> str:
+    """Return what a user reads whose job asks for odds and was not judged at its submission."""
+    return (
+        f"{PREFIX}rejected: a promise with odds is given at submission only; submit the job again"
+    )
+
+
 def busy() -> str:
     """Return what a user reads whose job is judged in the next cycle."""
     return f"{PREFIX}held for a moment: it will be accepted or rejected in a few seconds"

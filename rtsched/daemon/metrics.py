@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import structlog
 
+from rtsched.daemon.likely import sold
 from rtsched.daemon.records import OPEN, PromiseState
 from rtsched.daemon.site import late_runs
+from rtsched.daemon.stated import CLASSES, class_of
 from rtsched.errors import ConfigError
 from rtsched.model.verdicts import Verdict
 
@@ -110,7 +112,22 @@ METRICS = {
         "counter", ("standing",), "Promises that entered this state."
     ),
     "rtsched_misses_total": Metric(
-        "counter", (), "Promises that were missed or announced as broken."
+        "counter", (), "Promises that were missed or announced as broken; likely ones not counted."
+    ),
+    "rtsched_likely_open": Metric(
+        "gauge", ("standing",), "Open likely promises (those with odds), by state."
+    ),
+    "rtsched_likely_share": Metric(
+        "gauge",
+        (),
+        "Share of the machine until the latest of their deadlines that open likely promises may "
+        "use, by size and requested time.",
+    ),
+    "rtsched_likely_promises_total": Metric(
+        "counter",
+        ("stated", "outcome"),
+        "Likely promises that were closed, by class of the stated odds (its lower end, per cent) "
+        "and outcome.",
     ),
     "rtsched_completion_lookup_failures_total": Metric(
         "counter",
@@ -193,6 +210,9 @@ class Metrics:
             self._made["rtsched_requests_total"].labels("submit", result)
         for standing in get_args(PromiseState):
             self._made["rtsched_promise_changes_total"].labels(standing)
+        for low in CLASSES:
+            for outcome in ("kept", "missed", "broken"):
+                self._made["rtsched_likely_promises_total"].labels(f"{low:g}", outcome)
 
     def listen(self, port: int) -> None:
         """Show the metrics at http://localhost:PORT/metrics; with port 0 nowhere.
@@ -267,7 +287,12 @@ class Metrics:
                 self._count(name, answer.plugin, answer.mode, verdict, reason)
 
     def changed(self, record: PromiseRecord) -> None:
-        """Count a promise that changed how it stands."""
+        """Count a promise that changed how it stands; a likely one when it is closed, apart."""
+        if record.odds is not None:
+            if record.standing not in OPEN:
+                name = "rtsched_likely_promises_total"
+                self._count(name, class_of(record.odds), record.standing)
+            return
         self._count("rtsched_promise_changes_total", record.standing)
         if record.standing in {"missed", "broken"}:
             self._count("rtsched_misses_total")
@@ -298,6 +323,11 @@ class Metrics:
         standings = [record.standing for record in site.records.values()]
         for standing in OPEN:
             self._made["rtsched_promises"].labels(standing).set(standings.count(standing))
+        likely = [record.standing for record in site.likely.records.values()]
+        for standing in OPEN[1:]:
+            self._made["rtsched_likely_open"].labels(standing).set(likely.count(standing))
+        share = sold(site, site.likely.requested.take([]), site.snapshot.now)
+        self._made["rtsched_likely_share"].set(share)
         self._made["rtsched_promises_at_risk"].set(len(late_runs(site)))
         jobs = {"waiting": site.snapshot.queued, "running": site.snapshot.running}
         for state, table in jobs.items():

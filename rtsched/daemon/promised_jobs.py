@@ -45,7 +45,7 @@ MOST = 262_144
 
 def lines_of(site: Site) -> str:
     """Return the lines that a poll settles: the first one, and those of jobs."""
-    numbered = {job for job in site.records if job < FIRST_OWN_ID}
+    numbered = {record.id for record in site.all_records() if record.id < FIRST_OWN_ID}
     several = site.marks.take(site.marks.last >= 0)
     for job, last in zip(several.job.tolist(), several.last.tolist(), strict=True):
         if job in numbered:
@@ -81,7 +81,7 @@ class PromisedJobs:
             After it, with what was promised since.
         """
         self._jobs = jobs
-        waiting = (r for r in site.records.values() if r.id >= FIRST_OWN_ID)
+        waiting = (r for r in site.all_records() if r.id >= FIRST_OWN_ID)
         self._users = sorted({record.uid for record in waiting if record.standing != "offered"})
         self._write()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -15,9 +15,10 @@ from rtsched.adapters.live import FIRST_OWN_ID, FeasibilityRequest
 from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import MessageKind, frame
 from rtsched.daemon import messages, reports
-from rtsched.daemon.admission import AdmissionController, rounds_promised
+from rtsched.daemon.admission import AdmissionController, AdmissionResult, rounds_promised
 from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.fair import BusyError, ClosedError, FairThread
+from rtsched.daemon.menu import TRIES, Allowance, Request, present, remember, with_menu
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.shares import account_shares
 from rtsched.daemon.site import entry_of, late_runs
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.live import Submission
     from rtsched.daemon.app import Daemon
     from rtsched.daemon.estimating import LatestEstimates
+    from rtsched.daemon.menu import Menu
     from rtsched.daemon.records import JournalEntry, PromiseRecord
     from rtsched.daemon.server import Client
+    from rtsched.daemon.settings import DaemonSettings
+    from rtsched.daemon.site import Site
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
 
@@ -47,6 +50,9 @@ MAY_END_LATE = "the job may end later than promised"
 
 FAR = 366 * 86400.0
 """Seconds after which a job without a limit ends in a timeline."""
+
+ATTEMPTS = 5
+"""Times that what is to be held is sought, on a site that changes meanwhile."""
 
 NAMED = 0.5
 """Seconds that a question waits for the name service."""
@@ -79,6 +85,8 @@ class Queries:
                 return await self._cancelled(answer)
             if isinstance(answer, Unsubmitted):
                 return await self._estimated(answer)
+            if isinstance(answer, Holding):
+                return await self._held(answer, client)
             return answer
         except BusyError as error:
             return self._refused("busy", str(error))
@@ -93,7 +101,7 @@ class Queries:
         """Answer no more."""
         self._thread.close()
 
-    def _answered(self, payload: bytes, uid: int) -> bytes | Cancellation | Unsubmitted:
+    def _answered(self, payload: bytes, uid: int) -> bytes | Cancellation | Unsubmitted | Holding:
         try:
             question = reports.read_question(payload)
         except msgspec.MsgspecError as error:
@@ -103,6 +111,8 @@ class Queries:
             return reader.cancellation(question)
         if isinstance(question, reports.When) and question.request is not None:
             return reader.unsubmitted(question.request)
+        if isinstance(question, reports.Hold):
+            return reader.holding(question)
         return frame(MessageKind.REPORT, reports.report_payload(reader.report(question)))
 
     async def _estimated(self, asked: Unsubmitted) -> bytes:
@@ -121,6 +131,29 @@ class Queries:
         )
         report = reports.CancelReport(closed.changed_at, promise)
         return frame(MessageKind.REPORT, reports.report_payload(report))
+
+    def _again(self, question: reports.Hold, uid: int) -> Holding:
+        return self.reader(uid).holding(question)
+
+    async def _held(self, asked: Holding, client: Client) -> bytes:
+        """Hold what was found, on the loop, as soon as the site is still the one it was found on.
+
+        Raises
+        ------
+        RefusedError
+            If the site changes too fast for that.
+        """
+        daemon, uid = self.daemon, client.uid
+        for _ in range(ATTEMPTS):
+            async with daemon.site_lock:
+                if daemon.site is asked.site:
+                    if asked.judged.changed:
+                        await daemon.admit(asked.judged.site, asked.judged.changed)
+                    remember(daemon.menus, uid, asked.judged.menu, asked.report.now)
+                    return frame(MessageKind.REPORT, reports.report_payload(asked.report))
+            again = partial(self._again, asked.question, uid)
+            asked = await self._thread.run(uid, again, client.waits)
+        raise RefusedError("the site changes too fast now; try again", "busy")
 
     def _refused(self, why: reports.RefusalCode, text: str) -> bytes:
         self.daemon.metrics.query_refused(why)
@@ -156,6 +189,15 @@ def when_report(
     return reports.WhenReport(
         now, starts.estimated, jobs, more, starts.record(), starts.problem, starts.past
     )
+
+
+class Holding(NamedTuple):
+    """What is to be held for a user, on which site it was found, and the report of it."""
+
+    question: reports.Hold
+    site: Site
+    judged: AdmissionResult
+    report: reports.FeasibleReport
 
 
 class SiteReader:
@@ -206,8 +248,12 @@ class SiteReader:
                 return self._timeline()
             case reports.Shares():
                 return self._shares()
+            case reports.Reliability():
+                return self._reliability()
             case reports.Closed():
                 return self._closed(question)
+            case reports.Choices():
+                return self._choices()
             case reports.Cancel():
                 raise RefusedError("a cancellation is no question")
 
@@ -222,8 +268,12 @@ class SiteReader:
     @cached_property
     def _titles(self) -> dict[int, str | None]:
         """What users call the jobs of records."""
-        asked = self.site.requested
-        return dict(zip(asked.id.tolist(), asked.texts("name"), strict=True))
+        both = (self.site.requested, self.site.likely.requested)
+        return {
+            job: name
+            for asked in both
+            for job, name in zip(asked.id.tolist(), asked.texts("name"), strict=True)
+        }
 
     @cached_property
     def _limits(self) -> dict[int, str]:
@@ -260,7 +310,7 @@ class SiteReader:
     def _status(self, metrics: bool) -> reports.StatusReport:
         daemon, site, everyone = self.daemon, self.site, self.everyone
         status, snapshot = daemon.status, site.snapshot
-        shown = [r for r in site.records.values() if everyone or r.uid == self.uid]
+        shown = [r for r in site.all_records() if everyone or r.uid == self.uid]
         peers = daemon.peers()
         return reports.StatusReport(
             version=__version__,
@@ -339,6 +389,7 @@ class SiteReader:
             tasks=None if waiting is None else int(decode_jobs(record.job).tasks[0]),
             waiting=waiting,
             notify=record.notify,
+            odds=record.odds,
         )
 
     def _closed(self, question: reports.Closed) -> reports.ClosedReport:
@@ -415,7 +466,7 @@ class SiteReader:
             If it makes no sense, or the batch system does not answer now.
         """
         now = self.daemon.clock()
-        submission = self._described(request, now)
+        submission = self._described(request, now).submission
         jobs = submission.jobs.with_column("deadline", np.full(len(submission.jobs), np.inf))
         return Unsubmitted(
             jobs.with_column("submit", np.full(len(jobs), now)), self._starts(now), now
@@ -445,7 +496,7 @@ class SiteReader:
         return job
 
     def _record(self, job: int) -> PromiseRecord | None:
-        record = self.site.records.get(job)
+        record = self.site.promise_of(job)
         if record is not None:
             return record
         past = self.daemon.store.find(job)
@@ -563,6 +614,13 @@ class SiteReader:
         found = account_shares(self.site.snapshot, daemon.steered, user)
         return reports.SharesReport(daemon.clock(), self.everyone, found)
 
+    def _reliability(self) -> reports.ReliabilityReport:
+        found: dict[float, list[int]] = {}
+        for odds, kept, number in self.daemon.store.likely_outcomes():
+            found.setdefault(odds, [0, 0])[kept] += number
+        rows = (reports.OddsKept(odds, sum(each), each[1]) for odds, each in found.items())
+        return reports.ReliabilityReport(self.daemon.clock(), tuple(rows))
+
     def cancellation(self, question: reports.Cancel) -> Cancellation:
         """Return the promise that is to be cancelled.
 
@@ -573,7 +631,7 @@ class SiteReader:
         """
         if self.daemon.dry_run:
             raise RefusedError("a dry run makes no promises, so there is nothing to cancel")
-        record = self.site.records.get(self._visible(question.job))
+        record = self.site.promise_of(self._visible(question.job))
         if record is None or record.standing != "firm":
             raise RefusedError(
                 f"job {question.job} has no promise that could be cancelled; `rtsched explain "
@@ -588,11 +646,66 @@ class SiteReader:
 
     def _feasible(self, question: reports.Feasible) -> reports.FeasibleReport:
         """Judge a job that nobody submits: by its deadline, or by the one that would be offered."""
+        settings = self.daemon.policy.live.daemon
+        silent = msgspec.structs.replace(settings, offers_per_user=1, offer=1.0)
+        return self._judged(question, silent)[1]
+
+    def holding(self, question: reports.Hold) -> Holding:
+        """Judge a job that nobody submits, and return what is to be held for its user.
+
+        Raises
+        ------
+        RefusedError
+            If this daemon promises nothing.
+        """
+        if self.daemon.dry_run:
+            raise RefusedError("a dry run makes no promises, so nothing can be held")
+        settings = self.daemon.policy.live.daemon
+        judged, report = self._judged(question, settings)
+        if judged.verdict == "admit":  # nobody submits it
+            return Holding(question, self.site, AdmissionResult(self.site, judged.reply), report)
+        if judged.menu is not None:
+            choices = self._menu(judged.menu, judged.site)
+            report = msgspec.structs.replace(report, choices=choices, expires=judged.menu.expires)
+        return Holding(question, self.site, judged, report)
+
+    def _choices(self) -> reports.ChoicesReport:
         daemon, now = self.daemon, self.daemon.clock()
-        submission = self._described(question, now)
-        silent = msgspec.structs.replace(daemon.policy.live.daemon, offers_per_user=1, offer=1.0)
-        admission = AdmissionController(daemon.policy.queries, silent, daemon.wording)
+        menu, system = present(daemon.menus, self.site, self.uid, now), daemon.policy.live.daemon
+        if menu is None:
+            return reports.ChoicesReport(now, system=system.system)
+        return reports.ChoicesReport(now, menu.expires, system.system, self._menu(menu, self.site))
+
+    def _menu(self, menu: Menu, site: Site | None) -> tuple[reports.Choice, ...]:
+        """Return a menu as its user sees it; `site`: which holds it, None: nothing does."""
+        return tuple(
+            reports.Choice(
+                number=number,
+                kind=choice.kind,
+                text=choice.text,
+                deadline=choice.deadline,
+                start=choice.start,
+                end=choice.end,
+                nodes=self._names(choice.nodes),
+                options=choice.options,
+                take=self.daemon.translator.taking.format(number),
+                held=site is not None and choice.record in site.records,
+                odds=choice.odds,
+            )
+            for number, choice in enumerate(menu.choices, 1)
+        )
+
+    def _judged(
+        self, question: reports.Feasible, settings: DaemonSettings
+    ) -> tuple[AdmissionResult, reports.FeasibleReport]:
+        """Judge a job that nobody submits, and return what came of it and the report of that."""
+        daemon, now = self.daemon, self.daemon.clock()
+        request = self._described(question, now)
+        submission = request.submission
+        admission = AdmissionController(daemon.policy.queries, settings, daemon.wording)
         judged = admission.judge(self.site, submission, now)
+        tries = TRIES if question.deadline is not None and settings.menu_ms else 0
+        judged = with_menu(admission, self.site, judged, request, now, Allowance(tries=tries))
         reasons = tuple(
             reports.Reason(f.reason.code, messages.sentence(f, daemon.wording))
             for f in (judged.judgement.verdicts.findings if judged.judgement else ())
@@ -601,12 +714,16 @@ class SiteReader:
         if not new:
             text = judged.reply.text or f"{messages.PREFIX}no planner evaluates such a job"
             said = reasons or (reports.Reason("", text),)
-            return reports.FeasibleReport(now=now, feasible=False, reasons=said)
+            choices = self._menu(judged.menu, None) if judged.menu is not None else ()
+            return judged, reports.FeasibleReport(
+                now=now, feasible=False, reasons=said, choices=choices
+            )
         plan = judged.site.snapshot.plan
         entry = entry_of(plan, new[0].id)
         start, end = _span(plan, entry)
         deadline = new[0].deadline
-        return reports.FeasibleReport(
+        menu = judged.menu if question.deadline is not None else None
+        return judged, reports.FeasibleReport(
             now=now,
             feasible=judged.verdict == "admit" or question.deadline is None,
             deadline=deadline,
@@ -615,9 +732,10 @@ class SiteReader:
             nodes=self._names(plan.nodes_of(entry).tolist()),
             asking=daemon.translator.asking(deadline),
             reasons=reasons if question.deadline is not None else (),
+            choices=self._menu(menu, None) if menu is not None else (),
         )
 
-    def _described(self, question: reports.Feasible, now: float) -> Submission:
+    def _described(self, question: reports.Feasible, now: float) -> Request:
         """Return a job that nobody submits as the submit filter would describe it."""
         daemon = self.daemon
         age = now - self.site.seen
@@ -631,7 +749,7 @@ class SiteReader:
         submission = daemon.translator.describe(fields, self.site.facts, now)
         if submission.problem:
             raise RtschedError(submission.problem)
-        return submission
+        return Request(daemon.translator, fields, submission)
 
     def _names(self, rows: Sequence[int]) -> tuple[str, ...]:
         return tuple(self._nodes[row] for row in rows)

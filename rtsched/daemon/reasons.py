@@ -28,6 +28,17 @@ REASONS: dict[str, str] = {
     "GrpTRESMins or GrpWall that less is left than the job may need; the text names the limit.",
     "submit.offer": "Not a rejection: the job was admitted by the counter-offer that was held "
     "for it.",
+    "likely.accepted": "Not a rejection: the deadline has the odds that the user asks for, by "
+    "estimated run times.",
+    "likely.odds": "The deadline has lower odds than the user asks for; the text states them, and "
+    "a later deadline with the odds asked for, if one is known.",
+    "likely.no-estimate": "There is no estimate of the job's start now, so no odds can be stated.",
+    "likely.low": "The user asks for lower odds than `odds_least`.",
+    "likely.share": "Open likely promises would take more than `share` of the machine.",
+    "likely.off": "The site gives no promises with odds (`share = 0`).",
+    "likely.unsuitable": "Such a job gets no promise with odds: an array, a divisible load, one "
+    "that waits for others or is held, or one without a time limit.",
+    "likely.queued": "The job asks for odds and was not evaluated at its submission.",
     "wait.held": "The job is held by its user or an admin, or until it has been evaluated.",
     "wait.limit": "The job waits for a limit of its account or QOS, which the batch system names. "
     "A promise is moved when that keeps its job from two planned starts, or breaks where it cannot "

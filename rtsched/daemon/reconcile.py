@@ -89,6 +89,23 @@ def reconcile(
     return Reconciled(replace(after, unnotified=unnotified), changed_records, events, tells, failed)
 
 
+def closed_by_poll(
+    site: Site, observation: Observation, now: float
+) -> tuple[dict[int, int], list[PromiseRecord]]:
+    """Return the new numbers of jobs by our own ids, and the records that a poll changed.
+
+    Nothing is planned anew for them, and nothing begins again. `now` in seconds since the epoch.
+    """
+    lost = _renumbered(site, observation, now)
+    gone = {record.id for record in lost}
+    left = Records({job: each for job, each in site.records.items() if job not in gone})
+    site = replace(site, records=left)
+    names = _recognised(site, observation)
+    shown = _Observed.of(site, observation, names, NEVER)
+    changed = [_closed(record, names, shown, now) for record in left.values()]
+    return names, [*lost, *(record for record in changed if record is not None)]
+
+
 def _renumbered(site: Site, observation: Observation, now: float) -> list[PromiseRecord]:
     """Return the records, closed, of jobs whose numbers other jobs have now.
 
@@ -349,7 +366,11 @@ def _with_observation(
         links=links,
         marks=observation.marks,
         facts=observation.facts,
-        numbers={own: job for own, job in site.numbers.items() if own in records},
+        numbers={
+            own: job
+            for own, job in site.numbers.items()
+            if own in records or own in site.likely.records
+        },
         seen=observation.time,
         newest=max(site.newest, *(ids.max(initial=0) for ids in _shown_jobs(observation))),
         declined=_still_there(site.declined, observation),

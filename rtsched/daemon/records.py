@@ -63,6 +63,8 @@ class PromiseRecord(msgspec.Struct, frozen=True):
         When an offer or a provisional promise ends by itself; else inf.
     notify : str
         Of what the job's user wants to be notified; empty: as for other jobs.
+    odds : float or None
+        Odds, 0 to 1, that were stated for a likely promise; None: it is a guaranteed one.
     """
 
     token: str
@@ -77,6 +79,7 @@ class PromiseRecord(msgspec.Struct, frozen=True):
     job: bytes
     expires: float = math.inf
     notify: str = ""
+    odds: float | None = None
 
 
 class Records(dict[int, PromiseRecord]):

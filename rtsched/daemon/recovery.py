@@ -9,6 +9,7 @@ import structlog
 
 from rtsched.adapters.live import FIRST_OWN_ID, PART
 from rtsched.daemon.codec import decode_jobs, encode_jobs
+from rtsched.daemon.likely_promises import LikelyPromises
 from rtsched.daemon.records import Records
 from rtsched.daemon.site import Site, in_order, promises_of
 from rtsched.errors import RtschedError
@@ -60,7 +61,8 @@ def recovered(stored: StoredState) -> Site:
     """Return the site as it was left; what cannot be read is left out, and said in the log."""
     states = dict(_states(stored.states))
     reported = states.pop(_OWN, None)
-    requested = Jobs.joined([_row(record.job, record.id) for record in stored.records])
+    guaranteed = [record for record in stored.records if record.odds is None]
+    requested = Jobs.joined([_row(record.job, record.id) for record in guaranteed])
     queued, running, seen = requested, Jobs.build(0), -np.inf
     names: Sequence[str] = stored.nodes or ()
     if isinstance(reported, ReportedState):
@@ -72,7 +74,11 @@ def recovered(stored: StoredState) -> Site:
     plan = stored.plan if stored.plan is not None else Schedule.empty()
     if len(plan.nodes) and plan.nodes.max() >= len(names):
         plan = Schedule.empty()
-    records = Records({record.id: record for record in stored.records})
+    records = Records({record.id: record for record in guaranteed})
+    likely = LikelyPromises()
+    for record in stored.records:
+        if record.odds is not None:
+            likely = likely.with_new(record, _row(record.job, record.id))
     snapshot = Snapshot(
         now=0.0,
         cluster=Cluster(Nodes.build(len(names), name=names)),
@@ -83,8 +89,16 @@ def recovered(stored: StoredState) -> Site:
         states=states,
         version=stored.version,
     )
-    next_id = max([FIRST_OWN_ID - 1, *records]) + 1
-    return Site(snapshot, records, requested, seen=seen, next_id=next_id, unused=stored.unused)
+    next_id = max([FIRST_OWN_ID - 1, *records, *likely.records]) + 1
+    return Site(
+        snapshot,
+        records,
+        requested,
+        seen=seen,
+        next_id=next_id,
+        unused=stored.unused,
+        likely=likely,
+    )
 
 
 def _row(job: bytes, key: int) -> Jobs:

@@ -65,6 +65,10 @@ class Promise(msgspec.Struct, frozen=True):
             "`none`; empty: as for the user's other jobs."
         ),
     ] = ""
+    odds: Annotated[
+        float | None,
+        Meta(description="Odds, 0 to 1, of a likely promise; null: it is guaranteed."),
+    ] = None
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -236,6 +240,33 @@ class Explain(Question, frozen=True, tag="explain"):
     ] = 1
 
 
+class Choice(msgspec.Struct, frozen=True):
+    """What a job could have in place of what it asks for, as the planner has verified."""
+
+    number: Annotated[int, Meta(description="By which `rtsched take` names it.")]
+    kind: Annotated[
+        Literal["later", "smaller", "shorter", "fewer-gpus", "gpu-type", "partition"],
+        Meta(description="What is changed first of all; the deadline may be later too."),
+    ]
+    text: Annotated[str, Meta(description="What is changed, in words.")]
+    deadline: Annotated[float, Meta(description="Finish by.")]
+    start: Annotated[float, Meta(description="Planned start.")]
+    end: Annotated[float, Meta(description="Planned end at the latest.")]
+    nodes: Annotated[tuple[str, ...], Meta(description="Planned nodes.")] = ()
+    options: Annotated[
+        tuple[str, ...],
+        Meta(description="Words of the command line (sbatch, condor_submit) that ask for it."),
+    ] = ()
+    take: Annotated[str, Meta(description="The command by which a held menu's is submitted.")] = ""
+    held: Annotated[
+        bool, Meta(description="Whether it is held for the user; if not, it is only as of now.")
+    ] = False
+    odds: Annotated[
+        float | None,
+        Meta(description="Probability with which it would end by then; null: guaranteed."),
+    ] = None
+
+
 class FeasibleReport(Report, frozen=True):
     """The earliest deadline that a job would be promised now; nothing is held for it."""
 
@@ -249,6 +280,26 @@ class FeasibleReport(Report, frozen=True):
     nodes: Annotated[tuple[str, ...], Meta(description="Planned nodes.")] = ()
     asking: Annotated[str, Meta(description="How to ask the batch system for it.")] = ""
     reasons: Annotated[tuple[Reason, ...], Meta(description="Why it is not feasible.")] = ()
+    choices: Annotated[
+        tuple[Choice, ...],
+        Meta(description="What could be had in place of a deadline that is not feasible."),
+    ] = ()
+    expires: Annotated[Time, Meta(description="Until when choices are held.")] = None
+
+
+class ChoicesReport(Report, frozen=True):
+    """The menu of the asker's last rejected job."""
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    expires: Annotated[Time, Meta(description="When it ends; null: there is none.")] = None
+    system: Annotated[str, Meta(description="The batch system.")] = ""
+    choices: Annotated[tuple[Choice, ...], Meta(description="Closest to the request first.")] = ()
+
+
+class Choices(Question, frozen=True, tag="choices"):
+    """Ask what the asker could have in place of the last job that was rejected."""
+
+    Answer = ChoicesReport
 
 
 Positive: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -347,6 +398,13 @@ class When(Question, frozen=True, tag="when"):
     request: Annotated[
         Feasible | None, Meta(description="A job that is not submitted, as `feasible` takes it.")
     ] = None
+
+
+class Hold(Feasible, frozen=True, tag="hold"):
+    """Ask which deadline a job could have, and have that, and its choices, held for a while.
+
+    It counts as an offer, as after a rejected submission.
+    """
 
 
 class PendingChange(msgspec.Struct, frozen=True):
@@ -493,6 +551,29 @@ class Shares(Question, frozen=True, tag="shares"):
     Answer = SharesReport
 
 
+class OddsKept(msgspec.Struct, frozen=True):
+    """Likely promises that were stated with the same odds."""
+
+    odds: Annotated[float, Meta(description="Stated odds, 0 to 1, rounded to 0.001.")]
+    promises: Annotated[int, Meta(description="Those that came to their end.")]
+    kept: Annotated[int, Meta(description="Those of them that were kept.")]
+
+
+class ReliabilityReport(Report, frozen=True):
+    """Stated odds of likely promises, and how many were kept; nothing says whose they were."""
+
+    now: Annotated[float, Meta(description="The daemon's clock.")]
+    stated: Annotated[
+        tuple[OddsKept, ...], Meta(description="By stated odds, of the promises in the database.")
+    ] = ()
+
+
+class Reliability(Question, frozen=True, tag="reliability"):
+    """Ask how many of the likely promises were kept."""
+
+    Answer = ReliabilityReport
+
+
 class ClosedPromise(msgspec.Struct, frozen=True):
     """A promise that is kept, missed, broken or given up."""
 
@@ -541,11 +622,14 @@ AnyQuestion: TypeAlias = (
     | Explain
     | Feasible
     | When
+    | Choices
+    | Hold
     | Plan
     | Chunk
     | NodeList
     | Timeline
     | Shares
+    | Reliability
     | Closed
     | Cancel
 )

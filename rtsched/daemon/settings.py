@@ -85,6 +85,14 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "the oldest.",
         ),
     ] = 1
+    menu_ms: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Milliseconds for which alternatives to a rejected job are searched while "
+            "its user waits; less if others wait. 0: only a later deadline is offered.",
+        ),
+    ] = 10.0
     unused_offers_per_hour: Annotated[
         int,
         Meta(
@@ -173,6 +181,38 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.system if self.filter_group is None else self.filter_group
 
 
+class LikelySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[likely]` table: promises with odds."""
+
+    share: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Largest share of the machine that promises with odds may take until the "
+            "latest of their deadlines, by size and requested time; 0: none are given.",
+        ),
+    ] = 0.5
+    odds_least: Annotated[
+        float, Meta(gt=0, lt=100, description="Lowest odds that users may ask for, per cent.")
+    ] = 80.0
+    without_estimate: Annotated[
+        Literal["reject", "best-effort"],
+        Meta(
+            description="What becomes of a job that asks for odds while there is no estimate: it "
+            "is rejected, or accepted without a promise."
+        ),
+    ] = "reject"
+    wait: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds that a submission waits for its odds; less than the submit "
+            "filter waits for its answer.",
+        ),
+    ] = 0.035
+
+
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[scope]]` table: another mode of plug-ins for some jobs. The last that fits wins."""
 
@@ -201,6 +241,7 @@ class LiveSite(Site, frozen=True, forbid_unknown_fields=True):
     """A site.toml, with what a running daemon needs."""
 
     daemon: Annotated[DaemonSettings, Meta(description="The daemon.")] = DaemonSettings()
+    likely: Annotated[LikelySettings, Meta(description="Promises with odds.")] = LikelySettings()
     estimates: Annotated[EstimateSettings, Meta(description="Start estimates.")] = (
         EstimateSettings()
     )

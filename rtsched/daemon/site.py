@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Marks
+from rtsched.daemon.likely_promises import LikelyPromises
 from rtsched.daemon.records import OPEN, Records
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Commitment, Promises, Schedule
@@ -93,6 +94,8 @@ class Site:
     delayed : bool
         Whether the batch system puts off a promised job that it queues again: no other plan is
         sought meanwhile that could have it start before.
+    likely : LikelyPromises
+        Open promises with odds; what is planned knows nothing of them.
     """
 
     snapshot: Snapshot
@@ -116,6 +119,15 @@ class Site:
     used_time: UsedTime | None = None
     missed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     delayed: bool = False
+    likely: LikelyPromises = field(default_factory=LikelyPromises)
+
+    def promise_of(self, job: int) -> PromiseRecord | None:
+        """Return a job's open promise or offer, guaranteed or likely; None: it has none."""
+        return self.records.get(job) or self.likely.records.get(job)
+
+    def all_records(self) -> list[PromiseRecord]:
+        """Return all open promises and offers, guaranteed and likely ones."""
+        return [*self.records.values(), *self.likely.records.values()]
 
     def of_user(self, uid: int, *standings: PromiseState) -> list[PromiseRecord]:
         """Return a user's records of some standings, the oldest first."""
@@ -125,14 +137,13 @@ class Site:
     def left_unused(self, records: Iterable[PromiseRecord], now: float) -> Site:
         """Return the site, in which it is remembered that these offers or promises were not used.
 
-        They are given as they stood before.
+        They are given as they stood before. Offers that were made at one instant are one.
         """
         recent = {
             key: tuple(at for at in times if at > now - HOUR) for key, times in self.unused.items()
         }
-        for record in records:
-            key = (record.uid, record.standing)
-            recent[key] = (*recent.get(key, ()), now)
+        for uid, standing, _ in dict.fromkeys(map(_counted, records)):
+            recent[uid, standing] = (*recent.get((uid, standing), ()), now)
         return replace(self, unused={key: times for key, times in recent.items() if times})
 
     def unused_by(self, uid: int, now: float, *standings: PromiseState) -> list[float]:
@@ -238,6 +249,12 @@ class Site:
             restarting={j: polls for j, polls in self.restarting.items() if j != job},
             missed={j: starts for j, starts in self.missed.items() if j != job},
         )
+
+
+def _counted(record: PromiseRecord) -> tuple[int, PromiseState, float]:
+    """Return what is the same of records that count as one: the offers of a menu."""
+    at = record.made_at if record.standing == "offered" else float(record.id)
+    return record.uid, record.standing, at
 
 
 def _left(table: Any, key: NDArray[np.int64], gone: NDArray[np.int64]) -> Any:

@@ -64,6 +64,9 @@ _ALL = f"SELECT {_COLUMNS} FROM records "  # noqa: S608
 SHOWN = 10_000
 """Closed records that are returned at once."""
 
+COUNTED_APART = "likely "
+"""What stands before the states of likely promises where records are counted."""
+
 _IS_OPEN = "standing IN ('offered', 'provisional', 'firm')"  # as in the indexes' conditions
 _FORGET = (
     "DELETE FROM records WHERE token IN (SELECT token FROM records "  # noqa: S608
@@ -246,7 +249,11 @@ class Store:
                 (uid, standing): msgspec.json.decode(times, type=tuple[float, ...])
                 for uid, standing, times in base.execute("SELECT * FROM unused")
             }
-            counted = sum(number for name, number in self.counts().items() if name in OPEN)
+            counted = sum(
+                number
+                for name, number in self.counts().items()
+                if name.removeprefix(COUNTED_APART) in OPEN
+            )
         if counted != len(records):
             found = f"{counted} open promises and offers are counted, {len(records)} are there"
             raise StoreError(self.path, f"is damaged ({found}); {RESTORE}")
@@ -283,9 +290,25 @@ class Store:
         return self._records(where, time)
 
     def counts(self) -> dict[str, int]:
-        """Return how many records stand how; it costs the same however many there are."""
+        """Return how many records stand how; it costs the same however many there are.
+
+        Those of likely promises are counted apart, as `likely firm` and so on.
+        """
         with self._reading() as base:
             return dict(base.execute("SELECT standing, number FROM counts WHERE number > 0"))
+
+    def likely_outcomes(self) -> tuple[tuple[float, bool, int], ...]:
+        """Return stated odds, whether they were kept, and how many likely promises that is.
+
+        Of those that came to their end: kept, missed or broken. Odds are rounded to 0.1 %.
+        """
+        text = (
+            "SELECT round(odds, 3) AS stated, standing = 'kept' AS good, count(*) FROM records "
+            "WHERE odds IS NOT NULL AND standing IN ('kept', 'missed', 'broken') "
+            "GROUP BY stated, good ORDER BY stated, good"
+        )
+        with self._reading() as base:
+            return tuple((odds, bool(good), number) for odds, good, number in base.execute(text))
 
     def tidy(self, before: float) -> None:
         """Do what can wait: write the journal, and delete records closed before then.

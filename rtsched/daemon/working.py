@@ -11,6 +11,7 @@ from rtsched.core.capabilities import Capabilities
 from rtsched.core.cycle import observe, steer
 from rtsched.daemon import messages
 from rtsched.daemon.deferred import AT_A_TIME, judge_deferred, settled_deferred
+from rtsched.daemon.likely import reconcile_likely
 from rtsched.daemon.reconcile import reconcile
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
@@ -115,6 +116,11 @@ def settle(
     )
     site, changed = judged.site, [*reconciled.changed, *judged.changed]
     actions = [*reconciled.actions, *judged.actions, *settled_deferred(site)]
+    likely = reconcile_likely(before, observation, now)
+    site = replace(site, likely=likely.likely)
+    site = site.left_unused(likely.lapsed, now) if likely.lapsed else site
+    changed += likely.changed
+    actions += likely.actions
     problems = [judged.problem] if judged.problem else []
     if rules.planner is not None:
         replanned = replan(

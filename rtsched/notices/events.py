@@ -8,6 +8,7 @@ import msgspec
 
 from rtsched.adapters.notifications import Event  # noqa: TC001 - read by msgspec
 from rtsched.daemon.moments import moment
+from rtsched.daemon.stated import per_cent
 from rtsched.report.wording import duration, shortened, visible
 
 if TYPE_CHECKING:
@@ -145,6 +146,8 @@ def _text(promise: Promise, event: Event, now: float, before: float | None) -> s
     by = f"by {moment(promise.deadline, now)}" if promise.deadline is not None else "in time"
     start = f"start {moment(promise.start, now)}" if promise.start is not None else "start later"
     match event:
+        case "promised" if promise.odds is not None:
+            return f"{job} is likely to end {by}: odds {per_cent(promise.odds)}, not guaranteed"
         case "promised":
             return f"{job} is promised to end {by}; it is planned to {start}"
         case "moved":
@@ -159,7 +162,10 @@ def _text(promise: Promise, event: Event, now: float, before: float | None) -> s
         case "broken":
             why = f": {shortened(promise.why, 200)}" if promise.why else ""
             said = "ended too late" if promise.standing == "missed" else "cannot be kept any more"
-            return f"the promise to {job} to end {by} {said}{why}"
+            kind = "promise"
+            if promise.odds is not None:
+                kind = f"likely promise (odds {per_cent(promise.odds)}, not guaranteed)"
+            return f"the {kind} to {job} to end {by} {said}{why}"
 
 
 def is_urgent(notice: Notice) -> bool:

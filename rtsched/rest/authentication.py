@@ -28,6 +28,18 @@ REMOTE_USER = "x-remote-user"
 PAGES = b"/board"
 """What a browser's session may read."""
 
+HOLDING = b"/board/hold"
+"""What it may have done there, by POST with a header that no page of another site can send."""
+
+BOARD_HEADER = "rtsched-board"
+
+
+def _of_board(method: str, target: bytes, headers: Mapping[str, str]) -> bool:
+    """Return whether a browser's session is enough for a request."""
+    if method == "POST":
+        return target.partition(b"?")[0] == HOLDING and BOARD_HEADER in headers
+    return method == "GET" and target.startswith(PAGES)
+
 
 class AuthenticationError(RtschedError):
     """Nobody knows who sent the request."""
@@ -110,7 +122,7 @@ class Authenticator:
             raise AuthenticationError(
                 f"credentials of another kind are not accepted: {self._accepted()}"
             )
-        if self._sessions is not None and method == "GET" and target.startswith(PAGES):
+        if self._sessions is not None and _of_board(method, target, headers):
             uid = self._sessions.uid(cookie_in(headers.get("cookie", "")))
             if uid is not None:
                 return uid

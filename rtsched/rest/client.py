@@ -131,6 +131,10 @@ def request_of(question: reports.Question) -> Request:
             return Request("GET", f"/v1/verdicts?last={question.last}")
         case reports.Explain():
             return Request("GET", f"/v1/explain/{_part(question.job)}?last={question.last}")
+        case reports.Hold():
+            return Request("POST", "/v1/hold", msgspec.json.encode(question))
+        case reports.Choices():
+            return Request("GET", "/v1/choices")
         case reports.Feasible():
             return Request("POST", "/v1/feasible", msgspec.json.encode(question))
         case reports.When(request=None):
@@ -146,6 +150,8 @@ def request_of(question: reports.Question) -> Request:
             return Request("GET", "/v1/nodes")
         case reports.Timeline():
             return Request("GET", "/v1/timeline")
+        case reports.Reliability():
+            return Request("GET", "/v1/reliability")
         case reports.Shares():
             return Request("GET", "/v1/shares")
         case reports.Cancel():

@@ -15,12 +15,15 @@ from rtsched import __version__
 from rtsched.daemon.reports import (
     Cancel,
     CancelReport,
+    Choices,
+    ChoicesReport,
     Chunk,
     ChunkReport,
     Explain,
     ExplainReport,
     Feasible,
     FeasibleReport,
+    Hold,
     NodeList,
     NodesReport,
     Plan,
@@ -28,6 +31,8 @@ from rtsched.daemon.reports import (
     Promise,
     Question,
     RefusedError,
+    Reliability,
+    ReliabilityReport,
     Shares,
     SharesReport,
     Status,
@@ -260,6 +265,18 @@ async def estimate_start(request: HttpRequest, data: Annotated[Feasible, Body()]
     return await ask(request, When(request=data))
 
 
+@post("/hold", operation_id="hold", responses=REFUSALS, status_code=200)
+async def hold(request: HttpRequest, data: Annotated[Hold, Body()]) -> FeasibleReport:
+    """Return as `feasible` does, and hold the choices for the client for a while."""
+    return await ask(request, data)
+
+
+@get("/choices", operation_id="listChoices", responses=REFUSALS)
+async def list_choices(request: HttpRequest) -> ChoicesReport:
+    """Return what the client could have in place of the last job that was rejected."""
+    return await ask(request, Choices())
+
+
 @get("/chunk/{job:str}", operation_id="chunk", responses=REFUSALS)
 async def chunk(request: HttpRequest, job: JobName) -> ChunkReport:
     """Return how a divisible job is cut; it may change until the job starts."""
@@ -290,6 +307,12 @@ async def list_shares(request: HttpRequest) -> SharesReport:
     return await ask(request, Shares())
 
 
+@get("/reliability", operation_id="reliability", responses=REFUSALS)
+async def show_reliability(request: HttpRequest) -> ReliabilityReport:
+    """Return how many of the likely promises were kept, by the odds that were stated."""
+    return await ask(request, Reliability())
+
+
 def router() -> Router:
     """Return the endpoints."""
     return Router(
@@ -307,11 +330,14 @@ def router() -> Router:
             list_starts,
             show_start,
             estimate_start,
+            hold,
+            list_choices,
             chunk,
             plan,
             list_nodes,
             timeline,
             list_shares,
+            show_reliability,
         ],
         security=[{"munge": []}, {"idtoken": []}],
     )

@@ -145,6 +145,10 @@ LOAD = {"RtSigma": 1, "RtCms": 1, "RtCps": 1}
         ({"RtSpeedup": "fast"}, 'must be "linear" or "none"'),
         ({"RtCheckpoint": 1}, "must be true or false"),
         ({"RtMessageTime": 1}, "needs RtAfter"),
+        ({"RtOdds": 0}, "RtOdds must be a percentage above 0 and below 100"),
+        ({"RtOdds": 100}, "RtOdds must be a percentage"),
+        ({"RtOdds": True}, "RtOdds must be a percentage"),
+        ({"RtOdds": "95"}, "RtOdds must be a percentage"),
         ({"RtRounds": 2}, "RtRounds needs RtSigma"),
         (
             {"RtSigma": 1, "RtCms": 1, "RtCps": 1, "RtRounds": 0},

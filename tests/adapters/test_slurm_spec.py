@@ -30,6 +30,8 @@ def test_a_load_in_rounds() -> None:
 def test_a_graph_and_its_key() -> None:
     """A graph's key is the same whenever asked for, and another for another user."""
     spec = spec_of("rtsched:dag=night.run_7,message_time=2.5,checkpoint=yes,speedup=none")
+    assert spec_of("rtsched:odds=97.5,notify=kept").odds == pytest.approx(0.975)
+    assert math.isnan(spec.odds)
     assert spec_of("rtsched:notify=kept+broken").notify == "broken+kept"
     assert (spec.dag, spec.checkpoint, spec.speedup) == ("night.run_7", True, "none")
     assert dag_key("ann", "x") == dag_key("ann", "x") != dag_key("bob", "x")
@@ -66,6 +68,10 @@ def test_texts_without_words(text: str) -> None:
             "rtsched:notify=always",
             "must be none, or some of promised, moved",
         ),
+        ("rtsched:odds=0", "odds='0' must be a percentage above 0 and below 100"),
+        ("rtsched:odds=100", "must be a percentage above 0"),
+        ("rtsched:odds=95%", "must be a percentage above 0"),
+        ("rtsched:odds=95,odds=90", "odds is given twice"),
         ("rtsched:message_time=1", "needs dag"),
         ("rtsched:dag=a\x07", "control characters"),
         ("rtsched:sigma=1,cms=1,cps=1,speedup=linear", "cannot be combined with"),

@@ -17,6 +17,8 @@ from running import ANN, FACTS, NOW, Running, answer_of
 
 from rtsched.adapters.slurm.facts import Partition
 from rtsched.adapters.wire import MessageKind, Tag, encode
+from rtsched.daemon.codec import encode_jobs
+from rtsched.daemon.records import PromiseRecord, PromiseState
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, Nodes
@@ -76,6 +78,17 @@ def asked(running: Running, nodes: int, hours: float, name: str) -> socket.socke
     return line
 
 
+def closed_likely() -> Iterator[PromiseRecord]:
+    """Yield likely promises that ended, of odds that are about right."""
+    job, random = encode_jobs(Jobs.build(1)), np.random.default_rng(7)
+    for number in range(400):
+        odds = float(random.choice([0.82, 0.9, 0.95, 0.97, 0.995]))
+        standing: PromiseState = "kept" if random.random() < odds else "missed"
+        yield PromiseRecord(
+            f"past{number}", number, ANN, "ann", NOW, NOW, standing, NOW, "", job, odds=odds
+        )
+
+
 def large_daemon(
     path: Path, nodes: int = 2000, jobs: int = 10_000, promises: int = 20, first: str = HOSTILE
 ) -> AbstractContextManager[Running]:
@@ -99,6 +112,7 @@ def large_daemon(
         rows = Jobs.joined([running.daemon.site.row(record.id) for record in records])
         rows = rows.replace(id=4711 + np.arange(len(records)))
         await seen_in_queue(running, rows, [record.token for record in records])
+        running.store.commit(list(closed_likely()), None, 0)
 
     return in_thread(Running(path, DaemonSettings(promises_per_user=promises + 10)), course)
 

@@ -156,7 +156,9 @@ class Running:
         self.queries.close()
         self.store.close()
 
-    def asked(self, nodes: int = 1, hours: float = 24.0, array: str = "") -> socket.socket:
+    def asked(
+        self, nodes: int = 1, hours: float = 24.0, array: str = "", extra: str = ""
+    ) -> socket.socket:
         """Return the socket of a filter that has asked about a job of ann's and not read yet."""
         fields = [
             (Tag.USER_ID, ANN),
@@ -166,6 +168,7 @@ class Running:
             (Tag.TIME_LIMIT, 30),
             (Tag.DEADLINE, int(self.now + hours * 3600)),
             *([(Tag.ARRAY_INX, array)] if array else []),
+            *([(Tag.EXTRA, extra)] if extra else []),
         ]
         line = socket.socket(socket.AF_UNIX)
         line.settimeout(120.0)  # the first question may compile kernels

@@ -270,4 +270,8 @@ class Scene:
         known = [r.id for r in self.site.records.values() if r.token == token]
         if known:
             return self.site.row(known[0]).replace(id=np.array([job]))
+        likely = self.site.likely
+        if own := [r.id for r in likely.records.values() if r.token == token]:
+            row = likely.requested.take(likely.requested.id == own[0])
+            return row.replace(id=np.array([job]))
         return Jobs.build(1, id=[job], submit=[T0])

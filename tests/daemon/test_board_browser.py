@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,20 @@ def test_all_is_drawn(opened: Callable[..., Page]) -> None:
     tiles = dict(zip(names, values, strict=True))
     assert (tiles["Nodes in service"], tiles["Jobs running"]) == ("2,000 of 2,000", "10,000")
     assert tiles["Promised"] == "20"
+    assert (tiles["Kept"], tiles["Missed or broken"]) == ("0", "0")  # likely ones are drawn apart
+
+
+def test_the_record_of_likely_promises_is_drawn(opened: Callable[..., Page]) -> None:
+    """Stated odds against what was kept: a point for each class, and what each says."""
+    page = opened()
+    plot = page.locator("#likely svg")
+    expect(plot).to_be_visible()
+    expect(plot).to_have_attribute("aria-label", re.compile("Of 400 promises, stated with odds"))
+    points = plot.locator("circle")
+    assert points.count() == 4
+    boxes = [points.nth(at).bounding_box() for at in range(4)]
+    assert all(box is not None and box["width"] > 3 for box in boxes)
+    assert "kept" in plot.locator("g.point title").first.inner_html()
 
 
 def test_names_of_jobs_are_shown_and_never_obeyed(opened: Callable[..., Page]) -> None:

@@ -41,7 +41,7 @@ def test_every_reason_of_the_daemon_is_documented():
     """Each code that stands in its source is known, and each known one stands there."""
     source = Path(__file__).resolve().parents[2] / "rtsched" / "daemon"
     texts = [path.read_text("utf-8") for path in source.glob("*.py") if path.name != "reasons.py"]
-    code = re.compile(r'"((?:submit|wait)\.(?!sock\b)[a-z-]+)"')
+    code = re.compile(r'"((?:submit|wait|likely)\.(?!sock\b)[a-z-]+)"')
     given = {found for text in texts for found in code.findall(text)}
     assert given == set(REASONS)
     page = (REFERENCE / "reasons.md").read_text("utf-8")

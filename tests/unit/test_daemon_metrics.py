@@ -7,6 +7,7 @@ import math
 import socket
 import urllib.request
 
+import msgspec
 import numpy as np
 import pytest
 import structlog
@@ -94,6 +95,21 @@ def test_everything_is_counted():
     assert found["rtsched_look_age_seconds"] > 1e9
 
 
+def test_likely_promises_are_counted_apart():
+    """By the class of their odds when they are closed; no alert about guaranteed ones fires."""
+    metrics = Metrics()
+    for standing in ("provisional", "firm", "missed"):
+        metrics.changed(msgspec.structs.replace(record(standing), odds=0.9671))
+    metrics.changed(msgspec.structs.replace(record("kept"), odds=1.0))
+    found = values(metrics.text())
+    name = "rtsched_likely_promises_total"
+    assert found[f'{name}{{outcome="missed",stated="95"}}'] == 1
+    assert found[f'{name}{{outcome="kept",stated="99"}}'] == 1
+    assert found[f'{name}{{outcome="kept",stated="95"}}'] == 0
+    assert found["rtsched_misses_total"] == 0
+    assert found['rtsched_promise_changes_total{standing="missed"}'] == 0
+
+
 def test_every_metric_is_shown():
     """Each declared metric is in the text, and none that is not declared."""
     text = used().text()
@@ -144,7 +160,7 @@ def test_never_by_user_or_job():
     labels = {label for metric in METRICS.values() for label in metric.labels}
     assert labels <= {
         *("kind", "result", "plugin", "mode", "verdict", "reason"),
-        *("hook", "state", "outcome", "standing", "why"),
+        *("hook", "state", "outcome", "standing", "why", "stated"),
         *("interval", "period"),
     }
 

@@ -68,6 +68,20 @@ def test_a_promise_from_its_beginning_to_its_end() -> None:
     assert (events, memory.open) == ([], {})
 
 
+def test_a_likely_promise_is_called_so() -> None:
+    """With its odds when it is given and when it breaks; nobody is to take it for a guarantee."""
+    memory, _ = seen(Memory())
+    memory, found = noticed(memory, [promise(odds=0.957)], (), NOW, 3600.0)
+    (given,) = found
+    assert "is likely to end by" in given.text
+    assert "odds 95.7 %, not guaranteed" in given.text
+    gone = promise(odds=0.957, standing="missed", why="the job ended 60 s late")
+    memory, found = noticed(memory, (), [(gone, NOW + 5.0)], NOW, 3600.0)
+    (broken,) = found
+    assert broken.event == "broken"
+    assert "the likely promise (odds 95.7 %, not guaranteed) to job 7" in broken.text
+
+
 def test_a_choice_for_one_job_comes_first() -> None:
     """Before the file of its user and the site's events; `none` is nothing at all."""
     settings = NoticesSettings(mail=[], choices="", events=["broken", "kept"])

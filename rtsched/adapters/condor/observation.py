@@ -400,9 +400,11 @@ def marks_of(
     token: list[str | None] = [None] * len(first)
     problem: list[str | None] = [None] * len(first)
     notify: list[str | None] = [None] * len(first)
+    odds = np.full(len(first), np.nan)
     for at, ad in _of_rows(queue.ads, first):
         token[at] = token_of(ad)
         notify[at] = notify_choice(text(ad, "rtnotify") or "") or None
+        odds[at] = number(ad, "rtodds") / 100.0
     for at, needs in _of_rows(queue.requirements, first):
         problem[at] = needs.problem or None
     return Marks.build(
@@ -416,6 +418,7 @@ def marks_of(
         stuck=np.isin(groups.job[which], np.array(list(stuck), np.int64)),
         problem=problem,
         notify=notify,
+        odds=odds,
     )
 
 

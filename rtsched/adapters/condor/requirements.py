@@ -17,7 +17,7 @@ from rtsched.adapters.condor.ids import job_id, schedd_of
 from rtsched.adapters.condor.matching import Request
 from rtsched.adapters.live import dag_key
 from rtsched.adapters.notifications import CHOICES, notify_choice
-from rtsched.adapters.requirements import LOAD, Requirements, shortened
+from rtsched.adapters.requirements import LOAD, ODDS, Requirements, is_odds, shortened
 from rtsched.counting import counted
 from rtsched.logs.classads import number, text
 from rtsched.model.jobs import MOST_ROUNDS, Kind
@@ -59,6 +59,7 @@ REQUEST_ATTRIBUTES: dict[str, str] = {
     "rtafter": "RtAfter",
     "rtmessagetime": "RtMessageTime",
     "rtnotify": "RtNotify",
+    "rtodds": "RtOdds",
 }
 """Attributes that users write, by their names in lower case."""
 
@@ -239,6 +240,8 @@ def _wrong(name: str, value: object, ad: Record) -> str:
         return f'{shown} must be "linear" or "none", not {shortened(value)}'
     elif name == "rtcheckpoint" and not isinstance(value, bool):
         return f"{shown} must be true or false, not {shortened(value)}"
+    elif name == "rtodds" and (isinstance(value, bool) or not is_odds(number(ad, name))):
+        return f"{shown} must be {ODDS}, not {shortened(value)}"
     elif name == "rtnotify" and not notify_choice(str(value)):
         return f"{shown} must be {CHOICES}, not {shortened(value)}"
     elif name in {"rtdag", "rtafter", "rtclass"} and not text(ad, name):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.condor import adjusting
 from rtsched.adapters.condor.arrays import submitted_array
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.holds import is_held
@@ -18,13 +19,14 @@ from rtsched.adapters.condor.requirements import (
     MOST,
     CondorRequirements,
     requirements_of,
+    run_time,
     size_of,
 )
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.sharing import RESOURCES, demand_of_requests
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply
 from rtsched.adapters.notifications import notify_choice
-from rtsched.adapters.requirements import too_late
+from rtsched.adapters.requirements import odds_alone, too_late
 from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.errors import AdapterError
@@ -33,6 +35,8 @@ from rtsched.model.jobs import Edges, Jobs, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from rtsched.adapters.adjusting import Adjustable, Adjustment
 
 MARK = "rtsched:"
 """What stands before an admission in an answer."""
@@ -77,12 +81,13 @@ class CondorTranslator:
         ad, unknown = self._at_schedd(ad_of(str(fields.get(Tag.AD, ""))))
         needs = submitted_array(ad, requirements_of(ad, facts), facts)
         begin = number(ad, "deferraltime")
-        user = text(ad, "owner") or ""
+        user, odds = text(ad, "owner") or "", number(ad, "rtodds") / 100.0
         jobs = job_of(ad, needs, facts, submit=now, begin=begin if begin > now else -math.inf)
         problem = (
             unknown
             or needs.problem
             or too_late(needs.deadline, max(now, begin if begin > 0 else now), "RtDeadline")
+            or odds_alone(odds, needs.deadline, "RtOdds", "RtDeadline")
         )
         uid = uid_of(user)
         if uid < 0:
@@ -101,6 +106,7 @@ class CondorTranslator:
             job=_job_in(ad, needs),
             held=is_held(ad),
             notify=notify_choice(text(ad, "rtnotify") or ""),
+            odds=odds,
         )
 
     def _at_schedd(self, ad: Record) -> tuple[Record, str]:
@@ -148,6 +154,30 @@ class CondorTranslator:
     def asking(self, deadline: float) -> str:
         """Return the line of a submit file that asks for a deadline."""
         return f"+RtDeadline={math.ceil(deadline)}"
+
+    taking = "rtsched take {} job.sub"
+
+    def adjustable(
+        self, fields: Mapping[int, str | int], submission: Submission, facts: CondorFacts | None
+    ) -> Adjustable:
+        """Return what of a submission could be asked for otherwise."""
+        facts, ad = facts or CondorFacts(names=self.settings.names), self._ad(fields)
+        rigid = submission.jobs.kind[0] not in {Kind.DIVISIBLE, Kind.ARRAY}
+        stated = submission.jobs.kind[0] != Kind.DIVISIBLE
+        limit = run_time(ad, facts) if stated else math.inf
+        return adjusting.adjustable(ad, facts, rigid=rigid, limit_s=limit)
+
+    def adjusted(self, fields: Mapping[int, str | int], to: Adjustment) -> Mapping[int, str | int]:
+        """Return a submission that asks for something else."""
+        return {**fields, Tag.AD: adjusting.adjusted(str(fields.get(Tag.AD, "")), to)}
+
+    def options(self, fields: Mapping[int, str | int], to: Adjustment) -> tuple[str, ...]:
+        """Return the options of condor_submit that make an adjusted submission of the first one."""
+        return adjusting.options(self._ad(self.adjusted(fields, to)), to)
+
+    @staticmethod
+    def _ad(fields: Mapping[int, str | int]) -> Record:
+        return ad_of(str(fields.get(Tag.AD, "")))
 
     def protected(self, fields: Mapping[int, str | int]) -> str:  # noqa: ARG002 - of the interface
         """Return nothing: HTCondor itself protects the attributes of a promise."""

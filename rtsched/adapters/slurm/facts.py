@@ -59,6 +59,8 @@ class Partition:
         What its nodes have of each resource, where jobs share them, and how many have just that.
     above : str
         A partition that has some of its nodes too, and whose jobs Slurm starts before; empty: none.
+    restricted : bool
+        Whether not all users, accounts and QOS may use it.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Partition:
     exclusive: bool = False
     hardware: tuple[tuple[Mapping[str, int], int], ...] = ()
     above: str = ""
+    restricted: bool = False
 
     def most(self, resource: str) -> int:
         """Return the most of a resource that one of its nodes has, where jobs share them."""

@@ -157,6 +157,7 @@ class PartitionParts:
             pairs.get("oversubscribe", "").upper().startswith("EXCLUSIVE"),
             _hardware(nodes.capacity[mask], sharing.resources),
             self._above(name, mask) if sharing.resources else "",
+            _restricted(pairs),
         )
 
     def _above(self, name: str, mask: NDArray[np.bool_]) -> str:
@@ -164,6 +165,16 @@ class PartitionParts:
         tier, partitions = self._tier, self._of[0].partitions
         above = [n for n in tier if tier[n] > tier[name] and (partitions[n] & mask).any()]
         return min(above, default="")
+
+
+def _restricted(pairs: Mapping[str, str]) -> bool:
+    """Return whether not all users, accounts and QOS may use a partition."""
+    for setting in ("allowgroups", "allowaccounts", "allowqos", "allocnodes"):
+        if pairs.get(setting, "ALL").upper() != "ALL":
+            return True
+    denied = ("denyaccounts", "denyqos")
+    yes = (pairs.get(setting, "NO").upper() == "YES" for setting in ("rootonly", "reqresv"))
+    return any(pairs.get(setting) for setting in denied) or any(yes)
 
 
 def layout_of(

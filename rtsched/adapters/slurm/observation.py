@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.live import UNJUDGED, Completions, CompletionStatus, Marks, dag_key
+from rtsched.adapters.live import LIKELY, UNJUDGED, Completions, CompletionStatus, Marks, dag_key
 from rtsched.adapters.requirements import plain_columns
 from rtsched.adapters.slurm.completions import LIVE
 from rtsched.adapters.slurm.demand import shown_demand, shown_licenses
@@ -80,7 +80,8 @@ def token_of(mark: str) -> str:
 
 def is_admitted(mark: str) -> bool:
     """Return whether a job with this admin comment may have been promised something once."""
-    return is_deferred(mark) or token_of(mark) not in {"", UNJUDGED}
+    token = token_of(mark)
+    return is_deferred(mark) or not (token in {"", UNJUDGED} or token.startswith(LIKELY))
 
 
 def keeps_order(rows: JobRows, at: int, *, basic: bool) -> bool:
@@ -139,9 +140,11 @@ def marks_of(rows: JobRows, which: NDArray[np.int64], facts: SlurmFacts) -> Mark
     for job, components in rows.components.items():
         last[some.id == job] = max(components.ids)
     unusable, notify = Texts.alike("", len(which)), Texts.alike("", len(which))
+    odds = np.full(len(which), np.nan)
     for at in np.flatnonzero(deferred & (some.priority == 0)).tolist():
         unusable[at] = _unusable(rows, int(which[at]), facts)
-        notify[at] = _spec(rows, int(which[at])).notify
+        spec = _spec(rows, int(which[at]))
+        notify[at], odds[at] = spec.notify, spec.odds
     texts = {
         "token": mark.replaced(token_of),
         "limit": reason.replaced(_limit),
@@ -160,6 +163,7 @@ def marks_of(rows: JobRows, which: NDArray[np.int64], facts: SlurmFacts) -> Mark
         priority=np.where(waits, some.priority.astype(np.float64), np.nan),
         requeues=some.requeue,
         last=last,
+        odds=odds,
         singleton=some.dependency.map(lambda text: dependency_of(text).singleton, np.bool_),
     )
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from rtsched.adapters.notifications import CHOICES, notify_choice
-from rtsched.adapters.requirements import shortened
+from rtsched.adapters.requirements import ODDS, is_odds, shortened
 from rtsched.model.jobs import MOST_ROUNDS
 
 WORD = re.compile(r"(?:(?<=\s)|^)rtsched:(\S*)")
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}", re.ASCII)
 _CHOICES = {"speedup": ("linear", "none"), "checkpoint": ("yes", "no")}
 _POSITIVE = ("sigma", "cps")
 _NUMBERS = ("sigma", "cms", "cps", "setup_link", "setup_node", "message_time")
-KEYS = (*_NUMBERS, "rounds", "dag", *_CHOICES, "notify")
+KEYS = (*_NUMBERS, "rounds", "dag", *_CHOICES, "notify", "odds")
 """Everything a user may say."""
 
 
@@ -47,6 +47,8 @@ class Spec:
         Whether the job may be requeued while it runs.
     notify : str
         Of what the user wants to be notified, as in `notify_choice`; empty: not said.
+    odds : float
+        Least odds, 0 to 1, of a likely promise; nan: a guarantee is wanted.
     problem : str
         What is wrong, one sentence; empty: nothing.
     """
@@ -58,6 +60,7 @@ class Spec:
     speedup: str = ""
     checkpoint: bool = False
     notify: str = ""
+    odds: float = math.nan
     problem: str = ""
 
     @property
@@ -115,6 +118,9 @@ def _problem(key: str, value: str) -> str:
     elif key == "notify":
         if not notify_choice(value):
             return f"{given} must be {CHOICES}"
+    elif key == "odds":
+        if not _NUMBER.fullmatch(value) or not is_odds(float(value)):
+            return f"{given} must be {ODDS}"
     elif key == "dag":
         if not _NAME.fullmatch(value):
             return f"{given} must be 1 to 64 letters, digits or any of '_.+-'"
@@ -139,6 +145,7 @@ def _checked(pairs: dict[str, str]) -> Spec:
         pairs.get("speedup", ""),
         pairs.get("checkpoint") == "yes",
         notify_choice(pairs.get("notify", "")),
+        float(pairs.get("odds", "nan")) / 100.0,
     )
     load = {"sigma", "cms", "cps"} & numbers.keys()
     if load and len(load) < 3:

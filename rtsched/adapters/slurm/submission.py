@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply, dag_key
-from rtsched.adapters.requirements import too_late
+from rtsched.adapters.requirements import odds_alone, too_late
+from rtsched.adapters.slurm import adjusting
 from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.dependencies import dependency_of
 from rtsched.adapters.slurm.facts import SlurmFacts
@@ -29,6 +30,8 @@ from rtsched.model.limit_rules import JobNames, kinds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from rtsched.adapters.adjusting import Adjustable, Adjustment
 
 MARK = "rtsched:"
 """What an admission's token stands behind in a job's admin comment."""
@@ -149,7 +152,11 @@ class SlurmTranslator:
         names = JobNames(_text(fields, Tag.QOS), partition, account, user)
         requirements = requirements_of(request, facts, limits=limits_for(facts, names))
         start = max(request.begin, now)
-        problem = requirements.problem or too_late(request.deadline, start, "--deadline")
+        problem = (
+            requirements.problem
+            or too_late(request.deadline, start, "--deadline")
+            or odds_alone(spec.odds, request.deadline, "rtsched:odds", "--deadline")
+        )
         jobs = Jobs.build(
             1,
             label=["the job"],
@@ -183,6 +190,7 @@ class SlurmTranslator:
             component=request.het,
             singleton=dependency_of(request.dependency).singleton,
             notify=spec.notify,
+            odds=spec.odds,
         )
 
     def answer(
@@ -229,6 +237,8 @@ class SlurmTranslator:
         if kind in {Kind.MOLDABLE, Kind.DIVISIBLE} and reply.end > reply.start:
             names = kinds_of(submission.jobs)[0][0]
             fields[Tag.TIME_LIMIT] = limit_minutes(reply.end - reply.start, names, facts)
+        if reply.likely:  # Slurm would give it up, or cut it, by its time limit
+            fields[Tag.DEADLINE] = 0
         if reply.promise < math.inf:
             fields[Tag.ENV] = f"RTSCHED_DEADLINE={math.floor(reply.promise)}"
         return fields
@@ -240,6 +250,29 @@ class SlurmTranslator:
         seconds since the epoch (`uts`, src/common/parse_time.c) it reads alike everywhere.
         """
         return f"--deadline=uts{math.ceil(deadline)}"
+
+    taking = "rtsched take {} job.sh"
+
+    def adjustable(
+        self, fields: Mapping[int, str | int], submission: Submission, facts: SlurmFacts | None
+    ) -> Adjustable:
+        """Return what of a submit request could be asked for otherwise."""
+        facts, kind = facts or SlurmFacts(), submission.jobs.kind[0]
+        limit = math.inf
+        if kind != Kind.DIVISIBLE:
+            name = str(submission.jobs.texts("partition")[0])
+            part, minutes = facts.partitions.get(name), _number(fields, Tag.TIME_LIMIT, 0)
+            limit = minutes * 60.0 if minutes > 0 else part.default_s if part else math.inf
+        rigid = kind not in {Kind.DIVISIBLE, Kind.ARRAY}
+        return adjusting.adjustable(fields, facts, rigid=rigid, limit_s=limit)
+
+    def adjusted(self, fields: Mapping[int, str | int], to: Adjustment) -> Mapping[int, str | int]:
+        """Return a submit request that asks for something else."""
+        return adjusting.adjusted(fields, to)
+
+    def options(self, fields: Mapping[int, str | int], to: Adjustment) -> tuple[str, ...]:
+        """Return the options of sbatch that make an adjusted request of the first one."""
+        return adjusting.options(adjusting.adjusted(fields, to))
 
     def protected(self, fields: Mapping[int, str | int]) -> str:
         """Return which promised properties a request to change a job would change.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import jinja2
 import msgspec
+import numpy as np
 from litestar import MediaType, Request, Response, Router, get, post
 from litestar.params import QueryParameter
 from msgspec import Meta
@@ -20,12 +21,18 @@ from rtsched import __version__
 from rtsched.daemon.moments import moment
 from rtsched.daemon.reports import (
     AccountShare,
+    Choice,
+    Choices,
+    ChoicesReport,
     EstimateRecord,
     Explain,
     ExplainReport,
     Feasible,
     FeasibleReport,
+    Hold,
     Promise,
+    Reliability,
+    ReliabilityReport,
     Shares,
     SharesReport,
     StartEstimate,
@@ -36,8 +43,10 @@ from rtsched.daemon.reports import (
     When,
     WhenReport,
 )
+from rtsched.daemon.stated import per_cent
 from rtsched.errors import RtschedError
 from rtsched.logs.hostlist import fold
+from rtsched.report.reliability import reliability, reliability_drawing
 from rtsched.report.start_wording import about, ends, interval, period_name, sentence, starts
 from rtsched.report.wording import MISSING, count, duration, shortened, visible
 from rtsched.rest.board.drawing import (
@@ -63,6 +72,8 @@ LAST = 2.0**33
 """What is later is no deadline: the year 2242."""
 SHOWN = 200
 """Promises in the table, and those that are marked, at most."""
+REMEMBERED_S = 60.0
+"""Seconds for which the record of likely promises is shown again."""
 FRESH_S = 2.0
 """Seconds for which a timeline, which is the same for all users, is shown again."""
 
@@ -101,6 +112,7 @@ class Timelines:
     def __init__(self) -> None:
         self._asking = asyncio.Lock()
         self._last: tuple[float, TimelineReport] | None = None
+        self._reliability: tuple[float, ReliabilityReport] | None = None
         self._drawn: dict[tuple[str, str], Drawing] = {}
 
     async def latest(self, request: HttpRequest) -> TimelineReport:
@@ -111,6 +123,15 @@ class Timelines:
                 found: TimelineReport = await ask(request, Timeline())
                 self._last, self._drawn = (now, found), {}
             return self._last[1]
+
+    async def reliability(self, request: HttpRequest) -> ReliabilityReport:
+        """Return how many likely promises were kept, no older than a minute."""
+        async with self._asking:
+            now = time.monotonic()
+            if self._reliability is None or self._reliability[0] + REMEMBERED_S < now:
+                found: ReliabilityReport = await ask(request, Reliability())
+                self._reliability = now, found
+            return self._reliability[1]
 
     async def drawing(self, request: HttpRequest, span: str, partition: str) -> Drawing:
         """Return what the timeline shows of a span and a partition, both known; empty: all."""
@@ -154,6 +175,7 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
     status: StatusReport = await ask(request, Status())
     shares: SharesReport = await ask(request, Shares())
     estimates: WhenReport = await ask(request, When())
+    offered: ChoicesReport = await ask(request, Choices())
     timeline: TimelineReport = await request.app.state.timelines.latest(request)
     partition = partition if partition in timeline.partitions else ""
     span = span if span in SPANS else "1d"
@@ -179,7 +201,10 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
         "span": span,
         "partition": partition,
         "promises": [_row(each, status.now) for each in shown],
+        "offered": [_choice(each, status.now) for each in offered.choices],
+        "offered_until": _moment(offered.expires, status.now),
         "more": max(len(status.promises) - SHOWN, 0),
+        "likely": await _reliability(request),
         "shares": [_share(each) for each in shares.accounts[:SHOWN]],
         "starts": _starts(estimates),
     }
@@ -226,6 +251,21 @@ def _recorded(each: EstimateRecord) -> dict[str, Any]:
     }
 
 
+async def _reliability(request: HttpRequest) -> dict[str, str] | None:
+    """Return stated odds against what was kept, drawn; None: no likely promise has ended."""
+    report: ReliabilityReport = await request.app.state.timelines.reliability(request)
+    if not report.stated:
+        return None
+    many = [
+        (each.odds, good, n)
+        for each in report.stated
+        for good, n in ((True, each.kept), (False, each.promises - each.kept))
+    ]
+    odds, kept, number = (np.array(column) for column in zip(*many, strict=True))
+    found = reliability(np.repeat(odds, number), np.repeat(kept, number))
+    return {"said": found.sentence(), "drawing": reliability_drawing(found, standalone=False)}
+
+
 def _share(row: AccountShare) -> dict[str, Any]:
     """Return an account or user as a row of the table."""
     error = row.service_error
@@ -242,6 +282,8 @@ def _share(row: AccountShare) -> dict[str, Any]:
 def _row(promise: Promise, now: float) -> dict[str, str]:
     """Return a promise as a row of the table."""
     state = "running" if promise.running else STATES.get(promise.standing, promise.standing)
+    if promise.odds is not None:
+        state += f", likely {per_cent(promise.odds)}"
     if promise.tasks is not None and promise.waiting is not None:
         state += f", {promise.tasks - promise.waiting:,} of {promise.tasks:,} tasks started"
     left = None
@@ -258,11 +300,42 @@ def _row(promise: Promise, now: float) -> dict[str, str]:
         "left": duration(left),
         "nodes": shortened(fold(promise.nodes), 60) if promise.nodes else MISSING,
         "why": promise.why,
+        "likely": "likely" if promise.odds is not None else "",
     }
 
 
 def _moment(at: float | None, now: float) -> str:
     return MISSING if at is None else moment(at, now)
+
+
+def _choice(choice: Choice, now: float) -> dict[str, Any]:
+    """Return what could be had in place of a job as a row."""
+    odds = "" if choice.odds is None else f", {100 * choice.odds:.0f} % likely"
+    return {
+        "number": choice.number,
+        "kind": choice.kind,
+        "text": choice.text,
+        "by": _moment(choice.deadline, now) + odds,
+        "start": _moment(choice.start, now),
+        "options": " ".join(choice.options),
+        "take": choice.take,
+        "held": choice.held,
+    }
+
+
+async def _hold(request: HttpRequest, given: Mapping[str, str]) -> dict[str, Any]:
+    """Hold what stands in the form, and return the choice of a kind."""
+    try:
+        question = msgspec.convert(msgspec.structs.asdict(_question(given)), Hold)
+        found: FeasibleReport = await ask(request, question)
+    except (ValueError, RtschedError) as error:
+        return {"problem": str(error)}
+    kind = given.get("choice", "")
+    choice = next((each for each in found.choices if each.kind == kind), None)
+    if choice is None:
+        return {"problem": "It cannot be had any more. Ask again."}
+    until = _moment(found.expires, found.now)
+    return {"problem": "", "until": until, **_choice(choice, found.now)}
 
 
 async def _when(request: HttpRequest, given: Mapping[str, str]) -> dict[str, Any]:
@@ -285,6 +358,7 @@ async def _when(request: HttpRequest, given: Mapping[str, str]) -> dict[str, Any
         "reasons": [reason.text for reason in found.reasons],
         "lines": "\n".join(lines),
         **likely,
+        "choices": [_choice(each, found.now) for each in found.choices],
         "system": status.system,
     }
 
@@ -467,6 +541,12 @@ async def when(request: HttpRequest) -> Response[Any]:
     return _rendered(request, "when.html.j2", when=await _when(request, dict(request.query_params)))
 
 
+@post("/hold", include_in_schema=False, status_code=200)
+async def hold(request: HttpRequest) -> Response[Any]:
+    """Hold the choices for the job in the form, and return how to take one of them."""
+    return _rendered(request, "held.html.j2", held=await _hold(request, dict(request.query_params)))
+
+
 @get("/why", include_in_schema=False)
 async def why(request: HttpRequest, job: Text = "") -> Response[Any]:
     """Return why a job waits."""
@@ -511,4 +591,4 @@ async def open_session(request: HttpRequest) -> Session:
 
 def router() -> Router:
     """Return the pages."""
-    return Router("/board", route_handlers=[board, now, when, why, enter, style, script])
+    return Router("/board", route_handlers=[board, now, when, hold, why, enter, style, script])

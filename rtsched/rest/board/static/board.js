@@ -45,6 +45,23 @@ async function answer(form) {
   }
 }
 
+async function hold(button) {
+  const form = document.querySelector('[data-part="when"]');
+  const url = "hold?" + query(form) + "&choice=" + encodeURIComponent(button.dataset.hold);
+  try {
+    const answer = await fetch(url, {
+      method: "POST", headers: { "rtsched-board": "1" }, credentials: "same-origin",
+    });
+    byId("held").innerHTML = await answer.text();
+    const command = byId("take");
+    if (!command) return;
+    await navigator.clipboard.writeText(command.textContent);
+    button.textContent = "Copied";
+  } catch {
+    byId("trouble").textContent = "The server does not answer.";
+  }
+}
+
 for (const form of document.querySelectorAll("[data-part]")) {
   let timer = 0;
   form.addEventListener("submit", (event) => { event.preventDefault(); answer(form); });
@@ -67,6 +84,8 @@ document.addEventListener("click", async (event) => {
     byId("why-title").scrollIntoView();
     byId("job").focus();
   }
+  const choice = event.target.closest("[data-hold]");
+  if (choice) await hold(choice);
   const copy = event.target.closest("[data-copy]");
   if (copy) {
     await navigator.clipboard.writeText(byId(copy.dataset.copy).textContent);

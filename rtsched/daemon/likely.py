@@ -1,0 +1,456 @@
+"""Likely promises: deadlines that are met with odds, beside the guaranteed ones.
+
+A job that asks for odds runs as any best-effort job, started by the batch system's own scheduler:
+no plan has an entry for it, and plans for guaranteed promises are made as if it had no promise. It
+is accepted if the start estimates give its deadline the odds that it asks for, and if not too much
+has been sold so already. It is kept or missed by its real end.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+import numpy as np
+
+from rtsched.adapters.live import FIRST_OWN_ID, LIKELY, SubmitReply
+from rtsched.daemon import messages
+from rtsched.daemon.admission import AdmissionResult, record_of
+from rtsched.daemon.moments import moment
+from rtsched.daemon.reconcile import closed_by_poll
+from rtsched.daemon.records import OPEN
+from rtsched.daemon.site import HOUR
+from rtsched.daemon.stated import per_cent
+from rtsched.model.actions import Tell
+from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.resources import CPU
+from rtsched.model.snapshot import places
+from rtsched.model.table import amounts_of
+from rtsched.model.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.live import Observation, Submission
+    from rtsched.daemon.chains import Chains
+    from rtsched.daemon.likely_promises import LikelyPromises
+    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.settings import DaemonSettings, LikelySettings
+    from rtsched.daemon.site import Site
+    from rtsched.estimates import Estimates
+    from rtsched.model.actions import Action
+
+QUANTILES = (("end_high_80", 0.9), ("end_high_95", 0.975))
+"""Columns of estimates that are upper quantiles of a job's end, and the odds that it ends by then,
+ascending."""
+
+MINUTE = 60.0
+
+
+class OddsSource(Protocol):
+    """Who knows the odds: the process that estimates starts."""
+
+    async def odds(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64] | None:
+        """Return the odds that such jobs, submitted now, end by their deadlines, each alone.
+
+        None: not within `timeout_s` seconds, or there are no estimates.
+        """
+
+    async def estimate(self, jobs: Jobs, timeout_s: float) -> Estimates | None:
+        """Return estimates of such jobs, submitted now, each alone; None: as with odds."""
+
+
+@dataclass(frozen=True)
+class Odds:
+    """What is known of a job's deadline.
+
+    Attributes
+    ----------
+    stated : float
+        Odds that it is met, 0 to 1; nan: not known.
+    offer : float
+        Earliest later deadline known to have the odds that are asked for, seconds since the epoch;
+        inf: none.
+    offered : float
+        Odds of that one.
+    """
+
+    stated: float = math.nan
+    offer: float = math.inf
+    offered: float = math.nan
+
+
+async def odds_of(source: OddsSource | None, job: Submission, wait: float) -> Odds:
+    """Return the odds of a job's deadline, and a later one that has the odds asked for.
+
+    Parameters
+    ----------
+    source : OddsSource or None
+        Who is asked; None: nobody can be.
+    job : Submission
+        With finite odds and deadline.
+    wait : float
+        Seconds within which all must be answered.
+    """
+    if source is None:
+        return Odds()
+    until = time.monotonic() + wait
+    row = job.jobs.replace(id=np.array([FIRST_OWN_ID]))
+    found = await source.odds(row, wait)
+    if found is None or not math.isfinite(found[0]):
+        return Odds()
+    stated = min(max(float(found[0]), 0.0), 1.0)
+    if stated >= job.odds:
+        return Odds(stated)
+    estimates = await source.estimate(row, max(until - time.monotonic(), 0.0))
+    return Odds(stated) if estimates is None else _offered(stated, estimates, job)
+
+
+def _offered(stated: float, estimates: Estimates, job: Submission) -> Odds:
+    """Return the odds with the first later deadline that has those asked for, on a whole minute."""
+    asked_for = float(job.jobs.deadline[0])
+    for name, odds in QUANTILES:
+        end = float(np.ceil(estimates.column(name)[0] / MINUTE) * MINUTE)
+        if odds >= job.odds and asked_for < end < math.inf:
+            return Odds(stated, end, odds)
+    return Odds(stated)
+
+
+@dataclass(frozen=True)
+class JudgedByOdds:
+    """Judges one job whose odds are known, as an `AdmissionController` judges others."""
+
+    controller: LikelyController
+    odds: Odds
+
+    def judge(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
+        """Accept or reject the job at `now`, seconds since the epoch."""
+        return self.controller.judge(site, submission, self.odds, now)
+
+    def later(self, site: Site) -> AdmissionResult:
+        """Have the user submit again: now nothing may be promised."""
+        return self.controller.later(site)
+
+
+@dataclass(frozen=True)
+class LikelyController:
+    """Where jobs that ask for odds are accepted or rejected; nothing is written down here.
+
+    Attributes
+    ----------
+    chains : Chains
+        The plug-ins; the planner is not asked.
+    settings : DaemonSettings
+        How long admissions stand, and how many promises a user may have.
+    likely : LikelySettings
+        How much may be sold so.
+    wording : Wording
+        The batch system's.
+    """
+
+    chains: Chains
+    settings: DaemonSettings
+    likely: LikelySettings
+    wording: messages.Wording
+
+    def wanted(self, job: Submission) -> bool:
+        """Return whether a job asks for a likely promise, where the answers of plug-ins count."""
+        deadline = bool(np.isfinite(job.jobs.deadline[0]))
+        counts = self.chains.of(job.jobs).counts("admit")
+        return math.isfinite(job.odds) and deadline and not job.problem and counts
+
+    def refused(self, site: Site, job: Submission, now: float) -> AdmissionResult | None:
+        """Return why a job gets no likely promise whatever its odds; None: it may get one."""
+        code, text = self._refusal(site, job, now)
+        return _rejected(site, code, text) if code else None
+
+    def judge(self, site: Site, job: Submission, odds: Odds, now: float) -> AdmissionResult:
+        """Accept or reject a job, by the odds of its deadline at `now`, seconds since the epoch."""
+        if refused := self.refused(site, job, now):
+            return refused
+        if not math.isfinite(odds.stated):
+            if self.likely.without_estimate == "best-effort":
+                reply = SubmitReply(False, unpromised())
+                return AdmissionResult(site, reply, codes=("likely.no-estimate",))
+            return _rejected(site, "likely.no-estimate", no_estimate())
+        if odds.stated < job.odds:
+            asking = self.wording.asking(odds.offer) if math.isfinite(odds.offer) else ""
+            text = too_unlikely(job.odds, odds, asking, now)
+            found = _rejected(site, "likely.odds", text)
+            return replace(found, offer=odds.offer)
+        record = record_of(job, float(job.jobs.deadline[0]), "provisional", now, math.inf)
+        record = msgspec.structs.replace(
+            record,
+            id=site.next_id,
+            token=LIKELY + secrets.token_hex(16),
+            expires=now + self.settings.lapse,
+            odds=odds.stated,
+        )
+        after = with_likely(site, record, job.jobs)
+        if job.job >= 0:
+            after = replace(after, numbers={**after.numbers, record.id: job.job})
+        text = likely_until(record.deadline, odds.stated, now)
+        reply = SubmitReply(False, text, token=record.token, promise=record.deadline, likely=True)
+        return AdmissionResult(after, reply, (record,), "admit", ("likely.accepted",))
+
+    @staticmethod
+    def later(site: Site) -> AdmissionResult:
+        """Have a user submit again: now nothing may be promised."""
+        return _rejected(site, "submit.busy", no_estimate())
+
+    def _refusal(self, site: Site, job: Submission, now: float) -> tuple[str, str]:
+        """Return a reason code and a sentence; empty: nothing is against the job."""
+        likely, row = self.likely, job.jobs
+        least = likely.odds_least / 100.0
+        if likely.share <= 0:
+            return "likely.off", f"{messages.PREFIX}rejected: this site gives no promises with odds"
+        if job.odds < least:
+            return "likely.low", low_odds(job.odds, least)
+        if why := _unsuitable(job):
+            return "likely.unsuitable", f"{messages.PREFIX}rejected: {why}"
+        if (most := self.settings.promises_per_user) and len(_open_of(site, job.uid)) >= most:
+            return "submit.too-many", messages.too_many(most)
+        most, unused = (
+            self.settings.unused_promises_per_hour,
+            site.unused_by(job.uid, now, "provisional"),
+        )
+        if most and len(unused) >= most:
+            until = unused[-most] + HOUR
+            return "submit.unused", messages.too_many_unused(len(unused), until - now)
+        if (code := self._by_plugins(site, job, now))[0]:
+            return code
+        if sold(site, row, now) > likely.share:
+            return "likely.share", sold_out(likely.share)
+        return "", ""
+
+    def _by_plugins(self, site: Site, job: Submission, now: float) -> tuple[str, str]:
+        """Return what plug-ins other than the planner have against a job."""
+        chain = self.chains.without_planner(job.jobs)
+        if not chain.counts("admit"):
+            return "", ""
+        snapshot = replace(site.snapshot, now=now, promised=site.requested)
+        row = job.jobs.replace(id=np.array([site.next_id]), submit=np.array([now]))
+        judgement = chain.admit(row, snapshot, chain.delay_class(row, snapshot))
+        if judgement.verdicts.code[0] < Verdict.DEFER:
+            return "", ""
+        codes, why = messages.reasons(judgement, self.wording)
+        text = messages.rejected(why, math.inf, "", 0.0, now)
+        return (codes[0] if codes else "likely.unsuitable"), text
+
+
+def _unsuitable(job: Submission) -> str:
+    """Return why such a job gets no likely promise; empty: it may get one."""
+    kind, row = Kind(int(job.jobs.kind[0])), job.jobs
+    if kind not in {Kind.RIGID, Kind.MOLDABLE}:
+        return "an array or a divisible load gets no promise with odds; ask for a guarantee"
+    if len(job.edges) or job.singleton or row.dag[0] >= 0:
+        return "a job that waits for others gets no promise with odds; ask for a guarantee"
+    if job.component:
+        return "a job with components gets no promise with odds; ask for a guarantee"
+    if job.held:
+        return "a job that is held gets no promise with odds; submit it without a hold"
+    if not np.isfinite(row.wall_time[0]):
+        return "a job without a time limit gets no promise with odds; state one"
+    return ""
+
+
+def _open_of(site: Site, uid: int) -> list[PromiseRecord]:
+    """Return a user's open promises, guaranteed and likely ones."""
+    return [*site.of_user(uid, "provisional", "firm"), *site.likely.records.of_users.get(uid, ())]
+
+
+def _rejected(site: Site, code: str, text: str) -> AdmissionResult:
+    reply = SubmitReply(True, messages.shortened(text))
+    return AdmissionResult(site, reply, verdict="reject", codes=(code,))
+
+
+# --- how much is sold ----------------------------------------------------------------------------
+
+
+def sold(site: Site, row: Jobs, now: float) -> float:
+    """Return the share of the machine that likely promises would take with one more, 0 and more.
+
+    It is what their jobs may use, size times requested time, over what the machine has until the
+    latest of their deadlines: in node-seconds, or core-seconds where jobs share nodes.
+
+    Parameters
+    ----------
+    site : Site
+        With the open ones.
+    row : Jobs
+        One row: the job that asks; none: only the open ones count.
+    now : float
+        Seconds since the epoch.
+    """
+    cluster, open_ = site.snapshot.cluster, site.likely.requested
+    work = float(_work(open_, cluster.shared).sum() + _work(row, cluster.shared).sum())
+    if not work:
+        return 0.0
+    latest = max(open_.deadline.max(initial=-np.inf), row.deadline.max(initial=-np.inf))
+    usable = cluster.usable
+    size = float(usable.sum())
+    if cluster.shared:
+        size = float(amounts_of(cluster.nodes, "capacity", (CPU,))[usable].sum())
+    room = size * max(float(latest) - now, 0.0)
+    return work / room if room > 0 else math.inf
+
+
+def _work(jobs: Jobs, shared: bool) -> NDArray[np.float64]:
+    """Return what jobs may use, float64[n]: node-seconds, or core-seconds."""
+    size = jobs.size.astype(np.float64)
+    if shared:
+        each = amounts_of(jobs, "demand", (CPU,))[:, 0]
+        size = np.maximum(size * each, jobs.cores)
+    return np.asarray(size * jobs.wall_time)
+
+
+def with_likely(site: Site, record: PromiseRecord, row: Jobs) -> Site:
+    """Return the site with one more likely promise; promises, queue and plan are the same ones."""
+    next_id = max(site.next_id, record.id + 1 if record.id >= FIRST_OWN_ID else 0)
+    return replace(site, likely=site.likely.with_new(record, row), next_id=next_id)
+
+
+# --- after a poll --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReconciledLikely:
+    """What a poll means for likely promises.
+
+    Attributes
+    ----------
+    likely : LikelyPromises
+        Those that are open after it.
+    changed : tuple of PromiseRecord
+        To be written down.
+    lapsed : tuple of PromiseRecord
+        As they stood before, those that came to nothing.
+    actions : tuple of Action
+        What users are told.
+    """
+
+    likely: LikelyPromises
+    changed: tuple[PromiseRecord, ...] = ()
+    lapsed: tuple[PromiseRecord, ...] = ()
+    actions: tuple[Action, ...] = ()
+
+
+def reconcile_likely(site: Site, observation: Observation, now: float) -> ReconciledLikely:
+    """Return which likely promises became jobs, were kept, missed or broken, by a poll.
+
+    One whose job still waits at its deadline is broken; one whose job runs then is missed when it
+    ends, as a guaranteed one is.
+    """
+    likely = site.likely
+    if not len(likely):
+        return ReconciledLikely(likely)
+    alone = replace(site, records=likely.records, requested=Jobs.build(0))
+    names, changed = closed_by_poll(alone, observation, now)
+    by_id = {record.id: record for record in changed}
+    texts: dict[int, str] = {}
+    standing: list[PromiseRecord] = []
+    for own, record in likely.records.items():
+        job = names.get(own, own)
+        new = by_id.get(job) or by_id.get(own) or record
+        if new.standing in OPEN and (why := _broken(new, observation)):
+            new = msgspec.structs.replace(
+                new, standing=why[0], why=why[1], changed_at=now, expires=math.inf
+            )
+            by_id[new.id] = new
+            texts[new.id] = not_kept(new, now)
+        if new.standing in OPEN:
+            standing.append(new)
+    over = [record for record in by_id.values() if record.standing not in OPEN]
+    lapsed = {record.token for record in over if record.standing == "lapsed"}
+    told = Tell(np.array(list(texts), np.int64), tuple(texts.values()))
+    return ReconciledLikely(
+        likely.changed(standing, names),
+        tuple(by_id.values()),
+        tuple(r for r in likely.records.values() if r.token in lapsed),
+        (told,) if texts else (),
+    )
+
+
+def _broken(record: PromiseRecord, observation: Observation) -> tuple[str, str] | None:
+    """Return how and why a likely promise ends before its job does; None: it goes on."""
+    job = np.array([record.id])
+    if not np.isin(job, observation.queued.id)[0]:
+        return None
+    mark, known = places(observation.marks.job, job)
+    if known[0] and (problem := observation.marks.texts("problem")[mark[0]]):
+        return "void", problem
+    if known[0] and observation.marks.held[mark[0]] and not observation.marks.deferred[mark[0]]:
+        return "void", "it is held"
+    if observation.time > record.deadline:
+        return "broken", "the job still waits at its deadline"
+    return None
+
+
+# --- what users read -----------------------------------------------------------------------------
+
+
+def likely_until(deadline: float, odds: float, now: float) -> str:
+    """Return what a user reads whose job was given a likely promise."""
+    return (
+        f"{messages.PREFIX}likely to end by {moment(deadline, now)}: odds {per_cent(odds)} by "
+        "estimated run times; not guaranteed"
+    )
+
+
+def too_unlikely(asked: float, odds: Odds, asking: str, now: float) -> str:
+    """Return what a user reads whose deadline has lower odds than asked for."""
+    text = (
+        f"{messages.PREFIX}rejected: the odds of ending by this deadline are "
+        f"{per_cent(odds.stated)}, {per_cent(asked)} were asked for"
+    )
+    if not math.isfinite(odds.offer):
+        return f"{text}, and no later deadline is known to have them"
+    when = moment(odds.offer, now)
+    return f"{text}. With odds of {per_cent(odds.offered)}: {when} ({asking}), not reserved"
+
+
+def low_odds(asked: float, least: float) -> str:
+    """Return what a user reads who asks for lower odds than the site sells."""
+    return (
+        f"{messages.PREFIX}rejected: odds of {per_cent(asked)} were asked for, the lowest here "
+        f"are {per_cent(least)}"
+    )
+
+
+def no_estimate() -> str:
+    """Return what a user reads whose odds nobody could tell."""
+    return (
+        f"{messages.PREFIX}rejected: there is no estimate of it now, so no odds can be stated; "
+        "submit it again in a minute, or without odds"
+    )
+
+
+def unpromised() -> str:
+    """Return what a user reads whose job is let in without the odds that it asks for."""
+    return (
+        f"{messages.PREFIX}accepted without a promise: there is no estimate of it now, so no odds "
+        "can be stated"
+    )
+
+
+def sold_out(share: float) -> str:
+    """Return what a user reads when enough is promised with odds."""
+    return (
+        f"{messages.PREFIX}rejected: promises with odds would take more than {100 * share:g} % of "
+        "the machine until the latest of their deadlines; ask for a guarantee, or later"
+    )
+
+
+def not_kept(record: PromiseRecord, now: float) -> str:
+    """Return what a user reads whose likely promise is over before the job has ended."""
+    if record.standing == "void":
+        return messages.voided(record.why)
+    odds = per_cent(record.odds or 0.0)
+    return (
+        f"{messages.PREFIX}the likely promise (odds {odds}) to end by "
+        f"{moment(record.deadline, now)} was not kept: {record.why}; the job goes on as best effort"
+    )

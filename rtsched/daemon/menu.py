@@ -1,0 +1,583 @@
+"""The menu: what a rejected job could have instead, each judged as a submission, none dominated.
+
+A choice changes one thing that its user asked for: the deadline, the nodes, the time limit, the
+GPUs on each node, their type, or the partition; and the deadline too where it cannot be met
+otherwise. Each is admitted by the same judge as submissions are, on the site as it is. The search
+halves what it does not know, takes the kinds in turn, and so may be stopped at any time.
+
+One choice is held for its user, and others beside it where there is room; a choice that could run
+in the place of a held one is held by that. Whichever of these the user submits within the time is
+promised its deadline; the others are as of now. All that were held at one instant are one menu:
+they have the same `made_at`, count as one offer, and are given up together once one of the menu is
+taken.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+from rtsched.adapters.adjusting import Adjustment
+from rtsched.counting import counted, span
+from rtsched.daemon.admission import lapsed, same_request
+from rtsched.daemon.moments import moment
+from rtsched.daemon.site import entry_of
+from rtsched.errors import RtschedError
+from rtsched.model.jobs import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.adjusting import Adjustable
+    from rtsched.adapters.live import Submission, Translator
+    from rtsched.daemon.admission import AdmissionController, AdmissionResult
+    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.site import Site
+
+ChoiceKind: TypeAlias = Literal[
+    "later", "smaller", "shorter", "fewer-gpus", "gpu-type", "partition"
+]
+Search: TypeAlias = "Generator[Adjustment, bool, None]"
+
+MOST = 5
+"""Choices of a menu at most."""
+
+IN_TEXT = 3
+"""Lines for choices in the text that a user reads at the prompt, beside the later deadline."""
+
+HELD = 3
+"""Choices of a menu that are held, at most."""
+
+ROOM = 2.0
+"""How much all that are held may take, nodes by time, in terms of what was asked for."""
+
+FINEST = 32
+"""A time limit is searched to the next of so many steps."""
+
+ALONE: tuple[ChoiceKind, ...] = ("later", "shorter")
+"""Kinds that are not tried with a later deadline beside."""
+
+OTHERS = 4
+"""Other partitions, and types of GPUs, that are tried at most."""
+
+TRIES = 60
+"""Requests that are judged for a menu at most, however much time there is."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a rejected job could have instead.
+
+    Attributes
+    ----------
+    kind : str
+        What is changed first of all, a `ChoiceKind`.
+    to : Adjustment
+        How the request is changed; with the deadline.
+    job : Submission
+        The job that asks for that.
+    start, end : float
+        Planned, seconds since the epoch.
+    nodes : tuple of int
+        Rows of the planned nodes.
+    options : tuple of str
+        By which its user asks for it on a command line.
+    text : str
+        What it is, for its user; without the time by which it ends.
+    record : int
+        Id of the offer that holds it, its own or one in whose place it could run; -1: none does,
+        it is only as of now.
+    odds : float or None
+        With which probability it would be promised to end by the deadline; None: for certain.
+    """
+
+    kind: ChoiceKind
+    to: Adjustment
+    job: Submission
+    start: float
+    end: float
+    nodes: tuple[int, ...]
+    options: tuple[str, ...]
+    text: str
+    record: int = -1
+    odds: float | None = None
+
+    @property
+    def deadline(self) -> float:
+        """By when it would be promised to end, seconds since the epoch."""
+        return float(self.job.jobs.deadline[0])
+
+
+@dataclass(frozen=True)
+class Menu:
+    """The choices of a user.
+
+    Attributes
+    ----------
+    made_at, expires : float
+        Seconds since the epoch; `expires` where none is held: as long as one would be.
+    choices : tuple of Choice
+        Closest to what was asked for first; the later deadline before all.
+    """
+
+    made_at: float
+    expires: float
+    choices: tuple[Choice, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A submit request, as the batch system's filter sent it.
+
+    Attributes
+    ----------
+    translator : Translator
+        The batch system's.
+    fields : mapping of int to str or int
+        What the filter sent.
+    submission : Submission
+        What that means.
+    """
+
+    translator: Translator
+    fields: Mapping[int, str | int]
+    submission: Submission
+
+
+@dataclass
+class Allowance:
+    """How much may be spent on the search for a menu.
+
+    Parameters
+    ----------
+    seconds : float
+        Of a clock, from now on.
+    tries : int
+        Requests to judge.
+    hurry : callable
+        Returns whether somebody waits for this search to end.
+    """
+
+    seconds: float = math.inf
+    tries: int = TRIES
+    hurry: Callable[[], bool] = field(default=lambda: False)
+    clock: Callable[[], float] = time.perf_counter
+
+    def __post_init__(self) -> None:
+        self._until = self.clock() + self.seconds
+
+    def spent(self) -> bool:
+        """Return whether no further request may be judged; count one if it may."""
+        if self.tries <= 0 or self.clock() >= self._until or self.hurry():
+            return True
+        self.tries -= 1
+        return False
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A request that was judged: what came of it."""
+
+    kind: ChoiceKind
+    to: Adjustment
+    job: Submission
+    result: AdmissionResult
+
+    @property
+    def admitted(self) -> bool:
+        return self.result.verdict == "admit"
+
+
+def with_menu(
+    admission: AdmissionController,
+    site: Site,
+    judged: AdmissionResult,
+    request: Request,
+    now: float,
+    allowance: Allowance,
+    before: Menu | None = None,
+) -> AdmissionResult:
+    """Return what the admission of a job came to, with the menu of a rejected one.
+
+    An admitted one that was on its user's menu closes that.
+
+    Parameters
+    ----------
+    admission : AdmissionController
+        Which judged the job.
+    site : Site
+        On which it did.
+    judged : AdmissionResult
+        What came of it.
+    request : Request
+        The job as it was asked for.
+    now : float
+        Seconds since the epoch.
+    allowance : Allowance
+        How much may be spent.
+    before : Menu, optional
+        What its user was offered before.
+    """
+    if judged.verdict == "admit":
+        return _closed(judged, before, request.submission, now)
+    if judged.verdict != "reject" or judged.judgement is None:
+        return judged
+    finder = _Finder(admission, site, request, now, allowance)
+    choices = finder.choices(judged)
+    if not choices:
+        return judged
+    after, choices, changed = finder.held(judged, choices)
+    menu = Menu(now, now + admission.settings.offer, tuple(choices))
+    text = _text(judged.reply.text, menu, request.translator.taking, now)
+    reply = replace(judged.reply, text=text)
+    return replace(judged, site=after, reply=reply, changed=(*judged.changed, *changed), menu=menu)
+
+
+def present(menus: Mapping[int, Menu], site: Site, uid: int, now: float) -> Menu | None:
+    """Return a user's menu; None: there is none any more. What was lost is held no longer."""
+    menu = menus.get(uid)
+    if menu is None or menu.expires <= now:
+        return None
+    choices = (c if c.record in site.records else replace(c, record=-1) for c in menu.choices)
+    return replace(menu, choices=tuple(choices))
+
+
+def remember(menus: dict[int, Menu], uid: int, menu: Menu | None, now: float) -> None:
+    """Put a user's new menu, if there is one, in place of the last; forget those that ended."""
+    if menu is None:
+        return
+    menus[uid] = menu
+    for other in [each for each, kept in menus.items() if kept.expires <= now]:
+        del menus[other]
+
+
+def _closed(
+    judged: AdmissionResult, menu: Menu | None, submission: Submission, now: float
+) -> AdmissionResult:
+    """Give up a menu from which its user has taken a choice; it counts as used."""
+    if menu is None or menu.expires <= now:
+        return judged
+    taken = any(
+        same_request(choice.job.jobs, submission.jobs)
+        and submission.jobs.deadline[0] >= choice.deadline
+        for choice in menu.choices
+    )
+    if not taken:
+        return judged
+    after = judged.site
+    others = [r for r in after.of_user(submission.uid, "offered") if r.made_at == menu.made_at]
+    after = after.without(record.id for record in others)
+    gone = tuple(lapsed(record, "another choice was taken", now) for record in others)
+    ended = Menu(menu.made_at, now, ())
+    return replace(judged, site=after, changed=(*judged.changed, *gone), menu=ended)
+
+
+class _Finder:
+    """Searches the menu of one rejected request."""
+
+    def __init__(
+        self,
+        admission: AdmissionController,
+        site: Site,
+        request: Request,
+        now: float,
+        allowance: Allowance,
+    ) -> None:
+        self.admission, self.request, self.now = admission, request, now
+        settings = msgspec.structs.replace(admission.settings, offer=0.0)
+        self.silent = replace(admission, settings=settings)
+        uid = request.submission.uid
+        self.site = site.without(record.id for record in site.of_user(uid, "offered"))
+        self.allowance = allowance
+        self.asked = request.translator.adjustable(request.fields, request.submission, site.facts)
+        self.deadline = float(request.submission.jobs.deadline[0])
+        self.rigid = request.submission.jobs.kind[0] == Kind.RIGID
+
+    def choices(self, judged: AdmissionResult) -> list[Choice]:
+        """Return the efficient choices, closest to what was asked for first."""
+        tried = [self._later(judged)] if math.isfinite(judged.offer) else []
+        latest = judged.offer
+        searches = self._searches()
+        while searches:
+            kind, search, to = searches.pop(0)
+            found = self._try(kind, to)
+            if found is None:
+                break
+            tried.append(found)
+            try:
+                searches.append((kind, search, search.send(found.admitted)))
+            except StopIteration:
+                continue
+        tried += self._with_both(tried, latest)
+        good = [each for each in tried if each.admitted]
+        costs = np.array([self._cost(each.to) for each in good]).reshape(len(good), -1)
+        kept = [good[row] for row in np.flatnonzero(efficient(costs))]
+        kept.sort(key=lambda each: (each.kind != "later", float(self._far(each.to))))
+        return [self._choice(each) for each in kept[:MOST]]
+
+    def held(
+        self, judged: AdmissionResult, choices: list[Choice]
+    ) -> tuple[Site, list[Choice], tuple[PromiseRecord, ...]]:
+        """Return the site with choices held beside one another, as far as there is room."""
+        site, kept = judged.site, list[Choice]()
+        changed: list[PromiseRecord] = []
+        offered = [r for r in judged.changed if r.standing == "offered"]
+        may = self.admission.may_hold(self.site, self.request.submission.uid, self.now)
+        size = int(self.request.submission.jobs.size[0])
+        room = ROOM * max(size, 1) * float(self.request.submission.jobs.wall_time[0])
+        for choice in choices:
+            extent = len(choice.nodes) * (choice.end - choice.start)
+            if choice.kind == "later":
+                record = offered[0] if offered else None
+            elif (by := self._covering(choice, kept)) is not None:
+                kept.append(replace(choice, record=by.record))
+                continue
+            elif may and len(changed) + len(offered) < HELD and not extent > room:
+                site, record = self._hold(site, choice)
+                changed += [record] if record is not None else []
+            else:
+                record = None
+            room -= extent if record is not None else 0.0
+            kept.append(choice if record is None else replace(choice, record=record.id))
+        return site, kept, tuple(changed)
+
+    def _covering(self, choice: Choice, held: Sequence[Choice]) -> Choice | None:
+        """Return a held choice in whose place another could run, wherever that is planned.
+
+        The held one starts early enough to end by its deadline; the other one, which asks for
+        nothing more and is as much shorter, then ends by its own.
+        """
+        for one in held:
+            latest = one.deadline - (one.end - one.start)
+            less = max(0.0, *self._more(choice.to, one.to)) == 0.0
+            in_time = latest + (choice.end - choice.start) <= choice.deadline
+            if one.record >= 0 and self.rigid and less and in_time:
+                return one
+        return None
+
+    def _more(self, one: Adjustment, other: Adjustment) -> tuple[float, ...]:
+        """Return of what one request asks for more than another, or for something else."""
+        nodes, limit_s, gpus = self.asked.nodes, self.asked.limit_s, self.asked.gpus
+        return (
+            (one.nodes or nodes) - (other.nodes or nodes),
+            float((one.limit_s or limit_s) > (other.limit_s or limit_s)),
+            (one.gpus or gpus) - (other.gpus or gpus),
+            float(one.gpu_type != other.gpu_type),
+            float(one.partition != other.partition),
+        )
+
+    def _hold(self, site: Site, choice: Choice) -> tuple[Site, PromiseRecord | None]:
+        """Return the site with a choice held beside what is held; unchanged where it cannot be."""
+        try:
+            result = self.silent.judge(site, choice.job, self.now)
+        except RtschedError:
+            return site, None
+        made = [r for r in result.changed if r.standing == "provisional"]
+        if not made or site.records.keys() - result.site.records.keys():
+            return site, None
+        expires = self.now + self.admission.settings.offer
+        record = msgspec.structs.replace(
+            made[0], standing="offered", expires=expires, made_at=self.now
+        )
+        links = result.site.links
+        row, own = result.site.row(record.id), links.take(links.after == record.id)
+        return site.with_record(record, row, own, result.site.snapshot.plan), record
+
+    # --- the search ----------------------------------------------------------------------------
+
+    def _searches(self) -> list[tuple[ChoiceKind, Search, Adjustment]]:
+        """Return the searches of all kinds, each with the first request to judge."""
+        asked = self.asked
+        begun: list[tuple[ChoiceKind, Search]] = [
+            ("smaller", smaller(asked)),
+            ("shorter", shorter(asked)),
+            ("fewer-gpus", fewer_gpus(asked)),
+            ("partition", one_by_one([Adjustment(partition=n) for n in asked.partitions])),
+            ("gpu-type", one_by_one([Adjustment(gpu_type=n) for n in asked.gpu_types])),
+        ]
+        firsts = ((kind, search, next(search, None)) for kind, search in begun)
+        return [(kind, search, to) for kind, search, to in firsts if to is not None]
+
+    def _try(self, kind: ChoiceKind, to: Adjustment) -> _Tried | None:
+        """Judge a changed request; None: no more may be spent."""
+        if self.allowance.spent():
+            return None
+        whole = to if to.deadline is not None else to._replace(deadline=self.deadline)
+        request, facts = self.request, self.site.facts
+        job = request.translator.describe(
+            request.translator.adjusted(request.fields, whole), facts, self.now
+        )
+        job = replace(job, job=-1)
+        return _Tried(kind, to, job, self.silent.judge(self.site, job, self.now))
+
+    def _later(self, judged: AdmissionResult) -> _Tried:
+        """Return the deadline that was offered, as it is held, or judged again."""
+        to = Adjustment(deadline=judged.offer)
+        request = self.request
+        fields = request.translator.adjusted(request.fields, to)
+        job = request.translator.describe(fields, self.site.facts, self.now)
+        held = [r for r in judged.changed if r.standing == "offered"]
+        if held:
+            result = replace(judged, verdict="admit", changed=tuple(held))
+        else:
+            result = self.silent.judge(self.site, job, self.now)
+        return _Tried("later", to, replace(job, job=-1), result)
+
+    def _with_both(self, tried: Sequence[_Tried], latest: float) -> list[_Tried]:
+        """Return, of each kind that cannot meet the deadline, one that is later too, and judged.
+
+        It is late by half as much, at the most, as with the deadline alone changed.
+        """
+        found, latest = [], self.deadline + (latest - self.deadline) / 2.0
+        for kind in dict.fromkeys(each.kind for each in tried if each.kind not in ALONE):
+            mine = [each for each in tried if each.kind == kind]
+            if any(each.admitted for each in mine):
+                continue
+            offers = [
+                each.to._replace(deadline=math.ceil(each.result.offer / 60.0) * 60.0)
+                for each in mine
+                if each.result.offer <= latest
+            ]
+            for to in sorted(offers, key=self._far)[:1]:
+                judged = self._try(kind, to)
+                found += [judged] if judged is not None else []
+        return found
+
+    def _cost(self, to: Adjustment) -> tuple[float, ...]:
+        """Return what a request gives up of what was asked for, thing by thing; 0: nothing."""
+        asked = self.asked
+        return (
+            0.0 if to.deadline is None else max(to.deadline - self.deadline, 0.0),
+            0.0 if to.nodes is None else asked.nodes - to.nodes,
+            0.0 if to.limit_s is None else max(asked.limit_s - to.limit_s, 0.0),
+            0.0 if to.gpus is None else asked.gpus - to.gpus,
+            float(to.gpu_type is not None),
+            float(to.partition is not None),
+            max(self._work(Adjustment()) - self._work(to), 0.0),
+        )
+
+    def _work(self, to: Adjustment) -> float:
+        """Return the node-seconds of a request; 0 where it has no time limit."""
+        nodes = self.asked.nodes if to.nodes is None else to.nodes
+        limit_s = self.asked.limit_s if to.limit_s is None else to.limit_s
+        return nodes * limit_s if math.isfinite(limit_s) else 0.0
+
+    def _far(self, to: Adjustment) -> float:
+        """Return how far a request is from what was asked for: the sum of relative changes."""
+        late, nodes, limit, gpus, kind, partition, _ = self._cost(to)
+        left = max(self.deadline - self.now, 1.0)
+        limit_s = self.asked.limit_s if math.isfinite(self.asked.limit_s) else 1.0
+        parts = (late / left, nodes / self.asked.nodes, limit / limit_s)
+        return sum(parts) + gpus / max(self.asked.gpus, 1) + 0.5 * (kind + partition)
+
+    def _choice(self, tried: _Tried) -> Choice:
+        record = next(r for r in tried.result.changed if r.standing in {"offered", "provisional"})
+        plan = tried.result.site.snapshot.plan
+        entry = entry_of(plan, record.id)
+        to = tried.to._replace(deadline=record.deadline)
+        row = tried.job.jobs.replace(deadline=np.array([record.deadline]))
+        return Choice(
+            kind=tried.kind,
+            to=to,
+            job=replace(tried.job, jobs=row),
+            start=float(plan.entries.start[entry]),
+            end=float(plan.entries.end[entry]),
+            nodes=tuple(plan.nodes_of(entry).tolist()),
+            options=self.request.translator.options(self.request.fields, to),
+            text=what(to, self.asked),
+        )
+
+
+def efficient(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which rows no other row dominates; of equal rows the first.
+
+    Parameters
+    ----------
+    costs : float64[n, k]
+        What each gives up, of k things.
+
+    Returns
+    -------
+    bool[n]
+        Whether no row is as good in everything, and better in something.
+    """
+    below = (costs[:, None, :] <= costs[None, :, :]).all(axis=2)
+    equal = (costs[:, None, :] == costs[None, :, :]).all(axis=2)
+    better = (below & ~equal) | np.triu(equal, 1)
+    dominated: NDArray[np.bool_] = better.any(axis=0)
+    return ~dominated
+
+
+def smaller(asked: Adjustable) -> Search:
+    """Search the most nodes on which the job could be; then with the same node-hours there."""
+    low, high = 0, asked.nodes
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if (yield Adjustment(nodes=middle)) else (low, middle)
+    if low and math.isfinite(asked.limit_s):
+        longer = math.floor(asked.limit_s * asked.nodes / low / asked.step_s) * asked.step_s
+        yield Adjustment(nodes=low, limit_s=longer)
+
+
+def shorter(asked: Adjustable) -> Search:
+    """Search the longest time limit with which the job could be."""
+    if not math.isfinite(asked.limit_s):
+        return
+    whole = max(math.ceil(asked.limit_s / asked.step_s), 1)
+    low, high, finest = 0, whole, max(whole // FINEST, 1)
+    while high - low > finest:
+        middle = (low + high) // 2
+        to = Adjustment(limit_s=middle * asked.step_s)
+        low, high = (middle, high) if (yield to) else (low, middle)
+
+
+def fewer_gpus(asked: Adjustable) -> Search:
+    """Search the most GPUs per node with which the job could be."""
+    low, high = 0, asked.gpus
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if (yield Adjustment(gpus=middle)) else (low, middle)
+
+
+def one_by_one(others: Sequence[Adjustment]) -> Search:
+    """Try one change after the other, until one is good."""
+    for to in others[:OTHERS]:
+        if (yield to):
+            return
+
+
+def what(to: Adjustment, asked: Adjustable) -> str:
+    """Return what a choice is, as its user reads it; the time by which it ends is not said."""
+    parts = []
+    if to.nodes is not None:
+        parts.append(f"on {counted(to.nodes, 'node')}")
+    if to.limit_s is not None:
+        parts.append(f"with a time limit of {span(to.limit_s)}")
+    if to.nodes is not None:
+        same = to.limit_s is not None
+        parts.append("(the same node-hours)" if same else "(with the same time limit)")
+    if to.gpus is not None:
+        parts.append(f"with {counted(to.gpus, 'GPU')} per node in place of {asked.gpus}")
+    if to.gpu_type is not None:
+        parts.append(f"with GPUs of type {to.gpu_type}")
+    if to.partition is not None:
+        parts.append(f"in {to.partition}")
+    return " ".join(parts) or "as it is"
+
+
+def _text(text: str, menu: Menu, taking: str, now: float) -> str:
+    """Return a rejection with the menu: a line for each choice but the later deadline in it."""
+    lines = [text]
+    for number, choice in enumerate(menu.choices, 1):
+        if choice.kind == "later" or len(lines) > IN_TEXT:
+            continue
+        by, held = moment(choice.deadline, now), "reserved" if choice.record >= 0 else "as of now"
+        lines.append(f"or `{taking.format(number)}`: {choice.text}, by {by}, {held}")
+    return "\n".join(lines)

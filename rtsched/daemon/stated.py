@@ -1,0 +1,24 @@
+"""Odds as users read them; apart, so that commands need not load what the daemon works with."""
+
+from __future__ import annotations
+
+import math
+
+CLASSES = (0.0, 50.0, 80.0, 85.0, 90.0, 95.0, 97.5, 99.0)
+"""Lower ends, in per cent, of the classes in which likely promises are counted by their odds."""
+
+
+def per_cent(odds: float) -> str:
+    """Return odds, 0 to 1, never rounded up to certainty: `95 %`, `99.9 %`."""
+    shown = math.floor(round(min(odds, 0.9999) * 1000, 6)) / 10
+    return f"{shown:g} %"
+
+
+def class_of(odds: float) -> str:
+    """Return the class of odds, 0 to 1, by its lower end in per cent, such as `95`."""
+    return f"{max(low for low in CLASSES if low <= round(100 * odds, 6)):g}"
+
+
+def standing_of(standing: str, odds: float | None) -> str:
+    """Return how a promise stands, with its odds if it is a likely one."""
+    return standing if odds is None else f"{standing}, likely {per_cent(odds)}"

@@ -1,0 +1,530 @@
+"""Likely promises: sold by their odds, beside guaranteed ones, which know nothing of them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from running import NOW, Running, answer_of, until
+from scene import ANN, BOB, T0, WORDS, Scene
+
+from rtsched.adapters.live import FIRST_OWN_ID, LIKELY, CompletionStatus, Marks, Submission
+from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.core.chain import Chain, Member
+from rtsched.core.hookspecs import hookimpl
+from rtsched.daemon.answers import Answers
+from rtsched.daemon.chains import Chains
+from rtsched.daemon.codec import encode_jobs, encode_schedule
+from rtsched.daemon.likely import QUANTILES, LikelyController, Odds, odds_of, sold
+from rtsched.daemon.records import PromiseRecord, StoredState
+from rtsched.daemon.recovery import recovered
+from rtsched.daemon.reports import Explain, Reliability, Status
+from rtsched.daemon.settings import DaemonSettings, LikelySettings
+from rtsched.daemon.site import renamed
+from rtsched.estimates import Estimates
+from rtsched.model.actions import Tell
+from rtsched.model.jobs import Edges, Jobs, Kind
+from rtsched.model.verdicts import Reason, Verdicts
+from rtsched_plugins.mcdf import Mcdf
+
+if TYPE_CHECKING:
+    from rtsched.model.schedule import Schedule
+
+
+class Told:
+    """Knows when jobs end: with odds of 50 % at `median`, more the later; notes the questions."""
+
+    def __init__(self, median: float = T0 + 1000.0, spread: float = 500.0) -> None:
+        self.median, self.spread, self.asked = median, spread, list[str]()
+
+    async def odds(self, jobs: Jobs, timeout_s: float) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Return the odds of each deadline."""
+        assert timeout_s >= 0
+        self.asked.append("odds")
+        return np.clip(0.5 + (jobs.deadline - self.median) / (2 * self.spread), 0.0, 1.0)
+
+    async def estimate(self, jobs: Jobs, timeout_s: float) -> Estimates | None:
+        """Return the quantiles of each end; nothing where no time is left."""
+        self.asked.append("estimate")
+        if timeout_s <= 0:
+            return None
+        high = {name: self.median + (odds - 0.5) * 2 * self.spread for name, odds in QUANTILES}
+        return Estimates.build(
+            len(jobs), **{name: np.full(len(jobs), at) for name, at in high.items()}
+        )
+
+
+class Silent:
+    """Does not answer in time."""
+
+    async def odds(self, jobs: Jobs, timeout_s: float) -> None:
+        """Answer nothing."""
+        del jobs, timeout_s
+
+    estimate = odds
+
+
+def asks(odds: float = 0.95, uid: int = ANN, deadline: float = T0 + 3600, **columns: Any) -> Any:
+    """Return a submission that asks for odds."""
+    more = {
+        name: columns.pop(name) for name in ("component", "held", "singleton") if name in columns
+    }
+    edges = columns.pop("edges", Edges.build(0))
+    wall = columns.pop("wall_time", 600.0)
+    row = Jobs.build(1, deadline=deadline, wall_time=wall, user=["ann"], **columns)
+    return Submission(row, edges, uid, odds=odds, **more)
+
+
+def controller(scene: Scene, likely: LikelySettings | None = None, **more: Any) -> LikelyController:
+    """Return who judges on a scene."""
+    settings_ = DaemonSettings(**more)
+    return LikelyController(scene.chains, settings_, likely or LikelySettings(), WORDS)
+
+
+def sell(
+    scene: Scene, job: Submission, by: LikelyController | None = None, odds: float = 0.97
+) -> Any:
+    """Judge a job whose odds are known; the site then is the daemon's."""
+    judged = (by or controller(scene)).judge(scene.site, job, Odds(odds), T0)
+    scene.site = judged.site
+    return judged
+
+
+# --- odds ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked", "offered"), [(0.85, 0.9), (0.9, 0.9), (0.95, 0.975)])
+def test_an_offer_is_a_minute_by_which_it_ends_with_the_odds(asked, offered):
+    """Of a job whose deadline is too soon: an upper quantile of its end, after two questions."""
+    source = Told()
+    found = asyncio.run(odds_of(source, asks(asked, deadline=T0 + 700), 1.0))
+    assert found.stated == pytest.approx(0.2)
+    exact = source.median + (offered - 0.5) * 1000
+    assert exact <= found.offer < exact + 60
+    assert (found.offer % 60, found.offered) == (0, offered)
+    assert source.asked == ["odds", "estimate"]
+
+
+def test_one_question_is_enough_for_a_deadline_with_the_odds():
+    """No offer is looked for; nor is there one where no time is left, or the odds are too high."""
+    source = Told()
+    assert asyncio.run(odds_of(source, asks(0.9), 1.0)) == Odds(1.0)
+    assert source.asked == ["odds"]
+    late = asyncio.run(odds_of(Told(), asks(0.9, deadline=T0 + 700), 0.0))
+    assert (late.stated, late.offer) == (pytest.approx(0.2), math.inf)
+    high = asyncio.run(odds_of(Told(), asks(0.99, deadline=T0 + 700), 1.0))
+    assert high.offer == math.inf
+
+
+@pytest.mark.parametrize("source", [None, Silent(), Told(median=math.nan)])
+def test_without_an_estimate_nothing_is_stated(source):
+    """Whoever knows nothing, or not in time, or no number: no odds and no offer."""
+    found = asyncio.run(odds_of(source, asks(), 1.0))
+    assert math.isnan(found.stated)
+    assert found.offer == math.inf
+
+
+def test_an_end_beyond_what_is_simulated_is_no_offer():
+    """The odds are stated all the same."""
+    found = asyncio.run(odds_of(Told(median=math.inf), asks(), 1.0))
+    assert found == Odds(0.0)
+
+
+# --- verdicts ------------------------------------------------------------------------------------
+
+
+def test_accepted_with_its_odds():
+    """The odds are stated as they are, the token is a likely one's, nothing is planned."""
+    scene = Scene()
+    judged = sell(scene, asks(0.95), odds=0.9999999)
+    assert judged.verdict == "admit"
+    assert "odds 99.9 %" in judged.reply.text
+    assert "not guaranteed" in judged.reply.text
+    assert judged.reply.likely
+    assert judged.reply.token.startswith(LIKELY)
+    assert judged.reply.size == 0
+    (record,) = scene.site.likely.records.values()
+    assert (record.odds, record.standing) == (0.9999999, "provisional")
+    assert not scene.site.records
+    assert not len(scene.site.snapshot.plan)
+
+
+@pytest.mark.parametrize(
+    ("job", "likely", "code"),
+    [
+        (asks(0.5), LikelySettings(), "likely.low"),
+        (asks(0.95), LikelySettings(share=0), "likely.off"),
+        (
+            asks(kind=np.array([Kind.ARRAY], np.int8), tasks=9),
+            LikelySettings(),
+            "likely.unsuitable",
+        ),
+        (asks(held=True), LikelySettings(), "likely.unsuitable"),
+        (asks(component=True), LikelySettings(), "likely.unsuitable"),
+        (asks(edges=Edges.build(1, before=[3])), LikelySettings(), "likely.unsuitable"),
+        (asks(wall_time=math.inf), LikelySettings(), "likely.unsuitable"),
+        (asks(size=4, wall_time=2000.0), LikelySettings(), "likely.share"),
+        (asks(0.99), LikelySettings(), "likely.odds"),
+    ],
+)
+def test_rejected(job, likely, code):
+    """Each with its code, and the site as it was."""
+    scene = Scene()
+    site = scene.site
+    judged = sell(scene, job, controller(scene, likely))
+    assert (judged.verdict, judged.codes) == ("reject", (code,))
+    assert scene.site is site
+    assert judged.reply.text.startswith("rtsched: rejected")
+
+
+def test_a_rejection_states_the_odds_and_a_later_deadline():
+    """In one sentence, with how to ask for it."""
+    scene = Scene()
+    odds = Odds(0.62, T0 + 7200.0, 0.96)
+    judged = controller(scene).judge(scene.site, asks(0.95), odds, T0)
+    assert "the odds of ending by this deadline are 62 %, 95 % were asked for" in judged.reply.text
+    assert "With odds of 96 %:" in judged.reply.text
+    assert f"(--deadline={T0 + 7200:.0f}), not reserved" in judged.reply.text
+    assert judged.offer == T0 + 7200.0
+
+
+def test_without_an_estimate_as_the_site_says():
+    """It is rejected, or let in without a promise; never promised something."""
+    scene = Scene()
+    judged = controller(scene).judge(scene.site, asks(), Odds(), T0)
+    assert (judged.verdict, judged.codes) == ("reject", ("likely.no-estimate",))
+    by = controller(scene, LikelySettings(without_estimate="best-effort"))
+    judged = by.judge(scene.site, asks(), Odds(), T0)
+    assert (judged.verdict, judged.changed) == ("pass", ())
+    assert "without a promise" in judged.reply.text
+
+
+def test_promises_per_user_count_both_kinds():
+    """A guaranteed and a likely one are two; another user is not concerned."""
+    scene = Scene()
+    by = controller(scene, promises_per_user=2)
+    scene.submit(size=1, wall_time=60.0, deadline=T0 + 7200)
+    assert sell(scene, asks(), by).verdict == "admit"
+    assert sell(scene, asks(), by).codes == ("submit.too-many",)
+    assert sell(scene, asks(uid=BOB), by).verdict == "admit"
+
+
+class OfTwo:
+    """Turns away jobs of more than two nodes."""
+
+    def __init__(self) -> None:
+        self.config = None
+
+    wide = Reason("width.too-wide", "asks for {asked} nodes")
+
+    @hookimpl
+    def rtsched_admit(self, jobs: Jobs) -> Verdicts | None:
+        """Reject wide jobs."""
+        return Verdicts.reject_where(jobs.size > 2, self.wide, asked=jobs.size)
+
+
+def test_other_plugins_judge_too():
+    """What turns jobs away by their width does so with odds; the planner is not asked."""
+    scene = Scene()
+    scene.chains = Chains(Chain([Member("width", OfTwo()), Member("mcdf", Mcdf())], "mcdf"), ())
+    judged = sell(scene, asks(size=3))
+    assert (judged.verdict, judged.codes) == ("reject", ("width.too-wide",))
+    assert sell(scene, asks(size=2)).verdict == "admit"
+
+
+def test_in_shadow_nobody_is_promised_anything():
+    """Where the plug-ins' answers do not count, neither do odds."""
+    scene = Scene(member={"mode": "shadow"})
+    assert not controller(scene).wanted(asks())
+    assert controller(Scene()).wanted(asks())
+    assert not controller(Scene()).wanted(asks(deadline=math.inf))
+
+
+# --- beside guaranteed promises ------------------------------------------------------------------
+
+jobs = st.lists(
+    st.tuples(st.booleans(), st.integers(1, 4), st.integers(1, 9), st.integers(1, 12)),
+    max_size=12,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(jobs, st.sampled_from(["mcdf", "edf", "spare"]))
+def test_guaranteed_plans_are_equal_with_and_without_likely_ones(rows, planner):
+    """Byte by byte, after each submission and each poll, with the same verdicts."""
+    both, alone = Scene(planner=planner), Scene(planner=planner)
+    numbers = itertools.count(10)
+    shown: list[tuple[int, str]] = []
+    guaranteed: list[tuple[int, str, str]] = []
+    for is_likely, size, hundreds, slack in rows:
+        wall, deadline = 100.0 * hundreds, T0 + 1 + 100.0 * hundreds * slack
+        if is_likely:
+            given_ = sell(both, asks(size=size, wall_time=wall, deadline=deadline))
+            if given_.verdict == "admit":
+                shown.append((next(numbers), given_.reply.token))
+            continue
+        first = both.submit(size=size, wall_time=wall, deadline=deadline)
+        second = alone.submit(size=size, wall_time=wall, deadline=deadline)
+        assert (first.verdict, first.reply.text) == (second.verdict, second.reply.text)
+        if first.verdict == "admit":
+            guaranteed.append((next(numbers), first.reply.token, second.reply.token))
+        same_plans(both, alone)
+    one = tuple((job, token) for job, token, _ in guaranteed)
+    other = tuple((job, token) for job, _, token in guaranteed)
+    both.poll(T0 + 1, one + tuple(shown))
+    alone.poll(T0 + 1, other)
+    same_plans(both, alone)
+    assert {r.standing for r in both.site.likely.records.values()} <= {"firm"}
+
+
+def same_plans(both: Scene, alone: Scene) -> None:
+    """Assert that two scenes have the same plan; own ids count likely promises, too."""
+    plans = [scene.site.snapshot.plan for scene in (both, alone)]
+    ranked = [renamed(plan, ranks(plan)) for plan in plans]
+    assert encode_schedule(ranked[0]) == encode_schedule(ranked[1])
+
+
+def ranks(plan: Schedule) -> dict[int, int]:
+    """Return small numbers in place of our own ids, in the same order."""
+    own = sorted(job for job in plan.entries.job.tolist() if job >= FIRST_OWN_ID)
+    return {job: 1000 + at for at, job in enumerate(own)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(1, 40), st.integers(1, 40)), max_size=20),
+    st.sampled_from([0.1, 0.5, 1.0]),
+)
+def test_the_share_is_never_exceeded(rows, share):
+    """Whatever is asked for, what was sold takes no more than that of the nodes until the end."""
+    scene = Scene()
+    by = controller(scene, LikelySettings(share=share))
+    taken, latest = 0.0, T0
+    for size, hundreds, ahead in rows:
+        wall, deadline = 100.0 * hundreds, T0 + 100.0 * ahead
+        judged = sell(scene, asks(size=size, wall_time=wall, deadline=deadline), by)
+        if judged.verdict == "admit":
+            taken, latest = taken + size * wall, max(latest, deadline)
+        assert taken <= share * 4 * (latest - T0) + 1e-6
+        assert sold(scene.site, Jobs.build(0), T0) <= share + 1e-9
+
+
+# --- what becomes of them ------------------------------------------------------------------------
+
+
+def ended(end: float, how: CompletionStatus = CompletionStatus.COMPLETED) -> tuple[Scene, Any]:
+    """Return a scene in which the job of a likely promise ended, by a deadline at T0 + 3600."""
+    scene = Scene()
+    token = sell(scene, asks()).reply.token
+    scene.poll(T0 + 1, ((10, token),))
+    scene.poll(T0 + 5, running=((10, token, T0 + 2, T0 + 602, (0,)),))
+    return scene, scene.poll(T0 + 4000, completions=((10, end, how),))
+
+
+@pytest.mark.parametrize(
+    ("end", "how", "standing"),
+    [
+        (T0 + 600, CompletionStatus.COMPLETED, "kept"),
+        (T0 + 3700, CompletionStatus.COMPLETED, "missed"),
+        (T0 + 600, CompletionStatus.FAILED, "withdrawn"),
+        (T0 + 600, CompletionStatus.OWN_LIMIT, "own-limit"),
+        (T0 + 600, CompletionStatus.NODE_LOST, "missed"),
+    ],
+)
+def test_closed_by_the_real_end(end, how, standing):
+    """As guaranteed promises are."""
+    scene, settled = ended(end, how)
+    (record,) = (r for r in settled.changed if r.odds is not None)
+    assert (record.standing, record.id, record.odds) == (standing, 10, 0.97)
+    assert not len(scene.site.likely)
+    assert not len(scene.site.likely.requested)
+
+
+def test_a_job_that_waits_at_its_deadline_is_broken_and_told():
+    """Its user reads of it, with the odds; the job goes on."""
+    scene = Scene()
+    token = sell(scene, asks()).reply.token
+    scene.poll(T0 + 1, ((10, token),))
+    settled = scene.poll(T0 + 3599, ((10, token),))
+    assert not settled.changed
+    settled = scene.poll(T0 + 3601, ((10, token),))
+    (record,) = settled.changed
+    assert record.standing == "broken"
+    (tell,) = (action for action in settled.actions if isinstance(action, Tell))
+    assert tell.job.tolist() == [10]
+    assert "the likely promise (odds 97 %)" in tell.text[0]
+
+
+def test_a_job_that_runs_past_its_deadline_is_missed_when_it_ends():
+    """Not before: it may have ended in time, unseen."""
+    scene = Scene()
+    token = sell(scene, asks()).reply.token
+    scene.poll(T0 + 1, ((10, token),))
+    settled = scene.poll(T0 + 3700, running=((10, token, T0 + 2, T0 + 4000, (0,)),))
+    assert not settled.changed
+    settled = scene.poll(T0 + 3701, completions=((10, T0 + 3650, CompletionStatus.COMPLETED),))
+    assert [record.standing for record in settled.changed] == ["missed"]
+
+
+def test_a_job_that_its_user_holds_has_no_promise():
+    """The odds were of a job that may start."""
+    scene = Scene()
+    token = sell(scene, asks()).reply.token
+    scene.poll(T0 + 1, ((10, token),))
+    settled = scene.poll(T0 + 2, ((10, token),), held=(10,))
+    assert [(r.standing, r.why) for r in settled.changed] == [("void", "it is held")]
+
+
+def test_one_that_never_appears_lapses_and_counts_as_unused():
+    """As with sbatch --test-only; after so many of them the user gets none for a while."""
+    scene = Scene()
+    by = controller(scene, unused_promises_per_hour=1)
+    sell(scene, asks(), by)
+    settled = scene.poll(T0 + 70)
+    assert [record.standing for record in settled.changed] == ["lapsed"]
+    assert by.judge(scene.site, asks(), Odds(0.99), T0 + 71).codes == ("submit.unused",)
+
+
+def test_they_survive_a_restart():
+    """Open ones come back apart from guaranteed ones, and new ids are above theirs."""
+    scene = Scene()
+    first = sell(scene, asks()).changed[0]
+    second = scene.submit(size=1, wall_time=60.0, deadline=T0 + 7200).changed[0]
+    site = recovered(StoredState((first, second), scene.site.snapshot.plan, 3, {}))
+    assert list(site.likely.records) == [first.id]
+    assert list(site.records) == [second.id]
+    assert site.likely.requested.deadline.tolist() == [T0 + 3600]
+    assert site.next_id == max(first.id, second.id) + 1
+    assert site.snapshot.promises.job.tolist() == [second.id]
+
+
+def test_a_reused_number_is_no_kept_promise():
+    """A controller that lost its state gives the number to somebody else's job."""
+    scene = Scene()
+    token = sell(scene, asks()).reply.token
+    scene.poll(T0 + 1, ((10, token),))
+    settled = scene.poll(T0 + 2, ((10, ""),), uid=BOB)
+    assert [record.standing for record in settled.changed] == ["unknown"]
+
+
+# --- a daemon ------------------------------------------------------------------------------------
+
+
+def answered(running: Running, extra: str, **asked: Any) -> dict[int, int | str]:
+    """Return what a filter reads that asks a daemon about one job."""
+
+    async def course() -> dict[int, int | str]:
+        await running.start()
+        line = running.asked(extra=extra, **asked)
+        return (await asyncio.to_thread(answer_of, line))[1]
+
+    return asyncio.run(course())
+
+
+def test_the_filter_takes_the_deadline_from_slurm(running):
+    """Slurm would give the job up by its time limit; what it stands by is in our record."""
+    running.daemon.odds = Told(median=NOW)
+    fields = answered(running, "rtsched:odds=95,notify=none")
+    assert fields[Tag.VERDICT] == ACCEPT
+    assert fields[Tag.DEADLINE] == 0
+    assert fields[Tag.ADMIN_COMMENT].startswith(f"rtsched:{LIKELY}")
+    assert not {Tag.SHARED, Tag.MIN_NODES, Tag.PRIORITY, Tag.REQ_NODES} & fields.keys()
+    (record,) = running.store.open_records()
+    assert (record.odds, record.notify, record.standing) == (1.0, "none", "provisional")
+    assert not running.daemon.site.records
+
+
+def test_without_the_process_it_is_rejected(running):
+    """In one sentence, and nothing is written down."""
+    fields = answered(running, "rtsched:odds=95")
+    assert fields[Tag.VERDICT] == REJECT
+    assert "no odds can be stated" in fields[Tag.MESSAGE]
+    assert not running.store.open_records()
+
+
+@pytest.mark.parametrize("word", ["0", "100", "nan", "95%", "-3", "1e9", ""])
+def test_odds_that_are_none(running, word):
+    """They are rejected in one sentence."""
+    running.daemon.odds = Told(median=NOW)
+    fields = answered(running, f"rtsched:odds={word}")
+    assert fields[Tag.VERDICT] == REJECT
+    assert "must be a percentage above 0 and below 100" in fields[Tag.MESSAGE]
+
+
+def test_its_user_sees_and_cancels_it(running):
+    """Status and explain show its odds; once cancelled it is no promise, and no metric's miss."""
+    running.daemon.odds = Told(median=NOW)
+
+    async def course() -> None:
+        await running.start()
+        _, fields = await asyncio.to_thread(answer_of, running.asked(extra="rtsched:odds=95"))
+        token = fields[Tag.ADMIN_COMMENT].removeprefix("rtsched:")
+        (record,) = running.daemon.site.likely.records.values()
+        row = running.daemon.site.likely.requested.replace(id=np.array([7]))
+        marks = Marks.build(1, job=[7], uid=[ANN], token=[token])
+        running.show(queued=row, marks=marks, time=NOW + 1)
+        await running.daemon.cycle()
+        reader = await asyncio.to_thread(running.queries.reader, ANN)
+        (promise,) = reader.report(Status()).promises
+        assert (promise.job, promise.odds, promise.standing) == ("7", 1.0, "firm")
+        assert reader.report(Explain("7")).promise.odds == 1.0
+        assert running.store.counts() == {"likely firm": 1}
+        closed = await running.daemon.cancel(running.daemon.site.likely.records[7], "its user")
+        assert (closed.standing, closed.odds) == ("withdrawn", record.odds)
+        assert not running.daemon.site.likely
+        assert running.store.counts() == {"likely withdrawn": 1}
+
+    asyncio.run(course())
+    text = running.daemon.metrics.text()
+    assert 'rtsched_likely_promises_total{outcome="withdrawn",stated="99"} 1.0' in text
+    assert 'rtsched_promise_changes_total{standing="withdrawn"} 0.0' in text
+
+
+def test_a_user_may_not_change_the_job(running):
+    """Its time limit and its word stay; the odds were of the job as it is."""
+    running.daemon.odds = Told(median=NOW)
+    answered(running, "rtsched:odds=95")
+    (record,) = running.daemon.site.likely.records.values()
+    fields = {Tag.JOB_ID: record.id, Tag.TIME_LIMIT: 999}
+    result, _ = Answers(running.daemon)._modification(fields)
+    assert result == "reject"
+
+
+def test_what_nobody_read_is_withdrawn(running):
+    """The filter did not wait: the likely promise is closed, and sold again."""
+    running.daemon.odds = Told(median=NOW)
+    answered(running, "rtsched:odds=95")
+
+    async def course() -> None:
+        (record,) = running.daemon.site.likely.records.values()
+        running.daemon.withdraw([record.token])
+        await until(lambda: not running.daemon.site.likely)
+
+    asyncio.run(course())
+    assert running.store.counts() == {"likely lapsed": 1}
+
+
+def test_the_record_of_the_past(running):
+    """Stated odds and what was kept, of all users, by the odds; others are not in it."""
+    job = encode_jobs(Jobs.build(1))
+
+    def closed(number: int, standing: str, odds: float | None) -> PromiseRecord:
+        return PromiseRecord(
+            f"t{number}", number, ANN, "ann", NOW, NOW, standing, NOW, "", job, odds=odds
+        )
+
+    rows = [closed(n, "kept", 0.95) for n in range(19)]
+    rows += [closed(19, "missed", 0.9501), closed(20, "broken", 0.8), closed(21, "kept", None)]
+    rows += [closed(22, "withdrawn", 0.95), closed(23, "firm", 0.95)]
+    running.store.commit(rows, None, 1)
+    found = running.queries.reader(ANN).report(Reliability())
+    assert [(each.odds, each.promises, each.kept) for each in found.stated] == [
+        (0.8, 1, 0),
+        (0.95, 20, 19),
+    ]

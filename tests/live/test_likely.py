@@ -1,0 +1,163 @@
+"""Promises with odds on a real Slurm: accepted, rejected with odds and a later deadline, kept."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from promising import PROLOG, QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes, without_jobs
+from testbed import Cluster, SlurmOptions
+from testbed.waiting import attempts, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIKELY = """
+[likely]
+share = 1
+wait = 1.5
+
+[estimates]
+refresh = 1
+core_share = 1
+"""
+ODDS = "--extra=rtsched:odds=95"
+NO_ESTIMATE = "no odds can be stated"
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """Run eight nodes with filter and daemon."""
+    options = SlurmOptions(
+        fast=2,
+        slow=6,
+        job_submit=("rtsched",),
+        settings={"TaskProlog": PROLOG, "SchedulerParameters": "bf_interval=5,bf_continue"},
+    )
+    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
+        cluster.start_daemon(SITE + LIKELY)
+        yield Live(cluster)
+
+
+@pytest.fixture(autouse=True)
+def clean(live: Live) -> Iterator[None]:
+    """Each test begins without jobs, and with a daemon that may use all nodes."""
+    yield from without_jobs(live, 8)
+
+
+def submitted(live: Live, *args: str, script: str = "sleep 5") -> Said:
+    """Submit a job that asks for odds, as soon as there are estimates."""
+    for _ in attempts(60, "starts are estimated"):
+        said = live.submit(ODDS, *args, script=script)
+        if NO_ESTIMATE not in said.text:
+            return said
+        time.sleep(0.5)
+    raise AssertionError(said.text)
+
+
+def test_accepted_when_the_queue_is_short_and_kept(live: Live) -> None:
+    """The user reads odds; nothing is planned or reserved; the deadline is ours, not Slurm's."""
+    said = submitted(live, "-N2", "--time=2", in_minutes(240))
+    assert said.job, said.text
+    odds = re.search(r"likely to end by \S+ \+0000: odds (\d[\d.]*) %", said.text)
+    assert odds, said.text
+    assert "not guaranteed" in said.text
+    assert 95 <= float(odds[1]) < 100
+    job = live.cluster.job(said.job)
+    assert job.get("Deadline", "N/A") == "N/A"
+    assert live.tokens()[said.job].startswith("rtsched:likely-")
+    shown = eventually(lambda: live.ask("explain", str(said.job), "--live")["promise"])
+    assert shown["odds"] >= 0.95
+    assert not live.ask("plan", user="root")["entries"]
+    assert not live.reservations()
+    assert live.wait_standing(said.job, "kept", seconds=90) == "kept"
+    report = live.ask("status")
+    assert report["standings"]["likely kept"] >= 1
+    assert "kept" not in report["standings"]
+
+
+def test_a_deadline_that_the_time_limit_does_not_allow(live: Live) -> None:
+    """Slurm itself refuses a deadline before the time limit: odds are about the real run time.
+
+    Users with a past get such deadlines; without one the limit counts, so either verdict is right,
+    and Slurm's own refusal is not.
+    """
+    said = submitted(live, "-N1", "--time=30", in_minutes(9))
+    assert "likely to end by" in said.text or "odds of ending" in said.text, said.text
+    assert "deadline invalid" not in said.text.lower()
+
+
+def test_rejected_with_odds_and_a_later_deadline_when_the_queue_is_long(live: Live) -> None:
+    """Beside a guaranteed promise, which stays as it is."""
+    guaranteed = live.promise("-N2", "--time=2", in_minutes(90), script="sleep 5")
+    for _ in range(24):
+        live.cluster.sbatch(["-N1", "--exclusive", "--time=20"], user="bob", script="sleep 1200")
+    live.polled()
+    before = live.ask("plan", user="root")["entries"]
+    refused: Said | None = None
+    for _ in attempts(60, "the estimates know the queue"):
+        refused = submitted(live, "-N8", "--time=2", in_minutes(3))
+        if not refused.job:
+            break
+        live.cluster.run(["scancel", str(refused.job)])
+    assert refused is not None
+    assert re.search(r"odds of ending by this deadline are \d[\d.]* %, 95 % were", refused.text)
+    later = re.search(r"With odds of [\d.]+ %: .* \(--deadline=uts(\d+)\), not res", refused.text)
+    assert later, refused.text
+    assert float(later[1]) > time.time() + 180
+    after = live.ask("plan", user="root")["entries"]
+    assert {entry["job"] for entry in after} <= {entry["job"] for entry in before}
+    assert live.standing(guaranteed) in {"firm", "kept"}
+
+
+def test_a_guaranteed_promise_is_untouched(live: Live) -> None:
+    """Its start, nodes and deadline are the same before and after likely ones were sold."""
+    live.cluster.sbatch(["-N8", "--exclusive", "--time=1"], user="bob", script="sleep 45")
+    live.polled()
+    guaranteed = live.promise("-N4", "--time=2", in_minutes(20), script="true")
+    live.polled()
+
+    def planned() -> list[tuple[object, ...]]:
+        entries = live.ask("plan", user="root")["entries"]
+        return [(e["job"], e["start"], e["end"], e["nodes"], e["deadline"]) for e in entries]
+
+    before = planned()
+    assert [entry[0] for entry in before] == [str(guaranteed)]
+    likely = [submitted(live, "-N1", "--time=1", in_minutes(240)) for _ in range(3)]
+    assert all(said.job for said in likely), likely
+    live.polled()
+    assert planned() == before
+    for job in (guaranteed, *(said.job for said in likely)):
+        live.wait_standing(job, "kept", seconds=150)
+
+
+def test_it_survives_a_restart_and_can_be_cancelled(live: Live) -> None:
+    """The daemon that comes back knows it; the user gives it up, and the job goes on."""
+    said = submitted(live, "-N1", "--time=3", in_minutes(240), script="sleep 100")
+    live.wait_standing(said.job, "firm")
+    odds = live.ask("explain", str(said.job), "--live")["promise"]["odds"]
+    live.cluster.stop_daemon()
+    live.cluster.start_daemon()
+    live.wait_usable(8)
+    promise = live.ask("explain", str(said.job), "--live")["promise"]
+    assert (promise["standing"], promise["odds"]) == ("firm", odds)
+    live.cluster.run(["rtsched", "cancel", str(said.job)], user="alice")
+    assert live.standing(said.job) == "withdrawn"
+    assert live.cluster.job(said.job)["JobState"] in {"RUNNING", "PENDING"}
+
+
+def test_what_cannot_have_odds_is_rejected_in_a_sentence(live: Live) -> None:
+    """Odds without a deadline, too low ones, an array, and a user's change of the job."""
+    assert "rtsched:odds asks for a deadline" in live.submit(ODDS, "--time=1").text
+    low = live.submit("--extra=rtsched:odds=50", "--time=1", in_minutes(9))
+    assert "the lowest here are 80 %" in low.text
+    array = submitted(live, "--array=1-4", "--time=1", in_minutes(9))
+    assert "an array or a divisible load gets no promise with odds" in array.text
+    wrong = live.submit("--extra=rtsched:odds=200", "--time=1", in_minutes(9))
+    assert "must be a percentage above 0 and below 100" in wrong.text
+    said = submitted(live, "-N1", "--time=3", in_minutes(240), script="sleep 100")
+    live.wait_standing(said.job, "firm")
+    change = live.command("scontrol", "update", f"jobid={said.job}", "timelimit=1")
+    assert "cannot be changed" in change
