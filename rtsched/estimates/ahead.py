@@ -85,6 +85,7 @@ class Ahead:
         arrivals_run: NDArray[np.float64],
         system: ExclusiveSettings,
         until: float,
+        wanted: int | None = None,
     ) -> NDArray[np.float64]:
         """Return when each waiting job starts, float64[waiting] epoch seconds; inf: later.
 
@@ -100,11 +101,14 @@ class Ahead:
             The scheduler.
         until : float
             Seconds since the epoch at which the simulation stops.
+        wanted : int, optional
+            How many of the last waiting jobs are wanted, where not all are: it stops when they
+            have started.
         """
         n, first = self.running + self.waiting, self.running
         present = np.arange(n)
-        left = run_time.copy()
-        left[:first] += 1.0 - self.elapsed
+        runs = run_time.copy()
+        runs[:first] += 1.0 - self.elapsed
         at = np.full(n, self.now)
         at[:first] -= 1.0
         jobs = self.jobs.take(np.concatenate([present, arrivals])).replace(
@@ -112,7 +116,7 @@ class Ahead:
         )
         machine = simulate(
             jobs,
-            np.concatenate([left, arrivals_run]),
+            np.concatenate([runs, arrivals_run]),
             self.cluster,
             system,
             edges=self.edges,
@@ -125,7 +129,8 @@ class Ahead:
             point = machine.advance(CHUNK)
             start = machine.starts()[first:n]
             waits = np.isnan(start)
-            if point.done or point.time > until or not waits.any():
+            left = waits if wanted is None else waits[-wanted:]
+            if point.done or point.time > until or not left.any():
                 return np.where(waits, np.inf, start)
 
 
@@ -152,7 +157,8 @@ def ahead(
     begin = jobs.begin.copy()
     begin[: len(runs)] = begin[len(runs) + len(waits) :] = -np.inf
     jobs = jobs.replace(wall_time=wall, begin=begin)
-    cluster, events, plan = snapshot.cluster, (), Schedule.empty()
+    cluster, plan = snapshot.cluster, Schedule.empty()
+    events: tuple[NodeEvent, ...] = ()
     if _places_matter(snapshot):
         plan = _plan(snapshot, rows, wall[: len(runs)])
         cluster, events = _in_service(snapshot)
@@ -173,11 +179,11 @@ def ahead(
     )
 
 
-def lean(jobs: Jobs) -> Jobs:
-    """Return jobs with the columns alone on which it depends when they start."""
-    columns = {name: jobs.column(name) for name in NEEDED}
-    names = {name: jobs.names(name) for name in ("demand", "partition", "node_request")}
-    return Jobs.build(len(jobs), names=names, **columns)
+def lean(jobs: Jobs, *more: str) -> Jobs:
+    """Return jobs with the columns alone on which it depends when they start, and some more."""
+    wanted = (*NEEDED, *more)
+    names = {name: jobs.names(name) for name in wanted if jobs.names(name)}
+    return Jobs.build(len(jobs), names=names, **{name: jobs.column(name) for name in wanted})
 
 
 def _places_matter(snapshot: Snapshot) -> bool:
@@ -194,9 +200,7 @@ def _places_matter(snapshot: Snapshot) -> bool:
     )
 
 
-def _plan(
-    snapshot: Snapshot, rows: NDArray[np.int64], limit: NDArray[np.float64]
-) -> Schedule:
+def _plan(snapshot: Snapshot, rows: NDArray[np.int64], limit: NDArray[np.float64]) -> Schedule:
     """Return where jobs run and promised ones will, by rows: running ones first, then waiting."""
     now, held = snapshot.now, snapshot.allocations
     count = len(held)
@@ -214,9 +218,7 @@ def _plan(
     length = plan.entries.end - plan.entries.start
     ahead = replace(
         plan,
-        entries=plan.entries.replace(
-            job=count + at[place[known]], start=start, end=start + length
-        ),
+        entries=plan.entries.replace(job=count + at[place[known]], start=start, end=start + length),
     )
     return Schedule.joined([running, ahead])
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.estimates import arrivals
+from rtsched.estimates.ahead import Ahead, ahead, lean
+from rtsched.estimates.calibration import MEDIAN, Calibration, Open, Spread
+from rtsched.estimates.history import History
+from rtsched.estimates.record import Record
+from rtsched.estimates.run_times import draw
 from rtsched.estimates.tables import Accuracy, Estimates
+from rtsched.model.jobs import Jobs
+from rtsched.model.resources import demand_of, room_of
+from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,10 +25,56 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.estimates.settings import EstimateSettings
-    from rtsched.model.jobs import Jobs
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot
-    from rtsched.simulator.settings import ExclusiveSettings
+
+DAY = 86400.0
+
+REMEMBERED_EVERY = 600.0
+"""Seconds between two estimates of a job that are judged when it has started."""
+
+REMEMBERED = 1000
+"""Jobs of one refresh whose estimates are judged, drawn at random."""
+
+BOUNDS = {"low_95": 0, "low_80": 2, "high_80": 4, "high_95": 6}
+"""Places in `LEVELS` of the bounds in `Estimates`."""
+
+KINDRED = ("user", "name", "account")
+"""Columns of jobs by which they are alike."""
+
+GONE = 7200.0
+"""Seconds after which a job that is not shown any more, and in no log, is taken to be cancelled."""
+
+FEWEST = 8
+"""Simulations at the least of a job that is not submitted."""
+
+UNSUBMITTED = -2
+"""Id of such a job."""
+
+NO_ARRIVALS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One refresh: the state, and what each simulation draws.
+
+    Attributes
+    ----------
+    state : Ahead
+        Who runs and waits.
+    run_time : float64[draws, running + waiting]
+        Seconds.
+    arrivals : list of (int64[k], float64[k], float64[k])
+        Of each simulation rows of the jobs that are submitted, when, and how long they run.
+    """
+
+    state: Ahead
+    run_time: NDArray[np.float64]
+    arrivals: list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]
+
+
+def _do_nothing() -> None:
+    pass
 
 
 class Estimator:
@@ -29,16 +86,41 @@ class Estimator:
         How much work is put into them.
     system : ExclusiveSettings, optional
         The site's own scheduler.
+    seed : int
+        Of the simulations; the same seed and states make the same estimates.
+    answer_within : float
+        Seconds that simulations of jobs that are not submitted may take, after the first few.
     """
 
     def __init__(
-        self, settings: EstimateSettings, system: ExclusiveSettings | None = None
+        self,
+        settings: EstimateSettings,
+        system: ExclusiveSettings | None = None,
+        seed: int = 0,
+        answer_within: float = 1.0,
     ) -> None:
-        self.settings, self.system = settings, system
+        self.settings = settings
+        self.system = ExclusiveSettings() if system is None else system
+        self.answer_within = answer_within
+        self.history, self.record = History(), Record()
+        self._random = np.random.default_rng(seed)
+        self._starts, self._ends = Calibration(), Calibration()
+        self._remembered = -np.inf
+        self._drawn: Drawn | None = None
+        self._snapshot: Snapshot | None = None
+        self._order: NDArray[np.float64] | None = None
+        self._labels: dict[int, str] = {}
+        """What the batch system calls the jobs of open estimates."""
+        self._missing: dict[int, float] = {}
+        """Since when such jobs are not shown any more."""
+        self._now = 0.0
 
     def learn(self, log: Log) -> None:
         """Add jobs that have ended to the past; those known already are passed over."""
-        raise NotImplementedError
+        latest = float(np.nanmax(log.outcomes.end, initial=self._now))
+        self.history.learn(log, latest - self.settings.history_days * DAY)
+        if self._now:
+            self._settle_ends(log)
 
     def refresh(
         self,
@@ -55,18 +137,234 @@ class Estimator:
         order : float64[n], optional
             Of each queued job, its priority; the highest is first. Missing: order of submission.
         between : callable, optional
-            Called between two simulations, some milliseconds apart.
+            Called between two simulations.
+
+        Returns
+        -------
+        Estimates
+            Row by row with `snapshot.queued`.
         """
-        raise NotImplementedError
+        between = between or _do_nothing
+        self._settle(snapshot)
+        self._snapshot, self._order, self._now = snapshot, order, snapshot.now
+        state, rows = ahead(snapshot, self.history.on(snapshot.cluster), order)
+        self._drawn = drawn = self._draw(snapshot, state, rows)
+        if not len(rows):
+            return Estimates.build(0)
+        starts = np.empty((len(drawn.run_time), len(rows)))
+        for row in range(len(starts)):
+            starts[row] = self._simulate(drawn, row)
+            between()
+        now, first = snapshot.now, state.running
+        until = self.settings.horizon_days * DAY
+        delay = np.minimum(starts - now, until)
+        ends = delay + drawn.run_time[:, first:]
+        queued = snapshot.queued.take(rows)
+        size = sizes(queued, snapshot)
+        simple = self._by_limits(state)
+        start, end = Spread.of(delay), Spread.of(ends)
+        start_at = self._starts.quantiles(start, size, now)
+        end_at = np.maximum(self._ends.quantiles(end, size, now), start_at)
+        if now - self._remembered >= REMEMBERED_EVERY or now < self._remembered:
+            self._remembered = now
+            some = np.arange(len(rows))
+            if len(some) > REMEMBERED:
+                some = np.sort(self._random.choice(some, REMEMBERED, replace=False))
+            at = np.full(len(rows), now)
+            kept = Open(at, queued.id, size, start, start_at, simple)
+            self._starts.remember(kept.take(some))
+            walls = np.where(np.isfinite(queued.wall_time), queued.wall_time, 0.0)
+            kept = Open(at, queued.id, size, end, end_at, simple + walls)
+            self._ends.remember(kept.take(some))
+            self._remember_labels(snapshot)
+        found = _table(queued.id, now, start_at, end_at, until)
+        return found.take(np.argsort(rows, kind="stable"))
 
     def estimate(self, jobs: Jobs) -> Estimates:
-        """Return estimates of jobs that are not submitted, each as if it alone were, now."""
-        raise NotImplementedError
+        """Return estimates of jobs that are not submitted, each as if it alone were, now.
+
+        There is none before the first `refresh`.
+        """
+        if self._snapshot is None:
+            return Estimates.build(len(jobs), job=jobs.id)
+        now = self._now
+        start, end, size = self._spreads(jobs)
+        return _table(
+            jobs.id,
+            now,
+            self._starts.quantiles(start, size, now),
+            self._ends.quantiles(end, size, now),
+            self.settings.horizon_days * DAY,
+        )
 
     def odds(self, jobs: Jobs) -> NDArray[np.float64]:
-        """Return the odds that such jobs, submitted now, end by their deadlines, each alone."""
-        raise NotImplementedError
+        """Return the odds that such jobs, submitted now, end by their deadlines, each alone.
+
+        nan before the first `refresh`.
+        """
+        if self._snapshot is None:
+            return np.full(len(jobs), np.nan)
+        _, end, size = self._spreads(jobs)
+        return self._ends.odds(end, size, jobs.deadline - self._now, self._now)
 
     def accuracy(self) -> Accuracy:
         """Return how good the estimates of the last day, week and month were."""
-        raise NotImplementedError
+        return self.record.accuracy(self._now)
+
+    # --- simulations ------------------------------------------------------------------------------
+
+    def _draw(self, snapshot: Snapshot, state: Ahead, rows: NDArray[np.int64]) -> Drawn:
+        """Draw run times and arrivals for all simulations of a refresh."""
+        count, random = self.settings.draws, self._random
+        times, history = self.history.run_times, self.history
+        jobs = Jobs.joined(
+            [lean(snapshot.running, *KINDRED), lean(snapshot.queued.take(rows), *KINDRED)]
+        )
+        waiting = np.zeros(len(rows))
+        run_time = draw(
+            times.distributions(jobs),
+            np.concatenate([state.elapsed, waiting]),
+            np.concatenate(
+                [
+                    state.elapsed + state.jobs.wall_time[: state.running],
+                    jobs.wall_time[state.running :],
+                ]
+            ),
+            jobs.user,
+            count,
+            random,
+        )
+        first, until = len(jobs), snapshot.now + self.settings.horizon_days * DAY
+        submitted = history.jobs.submit
+        drawn = []
+        for _ in range(count):
+            row, at = arrivals.drawn(submitted, snapshot.now, until, random)
+            drawn.append((row + first, at, history.run_time[row]))
+        return Drawn(state, run_time, drawn)
+
+    def _simulate(self, drawn: Drawn, row: int) -> NDArray[np.float64]:
+        """Return the starts of the waiting jobs in one simulation, seconds since the epoch."""
+        until = drawn.state.now + self.settings.horizon_days * DAY
+        return drawn.state.simulate(drawn.run_time[row], *drawn.arrivals[row], self.system, until)
+
+    def _by_limits(self, state: Ahead) -> NDArray[np.float64]:
+        """Return when jobs start by requested times, without arrivals, seconds from now on."""
+        longest = self.settings.horizon_days * DAY
+        wall = np.where(np.isfinite(state.jobs.wall_time), state.jobs.wall_time, longest)
+        run_time = wall[: state.running + state.waiting].copy()
+        run_time[: state.running] += state.elapsed - 1.0
+        start = state.simulate(run_time, *NO_ARRIVALS, self.system, np.inf)
+        return np.minimum(start - state.now, longest)
+
+    def _spreads(self, jobs: Jobs) -> tuple[Spread, Spread, NDArray[np.float64]]:
+        """Return starts and ends of jobs that are submitted now, and their sizes."""
+        assert self._snapshot is not None  # noqa: S101 - who calls has seen to that
+        assert self._drawn is not None  # noqa: S101
+        drawn, count = self._drawn, self.settings.draws
+        own = draw(
+            self.history.run_times.distributions(jobs),
+            np.zeros(len(jobs)),
+            jobs.wall_time,
+            np.arange(len(jobs), dtype=np.int32),
+            count,
+            self._random,
+        )
+        delay = np.full((count, len(jobs)), np.nan)
+        share = self.answer_within / max(len(jobs), 1)
+        for column in range(len(jobs)):
+            begun = time.monotonic()
+            state = self._with_one(jobs.take([column]))
+            for row in range(count):
+                run_time = np.append(drawn.run_time[row], own[row, column])
+                arrivals_row, at, runs = drawn.arrivals[row]
+                until = state.now + self.settings.horizon_days * DAY
+                start = state.simulate(
+                    run_time, arrivals_row + 1, at, runs, self.system, until, wanted=1
+                )
+                delay[row, column] = min(start[-1], until) - state.now
+                if row + 1 >= FEWEST and time.monotonic() - begun > share:
+                    break
+        rows = np.isfinite(delay).all(axis=1)
+        delay, own = delay[rows], own[rows]
+        return Spread.of(delay), Spread.of(delay + own), sizes(jobs, self._snapshot)
+
+    def _with_one(self, job: Jobs) -> Ahead:
+        """Return the state of the last refresh in which one more job waits, behind all others."""
+        assert self._snapshot is not None  # noqa: S101
+        snapshot, order = self._snapshot, self._order
+        if order is not None:
+            order = np.append(order, order.min(initial=0.0) - 1.0)
+        job = job.replace(id=[UNSUBMITTED], submit=[snapshot.now], deadline=[np.inf])
+        queued = snapshot.queued.with_rows(job)
+        return ahead(replace(snapshot, queued=queued), self.history.on(snapshot.cluster), order)[0]
+
+    # --- outcomes --------------------------------------------------------------------------------
+
+    def _settle(self, snapshot: Snapshot) -> None:
+        """Learn which jobs have started since the last refresh."""
+        entries, now = snapshot.allocations.entries, snapshot.now
+        self._judge(entries.job, entries.start, now)
+        waiting = np.union1d(self._starts.remembered(), self._ends.remembered())
+        here = np.union1d(snapshot.queued.id, entries.job)
+        missing = waiting[~np.isin(waiting, here)].tolist()
+        self._missing = {job: self._missing.get(job, now) for job in missing}
+        gone = np.array([j for j, since in self._missing.items() if now - since > GONE], np.int64)
+        none = np.zeros(0, np.int64), np.zeros(0)
+        self._starts.settle(*none, gone, now)
+        self._ends.settle(*none, gone, now)
+
+    def _remember_labels(self, snapshot: Snapshot) -> None:
+        """Keep what the batch system calls jobs of open estimates, to find them in logs."""
+        known = {job: label for job, label in self._labels.items() if job in self._missing}
+        waiting = np.union1d(self._starts.remembered(), self._ends.remembered())
+        for jobs in (snapshot.queued, snapshot.running):
+            some = jobs.take(np.isin(jobs.id, waiting))
+            known |= dict(zip(some.id.tolist(), some.labels(), strict=True))
+        self._labels = known
+
+    def _judge(self, job: NDArray[np.int64], start: NDArray[np.float64], now: float) -> None:
+        """Compare the estimates of jobs with their starts, seconds since the epoch."""
+        settled = self._starts.settle(job, start, np.zeros(0, np.int64), now)
+        self.record.add(settled, now)
+
+    def _settle_ends(self, log: Log) -> None:
+        """Learn when jobs ended of which an estimate is open."""
+        jobs = {label: job for job, label in self._labels.items()}
+        rows = [row for row, label in enumerate(log.jobs.labels()) if label in jobs]
+        if not rows:
+            return
+        labels = log.jobs.take(rows).labels()
+        job = np.array([jobs[label] for label in labels], np.int64)
+        start, end = log.outcomes.start[rows], log.outcomes.end[rows]
+        ran = np.isfinite(start)
+        self._judge(job[ran], start[ran], self._now)
+        self._ends.settle(job[ran], end[ran], job[~ran], self._now)
+
+
+def sizes(jobs: Jobs, snapshot: Snapshot) -> NDArray[np.float64]:
+    """Return how much of the machine each job asks for, float64[n]: of the resource it fills most.
+
+    Where nodes are not shared, its nodes.
+    """
+    cluster = snapshot.cluster
+    if not cluster.shared:
+        return jobs.size.astype(np.float64)
+    room = np.maximum(room_of(cluster).sum(axis=0), 1)
+    part = demand_of(jobs, cluster) * jobs.size[:, None] / room
+    return np.asarray(part[:, : len(cluster.nodes.names("capacity"))].max(axis=1, initial=0.0))
+
+
+def _table(
+    job: NDArray[np.int64],
+    now: float,
+    start: NDArray[np.float64],
+    end: NDArray[np.float64],
+    until: float,
+) -> Estimates:
+    """Return estimates, given the quantiles of starts and ends in seconds from now on."""
+    columns: dict[str, Any] = {}
+    for name, delay in (("start", start), ("end", end)):
+        at = np.where(delay >= until, np.inf, now + delay)
+        columns[name] = at[:, MEDIAN]
+        columns |= {f"{name}_{bound}": at[:, place] for bound, place in BOUNDS.items()}
+    return Estimates.build(len(job), job=job, **columns)

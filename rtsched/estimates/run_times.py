@@ -103,7 +103,7 @@ class RunTimes:
         order = np.argsort(value, kind="stable")
         upto = np.cumsum(weight_of[order])
         shares = value[order][np.searchsorted(upto, any_share * upto[-1])]
-        return np.maximum(shares * kin.wall_time if limited else shares, 1.0)
+        return np.asarray(np.maximum(shares * kin.wall_time if limited else shares, 1.0))
 
 
 def draw(

@@ -1,0 +1,253 @@
+"""Calibration: how far estimates of the past were off, and what follows for those of the present.
+
+An estimate's simulations give a median and a spread to either side. Of estimates whose outcome is
+known the residual is kept: by how many spreads the outcome was off. The quantiles of the latest
+residuals, of jobs of similar size, take the place of the simulations' own (split conformal
+prediction, with normalised residuals). The levels at which they are read follow the coverage
+(adaptive conformal inference). Estimates that are still open count as soon as they are late.
+
+References
+----------
+Lei et al., "Distribution-free predictive inference for regression", JASA 113, 2018, section 5.2.
+Gibbs and Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LEVELS = np.array([0.025, 0.05, 0.1, 0.5, 0.9, 0.95, 0.975])
+"""The quantiles that are estimated: 95, 90 and 80 % intervals, and the median between them."""
+
+MEDIAN = 3
+"""Place of the median in `LEVELS`."""
+
+LATEST = 10_000
+"""Residuals of a class of sizes that count, the latest ones."""
+
+FEW = 50
+"""Where there are fewer residuals of a class, those of all classes count, and ..."""
+
+PRIOR = np.array([-4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0])
+"""... with these, in spreads, as many as are missing: wide intervals where little is known."""
+
+STEP = 0.005
+"""By how much the levels follow a miss."""
+
+OPEN_FOR = 30 * 86400.0
+"""Seconds for which an open estimate is remembered."""
+
+MOST_OPEN = 200_000
+"""Open estimates that are remembered, the latest ones."""
+
+LEAST_SPREAD = 60.0, 0.1
+"""Added to each spread: seconds, and a share of the time from now to the median."""
+
+CLASSES = 3
+"""Classes of sizes, each with as many jobs."""
+
+
+class Spread(NamedTuple):
+    """A median and its spread below and above, float64[n] each, seconds from the estimate on."""
+
+    median: NDArray[np.float64]
+    below: NDArray[np.float64]
+    above: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> Spread:
+        """Return that of simulations, float64[draws, n], seconds from the estimate on."""
+        low, median, high = np.quantile(values, [0.1, 0.5, 0.9], axis=0)
+        least = LEAST_SPREAD[0] + LEAST_SPREAD[1] * np.abs(median)
+        return cls(median, median - low + least, high - median + least)
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Spread:
+        """Return some rows."""
+        return Spread(*(column[rows] for column in self))
+
+    def residual(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return by how many spreads a value lies above the median, or, negative, below."""
+        off = value - self.median
+        return np.asarray(off / np.where(off >= 0, self.above, self.below))
+
+    def value(self, residual: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the value with such a residual; the inverse of `residual`."""
+        return np.asarray(self.median + residual * np.where(residual >= 0, self.above, self.below))
+
+
+class Open(NamedTuple):
+    """Estimates whose outcome is not known, row by row."""
+
+    at: NDArray[np.float64]
+    """Seconds since the epoch of the estimate."""
+    job: NDArray[np.int64]
+    size: NDArray[np.float64]
+    spread: Spread
+    quantiles: NDArray[np.float64]
+    """float64[n, 7]: what was estimated, `LEVELS`, seconds from the estimate on."""
+    simple: NDArray[np.float64]
+    """What requested times alone would have said, seconds from the estimate on."""
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Open:
+        """Return some rows."""
+        spread = self.spread.take(rows)
+        simple = self.simple[rows]
+        return Open(
+            self.at[rows], self.job[rows], self.size[rows], spread, self.quantiles[rows], simple
+        )
+
+    def joined(self, more: Open) -> Open:
+        """Return these rows and more behind them."""
+        spread = Spread(*map(np.concatenate, zip(self.spread, more.spread, strict=True)))
+        columns = {
+            name: np.concatenate([getattr(self, name), getattr(more, name)])
+            for name in ("at", "job", "size", "quantiles", "simple")
+        }
+        return Open(spread=spread, **columns)
+
+
+def _nothing() -> Open:
+    none = np.zeros(0)
+    spread = Spread(none, none, none)
+    return Open(none, np.zeros(0, np.int64), none, spread, np.zeros((0, len(LEVELS))), none)
+
+
+class Settled(NamedTuple):
+    """Estimates whose outcome has become known, row by row."""
+
+    open: Open
+    value: NDArray[np.float64]
+    """What came true, seconds from the estimate on."""
+
+
+class Calibration:
+    """Residuals of the past, and the levels at which they are read."""
+
+    def __init__(self) -> None:
+        self._residual, self._size = np.zeros(0), np.zeros(0)
+        self._levels = np.tile(LEVELS, (CLASSES, 1))
+        self._open = _nothing()
+
+    def quantiles(
+        self, spread: Spread, size: NDArray[np.float64], now: float
+    ) -> NDArray[np.float64]:
+        """Return float64[n, 7]: the quantiles at `LEVELS`, seconds from now on, ascending.
+
+        Parameters
+        ----------
+        spread : Spread
+            Of the simulations, `n` rows.
+        size : float64[n]
+            Of the jobs.
+        now : float
+            Seconds since the epoch.
+        """
+        found = np.empty((len(size), len(LEVELS)))
+        classes = self._class_of(size)
+        for row in np.unique(classes).tolist():
+            rows = classes == row
+            residual = np.quantile(self._residuals(row, now), np.clip(self._levels[row], 0, 1))
+            part = spread.take(rows)
+            found[rows] = np.column_stack([part.value(np.full(rows.sum(), r)) for r in residual])
+        return np.maximum(np.maximum.accumulate(found, axis=1), 0.0)
+
+    def odds(
+        self, spread: Spread, size: NDArray[np.float64], value: NDArray[np.float64], now: float
+    ) -> NDArray[np.float64]:
+        """Return float64[n]: with which odds the outcome is at most `value`, seconds from now on.
+
+        One outcome more than was seen is taken to be worse: odds are below 1.
+        """
+        found, classes = np.empty(len(size)), self._class_of(size)
+        residual = spread.residual(value)
+        for row in np.unique(classes).tolist():
+            rows = classes == row
+            known = np.sort(self._residuals(row, now))
+            found[rows] = np.searchsorted(known, residual[rows], side="right") / (len(known) + 1)
+        return found
+
+    def remember(self, estimates: Open) -> None:
+        """Keep estimates until their outcome is known."""
+        self._open = self._open.joined(estimates)
+        if len(self._open.at) > MOST_OPEN:
+            self._open = self._open.take(
+                np.arange(len(self._open.at) - MOST_OPEN, len(self._open.at))
+            )
+
+    def remembered(self) -> NDArray[np.int64]:
+        """Return the ids of jobs of which an estimate is open."""
+        return np.unique(self._open.job)
+
+    def settle(
+        self,
+        job: NDArray[np.int64],
+        value: NDArray[np.float64],
+        gone: NDArray[np.int64],
+        now: float,
+    ) -> Settled:
+        """Learn from outcomes, and return the estimates that they settle.
+
+        Parameters
+        ----------
+        job, value : int64[k], float64[k]
+            What has come true of which jobs, seconds since the epoch.
+        gone : int64[l]
+            Jobs of which no outcome will be known, such as cancelled ones.
+        now : float
+            Seconds since the epoch.
+        """
+        known = self._open
+        order = np.argsort(job)
+        place = np.minimum(np.searchsorted(job[order], known.job), max(len(job) - 1, 0))
+        there = job[order][place] == known.job if len(job) else np.zeros(len(known.job), np.bool_)
+        settled = known.take(there)
+        outcome = value[order][place[there]] - settled.at if len(job) else np.zeros(0)
+        left = ~there & ~np.isin(known.job, gone) & (known.at > now - OPEN_FOR) & (known.at <= now)
+        self._open = known.take(left)
+        self._learn(settled, outcome)
+        return Settled(settled, outcome)
+
+    def _learn(self, settled: Open, outcome: NDArray[np.float64]) -> None:
+        if not len(outcome):
+            return
+        classes = self._class_of(settled.size)
+        for row in np.unique(classes).tolist():
+            rows = classes == row
+            below = outcome[rows, None] < settled.quantiles[rows] - 1.0
+            weight = STEP * rows.sum() / max(self._in_an_estimate(settled.at[rows]), 1.0)
+            levels = self._levels[row] + weight * (LEVELS - below.mean(axis=0))
+            levels[MEDIAN] = LEVELS[MEDIAN]
+            self._levels[row] = np.clip(levels, 0.0, 1.0)
+        self._residual = np.concatenate([self._residual, settled.spread.residual(outcome)])
+        self._size = np.concatenate([self._size, settled.size])
+        self._residual = self._residual[-CLASSES * LATEST :]
+        self._size = self._size[-CLASSES * LATEST :]
+
+    def _in_an_estimate(self, at: NDArray[np.float64]) -> float:
+        """Return how many estimates were made at a time, on average."""
+        return len(at) / max(len(np.unique(at)), 1)
+
+    def _class_of(self, size: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the class of each size; jobs of equal size are in one."""
+        if len(self._size) < FEW:
+            return np.zeros(len(size), np.int64)
+        parts = np.arange(1, CLASSES) / CLASSES
+        return np.searchsorted(np.quantile(self._size, parts), size, side="left")
+
+    def _residuals(self, row: int, now: float) -> NDArray[np.float64]:
+        """Return the residuals of a class, those of open estimates that are late among them."""
+        known = self._residual[self._class_of(self._size) == row][-LATEST:]
+        if len(known) < FEW:
+            known = self._residual[-LATEST:]
+        late = self._open.spread.residual(now - self._open.at)
+        late = late[(late > 0) & (self._class_of(self._open.size) == row)]
+        known = np.concatenate([known, late])
+        if len(known) < FEW:
+            missing = np.linspace(0.0, 1.0, FEW - len(known))
+            known = np.concatenate([known, np.interp(missing, LEVELS, PRIOR)])
+        return known

@@ -1,0 +1,280 @@
+"""How good estimates would have been: a log gone through from instant to instant.
+
+At each instant only what was known then is used. The first part of the log is there to learn from;
+estimates of the rest are judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.errors import InputError
+from rtsched.estimates.estimator import Estimator
+from rtsched.estimates.record import Record
+from rtsched.logs.hostlist import expand
+from rtsched.model.log import Log
+from rtsched.model.ragged import offsets_of
+from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Snapshot
+from rtsched.simulator.machines import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from rtsched.estimates.settings import EstimateSettings
+    from rtsched.estimates.tables import Estimates
+    from rtsched.replay.results import Workload
+    from rtsched.simulator.settings import ExclusiveSettings
+
+QUARTERS, THIRDS = 4, 3
+
+STEADY_EVERY = 10
+"""At every so many instants it is also estimated what the next poll would say."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """What happened to the jobs of a workload: when they ran, and where."""
+
+    start: NDArray[np.float64]
+    """float64[n]: seconds since the epoch; nan: it did not start."""
+    end: NDArray[np.float64]
+    indptr: NDArray[np.int64]
+    """int64[n + 1]: job `i` ran on `nodes[indptr[i]:indptr[i + 1]]`."""
+    nodes: NDArray[np.int32]
+
+    def allocations(self, rows: NDArray[np.int64], wall: NDArray[np.float64]) -> Schedule:
+        """Return where some jobs run."""
+        parts = [self.nodes[self.indptr[row] : self.indptr[row + 1]] for row in rows.tolist()]
+        nodes = np.concatenate([np.zeros(0, np.int32), *parts])
+        offsets = offsets_of([len(part) for part in parts])
+        return Schedule.build(rows, self.start[rows], self.start[rows] + wall, offsets, nodes)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of the estimates.
+
+    Attributes
+    ----------
+    rows : float64[n, 8]
+        Judged estimates, as `rtsched.estimates.record.judged` returns them.
+    quarters : float64[5]
+        Bounds of the quarters of the judged part, seconds since the epoch.
+    sizes : float64[2]
+        Bounds of the thirds of job sizes.
+    steady : float
+        Share of the medians that changed by less than their interval's width at the next poll.
+    instants : int
+        How often all waiting jobs were estimated.
+    """
+
+    rows: NDArray[np.float64]
+    quarters: NDArray[np.float64]
+    sizes: NDArray[np.float64]
+    steady: float
+    instants: int
+
+    def parts(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
+        """Yield the judged estimates: all, then by quarter of the log, then by third of sizes."""
+        yield "all", self.rows
+        quarter = np.searchsorted(self.quarters[1:-1], self.rows[:, 6], side="right")
+        for number in range(QUARTERS):
+            yield f"quarter {number + 1}", self.rows[quarter == number]
+        third = np.searchsorted(self.sizes, self.rows[:, 7], side="left")
+        for number, name in enumerate(("small", "medium", "large")):
+            yield f"{name} jobs", self.rows[third == number]
+
+
+def recorded(workload: Workload) -> Course:
+    """Return what the log says.
+
+    Raises
+    ------
+    InputError
+        If it does not say when jobs started.
+    """
+    start, end = workload.outcomes.start, workload.outcomes.start + workload.run_time
+    where = ", ".join(workload.sources) or "the log"
+    if not np.isfinite(start).any():
+        raise InputError(where, "the log does not say when jobs started; use --starts replayed")
+    indptr, nodes = _recorded_nodes(workload, start, end)
+    return Course(start, end, indptr, nodes)
+
+
+def replayed(workload: Workload, system: ExclusiveSettings) -> Course:
+    """Return what happens in a replay of the log by the site's scheduler alone."""
+    machine = simulate(
+        workload.jobs,
+        workload.run_time,
+        workload.cluster,
+        system,
+        accounts=workload.accounts,
+        edges=workload.edges,
+        limits=workload.limits,
+        node_events=workload.node_events,
+        record_nodes=True,
+    )
+    while not machine.advance().done:
+        pass
+    outcomes = machine.job_outcomes()
+    return Course(outcomes.start, outcomes.end, *machine.node_rows())
+
+
+def check(
+    workload: Workload,
+    course: Course,
+    settings: EstimateSettings,
+    system: ExclusiveSettings,
+    *,
+    step: float = 3600.0,
+    learn: float = 1 / 3,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> Checked:
+    """Estimate the starts of all waiting jobs again and again, and judge the estimates.
+
+    Parameters
+    ----------
+    workload : Workload
+        The log.
+    course : Course
+        When its jobs ran: `recorded` or `replayed`.
+    settings : EstimateSettings
+        Of the estimates.
+    system : ExclusiveSettings
+        The site's scheduler, as far as it is simulated.
+    step : float
+        Seconds between two estimates of all waiting jobs.
+    learn : float
+        Part of the log's time that passes before estimates are judged.
+    seed : int
+        Of the simulations.
+    progress : callable, optional
+        Called now and then with the fraction that is done.
+
+    Raises
+    ------
+    InputError
+        If the log is too short to judge anything.
+    """
+    jobs, where = workload.jobs, ", ".join(workload.sources) or "the log"
+    if len(jobs) < 2 or jobs.submit[-1] <= jobs.submit[0]:
+        raise InputError(where, "the log has too few jobs to judge estimates of their starts")
+    first, last = float(jobs.submit[0]), float(jobs.submit[-1])
+    judged_from = first + learn * (last - first)
+    # what is judged was learnt from estimates before: so they begin earlier
+    instants = np.arange(first + learn / 2 * (last - first), last, step)
+    past = _Past(workload, course)
+    estimator = Estimator(settings, system, seed, answer_within=np.inf)
+    estimator.record = record = Record(forever=True)
+    steady: list[NDArray[np.bool_]] = []
+    made = 0
+    for number, now in enumerate(instants.tolist()):
+        if progress is not None and number % 16 == 0:
+            progress(number / len(instants))
+        snapshot = past.at(now)
+        if not len(snapshot.queued):
+            continue
+        estimator.learn(past.ended(now))
+        found = estimator.refresh(snapshot)
+        made += 1
+        if made % STEADY_EVERY == 0 and now >= judged_from:
+            later = past.at(now + settings.refresh)
+            if len(later.queued):
+                steady.append(_is_steady(found, estimator.refresh(later)))
+    estimator.learn(past.ended(np.inf))
+    rows = record.rows[record.rows[:, 6] >= judged_from]
+    if not len(rows):
+        raise InputError(where, "no job waited in the part of the log that is judged")
+    every = np.concatenate(steady) if steady else np.zeros(0, np.bool_)
+    bounds = np.quantile(rows[:, 7], np.arange(1, THIRDS) / THIRDS)
+    return Checked(
+        rows,
+        np.linspace(judged_from, last, QUARTERS + 1),
+        bounds,
+        float(every.mean()) if len(every) else np.nan,
+        made,
+    )
+
+
+def _is_steady(before: Estimates, after: Estimates) -> NDArray[np.bool_]:
+    """Return of jobs in both estimates whether the median moved less than its 80 % interval."""
+    _, one, two = np.intersect1d(before.job, after.job, return_indices=True)
+    with np.errstate(invalid="ignore"):
+        moved = np.abs(after.start[two] - before.start[one])
+        width = before.start_high_80[one] - before.start_low_80[one]
+    return np.asarray((moved < width) | np.isnan(moved) | (moved <= 1.0))
+
+
+class _Past:
+    """What was known at each instant."""
+
+    def __init__(self, workload: Workload, course: Course) -> None:
+        self._workload, self._course = workload, course
+        ran = np.flatnonzero(np.isfinite(course.end))
+        self._by_end = ran[np.argsort(course.end[ran], kind="stable")]
+        self._learnt = 0
+        waited = np.where(np.isfinite(course.end), course.end, np.inf) - workload.jobs.submit
+        self._longest = float(waited.max(initial=0.0))
+
+    def at(self, now: float) -> Snapshot:
+        """Return the state at an instant."""
+        jobs, course = self._workload.jobs, self._course
+        first, last = np.searchsorted(jobs.submit, [now - self._longest, now], side="right")
+        rows = np.arange(max(first - 1, 0), last)
+        waits = rows[course.start[rows] > now]
+        runs = rows[(course.start[rows] <= now) & (course.end[rows] > now)]
+        running = jobs.take(runs).with_column("id", runs)
+        return Snapshot(
+            now,
+            self._workload.cluster,
+            jobs.take(waits).with_column("id", waits),
+            running,
+            course.allocations(runs, running.wall_time),
+        )
+
+    def ended(self, now: float) -> Log:
+        """Return the jobs that have ended since this was last asked."""
+        course, workload = self._course, self._workload
+        until = int(np.searchsorted(course.end[self._by_end], now, side="right"))
+        rows, self._learnt = self._by_end[self._learnt : until], until
+        outcomes = workload.outcomes.take(rows).replace(
+            start=course.start[rows], end=course.end[rows], run_time=workload.run_time[rows]
+        )
+        jobs = workload.jobs.take(rows).with_column("id", rows)
+        return Log(jobs, outcomes, workload.sources, workload.format)
+
+
+def _recorded_nodes(
+    workload: Workload, start: NDArray[np.float64], end: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return which nodes each job had, offsets and rows; where the log does not say, any."""
+    cluster, sizes = workload.cluster, np.maximum(workload.jobs.size, 1)
+    sizes = np.minimum(sizes, max(len(cluster), 1))
+    indptr = offsets_of(sizes)
+    nodes = np.zeros(indptr[-1], np.int32)
+    hosts: dict[str, list[int]] = {}
+    for row, name in enumerate(cluster.nodes.texts("host")):
+        hosts.setdefault(name or cluster.nodes.texts("name")[row] or "", []).append(row)
+    free_at = np.full(len(cluster), -np.inf)
+    lists = workload.outcomes.texts("nodes")
+    for job in np.argsort(start, kind="stable").tolist():
+        if not np.isfinite(start[job]):
+            break
+        named = lists[job]
+        own = [row for host in expand(named) for row in hosts.get(host, ())] if named else []
+        order = np.argsort(free_at, kind="stable")
+        if own:
+            mine = np.array(own)
+            order = np.concatenate([mine[np.argsort(free_at[mine], kind="stable")], order])
+            order = order[np.sort(np.unique(order, return_index=True)[1])]
+        chosen = order[: sizes[job]]
+        nodes[indptr[job] : indptr[job + 1]] = chosen
+        free_at[chosen] = np.maximum(free_at[chosen], end[job])
+    return indptr, nodes

@@ -1,0 +1,114 @@
+"""Jobs that have ended: whose run times are drawn, and who may be submitted once more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.estimates.ahead import lean
+from rtsched.estimates.run_times import RunTimes
+from rtsched.model.jobs import Jobs
+from rtsched.model.resources import CPU, MEMORY
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.log import Log
+
+MOST = 200_000
+"""Jobs that are remembered, those that ended last."""
+
+KEPT = ("submit", "user", "name", "account", "cores", "memory")
+"""What is kept of them beside what the simulation needs."""
+
+
+class History:
+    """The jobs of the past, in order of their submissions."""
+
+    def __init__(self) -> None:
+        self.jobs = Jobs.build(0)
+        self.run_time, self.end = np.zeros(0), np.zeros(0)
+        """float64[n]: seconds, and seconds since the epoch."""
+        self._known: set[tuple[str | None, float]] = set()
+        self._run_times: RunTimes | None = RunTimes()
+
+    def learn(self, log: Log, since: float) -> None:
+        """Add the jobs of a log that have ended; known ones, and those before a time, do not count.
+
+        Jobs without a submission, or that ran for no time or for more than ten times as long as
+        they might, are left out: their clock was wrong.
+        """
+        out, jobs = log.outcomes, log.jobs
+        run_time = np.where(np.isfinite(out.run_time), out.run_time, out.end - out.start)
+        with np.errstate(invalid="ignore"):
+            good = (run_time > 0) & np.isfinite(out.end) & (out.end > since)
+            good &= np.isfinite(jobs.submit) & (jobs.submit <= out.end)
+            good &= run_time <= 10.0 * np.maximum(jobs.wall_time, 3600.0)
+            good &= jobs.size > 0
+        names = zip(jobs.labels(), out.end.tolist(), strict=True)
+        fresh = []
+        for row, key in enumerate(names):
+            if good[row] and key not in self._known:
+                self._known.add(key)
+                fresh.append(row)
+        if not fresh:
+            return
+        rows = np.array(fresh)
+        rows = rows[np.argsort(out.end[rows], kind="stable")]
+        new = lean(jobs.take(rows), *KEPT)
+        if self._run_times is not None and out.end[rows[0]] >= self.end.max(initial=-np.inf):
+            self._run_times.learn(new, run_time[rows])
+        else:  # older jobs came later
+            self._run_times = None
+        self._add(new, run_time[rows], out.end[rows], since)
+
+    def _add(
+        self, jobs: Jobs, run_time: NDArray[np.float64], end: NDArray[np.float64], since: float
+    ) -> None:
+        whole = Jobs.joined([self.jobs, jobs])
+        ran, ends = np.concatenate([self.run_time, run_time]), np.concatenate([self.end, end])
+        kept = np.flatnonzero(ends > since)
+        if len(kept) > MOST:
+            kept = np.sort(kept[np.argsort(ends[kept])[-MOST:]])
+        order = kept[np.argsort(whole.submit[kept], kind="stable")]
+        if len(order) < len(ends):
+            self._known = {
+                key
+                for key in self._known
+                if key[1] > since  # those of the many are not asked for again
+            }
+        self.jobs, self.run_time, self.end = whole.take(order).replace(), ran[order], ends[order]
+
+    @property
+    def run_times(self) -> RunTimes:
+        """Return the run times, learnt in order of the ends."""
+        if self._run_times is None:
+            self._run_times = RunTimes()
+            order = np.argsort(self.end, kind="stable")
+            self._run_times.learn(self.jobs.take(order), self.run_time[order])
+        return self._run_times
+
+    def on(self, cluster: Cluster) -> Jobs:
+        """Return the jobs as they would be submitted to a machine, row by row.
+
+        Where jobs share nodes and the log does not say what they took, they take their cores and
+        memory.
+        """
+        jobs = lean(self.jobs)
+        resources = cluster.nodes.names("capacity")
+        if not cluster.shared or self.jobs.names("demand"):
+            return jobs
+        amounts = np.zeros((len(jobs), len(resources)), np.int64)
+        cores, memory = self.jobs.cores, self.jobs.memory
+        for column, name in enumerate(resources):
+            if name == CPU:
+                amounts[:, column] = -(-np.maximum(cores, 1) // np.maximum(jobs.size, 1))
+            elif name == MEMORY:
+                amounts[:, column] = np.maximum(memory, 0)
+        named = Jobs.build(len(jobs), names={"demand": resources}, demand=amounts)
+        columns = {name: jobs.column(name) for name in ("wall_time", "size", "exclusive")}
+        return named.replace(**columns).replace_text(
+            "partition", jobs.partition, jobs.names("partition")
+        )

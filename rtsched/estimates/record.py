@@ -1,0 +1,81 @@
+"""How good the estimates were: the record that is published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.estimates.calibration import MEDIAN
+from rtsched.estimates.tables import Accuracy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.estimates.calibration import Settled
+
+DAY = 86400.0
+PERIODS = DAY, 7 * DAY, 30 * DAY
+"""Seconds: the last day, week and month."""
+
+PARTS = 256
+"""Additions that are kept apart until they are joined."""
+
+MOST = 300_000
+"""Judged estimates that are kept, the latest ones."""
+
+COLUMNS = 8
+"""When it was known, seconds since the epoch; whether it was within the intervals of 80, 90 and
+95 %; error of the median, and of what requested times say, seconds; when it was made; size."""
+
+
+def judged(settled: Settled) -> NDArray[np.float64]:
+    """Return float64[n, 8], `COLUMNS`, of estimates with known outcomes; a second is forgiven."""
+    value, bounds = settled.value, settled.open.quantiles
+    within = [
+        (value >= bounds[:, place] - 1.0) & (value <= bounds[:, 2 * MEDIAN - place] + 1.0)
+        for place in (2, 1, 0)
+    ]
+    errors = (np.abs(value - bounds[:, MEDIAN]), np.abs(value - settled.open.simple))
+    at, size = settled.open.at, settled.open.size
+    return np.column_stack([at + value, *within, *errors, at, size]).astype(np.float64)
+
+
+class Record:
+    """Judged estimates of the last month, or of all time."""
+
+    def __init__(self, *, forever: bool = False) -> None:
+        self._forever = forever
+        self._parts = [np.zeros((0, COLUMNS))]
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        """Return float64[n, 8], `COLUMNS`, in the order in which they were judged."""
+        self._parts = [np.concatenate(self._parts)]
+        return self._parts[0]
+
+    def add(self, settled: Settled, now: float) -> None:
+        """Add estimates whose outcome has become known."""
+        if len(settled.value):
+            self._parts.append(judged(settled))
+        if not self._forever and len(self._parts) > PARTS:
+            rows = self.rows
+            self._parts = [rows[rows[:, 0] > now - PERIODS[-1]][-MOST:]]
+
+    def accuracy(self, now: float) -> Accuracy:
+        """Return coverage and error of the last day, week and month, three rows."""
+        parts = [self.rows[self.rows[:, 0] > now - period] for period in PERIODS]
+        counts = [len(part) for part in parts]
+        means = np.array(
+            [part.mean(axis=0) if len(part) else np.full(COLUMNS, np.nan) for part in parts]
+        )
+        return Accuracy.build(
+            len(PERIODS),
+            seconds=np.array(PERIODS),
+            jobs=np.array(counts),
+            covered_80=means[:, 1],
+            covered_90=means[:, 2],
+            covered_95=means[:, 3],
+            error=means[:, 4],
+            error_by_limits=means[:, 5],
+        )
