@@ -13,6 +13,7 @@ from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
+from rtsched.model.table import Amounts, Text
 from rtsched.simulator.interface import NodeEvent
 from rtsched.simulator.machines import simulate
 
@@ -182,7 +183,8 @@ def ahead(
 def lean(jobs: Jobs, *more: str) -> Jobs:
     """Return jobs with the columns alone on which it depends when they start, and some more."""
     wanted = (*NEEDED, *more)
-    names = {name: jobs.names(name) for name in wanted if jobs.names(name)}
+    kinds = Jobs.columns()
+    names = {name: jobs.names(name) for name in wanted if isinstance(kinds[name], Text | Amounts)}
     return Jobs.build(len(jobs), names=names, **{name: jobs.column(name) for name in wanted})
 
 
