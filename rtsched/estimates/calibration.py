@@ -48,6 +48,9 @@ MOST_OPEN = 200_000
 LEAST_SPREAD = 60.0, 0.1
 """Added to each spread: seconds, and a share of the time from now to the median."""
 
+FADES = 0.999
+"""How much of what was known of the two medians counts after an estimate more."""
+
 CLASSES = 3
 """Classes of sizes, each with as many jobs."""
 
@@ -131,6 +134,8 @@ class Calibration:
     def __init__(self) -> None:
         self._residual, self._size = np.zeros(0), np.zeros(0)
         self._levels = np.tile(LEVELS, (CLASSES, 1))
+        self._gain = np.zeros(CLASSES)
+        """By how much less the median of the residuals was off than that of the simulations."""
         self._open = _nothing()
 
     def quantiles(
@@ -152,6 +157,8 @@ class Calibration:
         for row in np.unique(classes).tolist():
             rows = classes == row
             residual = np.quantile(self._residuals(row, now), np.clip(self._levels[row], 0, 1))
+            if self._gain[row] <= 0:
+                residual[MEDIAN] = 0.0
             part = spread.take(rows)
             found[rows] = np.column_stack([part.value(np.full(rows.sum(), r)) for r in residual])
         return np.maximum(np.maximum.accumulate(found, axis=1), 0.0)
@@ -223,10 +230,19 @@ class Calibration:
             levels = self._levels[row] + weight * (LEVELS - below.mean(axis=0))
             levels[MEDIAN] = LEVELS[MEDIAN]
             self._levels[row] = np.clip(levels, 0.0, 1.0)
+            self._compare_medians(row, settled.spread.take(rows), outcome[rows])
         self._residual = np.concatenate([self._residual, settled.spread.residual(outcome)])
         self._size = np.concatenate([self._size, settled.size])
         self._residual = self._residual[-CLASSES * LATEST :]
         self._size = self._size[-CLASSES * LATEST :]
+
+    def _compare_medians(self, row: int, spread: Spread, outcome: NDArray[np.float64]) -> None:
+        """Note whether the median of the residuals of a class would have been better."""
+        known = self._residual[self._class_of(self._size) == row][-LATEST:]
+        if len(known) >= FEW:
+            other = spread.value(np.full(len(outcome), np.median(known)))
+            gain = np.abs(outcome - spread.median) - np.abs(outcome - other)
+            self._gain[row] = self._gain[row] * FADES ** len(gain) + gain.sum()
 
     def _in_an_estimate(self, at: NDArray[np.float64]) -> float:
         """Return how many estimates were made at a time, on average."""

@@ -105,6 +105,7 @@ class Estimator:
         self.history, self.record = History(), Record()
         self._random = np.random.default_rng(seed)
         self._starts, self._ends = Calibration(), Calibration()
+        self._own_seed = seed
         self._remembered = -np.inf
         self._drawn: Drawn | None = None
         self._snapshot: Snapshot | None = None
@@ -151,14 +152,17 @@ class Estimator:
         self._drawn = drawn = self._draw(snapshot, state, rows)
         if not len(rows):
             return Estimates.build(0)
-        starts = np.empty((len(drawn.run_time), len(rows)))
+        starts, begun = np.empty((len(drawn.run_time), len(rows))), time.monotonic()
         for row in range(len(starts)):
             starts[row] = self._simulate(drawn, row)
             between()
+            if row + 1 >= FEWEST and time.monotonic() - begun > self.settings.longest:
+                starts = starts[: row + 1]
+                break
         now, first = snapshot.now, state.running
         until = self.settings.horizon_days * DAY
         delay = np.minimum(starts - now, until)
-        ends = delay + drawn.run_time[:, first:]
+        ends = delay + drawn.run_time[: len(delay), first:]
         queued = snapshot.queued.take(rows)
         size = sizes(queued, snapshot)
         simple = self._by_limits(state)
@@ -204,8 +208,12 @@ class Estimator:
         """
         if self._snapshot is None:
             return np.full(len(jobs), np.nan)
-        _, end, size = self._spreads(jobs)
-        return self._ends.odds(end, size, jobs.deadline - self._now, self._now)
+        start, end, size = self._spreads(jobs)
+        left, now = jobs.deadline - self._now, self._now
+        within = self._ends.odds(end, size, left, now)
+        # it ends by its requested time after its start, however long jobs like it ran
+        surely = self._starts.odds(start, size, left - jobs.wall_time, now)
+        return np.maximum(within, surely)
 
     def accuracy(self) -> Accuracy:
         """Return how good the estimates of the last day, week and month were."""
@@ -261,13 +269,20 @@ class Estimator:
         assert self._snapshot is not None  # noqa: S101 - who calls has seen to that
         assert self._drawn is not None  # noqa: S101
         drawn, count = self._drawn, self.settings.draws
-        own = draw(
-            self.history.run_times.distributions(jobs),
-            np.zeros(len(jobs)),
-            jobs.wall_time,
-            np.arange(len(jobs), dtype=np.int32),
-            count,
-            self._random,
+        distribution = self.history.run_times.distributions(jobs)
+        nobody = np.zeros(1, np.int32)
+        own = np.column_stack(
+            [  # equal jobs draw equal times, so that their odds can be compared
+                draw(
+                    distribution[[row]],
+                    np.zeros(1),
+                    jobs.wall_time[[row]],
+                    nobody,
+                    count,
+                    np.random.default_rng(self._own_seed),
+                )
+                for row in range(len(jobs))
+            ]
         )
         delay = np.full((count, len(jobs)), np.nan)
         share = self.answer_within / max(len(jobs), 1)

@@ -13,8 +13,16 @@ class EstimateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     enabled: Annotated[bool, Meta(description="Whether the daemon estimates starts.")] = True
     draws: Annotated[
-        int, Meta(ge=8, le=1000, description="Simulations of the queue per estimate.")
-    ] = 40
+        int, Meta(ge=8, le=1000, description="Simulations of the queue per estimate, at the most.")
+    ] = 64
+    longest: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds after which no further simulation of an estimate begins, if there "
+            "are 8.",
+        ),
+    ] = 4.0
     history_days: Annotated[
         float, Meta(gt=0, description="Days of ended jobs from which run times are drawn.")
     ] = 90.0
