@@ -43,6 +43,8 @@ OPERATIONS = (
     ("GET", "/v1/explain/{job}"),
     ("GET", "/v1/verdicts"),
     ("POST", "/v1/feasible"),
+    ("POST", "/v1/hold"),
+    ("GET", "/v1/choices"),
     ("GET", "/v1/chunk/{job}"),
     ("GET", "/v1/plan"),
     ("GET", "/v1/nodes"),
