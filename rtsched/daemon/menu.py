@@ -317,7 +317,9 @@ class _Finder:
                 continue
         tried += self._with_both(tried, latest)
         good = [each for each in tried if each.admitted]
-        costs = np.array([self._cost(each.to) for each in good]).reshape(len(good), -1)
+        if not good:
+            return []
+        costs = np.array([self._cost(each.to) for each in good])
         kept = [good[row] for row in np.flatnonzero(efficient(costs))]
         kept.sort(key=lambda each: (each.kind != "later", float(self._far(each.to))))
         return [self._choice(each) for each in kept[:MOST]]
@@ -443,7 +445,7 @@ class _Finder:
             offers = [
                 each.to._replace(deadline=math.ceil(each.result.offer / 60.0) * 60.0)
                 for each in mine
-                if each.result.offer <= latest
+                if each.result.offer <= latest and math.isfinite(each.result.offer)
             ]
             for to in sorted(offers, key=self._far)[:1]:
                 judged = self._try(kind, to)

@@ -1,0 +1,258 @@
+"""Menus against all that could be had: each choice is admitted, none is dominated, none missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from running import FACTS
+from scene import ANN, BOB, T0, Scene
+
+from rtsched.adapters.adjusting import Adjustable, Adjustment
+from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.wire import Tag
+from rtsched.daemon.menu import (
+    HELD,
+    MOST,
+    Allowance,
+    Request,
+    efficient,
+    fewer_gpus,
+    one_by_one,
+    shorter,
+    smaller,
+    with_menu,
+)
+from rtsched.model.jobs import Jobs
+from rtsched.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rtsched.daemon.admission import AdmissionResult
+    from rtsched.daemon.menu import Choice, Menu
+    from rtsched.daemon.site import Site
+
+MINUTE = 60.0
+TRANSLATOR = SlurmTranslator()
+QUIET = settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Nodes, minutes, and by when, minutes from now."""
+
+    nodes: int
+    minutes: int
+    by: float
+
+    def fields(self, uid: int = ANN) -> dict[int, int | str]:
+        """Return the request as the filter sends it."""
+        return {
+            Tag.USER_ID: uid,
+            Tag.SUBMIT_UID: uid,
+            Tag.MIN_NODES: self.nodes,
+            Tag.MAX_NODES: self.nodes,
+            Tag.TIME_LIMIT: self.minutes,
+            Tag.DEADLINE: round(T0 + self.by * MINUTE),
+        }
+
+
+class Machine:
+    """A site of nodes that are busy for so many minutes, and what users are promised on it."""
+
+    def __init__(self, until: Sequence[int]) -> None:
+        self.scene = Scene(nodes=len(until))
+        rows = [row for row, minutes in enumerate(until) if minutes]
+        ids = np.arange(500, 500 + len(rows))
+        ends = np.array([T0 + until[row] * MINUTE for row in rows])
+        starts = np.full(len(rows), T0)
+        snapshot = replace(
+            self.scene.site.snapshot,
+            running=Jobs.build(len(rows), id=ids, submit=starts, size=1, wall_time=ends - T0),
+            allocations=Schedule.build(
+                ids, starts, ends, np.arange(len(rows) + 1), np.array(rows, np.int32)
+            ),
+        )
+        self.site: Site = replace(self.scene.site, snapshot=snapshot, facts=FACTS, seen=T0)
+        self.after = self.site
+        self.menu: Menu | None = None
+
+    def judged(self, asked: Asked, uid: int = ANN, offer: float = 60.0) -> AdmissionResult:
+        """Return what a submission comes to, without a menu."""
+        chosen = msgspec.structs.replace(self.scene.settings, offer=offer)
+        admission = replace(self.scene.admission, settings=chosen)
+        return admission.judge(self.site, self.request(asked, uid).submission, T0)
+
+    def request(self, asked: Asked, uid: int = ANN) -> Request:
+        """Return a submission."""
+        fields = asked.fields(uid)
+        return Request(TRANSLATOR, fields, TRANSLATOR.describe(fields, FACTS, T0))
+
+    def submit(self, asked: Asked, uid: int = ANN) -> AdmissionResult:
+        """Submit a job; what it is promised or offered stands from now on."""
+        request, admission = self.request(asked, uid), self.scene.admission
+        judged = admission.judge(self.site, request.submission, T0)
+        before = self.menu if uid == ANN else None
+        judged = with_menu(admission, self.site, judged, request, T0, Allowance(), before)
+        self.site = judged.site
+        self.menu = judged.menu if uid == ANN else self.menu
+        return judged
+
+    def good(self, asked: Asked) -> bool:
+        """Return whether a submission would be admitted by its own deadline."""
+        return self.judged(asked, offer=0.0).verdict == "admit"
+
+
+UNTIL = st.lists(st.sampled_from([0, 0, 5, 15, 30, 45, 60, 90, 240]), min_size=2, max_size=6)
+ASKED = st.builds(Asked, st.integers(1, 6), st.integers(2, 40), st.integers(5, 90))
+OTHERS = st.lists(ASKED, max_size=3)
+
+
+def rejected(until: list[int], others: list[Asked], asked: Asked) -> tuple[Machine, Menu]:
+    """Return a machine, with promises of bob's, that rejected ann's job, and its menu."""
+    assume(asked.nodes <= len(until))
+    machine = Machine(until)
+    for other in others:
+        if other.nodes <= len(until) and machine.judged(other, BOB, 0.0).verdict == "admit":
+            machine.submit(other, BOB)
+    before = machine.site
+    judged = machine.submit(asked)
+    assume(judged.verdict == "reject" and machine.menu is not None)
+    machine.site, machine.after = before, machine.site
+    assert machine.menu is not None
+    return machine, machine.menu
+
+
+def wanted(asked: Asked, choice: Choice) -> Asked:
+    """Return what a choice asks for."""
+    nodes = choice.to.nodes or asked.nodes
+    minutes = asked.minutes if choice.to.limit_s is None else int(choice.to.limit_s // MINUTE)
+    return Asked(nodes, minutes, (choice.deadline - T0) / MINUTE)
+
+
+def worse(asked: Asked, other: Asked) -> tuple[float, ...]:
+    """Return what another request gives up: minutes, nodes, time limit, and node-minutes."""
+    return (
+        max(other.by - asked.by, 0),
+        asked.nodes - other.nodes,
+        max(asked.minutes - other.minutes, 0),
+        max(asked.nodes * asked.minutes - other.nodes * other.minutes, 0),
+    )
+
+
+@QUIET
+@given(UNTIL, OTHERS, ASKED)
+def test_no_choice_is_missing_or_dominated(
+    until: list[int], others: list[Asked], asked: Asked
+) -> None:
+    """All requests that change one thing are judged: none that is admitted is better."""
+    machine, menu = rejected(until, others, asked)
+    assert len(menu.choices) <= MOST
+    chosen = {choice.kind: wanted(asked, choice) for choice in menu.choices}
+    assert len(chosen) == len(menu.choices)
+    for kind, one in chosen.items():
+        assert machine.good(one), kind
+    for one, other in permutations(chosen.values(), 2):
+        a, b = worse(asked, one), worse(asked, other)
+        assert any(x > y for x, y in zip(a, b, strict=True)), (one, other)
+    sizes = [n for n in range(1, asked.nodes) if machine.good(replace(asked, nodes=n))]
+    limits = [t for t in range(1, asked.minutes) if machine.good(replace(asked, minutes=t))]
+    if sizes:
+        assert chosen["smaller"].nodes == max(sizes)
+        assert chosen["smaller"].by == asked.by
+    if limits:
+        assert chosen["shorter"] == replace(asked, minutes=max(limits))
+    else:
+        assert "shorter" not in chosen
+    if "later" in chosen and chosen["later"].by > asked.by + 1:
+        earlier = replace(asked, by=chosen["later"].by - 1)
+        assert not machine.good(earlier)
+
+
+@QUIET
+@given(UNTIL, OTHERS, ASKED, st.lists(ASKED, max_size=6), st.integers(0, MOST))
+def test_whichever_held_choice_is_taken_is_promised(
+    until: list[int], others: list[Asked], asked: Asked, meanwhile: list[Asked], taken: int
+) -> None:
+    """Whatever others submit meanwhile: a choice that is held is promised its deadline."""
+    machine, menu = rejected(until, others, asked)
+    machine.site = machine.after
+    held = [choice for choice in menu.choices if choice.record >= 0]
+    assert len({choice.record for choice in held}) <= HELD
+    assume(taken < len(held))
+    for other in meanwhile:
+        if other.nodes <= len(until):
+            machine.submit(other, BOB)
+    judged = machine.submit(wanted(asked, held[taken]))
+    assert judged.verdict == "admit"
+    assert not judged.site.of_user(ANN, "offered")
+    assert judged.site.unused_by(ANN, T0, "offered") == []
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=12))
+def test_efficient_is_what_no_other_dominates(rows: list[tuple[int, int, int]]) -> None:
+    """One by one: nothing kept is dominated, nothing left out is not; of equal ones one stays."""
+    kept = efficient(np.array(rows, np.float64).reshape(len(rows), 3))
+
+    def dominates(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+        return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+
+    for at, row in enumerate(rows):
+        beaten = any(dominates(other, row) for other in rows) or row in rows[:at]
+        assert kept[at] != beaten
+
+
+@pytest.mark.parametrize(
+    ("search", "good", "tried"),
+    [
+        (smaller(Adjustable(nodes=8, limit_s=600.0)), lambda to: to.nodes <= 3, [4, 2, 3, 3]),
+        (fewer_gpus(Adjustable(gpus=4)), lambda to: to.gpus <= 1, [2, 1]),
+        (smaller(Adjustable(nodes=1)), lambda _: True, []),
+    ],
+)
+def test_searches_halve(search, good, tried) -> None:  # type: ignore[no-untyped-def]
+    """Each request is one between what is known to be good and what is not."""
+    seen, to = [], next(search, None)
+    while to is not None:
+        seen.append(to.nodes or to.gpus)
+        try:
+            to = search.send(good(to))
+        except StopIteration:
+            break
+    assert seen == tried
+
+
+def test_a_time_limit_is_searched_to_the_next_minute_or_a_32nd() -> None:
+    """An hour to the minute; four days to three hours."""
+    for limit_s, most, error in ((3600.0, 6, 60.0), (4 * 86400.0, 6, 3 * 3600.0)):
+        search = shorter(Adjustable(limit_s=limit_s))
+        to, best, count = next(search), 0.0, 0
+        while True:
+            count += 1
+            fits = (to.limit_s or 0.0) <= 0.7 * limit_s
+            best = max(best, to.limit_s or 0.0) if fits else best
+            try:
+                to = search.send(fits)
+            except StopIteration:
+                break
+        assert 0 <= 0.7 * limit_s - best <= error
+        assert count <= most
+
+
+def test_others_are_tried_until_one_is_good() -> None:
+    """And no more than some of them."""
+    search = one_by_one([Adjustment(partition=f"p{k}") for k in range(9)])
+    tried = [next(search).partition]
+    tried += [search.send(False).partition for _ in range(3)]
+    assert tried == ["p0", "p1", "p2", "p3"]
+    with pytest.raises(StopIteration):
+        search.send(False)
