@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 
 MINUTE = 60.0
 TRANSLATOR = SlurmTranslator()
-QUIET = settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUIET = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @dataclass(frozen=True)
