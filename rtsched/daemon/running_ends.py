@@ -34,9 +34,8 @@ def running_ends(run_times: RunTimes, snapshot: Snapshot, seed: int = 0) -> Esti
         return Estimates.build(0)
     start, latest = entries.start[place], entries.end[place]
     elapsed = np.maximum(snapshot.now - start, 0.0)
-    random = np.random.default_rng(seed)
     distribution = run_times.distributions(jobs)
-    drawn = draw(distribution, elapsed, jobs.wall_time, jobs.user, DRAWS, random)
+    drawn = draw(distribution, elapsed, jobs.wall_time, jobs.id, jobs.user, DRAWS, seed)
     ends = np.maximum(np.minimum(start + drawn, latest), snapshot.now)
     levels = np.quantile(ends, list(SHARES.values()), axis=0)
     columns: dict[str, Any] = {

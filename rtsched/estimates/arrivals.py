@@ -40,11 +40,12 @@ def drawn(
     rows, times = [], []
     begin = now
     while begin < until:
+        end = begin + block - begin % block  # days begin at the same time at each refresh
         back = begin - now + _back(known, block, random)
-        first, last = np.searchsorted(submit, [begin - back, begin - back + block])
+        first, last = np.searchsorted(submit, [begin - back, end - back])
         rows.append(np.arange(first, last))
         times.append(submit[first:last] + back)
-        begin += block
+        begin = end
     row, at = np.concatenate(rows), np.maximum(np.concatenate(times), now)
     kept = at < until
     return row[kept], at[kept]

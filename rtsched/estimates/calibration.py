@@ -36,8 +36,14 @@ FEW = 50
 PRIOR = np.array([-4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0])
 """... with these, in spreads, as many as are missing: wide intervals where little is known."""
 
-STEP = 0.005
-"""By how much the levels follow a miss."""
+STEP = 0.05
+"""By how much the levels follow the misses of one estimate of all jobs of a class."""
+
+BEYOND = 0.05
+"""How far levels may go beyond 0 and 1, where no residual was far enough off, and ..."""
+
+STRETCH = 20.0
+"""... how many times the most extreme residual is then taken for each whole level beyond."""
 
 OPEN_FOR = 30 * 86400.0
 """Seconds for which an open estimate is remembered."""
@@ -156,7 +162,7 @@ class Calibration:
         classes = self._class_of(size)
         for row in np.unique(classes).tolist():
             rows = classes == row
-            residual = np.quantile(self._residuals(row, now), np.clip(self._levels[row], 0, 1))
+            residual = _at_levels(self._residuals(row, now), self._levels[row])
             if self._gain[row] <= 0:
                 residual[MEDIAN] = 0.0
             part = spread.take(rows)
@@ -229,7 +235,7 @@ class Calibration:
             weight = STEP * rows.sum() / max(self._in_an_estimate(settled.at[rows]), 1.0)
             levels = self._levels[row] + weight * (LEVELS - below.mean(axis=0))
             levels[MEDIAN] = LEVELS[MEDIAN]
-            self._levels[row] = np.clip(levels, 0.0, 1.0)
+            self._levels[row] = np.clip(levels, -BEYOND, 1.0 + BEYOND)
             self._compare_medians(row, settled.spread.take(rows), outcome[rows])
         self._residual = np.concatenate([self._residual, settled.spread.residual(outcome)])
         self._size = np.concatenate([self._size, settled.size])
@@ -267,3 +273,10 @@ class Calibration:
             missing = np.linspace(0.0, 1.0, FEW - len(known))
             known = np.concatenate([known, np.interp(missing, LEVELS, PRIOR)])
         return known
+
+
+def _at_levels(residual: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the quantiles of residuals at levels, which may lie a little beyond 0 and 1."""
+    within = np.clip(levels, 0.0, 1.0)
+    found = np.quantile(residual, within)
+    return np.asarray(found + np.abs(found) * STRETCH * (levels - within))

@@ -204,11 +204,11 @@ def check(
 
 
 def _is_steady(before: Estimates, after: Estimates) -> NDArray[np.bool_]:
-    """Return of jobs in both estimates whether the median moved less than its 80 % interval."""
+    """Return of jobs in both estimates whether the median moved less than its interval of 95 %."""
     _, one, two = np.intersect1d(before.job, after.job, return_indices=True)
     with np.errstate(invalid="ignore"):
         moved = np.abs(after.start[two] - before.start[one])
-        width = before.start_high_80[one] - before.start_low_80[one]
+        width = before.start_high_95[one] - before.start_low_95[one]
     return np.asarray((moved < width) | np.isnan(moved) | (moved <= 1.0))
 
 

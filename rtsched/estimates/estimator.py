@@ -101,11 +101,10 @@ class Estimator:
     ) -> None:
         self.settings = settings
         self.system = ExclusiveSettings() if system is None else system
-        self.answer_within = answer_within
+        self.seed, self.answer_within = seed, answer_within
         self.history, self.record = History(), Record()
         self._random = np.random.default_rng(seed)
         self._starts, self._ends = Calibration(), Calibration()
-        self._own_seed = seed
         self._remembered = -np.inf
         self._drawn: Drawn | None = None
         self._snapshot: Snapshot | None = None
@@ -223,7 +222,7 @@ class Estimator:
 
     def _draw(self, snapshot: Snapshot, state: Ahead, rows: NDArray[np.int64]) -> Drawn:
         """Draw run times and arrivals for all simulations of a refresh."""
-        count, random = self.settings.draws, self._random
+        count = self.settings.draws
         times, history = self.history.run_times, self.history
         jobs = Jobs.joined(
             [lean(snapshot.running, *KINDRED), lean(snapshot.queued.take(rows), *KINDRED)]
@@ -238,14 +237,17 @@ class Estimator:
                     jobs.wall_time[state.running :],
                 ]
             ),
+            np.concatenate([snapshot.running.id, snapshot.queued.id[rows]]),
             jobs.user,
             count,
-            random,
+            self.seed,
         )
         first, until = len(jobs), snapshot.now + self.settings.horizon_days * DAY
         submitted = history.jobs.submit
         drawn = []
-        for _ in range(count):
+        day = int(snapshot.now // DAY)
+        for number in range(count):
+            random = np.random.default_rng((self.seed, day, number))
             row, at = arrivals.drawn(submitted, snapshot.now, until, random)
             drawn.append((row + first, at, history.run_time[row]))
         return Drawn(state, run_time, drawn)
@@ -277,9 +279,10 @@ class Estimator:
                     distribution[[row]],
                     np.zeros(1),
                     jobs.wall_time[[row]],
+                    np.full(1, UNSUBMITTED),
                     nobody,
                     count,
-                    np.random.default_rng(self._own_seed),
+                    self.seed,
                 )
                 for row in range(len(jobs))
             ]

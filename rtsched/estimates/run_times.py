@@ -110,11 +110,14 @@ def draw(
     distribution: NDArray[np.float64],
     elapsed: NDArray[np.float64],
     latest: NDArray[np.float64],
+    job: NDArray[np.int64],
     user: NDArray[np.int32],
     count: int,
-    random: np.random.Generator,
+    seed: int,
 ) -> NDArray[np.float64]:
     """Return float64[count, n]: run times, seconds, of which every one is above `elapsed`.
+
+    The same job draws by the same chances at each refresh, so that estimates are steady.
 
     Parameters
     ----------
@@ -124,17 +127,20 @@ def draw(
         Seconds for which each job has run; 0: it waits.
     latest : float64[n]
         Requested times, seconds: a job that has run longer than any before may take up to this.
+    job : int64[n]
+        Job ids.
     user : int32[n]
         Users' codes, from -1.
     count : int
         Simulations.
-    random : numpy Generator
+    seed : int
         Source of chance.
     """
     n = len(distribution)
-    chance = random.random((count, n))
-    users = random.random((count, int(user.max(initial=-1)) + 2))[:, user]
-    chance = np.where(random.random((count, n)) < TOGETHER, users, chance)
+    own = chances(job, count, seed)
+    users = chances(-2 - user.astype(np.int64), count, seed)
+    together = chances(job, count, seed + 1) < TOGETHER
+    chance = np.where(together, users, own)
     passed = (distribution <= elapsed[:, None]).sum(axis=1)
     place = passed + chance * (POINTS - passed) - 0.5
     low = np.clip(np.floor(place).astype(np.int64), np.minimum(passed, POINTS - 1), POINTS - 1)
@@ -151,3 +157,21 @@ def draw(
 def _kin(jobs: Jobs) -> Iterator[Kin]:
     columns = (jobs.texts(name) for name in ("user", "name", "account"))
     return map(Kin, *columns, jobs.size.tolist(), jobs.wall_time.tolist())
+
+
+def chances(key: NDArray[np.int64], count: int, seed: int) -> NDArray[np.float64]:
+    """Return float64[count, n]: even chances in [0, 1), which depend on keys and seed alone.
+
+    References
+    ----------
+    Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014
+    (SplitMix64).
+    """
+    draws = np.arange(count, dtype=np.uint64)[:, None]
+    with np.errstate(over="ignore"):
+        state = key.astype(np.uint64)[None, :] * np.uint64(0x9E3779B97F4A7C15)
+        state = state + draws * np.uint64(0xD1B54A32D192ED03) + np.uint64(seed) * np.uint64(7919)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
+        state = state ^ (state >> np.uint64(31))
+    return np.asarray((state >> np.uint64(11)).astype(np.float64) / 2.0**53)
