@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
 
 DAY = 86400.0
 WEEK = 7 * DAY
-BLOCK = DAY
 WEEKS = 8
 """So many weeks of the past are drawn from, the latest ones."""
 
@@ -21,8 +21,8 @@ def drawn(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return who is submitted from now on: rows of the past, and when, seconds since the epoch.
 
-    Each week ahead is one of the last weeks, from the same weekday and time of day on. Where less
-    than a week is known, whole days are drawn; where less than a day is, what there is.
+    Each day ahead is a day of the last weeks, as likely one of the same weekday as any. Where less
+    than two days are known, what there is comes again, from some time on.
 
     Parameters
     ----------
@@ -36,12 +36,15 @@ def drawn(
     known = now - submit[0] if len(submit) else 0.0
     if known <= 0:
         return np.zeros(0, np.int64), np.zeros(0)
-    block = min(BLOCK, known)
     rows, times = [], []
     begin = now
     while begin < until:
-        end = begin + block - begin % block  # days begin at the same time at each refresh
-        back = begin - now + _back(known, block, random)
+        if known < 2 * DAY:
+            end = begin + min(known, DAY)
+            back = end - now + (known - min(known, DAY)) * float(random.random())
+        else:  # days begin at the same time at each refresh
+            end = begin + DAY - begin % DAY
+            back = _back(math.ceil((end - now) / DAY), int((known + begin - now) // DAY), random)
         first, last = np.searchsorted(submit, [begin - back, end - back])
         rows.append(np.arange(first, last))
         times.append(submit[first:last] + back)
@@ -51,11 +54,10 @@ def drawn(
     return row[kept], at[kept]
 
 
-def _back(known: float, block: float, random: np.random.Generator) -> float:
-    """Return by how many seconds the past is shifted."""
-    if known < DAY + block:
-        return block + (known - block) * random.random()
-    days = int((known - block) // DAY)
-    if days >= 7 and random.random() < 0.5:
-        return WEEK * float(random.integers(1, min(days // 7, WEEKS) + 1))
-    return DAY * float(random.integers(1, min(days, 7 * WEEKS) + 1))
+def _back(least: int, most: int, random: np.random.Generator) -> float:
+    """Return by how many seconds the past is shifted: whole days, or as likely whole weeks."""
+    most = max(min(most, least + 7 * WEEKS), least)
+    weeks = np.arange(-(-least // 7), most // 7 + 1)
+    if len(weeks) and random.random() < 0.5:
+        return WEEK * float(random.choice(weeks))
+    return DAY * float(random.integers(least, most + 1))

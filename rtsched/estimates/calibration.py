@@ -42,6 +42,9 @@ STEP = 0.05
 BEYOND = 0.05
 """How far levels may go beyond 0 and 1, where no residual was far enough off, and ..."""
 
+LEAST_LEVELS = np.where(LEVELS < 0.5, -BEYOND, 0.5)
+MOST_LEVELS = np.where(LEVELS > 0.5, 1.0 + BEYOND, 0.5)
+
 STRETCH = 20.0
 """... how many times the most extreme residual is then taken for each whole level beyond."""
 
@@ -167,7 +170,9 @@ class Calibration:
                 residual[MEDIAN] = 0.0
             part = spread.take(rows)
             found[rows] = np.column_stack([part.value(np.full(rows.sum(), r)) for r in residual])
-        return np.maximum(np.maximum.accumulate(found, axis=1), 0.0)
+        found[:, MEDIAN:] = np.maximum.accumulate(found[:, MEDIAN:], axis=1)
+        found[:, MEDIAN::-1] = np.minimum.accumulate(found[:, MEDIAN::-1], axis=1)
+        return np.maximum(found, 0.0)
 
     def odds(
         self, spread: Spread, size: NDArray[np.float64], value: NDArray[np.float64], now: float
@@ -234,8 +239,7 @@ class Calibration:
             below = outcome[rows, None] < settled.quantiles[rows] - 1.0
             weight = STEP * rows.sum() / max(self._in_an_estimate(settled.at[rows]), 1.0)
             levels = self._levels[row] + weight * (LEVELS - below.mean(axis=0))
-            levels[MEDIAN] = LEVELS[MEDIAN]
-            self._levels[row] = np.clip(levels, -BEYOND, 1.0 + BEYOND)
+            self._levels[row] = np.clip(levels, LEAST_LEVELS, MOST_LEVELS)
             self._compare_medians(row, settled.spread.take(rows), outcome[rows])
         self._residual = np.concatenate([self._residual, settled.spread.residual(outcome)])
         self._size = np.concatenate([self._size, settled.size])
