@@ -36,8 +36,8 @@ FEW = 50
 PRIOR = np.array([-4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0])
 """... with these, in spreads, as many as are missing: wide intervals where little is known."""
 
-STEP = 0.05
-"""By how much the levels follow the misses of one estimate of all jobs of a class."""
+STEP = 0.03
+"""By how much the levels of a class follow the misses of an estimate of all jobs."""
 
 BEYOND = 0.05
 """How far levels may go beyond 0 and 1, where no residual was far enough off, and ..."""
@@ -104,13 +104,15 @@ class Open(NamedTuple):
     """float64[n, 7]: what was estimated, `LEVELS`, seconds from the estimate on."""
     simple: NDArray[np.float64]
     """What requested times alone would have said, seconds from the estimate on."""
+    weight: NDArray[np.float64]
+    """How much each counts: as many classes as there are, by the jobs that were estimated."""
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Open:
         """Return some rows."""
         spread = self.spread.take(rows)
-        simple = self.simple[rows]
+        quantiles, simple, weight = self.quantiles[rows], self.simple[rows], self.weight[rows]
         return Open(
-            self.at[rows], self.job[rows], self.size[rows], spread, self.quantiles[rows], simple
+            self.at[rows], self.job[rows], self.size[rows], spread, quantiles, simple, weight
         )
 
     def joined(self, more: Open) -> Open:
@@ -118,7 +120,7 @@ class Open(NamedTuple):
         spread = Spread(*map(np.concatenate, zip(self.spread, more.spread, strict=True)))
         columns = {
             name: np.concatenate([getattr(self, name), getattr(more, name)])
-            for name in ("at", "job", "size", "quantiles", "simple")
+            for name in ("at", "job", "size", "quantiles", "simple", "weight")
         }
         return Open(spread=spread, **columns)
 
@@ -126,7 +128,7 @@ class Open(NamedTuple):
 def _nothing() -> Open:
     none = np.zeros(0)
     spread = Spread(none, none, none)
-    return Open(none, np.zeros(0, np.int64), none, spread, np.zeros((0, len(LEVELS))), none)
+    return Open(none, np.zeros(0, np.int64), none, spread, np.zeros((0, len(LEVELS))), none, none)
 
 
 class Settled(NamedTuple):
@@ -237,8 +239,8 @@ class Calibration:
         for row in np.unique(classes).tolist():
             rows = classes == row
             below = outcome[rows, None] < settled.quantiles[rows] - 1.0
-            weight = STEP * rows.sum() / max(self._in_an_estimate(settled.at[rows]), 1.0)
-            levels = self._levels[row] + weight * (LEVELS - below.mean(axis=0))
+            weight = STEP * settled.weight[rows]
+            levels = self._levels[row] + weight.sum() * LEVELS - weight @ below
             self._levels[row] = np.clip(levels, LEAST_LEVELS, MOST_LEVELS)
             self._compare_medians(row, settled.spread.take(rows), outcome[rows])
         self._residual = np.concatenate([self._residual, settled.spread.residual(outcome)])
@@ -253,10 +255,6 @@ class Calibration:
             other = spread.value(np.full(len(outcome), np.median(known)))
             gain = np.abs(outcome - spread.median) - np.abs(outcome - other)
             self._gain[row] = self._gain[row] * FADES ** len(gain) + gain.sum()
-
-    def _in_an_estimate(self, at: NDArray[np.float64]) -> float:
-        """Return how many estimates were made at a time, on average."""
-        return len(at) / max(len(np.unique(at)), 1)
 
     def _class_of(self, size: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the class of each size; jobs of equal size are in one."""

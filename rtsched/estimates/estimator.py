@@ -10,7 +10,7 @@ import numpy as np
 
 from rtsched.estimates import arrivals
 from rtsched.estimates.ahead import Ahead, ahead, lean
-from rtsched.estimates.calibration import MEDIAN, Calibration, Open, Spread
+from rtsched.estimates.calibration import CLASSES, MEDIAN, Calibration, Open, Spread
 from rtsched.estimates.history import History
 from rtsched.estimates.record import Record
 from rtsched.estimates.run_times import draw
@@ -173,11 +173,11 @@ class Estimator:
             some = np.arange(len(rows))
             if len(some) > REMEMBERED:
                 some = np.sort(self._random.choice(some, REMEMBERED, replace=False))
-            at = np.full(len(rows), now)
-            kept = Open(at, queued.id, size, start, start_at, simple)
+            at, weight = np.full(len(rows), now), np.full(len(rows), CLASSES / len(some))
+            kept = Open(at, queued.id, size, start, start_at, simple, weight)
             self._starts.remember(kept.take(some))
             walls = np.where(np.isfinite(queued.wall_time), queued.wall_time, 0.0)
-            kept = Open(at, queued.id, size, end, end_at, simple + walls)
+            kept = Open(at, queued.id, size, end, end_at, simple + walls, weight)
             self._ends.remember(kept.take(some))
             self._remember_labels(snapshot)
         found = _table(queued.id, now, start_at, end_at, until)
