@@ -69,7 +69,9 @@ def render(
         If jinja2 or plotly is not installed.
     """
     try:
+        import jinja2  # noqa: F401 - missing, it is reported before the figures are made
         import markupsafe
+        import plotly.offline  # noqa: F401
 
         from rtsched.report.figures import groups
     except ImportError as error:

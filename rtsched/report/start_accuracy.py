@@ -125,7 +125,7 @@ class StartAccuracy:
             tuple(
                 Part.of(f"week {week + 1}", checked.rows[place == week]) for week in range(number)
             ),
-            begin + WEEK * np.arange(number),
+            np.asarray(begin + WEEK * np.arange(number), np.float64),
             tuple(checked.quarters.tolist()),
             tuple(checked.sizes.tolist()),
             checked.steady,
@@ -240,7 +240,7 @@ def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
         base(xaxis=time.layout(), yaxis=log_axis("Mean error in minutes (logarithmic)", most))
     )
     whole = found.parts[0]
-    shares = ", ".join(
+    said = ", ".join(
         f"{percent(each)} of the starts within {100 * level:.0f} % intervals"
         for level, each in zip(LEVELS, whole.covered, strict=True)
     )
@@ -248,7 +248,7 @@ def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
         Figure(
             "fig-coverage",
             "How often starts were within the interval",
-            f"On the whole: {shares}.",
+            f"On the whole: {said}.",
             "One point per week, by when the estimates were made; dashed: what was stated. Below "
             "its dashed line an interval was too narrow in that week, above it too wide.",
             390,

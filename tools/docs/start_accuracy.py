@@ -24,10 +24,9 @@ def main(page: Path) -> int:
         print("chromium is not installed: apt-get install chromium", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as profile:
-        where = [f"--screenshot={PICTURE}", "--window-size=1400,2080", page.resolve().as_uri()]
-        subprocess.run(
-            [browser, *FLAGS, f"--user-data-dir={profile}", *where], check=True, capture_output=True
-        )  # noqa: S603
+        flags = [*FLAGS, f"--user-data-dir={profile}", "--window-size=1400,2080"]
+        where = [f"--screenshot={PICTURE}", page.resolve().as_uri()]
+        subprocess.run([browser, *flags, *where], check=True, capture_output=True)  # noqa: S603
     print(f"{PICTURE.relative_to(TOP)}: {PICTURE.stat().st_size // 1024} kB")
     return 0
 
