@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,14 +19,89 @@ from rtsched.cli.asking import (
 )
 from rtsched.cli.common import Exit, console, debug_option, indented
 from rtsched.cli.feasible import node_range, request_of, request_options
+from rtsched.cli.options import reading_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from rtsched.daemon.reports import StartEstimate, When, WhenReport
 
-OTHERS = frozenset(("job", "as_json", "path"))
+CHECKING = (
+    "config", "cluster_file", "unit", "every", "starts", "draws", "html", "no_progress",
+    "log_format", "delimiter", "timezone",
+)  # fmt: skip
+"""Parameters that go with --check alone."""
+
+OTHERS = frozenset(("job", "as_json", "path", "check", *CHECKING))
 """Parameters that say nothing of what a job asks for."""
+
+CHECK: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--check",
+        metavar="LOG",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Ask no daemon: go through this accounting log, as `rtsched replay` reads it, and "
+        "show how good estimates would have been. Repeatable: several files are one log.",
+    ),
+    click.option(
+        "--config",
+        metavar="SITE.TOML",
+        type=click.Path(path_type=Path),
+        help="With --check: `[estimates]`, `[system]` and `[workload]` of the site.",
+    ),
+    click.option(
+        "--cluster",
+        "cluster_file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="With --check: the machine, a slurm.conf, `scontrol show nodes` or `condor_status "
+        "-long`. Default: from the log's header, else the peak use in the log.",
+    ),
+    click.option(
+        "--unit",
+        type=click.Choice(["core", "node", "resources"]),
+        help="With --check: what is allocated to one job at a time. Default: core.",
+    ),
+    click.option(
+        "--every",
+        metavar="SECONDS",
+        type=click.FloatRange(1.0),
+        default=3600.0,
+        show_default=True,
+        help="With --check: seconds between two estimates of all waiting jobs.",
+    ),
+    click.option(
+        "--starts",
+        type=click.Choice(["recorded", "replayed"]),
+        help="With --check: compare with the starts that the log records, or with those of a "
+        "replay by the simulated scheduler. Default: recorded, if the log has them.",
+    ),
+    click.option(
+        "--draws",
+        metavar="NUMBER",
+        type=click.IntRange(8, 1000),
+        help="With --check: simulations of each estimate. Default: as in --config, else 64.",
+    ),
+    click.option(
+        "--html",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="With --check: write a page with plots per week, which needs no network.",
+    ),
+    click.option("--no-progress", is_flag=True, help="With --check: show no progress bars."),
+)
+"""Options of a check on a log."""
+
+
+def check_options(command: Any) -> Any:
+    """Give a command the options of a check on a log."""
+    command = reading_options(command)
+    for option in reversed(CHECK):
+        command = option(command)
+    return command
 
 
 @click.command("when")
@@ -36,6 +112,7 @@ OTHERS = frozenset(("job", "as_json", "path"))
 )
 @json_option
 @socket_option
+@check_options
 @debug_option
 @click.pass_context
 def command(ctx: click.Context, /, job: str | None, as_json: bool, path: str, **given: Any) -> None:
@@ -45,7 +122,19 @@ def command(ctx: click.Context, /, job: str | None, as_json: bool, path: str, **
     simulated ahead many times, with run times drawn from users' past jobs; the answer is the median
     start and the intervals in which 80 % and 95 % of such starts lie. It is no promise. The start
     of a job with a promise is that of its plan. The exit status is 1 if there is no estimate.
+
+    With --check LOG, no daemon is asked and nothing is changed: a table shows how often starts were
+    within the intervals, and how far they were from the median. The exit status is 1 if the
+    intervals do not hold on this log.
     """
+    checking = {name: given.pop(name) for name in ("check", *CHECKING)}
+    if checking["check"]:
+        if job or _describes(ctx):
+            raise click.UsageError("--check goes through a log: give no job, and none of its needs")
+        from rtsched.cli import when_check
+
+        ctx.exit(when_check.run(checking, as_json=as_json))
+    _refuse_alone(ctx)
     report: WhenReport = report_of(_question(ctx, job or "", given), path)
     if as_json:
         print_json(report)
@@ -59,6 +148,15 @@ def _describes(ctx: click.Context) -> bool:
     """Return whether options say what a job asks for that is not submitted."""
     given = ParameterSource.COMMANDLINE
     return any(ctx.get_parameter_source(name) is given for name in ctx.params if name not in OTHERS)
+
+
+def _refuse_alone(ctx: click.Context) -> None:
+    """Refuse options of a check where there is none."""
+    given = ParameterSource.COMMANDLINE
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        if name in CHECKING and ctx.get_parameter_source(name) is given:
+            raise click.UsageError(f"{parameter.opts[0]} goes with --check LOG")
 
 
 def _question(ctx: click.Context, job: str, given: dict[str, Any]) -> When:

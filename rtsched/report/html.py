@@ -69,11 +69,45 @@ def render(
         If jinja2 or plotly is not installed.
     """
     try:
+        import jinja2  # noqa: F401 - missing, it is reported before the figures are made
+        import markupsafe
+        import plotly.offline  # noqa: F401
+
+        from rtsched.report.figures import groups
+    except ImportError as error:
+        raise MissingExtraError("the HTML report", "report", str(error)) from error
+    trusted: Any = markupsafe.Markup
+    return filled(
+        "report.html.j2",
+        groups=[
+            {
+                "key": group.key,
+                "title": group.title,
+                "note": group.note,
+                "rows": [[shown(figure) for figure in row] for row in group.rows],
+            }
+            for group in groups(workload, runs)
+        ],
+        **_texts(summary, title),
+        settings=[
+            (name, trusted(markupsafe.escape(_indented(entry["settings"]))))
+            for name, entry in summary.policies.items()
+        ],
+    )
+
+
+def filled(template: str, **values: Any) -> str:
+    """Return a page of a template: style, scripts and the policy for content are put in here.
+
+    Raises
+    ------
+    MissingExtraError
+        If jinja2 or plotly is not installed.
+    """
+    try:
         import jinja2
         import markupsafe
         import plotly.offline
-
-        from rtsched.report.figures import groups
     except ImportError as error:
         raise MissingExtraError("the HTML report", "report", str(error)) from error
     templates = files("rtsched.report") / "templates"
@@ -88,7 +122,7 @@ def render(
     trusted = markupsafe.Markup
     script = (templates / "report.js").read_text("utf-8")
     library = plotly.offline.get_plotlyjs()
-    page = environment.from_string((templates / "report.html.j2").read_text("utf-8"))
+    page = environment.from_string((templates / template).read_text("utf-8"))
     return page.render(
         policy=_content_policy(library, script),
         version=__version__,
@@ -98,24 +132,15 @@ def render(
         dark=trusted(json.dumps(DARK)),
         plotly=trusted(library),
         script=trusted(script),
-        groups=[
-            {
-                "key": group.key,
-                "title": group.title,
-                "note": group.note,
-                "rows": [[_shown(figure, trusted) for figure in row] for row in group.rows],
-            }
-            for group in groups(workload, runs)
-        ],
-        **_texts(summary, title),
-        settings=[
-            (name, trusted(markupsafe.escape(_indented(entry["settings"]))))
-            for name, entry in summary.policies.items()
-        ],
+        **values,
     )
 
 
-def _shown(figure: Figure, trusted: Any) -> dict[str, Any]:
+def shown(figure: Figure) -> dict[str, Any]:
+    """Return a figure as templates take it."""
+    import markupsafe
+
+    trusted: Any = markupsafe.Markup
     return {
         "key": figure.key,
         "title": figure.title,

@@ -1,0 +1,224 @@
+"""`rtsched when --check LOG`: how good start estimates would have been on a site's own log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.cli.asking import show_facts, show_table
+from rtsched.cli.common import Exit, console, indented, refuse_unwritable, say
+from rtsched.cli.progress import Bars
+from rtsched.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from rtsched.estimates import EstimateSettings
+    from rtsched.replay.results import Workload
+    from rtsched.replay.workload import WorkloadOptions
+    from rtsched.report.start_accuracy import StartAccuracy
+    from rtsched.simulator.settings import ExclusiveSettings
+
+MOST_INSTANTS = 1_000_000
+"""Instants at the most; a log of a hundred years has fewer, every hour."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for."""
+
+    logs: tuple[Path, ...]
+    given: Mapping[str, Any]
+    settings: EstimateSettings
+    system: ExclusiveSettings
+    workload: Mapping[str, Any]
+
+
+def run(given: Mapping[str, Any], *, as_json: bool) -> Exit:
+    """Check the estimates on a log and report; return the exit status.
+
+    Raises
+    ------
+    RtschedError
+        For everything that is wrong with options, files and the log.
+    """
+    asked = _asked(given)
+    if given["html"] is not None:
+        refuse_unwritable(given["html"], "--html", is_directory=False)
+        _require_page()
+    with Bars(not given["no_progress"]) as bars:
+        with bars.step("reading"):
+            workload = _read(asked)
+        found, starts = _check(asked, workload, bars)
+        if given["html"] is not None:
+            _write_page(asked, workload, found, starts)
+    if as_json:
+        _print_json(asked, workload, found, starts)
+    else:
+        _show(asked, workload, found, starts)
+    if given["html"] is not None:
+        say(f"wrote {given['html']}")
+    return Exit.GOOD if found.holds else Exit.FINDINGS
+
+
+def _asked(given: Mapping[str, Any]) -> Asked:
+    """Return what is asked for, over what the site's file says."""
+    import msgspec
+
+    from rtsched.cli.check import load_checked
+    from rtsched.core.config import read_toml
+    from rtsched.core.plugins import discover
+    from rtsched.estimates import EstimateSettings
+    from rtsched.model.units import known_zone
+    from rtsched.simulator.settings import ExclusiveSettings
+
+    known_zone(given["timezone"])
+    settings, system = EstimateSettings(), ExclusiveSettings()
+    workload: Mapping[str, Any] = {}
+    if given["config"] is not None:
+        site = load_checked(given["config"], discover())
+        settings = site.estimates
+        system = site.system if isinstance(site.system, ExclusiveSettings) else system
+        workload = read_toml(given["config"]).get("workload", {})
+    draws = settings.draws if given["draws"] is None else given["draws"]
+    # the clock of this machine has no say in what the answer is
+    settings = msgspec.structs.replace(settings, draws=draws, longest=float("inf"))
+    return Asked(tuple(given["check"]), given, settings, system, workload)
+
+
+def _require_page() -> None:
+    """Refuse a page that cannot be made, before the work."""
+    from importlib.util import find_spec
+
+    for package in ("jinja2", "plotly"):
+        if find_spec(package) is None:
+            raise MissingExtraError("the HTML page", "report", f"{package} is not installed")
+
+
+def _read(asked: Asked) -> Workload:
+    """Return the log, ready to be replayed, as `rtsched replay` reads it; and with job names."""
+    from dataclasses import replace
+
+    from rtsched.cli.replay import proposed_settings
+    from rtsched.logs.cluster_files import read_cluster
+    from rtsched.logs.readers import ReadOptions, read_logs
+    from rtsched.replay.workload import prepare
+
+    given = asked.given
+    reading = ReadOptions(
+        given["log_format"], given["delimiter"], given["timezone"], details=True, resources=True
+    )
+    log, cluster = read_logs(asked.logs, reading), None
+    if given["cluster_file"] is not None:
+        cluster, said = read_cluster(given["cluster_file"])
+        log = replace(log, assumptions=(*log.assumptions, *said))
+    proposed = proposed_settings(asked.logs[0]) if log.format == "swf" else {}
+    return prepare(log, _workload_options({**proposed, **asked.workload}, given), cluster)
+
+
+def _workload_options(base: Mapping[str, Any], given: Mapping[str, Any]) -> WorkloadOptions:
+    from rtsched.cli.options import from_options
+    from rtsched.replay.workload import WorkloadOptions
+
+    unit = {} if given["unit"] is None else {"unit": given["unit"]}
+    return from_options(WorkloadOptions, {}, {**base, **unit, "deadline_rule": "none"})
+
+
+def _check(asked: Asked, workload: Workload, bars: Bars) -> tuple[StartAccuracy, str]:
+    """Return how good the estimates were, and whose starts they were compared with."""
+    from rtsched.estimates.check import check, recorded, replayed
+    from rtsched.report.start_accuracy import StartAccuracy
+
+    every = asked.given["every"]
+    _refuse_endless(workload, every)
+    starts = asked.given["starts"]
+    if starts is None:
+        known = np.isfinite(workload.outcomes.start).any()
+        starts = "recorded" if known else "replayed"
+    if starts == "recorded":
+        course = recorded(workload)
+    else:
+        with bars.step("replaying"):
+            course = replayed(workload, asked.system)
+    with bars.step("estimating") as progress:
+        checked = check(
+            workload, course, asked.settings, asked.system, step=every, progress=progress
+        )
+    return StartAccuracy.of(checked), starts
+
+
+def _refuse_endless(workload: Workload, every: float) -> None:
+    """Refuse a log over which the instants have no end, before any work."""
+    submit = workload.jobs.submit
+    instants = (float(submit[-1]) - float(submit[0])) / every if len(submit) else 0.0
+    if instants > MOST_INSTANTS:
+        years = instants * every / (365.25 * 86400)
+        raise InputError(
+            ", ".join(workload.sources) or "the log",
+            f"its submissions span {years:,.3g} years, {instants:,.0f} instants; check its times, "
+            "or raise --every",
+        )
+
+
+def _named(asked: Asked) -> str:
+    from rtsched.report.wording import shortened
+
+    return shortened(", ".join(path.name for path in asked.logs), 80)
+
+
+def _facts(
+    asked: Asked, workload: Workload, found: StartAccuracy, starts: str
+) -> list[tuple[str, str]]:
+    from rtsched.counting import counted
+    from rtsched.report.start_accuracy import span
+    from rtsched.report.wording import count, duration
+
+    whose = "as the log records them" if starts == "recorded" else "of a replay by the scheduler"
+    each = duration(asked.given["every"])
+    times, by = count(found.instants), counted(asked.settings.draws, "simulation")
+    return [
+        ("jobs", count(len(workload.jobs))),
+        ("starts", whose),
+        ("judged", span(found)),
+        ("estimated", f"all waiting jobs every {each}, {times} times, by {by} each"),
+    ]
+
+
+def _write_page(asked: Asked, workload: Workload, found: StartAccuracy, starts: str) -> None:
+    from rtsched.report import files, start_accuracy
+
+    title = f"Start estimates on {_named(asked)}"
+    facts = _facts(asked, workload, found, starts)
+    text = start_accuracy.page(found, title, facts, tuple(workload.assumptions))
+    files.write_text(asked.given["html"], text)
+
+
+def _print_json(asked: Asked, workload: Workload, found: StartAccuracy, starts: str) -> None:
+    import click
+    import msgspec
+
+    report = {
+        "logs": [str(path) for path in asked.logs],
+        "jobs": len(workload.jobs),
+        "starts": starts,
+        "every_s": asked.given["every"],
+        "draws": asked.settings.draws,
+        **found.as_object(),
+    }
+    click.echo(msgspec.json.encode(report).decode())
+
+
+def _show(asked: Asked, workload: Workload, found: StartAccuracy, starts: str) -> None:
+    from rtsched.report.start_accuracy import TITLES
+
+    out = console()
+    indented(out, _named(asked), 0, "bold")
+    show_facts(out, _facts(asked, workload, found, starts))
+    out.print()
+    show_table(out, TITLES, [part.cells() for part in found.parts])
+    out.print()
+    indented(out, found.steadiness(), 0)
+    indented(out, found.verdict(), 0, "bold")

@@ -1,0 +1,195 @@
+"""`rtsched when --check`: numbers, page and refusals on small logs, which need no daemon."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from rtsched.estimates.check import Checked
+from rtsched.report.start_accuracy import WEEK, StartAccuracy
+
+FEW = ("--every", 7200, "--draws", 8, "--no-progress")
+
+
+@pytest.fixture
+def queue(tmp_path):
+    """Write a log of 160 jobs on 8 processors that wait for one another, without starts."""
+    rng, lines, at = np.random.default_rng(3), ["; MaxProcs: 8", "; UnixStartTime: 1795219200"], 0
+    for k in range(1, 161):
+        at += int(rng.integers(1200, 2400))
+        run, size, user = int(rng.integers(600, 5400)), int(rng.choice([1, 2, 4, 8])), k % 4
+        lines.append(f"{k} {at} -1 {run} {size} -1 -1 {size} {3 * run} -1 1 {user} 1 -1 1 -1 -1 -1")
+    path = tmp_path / "queue.swf"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_log_without_starts_is_replayed(run, queue):
+    """The table has all parts; the JSON of the same check has the same numbers, and bounds."""
+    shown = run("when", "--check", queue, *FEW)
+    assert shown.exit_code in {0, 1}, shown.stderr
+    asked = run("when", "--check", queue, *FEW, "--json")
+    assert asked.exit_code == shown.exit_code
+    found = json.loads(asked.stdout)
+    assert found["starts"] == "replayed"
+    assert (found["jobs"], found["draws"], found["every_s"]) == (160, 8, 7200)
+    parts = found["parts"]
+    names = ["all", *(f"quarter_{k}" for k in range(1, 5)), "small_jobs", "medium_jobs"]
+    assert list(parts) == [*names, "large_jobs"]
+    whole = parts["all"]
+    assert 0 < whole["judged"] == sum(parts[f"quarter_{k}"]["judged"] for k in range(1, 5))
+    assert 0 <= whole["covered_80"] <= whole["covered_90"] <= whole["covered_95"] <= 1
+    assert whole["lower_ratio"] == pytest.approx(1 - whole["error_s"] / whole["error_by_limits_s"])
+    assert sum(week["judged"] for week in found["weeks"]) == whole["judged"]
+    for name in parts:
+        (row,) = [
+            line for line in shown.stdout.splitlines() if line.startswith(name.replace("_", " "))
+        ]
+        assert f" {parts[name]['judged']:,} " in row
+    assert f"{100 * whole['covered_90']:.1f} %" in shown.stdout
+    assert " ".join(found["verdict"].split()) in " ".join(shown.stdout.split())
+
+
+def test_a_log_with_starts_is_compared_with_them(run, log):
+    """Unless the replay is asked for; two files are one log."""
+    found = json.loads(run("when", "--check", log, *FEW, "--every", 600, "--json").stdout)
+    assert found["starts"] == "recorded"
+    again = run("when", "--check", log, *FEW, "--every", 600, "--json", "--starts", "replayed")
+    assert json.loads(again.stdout)["starts"] == "replayed"
+
+
+def test_the_site_says_how_estimates_are_made(run, queue, tmp_path):
+    """Draws and scheduler are those of its file, unless the command says else."""
+    (tmp_path / "site.toml").write_text(
+        '[estimates]\ndraws = 9\n[system]\nloop = "fcfs"\n[workload]\nunit = "node"\n'
+    )
+    here = ("when", "--check", queue, "--every", 7200, "--json")
+    site = json.loads(run(*here, "--config", "site.toml").stdout)
+    assert site["draws"] == 9
+    strict = json.loads(run(*here, "--config", "site.toml", "--draws", 8).stdout)
+    assert strict["draws"] == 8
+    easy = json.loads(run(*here, "--draws", 8).stdout)
+    assert strict["parts"] != easy["parts"]
+
+
+def test_the_page_is_complete_in_itself(run, queue, tmp_path):
+    """Two plots, a policy that forbids the network, and texts that are escaped."""
+    evil = tmp_path / "<b>&queue.swf"
+    evil.write_bytes(queue.read_bytes())
+    result = run("when", "--check", evil, *FEW, "--html", "page.html", "--json")
+    assert "page.html" in result.stderr
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "default-src &#39;none&#39;" in page
+    assert "&lt;b&gt;&amp;queue.swf" in page
+    assert "<b>&queue" not in page
+    before = page[: page.index("<script>")]
+    assert "http" not in before.replace("http-equiv", "")
+    for key in ("fig-coverage", "fig-error"):
+        text = page.split(f'id="{key}-data">')[1].split("</script>")[0]
+        assert json.loads(text)["data"]
+
+
+def checked(within: float, error: float, count: int = 400) -> StartAccuracy:
+    """Return what becomes of estimates of which this share was within all intervals."""
+    rows = np.zeros((count, 8))
+    rows[:, 6] = np.linspace(0.0, 2.0 * WEEK, count)
+    rows[:, 7] = np.arange(count) % 3
+    rows[:, 1:4] = (np.arange(count) % 20 < 20 * within)[:, None]
+    rows[:, 4], rows[:, 5] = error, 100.0
+    quarters = np.linspace(0.0, 2.0 * WEEK, 5)
+    return StartAccuracy.of(Checked(rows, quarters, np.array([0.5, 1.5]), 0.995, count))
+
+
+@pytest.mark.parametrize(
+    ("found", "holds", "words"),
+    [
+        (checked(0.9, 40.0), True, ["intervals hold", "90.0 %", "60.0 % nearer"]),
+        (checked(0.8, 40.0), False, ["do not hold", "80.0 % on the whole", "of quarter 1"]),
+        (checked(1.0, 40.0), False, ["do not hold", "100 % on the whole"]),
+        (checked(0.9, 120.0), False, ["requested times alone"]),
+        (checked(0.9, 40.0, 60), False, ["Only 60 estimates", "too few"]),
+    ],
+    ids=["good", "narrow", "wide", "far", "few"],
+)
+def test_the_verdict_is_one_sentence(found, holds, words):
+    """It names what does not hold, and claims nothing from a handful of estimates."""
+    assert found.holds is holds
+    for word in words:
+        assert word in found.verdict()
+    assert len(found.weeks) == 2
+    assert "99.5 %" in found.steadiness()
+
+
+def swf(*jobs: str) -> str:
+    """Return a log of jobs: submission, wait, run time, requested time."""
+    rows = (job.split() for job in jobs)
+    return "; MaxProcs: 4\n" + "".join(
+        f"{k} {at} {wait} {run} 1 -1 -1 1 {limit} -1 1 1 1 -1 1 -1 -1 -1\n"
+        for k, (at, wait, run, limit) in enumerate(rows, 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["the file is empty"]),
+        (swf("0 0 60 60"), ["too few jobs"]),
+        (swf(*(f"{9000 * k} 0 60 60" for k in range(30))), ["no job waited"]),
+        (swf("0 0 60 60", "99000000000000 0 60 60"), ["years", "--every"]),
+        (swf(*(f"{k} -1 60 60" for k in range(9))), ["starts", "--starts replayed"]),
+    ],
+    ids=["empty", "one job", "empty queue", "absurd times", "no starts"],
+)
+def test_a_log_that_says_nothing(run, refused, tmp_path, text, words):
+    """One sentence that names the file."""
+    (tmp_path / "odd.swf").write_text(text)
+    starts = ("--starts", "recorded") if "-1 60 1" in text else ()
+    refused(run("when", "--check", "odd.swf", *FEW, *starts), "odd.swf", *words)
+
+
+def test_a_log_that_ends_in_the_middle(run, refused, queue, tmp_path):
+    """A packed one is refused; of a plain one the line that is cut does not count."""
+    (tmp_path / "cut.swf.gz").write_bytes(gzip.compress(queue.read_bytes())[:-900])
+    refused(run("when", "--check", "cut.swf.gz", *FEW), "cut.swf.gz")
+    (tmp_path / "cut.swf").write_bytes(queue.read_bytes()[:-30])
+    found = json.loads(run("when", "--check", "cut.swf", *FEW, "--json").stdout)
+    assert found["jobs"] == 159
+
+
+@pytest.mark.parametrize("limit", [1, 10**15])
+def test_absurd_requested_times(run, queue, tmp_path, limit):
+    """They are no reason to fail, nor for an error that is no number."""
+    lines = [line.split(" ") for line in queue.read_text().splitlines()]
+    for line in lines[2::3]:
+        line[8] = str(limit)
+    (tmp_path / "odd.swf").write_text("\n".join(" ".join(line) for line in lines) + "\n")
+    result = run("when", "--check", "odd.swf", *FEW, "--json")
+    assert result.exit_code in {0, 1}, result.stderr
+    assert json.loads(result.stdout)["parts"]["all"]["error_s"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--check", "none.swf"], ["none.swf"]),
+        (["7", "--check", "log.swf"], ["--check"]),
+        (["--check", "log.swf", "-N", "4"], ["--check"]),
+        (["--every", "60"], ["--every", "--check LOG"]),
+        (["--html", "x.html"], ["--html", "--check LOG"]),
+        (["--check", "log.swf", "--html", "no/where/x.html"], ["no/where"]),
+        (["--check", "log.swf", "--draws", "1"], ["--draws"]),
+        (["--check", "log.swf", "--every", "0"], ["--every"]),
+        (["--check", "log.swf", "--unit", "rack"], ["--unit"]),
+        (["--check", "log.swf", "--timezone", "Mars"], ["Mars"]),
+        (["--check", "log.swf", "--config", "none.toml"], ["none.toml"]),
+        (["--check", "log.swf", "--cluster", "none.conf"], ["none.conf"]),
+    ],
+    ids=str,
+)
+def test_wrong_use_of_a_check(run, tmp_path, refused, arguments, words):
+    """One sentence each."""
+    (tmp_path / "log.swf").write_text(swf("0 0 60 60", "10 0 60 60"))
+    refused(run("when", *arguments), *words)
