@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 DAY = 86400.0
 WEEK = 7 * DAY
 BLOCK = DAY
+LEAST = 3600.0
+"""Seconds of the past below which nothing is known of a rhythm."""
+
 WEEKS = 8
 """So many weeks of the past are drawn from, the latest ones."""
 
@@ -21,8 +24,9 @@ def drawn(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return who is submitted from now on: rows of the past, and when, seconds since the epoch.
 
-    Each week ahead is one of the last weeks, from the same weekday and time of day on. Where less
-    than a week is known, whole days are drawn; where less than a day is, what there is.
+    Each day ahead is a day of the last weeks from the same time of day on, half of them of the same
+    weekday. Where less than two days are known, a stretch of them is taken at random; where less
+    than an hour is, nobody is submitted.
 
     Parameters
     ----------
@@ -34,13 +38,13 @@ def drawn(
         Source of chance.
     """
     known = now - submit[0] if len(submit) else 0.0
-    if known <= 0:
+    if known < LEAST or until <= now:
         return np.zeros(0, np.int64), np.zeros(0)
     block = min(BLOCK, known)
     rows, times = [], []
     begin = now
     while begin < until:
-        back = begin - now + _back(known, block, random)
+        back = begin - now + _back(known, block, begin - now, random)
         first, last = np.searchsorted(submit, [begin - back, begin - back + block])
         rows.append(np.arange(first, last))
         times.append(submit[first:last] + back)
@@ -50,11 +54,12 @@ def drawn(
     return row[kept], at[kept]
 
 
-def _back(known: float, block: float, random: np.random.Generator) -> float:
-    """Return by how many seconds the past is shifted."""
+def _back(known: float, block: float, ahead: float, random: np.random.Generator) -> float:
+    """Return how long before now the block of the past begins that comes so many seconds ahead."""
     if known < DAY + block:
         return block + (known - block) * random.random()
-    days = int((known - block) // DAY)
-    if days >= 7 and random.random() < 0.5:
-        return WEEK * float(random.integers(1, min(days // 7, WEEKS) + 1))
-    return DAY * float(random.integers(1, min(days, 7 * WEEKS) + 1))
+    days = min(int((known - block) // DAY), 7 * WEEKS)
+    same = np.arange(7 - round(ahead / DAY) % 7, days + 1, 7)  # of the same weekday
+    if len(same) and random.random() < 0.5:
+        return DAY * float(random.choice(same))
+    return DAY * float(random.integers(1, days + 1))
