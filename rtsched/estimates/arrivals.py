@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 DAY = 86400.0
 WEEK = 7 * DAY
+LEAST = 3600.0
+"""Seconds of the past below which nothing is known of a rhythm."""
+
 WEEKS = 8
 """So many weeks of the past are drawn from, the latest ones."""
 
@@ -22,7 +25,8 @@ def drawn(
     """Return who is submitted from now on: rows of the past, and when, seconds since the epoch.
 
     Each day ahead is a day of the last weeks, as likely one of the same weekday as any. Where less
-    than two days are known, what there is comes again, from some time on.
+    than two days are known, a stretch of them is taken at random; where less than an hour is,
+    nobody is submitted.
 
     Parameters
     ----------
@@ -34,7 +38,7 @@ def drawn(
         Source of chance.
     """
     known = now - submit[0] if len(submit) else 0.0
-    if known <= 0:
+    if known < LEAST or until <= now:
         return np.zeros(0, np.int64), np.zeros(0)
     rows, times = [], []
     begin = now

@@ -117,10 +117,13 @@ class Estimator:
 
     def learn(self, log: Log) -> None:
         """Add jobs that have ended to the past; those known already are passed over."""
-        latest = float(np.nanmax(log.outcomes.end, initial=self._now))
-        self.history.learn(log, latest - self.settings.history_days * DAY)
+        self.history.learn(log, self._oldest())
         if self._now:
             self._settle_ends(log)
+
+    def _oldest(self) -> float:
+        """Return since when ended jobs count, seconds since the epoch."""
+        return self._now - self.settings.history_days * DAY if self._now else -np.inf
 
     def refresh(
         self,
@@ -147,6 +150,7 @@ class Estimator:
         between = between or _do_nothing
         self._settle(snapshot)
         self._snapshot, self._order, self._now = snapshot, order, snapshot.now
+        self.history.forget(self._oldest(), self._now + DAY)
         state, rows = ahead(snapshot, self.history.on(snapshot.cluster), order)
         self._drawn = drawn = self._draw(snapshot, state, rows)
         if not len(rows):

@@ -41,8 +41,8 @@ class History:
         they might, are left out: their clock was wrong.
         """
         out, jobs = log.outcomes, log.jobs
-        run_time = np.where(np.isfinite(out.run_time), out.run_time, out.end - out.start)
         with np.errstate(invalid="ignore"):
+            run_time = np.where(np.isfinite(out.run_time), out.run_time, out.end - out.start)
             good = (run_time > 0) & np.isfinite(out.end) & (out.end > since)
             good &= np.isfinite(jobs.submit) & (jobs.submit <= out.end)
             good &= run_time <= 10.0 * np.maximum(jobs.wall_time, 3600.0)
@@ -80,6 +80,24 @@ class History:
                 if key[1] > since  # those of the many are not asked for again
             }
         self.jobs, self.run_time, self.end = whole.take(order).replace(), ran[order], ends[order]
+
+    def forget(self, since: float, until: float) -> None:
+        """Drop the jobs that ended before a time, or after another: their clock was wrong.
+
+        Where most ended after it, it is the present clock that is wrong.
+        """
+        late = self.end > until
+        if 2 * late.sum() >= len(late):
+            late, until = np.zeros(len(late), np.bool_), np.inf
+        kept = (self.end > since) & ~late
+        if kept.all():
+            return
+        if late.any():
+            self._run_times = None
+        self._known = {key for key in self._known if since < key[1] <= until}
+        rows = np.flatnonzero(kept)
+        self.jobs = self.jobs.take(rows).replace()
+        self.run_time, self.end = self.run_time[rows], self.end[rows]
 
     @property
     def run_times(self) -> RunTimes:

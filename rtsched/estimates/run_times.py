@@ -39,6 +39,10 @@ UNLIMITED = 86400.0
 """Seconds taken for the requested time of jobs without one, where nothing is known of any."""
 
 
+LONGEST = 1e10
+"""Requested times from these seconds on are none."""
+
+
 class Kin(NamedTuple):
     """By what jobs are alike."""
 
@@ -54,7 +58,7 @@ class Kin(NamedTuple):
         if self.name is not None:
             yield ("name", *self)
         yield "size", self.user, self.size, self.wall_time
-        yield "user", self.user, self.wall_time
+        yield "time", self.user, self.wall_time
         yield "user", self.user, limited
         if self.account is not None:
             yield None, "account", self.account, limited
@@ -156,7 +160,8 @@ def draw(
 
 def _kin(jobs: Jobs) -> Iterator[Kin]:
     columns = (jobs.texts(name) for name in ("user", "name", "account"))
-    return map(Kin, *columns, jobs.size.tolist(), jobs.wall_time.tolist())
+    wall = np.where(jobs.wall_time < LONGEST, np.maximum(jobs.wall_time, 1.0), math.inf)
+    return map(Kin, *columns, jobs.size.tolist(), wall.tolist())
 
 
 def chances(key: NDArray[np.int64], count: int, seed: int) -> NDArray[np.float64]:

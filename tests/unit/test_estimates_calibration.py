@@ -1,0 +1,132 @@
+"""Calibration: coverage by the residuals of the past, and odds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.estimates.calibration import LEVELS, MEDIAN, Calibration, Open, Spread
+from rtsched.estimates.record import Record, judged
+
+NONE = np.zeros(0, np.int64), np.zeros(0)
+
+
+def spread(n: int, median: float = 1000.0, width: float = 100.0) -> Spread:
+    """Return equal spreads."""
+    return Spread(np.full(n, median), np.full(n, width), np.full(n, width))
+
+
+def settle(known: Calibration, outcome: np.ndarray, at: float = 0.0) -> np.ndarray:
+    """Estimate, learn the outcomes, seconds from then on, and return the quantiles."""
+    n = len(outcome)
+    size = np.ones(n)
+    quantiles = known.quantiles(spread(n), size, at)
+    times = np.full(n, at)
+    known.remember(Open(times, np.arange(n), size, spread(n), quantiles, outcome))
+    known.settle(np.arange(n), at + outcome, NONE[0], at + 1e6)
+    return quantiles
+
+
+def test_residuals_and_values_are_inverse() -> None:
+    """On both sides of the median."""
+    skew = Spread(np.full(3, 50.0), np.full(3, 10.0), np.full(3, 20.0))
+    residual = np.array([-2.0, 0.0, 3.0])
+    assert skew.value(residual).tolist() == [30.0, 50.0, 110.0]
+    assert skew.residual(skew.value(residual)).tolist() == residual.tolist()
+
+
+def test_nothing_known_is_wide() -> None:
+    """A 95 % interval of four spreads to either side, and no certainty."""
+    found = Calibration().quantiles(spread(1), np.ones(1), 0.0)[0]
+    assert found[0] <= 1000.0 - 350.0
+    assert found[-1] >= 1000.0 + 350.0
+    odds = Calibration().odds(spread(1), np.ones(1), np.array([1e9]), 0.0)
+    assert odds < 1.0
+
+
+def test_coverage() -> None:
+    """Of exchangeable outcomes each interval covers its share, within four standard errors."""
+    known, random = Calibration(), np.random.default_rng(1)
+    within = []
+    for step in range(100):
+        outcome = 1000.0 + 80.0 * random.standard_t(4, 50)
+        found = settle(known, outcome, 1e7 * step)
+        if step >= 20:
+            within.append(
+                (outcome[:, None] >= found[:, :3]) & (outcome[:, None] <= found[:, :3:-1])
+            )
+    covered = np.concatenate(within)
+    for place, share in enumerate((0.95, 0.9, 0.8)):
+        bound = 4 * np.sqrt(share * (1 - share) / len(covered))
+        assert covered[:, place].mean() == pytest.approx(share, abs=bound)
+
+
+@given(
+    outcome=st.lists(st.floats(0.0, 1e7), max_size=80),
+    median=st.floats(0.0, 1e6),
+    width=st.floats(1.0, 1e5),
+    value=st.lists(st.floats(-1e6, 1e8), min_size=2, max_size=6),
+)
+def test_quantiles_ascend_and_odds_grow(
+    outcome: list[float], median: float, width: float, value: list[float]
+) -> None:
+    """Whatever was learnt."""
+    known = Calibration()
+    settle(known, np.array(outcome))
+    found = known.quantiles(spread(1, median, width), np.ones(1), 1e7)[0]
+    assert len(found) == len(LEVELS)
+    assert (np.diff(found) >= 0.0).all()
+    assert (found >= 0.0).all()
+    n = len(value)
+    odds = known.odds(spread(n, median, width), np.ones(n), np.sort(np.array(value)), 1e7)
+    assert (np.diff(odds) >= 0.0).all()
+    assert ((odds >= 0.0) & (odds < 1.0)).all()
+
+
+def test_late_jobs_count_at_once() -> None:
+    """Open estimates whose time is over widen the intervals before their outcome is known."""
+    known = Calibration()
+    for step in range(4):
+        settle(known, np.full(50, 1000.0), 1e7 * step)
+    before = known.quantiles(spread(1), np.ones(1), 1e8)[0, -1]
+    n = 100
+    kept = Open(np.full(n, 1e8), np.arange(n), np.ones(n), spread(n), np.zeros((n, 7)), np.ones(n))
+    known.remember(kept)
+    after = known.quantiles(spread(1), np.ones(1), 1e8 + 5000.0)[0, -1]
+    assert after > before + 1000.0
+
+
+def test_a_clock_that_steps_back() -> None:
+    """Estimates of the future are dropped."""
+    known = Calibration()
+    kept = Open(
+        np.array([500.0]), np.array([1]), np.ones(1), spread(1), np.zeros((1, 7)), np.ones(1)
+    )
+    known.remember(kept)
+    known.settle(*NONE, NONE[0], 100.0)
+    assert len(known.remembered()) == 0
+
+
+def test_the_record_by_hand() -> None:
+    """Two estimates: one within 80 %, one within 95 % alone."""
+    quantiles = np.array([[10.0, 20.0, 30.0, 50.0, 70.0, 80.0, 90.0]] * 2)
+    known = Calibration()
+    kept = Open(np.zeros(2), np.array([1, 2]), np.ones(2), spread(2), quantiles, np.full(2, 100.0))
+    known.remember(kept)
+    settled = known.settle(np.array([1, 2]), np.array([60.0, 85.0]), NONE[0], 200.0)
+    rows = judged(settled)
+    assert rows[:, 1:4].tolist() == [[1.0, 1.0, 1.0], [0.0, 0.0, 1.0]]
+    record = Record()
+    record.add(settled, 200.0)
+    found = record.accuracy(200.0)
+    assert found.jobs.tolist() == [2, 2, 2]
+    assert found.covered_80[0] == 0.5
+    assert found.covered_95[0] == 1.0
+    assert found.error[0] == (10.0 + 35.0) / 2
+    assert found.error_by_limits[0] == (40.0 + 15.0) / 2
+    later = record.accuracy(200.0 + 2 * 86400.0)
+    assert later.jobs.tolist() == [0, 2, 2]
+    assert np.isnan(later.error[0])
+    assert quantiles[0, MEDIAN] == 50.0

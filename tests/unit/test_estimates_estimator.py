@@ -1,0 +1,163 @@
+"""The estimator: bad input gives wide intervals, never a wrong certainty."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rtsched.estimates import Estimates, EstimateSettings, Estimator
+from rtsched.estimates.arrivals import DAY
+from rtsched.model.log import Log, Outcomes
+from rtsched.testing import make_cluster, make_jobs, make_snapshot
+
+if TYPE_CHECKING:
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
+
+NOW = 100 * DAY
+BOUNDS = "start_low_95", "start_low_80", "start", "start_high_80", "start_high_95"
+
+
+def made(seed: int = 0) -> Estimator:
+    """Return an estimator that makes few simulations, however long they take."""
+    return Estimator(EstimateSettings(draws=16, longest=1e9), seed=seed, answer_within=np.inf)
+
+
+def log_of(jobs: Jobs, start: Any, run_time: Any) -> Log:
+    """Return what ended."""
+    begun, ran = np.asarray(start, np.float64), np.asarray(run_time, np.float64)
+    outcomes = Outcomes.build(len(jobs), start=begun, end=begun + ran, run_time=ran)
+    return Log(jobs, outcomes, (), "test")
+
+
+def past(n: int = 200) -> Log:
+    """Return jobs of the last ten days."""
+    submit = NOW - np.linspace(10 * DAY, 3600.0, n)
+    jobs = make_jobs(n, id=np.arange(1000, 1000 + n), submit=submit, user="ann", size=2)
+    return log_of(jobs, submit, np.linspace(60.0, 3000.0, n))
+
+
+def state(**columns: Any) -> Snapshot:
+    """Return four nodes with a job that runs, and jobs that wait."""
+    given: dict[str, Any] = {"id": np.arange(1, 7), "submit": NOW - 100.0, "size": 2, "user": "ann"}
+    given |= columns
+    running = make_jobs(1, id=[900], submit=[NOW - 600.0], size=2, user="ben")
+    return make_snapshot(make_jobs(**given), make_cluster(4), NOW, running=running, nodes=[[0, 1]])
+
+
+def assert_sound(found: Estimates, now: float = NOW) -> None:
+    """Bounds ascend, nothing is before now, and nothing is not a number."""
+    bounds = np.column_stack([found.column(name) for name in BOUNDS])
+    assert not np.isnan(bounds).any()
+    assert (bounds >= now).all()
+    assert (bounds[:, 1:] >= bounds[:, :-1]).all()
+    assert (found.end >= found.start).all()
+
+
+def test_an_empty_queue() -> None:
+    """No rows, and jobs that are not submitted are estimated all the same."""
+    estimator = made()
+    estimator.learn(past())
+    assert len(estimator.refresh(make_snapshot(None, make_cluster(4), NOW))) == 0
+    found = estimator.estimate(make_jobs(1, submit=[NOW]))
+    assert_sound(found)
+
+
+def test_before_the_first_refresh() -> None:
+    """Nothing is known."""
+    jobs = make_jobs(2)
+    assert np.isnan(made().odds(jobs)).all()
+    assert np.isnan(made().estimate(jobs).start).all()
+
+
+def test_users_without_history() -> None:
+    """Their end is anywhere up to the requested time: a wide interval."""
+    found = made().refresh(state(user="new"))
+    assert_sound(found)
+    assert (found.end_high_80 - found.end_low_80 > 1800.0).all()
+
+
+@pytest.mark.parametrize("wall_time", [np.inf, 1e300, 1e12, 1.0, 0.0])
+def test_absurd_requested_times(wall_time: float) -> None:
+    """They are estimated like others."""
+    estimator = made()
+    estimator.learn(past())
+    found = estimator.refresh(state(wall_time=wall_time, user="new"))
+    assert_sound(found)
+    odds = estimator.odds(make_jobs(1, wall_time=wall_time, submit=[NOW], deadline=[NOW + 1.0]))
+    assert (odds < 0.9).all()
+
+
+def test_a_clock_that_steps_back() -> None:
+    """Estimates go on from the new time, and the past is kept."""
+    estimator = made()
+    estimator.learn(past())
+    estimator.refresh(state())
+    for step in (-3600.0, -30 * DAY, 3600.0):
+        snapshot = make_snapshot(make_jobs(3, submit=NOW + step - 1), make_cluster(2), NOW + step)
+        assert_sound(estimator.refresh(snapshot), NOW + step)
+    assert len(estimator.history.jobs) == 200
+
+
+def test_an_end_in_the_far_future() -> None:
+    """One record of a wrong clock does not make all others old."""
+    estimator = made()
+    estimator.learn(past())
+    wrong = make_jobs(1, id=[5000], submit=[NOW + 9000 * DAY], user="ann")
+    estimator.learn(log_of(wrong, [NOW + 9000 * DAY], [60.0]))
+    estimator.refresh(state())
+    assert len(estimator.history.jobs) == 200
+
+
+def test_equal_seeds() -> None:
+    """Give equal estimates."""
+    tables = []
+    for seed in (3, 3, 4):
+        estimator = made(seed)
+        estimator.learn(past())
+        tables.append(estimator.refresh(state()))
+    columns = [np.column_stack([table.column(name) for name in BOUNDS]) for table in tables]
+    assert (columns[0] == columns[1]).all()
+    assert (columns[0] != columns[2]).any()
+
+
+def test_it_is_picklable() -> None:
+    """What comes back estimates the same."""
+    estimator = made()
+    estimator.learn(past())
+    estimator.refresh(state())
+    copy = pickle.loads(pickle.dumps(estimator))  # noqa: S301 - our own
+    one, two = (each.refresh(state()) for each in (estimator, copy))
+    assert one.end_high_95.tolist() == two.end_high_95.tolist()
+
+
+KNOWN = made()
+KNOWN.learn(past())
+
+
+@settings(deadline=None, max_examples=15)
+@given(deadline=st.lists(st.floats(-DAY, 20 * DAY) | st.just(np.inf), min_size=2, max_size=4))
+def test_odds_never_fall_as_the_deadline_grows(deadline: list[float]) -> None:
+    """Of the same job; and they are never 1."""
+    if KNOWN._snapshot is None:
+        KNOWN.refresh(state())
+    at = np.sort(np.array(deadline)) + NOW
+    odds = KNOWN.odds(make_jobs(len(at), submit=NOW, size=3, user="ann", deadline=at))
+    assert (np.diff(odds) >= 0.0).all()
+    assert ((odds >= 0.0) & (odds < 1.0)).all()
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_waiting_jobs() -> None:
+    """All have an estimate; those that start after what is simulated are said to."""
+    n = 100_000
+    queued = make_jobs(n, submit=NOW - 1.0, size=1, wall_time=600.0)
+    estimator = Estimator(EstimateSettings(draws=8, longest=1.0, horizon_days=1.0))
+    found = estimator.refresh(make_snapshot(queued, make_cluster(2000), NOW))
+    assert len(found) == n
+    assert_sound(found)

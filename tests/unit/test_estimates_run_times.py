@@ -1,0 +1,185 @@
+"""Run times drawn from the past: how much each level of likeness counts, and what is drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtsched.estimates.run_times import BROAD, HALF, POINTS, RECENT, UNLIMITED, RunTimes, draw
+from rtsched.testing import make_jobs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.jobs import Jobs
+
+HOUR = 3600.0
+
+
+def learnt(jobs: Jobs, *run_time: float) -> RunTimes:
+    """Return what is known after these jobs."""
+    known = RunTimes()
+    known.learn(jobs, np.array(run_time))
+    return known
+
+
+def drawn(
+    distribution: NDArray[np.float64], elapsed: list[float], latest: list[float], count: int = 50
+) -> NDArray[np.float64]:
+    """Return run times of jobs of one user."""
+    user = np.zeros(len(elapsed), np.int32)
+    random = np.random.default_rng(1)
+    return draw(distribution, np.array(elapsed), np.array(latest), user, count, random)
+
+
+def test_no_history() -> None:
+    """Every share of the requested time is equally likely."""
+    found = RunTimes().distributions(make_jobs(1, wall_time=6400.0))
+    assert found.tolist() == [[100.0 * (k + 0.5) for k in range(POINTS)]]
+
+
+def test_no_history_and_no_limit() -> None:
+    """Nothing is known: anything up to a day."""
+    found = RunTimes().distributions(make_jobs(1, wall_time=np.inf))[0]
+    assert found[0] < 0.01 * UNLIMITED
+    assert found[-1] > 0.99 * UNLIMITED
+
+
+def test_no_jobs() -> None:
+    """No rows, but points."""
+    assert RunTimes().distributions(make_jobs(0)).shape == (0, POINTS)
+
+
+def test_one_job_of_the_same_user() -> None:
+    """Each of its five levels takes 1/7 of what is left; the rest stays as wide as before.
+
+    The levels are size, time, any time, everybody's time and everybody's jobs.
+    """
+    jobs = make_jobs(1, user="ann", wall_time=HOUR)
+    found = learnt(jobs, 0.25 * HOUR).distributions(jobs)[0]
+    left = (HALF / (1 + HALF)) ** 5
+    same = np.isclose(found, 0.25 * HOUR).sum() / POINTS
+    assert same == pytest.approx(1 - left, abs=1.5 / POINTS)
+    assert found[0] < 0.05 * HOUR
+    assert found[-1] > 0.95 * HOUR
+
+
+def test_one_job_of_another_user() -> None:
+    """Only the two levels of everybody know of it."""
+    ann, ben = (make_jobs(1, user=name, wall_time=HOUR) for name in ("ann", "ben"))
+    found = learnt(ann, 0.25 * HOUR).distributions(ben)[0]
+    left = (HALF / (1 + HALF)) ** 2
+    same = np.isclose(found, 0.25 * HOUR).sum() / POINTS
+    assert same == pytest.approx(1 - left, abs=1.5 / POINTS)
+
+
+def test_a_second_is_no_truth() -> None:
+    """A requested time of one second is a level apart from that of any requested time."""
+    jobs = make_jobs(1, user="ann", wall_time=1.0)
+    levels = learnt(jobs, 1.0)._past
+    assert [len(past) for past in levels.values()] == [1] * 5
+
+
+def test_names_are_closest() -> None:
+    """Jobs of the same name outweigh as many others of their user."""
+    jobs = make_jobs(40, user="ann", wall_time=HOUR, name=["long"] * 20 + ["short"] * 20)
+    run_time = np.repeat([0.9 * HOUR, 0.1 * HOUR], 20)
+    found = learnt(jobs, *run_time).distributions(jobs.take([0, 39]))
+    assert (found[0] > 0.5 * HOUR).mean() > 0.6
+    assert (found[1] < 0.5 * HOUR).mean() > 0.6
+
+
+def test_times_scale_with_what_is_requested() -> None:
+    """A user's jobs take the same share of another requested time."""
+    known = learnt(make_jobs(60, user="ann", wall_time=HOUR), *[0.5 * HOUR] * 60)
+    found = known.distributions(make_jobs(1, user="ann", wall_time=10 * HOUR))[0]
+    assert np.median(found) == pytest.approx(5 * HOUR)
+
+
+def test_jobs_without_limit_keep_to_their_like() -> None:
+    """Their seconds are not taken for shares, nor the other way round."""
+    known = learnt(make_jobs(60, user="ann", wall_time=np.inf), *[500.0] * 60)
+    assert np.median(known.distributions(make_jobs(1, user="ann", wall_time=np.inf))) == 500.0
+    found = known.distributions(make_jobs(1, user="ann", wall_time=HOUR))
+    assert found.max() <= HOUR
+
+
+@pytest.mark.parametrize("run_time", [0.0, -5.0, np.nan, np.inf])
+def test_jobs_that_did_not_run(run_time: float) -> None:
+    """They teach nothing."""
+    jobs = make_jobs(1, wall_time=HOUR)
+    found = learnt(jobs, run_time).distributions(jobs)
+    assert found.tolist() == RunTimes().distributions(jobs).tolist()
+
+
+@pytest.mark.parametrize("wall_time", [0.0, -HOUR, np.nan, 1e-300, 1e300, np.inf])
+def test_absurd_requested_times(wall_time: float) -> None:
+    """They are learnt from and estimated: positive, finite seconds, ascending."""
+    jobs = make_jobs(1, user="ann", wall_time=wall_time)
+    for known in (RunTimes(), learnt(jobs, 100.0)):
+        found = known.distributions(jobs)[0]
+        assert np.isfinite(found).all()
+        assert (found >= 1.0).all()
+        assert (np.diff(found) >= 0.0).all()
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """Of each level the latest jobs alone."""
+    n = BROAD + 50
+    known = learnt(make_jobs(n, user="ann", wall_time=HOUR), *np.linspace(1.0, HOUR, n))
+    lengths = {
+        key[0]: len(past)  # type: ignore[index]
+        for key, past in known._past.items()
+    }
+    assert lengths["user"] == RECENT
+    assert lengths[None] == BROAD
+
+
+@given(
+    elapsed=st.lists(st.floats(0.0, 1e7), min_size=1, max_size=5),
+    wall_time=st.floats(1.0, 1e6) | st.just(np.inf),
+)
+def test_draws_are_above_what_has_passed(elapsed: list[float], wall_time: float) -> None:
+    """However long a job has run already."""
+    n = len(elapsed)
+    found = drawn(
+        RunTimes().distributions(make_jobs(n, wall_time=wall_time)), elapsed, [wall_time] * n
+    )
+    assert np.isfinite(found).all()
+    assert (found > np.array(elapsed)).all()
+
+
+def test_draws_follow_the_distribution() -> None:
+    """A waiting job's times are those of its distribution, and a running one's the rest of them."""
+    distribution = RunTimes().distributions(make_jobs(2, wall_time=HOUR))
+    found = drawn(distribution, [0.0, 0.5 * HOUR], [HOUR, HOUR], 4000)
+    assert np.quantile(found[:, 0], [0.1, 0.5, 0.9]) == pytest.approx(
+        [0.1 * HOUR, 0.5 * HOUR, 0.9 * HOUR], abs=0.03 * HOUR
+    )
+    assert np.median(found[:, 1]) == pytest.approx(0.75 * HOUR, abs=0.03 * HOUR)
+
+
+def test_a_job_that_runs_longer_than_any_before() -> None:
+    """It may take up to its requested time."""
+    distribution = np.full((1, POINTS), 10.0)
+    found = drawn(distribution, [100.0], [1100.0], 1000)
+    assert found.min() >= 101.0
+    assert found.max() <= 1100.0
+    assert np.median(found) == pytest.approx(600.0, abs=60.0)
+
+
+def kin(**columns: Any) -> list[list[float]]:
+    """Return distributions of jobs after one of ann's in account `a`."""
+    known = learnt(make_jobs(1, user="ann", account="a", wall_time=HOUR), 60.0)
+    found: list[list[float]] = known.distributions(make_jobs(1, wall_time=HOUR, **columns)).tolist()
+    return found
+
+
+def test_accounts_are_alike() -> None:
+    """A new user of a known account is not like one of an unknown account."""
+    same, other = kin(user="new", account="a")[0], kin(user="new", account="b")[0]
+    assert np.isclose(same, 60.0).sum() > np.isclose(other, 60.0).sum() > 0
