@@ -47,6 +47,7 @@ from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.report.reliability import reliability, reliability_drawing
 from rtsched.simulator.interface import StopConditions
 from rtsched.simulator.machines import simulate
+from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,6 +96,9 @@ class Run:
             id=np.arange(n), deadline=np.where(self.likely, np.inf, self.deadline)
         )
         self.policy = presets()["mcdf"]
+        if not isinstance(self.policy.system, ExclusiveSettings):
+            raise TypeError("the preset runs on another machine")
+        self.system = self.policy.system
         self.guarantees = not self.likely.all()
         self.chain, problems = load_chain(
             self.policy, periodic=False, resources=work.cluster.shared
@@ -184,15 +188,13 @@ class Run:
         left = float(self.deadline[row]) - snapshot.now
         walls = state.jobs.wall_time.copy()
         walls[: state.running] += state.elapsed - 1.0
-        at_most = state.simulate(walls, *NONE, self.policy.system, np.inf, wanted=1)[-1]
+        at_most = state.simulate(walls, *NONE, self.system, np.inf, wanted=1)[-1]
         if at_most - snapshot.now + wall <= left:
             return 1.0
         own = self.distribution[row]
         total = 0.0
         for times in self._drawn(snapshot, state.elapsed, order):
-            start = state.simulate(times, *NONE, self.policy.system, snapshot.now + left, wanted=1)[
-                -1
-            ]
+            start = state.simulate(times, *NONE, self.system, snapshot.now + left, wanted=1)[-1]
             room = left - (start - snapshot.now)
             total += 1.0 if wall <= room else float((own <= room).mean())
         return total / self.draws

@@ -4,8 +4,8 @@ Odds of a simulation ahead are not those that turn out, and jobs with at least 9
 that on average. So each stated odds have a threshold for the raw ones, which follows the outcomes:
 a broken promise raises it, a kept one lowers it by as much less as promises are to be broken less
 often (adaptive conformal inference). In the long run about the stated share is kept, whatever
-the raw odds are worth, as long as a threshold within its bounds reaches it. That holds for all promises
-together, not for each job: one that is accepted may have lower raw odds than stated.
+the raw odds are worth, as long as a threshold within its bounds reaches it. That holds for all
+promises together, not for each job: one that is accepted may have lower raw odds than stated.
 
 References
 ----------
