@@ -1,0 +1,330 @@
+"""How many jobs get likely promises where all ask for a deadline, and how many of them are kept.
+
+    python benchmarks/likely.py LOG [--cluster FILE --unit resources] [--rule slowdown:4]...
+        [--jobs N] [--step S] [--draws N] [--plot FILE] [--json]
+
+The log is replayed under EASY, with deadlines for all by the rule. Four runs:
+
+* `guaranteed`: all ask for a guarantee, the planner is that of the preset `mcdf`;
+* `likely`: all ask for odds of 95 %. A job with enough odds is accepted and runs as best effort, in
+  order of submission; the others do not run;
+* `half`: those with an even id ask for a guarantee, the others for odds of 95 %;
+* `mixed`: all ask for odds, 80, 90, 95 or 99 % by their ids. This one is drawn.
+
+The odds of a job are those of the queue simulated ahead from its submission on, with run times
+drawn from the past of the users, without later arrivals. `rtsched.estimates.likely_level` learns
+from which raw odds on a job is accepted. At each instant only what was known then is used. The
+first third of the log's time is there to learn from, the rest is counted.
+
+The exit status is 1 if a guaranteed promise was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rtsched.core.cycle import admission_actions, judge
+from rtsched.estimates.ahead import ahead, lean
+from rtsched.estimates.history import KEPT
+from rtsched.estimates.likely_level import STEP, LikelyLevel
+from rtsched.estimates.run_times import POINTS, RunTimes, draw
+from rtsched.logs.cluster_files import read_cluster
+from rtsched.logs.readers import ReadOptions, read_logs
+from rtsched.model.actions import Admit, Reject
+from rtsched.model.jobs import Jobs
+from rtsched.replay.engine import replay
+from rtsched.replay.planners import load_chain
+from rtsched.replay.policies import presets
+from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.report.reliability import reliability, reliability_drawing
+from rtsched.simulator.interface import StopConditions
+from rtsched.simulator.machines import simulate
+from rtsched.simulator.settings import ExclusiveSettings
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.model.snapshot import Snapshot
+    from rtsched.replay.results import Workload
+
+LEARNT = 1 / 3
+"""Part of the log's time that is not counted."""
+
+STATED = 0.95
+MIXED = np.array([0.8, 0.9, 0.95, 0.99])
+GRACE = 1.0
+"""Seconds after a deadline that do not count, as in replays."""
+
+NONE = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
+
+
+@dataclass
+class Run:
+    """One replay in which jobs ask for odds, and maybe others for guarantees.
+
+    Attributes
+    ----------
+    workload : Workload
+        With deadlines.
+    stated : float64[n]
+        Odds that each job asks for; nan: it asks for a guarantee.
+    draws : int
+        Simulations for one job's odds.
+    level : LikelyLevel
+        From which raw odds on jobs are accepted.
+    """
+
+    workload: Workload
+    stated: NDArray[np.float64]
+    draws: int
+    level: LikelyLevel
+    times: RunTimes = field(default_factory=RunTimes)
+
+    def __post_init__(self) -> None:
+        work, n = self.workload, len(self.workload.jobs)
+        self.likely = np.isfinite(self.stated)
+        self.deadline = work.jobs.deadline
+        jobs = work.jobs.replace(
+            id=np.arange(n), deadline=np.where(self.likely, np.inf, self.deadline)
+        )
+        self.policy = presets()["mcdf"]
+        if not isinstance(self.policy.system, ExclusiveSettings):
+            raise TypeError("the preset runs on another machine")
+        self.system = self.policy.system
+        self.guarantees = not self.likely.all()
+        self.chain, problems = load_chain(
+            self.policy, periodic=False, resources=work.cluster.shared
+        )
+        if problems:
+            raise SystemExit("; ".join(problems))
+        self.machine = simulate(
+            jobs,
+            work.run_time,
+            work.cluster,
+            self.policy.system,
+            stop_at=StopConditions(arrivals=True, early_ends=self.guarantees),
+        )
+        self.jobs = jobs
+        self.kindred = lean(jobs, *KEPT)
+        self.accepted = np.zeros(n, np.bool_)
+        self.promised = np.full(n, np.inf)
+        self.distribution = np.zeros((n, POINTS))
+        self.random = np.random.default_rng(0)
+        self.unlearnt = np.zeros(0, np.int64)
+        """Accepted jobs that have not ended."""
+        self.unjudged = np.zeros(n, np.bool_)
+        """Likely promises of which the outcome is not known yet."""
+
+    def go(self) -> None:
+        """Run to the end."""
+        while not (point := self.machine.advance()).done:
+            rows = point.arrivals
+            guaranteed = rows[~self.likely[rows]]
+            if len(guaranteed) or (self.guarantees and point.early_end):
+                self._judge(guaranteed)
+            if len(rows):
+                self._learn(point.time)
+            for row in rows[self.likely[rows]].tolist():
+                self._ask(row)
+
+    def _judge(self, rows: NDArray[np.int64]) -> None:
+        """Have the planner judge jobs that ask for a guarantee, or, without any, its plan."""
+        jobs = self.jobs.take(rows)
+        judgement = judge(self.machine.snapshot({}), self.chain, jobs)
+        self.machine.apply(admission_actions(jobs, judgement.verdicts))
+        promise = judgement.verdicts.promise
+        good = np.isfinite(promise)
+        self.accepted[rows[good]], self.promised[rows[good]] = True, promise[good]
+        self._admitted(rows[good])
+
+    def _ask(self, row: int) -> None:
+        """Accept or reject a job that asks for odds."""
+        self.distribution[row] = self.times.distributions(self.kindred.take([row]))[0]
+        odds = self._odds(row)
+        if odds >= self.level.threshold(float(self.stated[row])):
+            self.machine.apply([Admit(np.array([row]), np.full(1, np.inf))])
+            self.accepted[row] = self.unjudged[row] = True
+            self._admitted(np.array([row]))
+        else:
+            self.machine.apply([Reject(np.array([row]), np.full(1, np.inf), ("",))])
+
+    def _admitted(self, rows: NDArray[np.int64]) -> None:
+        self.unlearnt = np.append(self.unlearnt, rows)
+        for row in rows[~self.likely[rows]].tolist():
+            self.distribution[row] = self.times.distributions(self.kindred.take([row]))[0]
+
+    def _learn(self, now: float) -> None:
+        """Learn run times of jobs that have ended, and which likely promises were kept."""
+        rows = self.unlearnt
+        end = self.machine.starts()[rows] + self.workload.run_time[rows]
+        ended = end <= now
+        over = rows[ended][np.argsort(end[ended], kind="stable")]
+        if len(over):
+            self.times.learn(self.kindred.take(over), self.workload.run_time[over])
+        late = self.unjudged[rows] & (ended | (now > self.deadline[rows] + GRACE))
+        known = np.flatnonzero(late)
+        at = np.where(ended[known], end[known], np.inf)
+        when = np.minimum(at, self.deadline[rows[known]] + GRACE)
+        for place in np.argsort(when, kind="stable").tolist():
+            row = rows[known[place]]
+            self.level.learn(float(self.stated[row]), bool(at[place] <= self.deadline[row] + GRACE))
+            self.unjudged[row] = False
+        self.unlearnt = rows[~ended]
+
+    def _odds(self, row: int) -> float:
+        """Return the raw odds that a job, submitted now, ends by its deadline."""
+        seen = self.machine.snapshot({})
+        snapshot = replace(seen, queued=seen.queued.with_rows(self.jobs.take([row])))
+        state, order = ahead(snapshot, Jobs.build(0))
+        wall = float(self.jobs.wall_time[row])
+        left = float(self.deadline[row]) - snapshot.now
+        walls = state.jobs.wall_time.copy()
+        walls[: state.running] += state.elapsed - 1.0
+        at_most = state.simulate(walls, *NONE, self.system, np.inf, wanted=1)[-1]
+        if at_most - snapshot.now + wall <= left:
+            return 1.0
+        own = self.distribution[row]
+        total = 0.0
+        for times in self._drawn(snapshot, state.elapsed, order):
+            start = state.simulate(times, *NONE, self.system, snapshot.now + left, wanted=1)[-1]
+            room = left - (start - snapshot.now)
+            total += 1.0 if wall <= room else float((own <= room).mean())
+        return total / self.draws
+
+    def _drawn(
+        self, snapshot: Snapshot, elapsed: NDArray[np.float64], order: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return run times of those that run and wait, float64[draws, k] seconds."""
+        rows = np.concatenate([snapshot.running.id, snapshot.queued.id[order]])
+        gone = np.concatenate([elapsed, np.zeros(len(order))])
+        return draw(
+            self.distribution[rows],
+            gone,
+            self.jobs.wall_time[rows],
+            self.jobs.user[rows],
+            self.draws,
+            self.random,
+        )
+
+    def kept(self) -> NDArray[np.bool_]:
+        """Return who was accepted and ended by the deadline."""
+        due = np.where(self.likely, self.deadline, self.promised)
+        end = self.machine.job_outcomes().end
+        return np.asarray(self.accepted & (np.nan_to_num(end, nan=np.inf) <= due + GRACE))
+
+
+def prepared(given: argparse.Namespace, rule: str) -> Workload:
+    """Return the log as a workload, or its first jobs."""
+    shared = given.unit == "resources"
+    options = WorkloadOptions(deadline_rule=rule, **({"unit": given.unit} if given.unit else {}))
+    log = read_logs([given.log], ReadOptions(timezone="UTC", resources=shared))
+    work = prepare(log, options, read_cluster(given.cluster)[0] if given.cluster else None)
+    if not given.jobs or given.jobs >= len(work.jobs):
+        return work
+    rows = np.arange(given.jobs)
+    return replace(
+        work,
+        jobs=work.jobs.take(rows),
+        run_time=work.run_time[rows],
+        outcomes=work.outcomes.take(rows),
+    )
+
+
+def measured(given: argparse.Namespace, rule: str) -> tuple[dict[str, Any], Any]:
+    """Return the figures of one log and rule, and what was stated and kept in the mixed run."""
+    work = prepared(given, rule)
+    submit, ids = work.jobs.submit, work.jobs.id
+    counts = submit >= submit[0] + LEARNT * (submit[-1] - submit[0])
+    counted = max(int(counts.sum()), 1)
+    results = replay(work, "mcdf", presets()["mcdf"], record_nodes=False).results
+    promised = np.isfinite(results.promise) & counts
+    good = promised & (results.end <= results.promise + GRACE)
+    row: dict[str, Any] = {
+        "rule": rule,
+        "jobs": len(work.jobs),
+        "counted": counted,
+        "guaranteed": int(promised.sum()),
+        "guaranteed_broken": int((promised & ~good).sum()),
+    }
+    n = len(ids)
+    asks = {
+        "likely": np.full(n, STATED),
+        "half": np.where(ids % 2 == 0, np.nan, STATED),
+        "mixed": MIXED[ids % len(MIXED)],
+    }
+    drawn = None
+    for name in given.run or asks:
+        begun = time.perf_counter()
+        run = Run(work, asks[name], given.draws, LikelyLevel(given.step))
+        run.go()
+        kept, of = run.kept(), run.accepted & counts
+        for kind, rows in (("likely", of & run.likely), ("guaranteed", of & ~run.likely)):
+            if rows.any():
+                row[f"{name}.{kind}"] = int(rows.sum())
+                row[f"{name}.{kind}_kept"] = float(kept[rows].mean())
+                row[f"{name}.{kind}_broken"] = int((rows & ~kept).sum())
+        row[f"{name}.levels"] = {str(k): round(v, 3) for k, v in run.level.levels.items()}
+        row[f"{name}.s"] = round(time.perf_counter() - begun, 1)
+        if name == "mixed":
+            drawn = reliability(run.stated[of], kept[of])
+            row["mixed.stated"] = [
+                [round(float(x), 3) for x in point]
+                for point in zip(drawn.stated, drawn.promises, drawn.kept, strict=True)
+            ]
+        print(f"{rule} {name}: {row[f'{name}.s']} s", file=sys.stderr, flush=True)
+    return row, drawn
+
+
+def line(name: str, row: dict[str, Any]) -> str:
+    """Return a row of the table."""
+    asked, sure = row["counted"], row["guaranteed"]
+    cells = [name, f"`{row['rule']}`", f"{asked:,}", f"{sure:,} ({100 * sure / asked:.1f} %)"]
+    if "likely.likely" in row:
+        many = row["likely.likely"]
+        cells += [
+            f"{many:,} ({100 * (many / max(sure, 1) - 1):+.1f} %)",
+            f"{100 * row['likely.likely_kept']:.1f} %",
+        ]
+    if "half.likely" in row:
+        cells += [
+            f"{row['half.guaranteed']:,}, {row['half.guaranteed_broken']} broken",
+            f"{row['half.likely']:,}, {100 * row['half.likely_kept']:.1f} % kept",
+        ]
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("log")
+    parser.add_argument("--cluster", help="what scontrol show nodes printed")
+    parser.add_argument("--unit", help="as of `rtsched replay`")
+    parser.add_argument("--rule", action="append", help="default: slowdown:4 and slowdown:2")
+    parser.add_argument("--run", action="append", choices=("likely", "half", "mixed"))
+    parser.add_argument("--jobs", type=int, default=0, help="the first ones of the log; 0: all")
+    parser.add_argument("--draws", type=int, default=16)
+    parser.add_argument("--step", type=float, default=STEP, help="of the threshold")
+    parser.add_argument("--plot", type=Path, help="where the mixed run of the last rule is drawn")
+    parser.add_argument("--json", action="store_true", help="print the figures, one line a rule")
+    given = parser.parse_args()
+    name = Path(given.log).name.split(".")[0]
+    broken = 0
+    for rule in given.rule or ("slowdown:4", "slowdown:2"):
+        row, drawn = measured(given, rule)
+        print(json.dumps(row) if given.json else line(name, row), flush=True)
+        broken += row["guaranteed_broken"] + row.get("half.guaranteed_broken", 0)
+        if given.plot and drawn is not None:
+            given.plot.write_text(reliability_drawing(drawn) + "\n")
+    return int(broken > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
