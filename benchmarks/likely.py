@@ -117,7 +117,7 @@ class Run:
         self.accepted = np.zeros(n, np.bool_)
         self.promised = np.full(n, np.inf)
         self.distribution = np.zeros((n, POINTS))
-        self.random = np.random.default_rng(0)
+        self.seed = 0
         self.unlearnt = np.zeros(0, np.int64)
         """Accepted jobs that have not ended."""
         self.unjudged = np.zeros(n, np.bool_)
@@ -209,9 +209,10 @@ class Run:
             self.distribution[rows],
             gone,
             self.jobs.wall_time[rows],
+            rows,
             self.jobs.user[rows],
             self.draws,
-            self.random,
+            self.seed,
         )
 
     def kept(self) -> NDArray[np.bool_]:

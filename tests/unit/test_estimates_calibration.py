@@ -24,7 +24,9 @@ def settle(known: Calibration, outcome: np.ndarray, at: float = 0.0) -> np.ndarr
     size = np.ones(n)
     quantiles = known.quantiles(spread(n), size, at)
     times = np.full(n, at)
-    known.remember(Open(times, np.arange(n), size, spread(n), quantiles, outcome))
+    known.remember(
+        Open(times, np.arange(n), size, spread(n), quantiles, outcome, np.full(n, 3.0 / max(n, 1)))
+    )
     known.settle(np.arange(n), at + outcome, NONE[0], at + 1e6)
     return quantiles
 
@@ -92,7 +94,15 @@ def test_late_jobs_count_at_once() -> None:
         settle(known, np.full(50, 1000.0), 1e7 * step)
     before = known.quantiles(spread(1), np.ones(1), 1e8)[0, -1]
     n = 100
-    kept = Open(np.full(n, 1e8), np.arange(n), np.ones(n), spread(n), np.zeros((n, 7)), np.ones(n))
+    kept = Open(
+        np.full(n, 1e8),
+        np.arange(n),
+        np.ones(n),
+        spread(n),
+        np.zeros((n, 7)),
+        np.ones(n),
+        np.full(n, 3.0 / n),
+    )
     known.remember(kept)
     after = known.quantiles(spread(1), np.ones(1), 1e8 + 5000.0)[0, -1]
     assert after > before + 1000.0
@@ -102,7 +112,13 @@ def test_a_clock_that_steps_back() -> None:
     """Estimates of the future are dropped."""
     known = Calibration()
     kept = Open(
-        np.array([500.0]), np.array([1]), np.ones(1), spread(1), np.zeros((1, 7)), np.ones(1)
+        np.array([500.0]),
+        np.array([1]),
+        np.ones(1),
+        spread(1),
+        np.zeros((1, 7)),
+        np.ones(1),
+        np.ones(1),
     )
     known.remember(kept)
     known.settle(*NONE, NONE[0], 100.0)
@@ -113,7 +129,15 @@ def test_the_record_by_hand() -> None:
     """Two estimates: one within 80 %, one within 95 % alone."""
     quantiles = np.array([[10.0, 20.0, 30.0, 50.0, 70.0, 80.0, 90.0]] * 2)
     known = Calibration()
-    kept = Open(np.zeros(2), np.array([1, 2]), np.ones(2), spread(2), quantiles, np.full(2, 100.0))
+    kept = Open(
+        np.zeros(2),
+        np.array([1, 2]),
+        np.ones(2),
+        spread(2),
+        quantiles,
+        np.full(2, 100.0),
+        np.ones(2),
+    )
     known.remember(kept)
     settled = known.settle(np.array([1, 2]), np.array([60.0, 85.0]), NONE[0], 200.0)
     rows = judged(settled)

@@ -32,8 +32,8 @@ def drawn(
 ) -> NDArray[np.float64]:
     """Return run times of jobs of one user."""
     user = np.zeros(len(elapsed), np.int32)
-    random = np.random.default_rng(1)
-    return draw(distribution, np.array(elapsed), np.array(latest), user, count, random)
+    job = np.arange(len(elapsed))
+    return draw(distribution, np.array(elapsed), np.array(latest), job, user, count, 1)
 
 
 def test_no_history() -> None:
