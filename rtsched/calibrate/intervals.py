@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels.wilson import wilson
+from rtsched.model.wilson import wilson
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

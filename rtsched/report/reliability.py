@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.counting import counted
-from rtsched.kernels.wilson import wilson
+from rtsched.model.wilson import wilson
 from rtsched.report.palette import GRID, INK, MUTED, POLICIES
 from rtsched.report.wording import percent
 

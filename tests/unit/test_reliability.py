@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.calibrate.intervals import share
-from rtsched.kernels.wilson import wilson
+from rtsched.model.wilson import wilson
 from rtsched.report.reliability import (
     EDGES,
     reliability,
