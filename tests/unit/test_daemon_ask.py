@@ -14,14 +14,17 @@ from rtsched.daemon.ask import ask
 from rtsched.daemon.reports import (
     AnyQuestion,
     Cancel,
+    Choices,
     Chunk,
     ChunkReport,
     Closed,
     Explain,
     ExplainReport,
     Feasible,
+    Hold,
     NodeList,
     Plan,
+    Reliability,
     Shares,
     Status,
     Timeline,
@@ -110,6 +113,7 @@ def test_every_question_is_read():
     """The daemon reads each kind of question, and says of others what is wrong."""
     questions = (Status(), Explain("7"), Feasible(4), Plan(), Chunk("7"))
     questions += (NodeList(), Timeline(), Shares(), Closed(5.0), Cancel("7"))
+    questions += (Choices(), Hold(2), Reliability())
     questions += (When("7"), When(request=Feasible(4, gpus=2)))
     for question in questions:
         assert read_question(msgspec.json.encode(question)) == question
