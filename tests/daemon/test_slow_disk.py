@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from running import ANN, NOW, Running, answer_of, until
 
@@ -18,6 +20,14 @@ from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
     import pytest
+
+
+def without_menus(running: Running) -> None:
+    """Have rejected jobs offered a later deadline alone: what is held is written down."""
+    policy = running.daemon.policy
+    settings = msgspec.structs.replace(policy.live.daemon, menu_ms=0)
+    live = msgspec.structs.replace(policy.live, daemon=settings)
+    running.daemon.policy = replace(policy, live=live)
 
 
 def test_a_slow_commit_keeps_nobody_waiting(
@@ -33,6 +43,7 @@ def test_a_slow_commit_keeps_nobody_waiting(
 
     async def course() -> None:
         await running.start()
+        without_menus(running)
         monkeypatch.setattr(store, "passing", slowly)
         first = running.asked(nodes=4, hours=0.6)
         await asyncio.to_thread(begun.wait, 30.0)

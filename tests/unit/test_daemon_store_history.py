@@ -25,7 +25,7 @@ _FILL = """
 INSERT INTO records
 WITH RECURSIVE k(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM k WHERE n < ?)
 SELECT printf('%09d', n), n, 1000, 'ann', ?, ?, iif(n % 4, 'kept', 'missed'), ? + n, '',
-    zeroblob(90), 9e999, ''
+    zeroblob(90), 9e999, '', NULL
 FROM k
 """
 
