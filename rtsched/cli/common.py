@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rtsched import __version__
-from rtsched.errors import OutputError, RtschedError
+from rtsched.errors import MissingExtraError, OutputError, RtschedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -174,6 +174,21 @@ def indented(out: Console, text: str, columns: int, style: str = "", lead: str =
     for line in wrap(visible(text), width, break_on_hyphens=False) or [""]:
         out.print(Text(f"{lead:<{columns}}{line}".rstrip(), style), soft_wrap=True)
         lead = ""
+
+
+def require_page(what: str) -> None:
+    """Refuse a page with figures that cannot be made, before the work that fills it.
+
+    Raises
+    ------
+    MissingExtraError
+        If a package is missing.
+    """
+    from importlib.util import find_spec
+
+    for package in ("jinja2", "plotly"):
+        if find_spec(package) is None:
+            raise MissingExtraError(what, "report", f"{package} is not installed")
 
 
 def refuse_unwritable(path: Path, option: str, *, is_directory: bool) -> None:

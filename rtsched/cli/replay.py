@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from rtsched.cli.common import (
     debug_option,
     indented,
     refuse_unwritable,
+    require_page,
     say,
     toml_text,
 )
@@ -197,23 +197,16 @@ def _report_place(html: Path | None, out: Path | None, *, no_report: bool) -> Pa
         refuse_unwritable(out, "--out", is_directory=True)
     if html is not None:
         refuse_unwritable(html, "--html", is_directory=False)
-        _require_report()
+        require_page("the HTML report")
         return html
     if no_report or out is None:
         return None
     try:
-        _require_report()
+        require_page("the HTML report")
     except MissingExtraError as error:
         complain("warning", f"no HTML report is written: {error}; use --no-report to silence this")
         return None
     return out / REPORT
-
-
-def _require_report() -> None:
-    """Refuse a report that cannot be made, before the replay."""
-    for package in ("jinja2", "plotly"):
-        if find_spec(package) is None:
-            raise MissingExtraError("the HTML report", "report", f"{package} is not installed")
 
 
 def _table_format(asked: TableFormat | None, out: Path | None) -> TableFormat:

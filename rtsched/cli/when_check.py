@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.cli.asking import show_facts, show_table
-from rtsched.cli.common import Exit, console, indented, refuse_unwritable, say
+from rtsched.cli.common import (
+    Exit,
+    console,
+    indented,
+    refuse_unwritable,
+    require_page,
+    say,
+)
 from rtsched.cli.progress import Bars
-from rtsched.errors import InputError, MissingExtraError
+from rtsched.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +55,7 @@ def run(given: Mapping[str, Any], *, as_json: bool) -> Exit:
     asked = _asked(given)
     if given["html"] is not None:
         refuse_unwritable(given["html"], "--html", is_directory=False)
-        _require_page()
+        require_page("the HTML page")
     with Bars(not given["no_progress"]) as bars:
         with bars.step("reading"):
             workload = _read(asked)
@@ -87,15 +94,6 @@ def _asked(given: Mapping[str, Any]) -> Asked:
     # the clock of this machine has no say in what the answer is
     settings = msgspec.structs.replace(settings, draws=draws, longest=float("inf"))
     return Asked(tuple(given["check"]), given, settings, system, workload)
-
-
-def _require_page() -> None:
-    """Refuse a page that cannot be made, before the work."""
-    from importlib.util import find_spec
-
-    for package in ("jinja2", "plotly"):
-        if find_spec(package) is None:
-            raise MissingExtraError("the HTML page", "report", f"{package} is not installed")
 
 
 def _read(asked: Asked) -> Workload:

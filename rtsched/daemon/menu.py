@@ -519,10 +519,7 @@ def efficient(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 def smaller(asked: Adjustable) -> Search:
     """Search the most nodes on which the job could be; then with the same node-hours there."""
-    low, high = 0, asked.nodes
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if (yield Adjustment(nodes=middle)) else (low, middle)
+    low = yield from _most(asked.nodes, lambda nodes: Adjustment(nodes=nodes))
     if low and math.isfinite(asked.limit_s):
         longer = math.floor(asked.limit_s * asked.nodes / low / asked.step_s) * asked.step_s
         yield Adjustment(nodes=low, limit_s=longer)
@@ -533,19 +530,24 @@ def shorter(asked: Adjustable) -> Search:
     if not math.isfinite(asked.limit_s):
         return
     whole = max(math.ceil(asked.limit_s / asked.step_s), 1)
-    low, high, finest = 0, whole, max(whole // FINEST, 1)
-    while high - low > finest:
-        middle = (low + high) // 2
-        to = Adjustment(limit_s=middle * asked.step_s)
-        low, high = (middle, high) if (yield to) else (low, middle)
+    finest = max(whole // FINEST, 1)
+    yield from _most(whole, lambda steps: Adjustment(limit_s=steps * asked.step_s), finest)
 
 
 def fewer_gpus(asked: Adjustable) -> Search:
     """Search the most GPUs per node with which the job could be."""
-    low, high = 0, asked.gpus
-    while high - low > 1:
+    yield from _most(asked.gpus, lambda gpus: Adjustment(gpus=gpus))
+
+
+def _most(
+    asked: int, to: Callable[[int], Adjustment], finest: int = 1
+) -> Generator[Adjustment, bool, int]:
+    """Search by halving the most, below what was asked for, that is good; return it, 0: nothing."""
+    low, high = 0, asked
+    while high - low > finest:
         middle = (low + high) // 2
-        low, high = (middle, high) if (yield Adjustment(gpus=middle)) else (low, middle)
+        low, high = (middle, high) if (yield to(middle)) else (low, middle)
+    return low
 
 
 def one_by_one(others: Sequence[Adjustment]) -> Search:

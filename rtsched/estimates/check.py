@@ -13,7 +13,7 @@ import numpy as np
 
 from rtsched.errors import InputError
 from rtsched.estimates.estimator import Estimator
-from rtsched.estimates.record import Record
+from rtsched.estimates.record import MADE_AT, SIZE, Record
 from rtsched.logs.hostlist import expand
 from rtsched.model.log import Log
 from rtsched.model.ragged import offsets_of
@@ -83,10 +83,10 @@ class Checked:
     def parts(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
         """Yield the judged estimates: all, then by quarter of the log, then by third of sizes."""
         yield "all", self.rows
-        quarter = np.searchsorted(self.quarters[1:-1], self.rows[:, 6], side="right")
+        quarter = np.searchsorted(self.quarters[1:-1], self.rows[:, MADE_AT], side="right")
         for number in range(QUARTERS):
             yield f"quarter {number + 1}", self.rows[quarter == number]
-        third = np.searchsorted(self.sizes, self.rows[:, 7], side="left")
+        third = np.searchsorted(self.sizes, self.rows[:, SIZE], side="left")
         for number, name in enumerate(("small", "medium", "large")):
             yield f"{name} jobs", self.rows[third == number]
 
@@ -189,11 +189,11 @@ def check(
             if len(later.queued):
                 steady.append(_is_steady(found, estimator.refresh(later)))
     estimator.learn(past.ended(np.inf))
-    rows = record.rows[record.rows[:, 6] >= judged_from]
+    rows = record.rows[record.rows[:, MADE_AT] >= judged_from]
     if not len(rows):
         raise InputError(where, "no job waited in the part of the log that is judged")
     every = np.concatenate(steady) if steady else np.zeros(0, np.bool_)
-    bounds = np.quantile(rows[:, 7], np.arange(1, THIRDS) / THIRDS)
+    bounds = np.quantile(rows[:, SIZE], np.arange(1, THIRDS) / THIRDS)
     return Checked(
         rows,
         np.linspace(judged_from, last, QUARTERS + 1),

@@ -60,6 +60,10 @@ class Drawn:
 
     Attributes
     ----------
+    snapshot, order : Snapshot, float64[n] or None
+        As they were given.
+    past : Jobs
+        Those that may be submitted once more.
     state : Ahead
         Who runs and waits.
     run_time : float64[draws, running + waiting]
@@ -68,6 +72,9 @@ class Drawn:
         Of each simulation rows of the jobs that are submitted, when, and how long they run.
     """
 
+    snapshot: Snapshot
+    order: NDArray[np.float64] | None
+    past: Jobs
     state: Ahead
     run_time: NDArray[np.float64]
     arrivals: list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]
@@ -107,8 +114,6 @@ class Estimator:
         self._starts, self._ends = Calibration(), Calibration()
         self._remembered = -np.inf
         self._drawn: Drawn | None = None
-        self._snapshot: Snapshot | None = None
-        self._order: NDArray[np.float64] | None = None
         self._labels: dict[int, str] = {}
         """What the batch system calls the jobs of open estimates."""
         self._missing: dict[int, float] = {}
@@ -149,10 +154,12 @@ class Estimator:
         """
         between = between or _do_nothing
         self._settle(snapshot)
-        self._snapshot, self._order, self._now = snapshot, order, snapshot.now
+        self._now = snapshot.now
         self.history.forget(self._oldest(), self._now + DAY)
-        state, rows = ahead(snapshot, self.history.on(snapshot.cluster), order)
-        self._drawn = drawn = self._draw(snapshot, state, rows)
+        past = self.history.on(snapshot.cluster)
+        state, rows = ahead(snapshot, past, order)
+        run_time, arrivals_of = self._draw(snapshot, state, rows)
+        self._drawn = drawn = Drawn(snapshot, order, past, state, run_time, arrivals_of)
         if not len(rows):
             return Estimates.build(0)
         starts, begun = np.empty((len(drawn.run_time), len(rows))), time.monotonic()
@@ -192,10 +199,10 @@ class Estimator:
 
         There is none before the first `refresh`.
         """
-        if self._snapshot is None:
+        if self._drawn is None:
             return Estimates.build(len(jobs), job=jobs.id)
         now = self._now
-        start, end, size = self._spreads(jobs)
+        start, end, size = self._spreads(self._drawn, jobs)
         return _table(
             jobs.id,
             now,
@@ -209,9 +216,9 @@ class Estimator:
 
         nan before the first `refresh`.
         """
-        if self._snapshot is None:
+        if self._drawn is None:
             return np.full(len(jobs), np.nan)
-        start, end, size = self._spreads(jobs)
+        start, end, size = self._spreads(self._drawn, jobs)
         left, now = jobs.deadline - self._now, self._now
         within = self._ends.odds(end, size, left, now)
         # it ends by its requested time after its start, however long jobs like it ran
@@ -224,8 +231,13 @@ class Estimator:
 
     # --- simulations ------------------------------------------------------------------------------
 
-    def _draw(self, snapshot: Snapshot, state: Ahead, rows: NDArray[np.int64]) -> Drawn:
-        """Draw run times and arrivals for all simulations of a refresh."""
+    def _draw(
+        self, snapshot: Snapshot, state: Ahead, rows: NDArray[np.int64]
+    ) -> tuple[
+        NDArray[np.float64],
+        list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]],
+    ]:
+        """Return run times and arrivals for all simulations of a refresh, as in `Drawn`."""
         count = self.settings.draws
         times, history = self.history.run_times, self.history
         jobs = Jobs.joined(
@@ -254,7 +266,7 @@ class Estimator:
             random = np.random.default_rng((self.seed, day, number))
             row, at = arrivals.drawn(submitted, snapshot.now, until, random)
             drawn.append((row + first, at, history.run_time[row]))
-        return Drawn(state, run_time, drawn)
+        return run_time, drawn
 
     def _simulate(self, drawn: Drawn, row: int) -> NDArray[np.float64]:
         """Return the starts of the waiting jobs in one simulation, seconds since the epoch."""
@@ -270,11 +282,9 @@ class Estimator:
         start = state.simulate(run_time, *NO_ARRIVALS, self.system, np.inf)
         return np.minimum(start - state.now, longest)
 
-    def _spreads(self, jobs: Jobs) -> tuple[Spread, Spread, NDArray[np.float64]]:
+    def _spreads(self, drawn: Drawn, jobs: Jobs) -> tuple[Spread, Spread, NDArray[np.float64]]:
         """Return starts and ends of jobs that are submitted now, and their sizes."""
-        assert self._snapshot is not None  # noqa: S101 - who calls has seen to that
-        assert self._drawn is not None  # noqa: S101
-        drawn, count = self._drawn, self.settings.draws
+        count = self.settings.draws
         distribution = self.history.run_times.distributions(jobs)
         nobody = np.zeros(1, np.int32)
         own = np.column_stack(
@@ -295,7 +305,7 @@ class Estimator:
         share = self.answer_within / max(len(jobs), 1)
         for column in range(len(jobs)):
             begun = time.monotonic()
-            state = self._with_one(jobs.take([column]))
+            state = _with_one(drawn, jobs.take([column]))
             for row in range(count):
                 run_time = np.append(drawn.run_time[row], own[row, column])
                 arrivals_row, at, runs = drawn.arrivals[row]
@@ -308,17 +318,7 @@ class Estimator:
                     break
         rows = np.isfinite(delay).all(axis=1)
         delay, own = delay[rows], own[rows]
-        return Spread.of(delay), Spread.of(delay + own), sizes(jobs, self._snapshot)
-
-    def _with_one(self, job: Jobs) -> Ahead:
-        """Return the state of the last refresh in which one more job waits, behind all others."""
-        assert self._snapshot is not None  # noqa: S101
-        snapshot, order = self._snapshot, self._order
-        if order is not None:
-            order = np.append(order, order.min(initial=0.0) - 1.0)
-        job = job.replace(id=[UNSUBMITTED], submit=[snapshot.now], deadline=[np.inf])
-        queued = snapshot.queued.with_rows(job)
-        return ahead(replace(snapshot, queued=queued), self.history.on(snapshot.cluster), order)[0]
+        return Spread.of(delay), Spread.of(delay + own), sizes(jobs, drawn.snapshot)
 
     # --- outcomes --------------------------------------------------------------------------------
 
@@ -361,6 +361,16 @@ class Estimator:
         ran = np.isfinite(start)
         self._judge(job[ran], start[ran], self._now)
         self._ends.settle(job[ran], end[ran], job[~ran], self._now)
+
+
+def _with_one(drawn: Drawn, job: Jobs) -> Ahead:
+    """Return the state of a refresh in which one more job waits, behind all others."""
+    snapshot, order = drawn.snapshot, drawn.order
+    if order is not None:
+        order = np.append(order, order.min(initial=0.0) - 1.0)
+    job = job.replace(id=[UNSUBMITTED], submit=[snapshot.now], deadline=[np.inf])
+    queued = snapshot.queued.with_rows(job)
+    return ahead(replace(snapshot, queued=queued), drawn.past, order)[0]
 
 
 def sizes(jobs: Jobs, snapshot: Snapshot) -> NDArray[np.float64]:

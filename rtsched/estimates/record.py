@@ -24,13 +24,16 @@ PARTS = 256
 MOST = 300_000
 """Judged estimates that are kept, the latest ones."""
 
+KNOWN_AT, WITHIN_80, WITHIN_90, WITHIN_95, ERROR, SIMPLE_ERROR, MADE_AT, SIZE = range(8)
+"""Columns of judged estimates: when the outcome was known, seconds since the epoch; whether it was
+within the intervals of 80, 90 and 95 %; error of the median, and of what requested times say,
+seconds; when it was made, seconds since the epoch; size of the job."""
+
 COLUMNS = 8
-"""When it was known, seconds since the epoch; whether it was within the intervals of 80, 90 and
-95 %; error of the median, and of what requested times say, seconds; when it was made; size."""
 
 
 def judged(settled: Settled) -> NDArray[np.float64]:
-    """Return float64[n, 8], `COLUMNS`, of estimates with known outcomes; a second is forgiven."""
+    """Return float64[n, 8], columns as above, of settled estimates; a second is forgiven."""
     value, bounds = settled.value, settled.open.quantiles
     within = [
         (value >= bounds[:, place] - 1.0) & (value <= bounds[:, 2 * MEDIAN - place] + 1.0)
@@ -50,7 +53,7 @@ class Record:
 
     @property
     def rows(self) -> NDArray[np.float64]:
-        """Return float64[n, 8], `COLUMNS`, in the order in which they were judged."""
+        """Return float64[n, 8], columns as above, in the order in which they were judged."""
         self._parts = [np.concatenate(self._parts)]
         return self._parts[0]
 
@@ -60,11 +63,11 @@ class Record:
             self._parts.append(judged(settled))
         if not self._forever and len(self._parts) > PARTS:
             rows = self.rows
-            self._parts = [rows[rows[:, 0] > now - PERIODS[-1]][-MOST:]]
+            self._parts = [rows[rows[:, KNOWN_AT] > now - PERIODS[-1]][-MOST:]]
 
     def accuracy(self, now: float) -> Accuracy:
         """Return coverage and error of the last day, week and month, three rows."""
-        parts = [self.rows[self.rows[:, 0] > now - period] for period in PERIODS]
+        parts = [self.rows[self.rows[:, KNOWN_AT] > now - period] for period in PERIODS]
         counts = [len(part) for part in parts]
         means = np.array(
             [part.mean(axis=0) if len(part) else np.full(COLUMNS, np.nan) for part in parts]
@@ -73,9 +76,9 @@ class Record:
             len(PERIODS),
             seconds=np.array(PERIODS),
             jobs=np.array(counts),
-            covered_80=means[:, 1],
-            covered_90=means[:, 2],
-            covered_95=means[:, 3],
-            error=means[:, 4],
-            error_by_limits=means[:, 5],
+            covered_80=means[:, WITHIN_80],
+            covered_90=means[:, WITHIN_90],
+            covered_95=means[:, WITHIN_95],
+            error=means[:, ERROR],
+            error_by_limits=means[:, SIMPLE_ERROR],
         )

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.counting import counted
+from rtsched.estimates.record import (
+    COLUMNS,
+    ERROR,
+    MADE_AT,
+    SIMPLE_ERROR,
+    WITHIN_80,
+    WITHIN_95,
+)
 from rtsched.report.palette import LOGGED, POLICIES
 from rtsched.report.wording import MISSING, count, duration, instant, is_dated, percent
 
@@ -59,8 +67,9 @@ class Part:
     @classmethod
     def of(cls, name: str, rows: NDArray[np.float64]) -> Part:
         """Return a part, given its judged estimates, float64[n, 8]."""
-        means = rows.mean(axis=0).tolist() if len(rows) else [np.nan] * 8
-        return cls(name, len(rows), tuple(means[1:4]), means[4], means[5])
+        means = rows.mean(axis=0).tolist() if len(rows) else [np.nan] * COLUMNS
+        covered = tuple(means[WITHIN_80 : WITHIN_95 + 1])
+        return cls(name, len(rows), covered, means[ERROR], means[SIMPLE_ERROR])
 
     @property
     def lower(self) -> float:
@@ -100,7 +109,7 @@ class StartAccuracy:
     quarters, sizes : tuple of float
         Bounds of the quarters, seconds since the epoch, and of the thirds.
     steady : float
-        Share of medians that changed by less than the width of their 80 % interval until the next
+        Share of medians that changed by less than the width of their 95 % interval until the next
         poll; nan: not measured.
     instants : int
         How often all waiting jobs were estimated.
@@ -119,7 +128,7 @@ class StartAccuracy:
         """Return what became of the estimates of a check."""
         begin, end = float(checked.quarters[0]), float(checked.quarters[-1])
         number = max(int(np.ceil((end - begin) / WEEK)), 1)
-        place = np.clip((checked.rows[:, 6] - begin) // WEEK, 0, number - 1)
+        place = np.clip((checked.rows[:, MADE_AT] - begin) // WEEK, 0, number - 1)
         return cls(
             tuple(Part.of(name, rows) for name, rows in checked.parts()),
             tuple(
@@ -177,7 +186,7 @@ class StartAccuracy:
             return "How steady estimates are was not measured: too few of them were made."
         return (
             f"In {percent(self.steady)} of the cases the median changed by less than the width of "
-            "its 80 % interval until the next poll."
+            "its 95 % interval until the next poll."
         )
 
     def as_object(self) -> dict[str, Any]:

@@ -393,7 +393,7 @@ def test_strict(run, log):
 
 def test_without_report_packages(run, log, tmp_path, monkeypatch, refused):
     """The report is left out with a word; asked for by name, its absence is an error."""
-    monkeypatch.setattr("rtsched.cli.replay.find_spec", lambda _name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     result = run("replay", log, "--policy", "easy")
     assert result.exit_code == 0
     assert result.stderr.startswith("rtsched: warning: no HTML report is written: ")

@@ -144,7 +144,7 @@ KNOWN.learn(past())
 @given(deadline=st.lists(st.floats(-DAY, 20 * DAY) | st.just(np.inf), min_size=2, max_size=4))
 def test_odds_never_fall_as_the_deadline_grows(deadline: list[float]) -> None:
     """Of the same job; and they are never 1."""
-    if KNOWN._snapshot is None:
+    if KNOWN._drawn is None:
         KNOWN.refresh(state())
     at = np.sort(np.array(deadline)) + NOW
     odds = KNOWN.odds(make_jobs(len(at), submit=NOW, size=3, user="ann", deadline=at))
