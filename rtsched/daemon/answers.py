@@ -49,7 +49,7 @@ class Judge(Protocol):
         """Judge it at `now`, seconds since the epoch."""
 
     def later(self, site: Site) -> AdmissionResult:
-        """Return what becomes of it where nothing may be promised now."""
+        """Return the answer to it where nothing may be promised now."""
 
 
 class Answers:

@@ -330,7 +330,7 @@ class ReconciledLikely:
     lapsed : tuple of PromiseRecord
         As they stood before, those that came to nothing.
     actions : tuple of Action
-        What users are told.
+        By which users are notified.
     """
 
     likely: LikelyPromises

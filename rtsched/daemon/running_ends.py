@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.estimates.run_times import draw
-from rtsched.estimates.tables import Estimates
+from rtsched.estimates.tables import BOUNDS, Estimates
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 DRAWS = 128
 """Run times that are drawn for each job."""
-
-SHARES = {"": 0.5, "_low_80": 0.1, "_high_80": 0.9, "_low_95": 0.025, "_high_95": 0.975}
-"""Of the draws, those that end before each bound."""
 
 
 def running_ends(run_times: RunTimes, snapshot: Snapshot, seed: int = 0) -> Estimates:
@@ -37,8 +34,8 @@ def running_ends(run_times: RunTimes, snapshot: Snapshot, seed: int = 0) -> Esti
     distribution = run_times.distributions(jobs)
     drawn = draw(distribution, elapsed, jobs.wall_time, jobs.id, jobs.user, DRAWS, seed)
     ends = np.maximum(np.minimum(start + drawn, latest), snapshot.now)
-    levels = np.quantile(ends, list(SHARES.values()), axis=0)
+    levels = np.quantile(ends, list(BOUNDS.values()), axis=0)
     columns: dict[str, Any] = {
-        f"end{name}": level for name, level in zip(SHARES, levels, strict=True)
+        f"end{name}": level for name, level in zip(BOUNDS, levels, strict=True)
     }
     return Estimates.build(len(jobs), job=jobs.id, **columns)

@@ -199,8 +199,8 @@ class LikelySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     without_estimate: Annotated[
         Literal["reject", "best-effort"],
         Meta(
-            description="What becomes of a job that asks for odds while there is no estimate: it "
-            "is rejected, or accepted without a promise."
+            description="Whether a job that asks for odds is rejected, or accepted without a "
+            "promise, while there is no estimate."
         ),
     ] = "reject"
     wait: Annotated[

@@ -13,6 +13,7 @@ from rtsched.daemon.estimating import LatestEstimates, held_back
 from rtsched.daemon.reports import EstimateRecord, StartEstimate
 from rtsched.daemon.site import entry_of
 from rtsched.daemon.waiting import needs, waits
+from rtsched.estimates.tables import BOUNDS
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
@@ -32,11 +33,7 @@ EXPLAINED = 20
 
 OFF = LatestEstimates(enabled=False)
 
-COLUMNS = tuple(
-    f"{what}{bound}"
-    for what in ("start", "end")
-    for bound in ("", "_low_80", "_high_80", "_low_95", "_high_95")
-)
+COLUMNS = tuple(f"{what}{bound}" for what in ("start", "end") for bound in BOUNDS)
 """What estimates and their reports call the same."""
 
 

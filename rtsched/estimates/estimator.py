@@ -10,11 +10,11 @@ import numpy as np
 
 from rtsched.estimates import arrivals
 from rtsched.estimates.ahead import Ahead, ahead, lean
-from rtsched.estimates.calibration import CLASSES, MEDIAN, Calibration, Open, Spread
+from rtsched.estimates.calibration import CLASSES, LEVELS, Calibration, Open, Spread
 from rtsched.estimates.history import History
 from rtsched.estimates.record import Record
 from rtsched.estimates.run_times import draw
-from rtsched.estimates.tables import Accuracy, Estimates
+from rtsched.estimates.tables import BOUNDS, Accuracy, Estimates
 from rtsched.model.jobs import Jobs
 from rtsched.model.resources import demand_of, room_of
 from rtsched.simulator.settings import ExclusiveSettings
@@ -35,9 +35,6 @@ REMEMBERED_EVERY = 600.0
 
 REMEMBERED = 1000
 """Jobs of one refresh whose estimates are judged, drawn at random."""
-
-BOUNDS = {"low_95": 0, "low_80": 2, "high_80": 4, "high_95": 6}
-"""Places in `LEVELS` of the bounds in `Estimates`."""
 
 KINDRED = ("user", "name", "account")
 """Columns of jobs by which they are alike."""
@@ -397,6 +394,8 @@ def _table(
     columns: dict[str, Any] = {}
     for name, delay in (("start", start), ("end", end)):
         at = np.where(delay >= until, np.inf, now + delay)
-        columns[name] = at[:, MEDIAN]
-        columns |= {f"{name}_{bound}": at[:, place] for bound, place in BOUNDS.items()}
+        places = np.searchsorted(LEVELS, list(BOUNDS.values()))
+        columns |= {
+            f"{name}{bound}": at[:, place] for bound, place in zip(BOUNDS, places, strict=True)
+        }
     return Estimates.build(len(job), job=job, **columns)

@@ -6,6 +6,10 @@ import numpy as np
 
 from rtsched.model.table import Column, Table
 
+BOUNDS = {"_low_95": 0.025, "_low_80": 0.1, "": 0.5, "_high_80": 0.9, "_high_95": 0.975}
+"""How columns of starts and ends are called behind `start` and `end`, and which quantile each is:
+the median, and the bounds of the intervals of 80 and 95 %."""
+
 
 class Estimates(Table):
     """One row per job. Times are seconds since the epoch; inf: beyond what was simulated."""

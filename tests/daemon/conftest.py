@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,12 @@ from rtsched.daemon.warming import warm_up
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from playwright.sync_api import Browser
+
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+"""What Chromium may be called."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,3 +39,20 @@ def running(tmp_path: Path) -> Iterator[Running]:
     one = Running(tmp_path)
     yield one
     one.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Give Chromium."""
+    from playwright.sync_api import sync_playwright  # most tests here need no browser
+
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        reason = f"none of {', '.join(NAMES)} is installed"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield found
+        found.close()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from board_pages import HOSTILE, board, large_daemon, link_for
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 from rest_client import BOB
 
 from rtsched.report.wording import visible
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PHONE = {"width": 390, "height": 800}
 DESK = {"width": 1400, "height": 1000}
 
@@ -32,21 +29,6 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Give the address of a board of 2,000 nodes, 10,000 running jobs and 20 promises."""
     with large_daemon(tmp_path_factory.mktemp("board")) as running, board(running) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Give Chromium."""
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        reason = f"none of {', '.join(NAMES)} is installed"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
 from board_pages import board, large_daemon, link_for
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 from running import NOW
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from playwright.sync_api import Browser
+
 pytestmark = pytest.mark.browser
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
-
-def test_a_click_holds_a_choice_and_copies_the_command(tmp_path: Path) -> None:
+def test_a_click_holds_a_choice_and_copies_the_command(browser: Browser, tmp_path: Path) -> None:
     """What it copies is what `rtsched take` submits; the choice is shown as offered from then."""
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        pytest.skip(f"none of {', '.join(NAMES)} is installed")
     with (
         large_daemon(tmp_path, nodes=80, jobs=400, promises=1) as running,
         board(running) as where,
-        sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=path, args=["--no-sandbox"]) as browser,
     ):
         context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
         page = context.new_page()

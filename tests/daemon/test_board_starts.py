@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 from board_pages import HOSTILE, board, link_for
 from estimating_site import KnownEstimator, ten_minutes_from, waiting
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 from rest_client import BOB, in_thread
 from running import NOW, Running
 
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
 
 pytestmark = pytest.mark.browser
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 class Known(Estimating):
@@ -62,21 +58,6 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         board(running) as address,
     ):
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Give Chromium."""
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        reason = f"none of {', '.join(NAMES)} is installed"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 def opened(browser: Browser, where: str, uid: int | None = None, **settings: Any) -> Page:
