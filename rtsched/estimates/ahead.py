@@ -180,6 +180,15 @@ def ahead(
     )
 
 
+def on_known_nodes(snapshot: Snapshot) -> Snapshot:
+    """Return a state without running jobs whose nodes are gone: they take no room."""
+    held = snapshot.allocations
+    rows = np.flatnonzero(np.diff(held.indptr))
+    if len(rows) == len(held):
+        return snapshot
+    return replace(snapshot, running=snapshot.running.take(rows), allocations=held.take(rows))
+
+
 def lean(jobs: Jobs, *more: str) -> Jobs:
     """Return jobs with the columns alone on which it depends when they start, and some more."""
     wanted = (*NEEDED, *more)

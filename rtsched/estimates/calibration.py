@@ -27,8 +27,11 @@ LEVELS = np.array([0.025, 0.05, 0.1, 0.5, 0.9, 0.95, 0.975])
 MEDIAN = 3
 """Place of the median in `LEVELS`."""
 
-LATEST = 10_000
+LATEST = 50_000
 """Residuals of a class of sizes that count, the latest ones."""
+
+MIDDLE = 0.35, 0.65
+"""Quantiles between which draws are averaged for the median: a few draws' own median is rough."""
 
 FEW = 50
 """Where there are fewer residuals of a class, those of all classes count, and ..."""
@@ -37,7 +40,7 @@ PRIOR = np.array([-4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0])
 """... with these, in spreads, as many as are missing: wide intervals where little is known."""
 
 STEP = 0.03
-"""By how much the levels of a class follow the misses of an estimate of all jobs."""
+"""By how much the levels of a class follow the misses of the estimates of an hour."""
 
 BEYOND = 0.05
 """How far levels may go beyond 0 and 1, where no residual was far enough off, and ..."""
@@ -57,8 +60,12 @@ MOST_OPEN = 200_000
 LEAST_SPREAD = 60.0, 0.1
 """Added to each spread: seconds, and a share of the time from now to the median."""
 
-FADES = 0.999
+FADES = 0.9999
 """How much of what was known of the two medians counts after an estimate more."""
+
+WORTH = 0.05
+"""By which share the median of the residuals must have been better to take the place of the
+simulations' own: where these go wrong in the same way again and again."""
 
 CLASSES = 3
 """Classes of sizes, each with as many jobs."""
@@ -74,7 +81,8 @@ class Spread(NamedTuple):
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Spread:
         """Return that of simulations, float64[draws, n], seconds from the estimate on."""
-        low, median, high = np.quantile(values, [0.1, 0.5, 0.9], axis=0)
+        low, high = np.quantile(values, [0.1, 0.9], axis=0)
+        median = _middle(values)
         least = LEAST_SPREAD[0] + LEAST_SPREAD[1] * np.abs(median)
         return cls(median, median - low + least, high - median + least)
 
@@ -105,7 +113,7 @@ class Open(NamedTuple):
     simple: NDArray[np.float64]
     """What requested times alone would have said, seconds from the estimate on."""
     weight: NDArray[np.float64]
-    """How much each counts: as many classes as there are, by the jobs that were estimated."""
+    """How much each counts for the levels: all of one time and class together once an hour."""
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Open:
         """Return some rows."""
@@ -145,8 +153,8 @@ class Calibration:
     def __init__(self) -> None:
         self._residual, self._size = np.zeros(0), np.zeros(0)
         self._levels = np.tile(LEVELS, (CLASSES, 1))
-        self._gain = np.zeros(CLASSES)
-        """By how much less the median of the residuals was off than that of the simulations."""
+        self._off = np.zeros((2, CLASSES))
+        """By how much the medians of the simulations and of the residuals were off, seconds."""
         self._open = _nothing()
 
     def quantiles(
@@ -168,7 +176,8 @@ class Calibration:
         for row in np.unique(classes).tolist():
             rows = classes == row
             residual = _at_levels(self._residuals(row, now), self._levels[row])
-            if self._gain[row] <= 0:
+            own, other = self._off[:, row]
+            if other >= (1.0 - WORTH) * own:
                 residual[MEDIAN] = 0.0
             part = spread.take(rows)
             found[rows] = np.column_stack([part.value(np.full(rows.sum(), r)) for r in residual])
@@ -249,12 +258,12 @@ class Calibration:
         self._size = self._size[-CLASSES * LATEST :]
 
     def _compare_medians(self, row: int, spread: Spread, outcome: NDArray[np.float64]) -> None:
-        """Note whether the median of the residuals of a class would have been better."""
+        """Note by how much the medians of the simulations and of the residuals were off."""
         known = self._residual[self._class_of(self._size) == row][-LATEST:]
         if len(known) >= FEW:
             other = spread.value(np.full(len(outcome), np.median(known)))
-            gain = np.abs(outcome - spread.median) - np.abs(outcome - other)
-            self._gain[row] = self._gain[row] * FADES ** len(gain) + gain.sum()
+            off = [np.abs(outcome - median).sum() for median in (spread.median, other)]
+            self._off[:, row] = self._off[:, row] * FADES ** len(outcome) + off
 
     def _class_of(self, size: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the class of each size; jobs of equal size are in one."""
@@ -275,6 +284,12 @@ class Calibration:
             missing = np.linspace(0.0, 1.0, FEW - len(known))
             known = np.concatenate([known, np.interp(missing, LEVELS, PRIOR)])
         return known
+
+
+def _middle(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of draws, float64[draws, n]: the mean of those in the middle."""
+    low, high = (round(share * (len(values) - 1)) for share in MIDDLE)
+    return np.asarray(np.sort(values, axis=0)[low : high + 1].mean(axis=0))
 
 
 def _at_levels(residual: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.float64]:

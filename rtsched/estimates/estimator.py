@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.estimates import arrivals
-from rtsched.estimates.ahead import Ahead, ahead, lean
+from rtsched.estimates.ahead import Ahead, ahead, lean, on_known_nodes
 from rtsched.estimates.calibration import CLASSES, LEVELS, Calibration, Open, Spread
 from rtsched.estimates.history import History
 from rtsched.estimates.record import Record
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot
 
-DAY = 86400.0
+DAY, HOUR = 86400.0, 3600.0
 
 REMEMBERED_EVERY = 600.0
 """Seconds between two estimates of a job that are judged when it has started."""
@@ -151,7 +151,7 @@ class Estimator:
         """
         between = between or _do_nothing
         self._settle(snapshot)
-        self._now = snapshot.now
+        self._now, snapshot = snapshot.now, on_known_nodes(snapshot)
         self.history.forget(self._oldest(), self._now + DAY)
         past = self.history.on(snapshot.cluster)
         state, rows = ahead(snapshot, past, order)
@@ -176,12 +176,14 @@ class Estimator:
         start, end = Spread.of(delay), Spread.of(ends)
         start_at = self._starts.quantiles(start, size, now)
         end_at = np.maximum(self._ends.quantiles(end, size, now), start_at)
-        if now - self._remembered >= REMEMBERED_EVERY or now < self._remembered:
+        passed = now - self._remembered
+        if passed >= REMEMBERED_EVERY or passed < 0:
             self._remembered = now
+            share = min(passed / HOUR, 1.0) if passed > 0 else 1.0
             some = np.arange(len(rows))
             if len(some) > REMEMBERED:
                 some = np.sort(self._random.choice(some, REMEMBERED, replace=False))
-            at, weight = np.full(len(rows), now), np.full(len(rows), CLASSES / len(some))
+            at, weight = np.full(len(rows), now), np.full(len(rows), share * CLASSES / len(some))
             kept = Open(at, queued.id, size, start, start_at, simple, weight)
             self._starts.remember(kept.take(some))
             walls = np.where(np.isfinite(queued.wall_time), queued.wall_time, 0.0)

@@ -45,6 +45,14 @@ offer = 20
 admins = ["carol"]
 """
 
+OFTEN = """
+[estimates]
+refresh = 1
+core_share = 1
+draws = 16
+"""
+"""Starts are estimated after each poll."""
+
 
 READ = "SELECT token, id, uid, deadline, standing, why FROM records"
 

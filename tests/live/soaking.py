@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from promised_pool import SITE as POOL_SITE
 from promised_pool import LivePool, live_pool, within
-from promising import QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes
+from promising import OFTEN, QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.condor_daemon import descendants
 from testbed.waiting import eventually
@@ -160,7 +160,7 @@ def slurm_ground(hurry: float = 1.0, cycle: float = 1.0) -> Iterator[Ground]:
     options = SlurmOptions(fast=2, slow=6, job_submit=("rtsched",), settings={"MinJobAge": "30"})
     with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
         live = Live(cluster)
-        cluster.start_daemon(_every(cycle, SITE))
+        cluster.start_daemon(_every(cycle, SITE + OFTEN))
         wishes = {
             "plain": ("-N1", "--time=1"),
             "wish": ("-N1-2", "--time=2", in_minutes(24 * 60)),
@@ -215,7 +215,9 @@ def condor_ground(hurry: float = 1.0, cycle: float = 1.0) -> Iterator[Ground]:
     """Give a pool of eight machines; with `hurry` 2 all happens twice as often."""
     small = {"MAX_DEFAULT_LOG": "100000", "MAX_HISTORY_LOG": "100000", "MAX_HISTORY_ROTATIONS": "3"}
     settings = {"NEGOTIATOR_INTERVAL": "5", "NEGOTIATOR_CYCLE_DELAY": "1"} | small
-    with live_pool(_every(cycle, POOL_SITE), startds=True, slow=6, settings=settings) as live:
+    with live_pool(
+        _every(cycle, POOL_SITE + OFTEN), startds=True, slow=6, settings=settings
+    ) as live:
         pool = live.pool
         away: list[str] = []
 
@@ -259,7 +261,7 @@ def _run(live: Live | LivePool, *words: str) -> bool:
 
 
 def _asked(live: Live | LivePool) -> None:
-    for words in (("status",), ("plan",), ("explain", "--last", "5")):
+    for words in (("status",), ("plan",), ("explain", "--last", "5"), ("when",)):
         _run(live, "rtsched", *words, "--json")
 
 

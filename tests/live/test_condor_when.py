@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from promised_pool import SITE, LivePool, live_pool, within
-from promising import BOUND
+from promising import BOUND, OFTEN
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
@@ -14,12 +14,6 @@ from rtsched.adapters.condor.ids import name_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OFTEN = """
-[estimates]
-refresh = 1
-core_share = 1
-draws = 16
-"""
 RUNS = 15
 """Seconds for which a known job runs."""
 
@@ -48,11 +42,20 @@ def known(live: LivePool, count: int) -> list[int]:
     return [first + proc for proc in range(count)]
 
 
+def estimated_at(live: LivePool) -> float:
+    """Return of which state the latest estimates are, seconds since the epoch."""
+    return float(live.ask("when", user="root")["estimated"] or 0.0)
+
+
 def estimates(live: LivePool, jobs: list[int]) -> dict[int, dict[str, Any]]:
     """Wait until all jobs are estimated; return how, all of one time."""
+    since = live.daemon_time()
 
     def found() -> dict[int, dict[str, Any]]:
-        rows = {each["job"]: each for each in live.ask("when", user="root")["jobs"]}
+        report = live.ask("when", user="root")
+        if (report["estimated"] or 0.0) < since:
+            return {}
+        rows = {each["job"]: each for each in report["jobs"]}
         known = {job: rows.get(name_of(job), {"basis": "running"}) for job in jobs}
         return {} if any(each["basis"] == "none" for each in known.values()) else known
 
@@ -107,17 +110,13 @@ def test_a_killed_process_comes_back(live: LivePool) -> None:
     jobs = known(live, 8)
     eventually(lambda: len(live.ads("JobStatus == 2")) == 4, 60, "four jobs run")
     estimates(live, jobs)
-    before = live.ask("when", user="root")["estimated"]
     killed = eventually(lambda: live.child(estimates=True))
     live.pool.run(["kill", "-KILL", str(killed)])
     said = live.submit(*within(3600))
     assert said.promised, said.text
 
-    def again() -> bool:
-        report = live.ask("when", user="root")
-        return report["estimated"] is not None and report["estimated"] > before + 1.0
-
-    eventually(again, 90, "starts are estimated again")
+    since = live.daemon_time()
+    eventually(lambda: estimated_at(live) > since, 90, "starts are estimated again")
     assert live.child(estimates=True) not in {0, killed}
     assert "not_estimated" in live.pool.services.log_tail("rtsched", 2000)
     assert live.slowest() < BOUND

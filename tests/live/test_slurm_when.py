@@ -5,19 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from promising import BOUND, QUICK, SITE, SUBMIT_CONF, Live, in_minutes
+from promising import BOUND, OFTEN, QUICK, SITE, SUBMIT_CONF, Live, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OFTEN = """
-[estimates]
-refresh = 1
-core_share = 1
-draws = 16
-"""
 RUNS = 20
 """Seconds for which a known job runs."""
 
@@ -62,11 +56,19 @@ def estimate(live: Live, job: int) -> dict[str, Any]:
     return dict(found)
 
 
+def estimated_at(live: Live) -> float:
+    """Return of which state the latest estimates are, seconds since the epoch."""
+    return float(live.ask("when", user="root")["estimated"] or 0.0)
+
+
 def estimates(live: Live, jobs: list[int]) -> dict[int, dict[str, Any]]:
     """Wait until all jobs are estimated; return how, all of one time."""
+    since = live.daemon_time()
 
     def found() -> dict[int, dict[str, Any]]:
         report = live.ask("when", user="root")
+        if (report["estimated"] or 0.0) < since:
+            return {}
         rows = {int(each["job"]): each for each in report["jobs"]}
         known = {job: rows.get(job, {"basis": "running"}) for job in jobs}
         return {} if any(each["basis"] == "none" for each in known.values()) else known
@@ -150,17 +152,13 @@ def test_a_killed_process_comes_back(live: Live) -> None:
     """Submissions are not held up; estimates go on, and the log has a sentence."""
     jobs = [known(live) for _ in range(8)]
     estimates(live, jobs[4:])
-    before = live.ask("when", user="root")["estimated"]
     killed = eventually(lambda: live.child(estimates=True))
     live.cluster.run(["kill", "-KILL", str(killed)])
     said = live.submit("-N1", "--time=1", in_minutes(60), script="true")
     assert said.promised, said.text
 
-    def again() -> bool:
-        report = live.ask("when", user="root")
-        return report["estimated"] is not None and report["estimated"] > before + 1.0
-
-    eventually(again, 90, "starts are estimated again")
+    since = live.daemon_time()
+    eventually(lambda: estimated_at(live) > since, 90, "starts are estimated again")
     assert live.child(estimates=True) not in {0, killed}
     assert "not_estimated" in live.cluster.services.log_tail("rtsched", 2000)
     assert live.slowest() < BOUND

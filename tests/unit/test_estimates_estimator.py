@@ -161,3 +161,12 @@ def test_a_hundred_thousand_waiting_jobs() -> None:
     found = estimator.refresh(make_snapshot(queued, make_cluster(2000), NOW))
     assert len(found) == n
     assert_sound(found)
+
+
+def test_a_running_job_whose_node_is_gone() -> None:
+    """It takes no room: the first job that waits has the machine to itself."""
+    seen = state(id=[1], submit=NOW - 100.0, size=4, user="ann")
+    lost = make_snapshot(seen.queued, make_cluster(4), NOW, running=seen.running, nodes=[[]])
+    found = made().refresh(lost)
+    assert_sound(found)
+    assert found.start[0] == NOW
