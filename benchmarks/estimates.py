@@ -58,6 +58,16 @@ def jobs_of(n: int, first: int, shared: bool, submit: NDArray[np.float64]) -> Jo
     )
 
 
+def past_of(n: int, shared: bool, now: float = NOW) -> Log:
+    """Return jobs that ended in the last 30 days."""
+    random = np.random.default_rng(0)
+    submit = now - np.sort(random.uniform(DAY, 30 * DAY, n))[::-1]
+    jobs = jobs_of(n, 10**7, shared, submit)
+    ran = jobs.wall_time * random.beta(0.8, 2.0, n)
+    outcomes = Outcomes.build(n, start=jobs.submit, end=jobs.submit + ran, run_time=ran)
+    return Log(jobs, outcomes, (), "made up")
+
+
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
@@ -67,15 +77,6 @@ def main() -> None:
     parser.add_argument("--shared", action="store_true")
     parser.add_argument("--share", type=float, default=0.3, help="core_share of site.toml")
     given = parser.parse_args()
-    random = np.random.default_rng(0)
-    past = jobs_of(
-        given.past,
-        10**7,
-        given.shared,
-        NOW - np.sort(random.uniform(DAY, 30 * DAY, given.past))[::-1],
-    )
-    ran = past.wall_time * random.beta(0.8, 2.0, given.past)
-    outcomes = Outcomes.build(given.past, start=past.submit, end=past.submit + ran, run_time=ran)
     nodes = Nodes.build(given.nodes)
     if given.shared:
         room = np.tile(np.array([[64, 256 << 30, 4]], np.int64), (given.nodes, 1))
@@ -91,12 +92,13 @@ def main() -> None:
         offsets_of(np.ones(n, np.int64)),
         np.arange(n, dtype=np.int32),
     )
+    random = np.random.default_rng(1)
     submit = NOW - np.sort(random.uniform(0, 3600.0, given.waiting))[::-1]
     queued = jobs_of(given.waiting, 1, given.shared, submit)
     snapshot = Snapshot(NOW, Cluster(nodes), queued, running, allocations)
     made = [0]
     estimator = Estimator(EstimateSettings())
-    estimator.learn(Log(past, outcomes, (), "made up"))
+    estimator.learn(past_of(given.past, given.shared))
     begun = time.perf_counter()
     pickle.dumps(snapshot, protocol=5)
     pickling = time.perf_counter() - begun

@@ -1,6 +1,6 @@
 """How long the daemon's loop keeps a submit filter waiting, under all that it has to do at once.
 
-    python benchmarks/loop_lag.py [--seconds S] [--quick] [--stacks] [--json FILE]
+    python benchmarks/loop_lag.py [--seconds S] [--quick] [--estimates] [--stacks] [--json FILE]
 
 A whole daemon (sockets, database, the process that talks to the batch system) over a made-up Slurm
 of 1,000 nodes: 10,000 pending jobs, 1,000 promises, a history of a million closed promises; polls
@@ -8,6 +8,9 @@ and cycles follow one another. Users, in processes of their own, submit jobs wit
 `feasible` without pause, and an admin asks `status` each second. The lag is measured every 5 ms on
 the loop itself; what part of it the loop's thread waited for a processor that other processes
 had is known from the kernel (schedstat), and told apart. The clients run with nice 19.
+
+With `--estimates` the process that estimates starts is there too, with 50,000 jobs of the past; the
+last line says how long its refreshes took, and which share of a core it took.
 
 `--stacks` prints what the threads were doing while the loop was late.
 """
@@ -33,13 +36,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from estimates import past_of
 from made_up import DAY, FIRST_USER, MadeUp, Spool, job_fields, policy_in, promise
+from msgspec.structs import replace as changed
 
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encode, read_header
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.ask import ask
+from rtsched.daemon.estimates_file import EstimatesFile
+from rtsched.daemon.estimating import FILE, Estimating
 from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
@@ -50,20 +57,25 @@ from rtsched.daemon.start import TURN
 from rtsched.daemon.store import Store
 from rtsched.daemon.worker import Worker
 from rtsched.errors import RtschedError
+from rtsched.estimates import Estimator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.site import Site
 
 NODES = 1_000
 PENDING, PROMISES, CLOSED = 10_000, 1_000, 1_000_000
+PAST = 50_000
 RATE = 5.0
 """Submissions a second."""
 
 ASKERS = 4
 """Users who ask `feasible` without pause."""
+
+ESTIMATES_CPU = "rtsched_estimate_cpu_seconds_total"
 
 EVERY = 0.005
 """Seconds between two measurements of the lag."""
@@ -152,8 +164,22 @@ def _filled(path: Path, closed: int) -> None:
     base.close()
 
 
+def _estimating(directory: Path, live: LiveSite, metrics: Metrics, past: int) -> Estimating:
+    """Return start estimates that know so many jobs of the past."""
+    now = time.time()
+    estimator = Estimator(live.estimates)
+    estimator.learn(past_of(past, shared=False, now=now))
+    EstimatesFile(directory / FILE).write(estimator, now)
+    daemon = changed(live.daemon, database=str(directory / "rtsched.db"))
+    return Estimating(changed(live, daemon=daemon), metrics)
+
+
 async def _measured(
-    directory: Path, extent: tuple[int, int, int], seconds: float, stacks: Stacks | None
+    directory: Path,
+    extent: tuple[int, int, int],
+    seconds: float,
+    stacks: Stacks | None,
+    past: int,
 ) -> dict[str, Any]:
     pending, promises, closed = extent
     _filled(directory / "rtsched.db", closed)
@@ -162,12 +188,21 @@ async def _measured(
     with Store(directory / "rtsched.db", policy.live.daemon.durable) as store:
         worker = Worker(partial(MadeUp, directory, pending, NODES, NODES // 2), 300.0)
         metrics = Metrics()
-        daemon = Daemon(policy, store, worker, SlurmTranslator(), metrics, reread=lambda: policy)
+        estimating = _estimating(directory, policy.live, metrics, past) if past else None
+        daemon = Daemon(
+            policy,
+            store,
+            worker,
+            SlurmTranslator(),
+            metrics,
+            reread=lambda: policy,
+            estimating=estimating,
+        )
         spool, admit = Spool(directory), daemon.admit
 
-        async def admitted(site: Site, changed: Sequence[PromiseRecord]) -> None:
-            await admit(site, changed)
-            spool.put(site, changed)
+        async def admitted(site: Site, new: Sequence[PromiseRecord]) -> None:
+            await admit(site, new)
+            spool.put(site, new)
 
         daemon.admit = admitted  # type: ignore[method-assign]
         await daemon.cycle()
@@ -184,6 +219,8 @@ async def _measured(
             if running.done():
                 running.result()
         await asyncio.sleep(3.0)
+        while estimating is not None and not np.isfinite(estimating.latest.at):
+            await asyncio.sleep(0.5)  # the first one may compile kernels
 
         waited = waited_for_processor()
 
@@ -211,14 +248,19 @@ async def _measured(
         if stacks is not None:
             stacks.start()
         cpu, wall = time.process_time(), time.monotonic()
+        estimates_cpu, refreshes = _value(metrics.text(), ESTIMATES_CPU), dict[float, float]()
         while len(found) < len(started):
             await asyncio.sleep(0.25)
             await asyncio.to_thread(spool.write)
+            if estimating is not None:
+                took_s = _value(metrics.text(), "rtsched_estimate_seconds")
+                refreshes[estimating.latest.at] = took_s
             while not results.empty():
                 found.append(results.get())
         meter.stop()
         cpu, wall = time.process_time() - cpu, time.monotonic() - wall
         cycles = int(_value(metrics.text(), "rtsched_cycle_seconds_count"))
+        estimates_cpu = (_value(metrics.text(), ESTIMATES_CPU) - estimates_cpu) / wall
         daemon._stop.set()
         await running
         queries.close()
@@ -227,6 +269,7 @@ async def _measured(
     return {
         "lag": lags, "own": own, "took": took, "given": given, "promises": len(daemon.site.records),
         "cycles": cycles, "cpu": cpu / wall, "seconds": wall,
+        "estimates_cpu": estimates_cpu, "refreshes": list(refreshes.values()),
     }  # fmt: skip
 
 
@@ -255,6 +298,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--quick", action="store_true", help="a small state, to see that it works")
     parser.add_argument("--closed", type=int, default=CLOSED, help="closed promises")
+    parser.add_argument("--estimates", action="store_true", help="estimate starts meanwhile")
     parser.add_argument("--stacks", action="store_true", help="print what ran while it was late")
     parser.add_argument("--json", type=Path, help="write all measurements there")
     given = parser.parse_args()
@@ -265,7 +309,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="rtsched-lag-") as name:
         directory = Path(name)
         directory.chmod(0o755)
-        found = asyncio.run(_measured(directory, extent, given.seconds, stacks))
+        found = asyncio.run(
+            _measured(directory, extent, given.seconds, stacks, PAST if given.estimates else 0)
+        )
     print(
         f"{extent[0]:,} pending jobs, {found['promises']:,} promises, {extent[2]:,} closed ones; "
         f"{found['cycles']} cycles in {found['seconds']:.0f} s, {found['cpu']:.0%} of a processor, "
@@ -277,6 +323,12 @@ def main() -> None:
     print(_row("without the wait for a processor", found["own"]))
     for kind, took in sorted(found["took"].items()):
         print(_row(f"`{kind}`", took))
+    if given.estimates:
+        took = found["refreshes"]
+        print(
+            f"\n{len(took)} refreshes of start estimates, of {np.mean(took):.1f} s on average, "
+            f"{max(took):.1f} s at the most; they took {found['estimates_cpu']:.0%} of a core"
+        )
     for where, times in stacks.seen.most_common(40) if stacks is not None else ():
         print(times, where)
     if given.json:

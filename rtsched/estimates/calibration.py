@@ -43,13 +43,16 @@ STEP = 0.03
 """By how much the levels of a class follow the misses of the estimates of an hour."""
 
 BEYOND = 0.05
-"""How far levels may go beyond 0 and 1, where no residual was far enough off, and ..."""
-
-LEAST_LEVELS = np.where(LEVELS < 0.5, -BEYOND, 0.5)
-MOST_LEVELS = np.where(LEVELS > 0.5, 1.0 + BEYOND, 0.5)
+"""How far beyond 0 and 1 levels are read, where no residual was far enough off, and ..."""
 
 STRETCH = 20.0
 """... how many times the most extreme residual is then taken for each whole level beyond."""
+
+FARTHEST = 0.2
+"""How far levels may go beyond 0 and 1: misses are made up for later."""
+
+LEAST_LEVELS = np.where(LEVELS < 0.5, -FARTHEST, 0.5)
+MOST_LEVELS = np.where(LEVELS > 0.5, 1.0 + FARTHEST, 0.5)
 
 OPEN_FOR = 30 * 86400.0
 """Seconds for which an open estimate is remembered."""
@@ -112,31 +115,41 @@ class Open(NamedTuple):
     """float64[n, 7]: what was estimated, `LEVELS`, seconds from the estimate on."""
     simple: NDArray[np.float64]
     """What requested times alone would have said, seconds from the estimate on."""
+    passed: NDArray[np.bool_]
+    """bool[n, 7]: which of the quantiles are known to have been too early."""
     weight: NDArray[np.float64]
     """How much each counts for the levels: all of one time and class together once an hour."""
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Open:
         """Return some rows."""
         spread = self.spread.take(rows)
-        quantiles, simple, weight = self.quantiles[rows], self.simple[rows], self.weight[rows]
-        return Open(
-            self.at[rows], self.job[rows], self.size[rows], spread, quantiles, simple, weight
-        )
+        return Open(spread=spread, **{name: getattr(self, name)[rows] for name in _OWN_COLUMNS})
 
     def joined(self, more: Open) -> Open:
         """Return these rows and more behind them."""
         spread = Spread(*map(np.concatenate, zip(self.spread, more.spread, strict=True)))
         columns = {
             name: np.concatenate([getattr(self, name), getattr(more, name)])
-            for name in ("at", "job", "size", "quantiles", "simple", "weight")
+            for name in _OWN_COLUMNS
         }
         return Open(spread=spread, **columns)
 
 
+_OWN_COLUMNS = tuple(name for name in Open._fields if name != "spread")
+
+
 def _nothing() -> Open:
-    none = np.zeros(0)
-    spread = Spread(none, none, none)
-    return Open(none, np.zeros(0, np.int64), none, spread, np.zeros((0, len(LEVELS))), none, none)
+    none, levels = np.zeros(0), (0, len(LEVELS))
+    return Open(
+        at=none,
+        job=np.zeros(0, np.int64),
+        size=none,
+        spread=Spread(none, none, none),
+        quantiles=np.zeros(levels),
+        simple=none,
+        passed=np.zeros(levels, np.bool_),
+        weight=none,
+    )
 
 
 class Settled(NamedTuple):
@@ -239,6 +252,7 @@ class Calibration:
         left = ~there & ~np.isin(known.job, gone) & (known.at > now - OPEN_FOR) & (known.at <= now)
         self._open = known.take(left)
         self._learn(settled, outcome)
+        self._count_late(now)
         return Settled(settled, outcome)
 
     def _learn(self, settled: Open, outcome: NDArray[np.float64]) -> None:
@@ -248,14 +262,35 @@ class Calibration:
         for row in np.unique(classes).tolist():
             rows = classes == row
             below = outcome[rows, None] < settled.quantiles[rows] - 1.0
-            weight = STEP * settled.weight[rows]
-            levels = self._levels[row] + weight.sum() * LEVELS - weight @ below
-            self._levels[row] = np.clip(levels, LEAST_LEVELS, MOST_LEVELS)
+            self._follow(row, settled.weight[rows], below, ~settled.passed[rows])
             self._compare_medians(row, settled.spread.take(rows), outcome[rows])
         self._residual = np.concatenate([self._residual, settled.spread.residual(outcome)])
         self._size = np.concatenate([self._size, settled.size])
         self._residual = self._residual[-CLASSES * LATEST :]
         self._size = self._size[-CLASSES * LATEST :]
+
+    def _count_late(self, now: float) -> None:
+        """Let the levels follow what open estimates show: which quantiles have passed by now."""
+        late = ((now - self._open.at)[:, None] > self._open.quantiles) & ~self._open.passed
+        rows = np.flatnonzero(late.any(axis=1))
+        if not len(rows):
+            return
+        classes = self._class_of(self._open.size[rows])
+        for row in np.unique(classes).tolist():
+            some = rows[classes == row]
+            self._follow(row, self._open.weight[some], np.zeros_like(late[some]), late[some])
+        self._open.passed[rows] |= late[rows]
+
+    def _follow(
+        self,
+        row: int,
+        weight: NDArray[np.float64],
+        below: NDArray[np.bool_],
+        counts: NDArray[np.bool_],
+    ) -> None:
+        """Move the levels of a class by outcomes below quantiles or not, where they count."""
+        moved = (STEP * weight) @ (counts * (LEVELS - below))
+        self._levels[row] = np.clip(self._levels[row] + moved, LEAST_LEVELS, MOST_LEVELS)
 
     def _compare_medians(self, row: int, spread: Spread, outcome: NDArray[np.float64]) -> None:
         """Note by how much the medians of the simulations and of the residuals were off."""
@@ -293,7 +328,8 @@ def _middle(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _at_levels(residual: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the quantiles of residuals at levels, which may lie a little beyond 0 and 1."""
+    """Return the quantiles of residuals at levels, which may lie beyond 0 and 1."""
     within = np.clip(levels, 0.0, 1.0)
+    levels = np.clip(levels, -BEYOND, 1.0 + BEYOND)
     found = np.quantile(residual, within)
     return np.asarray(found + np.abs(found) * STRETCH * (levels - within))

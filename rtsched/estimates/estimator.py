@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot
 
+    Arrivals = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
+    """Rows of the jobs that are submitted, when, and how long they run, seconds."""
+
 DAY, HOUR = 86400.0, 3600.0
 
 REMEMBERED_EVERY = 600.0
@@ -48,6 +51,12 @@ FEWEST = 8
 UNSUBMITTED = -2
 """Id of such a job."""
 
+FIRST_COVERED = DAY
+"""Seconds whose arrivals are simulated at first; where jobs still wait then, it is done anew ..."""
+
+LONGER = 4.0
+"""... with those of so many times as long: who comes later delays nobody who has started."""
+
 NO_ARRIVALS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
 
 
@@ -65,7 +74,7 @@ class Drawn:
         Who runs and waits.
     run_time : float64[draws, running + waiting]
         Seconds.
-    arrivals : list of (int64[k], float64[k], float64[k])
+    arrivals : list of Arrivals
         Of each simulation rows of the jobs that are submitted, when, and how long they run.
     """
 
@@ -74,7 +83,7 @@ class Drawn:
     past: Jobs
     state: Ahead
     run_time: NDArray[np.float64]
-    arrivals: list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]
+    arrivals: list[Arrivals]
 
 
 def _do_nothing() -> None:
@@ -160,8 +169,11 @@ class Estimator:
         if not len(rows):
             return Estimates.build(0)
         starts, begun = np.empty((len(drawn.run_time), len(rows))), time.monotonic()
+        covered = FIRST_COVERED
         for row in range(len(starts)):
-            starts[row] = self._simulate(drawn, row)
+            starts[row], covered = self._simulate(
+                state, drawn.run_time[row], drawn.arrivals[row], covered
+            )
             between()
             if row + 1 >= FEWEST and time.monotonic() - begun > self.settings.longest:
                 starts = starts[: row + 1]
@@ -184,10 +196,11 @@ class Estimator:
             if len(some) > REMEMBERED:
                 some = np.sort(self._random.choice(some, REMEMBERED, replace=False))
             at, weight = np.full(len(rows), now), np.full(len(rows), share * CLASSES / len(some))
-            kept = Open(at, queued.id, size, start, start_at, simple, weight)
+            none = np.zeros(start_at.shape, np.bool_)
+            kept = Open(at, queued.id, size, start, start_at, simple, none, weight)
             self._starts.remember(kept.take(some))
             walls = np.where(np.isfinite(queued.wall_time), queued.wall_time, 0.0)
-            kept = Open(at, queued.id, size, end, end_at, simple + walls, weight)
+            kept = Open(at, queued.id, size, end, end_at, simple + walls, none.copy(), weight)
             self._ends.remember(kept.take(some))
             self._remember_labels(snapshot)
         found = _table(queued.id, now, start_at, end_at, until)
@@ -232,10 +245,7 @@ class Estimator:
 
     def _draw(
         self, snapshot: Snapshot, state: Ahead, rows: NDArray[np.int64]
-    ) -> tuple[
-        NDArray[np.float64],
-        list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]],
-    ]:
+    ) -> tuple[NDArray[np.float64], list[Arrivals]]:
         """Return run times and arrivals for all simulations of a refresh, as in `Drawn`."""
         count = self.settings.draws
         times, history = self.history.run_times, self.history
@@ -267,10 +277,31 @@ class Estimator:
             drawn.append((row + first, at, history.run_time[row]))
         return run_time, drawn
 
-    def _simulate(self, drawn: Drawn, row: int) -> NDArray[np.float64]:
-        """Return the starts of the waiting jobs in one simulation, seconds since the epoch."""
-        until = drawn.state.now + self.settings.horizon_days * DAY
-        return drawn.state.simulate(drawn.run_time[row], *drawn.arrivals[row], self.system, until)
+    def _simulate(
+        self,
+        state: Ahead,
+        run_time: NDArray[np.float64],
+        arrivals: Arrivals,
+        covered: float,
+        wanted: int | None = None,
+    ) -> tuple[NDArray[np.float64], float]:
+        """Return the starts of the waiting jobs, seconds since the epoch, in one simulation.
+
+        And how many seconds of arrivals it took. With `wanted`, the last jobs that wait decide.
+        """
+        rows, at, runs = arrivals
+        longest, now = self.settings.horizon_days * DAY, state.now
+        while True:
+            covered = min(covered, longest)
+            until = now + covered
+            some = slice(np.searchsorted(at, until))
+            start = state.simulate(
+                run_time, rows[some], at[some], runs[some], self.system, until, wanted
+            )
+            decide = start if wanted is None else start[-wanted:]
+            if covered >= longest or (decide <= until).all():
+                return start, covered
+            covered *= LONGER
 
     def _by_limits(self, state: Ahead) -> NDArray[np.float64]:
         """Return when jobs start by requested times, without arrivals, seconds from now on."""
@@ -300,19 +331,18 @@ class Estimator:
                 for row in range(len(jobs))
             ]
         )
-        delay = np.full((count, len(jobs)), np.nan)
+        delay, longest = np.full((count, len(jobs)), np.nan), self.settings.horizon_days * DAY
         share = self.answer_within / max(len(jobs), 1)
         for column in range(len(jobs)):
             begun = time.monotonic()
-            state = _with_one(drawn, jobs.take([column]))
+            state, covered = _with_one(drawn, jobs.take([column])), FIRST_COVERED
             for row in range(count):
                 run_time = np.append(drawn.run_time[row], own[row, column])
                 arrivals_row, at, runs = drawn.arrivals[row]
-                until = state.now + self.settings.horizon_days * DAY
-                start = state.simulate(
-                    run_time, arrivals_row + 1, at, runs, self.system, until, wanted=1
+                start, covered = self._simulate(
+                    state, run_time, (arrivals_row + 1, at, runs), covered, wanted=1
                 )
-                delay[row, column] = min(start[-1], until) - state.now
+                delay[row, column] = min(start[-1] - state.now, longest)
                 if row + 1 >= FEWEST and time.monotonic() - begun > share:
                     break
         rows = np.isfinite(delay).all(axis=1)

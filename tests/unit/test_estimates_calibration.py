@@ -18,15 +18,23 @@ def spread(n: int, median: float = 1000.0, width: float = 100.0) -> Spread:
     return Spread(np.full(n, median), np.full(n, width), np.full(n, width))
 
 
+def opened(
+    at: np.ndarray, quantiles: np.ndarray, simple: np.ndarray, weight: np.ndarray, first: int = 0
+) -> Open:
+    """Return open estimates of jobs of one size, with equal spreads."""
+    n = len(at)
+    passed = np.zeros((n, len(LEVELS)), np.bool_)
+    job = first + np.arange(n)
+    return Open(at, job, np.ones(n), spread(n), quantiles, simple, passed, weight)
+
+
 def settle(known: Calibration, outcome: np.ndarray, at: float = 0.0) -> np.ndarray:
     """Estimate, learn the outcomes, seconds from then on, and return the quantiles."""
     n = len(outcome)
     size = np.ones(n)
     quantiles = known.quantiles(spread(n), size, at)
-    times = np.full(n, at)
-    known.remember(
-        Open(times, np.arange(n), size, spread(n), quantiles, outcome, np.full(n, 3.0 / max(n, 1)))
-    )
+    weight = np.full(n, 3.0 / max(n, 1))
+    known.remember(opened(np.full(n, at), quantiles, outcome, weight))
     known.settle(np.arange(n), at + outcome, NONE[0], at + 1e6)
     return quantiles
 
@@ -94,32 +102,37 @@ def test_late_jobs_count_at_once() -> None:
         settle(known, np.full(50, 1000.0), 1e7 * step)
     before = known.quantiles(spread(1), np.ones(1), 1e8)[0, -1]
     n = 100
-    kept = Open(
-        np.full(n, 1e8),
-        np.arange(n),
-        np.ones(n),
-        spread(n),
-        np.zeros((n, 7)),
-        np.ones(n),
-        np.full(n, 3.0 / n),
-    )
+    kept = opened(np.full(n, 1e8), np.zeros((n, 7)), np.ones(n), np.full(n, 3.0 / n))
     known.remember(kept)
     after = known.quantiles(spread(1), np.ones(1), 1e8 + 5000.0)[0, -1]
     assert after > before + 1000.0
 
 
+def test_quantiles_that_have_passed_count_before_the_outcome() -> None:
+    """The levels follow an open estimate that is late; its outcome then counts no second time."""
+    bounds = np.array([[100.0, 200.0, 300.0, 500.0, 700.0, 800.0, 900.0]])
+
+    def levels(*times: float, outcome: float = 850.0) -> np.ndarray:
+        known = Calibration()
+        known.remember(opened(np.zeros(1), bounds, np.ones(1), np.ones(1)))
+        for at in times:
+            known.settle(*NONE, NONE[0], at)
+        known.settle(np.zeros(1, np.int64), np.full(1, outcome), NONE[0], outcome)
+        return known._levels[0]
+
+    assert levels(750.0, 820.0) == pytest.approx(levels())
+    known = Calibration()
+    known.remember(opened(np.zeros(1), bounds, np.ones(1), np.ones(1)))
+    known.settle(*NONE, NONE[0], 750.0)  # later than the first five quantiles
+    moved = known._levels[0] - LEVELS
+    assert moved[:5] == pytest.approx(0.03 * LEVELS[:5] * (np.arange(5) != MEDIAN))
+    assert moved[5:].tolist() == [0.0, 0.0]
+
+
 def test_a_clock_that_steps_back() -> None:
     """Estimates of the future are dropped."""
     known = Calibration()
-    kept = Open(
-        np.array([500.0]),
-        np.array([1]),
-        np.ones(1),
-        spread(1),
-        np.zeros((1, 7)),
-        np.ones(1),
-        np.ones(1),
-    )
+    kept = opened(np.array([500.0]), np.zeros((1, 7)), np.ones(1), np.ones(1))
     known.remember(kept)
     known.settle(*NONE, NONE[0], 100.0)
     assert len(known.remembered()) == 0
@@ -129,15 +142,7 @@ def test_the_record_by_hand() -> None:
     """Two estimates: one within 80 %, one within 95 % alone."""
     quantiles = np.array([[10.0, 20.0, 30.0, 50.0, 70.0, 80.0, 90.0]] * 2)
     known = Calibration()
-    kept = Open(
-        np.zeros(2),
-        np.array([1, 2]),
-        np.ones(2),
-        spread(2),
-        quantiles,
-        np.full(2, 100.0),
-        np.ones(2),
-    )
+    kept = opened(np.zeros(2), quantiles, np.full(2, 100.0), np.ones(2), first=1)
     known.remember(kept)
     settled = known.settle(np.array([1, 2]), np.array([60.0, 85.0]), NONE[0], 200.0)
     rows = judged(settled)

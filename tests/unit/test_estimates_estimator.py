@@ -170,3 +170,20 @@ def test_a_running_job_whose_node_is_gone() -> None:
     found = made().refresh(lost)
     assert_sound(found)
     assert found.start[0] == NOW
+
+
+def test_arrivals_are_simulated_as_far_as_they_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later ones delay nobody who has started: the estimates are those with all of them."""
+    waiting = {"id": np.arange(1, 41), "submit": NOW - 100.0, "size": 2, "wall_time": 36000.0}
+
+    def found() -> Estimates:
+        estimator = made()
+        estimator.learn(past())
+        return estimator.refresh(state(**waiting))
+
+    few = found()
+    monkeypatch.setattr("rtsched.estimates.estimator.FIRST_COVERED", 14 * DAY)
+    whole = found()
+    assert few.start.max() > NOW + DAY / 2
+    for name in Estimates.columns():
+        assert np.array_equal(few.column(name), whole.column(name))
