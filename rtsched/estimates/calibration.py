@@ -27,7 +27,7 @@ LEVELS = np.array([0.025, 0.05, 0.1, 0.5, 0.9, 0.95, 0.975])
 MEDIAN = 3
 """Place of the median in `LEVELS`."""
 
-LATEST = 50_000
+LATEST = 100_000
 """Residuals of a class of sizes that count, the latest ones."""
 
 MIDDLE = 0.35, 0.65
@@ -39,10 +39,10 @@ FEW = 50
 PRIOR = np.array([-4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0])
 """... with these, in spreads, as many as are missing: wide intervals where little is known."""
 
-STEP = 0.03
+STEP = 0.01
 """By how much the levels of a class follow the misses of the estimates of an hour."""
 
-BEYOND = 0.05
+BEYOND = 0.1
 """How far beyond 0 and 1 levels are read, where no residual was far enough off, and ..."""
 
 STRETCH = 20.0
@@ -60,7 +60,7 @@ OPEN_FOR = 30 * 86400.0
 MOST_OPEN = 200_000
 """Open estimates that are remembered, the latest ones."""
 
-LEAST_SPREAD = 60.0, 0.1
+LEAST_SPREAD = 60.0, 0.2
 """Added to each spread: seconds, and a share of the time from now to the median."""
 
 FADES = 0.9999

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.estimates.calibration import LEVELS, MEDIAN, Calibration, Open, Spread
+from rtsched.estimates.calibration import LEVELS, MEDIAN, STEP, Calibration, Open, Spread
 from rtsched.estimates.record import Record, judged
 
 NONE = np.zeros(0, np.int64), np.zeros(0)
@@ -125,7 +125,7 @@ def test_quantiles_that_have_passed_count_before_the_outcome() -> None:
     known.remember(opened(np.zeros(1), bounds, np.ones(1), np.ones(1)))
     known.settle(*NONE, NONE[0], 750.0)  # later than the first five quantiles
     moved = known._levels[0] - LEVELS
-    assert moved[:5] == pytest.approx(0.03 * LEVELS[:5] * (np.arange(5) != MEDIAN))
+    assert moved[:5] == pytest.approx(STEP * LEVELS[:5] * (np.arange(5) != MEDIAN))
     assert moved[5:].tolist() == [0.0, 0.0]
 
 
