@@ -3,7 +3,9 @@
 A choice changes one thing that its user asked for: the deadline, the nodes, the time limit, the
 GPUs on each node, their type, or the partition; and the deadline too where it cannot be met
 otherwise. Each is admitted by the same judge as submissions are, on the site as it is. The search
-halves what it does not know, takes the kinds in turn, and so may be stopped at any time.
+halves what it does not know, takes the kinds in turn, and so may be stopped at any time. Less is
+not always easier to plan: what halving left out above the best that it found is tried at last. Of
+each kind the choice closest to what was asked for is shown.
 
 Where the site sells likely promises, the job as it is with odds is a choice too: by the deadline
 asked for, or by a later one that still comes before the guaranteed one. After a request for odds
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -78,6 +81,9 @@ FINEST = 32
 
 ALONE: tuple[ChoiceKind, ...] = ("later", "shorter")
 """Kinds that are not tried with a later deadline beside."""
+
+FURTHER = 8
+"""Amounts that halving left out that are tried at most."""
 
 ODDS = 0.95
 """With which odds a later deadline is offered to who asked for a guarantee, or the lowest sold."""
@@ -387,24 +393,32 @@ class _Finder:
         costs = np.array([self._cost(each.to) for each in good])
         kept = [good[row] for row in np.flatnonzero(efficient(costs))]
         kept.sort(key=lambda each: (each.kind != self.named, float(self._far(each.to))))
-        return base, [self._choice(each) for each in kept[:MOST]]
+        closest = {each.kind: each for each in reversed(kept)}
+        shown = [each for each in kept if closest[each.kind] is each]
+        return base, [self._choice(each) for each in shown[:MOST]]
 
     def _searched(self, judged: AdmissionResult) -> list[_Tried]:
         """Return the guaranteed requests that were judged in place of a rejected one."""
         tried = [self._later(judged)] if math.isfinite(judged.offer) else []
         latest = judged.offer
-        searches = self._searches()
+        tried += self._in_turn(self._searches())
+        tried += self._with_both(tried, latest)
+        return tried + self._in_turn(self._left_out(tried))
+
+    def _in_turn(self, begun: Sequence[tuple[ChoiceKind, Search]]) -> list[_Tried]:
+        """Judge what searches ask for, one request of each in turn, until no more may be spent."""
+        firsts = ((kind, search, next(search, None)) for kind, search in begun)
+        searches = [(kind, search, to) for kind, search, to in firsts if to is not None]
+        tried = list[_Tried]()
         while searches:
             kind, search, to = searches.pop(0)
             found = self._try(kind, to)
             if found is None:
                 break
             tried.append(found)
-            try:
+            with suppress(StopIteration):
                 searches.append((kind, search, search.send(found.admitted)))
-            except StopIteration:
-                continue
-        return tried + self._with_both(tried, latest)
+        return tried
 
     def _guaranteed(self, judged: AdmissionResult) -> tuple[AdmissionResult, list[_Tried]]:
         """Return what a guarantee for a job that asked for odds comes to.
@@ -524,18 +538,29 @@ class _Finder:
 
     # --- the search ----------------------------------------------------------------------------
 
-    def _searches(self) -> list[tuple[ChoiceKind, Search, Adjustment]]:
-        """Return the searches of all kinds, each with the first request to judge."""
+    def _searches(self) -> list[tuple[ChoiceKind, Search]]:
+        """Return the searches of all kinds."""
         asked = self.asked
-        begun: list[tuple[ChoiceKind, Search]] = [
-            ("smaller", smaller(asked)),
-            ("shorter", shorter(asked)),
-            ("fewer-gpus", fewer_gpus(asked)),
+        return [
+            *((kind, most(amount, asked)) for kind, amount in amounts(asked).items()),
             ("partition", one_by_one([Adjustment(partition=n) for n in asked.partitions])),
             ("gpu-type", one_by_one([Adjustment(gpu_type=n) for n in asked.gpu_types])),
         ]
-        firsts = ((kind, search, next(search, None)) for kind, search in begun)
-        return [(kind, search, to) for kind, search, to in firsts if to is not None]
+
+    def _left_out(self, tried: Sequence[_Tried]) -> list[tuple[ChoiceKind, Search]]:
+        """Return searches of what halving left out above the best that it found."""
+        found = list[tuple[ChoiceKind, Search]]()
+        for kind, amount in amounts(self.asked).items():
+            known = dict[int, bool]()
+            for each in tried:
+                if each.kind == kind and not self._is_later(each.to):
+                    number = amount.number(each.to)
+                    known[number] = known.get(number, False) or each.admitted
+            found.append((kind, left_out(amount, self.asked, known)))
+        return found
+
+    def _is_later(self, to: Adjustment) -> bool:
+        return to.deadline is not None and to.deadline > self.deadline
 
     def _try(self, kind: ChoiceKind, to: Adjustment) -> _Tried | None:
         """Judge a changed request; None: no more may be spent."""
@@ -671,37 +696,86 @@ def efficient(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
     return ~dominated
 
 
-def smaller(asked: Adjustable) -> Search:
-    """Search the most nodes on which the job could be; then with the same node-hours there."""
-    low = yield from _most(asked.nodes, lambda nodes: Adjustment(nodes=nodes))
-    if low and math.isfinite(asked.limit_s):
-        longer = math.floor(asked.limit_s * asked.nodes / low / asked.step_s) * asked.step_s
-        yield Adjustment(nodes=low, limit_s=longer)
+@dataclass(frozen=True)
+class Amount:
+    """Something of which a job could have less.
+
+    Attributes
+    ----------
+    asked : int
+        How much it asks for.
+    to : callable
+        Returns the change by which it asks for so much.
+    number : callable
+        Returns for how much a change asks.
+    finest : int
+        It is searched to the next of so many.
+    same_work : bool
+        Whether with less of it the time limit may be longer.
+    """
+
+    asked: int
+    to: Callable[[int], Adjustment]
+    number: Callable[[Adjustment], int]
+    finest: int = 1
+    same_work: bool = False
 
 
-def shorter(asked: Adjustable) -> Search:
-    """Search the longest time limit with which the job could be."""
-    if not math.isfinite(asked.limit_s):
-        return
-    whole = max(math.ceil(asked.limit_s / asked.step_s), 1)
-    finest = max(whole // FINEST, 1)
-    yield from _most(whole, lambda steps: Adjustment(limit_s=steps * asked.step_s), finest)
+def amounts(asked: Adjustable) -> dict[ChoiceKind, Amount]:
+    """Return of what a job could have less: nodes, time limit, GPUs per node."""
+    step = asked.step_s
+    whole = max(math.ceil(asked.limit_s / step), 1) if math.isfinite(asked.limit_s) else 1
+    return {
+        "smaller": Amount(
+            asked.nodes,
+            lambda nodes: Adjustment(nodes=nodes),
+            lambda to: to.nodes or asked.nodes,
+            same_work=math.isfinite(asked.limit_s),
+        ),
+        "shorter": Amount(
+            whole,
+            lambda steps: Adjustment(limit_s=steps * step),
+            lambda to: whole if to.limit_s is None else round(to.limit_s / step),
+            max(whole // FINEST, 1),
+        ),
+        "fewer-gpus": Amount(
+            asked.gpus, lambda gpus: Adjustment(gpus=gpus), lambda to: to.gpus or asked.gpus
+        ),
+    }
 
 
-def fewer_gpus(asked: Adjustable) -> Search:
-    """Search the most GPUs per node with which the job could be."""
-    yield from _most(asked.gpus, lambda gpus: Adjustment(gpus=gpus))
+def most(amount: Amount, asked: Adjustable) -> Search:
+    """Search by halving the most, below what was asked for, with which the job could be.
 
-
-def _most(
-    asked: int, to: Callable[[int], Adjustment], finest: int = 1
-) -> Generator[Adjustment, bool, int]:
-    """Search by halving the most, below what was asked for, that is good; return it, 0: nothing."""
-    low, high = 0, asked
-    while high - low > finest:
+    Of nodes then with the same node-hours there.
+    """
+    low, high = 0, amount.asked
+    while high - low > amount.finest:
         middle = (low + high) // 2
-        low, high = (middle, high) if (yield to(middle)) else (low, middle)
-    return low
+        low, high = (middle, high) if (yield amount.to(middle)) else (low, middle)
+    if low:
+        yield from _same_work(amount, asked, low)
+
+
+def left_out(amount: Amount, asked: Adjustable, known: Mapping[int, bool]) -> Search:
+    """Search above the best that is known, from the top, until one is good.
+
+    Where that are more than `FURTHER`, so many of them, equally far apart.
+    """
+    best = max((number for number, good in known.items() if good), default=0)
+    count = amount.asked - 1 - best
+    step = max(-(-count // FURTHER), amount.finest)
+    for number in range(amount.asked - 1, best, -step):
+        if number not in known and (yield amount.to(number)):
+            yield from _same_work(amount, asked, number)
+            return
+
+
+def _same_work(amount: Amount, asked: Adjustable, nodes: int) -> Search:
+    """Try so many nodes with the same node-hours."""
+    if amount.same_work:
+        longer = math.floor(asked.limit_s * asked.nodes / nodes / asked.step_s) * asked.step_s
+        yield Adjustment(nodes=nodes, limit_s=longer)
 
 
 def one_by_one(others: Sequence[Adjustment]) -> Search:
