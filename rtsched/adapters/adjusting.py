@@ -60,6 +60,8 @@ class Adjustment(NamedTuple):
         The partition.
     deadline : float or None
         Finish by, seconds since the epoch.
+    odds : float or None
+        Least odds, 0 to 1, with which it is to end by then; 1: a guarantee is wanted.
     """
 
     nodes: int | None = None
@@ -68,3 +70,4 @@ class Adjustment(NamedTuple):
     gpu_type: str | None = None
     partition: str | None = None
     deadline: float | None = None
+    odds: float | None = None

@@ -20,6 +20,7 @@ from rtsched.cli.asking import (
     when,
 )
 from rtsched.cli.common import console, debug_option, indented
+from rtsched.daemon.stated import per_cent
 from rtsched.errors import RtschedError
 
 if TYPE_CHECKING:
@@ -159,13 +160,13 @@ def show_choices(out: Console, choices: Sequence[Choice], now: float) -> None:
     """Print choices as a table."""
     rows = []
     for choice in choices:
-        certain = "promised" if choice.odds is None else f"{100 * choice.odds:.0f} % likely"
+        certain = "guaranteed" if choice.odds is None else per_cent(choice.odds)
         rows.append(
             [
                 str(choice.number),
                 choice.text,
                 f"{when(choice.deadline, now)}, {gap(choice.deadline, now)}",
-                f"{len(choice.nodes):,}",
+                f"{len(choice.nodes):,}" if choice.nodes else "",
                 certain,
                 "reserved" if choice.held else "as of now",
             ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,8 +16,17 @@ from rtsched.adapters.users import NotKnownYetError, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.imminent import StartedBefore
-from rtsched.daemon.likely import JudgedByOdds, LikelyController, odds_of
-from rtsched.daemon.menu import Allowance, Request, present, remember, with_menu
+from rtsched.daemon.likely import JudgedByOdds, LikelyController, Odds, odds_of
+from rtsched.daemon.menu import (
+    Allowance,
+    ByOdds,
+    Request,
+    asking,
+    has_menu,
+    present,
+    remember,
+    with_menu,
+)
 from rtsched.daemon.messages import fixed
 from rtsched.daemon.records import OPEN, JournalEntry
 from rtsched.daemon.server import HungUpError
@@ -42,6 +53,10 @@ NAMED = 0.02
 """Seconds that a submission waits for the name service, in the same 50 ms."""
 
 
+LOOKED = 0.001
+"""Seconds between two looks at whether somebody waits."""
+
+
 class Judge(Protocol):
     """Who accepts or rejects a submission."""
 
@@ -50,6 +65,17 @@ class Judge(Protocol):
 
     def later(self, site: Site) -> AdmissionResult:
         """Return the answer to it where nothing may be promised now."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A submission, and who judges it at an instant, seconds since the epoch."""
+
+    judge: Judge
+    admission: AdmissionController
+    likely: LikelyController
+    request: Request
+    now: float
 
 
 class Answers:
@@ -118,15 +144,16 @@ class Answers:
         admission = AdmissionController(
             daemon.policy.submits, settings, daemon.wording, self._started
         )
+        likely = LikelyController(
+            daemon.policy.submits, settings, daemon.policy.live.likely, daemon.wording
+        )
         judge: Judge = admission
         try:
-            likely = LikelyController(
-                daemon.policy.submits, settings, daemon.policy.live.likely, daemon.wording
-            )
             if likely.wanted(submission):
                 wait = daemon.policy.live.likely.wait
                 judge = JudgedByOdds(likely, await odds_of(daemon.odds, submission, wait))
-            judged, reply = await self._judged(judge, request, now, client)
+            case = _Case(judge, admission, likely, request, now)
+            judged, reply = await self._judged(case, client)
         except PlannerError as error:
             if not daemon.dry_run:
                 raise
@@ -138,9 +165,7 @@ class Answers:
         remember(daemon.menus, submission.uid, judged.menu, now)
         return judged.verdict, reply
 
-    async def _judged(
-        self, judge: Judge, request: Request, now: float, client: Client
-    ) -> tuple[AdmissionResult, bytes]:
+    async def _judged(self, case: _Case, client: Client) -> tuple[AdmissionResult, bytes]:
         """Judge a submission, and write down what it is promised or offered; return the answer.
 
         It is judged at once; only what it is promised waits for its turn, and is judged again if
@@ -151,16 +176,16 @@ class Answers:
         HungUpError
             If nobody waits for the answer any more; then nothing was written down.
         """
-        daemon, submission = self.daemon, request.submission
-        site, judged = await self._evaluated(judge, request, now, client)
+        daemon, submission = self.daemon, case.request.submission
+        site, judged = await self._evaluated(case, client)
         if daemon.dry_run or not judged.changed:
             return judged, self._reply(submission, judged)
         if not await self._lock_site(client):
-            judged = judge.later(daemon.site)
+            judged = case.judge.later(daemon.site)
             return judged, self._reply(submission, judged)
         try:
             if daemon.site is not site:
-                _, judged = await self._evaluated(judge, request, now, client)
+                _, judged = await self._evaluated(case, client)
             reply = self._reply(submission, judged)
             if not client.waits():
                 raise HungUpError
@@ -172,9 +197,7 @@ class Answers:
             daemon.site_lock.release()
         return judged, reply
 
-    async def _evaluated(
-        self, judge: Judge, request: Request, now: float, client: Client
-    ) -> tuple[Site, AdmissionResult]:
+    async def _evaluated(self, case: _Case, client: Client) -> tuple[Site, AdmissionResult]:
         """Judge a submission in a thread when its turn comes, and return on which site.
 
         Raises
@@ -188,25 +211,36 @@ class Answers:
                 if not client.waits():
                     raise HungUpError
                 site = self.daemon.site
-                judged = partial(self._judged_on, site, judge, request, now)
-                return site, await asyncio.to_thread(judged)
+                loop = asyncio.get_running_loop()
+                return site, await asyncio.to_thread(self._judged_on, site, case, loop)
         finally:
             self._asking -= 1
 
-    def _judged_on(self, site: Site, judge: Judge, request: Request, now: float) -> AdmissionResult:
-        """Judge a submission, and look for alternatives to a rejected one if nobody waits.
-
-        There are none to a likely promise: they are guaranteed.
-        """
-        daemon, uid = self.daemon, request.submission.uid
-        judged = judge.judge(site, request.submission, now)
-        if not isinstance(judge, AdmissionController):
-            return judged
-        admission = judge
+    def _judged_on(
+        self, site: Site, case: _Case, loop: asyncio.AbstractEventLoop
+    ) -> AdmissionResult:
+        """Judge a submission, and look for alternatives to a rejected one if nobody waits."""
+        request, now, admission = case.request, case.now, case.admission
+        judged = case.judge.judge(site, request.submission, now)
         seconds = admission.settings.menu_ms / 1000.0
         allowance = Allowance(seconds, hurry=lambda: self._asking > 1)
-        before = present(daemon.menus, site, uid, now)
-        return with_menu(admission, site, judged, request, now, allowance, before)
+        by_odds = self._by_odds(site, case, allowance, loop) if has_menu(judged) else None
+        before = present(self.daemon.menus, site, request.submission.uid, now)
+        return with_menu(admission, site, judged, request, now, allowance, before, by_odds)
+
+    def _by_odds(
+        self, site: Site, case: _Case, allowance: Allowance, loop: asyncio.AbstractEventLoop
+    ) -> ByOdds | None:
+        """Return how choices with odds are found; their odds are asked for meanwhile."""
+        if isinstance(case.judge, JudgedByOdds):
+            odds = case.judge.odds
+            return ByOdds(case.likely, lambda: odds)
+        source, left = self.daemon.odds, allowance.left()
+        job = asking(case.likely, case.request.submission)
+        if source is None or left <= 0.0 or case.likely.refused(site, job, case.now):
+            return None
+        asked = asyncio.run_coroutine_threadsafe(odds_of(source, job, left), loop)
+        return ByOdds(case.likely, partial(_known, asked, allowance))
 
     async def _lock_site(self, client: Client) -> bool:
         """Wait for the turn to change the site; return whether it was given.
@@ -255,6 +289,16 @@ class Answers:
     def _may_change(self, fields: dict[int, int | str]) -> bool:
         uid = int(fields.get(Tag.SUBMIT_UID, -1))
         return uid == 0 or user_name(uid) in self.daemon.policy.live.daemon.admins
+
+
+def _known(asked: Future[Odds], allowance: Allowance) -> Odds:
+    """Return the answer to a question as soon as it is there; none if that takes too long."""
+    while not asked.done() and (left := allowance.left()) > 0.0:
+        wait([asked], min(left, LOOKED))
+    if asked.done():
+        return asked.result()
+    asked.cancel()
+    return Odds()
 
 
 def job_id(fields: dict[int, int | str]) -> int:

@@ -3,7 +3,13 @@
 A choice changes one thing that its user asked for: the deadline, the nodes, the time limit, the
 GPUs on each node, their type, or the partition; and the deadline too where it cannot be met
 otherwise. Each is admitted by the same judge as submissions are, on the site as it is. The search
-halves what it does not know, takes the kinds in turn, and so may be stopped at any time.
+halves what it does not know, takes the kinds in turn, and so may be stopped at any time. Less is
+not always easier to plan: what halving left out above the best that it found is tried at last. Of
+each kind the choice closest to what was asked for is shown.
+
+Where the site sells likely promises, the job as it is with odds is a choice too: by the deadline
+asked for, or by a later one that still comes before the guaranteed one. After a request for odds
+the choices are guaranteed ones and other odds. A guarantee is never dominated by odds.
 
 One choice is held for its user, and others beside it where there is room; a choice that could run
 in the place of a held one is held by that. Whichever of these the user submits within the time is
@@ -16,6 +22,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -25,8 +32,10 @@ import numpy as np
 from rtsched.adapters.adjusting import Adjustment
 from rtsched.counting import counted, span
 from rtsched.daemon.admission import lapsed, same_request
+from rtsched.daemon.likely import Odds
 from rtsched.daemon.moments import moment
 from rtsched.daemon.site import entry_of
+from rtsched.daemon.stated import floor_of, per_cent
 from rtsched.errors import RtschedError
 from rtsched.model.jobs import Kind
 
@@ -38,11 +47,20 @@ if TYPE_CHECKING:
     from rtsched.adapters.adjusting import Adjustable
     from rtsched.adapters.live import Submission, Translator
     from rtsched.daemon.admission import AdmissionController, AdmissionResult
+    from rtsched.daemon.likely import LikelyController
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
 
 ChoiceKind: TypeAlias = Literal[
-    "later", "smaller", "shorter", "fewer-gpus", "gpu-type", "partition"
+    "later",
+    "smaller",
+    "shorter",
+    "fewer-gpus",
+    "gpu-type",
+    "partition",
+    "guaranteed",
+    "likely",
+    "likely-later",
 ]
 Search: TypeAlias = "Generator[Adjustment, bool, None]"
 
@@ -64,6 +82,15 @@ FINEST = 32
 ALONE: tuple[ChoiceKind, ...] = ("later", "shorter")
 """Kinds that are not tried with a later deadline beside."""
 
+FURTHER = 8
+"""Amounts that halving left out that are tried at most."""
+
+ODDS = 0.95
+"""With which odds a later deadline is offered to who asked for a guarantee, or the lowest sold."""
+
+PER_CENT = 5.0
+"""Of how many per cent of anything else a user is taken to give up one per cent of odds for."""
+
 OTHERS = 4
 """Other partitions, and types of GPUs, that are tried at most."""
 
@@ -84,9 +111,9 @@ class Choice:
     job : Submission
         The job that asks for that.
     start, end : float
-        Planned, seconds since the epoch.
+        Planned, seconds since the epoch; nan with odds.
     nodes : tuple of int
-        Rows of the planned nodes.
+        Rows of the planned nodes; none with odds.
     options : tuple of str
         By which its user asks for it on a command line.
     text : str
@@ -95,7 +122,7 @@ class Choice:
         Id of the offer that holds it, its own or one in whose place it could run; -1: none does,
         it is only as of now.
     odds : float or None
-        With which probability it would be promised to end by the deadline; None: for certain.
+        Odds, 0 to 1, that its user asks for and that it has now; None: it is guaranteed.
     """
 
     kind: ChoiceKind
@@ -173,12 +200,40 @@ class Allowance:
     def __post_init__(self) -> None:
         self._until = self.clock() + self.seconds
 
+    def left(self) -> float:
+        """Return for how many seconds more it may be searched; 0 if somebody waits for its end."""
+        return 0.0 if self.hurry() else max(self._until - self.clock(), 0.0)
+
     def spent(self) -> bool:
         """Return whether no further request may be judged; count one if it may."""
-        if self.tries <= 0 or self.clock() >= self._until or self.hurry():
+        if self.tries <= 0 or self.left() <= 0.0:
             return True
         self.tries -= 1
         return False
+
+
+@dataclass(frozen=True)
+class ByOdds:
+    """How choices with odds are found.
+
+    Attributes
+    ----------
+    controller : LikelyController
+        Who accepts them.
+    odds : callable
+        Returns what is known of the odds of the job as `asking` returns it; may wait for that, not
+        for longer than the search may take.
+    """
+
+    controller: LikelyController
+    odds: Callable[[], Odds]
+
+
+def asking(controller: LikelyController, job: Submission) -> Submission:
+    """Return the job as one that asks for odds; one that does already is the same."""
+    if math.isfinite(job.odds):
+        return job
+    return replace(job, odds=max(ODDS, controller.likely.odds_least / 100.0))
 
 
 @dataclass(frozen=True)
@@ -203,6 +258,7 @@ def with_menu(
     now: float,
     allowance: Allowance,
     before: Menu | None = None,
+    by_odds: ByOdds | None = None,
 ) -> AdmissionResult:
     """Return what the admission of a job came to, with the menu of a rejected one.
 
@@ -211,7 +267,7 @@ def with_menu(
     Parameters
     ----------
     admission : AdmissionController
-        Which judged the job.
+        Which judges jobs that ask for a guarantee.
     site : Site
         On which it did.
     judged : AdmissionResult
@@ -224,20 +280,32 @@ def with_menu(
         How much may be spent.
     before : Menu, optional
         What its user was offered before.
+    by_odds : ByOdds, optional
+        How choices with odds are found; None: there are none.
     """
     if judged.verdict == "admit":
         return _closed(judged, before, request.submission, now)
-    if judged.verdict != "reject" or judged.judgement is None:
+    if not has_menu(judged):
         return judged
-    finder = _Finder(admission, site, request, now, allowance)
-    choices = finder.choices(judged)
+    finder = _Finder(admission, site, request, now, allowance, by_odds)
+    base, choices = finder.choices(judged)
     if not choices:
         return judged
-    after, choices, changed = finder.held(judged, choices)
+    after, choices, changed = finder.held(base, choices)
     menu = Menu(now, now + admission.settings.offer, tuple(choices))
-    text = _text(judged.reply.text, menu, request.translator.taking, now)
+    text = _text(judged.reply.text, menu, request.translator.taking, now, finder.named)
     reply = replace(judged.reply, text=text)
-    return replace(judged, site=after, reply=reply, changed=(*judged.changed, *changed), menu=menu)
+    return replace(judged, site=after, reply=reply, changed=(*base.changed, *changed), menu=menu)
+
+
+def has_menu(judged: AdmissionResult) -> bool:
+    """Return whether a job was rejected for what could be otherwise.
+
+    Where there is no estimate, its user is to submit it again in a minute.
+    """
+    codes = [code for code in judged.codes if code.startswith("likely.")]
+    by_odds = bool(codes) and codes != ["likely.no-estimate"]
+    return judged.verdict == "reject" and (by_odds or judged.judgement is not None)
 
 
 def present(menus: Mapping[int, Menu], site: Site, uid: int, now: float) -> Menu | None:
@@ -264,8 +332,10 @@ def _closed(
     """Give up a menu from which its user has taken a choice; it counts as used."""
     if menu is None or menu.expires <= now:
         return judged
+    odds = math.isfinite(submission.odds)
     taken = any(
-        same_request(choice.job.jobs, submission.jobs)
+        odds == (choice.odds is not None)
+        and same_request(choice.job.jobs, submission.jobs)
         and submission.jobs.deadline[0] >= choice.deadline
         for choice in menu.choices
     )
@@ -289,40 +359,109 @@ class _Finder:
         request: Request,
         now: float,
         allowance: Allowance,
+        by_odds: ByOdds | None,
     ) -> None:
         self.admission, self.request, self.now = admission, request, now
         settings = msgspec.structs.replace(admission.settings, offer=0.0)
         self.silent = replace(admission, settings=settings)
         uid = request.submission.uid
+        self.whole = site
         self.site = site.without(record.id for record in site.of_user(uid, "offered"))
-        self.allowance = allowance
+        self.allowance, self.by_odds = allowance, by_odds
+        self.asks_odds = math.isfinite(request.submission.odds)
+        self.named: ChoiceKind = "likely-later" if self.asks_odds else "later"
+        """Of which kind the choice is that the text of the rejection names."""
         self.asked = request.translator.adjustable(request.fields, request.submission, site.facts)
         self.deadline = float(request.submission.jobs.deadline[0])
         self.rigid = request.submission.jobs.kind[0] == Kind.RIGID
 
-    def choices(self, judged: AdmissionResult) -> list[Choice]:
-        """Return the efficient choices, closest to what was asked for first."""
+    def choices(self, judged: AdmissionResult) -> tuple[AdmissionResult, list[Choice]]:
+        """Return the efficient choices, closest to what was asked for first.
+
+        And the rejection beside which they may be held: of the job that asks for a guarantee.
+        """
+        base, tried = judged, list[_Tried]()
+        if self.asks_odds:
+            base, tried = self._guaranteed(judged)
+        if not tried and base.judgement is not None and base.verdict == "reject":
+            tried = self._searched(base)
+        if not any(each.kind == "guaranteed" for each in tried):
+            tried += self._likely()
+        good = [each for each in tried if each.admitted]
+        if not good:
+            return base, []
+        costs = np.array([self._cost(each.to) for each in good])
+        kept = [good[row] for row in np.flatnonzero(efficient(costs))]
+        kept.sort(key=lambda each: (each.kind != self.named, float(self._far(each.to))))
+        closest = {each.kind: each for each in reversed(kept)}
+        shown = [each for each in kept if closest[each.kind] is each]
+        return base, [self._choice(each) for each in shown[:MOST]]
+
+    def _searched(self, judged: AdmissionResult) -> list[_Tried]:
+        """Return the guaranteed requests that were judged in place of a rejected one."""
         tried = [self._later(judged)] if math.isfinite(judged.offer) else []
         latest = judged.offer
-        searches = self._searches()
+        tried += self._in_turn(self._searches())
+        tried += self._with_both(tried, latest)
+        return tried + self._in_turn(self._left_out(tried))
+
+    def _in_turn(self, begun: Sequence[tuple[ChoiceKind, Search]]) -> list[_Tried]:
+        """Judge what searches ask for, one request of each in turn, until no more may be spent."""
+        firsts = ((kind, search, next(search, None)) for kind, search in begun)
+        searches = [(kind, search, to) for kind, search, to in firsts if to is not None]
+        tried = list[_Tried]()
         while searches:
             kind, search, to = searches.pop(0)
             found = self._try(kind, to)
             if found is None:
                 break
             tried.append(found)
-            try:
+            with suppress(StopIteration):
                 searches.append((kind, search, search.send(found.admitted)))
-            except StopIteration:
-                continue
-        tried += self._with_both(tried, latest)
-        good = [each for each in tried if each.admitted]
-        if not good:
+        return tried
+
+    def _guaranteed(self, judged: AdmissionResult) -> tuple[AdmissionResult, list[_Tried]]:
+        """Return what a guarantee for a job that asked for odds comes to.
+
+        That is the rejection of it, or the choice of it; neither: that is not known.
+        """
+        if self.allowance.spent():
+            return judged, []
+        to = Adjustment(deadline=self.deadline, odds=1.0)
+        job = self._job(to)
+        result = self.admission.judge(self.site, job, self.now)
+        gone = self.whole.of_user(job.uid, "offered")
+        if result.verdict == "admit":
+            found, kept = [_Tried("guaranteed", to, job, result)], self.site
+        elif result.verdict == "reject" and result.judgement is not None:
+            found, kept = [], result.site
+        else:
+            return judged, []
+        kept = kept.left_unused(gone, self.now) if gone else kept
+        why = "replaced by another one"
+        changed = [lapsed(record, why, self.now) for record in gone]
+        if not found:
+            changed += result.changed
+        return replace(result, site=kept, changed=tuple(changed)), found
+
+    def _likely(self) -> list[_Tried]:
+        """Return the job as it is with odds: by the deadline asked for, and by a later one."""
+        if self.by_odds is None:
             return []
-        costs = np.array([self._cost(each.to) for each in good])
-        kept = [good[row] for row in np.flatnonzero(efficient(costs))]
-        kept.sort(key=lambda each: (each.kind != "later", float(self._far(each.to))))
-        return [self._choice(each) for each in kept[:MOST]]
+        controller, odds = self.by_odds.controller, self.by_odds.odds()
+        least, wanted = controller.likely.odds_least / 100.0, self.request.submission
+        found, stated = list[_Tried](), max(floor_of(odds.stated), least)
+        if stated <= odds.stated:
+            to = Adjustment(deadline=self.deadline, odds=stated)
+            job = self._job(to)
+            judged = controller.judge(self.site, job, odds, self.now)
+            found.append(_Tried("likely", to, job, judged))
+        if math.isfinite(odds.offer):
+            to = Adjustment(deadline=odds.offer, odds=asking(controller, wanted).odds)
+            job = self._job(to)
+            judged = controller.judge(self.site, job, Odds(odds.offered), self.now)
+            found.append(_Tried("likely-later", to, job, judged))
+        return found
 
     def held(
         self, judged: AdmissionResult, choices: list[Choice]
@@ -336,6 +475,9 @@ class _Finder:
         room = ROOM * max(size, 1) * float(self.request.submission.jobs.wall_time[0])
         for choice in choices:
             extent = len(choice.nodes) * (choice.end - choice.start)
+            if choice.odds is not None:
+                kept.append(choice)
+                continue
             if choice.kind == "later":
                 record = offered[0] if offered else None
             elif (by := self._covering(choice, kept)) is not None:
@@ -357,10 +499,12 @@ class _Finder:
         nothing more and is as much shorter, then ends by its own.
         """
         for one in held:
+            if one.record < 0:
+                continue
             latest = one.deadline - (one.end - one.start)
             less = max(0.0, *self._more(choice.to, one.to)) == 0.0
             in_time = latest + (choice.end - choice.start) <= choice.deadline
-            if one.record >= 0 and self.rigid and less and in_time:
+            if self.rigid and less and in_time:
                 return one
         return None
 
@@ -394,43 +538,58 @@ class _Finder:
 
     # --- the search ----------------------------------------------------------------------------
 
-    def _searches(self) -> list[tuple[ChoiceKind, Search, Adjustment]]:
-        """Return the searches of all kinds, each with the first request to judge."""
+    def _searches(self) -> list[tuple[ChoiceKind, Search]]:
+        """Return the searches of all kinds."""
         asked = self.asked
-        begun: list[tuple[ChoiceKind, Search]] = [
-            ("smaller", smaller(asked)),
-            ("shorter", shorter(asked)),
-            ("fewer-gpus", fewer_gpus(asked)),
+        return [
+            *((kind, most(amount, asked)) for kind, amount in amounts(asked).items()),
             ("partition", one_by_one([Adjustment(partition=n) for n in asked.partitions])),
             ("gpu-type", one_by_one([Adjustment(gpu_type=n) for n in asked.gpu_types])),
         ]
-        firsts = ((kind, search, next(search, None)) for kind, search in begun)
-        return [(kind, search, to) for kind, search, to in firsts if to is not None]
+
+    def _left_out(self, tried: Sequence[_Tried]) -> list[tuple[ChoiceKind, Search]]:
+        """Return searches of what halving left out above the best that it found."""
+        found = list[tuple[ChoiceKind, Search]]()
+        for kind, amount in amounts(self.asked).items():
+            known = dict[int, bool]()
+            for each in tried:
+                if each.kind == kind and not self._is_later(each.to):
+                    number = amount.number(each.to)
+                    known[number] = known.get(number, False) or each.admitted
+            found.append((kind, left_out(amount, self.asked, known)))
+        return found
+
+    def _is_later(self, to: Adjustment) -> bool:
+        return to.deadline is not None and to.deadline > self.deadline
 
     def _try(self, kind: ChoiceKind, to: Adjustment) -> _Tried | None:
         """Judge a changed request; None: no more may be spent."""
         if self.allowance.spent():
             return None
-        whole = to if to.deadline is not None else to._replace(deadline=self.deadline)
-        request, facts = self.request, self.site.facts
-        job = request.translator.describe(
-            request.translator.adjusted(request.fields, whole), facts, self.now
-        )
-        job = replace(job, job=-1)
+        to = self._certain(to)
+        job = self._job(to if to.deadline is not None else to._replace(deadline=self.deadline))
         return _Tried(kind, to, job, self.silent.judge(self.site, job, self.now))
+
+    def _certain(self, to: Adjustment) -> Adjustment:
+        """Return a change with which the request asks for a guarantee."""
+        return to._replace(odds=1.0) if self.asks_odds else to
+
+    def _job(self, to: Adjustment) -> Submission:
+        """Return the job that asks for something else."""
+        translator, fields = self.request.translator, self.request.fields
+        job = translator.describe(translator.adjusted(fields, to), self.site.facts, self.now)
+        return replace(job, job=-1)
 
     def _later(self, judged: AdmissionResult) -> _Tried:
         """Return the deadline that was offered, as it is held, or judged again."""
-        to = Adjustment(deadline=judged.offer)
-        request = self.request
-        fields = request.translator.adjusted(request.fields, to)
-        job = request.translator.describe(fields, self.site.facts, self.now)
+        to = self._certain(Adjustment(deadline=judged.offer))
+        job = self._job(to)
         held = [r for r in judged.changed if r.standing == "offered"]
         if held:
             result = replace(judged, verdict="admit", changed=tuple(held))
         else:
             result = self.silent.judge(self.site, job, self.now)
-        return _Tried("later", to, replace(job, job=-1), result)
+        return _Tried("later", to, job, result)
 
     def _with_both(self, tried: Sequence[_Tried], latest: float) -> list[_Tried]:
         """Return, of each kind that cannot meet the deadline, one that is later too, and judged.
@@ -463,6 +622,7 @@ class _Finder:
             float(to.gpu_type is not None),
             float(to.partition is not None),
             max(self._work(Adjustment()) - self._work(to), 0.0),
+            0.0 if to.odds is None else 1.0 - to.odds,
         )
 
     def _work(self, to: Adjustment) -> float:
@@ -473,17 +633,36 @@ class _Finder:
 
     def _far(self, to: Adjustment) -> float:
         """Return how far a request is from what was asked for: the sum of relative changes."""
-        late, nodes, limit, gpus, kind, partition, _ = self._cost(to)
+        late, nodes, limit, gpus, kind, partition, _, odds = self._cost(to)
         left = max(self.deadline - self.now, 1.0)
         limit_s = self.asked.limit_s if math.isfinite(self.asked.limit_s) else 1.0
-        parts = (late / left, nodes / self.asked.nodes, limit / limit_s)
+        more = 1.0 - self.request.submission.odds if self.asks_odds else 0.0
+        parts = (
+            late / left,
+            nodes / self.asked.nodes,
+            limit / limit_s,
+            PER_CENT * max(odds - more, 0.0),
+        )
         return sum(parts) + gpus / max(self.asked.gpus, 1) + 0.5 * (kind + partition)
 
     def _choice(self, tried: _Tried) -> Choice:
+        to, options = tried.to, self.request.translator.options
+        if to.odds is not None and to.odds < 1.0:
+            return Choice(
+                kind=tried.kind,
+                to=to,
+                job=tried.job,
+                start=math.nan,
+                end=math.nan,
+                nodes=(),
+                options=options(self.request.fields, to),
+                text=what(to, self.asked),
+                odds=to.odds,
+            )
         record = next(r for r in tried.result.changed if r.standing in {"offered", "provisional"})
         plan = tried.result.site.snapshot.plan
         entry = entry_of(plan, record.id)
-        to = tried.to._replace(deadline=record.deadline)
+        to = to._replace(deadline=record.deadline)
         row = tried.job.jobs.replace(deadline=np.array([record.deadline]))
         return Choice(
             kind=tried.kind,
@@ -492,7 +671,7 @@ class _Finder:
             start=float(plan.entries.start[entry]),
             end=float(plan.entries.end[entry]),
             nodes=tuple(plan.nodes_of(entry).tolist()),
-            options=self.request.translator.options(self.request.fields, to),
+            options=options(self.request.fields, to),
             text=what(to, self.asked),
         )
 
@@ -517,37 +696,86 @@ def efficient(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
     return ~dominated
 
 
-def smaller(asked: Adjustable) -> Search:
-    """Search the most nodes on which the job could be; then with the same node-hours there."""
-    low = yield from _most(asked.nodes, lambda nodes: Adjustment(nodes=nodes))
-    if low and math.isfinite(asked.limit_s):
-        longer = math.floor(asked.limit_s * asked.nodes / low / asked.step_s) * asked.step_s
-        yield Adjustment(nodes=low, limit_s=longer)
+@dataclass(frozen=True)
+class Amount:
+    """Something of which a job could have less.
+
+    Attributes
+    ----------
+    asked : int
+        How much it asks for.
+    to : callable
+        Returns the change by which it asks for so much.
+    number : callable
+        Returns for how much a change asks.
+    finest : int
+        It is searched to the next of so many.
+    same_work : bool
+        Whether with less of it the time limit may be longer.
+    """
+
+    asked: int
+    to: Callable[[int], Adjustment]
+    number: Callable[[Adjustment], int]
+    finest: int = 1
+    same_work: bool = False
 
 
-def shorter(asked: Adjustable) -> Search:
-    """Search the longest time limit with which the job could be."""
-    if not math.isfinite(asked.limit_s):
-        return
-    whole = max(math.ceil(asked.limit_s / asked.step_s), 1)
-    finest = max(whole // FINEST, 1)
-    yield from _most(whole, lambda steps: Adjustment(limit_s=steps * asked.step_s), finest)
+def amounts(asked: Adjustable) -> dict[ChoiceKind, Amount]:
+    """Return of what a job could have less: nodes, time limit, GPUs per node."""
+    step = asked.step_s
+    whole = max(math.ceil(asked.limit_s / step), 1) if math.isfinite(asked.limit_s) else 1
+    return {
+        "smaller": Amount(
+            asked.nodes,
+            lambda nodes: Adjustment(nodes=nodes),
+            lambda to: to.nodes or asked.nodes,
+            same_work=math.isfinite(asked.limit_s),
+        ),
+        "shorter": Amount(
+            whole,
+            lambda steps: Adjustment(limit_s=steps * step),
+            lambda to: whole if to.limit_s is None else round(to.limit_s / step),
+            max(whole // FINEST, 1),
+        ),
+        "fewer-gpus": Amount(
+            asked.gpus, lambda gpus: Adjustment(gpus=gpus), lambda to: to.gpus or asked.gpus
+        ),
+    }
 
 
-def fewer_gpus(asked: Adjustable) -> Search:
-    """Search the most GPUs per node with which the job could be."""
-    yield from _most(asked.gpus, lambda gpus: Adjustment(gpus=gpus))
+def most(amount: Amount, asked: Adjustable) -> Search:
+    """Search by halving the most, below what was asked for, with which the job could be.
 
-
-def _most(
-    asked: int, to: Callable[[int], Adjustment], finest: int = 1
-) -> Generator[Adjustment, bool, int]:
-    """Search by halving the most, below what was asked for, that is good; return it, 0: nothing."""
-    low, high = 0, asked
-    while high - low > finest:
+    Of nodes then with the same node-hours there.
+    """
+    low, high = 0, amount.asked
+    while high - low > amount.finest:
         middle = (low + high) // 2
-        low, high = (middle, high) if (yield to(middle)) else (low, middle)
-    return low
+        low, high = (middle, high) if (yield amount.to(middle)) else (low, middle)
+    if low:
+        yield from _same_work(amount, asked, low)
+
+
+def left_out(amount: Amount, asked: Adjustable, known: Mapping[int, bool]) -> Search:
+    """Search above the best that is known, from the top, until one is good.
+
+    Where that are more than `FURTHER`, so many of them, equally far apart.
+    """
+    best = max((number for number, good in known.items() if good), default=0)
+    count = amount.asked - 1 - best
+    step = max(-(-count // FURTHER), amount.finest)
+    for number in range(amount.asked - 1, best, -step):
+        if number not in known and (yield amount.to(number)):
+            yield from _same_work(amount, asked, number)
+            return
+
+
+def _same_work(amount: Amount, asked: Adjustable, nodes: int) -> Search:
+    """Try so many nodes with the same node-hours."""
+    if amount.same_work:
+        longer = math.floor(asked.limit_s * asked.nodes / nodes / asked.step_s) * asked.step_s
+        yield Adjustment(nodes=nodes, limit_s=longer)
 
 
 def one_by_one(others: Sequence[Adjustment]) -> Search:
@@ -573,15 +801,19 @@ def what(to: Adjustment, asked: Adjustable) -> str:
         parts.append(f"with GPUs of type {to.gpu_type}")
     if to.partition is not None:
         parts.append(f"in {to.partition}")
+    if to.odds is not None:
+        sure = "guaranteed" if to.odds >= 1.0 else f"with odds of {per_cent(to.odds)}"
+        parts = [f"{sure}," if parts else sure, *parts]
     return " ".join(parts) or "as it is"
 
 
-def _text(text: str, menu: Menu, taking: str, now: float) -> str:
-    """Return a rejection with the menu: a line for each choice but the later deadline in it."""
+def _text(text: str, menu: Menu, taking: str, now: float, named: ChoiceKind) -> str:
+    """Return a rejection with the menu: a line for each choice but the one `named` in it."""
     lines = [text]
     for number, choice in enumerate(menu.choices, 1):
-        if choice.kind == "later" or len(lines) > IN_TEXT:
+        if choice.kind == named or len(lines) > IN_TEXT:
             continue
         by, held = moment(choice.deadline, now), "reserved" if choice.record >= 0 else "as of now"
+        held = held if choice.odds is None else "not reserved"
         lines.append(f"or `{taking.format(number)}`: {choice.text}, by {by}, {held}")
     return "\n".join(lines)

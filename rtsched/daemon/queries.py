@@ -17,8 +17,20 @@ from rtsched.adapters.wire import MessageKind, frame
 from rtsched.daemon import messages, reports
 from rtsched.daemon.admission import AdmissionController, AdmissionResult, rounds_promised
 from rtsched.daemon.codec import decode_jobs
+from rtsched.daemon.estimating import WAIT
 from rtsched.daemon.fair import BusyError, ClosedError, FairThread
-from rtsched.daemon.menu import TRIES, Allowance, Request, present, remember, with_menu
+from rtsched.daemon.likely import LikelyController, odds_of
+from rtsched.daemon.menu import (
+    TRIES,
+    Allowance,
+    ByOdds,
+    Request,
+    asking,
+    has_menu,
+    present,
+    remember,
+    with_menu,
+)
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.shares import account_shares
 from rtsched.daemon.site import entry_of, late_runs
@@ -34,12 +46,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.live import Submission
     from rtsched.daemon.app import Daemon
     from rtsched.daemon.estimating import LatestEstimates
+    from rtsched.daemon.likely import Odds
     from rtsched.daemon.menu import Menu
     from rtsched.daemon.records import JournalEntry, PromiseRecord
     from rtsched.daemon.server import Client
-    from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
@@ -81,6 +94,11 @@ class Queries:
             answer = await self._thread.run(
                 client.uid, lambda: self._answered(payload, client.uid), client.waits
             )
+            if isinstance(answer, Rejected):
+                odds = await odds_of(self.daemon.odds, answer.asking, WAIT)
+                answer = await self._thread.run(
+                    client.uid, partial(self._chosen, answer.judged, odds), client.waits
+                )
             if isinstance(answer, Cancellation):
                 return await self._cancelled(answer)
             if isinstance(answer, Unsubmitted):
@@ -101,7 +119,9 @@ class Queries:
         """Answer no more."""
         self._thread.close()
 
-    def _answered(self, payload: bytes, uid: int) -> bytes | Cancellation | Unsubmitted | Holding:
+    def _answered(
+        self, payload: bytes, uid: int
+    ) -> bytes | Cancellation | Unsubmitted | Holding | Rejected:
         try:
             question = reports.read_question(payload)
         except msgspec.MsgspecError as error:
@@ -111,8 +131,10 @@ class Queries:
             return reader.cancellation(question)
         if isinstance(question, reports.When) and question.request is not None:
             return reader.unsubmitted(question.request)
-        if isinstance(question, reports.Hold):
-            return reader.holding(question)
+        if isinstance(question, reports.Feasible):
+            judged = reader.judged(question)
+            rejected = reader.with_odds(judged)
+            return self._chosen(judged) if rejected is None else rejected
         return frame(MessageKind.REPORT, reports.report_payload(reader.report(question)))
 
     async def _estimated(self, asked: Unsubmitted) -> bytes:
@@ -132,8 +154,16 @@ class Queries:
         report = reports.CancelReport(closed.changed_at, promise)
         return frame(MessageKind.REPORT, reports.report_payload(report))
 
-    def _again(self, question: reports.Hold, uid: int) -> Holding:
-        return self.reader(uid).holding(question)
+    def _chosen(self, judged: Judged, odds: Odds | None = None) -> bytes | Holding:
+        """Return the answer about a job that nobody submits, or what is to be held for it."""
+        if isinstance(judged.question, reports.Hold):
+            return judged.reader.holding(judged, odds)
+        report = judged.reader.feasible(judged, odds)
+        return frame(MessageKind.REPORT, reports.report_payload(report))
+
+    def _again(self, asked: Holding, uid: int) -> Holding:
+        reader = self.reader(uid)
+        return reader.holding(reader.judged(asked.question), asked.odds)
 
     async def _held(self, asked: Holding, client: Client) -> bytes:
         """Hold what was found, on the loop, as soon as the site is still the one it was found on.
@@ -151,7 +181,7 @@ class Queries:
                         await daemon.admit(asked.judged.site, asked.judged.changed)
                     remember(daemon.menus, uid, asked.judged.menu, asked.report.now)
                     return frame(MessageKind.REPORT, reports.report_payload(asked.report))
-            again = partial(self._again, asked.question, uid)
+            again = partial(self._again, asked, uid)
             asked = await self._thread.run(uid, again, client.waits)
         raise RefusedError("the site changes too fast now; try again", "busy")
 
@@ -191,13 +221,35 @@ def when_report(
     )
 
 
-class Holding(NamedTuple):
-    """What is to be held for a user, on which site it was found, and the report of it."""
+class Judged(NamedTuple):
+    """A job that nobody submits, how it was judged, by whom, and on whose site."""
 
-    question: reports.Hold
+    question: reports.Feasible
+    reader: SiteReader
+    request: Request
+    admission: AdmissionController
+    result: AdmissionResult
+    now: float
+
+
+class Rejected(NamedTuple):
+    """A job that was rejected, and the one that asks for odds in its place."""
+
+    judged: Judged
+    asking: Submission
+
+
+class Holding(NamedTuple):
+    """What is to be held for a user, on which site it was found, and the report of it.
+
+    `odds`: of the job, if they were asked for.
+    """
+
+    question: reports.Feasible
     site: Site
     judged: AdmissionResult
     report: reports.FeasibleReport
+    odds: Odds | None
 
 
 class SiteReader:
@@ -230,7 +282,7 @@ class SiteReader:
             case reports.Explain():
                 return self._explain(question)
             case reports.Feasible():
-                return self._feasible(question)
+                return self.feasible(self.judged(question))
             case reports.When():
                 return self._when(question)
             case reports.Plan():
@@ -644,30 +696,55 @@ class SiteReader:
 
     # --- feasible ------------------------------------------------------------------------------
 
-    def _feasible(self, question: reports.Feasible) -> reports.FeasibleReport:
-        """Judge a job that nobody submits: by its deadline, or by the one that would be offered."""
-        settings = self.daemon.policy.live.daemon
-        silent = msgspec.structs.replace(settings, offers_per_user=1, offer=1.0)
-        return self._judged(question, silent)[1]
+    def judged(self, question: reports.Feasible) -> Judged:
+        """Judge a job that nobody submits: by its deadline, or by the one that would be offered.
 
-    def holding(self, question: reports.Hold) -> Holding:
-        """Judge a job that nobody submits, and return what is to be held for its user.
+        What is to be held is judged as a submission is.
 
         Raises
         ------
         RefusedError
-            If this daemon promises nothing.
+            If it is to be held, and this daemon promises nothing.
         """
-        if self.daemon.dry_run:
+        daemon, settings, now = self.daemon, self.daemon.policy.live.daemon, self.daemon.clock()
+        if not isinstance(question, reports.Hold):
+            settings = msgspec.structs.replace(settings, offers_per_user=1, offer=1.0)
+        elif daemon.dry_run:
             raise RefusedError("a dry run makes no promises, so nothing can be held")
-        settings = self.daemon.policy.live.daemon
-        judged, report = self._judged(question, settings)
-        if judged.verdict == "admit":  # nobody submits it
-            return Holding(question, self.site, AdmissionResult(self.site, judged.reply), report)
-        if judged.menu is not None:
-            choices = self._menu(judged.menu, judged.site)
-            report = msgspec.structs.replace(report, choices=choices, expires=judged.menu.expires)
-        return Holding(question, self.site, judged, report)
+        request = self._described(question, now)
+        admission = AdmissionController(daemon.policy.queries, settings, daemon.wording)
+        result = admission.judge(self.site, request.submission, now)
+        return Judged(question, self, request, admission, result, now)
+
+    @property
+    def _likely(self) -> LikelyController:
+        """Who judges whether a job may have odds."""
+        daemon = self.daemon
+        live = daemon.policy.live
+        return LikelyController(daemon.policy.queries, live.daemon, live.likely, daemon.wording)
+
+    def with_odds(self, judged: Judged) -> Rejected | None:
+        """Return a rejected job whose odds matter; None: they do not, or it may have none."""
+        searched = judged.question.deadline is not None and judged.admission.settings.menu_ms
+        if self.daemon.odds is None or not searched or not has_menu(judged.result):
+            return None
+        job = asking(self._likely, judged.request.submission)
+        refused = self._likely.refused(self.site, job, judged.now)
+        return Rejected(judged, job) if refused is None else None
+
+    def feasible(self, judged: Judged, odds: Odds | None = None) -> reports.FeasibleReport:
+        """Return what a job that nobody submits could have."""
+        return self._chosen(judged, odds)[1]
+
+    def holding(self, judged: Judged, odds: Odds | None = None) -> Holding:
+        """Return what is to be held for the user of a job that nobody submits."""
+        result, report = self._chosen(judged, odds)
+        if result.verdict == "admit":  # nobody submits it
+            result = AdmissionResult(self.site, result.reply)
+        elif result.menu is not None:
+            choices = self._menu(result.menu, result.site)
+            report = msgspec.structs.replace(report, choices=choices, expires=result.menu.expires)
+        return Holding(judged.question, self.site, result, report, odds)
 
     def _choices(self) -> reports.ChoicesReport:
         daemon, now = self.daemon, self.daemon.clock()
@@ -684,8 +761,8 @@ class SiteReader:
                 kind=choice.kind,
                 text=choice.text,
                 deadline=choice.deadline,
-                start=choice.start,
-                end=choice.end,
+                start=_time(choice.start),
+                end=_time(choice.end),
                 nodes=self._names(choice.nodes),
                 options=choice.options,
                 take=self.daemon.translator.taking.format(number),
@@ -695,17 +772,18 @@ class SiteReader:
             for number, choice in enumerate(menu.choices, 1)
         )
 
-    def _judged(
-        self, question: reports.Feasible, settings: DaemonSettings
+    def _chosen(
+        self, case: Judged, odds: Odds | None
     ) -> tuple[AdmissionResult, reports.FeasibleReport]:
-        """Judge a job that nobody submits, and return what came of it and the report of that."""
-        daemon, now = self.daemon, self.daemon.clock()
-        request = self._described(question, now)
-        submission = request.submission
-        admission = AdmissionController(daemon.policy.queries, settings, daemon.wording)
-        judged = admission.judge(self.site, submission, now)
-        tries = TRIES if question.deadline is not None and settings.menu_ms else 0
-        judged = with_menu(admission, self.site, judged, request, now, Allowance(tries=tries))
+        """Return what came of a job that nobody submits, with its menu, and the report of that."""
+        daemon, question, now = self.daemon, case.question, case.now
+        admission, request = case.admission, case.request
+        searched = question.deadline is not None and admission.settings.menu_ms
+        allowance = Allowance(tries=TRIES if searched else 0)
+        by_odds = None if odds is None else ByOdds(self._likely, lambda: odds)
+        judged = with_menu(
+            admission, self.site, case.result, request, now, allowance, by_odds=by_odds
+        )
         reasons = tuple(
             reports.Reason(f.reason.code, messages.sentence(f, daemon.wording))
             for f in (judged.judgement.verdicts.findings if judged.judgement else ())

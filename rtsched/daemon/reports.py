@@ -241,17 +241,31 @@ class Explain(Question, frozen=True, tag="explain"):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What a job could have in place of what it asks for, as the planner has verified."""
+    """What a job could have in place of what it asks for, as it would be accepted now."""
 
     number: Annotated[int, Meta(description="By which `rtsched take` names it.")]
     kind: Annotated[
-        Literal["later", "smaller", "shorter", "fewer-gpus", "gpu-type", "partition"],
-        Meta(description="What is changed first of all; the deadline may be later too."),
+        Literal[
+            "later",
+            "smaller",
+            "shorter",
+            "fewer-gpus",
+            "gpu-type",
+            "partition",
+            "guaranteed",
+            "likely",
+            "likely-later",
+        ],
+        Meta(
+            description="What is changed first of all; the deadline may be later too. "
+            "`guaranteed`: in place of odds; `likely`: with odds, or with lower ones; "
+            "`likely-later`: with odds by a later deadline."
+        ),
     ]
     text: Annotated[str, Meta(description="What is changed, in words.")]
     deadline: Annotated[float, Meta(description="Finish by.")]
-    start: Annotated[float, Meta(description="Planned start.")]
-    end: Annotated[float, Meta(description="Planned end at the latest.")]
+    start: Annotated[Time, Meta(description="Planned start; null: with odds nothing is planned.")]
+    end: Annotated[Time, Meta(description="Planned end at the latest; null: as `start`.")]
     nodes: Annotated[tuple[str, ...], Meta(description="Planned nodes.")] = ()
     options: Annotated[
         tuple[str, ...],
@@ -263,7 +277,7 @@ class Choice(msgspec.Struct, frozen=True):
     ] = False
     odds: Annotated[
         float | None,
-        Meta(description="Probability with which it would end by then; null: guaranteed."),
+        Meta(description="Odds, 0 to 1, that it asks for and has now; null: guaranteed."),
     ] = None
 
 

@@ -16,7 +16,14 @@ def per_cent(odds: float) -> str:
 
 def class_of(odds: float) -> str:
     """Return the class of odds, 0 to 1, by its lower end in per cent, such as `95`."""
-    return f"{max(low for low in CLASSES if low <= round(100 * odds, 6)):g}"
+    return f"{100 * floor_of(odds):g}"
+
+
+def floor_of(odds: float) -> float:
+    """Return the lower end, 0 to 1, of the class of odds, 0 to 1; nan of none."""
+    if math.isnan(odds):
+        return odds
+    return max(low for low in CLASSES if low <= round(100 * odds, 6)) / 100.0
 
 
 def standing_of(standing: str, odds: float | None) -> str:

@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 import uvicorn
+from estimating_site import KnownEstimator
 from rest_client import app_for, in_thread, seen_in_queue
 from running import ANN, FACTS, NOW, Running, answer_of
 
+from rtsched.adapters.live import Marks
 from rtsched.adapters.slurm.facts import Partition
 from rtsched.adapters.wire import MessageKind, Tag, encode
 from rtsched.daemon.codec import encode_jobs
+from rtsched.daemon.estimating import Estimating, LatestEstimates
 from rtsched.daemon.records import PromiseRecord, PromiseState
 from rtsched.daemon.settings import DaemonSettings
+from rtsched.estimates import Estimates, EstimateSettings
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
@@ -30,6 +34,8 @@ from rtsched.rest.credential import payload_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 HOUR, DAY = 3600.0, 86_400.0
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m"
@@ -89,10 +95,64 @@ def closed_likely() -> Iterator[PromiseRecord]:
         )
 
 
+class MadeUpEstimates(Estimating):
+    """Estimates of starts that are known at once; each job ends in time with odds of 96 %."""
+
+    async def estimate(self, jobs: Jobs, timeout_s: float = 1.0) -> Estimates:
+        """Answer as for a job that waits."""
+        del timeout_s
+        return made_up(jobs.id)
+
+    async def odds(self, jobs: Jobs, timeout_s: float = 1.0) -> NDArray[np.float64]:
+        """Answer the same for all."""
+        del timeout_s
+        return np.full(len(jobs), 0.96)
+
+
+def made_up(jobs: NDArray[np.int64]) -> Estimates:
+    """Return estimates of jobs, each starting somewhat later than the one before."""
+    start = NOW + HOUR * (0.4 + 0.7 * np.arange(len(jobs)))
+    around = {"low_95": 0.4, "low_80": 0.6, "high_80": 1.6, "high_95": 2.5}
+    columns = {f"start_{name}": NOW + by * (start - NOW) for name, by in around.items()}
+    columns |= {f"end_{name}": NOW + by * (start + HOUR - NOW) for name, by in around.items()}
+    return Estimates.build(len(jobs), job=jobs, start=start, end=start + HOUR, **columns)
+
+
+def with_waiting(running: Running, promised: Jobs, count: int) -> None:
+    """Have so many jobs of ann's wait without a promise, with estimates of their starts."""
+    ids = 5001 + np.arange(count)
+    jobs = Jobs.build(
+        count,
+        id=ids,
+        submit=NOW - HOUR,
+        wall_time=2 * HOUR,
+        size=2 + np.arange(count) % 3,
+        name=[f"sweep-{number}" for number in range(count)],
+        user=["ann"] * count,
+        partition=["all"] * count,
+    )
+    shown = running.system.observation
+    marks = Marks.joined([shown.marks, Marks.build(count, job=ids, uid=np.full(count, ANN))])
+    running.show(queued=Jobs.joined([promised, jobs]), marks=marks)
+    estimating = MadeUpEstimates(running.live, running.daemon.metrics)
+    estimating.latest = LatestEstimates(
+        made_up(ids), NOW, accuracy=KnownEstimator(EstimateSettings()).accuracy()
+    )
+    running.daemon.estimating = running.daemon.odds = estimating
+
+
 def large_daemon(
-    path: Path, nodes: int = 2000, jobs: int = 10_000, promises: int = 20, first: str = HOSTILE
+    path: Path,
+    nodes: int = 2000,
+    jobs: int = 10_000,
+    promises: int = 20,
+    first: str = HOSTILE,
+    waiting: int = 0,
 ) -> AbstractContextManager[Running]:
-    """Run a daemon with running jobs, and with promises to ann's, of which one is named `first`."""
+    """Run a daemon with running jobs, and with promises to ann's, of which one is named `first`.
+
+    `waiting` of ann's jobs wait without one; then there are estimates of starts, and odds.
+    """
 
     async def course(running: Running) -> None:
         partitions = {
@@ -112,6 +172,9 @@ def large_daemon(
         rows = Jobs.joined([running.daemon.site.row(record.id) for record in records])
         rows = rows.replace(id=4711 + np.arange(len(records)))
         await seen_in_queue(running, rows, [record.token for record in records])
+        if waiting:
+            with_waiting(running, rows, waiting)
+            await running.daemon.cycle()
         running.store.commit(list(closed_likely()), None, 0)
 
     return in_thread(Running(path, DaemonSettings(promises_per_user=promises + 10)), course)

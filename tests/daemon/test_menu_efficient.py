@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -12,31 +13,34 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from running import FACTS
-from scene import ANN, BOB, T0, Scene
+from scene import ANN, BOB, T0, WORDS, Scene
 
 from rtsched.adapters.adjusting import Adjustable, Adjustment
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.wire import Tag
+from rtsched.daemon.likely import LikelyController, Odds, sold
 from rtsched.daemon.menu import (
     HELD,
     MOST,
     Allowance,
+    ByOdds,
     Request,
+    amounts,
     efficient,
-    fewer_gpus,
+    left_out,
+    most,
     one_by_one,
-    shorter,
-    smaller,
     with_menu,
 )
+from rtsched.daemon.settings import LikelySettings
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rtsched.daemon.admission import AdmissionResult
-    from rtsched.daemon.menu import Choice, Menu
+    from rtsched.daemon.menu import Choice, ChoiceKind, Menu, Search
     from rtsched.daemon.site import Site
 
 MINUTE = 60.0
@@ -51,6 +55,7 @@ class Asked:
     nodes: int
     minutes: int
     by: float
+    partition: str = "all"
 
     def fields(self, uid: int = ANN) -> dict[int, int | str]:
         """Return the request as the filter sends it."""
@@ -61,13 +66,17 @@ class Asked:
             Tag.MAX_NODES: self.nodes,
             Tag.TIME_LIMIT: self.minutes,
             Tag.DEADLINE: round(T0 + self.by * MINUTE),
+            Tag.PARTITION: self.partition,
         }
 
 
 class Machine:
-    """A site of nodes that are busy for so many minutes, and what users are promised on it."""
+    """A site of nodes that are busy for so many minutes, and what users are promised on it.
 
-    def __init__(self, until: Sequence[int]) -> None:
+    The nodes but the `first` ones are in another partition; 0: there is none.
+    """
+
+    def __init__(self, until: Sequence[int], first: int = 0) -> None:
         self.scene = Scene(nodes=len(until))
         rows = [row for row, minutes in enumerate(until) if minutes]
         ids = np.arange(500, 500 + len(rows))
@@ -80,7 +89,14 @@ class Machine:
                 ids, starts, ends, np.arange(len(rows) + 1), np.array(rows, np.int32)
             ),
         )
-        self.site: Site = replace(self.scene.site, snapshot=snapshot, facts=FACTS, seen=T0)
+        self.facts, self.odds = FACTS, Odds()
+        if first:
+            here = np.arange(len(until)) < first
+            masks = {"all": here, "spare": ~here}
+            snapshot = replace(snapshot, cluster=replace(snapshot.cluster, partitions=masks))
+            both = {name: replace(FACTS.partitions["all"], name=name) for name in masks}
+            self.facts = replace(FACTS, partitions=both)
+        self.site: Site = replace(self.scene.site, snapshot=snapshot, facts=self.facts, seen=T0)
         self.after = self.site
         self.menu: Menu | None = None
 
@@ -93,17 +109,25 @@ class Machine:
     def request(self, asked: Asked, uid: int = ANN) -> Request:
         """Return a submission."""
         fields = asked.fields(uid)
-        return Request(TRANSLATOR, fields, TRANSLATOR.describe(fields, FACTS, T0))
+        return Request(TRANSLATOR, fields, TRANSLATOR.describe(fields, self.facts, T0))
 
     def submit(self, asked: Asked, uid: int = ANN) -> AdmissionResult:
         """Submit a job; what it is promised or offered stands from now on."""
         request, admission = self.request(asked, uid), self.scene.admission
         judged = admission.judge(self.site, request.submission, T0)
         before = self.menu if uid == ANN else None
-        judged = with_menu(admission, self.site, judged, request, T0, Allowance(), before)
+        likely = LikelyController(
+            self.scene.chains, self.scene.settings, LikelySettings(share=1.0), WORDS
+        )
+        by_odds = ByOdds(likely, lambda: self.odds)
+        judged = with_menu(admission, self.site, judged, request, T0, Allowance(), before, by_odds)
         self.site = judged.site
         self.menu = judged.menu if uid == ANN else self.menu
         return judged
+
+    def sells(self, asked: Asked) -> bool:
+        """Return whether so much may be sold with odds."""
+        return sold(self.site, self.request(asked).submission.jobs, T0) <= 1.0
 
     def good(self, asked: Asked) -> bool:
         """Return whether a submission would be admitted by its own deadline."""
@@ -154,7 +178,8 @@ def test_no_choice_is_missing_or_dominated(
 ) -> None:
     """All requests that change one thing are judged: none that is admitted is better.
 
-    The search halves: it is exact where less is never harder to plan, which is not always so.
+    Of few nodes all are tried. The search for a time limit is exact where less is never harder to
+    plan, which is not always so.
     """
     machine, menu = rejected(until, others, asked)
     assert len(menu.choices) <= MOST
@@ -167,7 +192,7 @@ def test_no_choice_is_missing_or_dominated(
         assert any(x > y for x, y in zip(a, b, strict=True)), (one, other)
     sizes = [n for n in range(1, asked.nodes) if machine.good(replace(asked, nodes=n))]
     limits = [t for t in range(1, asked.minutes) if machine.good(replace(asked, minutes=t))]
-    if sizes and sizes == list(range(1, max(sizes) + 1)):
+    if sizes:
         assert chosen["smaller"].nodes == max(sizes)
         assert chosen["smaller"].by == asked.by
     if limits and limits == list(range(1, max(limits) + 1)):
@@ -212,16 +237,31 @@ def test_efficient_is_what_no_other_dominates(rows: list[tuple[int, int, int]]) 
         assert kept[at] != beaten
 
 
+def searching(kind: ChoiceKind, **asked: Any) -> Search:
+    """Return a search by halving."""
+    whole = Adjustable(**asked)
+    return most(amounts(whole)[kind], whole)
+
+
 @pytest.mark.parametrize(
     ("search", "good", "tried"),
     [
-        (smaller(Adjustable(nodes=8, limit_s=600.0)), lambda to: to.nodes <= 3, [4, 2, 3, 3]),
-        (fewer_gpus(Adjustable(gpus=4)), lambda to: to.gpus <= 1, [2, 1]),
-        (smaller(Adjustable(nodes=1)), lambda _: True, []),
+        (
+            searching("smaller", nodes=8, limit_s=600.0),
+            lambda to: to.nodes <= 3,
+            [4, 2, 3, 3],
+        ),
+        (searching("fewer-gpus", gpus=4), lambda to: to.gpus <= 1, [2, 1]),
+        (searching("smaller", nodes=1), lambda _: True, []),
     ],
 )
 def test_searches_halve(search, good, tried) -> None:  # type: ignore[no-untyped-def]
     """Each request is one between what is known to be good and what is not."""
+    assert asked_by(search, good) == tried
+
+
+def asked_by(search: Search, good: Callable[[Adjustment], bool]) -> list[int | None]:
+    """Return of how many nodes, or GPUs, the requests are that a search has judged."""
     seen, to = [], next(search, None)
     while to is not None:
         seen.append(to.nodes or to.gpus)
@@ -229,13 +269,30 @@ def test_searches_halve(search, good, tried) -> None:  # type: ignore[no-untyped
             to = search.send(good(to))
         except StopIteration:
             break
-    assert seen == tried
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("nodes", "known", "good", "tried"),
+    [
+        (5, {2: False, 1: False}, {3, 4}, [4, 4]),
+        (5, {2: False, 1: False}, {3}, [4, 3, 3]),
+        (9, {4: True, 6: False, 5: False}, {7}, [8, 7, 7]),
+        (9, {8: True}, {8}, []),
+        (100, {50: True, 75: False}, set(), [99, 92, 85, 78, 71, 64, 57]),
+    ],
+)
+def test_what_halving_left_out(nodes, known, good, tried):  # type: ignore[no-untyped-def]
+    """From the top, all where they are few; of what is good the same node-hours then."""
+    asked = Adjustable(nodes=nodes, limit_s=600.0)
+    search = left_out(amounts(asked)["smaller"], asked, known)
+    assert asked_by(search, lambda to: to.nodes in good) == tried
 
 
 def test_a_time_limit_is_searched_to_the_next_minute_or_a_32nd() -> None:
     """An hour to the minute; four days to three hours."""
-    for limit_s, most, error in ((3600.0, 6, 60.0), (4 * 86400.0, 6, 3 * 3600.0)):
-        search = shorter(Adjustable(limit_s=limit_s))
+    for limit_s, tries, error in ((3600.0, 6, 60.0), (4 * 86400.0, 6, 3 * 3600.0)):
+        search = searching("shorter", limit_s=limit_s)
         to, best, count = next(search), 0.0, 0
         while True:
             count += 1
@@ -246,7 +303,7 @@ def test_a_time_limit_is_searched_to_the_next_minute_or_a_32nd() -> None:
             except StopIteration:
                 break
         assert 0 <= 0.7 * limit_s - best <= error
-        assert count <= most
+        assert count <= tries
 
 
 def test_others_are_tried_until_one_is_good() -> None:
@@ -257,3 +314,58 @@ def test_others_are_tried_until_one_is_good() -> None:
     assert tried == ["p0", "p1", "p2", "p3"]
     with pytest.raises(StopIteration):
         search.send(False)
+
+
+@QUIET
+@given(UNTIL, OTHERS, ASKED, st.integers(1, 5), st.none() | st.integers(50, 99), st.integers(1, 90))
+def test_nothing_shown_is_dominated_by_partitions_or_odds(
+    until: list[int],
+    others: list[Asked],
+    asked: Asked,
+    first: int,
+    per_cent: int | None,
+    later: int,
+) -> None:
+    """Against all that could be had: the other partition as it is, and the job with its odds.
+
+    `first` nodes are in the partition that is asked for; the odds of the deadline are `per_cent`,
+    those of one so many minutes later are 97.5 %.
+    """
+    first = min(first, len(until) - 1)
+    assume(asked.nodes <= first)
+    machine = Machine(until, first)
+    for other in others:
+        if other.nodes <= first and machine.judged(other, BOB, 0.0).verdict == "admit":
+            machine.submit(other, BOB)
+    known = Odds()
+    if per_cent is not None:
+        at = T0 + (asked.by + later) * MINUTE
+        known = Odds(per_cent / 100.0, at if per_cent < 95 else math.inf, 0.975)
+    machine.odds, before = known, machine.site
+    judged = machine.submit(asked)
+    assume(judged.verdict == "reject")
+    choices = machine.menu.choices if machine.menu is not None else ()
+    machine.site = before
+    rows = [given_up(asked, choice) for choice in choices]
+    for one, other in permutations(rows, 2):
+        assert not all(a <= b for a, b in zip(one, other, strict=True)), (one, other)
+    kinds = {choice.kind: choice for choice in choices}
+    assert len(kinds) == len(choices)
+    fits = asked.nodes <= len(until) - first
+    elsewhere = fits and machine.good(replace(asked, partition="spare"))
+    had = kinds.get("partition")
+    assert elsewhere == (had is not None and had.deadline <= T0 + asked.by * MINUTE)
+    likely = per_cent is not None and per_cent >= 80 and machine.sells(asked)
+    assert ("likely" in kinds) == likely
+    if likely:
+        assert kinds["likely"].odds <= per_cent / 100.0
+    guaranteed = kinds["later"].deadline if "later" in kinds else math.inf
+    sooner = known.offer < guaranteed and machine.sells(replace(asked, by=asked.by + later))
+    assert ("likely-later" in kinds) == sooner
+
+
+def given_up(asked: Asked, choice: Choice) -> tuple[float, ...]:
+    """Return what a choice gives up of what was asked for, and of a guarantee."""
+    elsewhere = choice.to.partition is not None
+    uncertain = 0.0 if choice.odds is None else 1.0 - choice.odds
+    return (*worse(asked, wanted(asked, choice)), float(elsewhere), uncertain)

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 SLOTS = 6
 JOB = "/home/alice/menu.sub"
 PATIENT = SITE.replace("[daemon]", "[daemon]\nmenu_ms = 5000")  # the machine may be busy
+GUARANTEED = PATIENT + "\n[likely]\nshare = 0\n"
 
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[LivePool]:
     """Run six static slots, with alice's submit file."""
-    with live_pool(PATIENT) as up:
+    with live_pool(GUARANTEED) as up:
         text = submit_file("+RtRunTime = 120", seconds=2)
         up.pool.run(["sh", "-c", 'cat > "$1"', "sh", JOB], user="alice", input=text)
         yield up

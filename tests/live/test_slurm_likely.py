@@ -23,7 +23,13 @@ wait = 1.5
 refresh = 1
 core_share = 1
 """
+JOB = "/home/alice/odds.sh"
+SCRIPT = """#!/bin/sh
+#SBATCH --nodes=8 --time=2 --output=/dev/null
+sleep 2
+"""
 ODDS = "--extra=rtsched:odds=95"
+PATIENT = SITE.replace("[daemon]", "[daemon]\nmenu_ms = 1500")  # the machine may be busy
 NO_ESTIMATE = "no odds can be stated"
 
 
@@ -37,7 +43,7 @@ def live() -> Iterator[Live]:
         settings={"TaskProlog": PROLOG, "SchedulerParameters": "bf_interval=5,bf_continue"},
     )
     with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SITE + LIKELY)
+        cluster.start_daemon(PATIENT + LIKELY)
         yield Live(cluster)
 
 
@@ -107,9 +113,43 @@ def test_rejected_with_odds_and_a_later_deadline_when_the_queue_is_long(live: Li
     later = re.search(r"With odds of [\d.]+ %: .* \(--deadline=uts(\d+)\), not res", refused.text)
     assert later, refused.text
     assert float(later[1]) > time.time() + 180
-    after = live.ask("plan", user="root")["entries"]
+    entries = live.ask("plan", user="root")["entries"]
+    after = [entry for entry in entries if entry["standing"] != "offered"]
     assert {entry["job"] for entry in after} <= {entry["job"] for entry in before}
     assert live.standing(guaranteed) in {"firm", "kept"}
+    menu = live.ask("take")["choices"]
+    assert {each["kind"] for each in menu} & {"likely-later", "later"}
+    assert all(each["odds"] is None or not each["held"] for each in menu)
+
+
+def test_the_menu_offers_odds_and_the_choice_is_kept(live: Live) -> None:
+    """Bob's jobs end long before their limits: no guarantee, but odds that are taken and kept."""
+    live.cluster.run(["sh", "-c", 'cat > "$1"', "sh", JOB], user="alice", input=SCRIPT)
+    past = [
+        live.cluster.sbatch(["-N1", "--exclusive", "--time=20"], user="bob", script="sleep 4")
+        for _ in range(16)
+    ]
+    eventually(
+        lambda: all(live.cluster.job(job)["JobState"] == "COMPLETED" for job in past), 120, "past"
+    )
+    choice, words = "", ["squeue", "-h", "-t", "R", "-u", "bob"]
+    for _ in attempts(120, "the menu offers odds"):
+        live.cluster.sbatch(["-N8", "--exclusive", "--time=20"], user="bob", script="sleep 30")
+        eventually(lambda: live.cluster.run(words).stdout.strip(), 60, "bob's job runs")
+        live.polled()
+        said = live.submit("-N8", "--time=2", in_minutes(6))
+        assert not said.job, said.text
+        found = re.search(r"`rtsched take (\d) job.sh`: with odds of [\d.]+ %, by ", said.text)
+        if found:
+            choice = found[1]
+            break
+        live.cluster.run(["scancel", "-u", "bob"])
+    taken = live.cluster.run(["rtsched", "take", choice, JOB], user="alice")
+    assert "not guaranteed" in taken.stderr
+    submitted = re.search(r"Submitted batch job (\d+)", taken.stdout)
+    assert submitted
+    assert "offered" not in {each.standing for each in live.kept()}
+    assert live.wait_standing(int(submitted[1]), "kept", seconds=150) == "kept"
 
 
 def test_a_guaranteed_promise_is_untouched(live: Live) -> None:

@@ -20,6 +20,7 @@ SCRIPT = """#!/bin/sh
 sleep 2
 """
 PATIENT = SITE.replace("[daemon]", "[daemon]\nmenu_ms = 5000")  # the machine may be busy
+GUARANTEED = PATIENT + "\n[likely]\nshare = 0\n"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def live() -> Iterator[Live]:
     """Run four nodes with our filter and daemon."""
     options = SlurmOptions(fast=1, slow=3, job_submit=("rtsched",))
     with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(PATIENT)
+        cluster.start_daemon(GUARANTEED)
         write(cluster, JOB, SCRIPT)
         yield Live(cluster)
 

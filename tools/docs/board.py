@@ -9,6 +9,7 @@ import logging
 import shutil
 import sys
 import tempfile
+from datetime import datetime
 from pathlib import Path
 
 import structlog
@@ -16,8 +17,9 @@ from installed import TOP
 
 sys.path.append(str(TOP / "tests" / "daemon"))
 
-from board_pages import board, large_daemon, link_for
+from board_pages import HOUR, board, large_daemon, link_for
 from playwright.sync_api import sync_playwright
+from running import NOW
 
 PICTURE = TOP / "docs" / "images" / "board.png"
 
@@ -31,7 +33,9 @@ def main() -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with (
         tempfile.TemporaryDirectory() as name,
-        large_daemon(Path(name), nodes=240, jobs=700, promises=8, first="model-0") as running,
+        large_daemon(
+            Path(name), nodes=240, jobs=700, promises=8, first="model-0", waiting=5
+        ) as running,
         board(running) as where,
         sync_playwright() as playwright,
     ):
@@ -39,9 +43,11 @@ def main() -> int:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(link_for(where))
         part = page.locator('[data-part="when"]')
-        part.get_by_label("Nodes").fill("4")
+        part.get_by_label("Nodes").fill("60")
         part.get_by_label("Time limit").fill("1:30")
-        page.locator("#lines").wait_for()
+        by = datetime.fromtimestamp(NOW + 2 * HOUR).astimezone()
+        part.get_by_label("Finish by").fill(by.strftime("%Y-%m-%dT%H:%M"))
+        page.locator("#when .choices").wait_for()
         page.locator("#promises tbody th a").nth(1).click()
         page.locator("#why .answer").wait_for()
         page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")

@@ -57,6 +57,7 @@ def adjusted(ad: str, to: Adjustment) -> str:
         "RequestGPUs": to.gpus,
         "RtClass": None if to.partition is None else f'"{to.partition}"',
         "RtDeadline": None if to.deadline is None else math.ceil(to.deadline),
+        "RtOdds": None if to.odds is None else _odds(to.odds),
     }
     new = {name: value for name, value in given.items() if value is not None}
     names = {name.lower() for name in new}
@@ -66,6 +67,11 @@ def adjusted(ad: str, to: Adjustment) -> str:
         if line and line.partition("=")[0].strip().lower() not in names
     )
     return "".join(f"{line}\n" for line in (*kept, *(f"{n} = {v}" for n, v in new.items())))
+
+
+def _odds(odds: float) -> str:
+    """Return a literal of odds, 0 to 1; 1: a guarantee is wanted, so none are."""
+    return f"{100 * odds:g}" if odds < 1.0 else "undefined"
 
 
 def options(ad: Record, to: Adjustment) -> tuple[str, ...]:
@@ -81,4 +87,6 @@ def options(ad: Record, to: Adjustment) -> tuple[str, ...]:
     if wanted:
         lines.append(f'+RtClass = "{wanted}"')
     lines.append(f"+RtDeadline = {math.ceil(number(ad, 'rtdeadline'))}")
+    if to.odds is not None:
+        lines.append(f"+RtOdds = {_odds(to.odds)}")
     return tuple(word for line in lines for word in ("-append", line))

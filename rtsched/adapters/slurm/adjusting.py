@@ -10,11 +10,12 @@ import re
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.adjusting import NOT_ADJUSTABLE, Adjustable
+from rtsched.adapters.slurm.spec import WORD
 from rtsched.adapters.wire import Tag
 from rtsched.model.resources import GRES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from rtsched.adapters.adjusting import Adjustment
     from rtsched.adapters.slurm.facts import Partition, SlurmFacts
@@ -35,9 +36,11 @@ OPTIONS: Mapping[Tag, str] = {
     Tag.EXC_NODES: "exclude",
     Tag.ARRAY_INX: "array",
     Tag.DEPENDENCY: "dependency",
-    Tag.EXTRA: "extra",
 }
 """Options of sbatch whose values are what the filter sends."""
+
+TEXTS: Mapping[Tag, str] = {Tag.EXTRA: "extra", Tag.COMMENT: "comment"}
+"""Likewise, of what may hold a word for rtsched."""
 
 
 def adjustable(
@@ -121,11 +124,35 @@ def adjusted(fields: Mapping[int, str | int], to: Adjustment) -> dict[int, str |
         new[Tag.PARTITION] = to.partition
     if to.deadline is not None:
         new[Tag.DEADLINE] = math.ceil(to.deadline)
+    if to.odds is not None:
+        new |= _with_odds(fields, to.odds)
     return new
 
 
-def options(fields: Mapping[int, str | int]) -> tuple[str, ...]:
-    """Return the options of sbatch that make a request, whatever the script says."""
+def _with_odds(fields: Mapping[int, str | int], odds: float) -> dict[int, str | int]:
+    """Return the texts of a request that asks for other odds; 1: for a guarantee, so for none."""
+    texts = {tag: str(fields[tag]) for tag in (Tag.EXTRA, Tag.COMMENT) if fields.get(tag)}
+    new: dict[int, str | int] = {}
+    for tag, text in texts.items():
+        if (left := WORD.sub(_without_odds, text).strip()) != text:
+            new[tag] = left
+    if odds < 1.0:
+        extra = str(new.get(Tag.EXTRA, texts.get(Tag.EXTRA, "")))
+        new[Tag.EXTRA] = f"{extra} rtsched:odds={100 * odds:g}".strip()
+    return new
+
+
+def _without_odds(word: re.Match[str]) -> str:
+    pairs = word[1].split(",")
+    left = [pair for pair in pairs if not pair.startswith("odds=")]
+    return word[0] if left == pairs else f"rtsched:{','.join(left)}" if left else ""
+
+
+def options(fields: Mapping[int, str | int], changed: Collection[int] = ()) -> tuple[str, ...]:
+    """Return the options of sbatch that make a request, whatever the script says.
+
+    A comment, and an Extra that is empty, are among them only if their tags are `changed`.
+    """
     found = []
     if least := int(fields.get(Tag.MIN_NODES, 0)):
         most = int(fields.get(Tag.MAX_NODES, least))
@@ -133,6 +160,11 @@ def options(fields: Mapping[int, str | int]) -> tuple[str, ...]:
     if (minutes := int(fields.get(Tag.TIME_LIMIT, 0))) > 0:
         found.append(f"--time={minutes}")
     found += [f"--{name}={fields[tag]}" for tag, name in OPTIONS.items() if fields.get(tag)]
+    found += [
+        f"--{name}={fields.get(tag, '')}"
+        for tag, name in TEXTS.items()
+        if tag in changed or (tag == Tag.EXTRA and fields.get(tag))
+    ]
     if memory := fields.get(Tag.PN_MIN_MEMORY):
         found.append(f"--mem={memory}M")
     if memory := fields.get(Tag.MEM_PER_CPU):

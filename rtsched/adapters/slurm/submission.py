@@ -272,7 +272,10 @@ class SlurmTranslator:
 
     def options(self, fields: Mapping[int, str | int], to: Adjustment) -> tuple[str, ...]:
         """Return the options of sbatch that make an adjusted request of the first one."""
-        return adjusting.options(adjusting.adjusted(fields, to))
+        new = adjusting.adjusted(fields, to)
+        texts = (Tag.EXTRA, Tag.COMMENT)
+        changed = [tag for tag in texts if new.get(tag) != fields.get(tag)]
+        return adjusting.options(new, changed)
 
     def protected(self, fields: Mapping[int, str | int]) -> str:
         """Return which promised properties a request to change a job would change.

@@ -310,13 +310,12 @@ def _moment(at: float | None, now: float) -> str:
 
 def _choice(choice: Choice, now: float) -> dict[str, Any]:
     """Return what could be had in place of a job as a row."""
-    odds = "" if choice.odds is None else f", {100 * choice.odds:.0f} % likely"
     return {
         "number": choice.number,
         "kind": choice.kind,
         "text": choice.text,
-        "by": _moment(choice.deadline, now) + odds,
-        "start": _moment(choice.start, now),
+        "by": _moment(choice.deadline, now),
+        "start": "" if choice.start is None else _moment(choice.start, now),
         "options": " ".join(choice.options),
         "take": choice.take,
         "held": choice.held,

@@ -1,0 +1,105 @@
+"""The menu of a rejected job that wants GPUs, on a real Slurm: each choice is taken and kept."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from promising import QUICK, SITE, SUBMIT_CONF, Live, without_jobs
+from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GPUS = 4
+GRES_CONF = """AutoDetect=off
+NodeName=fast1,large1 Name=gpu Type=a File=/srv/gpu[0-3]
+NodeName=slow1 Name=gpu Type=b File=/srv/gpu[0-3]
+"""
+PARTITIONS = """PartitionName=gpu Nodes=fast1,slow1 Default=YES State=UP
+PartitionName=spare Nodes=large1 State=UP"""
+JOB = "/home/alice/gpus.sh"
+SCRIPT = """#!/bin/sh
+#SBATCH --nodes=1 --ntasks=1 --gres=gpu:a:4 --time=2 --output=/dev/null
+sleep 2
+"""
+PATIENT = SITE.replace("[daemon]", "[daemon]\nmenu_ms = 5000")  # the machine may be busy
+SHARED = PATIENT + "\n[slurm]\nshare_nodes = true\n\n[likely]\nshare = 0\n"
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """Run nodes with GPUs of two types in one partition, and one node in another."""
+    hardware = {
+        kind: f"CPUs=8 RealMemory=8000 Gres=gpu:{name}:{GPUS}"
+        for kind, name in (("fast", "a"), ("slow", "b"), ("large", "a"))
+    }
+    options = SlurmOptions(
+        fast=1,
+        slow=1,
+        large=1,
+        hardware=hardware,
+        job_submit=("rtsched",),
+        partitions=PARTITIONS,
+        settings={
+            "GresTypes": "gpu",
+            "AccountingStorageTRES": "gres/gpu,gres/gpu:a,gres/gpu:b",
+            "DefMemPerCPU": "500",
+            "SchedulerParameters": "bf_interval=5,bf_continue",
+            "ReturnToService": "1",
+        },
+    )
+    files = {SUBMIT_CONF: QUICK, "/etc/slurm/gres.conf": GRES_CONF}
+    files |= {f"/srv/gpu{number}": "" for number in range(GPUS)}
+    with Cluster("forky", options, files=files) as cluster:
+        cluster.start_daemon(SHARED)
+        cluster.run(["sh", "-c", 'cat > "$1"', "sh", JOB], user="alice", input=SCRIPT)
+        yield Live(cluster)
+
+
+@pytest.fixture(autouse=True)
+def clean(live: Live) -> Iterator[None]:
+    """Each test begins without jobs, on all nodes, and ends so."""
+    yield from without_jobs(live, 3)
+
+
+CHOICES = {
+    "fewer-gpus": ("with 1 GPU per node in place of 4", "gres/gpu:a=1", "fast1"),
+    "gpu-type": ("with GPUs of type b", "gres/gpu:b=4", "slow1"),
+    "partition": ("in spare", "gres/gpu:a=4", "large1"),
+}
+"""What its user reads, what the job then has, and on which node, by kind."""
+
+
+@pytest.mark.parametrize("kind", list(CHOICES))
+def test_a_choice_is_taken_and_kept(live: Live, kind: str) -> None:
+    """Three of the four GPUs of its type are busy: fewer, others, and those elsewhere are free."""
+    text, amount, node = CHOICES[kind]
+    live.submit("-n1", "--gres=gpu:a:3", "--time=10", user="bob", script="sleep 600")
+    words = ["squeue", "-h", "-t", "R", "-u", "bob"]
+    eventually(lambda: live.cluster.run(words).stdout.strip(), 30, "bob's job runs")
+    live.polled()
+    said = live.cluster.run(["sbatch", "--deadline=now+6minutes", JOB], user="alice", check=False)
+    assert said.returncode != 0, said.stdout
+    _, *others, last = said.stderr.splitlines()
+    assert "Batch job submission failed" in last
+    assert len(others) == 3
+    found = [re.search(r"or `rtsched take (\d) job.sh`: (.*), by .*, (.*)$", one) for one in others]
+    numbers = {one[2]: one[1] for one in found if one}
+    assert set(numbers) == {shown for shown, _, _ in CHOICES.values()}, said.stderr
+    assert "reserved" in {one[3] for one in found if one}
+    taken = live.cluster.run(["rtsched", "take", numbers[text], JOB], user="alice")
+    assert "promised to end by" in taken.stderr
+    submitted = re.search(r"Submitted batch job (\d+)", taken.stdout)
+    assert submitted
+    job = int(submitted[1])
+    live.wait_standing(job, "kept", seconds=120)
+    words = ["sacct", "-X", "-n", "-P", "-j", str(job), "-o", "NodeList,AllocTRES"]
+
+    def ran() -> bool:
+        nodes, _, has = live.cluster.run(words).stdout.strip().partition("|")
+        return nodes == node and amount in has.split(",")
+
+    eventually(ran, 30, f"accounting has job {job} on {node} with {amount}")
