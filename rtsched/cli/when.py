@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from rtsched.daemon.reports import StartEstimate, When, WhenReport
 
 CHECKING = (
-    "config", "cluster_file", "unit", "every", "starts", "draws", "html", "no_progress",
-    "log_format", "delimiter", "timezone",
+    "config", "cluster_file", "qos_file", "associations_file", "unit", "every", "starts", "draws",
+    "html", "no_progress", "log_format", "delimiter", "timezone",
 )  # fmt: skip
 """Parameters that go with --check alone."""
 
@@ -59,6 +59,18 @@ CHECK: tuple[Callable[[Any], Any], ...] = (
         type=click.Path(path_type=Path),
         help="With --check: the machine, a slurm.conf, `scontrol show nodes` or `condor_status "
         "-long`. Default: from the log's header, else the peak use in the log.",
+    ),
+    click.option(
+        "--qos-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="With --check: limits of QOS, output of `sacctmgr -P show qos`.",
+    ),
+    click.option(
+        "--associations-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="With --check: limits of accounts and users, output of `sacctmgr -P show assoc tree`.",
     ),
     click.option(
         "--unit",

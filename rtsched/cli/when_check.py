@@ -103,6 +103,7 @@ def _read(asked: Asked) -> Workload:
     from rtsched.cli.replay import proposed_settings
     from rtsched.logs.cluster_files import read_cluster
     from rtsched.logs.readers import ReadOptions, read_logs
+    from rtsched.logs.slurm_limits import read_limits
     from rtsched.replay.workload import prepare
 
     given = asked.given
@@ -113,8 +114,11 @@ def _read(asked: Asked) -> Workload:
     if given["cluster_file"] is not None:
         cluster, said = read_cluster(given["cluster_file"])
         log = replace(log, assumptions=(*log.assumptions, *said))
+    limits = None
+    if given["qos_file"] is not None or given["associations_file"] is not None:
+        limits = read_limits(given["qos_file"], given["associations_file"], given["cluster_file"])
     proposed = proposed_settings(asked.logs[0]) if log.format == "swf" else {}
-    return prepare(log, _workload_options({**proposed, **asked.workload}, given), cluster)
+    return prepare(log, _workload_options({**proposed, **asked.workload}, given), cluster, limits)
 
 
 def _workload_options(base: Mapping[str, Any], given: Mapping[str, Any]) -> WorkloadOptions:
@@ -155,7 +159,7 @@ def _refuse_endless(workload: Workload, every: float) -> None:
     if instants > MOST_INSTANTS:
         years = instants * every / (365.25 * 86400)
         raise InputError(
-            ", ".join(workload.sources) or "the log",
+            workload.named,
             f"its submissions span {years:,.3g} years, {instants:,.0f} instants; check its times, "
             "or raise --every",
         )

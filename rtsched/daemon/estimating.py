@@ -22,6 +22,8 @@ import structlog
 
 from rtsched.daemon.ended_jobs import EndedJobs
 from rtsched.daemon.estimating_process import Question, Refreshed, Report, low_priority_process
+from rtsched.daemon.limits import without_planned_limits
+from rtsched.daemon.limits_ahead import LimitsNow
 from rtsched.daemon.past import past_of
 from rtsched.daemon.worker import Remote
 from rtsched.errors import AdapterError
@@ -141,7 +143,9 @@ class Estimating:
         self._remote: Remote | None = None
         self._task: asyncio.Task[None] | None = None
         self._changing: asyncio.Task[None] | None = None
-        self._newest: tuple[Snapshot, NDArray[np.float64] | None, int] | None = None
+        self._newest: tuple[Snapshot, NDArray[np.float64] | None, LimitsNow | None, int] | None = (
+            None
+        )
         self._arrived = asyncio.Event()
         self._ended = EndedJobs()
         self._margin = 0.0
@@ -226,7 +230,11 @@ class Estimating:
         self._margin = float(getattr(site.facts, "margin", 0.0))
         queued, running = map(self._handed_over, (snapshot.queued, snapshot.running))
         snapshot = replace(snapshot, states={}, queued=queued, running=running)
-        self._newest = snapshot, order, left_out
+        limits = None
+        if site.limit_rules is not None:
+            limits = LimitsNow(site.limit_rules, site.used_time)
+            snapshot = without_planned_limits(snapshot)
+        self._newest = snapshot, order, limits, left_out
 
     def _handed_over(self, jobs: Jobs) -> Jobs:
         """Return jobs with the times that their users asked for, as records have them."""
@@ -296,8 +304,8 @@ class Estimating:
             If that fails, or the process hung or died.
         """
         assert self._newest is not None  # noqa: S101 - something arrived
-        snapshot, order, left_out = self._newest
-        await remote.ask("refresh", snapshot, order, self._ended.taken())
+        snapshot, order, limits, left_out = self._newest
+        await remote.ask("refresh", snapshot, order, self._ended.taken(), limits)
         until = time.monotonic() + HANGS
         while True:
             report = cast("Report", await remote.ask("report"))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from rtsched.daemon.logs import Level
     from rtsched.estimates import EstimateSettings
+    from rtsched.estimates.ahead import LimitSource
     from rtsched.model.jobs import Jobs
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot
@@ -143,7 +144,11 @@ class EstimatingProcess:
     # --- requests -------------------------------------------------------------------------------
 
     def refresh(
-        self, snapshot: Snapshot, order: NDArray[np.float64] | None, ended: Log | None
+        self,
+        snapshot: Snapshot,
+        order: NDArray[np.float64] | None,
+        ended: Log | None,
+        limits: LimitSource | None = None,
     ) -> None:
         """Begin to estimate the starts of all waiting jobs.
 
@@ -155,11 +160,13 @@ class EstimatingProcess:
             Priorities of the queued jobs; None: they are not known.
         ended : Log or None
             Jobs that polls have shown to end since the last refresh.
+        limits : LimitSource or None
+            Of accounts, users and QOS; None: there are none.
         """
         if self._busy:
             return
         self._busy = True
-        self._work.put((snapshot, order, ended))
+        self._work.put((snapshot, order, ended, limits))
 
     def report(self) -> Report:
         """Return how it is, and what was estimated since the last report."""
@@ -212,13 +219,17 @@ class EstimatingProcess:
                 self._save()
 
     def _refresh(
-        self, snapshot: Snapshot, order: NDArray[np.float64] | None, ended: Log | None
+        self,
+        snapshot: Snapshot,
+        order: NDArray[np.float64] | None,
+        ended: Log | None,
+        limits: LimitSource | None,
     ) -> None:
         begun = time.monotonic()
         try:
             if ended is not None and self._past_problem:
                 self._learn(ended)
-            estimates = self._estimator.refresh(snapshot, order, self._answer_all)
+            estimates = self._estimator.refresh(snapshot, order, self._answer_all, limits)
             ends = running_ends(self._estimator.history.run_times, snapshot)
             estimates = Estimates.joined([estimates, ends])
             accuracy = self._estimator.accuracy()

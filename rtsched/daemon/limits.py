@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.site import Site
     from rtsched.model.cluster import Cluster
     from rtsched.model.limit_rules import JobLimits, LimitRules
+    from rtsched.model.snapshot import Snapshot
 
 LIMIT = "limit/"
 """How names of limits begin, among those of resources; then follow the group and what it holds."""
@@ -196,7 +197,7 @@ def _counted(
 ) -> _Counted:
     """Return what jobs count for that run for so many seconds."""
     limits = LimitsOfJobs.of(jobs, rules)
-    amounts = {thing: _taken(jobs, cluster, name) for thing, name in countable(cluster).items()}
+    amounts = {thing: most_taken(jobs, cluster, name) for thing, name in countable(cluster).items()}
     if not rules.words <= set(USED_TIME):
         counted = seconds * limits.time_factor()
         held = {**amounts, NODE: most_nodes(jobs)}
@@ -249,8 +250,18 @@ def _limits(own: JobLimits, known: Collection[str]) -> Iterator[tuple[str, str, 
 
 
 def without_limits(job: Jobs) -> Jobs:
-    """Return a job as if it counted to no limit."""
+    """Return jobs as if they counted to no limit."""
     return _with_counts(job, (), np.zeros((len(job), 0), np.int64))
+
+
+def without_planned_limits(snapshot: Snapshot) -> Snapshot:
+    """Return a state in which neither the cluster has limits nor jobs count to them."""
+    cluster = snapshot.cluster
+    licenses = {name: n for name, n in cluster.licenses.items() if not name.startswith(LIMIT)}
+    if licenses != cluster.licenses:
+        cluster = replace(cluster, licenses=licenses)
+    queued, running = map(without_limits, (snapshot.queued, snapshot.running))
+    return replace(snapshot, cluster=cluster, queued=queued, running=running)
 
 
 def texts_of(site: Site, job: Jobs) -> list[str]:
@@ -325,10 +336,10 @@ def most_nodes(jobs: Jobs) -> NDArray[np.int64]:
     return np.maximum(jobs.size, jobs.size_max).astype(np.int64)
 
 
-def _taken(jobs: Jobs, cluster: Cluster, thing: str) -> NDArray[np.int64]:
+def most_taken(jobs: Jobs, cluster: Cluster, thing: str) -> NDArray[np.int64]:
     """Return how much of something each job has at most at a time, int64[n]."""
     if thing == BILLING:
-        return whole_units(billed(jobs, cluster, lambda each: _taken(jobs, cluster, each)))
+        return whole_units(billed(jobs, cluster, lambda each: most_taken(jobs, cluster, each)))
     arrays = jobs.kind == Kind.ARRAY
     nodes = most_nodes(jobs)
     if thing == NODE:

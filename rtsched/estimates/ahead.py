@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from rtsched.kernels.machine_limits import HELD, USED
 from rtsched.model.actions import Reserve
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.cluster import NodeState
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.cluster import Cluster
+    from rtsched.model.limits import Limits
     from rtsched.model.snapshot import Snapshot
     from rtsched.simulator.settings import ExclusiveSettings
 
@@ -38,6 +40,34 @@ NEEDED = (
     "pinned",
 )
 """Columns of jobs on which it depends when they start."""
+
+
+LIMITED = (
+    "id",
+    "user",
+    "account",
+    "qos",
+    "cores",
+    "kind",
+    "tasks",
+    "tasks_per_node",
+)
+"""Further columns of jobs on which it depends what they count for to limits."""
+
+
+class LimitSource(Protocol):
+    """The limits of accounts, users and QOS."""
+
+    def of(self, jobs: Jobs, snapshot: Snapshot) -> Limits | None:
+        """Return the limits that hold for jobs, and what was used; None: there are none.
+
+        Parameters
+        ----------
+        jobs : Jobs
+            First the running ones of the snapshot in their order, then any.
+        snapshot : Snapshot
+            The state now.
+        """
 
 
 @dataclass(frozen=True)
@@ -65,6 +95,8 @@ class Ahead:
         Nodes that take no further job.
     blocked : Blocked
         Times at which nodes are set aside.
+    limits : Limits or None
+        What groups of jobs may hold and use, row by row with `jobs`.
     """
 
     now: float
@@ -77,6 +109,7 @@ class Ahead:
     edges: Edges
     node_events: tuple[NodeEvent, ...] = ()
     blocked: Blocked = NOTHING_BLOCKED
+    limits: Limits | None = None
 
     def simulate(
         self,
@@ -112,8 +145,17 @@ class Ahead:
         runs[:first] += 1.0 - self.elapsed
         at = np.full(n, self.now)
         at[:first] -= 1.0
-        jobs = self.jobs.take(np.concatenate([present, arrivals])).replace(
-            id=np.arange(n + len(arrivals)), submit=np.concatenate([at, submit])
+        limits, chunk = self.limits, CHUNK
+        rows = np.concatenate([present, arrivals])
+        if limits is not None:
+            limits = limits.take(rows)
+            if n and np.isfinite(until) and (limits.basis != HELD).any():
+                # the system looks again and again whether it has room: a last arrival stops it
+                limits, chunk = limits.with_rows(1), 1
+                rows, submit = np.append(rows, 0), np.append(submit, until + 1.0)
+                arrivals_run = np.append(arrivals_run, 1.0)
+        jobs = self.jobs.take(rows).replace(
+            id=np.arange(len(rows)), submit=np.concatenate([at, submit])
         )
         machine = simulate(
             jobs,
@@ -123,11 +165,14 @@ class Ahead:
             edges=self.edges,
             blocked=self.blocked,
             node_events=self.node_events,
+            limits=limits,
         )
         if len(self.plan):
             machine.apply([Reserve(self.plan.entries.job, self.plan)])
+        arrived = 0
         while True:
-            point = machine.advance(CHUNK)
+            point = machine.advance(max(min(CHUNK, len(jobs) - 1 - arrived), chunk))
+            arrived = point.arrived
             start = machine.starts()[first:n]
             waits = np.isnan(start)
             left = waits if wanted is None else waits[-wanted:]
@@ -136,7 +181,10 @@ class Ahead:
 
 
 def ahead(
-    snapshot: Snapshot, past: Jobs, order: NDArray[np.float64] | None = None
+    snapshot: Snapshot,
+    past: Jobs,
+    order: NDArray[np.float64] | None = None,
+    source: LimitSource | None = None,
 ) -> tuple[Ahead, NDArray[np.int64]]:
     """Return the state as a workload, and which row of `queued` each waiting job is.
 
@@ -148,6 +196,8 @@ def ahead(
         Those that may be submitted once more.
     order : float64[n], optional
         Priorities of the queued jobs; the highest is first. Missing: in order of submission.
+    source : LimitSource, optional
+        Limits of accounts, users and QOS.
     """
     now, runs, waits = snapshot.now, snapshot.running, snapshot.queued
     rows = np.arange(len(waits)) if order is None else np.argsort(-order, kind="stable")
@@ -157,10 +207,18 @@ def ahead(
     wall[: len(runs)] = np.maximum(latest - now, 1.0) + 1.0
     begin = jobs.begin.copy()
     begin[: len(runs)] = begin[len(runs) + len(waits) :] = -np.inf
+    limits = None
+    if source is not None:
+        parts = [lean(part, *LIMITED) for part in (runs, waits.take(rows), past)]
+        limits = source.of(Jobs.joined(parts), snapshot)
+    if limits is not None:
+        never = _beyond(limits, wall)
+        never[: len(runs)] = never[len(runs) + len(waits) :] = False
+        begin[never] = np.inf
     jobs = jobs.replace(wall_time=wall, begin=begin)
     cluster, plan = snapshot.cluster, Schedule.empty()
     events: tuple[NodeEvent, ...] = ()
-    if _places_matter(snapshot):
+    if limits is not None or _places_matter(snapshot):
         plan = _plan(snapshot, rows, wall[: len(runs)])
         cluster, events = _in_service(snapshot)
     return (
@@ -175,6 +233,7 @@ def ahead(
             _edges(snapshot, rows),
             events,
             snapshot.blocked,
+            limits,
         ),
         rows,
     )
@@ -187,6 +246,21 @@ def on_known_nodes(snapshot: Snapshot) -> Snapshot:
     if len(rows) == len(held):
         return snapshot
     return replace(snapshot, running=snapshot.running.take(rows), allocations=held.take(rows))
+
+
+def _beyond(limits: Limits, wall: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which jobs are beyond a limit by themselves, so that they never start, bool[n].
+
+    The simulated system does not hold them up. `wall` are their requested seconds.
+    """
+    most = np.full((len(limits.groups.lengths), len(limits.things)), np.inf)
+    np.minimum.at(most, limits.groups.rows(), limits.most)
+    asked = limits.asked.astype(np.float64)
+    seconds = (limits.basis != HELD) & (limits.basis != USED)
+    finite = np.where(np.isfinite(wall), wall, 0.0)
+    asked[:, seconds] *= finite[:, None]
+    asked[:, limits.basis == USED] = np.minimum(asked[:, limits.basis == USED], 1.0)
+    return np.asarray((asked > most[limits.kind]).any(axis=1))
 
 
 def lean(jobs: Jobs, *more: str) -> Jobs:

@@ -14,6 +14,7 @@ import numpy as np
 from rtsched.errors import InputError
 from rtsched.estimates.estimator import Estimator
 from rtsched.estimates.record import MADE_AT, SIZE, Record
+from rtsched.kernels.machine_limits import HELD, REMAINING
 from rtsched.logs.hostlist import expand
 from rtsched.model.log import Log
 from rtsched.model.ragged import offsets_of
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from rtsched.estimates.settings import EstimateSettings
     from rtsched.estimates.tables import Estimates
+    from rtsched.model.jobs import Jobs
+    from rtsched.model.limits import Limits
     from rtsched.replay.results import Workload
     from rtsched.simulator.settings import ExclusiveSettings
 
@@ -100,9 +103,10 @@ def recorded(workload: Workload) -> Course:
         If it does not say when jobs started.
     """
     start, end = workload.outcomes.start, workload.outcomes.start + workload.run_time
-    where = ", ".join(workload.sources) or "the log"
     if not np.isfinite(start).any():
-        raise InputError(where, "the log does not say when jobs started; use --starts replayed")
+        raise InputError(
+            workload.named, "the log does not say when jobs started; use --starts replayed"
+        )
     indptr, nodes = _recorded_nodes(workload, start, end)
     return Course(start, end, indptr, nodes)
 
@@ -163,7 +167,7 @@ def check(
     InputError
         If the log is too short to judge anything.
     """
-    jobs, where = workload.jobs, ", ".join(workload.sources) or "the log"
+    jobs, where = workload.jobs, workload.named
     if len(jobs) < 2 or jobs.submit[-1] <= jobs.submit[0]:
         raise InputError(where, "the log has too few jobs to judge estimates of their starts")
     first, last = float(jobs.submit[0]), float(jobs.submit[-1])
@@ -171,6 +175,7 @@ def check(
     # what is judged was learnt from estimates before: so they begin earlier
     instants = np.arange(first + learn / 2 * (last - first), last, step)
     past = _Past(workload, course)
+    limits = None if workload.limits is None else _PastLimits(workload.limits, course)
     estimator = Estimator(settings, system, seed, answer_within=np.inf)
     estimator.record = record = Record(forever=True)
     steady: list[NDArray[np.bool_]] = []
@@ -182,12 +187,12 @@ def check(
         if not len(snapshot.queued):
             continue
         estimator.learn(past.ended(now))
-        found = estimator.refresh(snapshot)
+        found = estimator.refresh(snapshot, limits=limits)
         made += 1
         if made % STEADY_EVERY == 0 and now >= judged_from:
             later = past.at(now + settings.refresh)
             if len(later.queued):
-                steady.append(_is_steady(found, estimator.refresh(later)))
+                steady.append(_is_steady(found, estimator.refresh(later, limits=limits)))
     estimator.learn(past.ended(np.inf))
     rows = record.rows[record.rows[:, MADE_AT] >= judged_from]
     if not len(rows):
@@ -249,6 +254,34 @@ class _Past:
         )
         jobs = workload.jobs.take(rows).with_column("id", rows)
         return Log(jobs, outcomes, workload.sources, workload.format)
+
+
+class _PastLimits:
+    """The limits of the log's jobs, whose ids are their rows, and what was used at each instant."""
+
+    def __init__(self, limits: Limits, course: Course) -> None:
+        self._limits, self._course = limits, course
+        self._counts = not np.isin(limits.basis, [HELD, REMAINING]).all()
+
+    def of(self, jobs: Jobs, snapshot: Snapshot) -> Limits:
+        """Return the limits that hold for jobs."""
+        found = self._limits.take(jobs.id)
+        return found._replace(used=self._used(snapshot.now)) if self._counts else found
+
+    def _used(self, now: float) -> NDArray[np.float64]:
+        """Return what each group had used, float64[g, r]: amounts times seconds, decayed."""
+        limits, course = self._limits, self._course
+        found = np.zeros((len(limits.names), len(limits.things)))
+        rows = np.flatnonzero(course.start < now)
+        begun, over = now - course.start[rows], now - np.fmin(course.end[rows], now)
+        places = limits.groups.places(limits.kind[rows])
+        group, at = limits.groups.values[places.values], places.rows()
+        decay = np.log(2.0) / limits.half_life[group]
+        rate = np.where(decay > 0.0, decay, 1.0)
+        decayed = (np.exp(-rate * over[at]) - np.exp(-rate * begun[at])) / rate
+        seconds = np.where(decay > 0.0, decayed, begun[at] - over[at])
+        np.add.at(found, group, limits.asked[rows][at] * seconds[:, None])
+        return found
 
 
 def _recorded_nodes(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.estimates import arrivals
-from rtsched.estimates.ahead import Ahead, ahead, lean, on_known_nodes
+from rtsched.estimates.ahead import LIMITED, Ahead, ahead, lean, on_known_nodes
 from rtsched.estimates.calibration import CLASSES, LEVELS, Calibration, Open, Spread
 from rtsched.estimates.history import History
 from rtsched.estimates.record import Record
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.estimates.ahead import LimitSource
     from rtsched.estimates.settings import EstimateSettings
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot
@@ -66,7 +67,7 @@ class Drawn:
 
     Attributes
     ----------
-    snapshot, order : Snapshot, float64[n] or None
+    snapshot, order, limits : Snapshot, float64[n] or None, LimitSource or None
         As they were given.
     past : Jobs
         Those that may be submitted once more.
@@ -80,6 +81,7 @@ class Drawn:
 
     snapshot: Snapshot
     order: NDArray[np.float64] | None
+    limits: LimitSource | None
     past: Jobs
     state: Ahead
     run_time: NDArray[np.float64]
@@ -141,6 +143,7 @@ class Estimator:
         snapshot: Snapshot,
         order: NDArray[np.float64] | None = None,
         between: Callable[[], None] | None = None,
+        limits: LimitSource | None = None,
     ) -> Estimates:
         """Return estimates of all waiting jobs, and remember them to judge them later.
 
@@ -152,6 +155,8 @@ class Estimator:
             Of each queued job, its priority; the highest is first. Missing: order of submission.
         between : callable, optional
             Called between two simulations.
+        limits : LimitSource, optional
+            Of accounts, users and QOS.
 
         Returns
         -------
@@ -162,10 +167,10 @@ class Estimator:
         self._settle(snapshot)
         self._now, snapshot = snapshot.now, on_known_nodes(snapshot)
         self.history.forget(self._oldest(), self._now + DAY)
-        past = self.history.on(snapshot.cluster)
-        state, rows = ahead(snapshot, past, order)
+        past = self.history.on(snapshot.cluster, *(LIMITED if limits is not None else ()))
+        state, rows = ahead(snapshot, past, order, limits)
         run_time, arrivals_of = self._draw(snapshot, state, rows)
-        self._drawn = drawn = Drawn(snapshot, order, past, state, run_time, arrivals_of)
+        self._drawn = drawn = Drawn(snapshot, order, limits, past, state, run_time, arrivals_of)
         if not len(rows):
             return Estimates.build(0)
         starts, begun = np.empty((len(drawn.run_time), len(rows))), time.monotonic()
@@ -309,7 +314,7 @@ class Estimator:
         wall = np.where(np.isfinite(state.jobs.wall_time), state.jobs.wall_time, longest)
         run_time = wall[: state.running + state.waiting].copy()
         run_time[: state.running] += state.elapsed - 1.0
-        start = state.simulate(run_time, *NO_ARRIVALS, self.system, np.inf)
+        start = state.simulate(run_time, *NO_ARRIVALS, self.system, state.now + longest)
         return np.minimum(start - state.now, longest)
 
     def _spreads(self, drawn: Drawn, jobs: Jobs) -> tuple[Spread, Spread, NDArray[np.float64]]:
@@ -399,7 +404,7 @@ def _with_one(drawn: Drawn, job: Jobs) -> Ahead:
         order = np.append(order, order.min(initial=0.0) - 1.0)
     job = job.replace(id=[UNSUBMITTED], submit=[snapshot.now], deadline=[np.inf])
     queued = snapshot.queued.with_rows(job)
-    return ahead(replace(snapshot, queued=queued), drawn.past, order)[0]
+    return ahead(replace(snapshot, queued=queued), drawn.past, order, drawn.limits)[0]
 
 
 def sizes(jobs: Jobs, snapshot: Snapshot) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from rtsched.estimates.ahead import lean
 from rtsched.estimates.run_times import RunTimes
 from rtsched.model.jobs import Jobs
 from rtsched.model.resources import CPU, MEMORY
+from rtsched.model.table import Text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 MOST = 200_000
 """Jobs that are remembered, those that ended last."""
 
-KEPT = ("submit", "user", "name", "account", "cores", "memory")
+KEPT = ("id", "submit", "user", "name", "account", "qos", "cores", "memory")
 """What is kept of them beside what the simulation needs."""
 
 
@@ -108,13 +109,13 @@ class History:
             self._run_times.learn(self.jobs.take(order), self.run_time[order])
         return self._run_times
 
-    def on(self, cluster: Cluster) -> Jobs:
+    def on(self, cluster: Cluster, *more: str) -> Jobs:
         """Return the jobs as they would be submitted to a machine, row by row.
 
         Where jobs share nodes and the log does not say what they took, they take their cores and
-        memory.
+        memory. `more`: further columns.
         """
-        jobs = lean(self.jobs)
+        jobs = lean(self.jobs, *more)
         resources = cluster.nodes.names("capacity")
         if not cluster.shared or self.jobs.names("demand"):
             return jobs
@@ -125,8 +126,14 @@ class History:
                 amounts[:, column] = -(-np.maximum(cores, 1) // np.maximum(jobs.size, 1))
             elif name == MEMORY:
                 amounts[:, column] = np.maximum(memory, 0)
-        named = Jobs.build(len(jobs), names={"demand": resources}, demand=amounts)
-        columns = {name: jobs.column(name) for name in ("wall_time", "size", "exclusive")}
-        return named.replace(**columns).replace_text(
-            "partition", jobs.partition, jobs.names("partition")
+        kept = Jobs.columns()
+        named = ("partition", *(name for name in more if isinstance(kept[name], Text)))
+        plain = (name for name in more if name not in named)
+        texts = {name: jobs.names(name) for name in named}
+        columns = ("wall_time", "size", "exclusive", *named, *plain)
+        return Jobs.build(
+            len(jobs),
+            names={"demand": resources, **texts},
+            demand=amounts,
+            **{name: jobs.column(name) for name in columns},
         )

@@ -145,11 +145,17 @@ def read_limits(
 
 
 def limits_in(
-    qos: str, associations: str, partition_qos: Mapping[str, str], calc_period: float = CALC_PERIOD
+    qos: str,
+    associations: str,
+    partition_qos: Mapping[str, str],
+    calc_period: float = CALC_PERIOD,
+    *,
+    safe: bool = False,
+    half_life: float = HALF_LIFE,
 ) -> SiteLimits:
     """Return the limits of a site, by what the two commands print and the QOS of partitions.
 
-    `calc_period` as in `SiteLimits`.
+    `calc_period`, `safe` and `half_life` as in `SiteLimits`.
 
     Raises
     ------
@@ -163,7 +169,9 @@ def limits_in(
             rows_in(SHOW_ASSOCIATIONS, associations, ("Account", "User"), SHOW_ASSOCIATIONS), said
         ),
         partition_qos,
-        calc_period=calc_period,
+        safe,
+        half_life,
+        calc_period,
         assumptions=tuple(said),
     )
 

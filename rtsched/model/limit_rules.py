@@ -308,6 +308,16 @@ class LimitRules:
         """Seconds between two times at which what running jobs used is counted."""
         return self._site.calc_period
 
+    @property
+    def safe(self) -> bool:
+        """Whether a job starts only if what is left of used time is enough for its time limit."""
+        return self._site.safe
+
+    @property
+    def half_life(self) -> float:
+        """Seconds in which used time decays to the half; inf: it does not."""
+        return self._site.half_life
+
     @cached_property
     def words(self) -> frozenset[str]:
         """What Slurm calls the limits that are set of those of `MINUTES`."""

@@ -209,6 +209,12 @@ class Limits(NamedTuple):
     """float64[g]: seconds in which what a group used decays to the half; inf: it does not."""
     names: tuple[str, ...]
     """What each group is, such as `user alice in QOS long`."""
+    used: NDArray[np.float64] | None = None
+    """float64[g, r]: what each group has used before, amounts times seconds; None: nothing."""
+
+    def take(self, rows: NDArray[np.int64]) -> Limits:
+        """Return the limits for some of the jobs, in that order."""
+        return self._replace(asked=self.asked[rows], kind=self.kind[rows])
 
     def with_rows(self, more: int) -> Limits:
         """Return the limits for as many further jobs, which count nowhere."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.units import slurm_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -66,25 +66,62 @@ def limits_of_jobs(amounts: JobAmounts, site: SiteLimits, said: list[str]) -> Li
     said += site.assumptions
     rules = LimitRules(site)
     kinds, kind = kinds_of(amounts.jobs)
+    found = [rules.of(names) for names in kinds]
     rows_of = Ragged(offsets_of(np.bincount(kind)), np.argsort(kind, kind="stable"))
     told = Counter[str]()
-    groups: list[dict[str, Most]] = []
-    undecayed = set[str]()
-    for at, names in enumerate(kinds):
-        rows, rule = rows_of.row(at), rules.of(names)
+    for at, rule in enumerate(found):
+        rows = rows_of.row(at)
         told.update(dict.fromkeys(rule.unknown, len(rows)))
         told.update({_OTHER.format(name): len(rows) for name in _not_replayed(rule, amounts)})
         for sentence, beyond in _beyond(rule, amounts, rows, site.safe):
             told[sentence] += int(beyond.sum())
-        groups.append(_groups(rule, amounts, site.safe))
-        undecayed |= set(rule.undecayed)
-    limits = _arrays(amounts, kind, groups)
+    limits = limits_of_kinds(amounts, found, kind, site.safe, site.half_life)
     if limits is not None:
-        decays = [name not in undecayed for name in limits.names]
-        limits = limits._replace(half_life=np.where(decays, site.half_life, np.inf))
         said += _kept(limits, site)
     said += [f"{counted(n, 'job')} {sentence}." for sentence, n in sorted(told.items()) if n]
     return limits
+
+
+class Countable(Protocol):
+    """How much jobs ask for in all, of what limits name."""
+
+    @property
+    def shares_nodes(self) -> bool:
+        """Whether some jobs share nodes with others."""
+
+    def __contains__(self, thing: str) -> bool:
+        """Return whether it is known how much of something jobs ask for."""
+
+    def of(self, thing: str) -> NDArray[np.int64]:
+        """Return how much of something each job asks for, int64[n]."""
+
+
+def limits_of_kinds(
+    amounts: Countable,
+    rules: Sequence[JobLimits],
+    kind: NDArray[np.int64],
+    safe: bool,
+    half_life: float,
+) -> Limits | None:
+    """Return the limits that the simulated system keeps to for jobs; None: there are none.
+
+    Parameters
+    ----------
+    amounts : Countable
+        Of `n` jobs, what they count for.
+    rules : sequence of JobLimits
+        The limits of each kind of jobs.
+    kind : int64[n]
+        Which kind each job is of.
+    safe, half_life : bool, float
+        As in `SiteLimits`.
+    """
+    limits = _arrays(amounts, kind, [_groups(rule, amounts, safe) for rule in rules])
+    if limits is None:
+        return None
+    undecayed = set[str]().union(*(rule.undecayed for rule in rules))
+    decays = [name not in undecayed for name in limits.names]
+    return limits._replace(half_life=np.where(decays, half_life, np.inf))
 
 
 def _kept(limits: Limits, site: SiteLimits) -> Iterator[str]:
@@ -114,7 +151,7 @@ def _kept(limits: Limits, site: SiteLimits) -> Iterator[str]:
     )
 
 
-def _groups(rule: JobLimits, amounts: JobAmounts, safe: bool) -> dict[str, Most]:
+def _groups(rule: JobLimits, amounts: Countable, safe: bool) -> dict[str, Most]:
     """Return the groups that jobs count in, and the most that each of them may have."""
     found = {
         group: {(HELD, thing): most for thing, most in held.items()}
@@ -136,7 +173,7 @@ def _compared(word: str, safe: bool) -> int:
     return REMAINING
 
 
-def _held(amounts: JobAmounts, thing: str) -> bool:
+def _held(amounts: Countable, thing: str) -> bool:
     """Return whether the log tells how much of something jobs hold at a time.
 
     Slurm counts a node once that several jobs of a group share, so nodes are counted where jobs
@@ -145,7 +182,7 @@ def _held(amounts: JobAmounts, thing: str) -> bool:
     return thing in amounts and not (thing == NODE and amounts.shares_nodes)
 
 
-def _counts(one: Limit, amounts: JobAmounts) -> bool:
+def _counts(one: Limit, amounts: Countable) -> bool:
     """Return whether the log tells how much of it jobs hold, or ask for by the second."""
     return one.thing in amounts if one.per_second else _held(amounts, one.thing)
 
@@ -181,7 +218,7 @@ def _beyond(
 
 
 def _arrays(
-    amounts: JobAmounts, kind: NDArray[np.int64], kinds: list[dict[str, Most]]
+    amounts: Countable, kind: NDArray[np.int64], kinds: list[dict[str, Most]]
 ) -> Limits | None:
     """Return limits as arrays, without groups that no limit is set for; None: no group is left."""
     limited = [(group, most) for groups in kinds for group, most in groups.items() if most]

@@ -92,6 +92,11 @@ class Workload:
     blocked: Blocked = NOTHING_BLOCKED
     arrays: Arrays = field(default_factory=Arrays.none)
 
+    @property
+    def named(self) -> str:
+        """Return what messages call the log: its files."""
+        return ", ".join(self.sources) or "the log"
+
 
 class Results(Table):
     """One row per job of the workload, in the same order. Times are seconds since the epoch."""

@@ -78,7 +78,7 @@ def _counts(limits: Limits) -> LimitCounts:
         decay=np.log(2.0) / limits.half_life,
         held=np.zeros((groups, things)),
         remaining=np.zeros((groups, things)),
-        used=np.zeros((groups, things)),
+        used=np.zeros((groups, things)) if limits.used is None else limits.used.copy(),
         since=np.zeros(groups),
         recheck=np.full(1, np.inf),
         held_up_by=np.full(len(limits.kind), -1),

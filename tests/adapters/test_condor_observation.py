@@ -6,6 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from rtsched.adapters.condor import observer as observers
@@ -84,6 +85,7 @@ class Shown:
         self.schedds, self.name, self.silence = {0: self}, name, ""
         self.shown_slots, self.shown_jobs = list(slots), list(jobs)
         self.shown_past: list[Record] = []
+        self.shown_submitters: list[Record] = []
         self.up = 1e6
         self.asked: list[str] = []
 
@@ -142,8 +144,8 @@ class Shown:
         return self.shown_past[:most]
 
     def submitters(self) -> list[Record]:
-        """Return nobody."""
-        return []
+        """Return what was given."""
+        return self.shown_submitters
 
     def fail(self) -> Any:
         """Raise what `silence` says, if it says anything."""
@@ -415,6 +417,21 @@ def test_marks() -> None:
     assert marks.requeues.tolist() == [True, True, True, True, False, True]
     assert marks.uid.tolist() == [0, 0, -1, 0, 0, 0]
     assert only(view.observation.running)["checkpoints"]
+
+
+def test_the_order_of_waiting_jobs_is_the_negotiators() -> None:
+    """Ann has a better priority than root, who has two cores; held and running jobs have none."""
+    poll = Polls(slot("slot1@a"), slot("slot2@a"))
+    jobs = ad(1), ad(2, jobprio=3), ad(3, owner="ann", user="ann@pool"), ad(4, jobstatus=HELD)
+    assert np.isnan(poll(*jobs, runs(5)).observation.marks.priority).all()
+    poll.pool.shown_submitters = [
+        {"name": "root@pool", "priority": 600.0, "weightedresourcesused": 2.0},
+        {"name": "ann@pool", "priority": 500.0, "weightedresourcesused": 0.0},
+    ]
+    marks = poll(*jobs, runs(5)).observation.marks
+    known = np.isfinite(marks.priority)
+    assert known.tolist() == [True, True, True, False, False]
+    assert np.argsort(-marks.priority[known]).tolist() == [2, 1, 0]
 
 
 def test_edges_are_between_jobs_of_the_queue() -> None:

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.condor.accounts import accounts_of, factors_of
+from rtsched.adapters.condor.accounts import (
+    Submitter,
+    accounts_of,
+    factors_of,
+    submitters_of,
+    turns_of,
+)
 from rtsched.adapters.condor.completions import (
     AT_A_TIME,
     MOST,
@@ -400,3 +406,55 @@ def test_a_load_that_lost_procs(procs: int, most: int | None) -> None:
     assert all(other == needs for other in found.requirements.values())
     assert (needs.problem != "") == (most is None)
     assert most is None or needs.size_max == most
+
+
+def turns(known: dict[str, Submitter], *jobs: tuple[str, int, int]) -> list[int]:
+    """Return the order of jobs with submitter, JobPrio and cores, by their places."""
+    names = ["ann@pool", "ben@pool", "new@pool"]
+    submitter = np.array([names.index(f"{name}@pool") for name, _, _ in jobs], np.int32)
+    priority, cores = (np.array([job[k] for job in jobs], np.int64) for k in (1, 2))
+    turn = turns_of(submitter, names, priority, np.arange(len(jobs)), cores, known)
+    return list(np.argsort(-turn).tolist())
+
+
+def test_users_are_served_by_effective_priority() -> None:
+    """Of two that have nothing the lower one is first; then each gets what it has too little.
+
+    With 100 and 200, ann has two cores for each of ben's: after ann's first job she has 1 x 100,
+    and ben 0; after ben's he has 1 x 200, and hers are next until she has as much.
+    """
+    known = {"ann@pool": Submitter(100.0, 0.0), "ben@pool": Submitter(200.0, 0.0)}
+    same = [("ben", 0, 1)] * 3 + [("ann", 0, 1)] * 4
+    assert turns(known, *same) == [3, 0, 4, 5, 1, 6, 2]
+    running = {**known, "ann@pool": Submitter(100.0, 5.0)}
+    assert turns(running, *same) == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_jobs_of_a_user_are_served_by_their_priority() -> None:
+    """JobPrio, then the order of submission; wide jobs count for as many cores as they ask for."""
+    known = {"ann@pool": Submitter(100.0, 0.0), "ben@pool": Submitter(100.0, 0.0)}
+    jobs = [("ann", 0, 1), ("ann", 5, 8), ("ann", 0, 1), ("ben", 0, 1), ("ben", 0, 1)]
+    assert turns(known, *jobs) == [1, 3, 4, 0, 2]
+
+
+def test_a_submitter_that_is_new() -> None:
+    """Has the defaults of HTCondor; without accounting no order is known."""
+    jobs = [("ann", 0, 1), ("new", 0, 1)]
+    assert turns({"ann@pool": Submitter(600.0, 0.0)}, *jobs) == [1, 0]
+    assert turns({"ann@pool": Submitter(400.0, 0.0)}, *jobs) == [0, 1]
+    found = turns_of(np.zeros(2, np.int32), ["a"], *[np.zeros(2, np.int64)] * 3, known={})
+    assert np.isnan(found).all()
+
+
+def test_what_the_accounting_tells_of_submitters() -> None:
+    """Effective priority and cores; groups, and records without a priority, are left out."""
+    records = [
+        charged("ann@pool", priority=500.0, weightedresourcesused=8.0),
+        charged("ben@pool", priority=1000.0),
+        charged("cid@pool"),
+        charged("hep", priority=1.0, isaccountinggroup=True),
+    ]
+    assert submitters_of(records) == {
+        "ann@pool": Submitter(500.0, 8.0),
+        "ben@pool": Submitter(1000.0, 0.0),
+    }

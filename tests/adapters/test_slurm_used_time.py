@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from slurm_printed import job_rows, printed
 
-from rtsched.adapters.slurm.facts import calc_period_of
+from rtsched.adapters.slurm.facts import calc_period_of, used_time_rules
 from rtsched.adapters.slurm.limits import limits_of
 from rtsched.adapters.slurm.used_time import used_in, used_time, with_ended
 from rtsched.model.limits import UsedTime
@@ -131,3 +131,18 @@ def test_how_often_slurm_counts() -> None:
     """Five minutes where it is not said."""
     assert calc_period_of({"PriorityCalcPeriod": "00:01:00"}) == 60.0
     assert calc_period_of({}) == 300.0
+
+
+@pytest.mark.parametrize(
+    ("enforced", "half_life", "expected"),
+    [
+        ("associations,limits,safe", "7-00:00:00", (True, 604_800.0)),
+        ("all", "00:30:00", (True, 1800.0)),
+        ("associations,limits", "00:00:00", (False, float("inf"))),
+        ("limits", "", (False, 604_800.0)),
+    ],
+)
+def test_how_used_time_counts(enforced: str, half_life: str, expected: tuple[bool, float]) -> None:
+    """`safe` asks for the whole time limit; a half-life of 0 is none, and a week if not shown."""
+    config = {"AccountingStorageEnforce": enforced, "PriorityDecayHalfLife": half_life}
+    assert used_time_rules(config) == expected

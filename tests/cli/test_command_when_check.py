@@ -193,3 +193,19 @@ def test_wrong_use_of_a_check(run, tmp_path, refused, arguments, words):
     """One sentence each."""
     (tmp_path / "log.swf").write_text(swf("0 0 60 60", "10 0 60 60"))
     refused(run("when", *arguments), *words)
+
+
+def test_limits_of_accounts_and_qos(run, queue, tmp_path):
+    """Replay and estimates keep to them; a file that is none is refused, and so is one alone."""
+    lines = ["Account|User|GrpJobs", "1||1", *(f"1|{user}|" for user in range(4))]
+    (tmp_path / "assoc.txt").write_text("\n".join(lines) + "\n")
+    asked = ("when", "--check", queue, *FEW, "--json")
+    plain = json.loads(run(*asked).stdout)["parts"]["all"]
+    limited = json.loads(run(*asked, "--associations-file", "assoc.txt").stdout)["parts"]["all"]
+    assert limited["judged"] > 1.2 * plain["judged"]  # jobs wait longer
+    assert limited["error_s"] < 0.7 * limited["error_by_limits_s"]
+    (tmp_path / "bad.txt").write_text("Other|\nx|\n")
+    done = run(*asked, "--qos-file", "bad.txt")
+    assert (done.exit_code, "no header line with Name" in done.stderr) == (2, True)
+    done = run("when", "--qos-file", "bad.txt")
+    assert (done.exit_code, "--qos-file goes with --check LOG" in done.stderr) == (2, True)

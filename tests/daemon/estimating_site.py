@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.estimates.ahead import LimitSource
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot
 
@@ -35,7 +36,7 @@ class KnownEstimator(Estimator):
     """Every job starts ten minutes from now; what it does beside is told by the jobs' names.
 
     A job `die` kills the process, `fail` makes the refresh fail, `hang` makes it last until a
-    question comes.
+    question comes, `limited` makes it count the groups with limits that the first job is in.
     """
 
     def __init__(self, settings: EstimateSettings, system: Any = None) -> None:
@@ -53,6 +54,7 @@ class KnownEstimator(Estimator):
         snapshot: Snapshot,
         order: NDArray[np.float64] | None = None,
         between: Callable[[], None] | None = None,
+        limits: LimitSource | None = None,
     ) -> Estimates:
         """Do what the names say."""
         self.now = snapshot.now
@@ -67,6 +69,9 @@ class KnownEstimator(Estimator):
             between()
             time.sleep(0.001)
         first = self.learned if order is None else float(order.max())
+        if "limited" in names:
+            found = limits.of(snapshot.queued, snapshot) if limits is not None else None
+            first = -1 if found is None else len(found.groups.row(int(found.kind[0])))
         return ten_minutes_from(snapshot.now, snapshot.queued.id, first)
 
     def estimate(self, jobs: Jobs) -> Estimates:

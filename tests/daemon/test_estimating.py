@@ -19,6 +19,8 @@ from rtsched.daemon.estimating import MOST_WAITING, first_waiting
 from rtsched.estimates import EstimateSettings
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.limit_rules import LimitRules
+from rtsched.model.limits import Association, LimitSet, SiteLimits
 from rtsched.model.log import Log, Outcomes
 from rtsched.model.snapshot import Snapshot
 
@@ -232,6 +234,22 @@ def test_held_jobs_are_not_simulated(running: Running) -> None:
     found = estimating_of(running).latest.estimates
     assert found.job.tolist() == [4]
     assert found.end_high_95.tolist() == [NOW + 600.0 + 1800.0 + 7.0]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_limits_are_handed_over(running: Running, known: bool) -> None:
+    """Those of the last poll, if there are some."""
+    users = Association("physics"), Association("physics", "ann", limits=LimitSet(user={"jobs": 1}))
+    shown = waiting("limited")
+    shown["queued"] = shown["queued"].replace_text("account", [0], ["physics"])
+    running.show(limits=LimitRules(SiteLimits(None, users)) if known else None, **shown)
+
+    async def steps(estimating: Estimating) -> None:
+        await until(lambda: np.isfinite(estimating.latest.at))
+
+    course(running, steps)
+    (end,) = estimating_of(running).latest.estimates.end_high_95.tolist()
+    assert end - (NOW + 600.0 + 1800.0) == (1.0 if known else -1.0)
 
 
 def test_an_empty_queue(running: Running) -> None:

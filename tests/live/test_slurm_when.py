@@ -12,6 +12,10 @@ from testbed.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ONE_AT_A_TIME = (
+    "add qos single set MaxJobsPU=1",
+    "modify user where name=bob set qos=normal,single",
+)
 RUNS = 20
 """Seconds for which a known job runs."""
 
@@ -29,9 +33,14 @@ def live() -> Iterator[Live]:
         fast=0,
         slow=4,
         job_submit=("rtsched",),
-        settings={"SchedulerParameters": "bf_interval=2,bf_continue"},
+        settings={
+            "AccountingStorageEnforce": "associations,limits,qos",
+            "SchedulerParameters": "bf_interval=2,bf_continue",
+        },
     )
     with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
+        for line in ONE_AT_A_TIME:
+            cluster.run(["sacctmgr", "--immediate", *line.split()])
         cluster.start_daemon(SITE + OFTEN)
         yield Live(cluster)
 
@@ -146,6 +155,33 @@ def test_what_each_user_sees(live: Live) -> None:
     assert "estimate" in live.command("rtsched", "explain", "--live", str(after), user="bob")
     seen = estimate(live, runs[0])
     assert (seen["state"], seen["latest"] is not None) == ("running", True)
+
+
+def test_a_job_waits_for_the_limit_of_its_user(live: Live) -> None:
+    """Three nodes are free, but the first job of QOS `single` has to end: it may last long.
+
+    The second is estimated to start then, and does; another job of the same user starts at once.
+    """
+    long = "-N1", "--exclusive", f"--time={LIMIT}", "--job-name=long"
+    first = live.cluster.sbatch([*long, "--qos=single"], user="bob", script="sleep 600")
+    live.cluster.wait_job(first, "RUNNING")
+    second = live.cluster.sbatch([*long, "--qos=single"], user="bob", script="true")
+    free = live.cluster.sbatch([*long], user="bob", script="true")
+    assert live.cluster.wait_job(free) == "COMPLETED"
+    live.polled()
+
+    def late() -> bool:
+        report = live.ask("when", str(second), user="root")
+        (seen,) = report["jobs"]
+        return seen["basis"] == "estimate" and (
+            seen["start"] is None or seen["start"] > report["estimated"] + 60
+        )
+
+    eventually(late, 120, "the second job is estimated to wait for the first one")
+    assert live.cluster.run(["squeue", "-hj", str(second), "-o%r"]).stdout.startswith("QOSMaxJobs")
+    live.command("scancel", str(first), user="bob")
+    live.cluster.wait_job(second, timeout=120)
+    assert live.ran(second)[0] >= live.ran(first)[1]
 
 
 def test_a_killed_process_comes_back(live: Live) -> None:

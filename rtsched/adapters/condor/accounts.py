@@ -13,12 +13,17 @@ settings, the others more, up to the greatest, `high`:
 with `value` the highest of the user's jobs and `top` the highest of all. So one who is behind by 1,
 the whole range of a term of weight 1, is served last, whatever was used in the past.
 
+The negotiator gives each user a share of the slots that is the larger the lower the effective
+priority, and within it the user's jobs by JobPrio, then in order of submission. So jobs come in the
+order of `turns_of`: next is a job of the user who has least, cores times effective priority, of
+those with the same the one of lower effective priority.
+
 Source: HTCondor's manual, "Accounting ClassAd Attributes", "User Priorities and Negotiation".
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -40,6 +45,68 @@ def factors_of(records: Iterable[Record]) -> dict[str, float]:
     """Return the priority factor of each submitter, as the negotiator has it."""
     found = {text(ad, "name"): number(ad, "priorityfactor") for ad in _submitters(records)}
     return {name: factor for name, factor in found.items() if name and factor > 0}
+
+
+class Submitter(NamedTuple):
+    """How the negotiator serves a user."""
+
+    effective: float
+    """The effective user priority: the lower, the larger the share."""
+    used: float
+    """Cores that the user's jobs have now."""
+
+
+NEW = Submitter(0.5 * 1000.0, 0.0)
+"""A submitter that the negotiator does not know yet, by HTCondor's defaults."""
+
+
+def submitters_of(records: Iterable[Record]) -> dict[str, Submitter]:
+    """Return how the negotiator serves each submitter, as far as its accounting tells."""
+    found = {
+        text(ad, "name") or "": Submitter(
+            number(ad, "priority"), max(np.nan_to_num(number(ad, "weightedresourcesused")), 0.0)
+        )
+        for ad in _submitters(records)
+    }
+    return {name: one for name, one in found.items() if name and one.effective > 0}
+
+
+def turns_of(
+    submitter: NDArray[np.int32],
+    names: Sequence[str],
+    priority: NDArray[np.int64],
+    job: NDArray[np.int64],
+    cores: NDArray[np.int64],
+    known: Mapping[str, Submitter],
+) -> NDArray[np.float64]:
+    """Return whose turn it is, float64[n]: the highest is first; nan: no submitter is known.
+
+    Parameters
+    ----------
+    submitter : int32[n]
+        Rows of `names`; -1: nobody knows.
+    names : sequence of str
+        Submitters.
+    priority, job, cores : int64[n]
+        JobPrio, id and cores of each job.
+    known : mapping of str to Submitter
+        How the negotiator serves them.
+    """
+    n = len(submitter)
+    if not known:
+        return np.full(n, np.nan)
+    each = [known.get(name, NEW) for name in (*names, "")]
+    effective = np.array([one.effective for one in each])[submitter]
+    order = np.lexsort((job, -priority, submitter))
+    ahead = np.cumsum(cores[order]) - cores[order]
+    first = np.ones(n, np.bool_)
+    first[1:] = submitter[order][1:] != submitter[order][:-1]
+    ahead -= np.maximum.accumulate(np.where(first, ahead, 0))
+    has = np.array([one.used for one in each])[submitter]
+    has[order] += ahead
+    turn = np.empty(n)
+    turn[np.lexsort((job, -priority, effective, has * effective))] = -np.arange(n, dtype=float)
+    return turn
 
 
 def accounts_of(

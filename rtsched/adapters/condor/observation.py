@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from rtsched.adapters.condor.accounts import turns_of
 from rtsched.adapters.condor.arrays import free_places
 from rtsched.adapters.condor.completions import token_of
 from rtsched.adapters.condor.ids import job_id
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.condor.accounts import Submitter
     from rtsched.adapters.condor.arrays import Begun
     from rtsched.adapters.condor.facts import CondorFacts
     from rtsched.adapters.condor.pool_state import Procs
@@ -378,11 +381,16 @@ def _capped(cores: NDArray[np.int64]) -> NDArray[np.int32]:
 
 
 def marks_of(
-    queue: Queue, groups: Groups, which: NDArray[np.int64], stuck: frozenset[int] = frozenset()
+    queue: Queue,
+    groups: Groups,
+    which: NDArray[np.int64],
+    stuck: frozenset[int] = frozenset(),
+    submitters: Mapping[str, Submitter] = MappingProxyType({}),
 ) -> Marks:
     """Return the marks of jobs that wait or run; START holds those that are deferred.
 
-    A deferred job that its user holds too is judged when it has been released.
+    A deferred job that its user holds too is judged when it has been released. `submitters`: how
+    the negotiator serves them.
 
     HTCondor may stop and start again any job of these universes, so we may too, unless it says
     RtCheckpoint = false.
@@ -407,6 +415,17 @@ def marks_of(
         odds[at] = number(ad, "rtodds") / 100.0
     for at, needs in _of_rows(queue.requirements, first):
         problem[at] = needs.problem or None
+    turn = np.full(len(first), np.nan)
+    rows = np.flatnonzero(~groups.runs[which] & ~held)
+    waiting = procs.take(rows)
+    turn[rows] = turns_of(
+        waiting.submitter,
+        waiting.names("submitter"),
+        waiting.priority.astype(np.int64),
+        groups.job[which][rows],
+        np.maximum(waiting.cpus, 1).astype(np.int64),
+        submitters,
+    )
     return Marks.build(
         len(which),
         job=groups.job[which],
@@ -419,6 +438,7 @@ def marks_of(
         problem=problem,
         notify=notify,
         odds=odds,
+        priority=turn,
     )
 
 

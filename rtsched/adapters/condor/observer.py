@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.condor.accounts import accounts_of, factors_of
+from rtsched.adapters.condor.accounts import accounts_of, factors_of, submitters_of
 from rtsched.adapters.condor.arrays import StartedArrays
 from rtsched.adapters.condor.completions import (
     completions_of,
@@ -247,7 +247,13 @@ class Observer:
                 None if taken.demand is None else taken.demand[runs],
             ),
             allocations,
-            marks_of(queue, groups, np.concatenate([waits, runs]), stuck),
+            marks_of(
+                queue,
+                groups,
+                np.concatenate([waits, runs]),
+                stuck,
+                submitters_of(self._submitters),
+            ),
             Completions.joined(
                 [ended.take(~np.isin(ended.job, groups.job)), completions_of(queue.overran)]
             ),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rtsched.adapters.slurm.rows import MEGABYTE, number
 from rtsched.logs.slurm_cluster import billing_by, pairs_of
 from rtsched.logs.slurm_limits import qos_named
-from rtsched.model.limits import CALC_PERIOD
+from rtsched.model.limits import CALC_PERIOD, HALF_LIFE
 from rtsched.model.resources import CPU, GRES, MEMORY
 from rtsched.model.units import slurm_duration
 
@@ -219,6 +219,14 @@ def keeps_limits(config: dict[str, str]) -> bool:
     """Return whether Slurm keeps to limits of accounts and QOS (`limits`, `safe` or `all`)."""
     enforced = config.get("AccountingStorageEnforce", "").lower().split(",")
     return not {"limits", "safe", "all"}.isdisjoint(enforced)
+
+
+def used_time_rules(config: dict[str, str]) -> tuple[bool, float]:
+    """Return how used time counts, `safe` and `half_life` as in `SiteLimits`."""
+    enforced = config.get("AccountingStorageEnforce", "").lower().split(",")
+    half_life = slurm_duration(config.get("PriorityDecayHalfLife", ""))
+    decays = HALF_LIFE if math.isnan(half_life) else half_life or math.inf
+    return not {"safe", "all"}.isdisjoint(enforced), decays
 
 
 def calc_period_of(config: dict[str, str]) -> float:

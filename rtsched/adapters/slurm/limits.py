@@ -19,7 +19,7 @@ from rtsched.logs.slurm_limits import limits_in
 from rtsched.model.billing import BILLING, whole_units
 from rtsched.model.jobs import Kind
 from rtsched.model.limit_rules import GROUP_WALL, NODE, WALL, JobLimits, JobNames, LimitRules
-from rtsched.model.limits import CALC_PERIOD, JOBS
+from rtsched.model.limits import CALC_PERIOD, HALF_LIFE, JOBS
 from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
 from rtsched.model.units import slurm_time
 
@@ -36,18 +36,27 @@ _NAMES = {CPU: "processor", NODE: "node", JOBS: "job", BILLING: "billing unit"}
 
 
 def limits_of(
-    qos: str, associations: str, partitions: Mapping[str, str], calc_period: float = CALC_PERIOD
+    qos: str,
+    associations: str,
+    partitions: Mapping[str, str],
+    calc_period: float = CALC_PERIOD,
+    *,
+    safe: bool = False,
+    half_life: float = HALF_LIFE,
 ) -> LimitRules | None:
     """Return the limits, by what sacctmgr prints and the QOS of partitions; None: there are none.
 
-    `calc_period` as in `SiteLimits`.
+    `calc_period`, `safe` and `half_life` as in `SiteLimits`.
 
     Raises
     ------
     InputError
         If sacctmgr prints something else.
     """
-    return LimitRules(limits_in(qos, associations, partitions, calc_period)) if qos else None
+    if not qos:
+        return None
+    site = limits_in(qos, associations, partitions, calc_period, safe=safe, half_life=half_life)
+    return LimitRules(site)
 
 
 def limits_for(facts: SlurmFacts, names: JobNames) -> JobLimits:

@@ -32,6 +32,7 @@ from rtsched.adapters.slurm.facts import (
     requeue_delay_of,
     seconds,
     sharing_of,
+    used_time_rules,
 )
 from rtsched.adapters.slurm.heterogeneous import joined_components
 from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied
@@ -275,10 +276,17 @@ class SlurmSystem:
     def _limits_now(self, problems: list[str]) -> LimitRules | None:
         """Return the limits; the same object as before if nothing changed."""
         period = calc_period_of(self._config)
-        made_of = (self._shown_limits, self._partition_qos, period)
+        safe, half_life = used_time_rules(self._config)
+        made_of = (self._shown_limits, self._partition_qos, period, safe, half_life)
         if made_of != self._limits_of:
             try:
-                self._limits = limits_of(*self._shown_limits, self._partition_qos, period)
+                self._limits = limits_of(
+                    *self._shown_limits,
+                    self._partition_qos,
+                    period,
+                    safe=safe,
+                    half_life=half_life,
+                )
                 self._limits_of = made_of
             except InputError as error:
                 self._no_limits = f"limits of accounts and QOS are those of the last time: {error}"
