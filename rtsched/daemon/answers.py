@@ -124,8 +124,9 @@ class Answers:
                 daemon.policy.submits, settings, daemon.policy.live.likely, daemon.wording
             )
             if likely.wanted(submission):
-                wait = daemon.policy.live.likely.wait
-                judge = JudgedByOdds(likely, await odds_of(daemon.odds, submission, wait))
+                wait, level = daemon.policy.live.likely.wait, site.likely.level
+                odds = await odds_of(daemon.odds, submission, level, wait)
+                judge = JudgedByOdds(likely, odds)
             judged, reply = await self._judged(judge, request, now, client)
         except PlannerError as error:
             if not daemon.dry_run:
