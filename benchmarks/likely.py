@@ -1,7 +1,7 @@
 """How many jobs get likely promises where all ask for a deadline, and how many of them are kept.
 
-    python benchmarks/likely.py LOG [--cluster FILE --unit resources] [--rule slowdown:4]...
-        [--jobs N] [--step S] [--draws N] [--plot FILE] [--json]
+    python benchmarks/likely.py LOG [--cluster FILE --unit resources] [--rule run_time:4]...
+        [--jobs N] [--draws N] [--horizon DAYS] [--step S] [--plot FILE] [--json]
 
 The log is replayed under EASY, with deadlines for all by the rule. Four runs:
 
@@ -11,10 +11,10 @@ The log is replayed under EASY, with deadlines for all by the rule. Four runs:
 * `half`: those with an even id ask for a guarantee, the others for odds of 95 %;
 * `mixed`: all ask for odds, 80, 90, 95 or 99 % by their ids. This one is drawn.
 
-The odds of a job are those of the queue simulated ahead from its submission on, with run times
-drawn from the past of the users, without later arrivals. `rtsched.estimates.likely_level` learns
-from which raw odds on a job is accepted. At each instant only what was known then is used. The
-first third of the log's time is there to learn from, the rest is counted.
+Odds are those of the daemon: of `rtsched.estimates.Estimator`, whose state is at most 30 s old,
+against the threshold of `rtsched.estimates.likely_level`, which learns from the promises before. At
+each instant only what was known then is used. The first third of the log's time is there to learn
+from, the rest is counted.
 
 The exit status is 1 if a guaranteed promise was broken.
 """
@@ -25,21 +25,19 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rtsched.core.cycle import admission_actions, judge
-from rtsched.estimates.ahead import ahead, lean
-from rtsched.estimates.history import KEPT
+from rtsched.estimates import EstimateSettings, Estimator
 from rtsched.estimates.likely_level import STEP, LikelyLevel
-from rtsched.estimates.run_times import POINTS, RunTimes, draw
 from rtsched.logs.cluster_files import read_cluster
 from rtsched.logs.readers import ReadOptions, read_logs
 from rtsched.model.actions import Admit, Reject
-from rtsched.model.jobs import Jobs
+from rtsched.model.log import Log
 from rtsched.replay.engine import replay
 from rtsched.replay.planners import load_chain
 from rtsched.replay.policies import presets
@@ -52,7 +50,6 @@ from rtsched.simulator.settings import ExclusiveSettings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.snapshot import Snapshot
     from rtsched.replay.results import Workload
 
 LEARNT = 1 / 3
@@ -62,8 +59,6 @@ STATED = 0.95
 MIXED = np.array([0.8, 0.9, 0.95, 0.99])
 GRACE = 1.0
 """Seconds after a deadline that do not count, as in replays."""
-
-NONE = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
 
 
 @dataclass
@@ -76,17 +71,16 @@ class Run:
         With deadlines.
     stated : float64[n]
         Odds that each job asks for; nan: it asks for a guarantee.
-    draws : int
-        Simulations for one job's odds.
+    settings : EstimateSettings
+        Of the odds.
     level : LikelyLevel
         From which raw odds on jobs are accepted.
     """
 
     workload: Workload
     stated: NDArray[np.float64]
-    draws: int
+    settings: EstimateSettings
     level: LikelyLevel
-    times: RunTimes = field(default_factory=RunTimes)
 
     def __post_init__(self) -> None:
         work, n = self.workload, len(self.workload.jobs)
@@ -113,11 +107,10 @@ class Run:
             stop_at=StopConditions(arrivals=True, early_ends=self.guarantees),
         )
         self.jobs = jobs
-        self.kindred = lean(jobs, *KEPT)
+        self.estimator = Estimator(self.settings, self.system, answer_within=np.inf)
+        self.refreshed = -np.inf
         self.accepted = np.zeros(n, np.bool_)
         self.promised = np.full(n, np.inf)
-        self.distribution = np.zeros((n, POINTS))
-        self.seed = 0
         self.unlearnt = np.zeros(0, np.int64)
         """Accepted jobs that have not ended."""
         self.unjudged = np.zeros(n, np.bool_)
@@ -143,77 +136,48 @@ class Run:
         promise = judgement.verdicts.promise
         good = np.isfinite(promise)
         self.accepted[rows[good]], self.promised[rows[good]] = True, promise[good]
-        self._admitted(rows[good])
+        self.unlearnt = np.append(self.unlearnt, rows[good])
 
     def _ask(self, row: int) -> None:
         """Accept or reject a job that asks for odds."""
-        self.distribution[row] = self.times.distributions(self.kindred.take([row]))[0]
-        odds = self._odds(row)
-        if odds >= self.level.threshold(float(self.stated[row])):
+        if self._odds(row) >= self.level.threshold(float(self.stated[row])):
             self.machine.apply([Admit(np.array([row]), np.full(1, np.inf))])
             self.accepted[row] = self.unjudged[row] = True
-            self._admitted(np.array([row]))
+            self.unlearnt = np.append(self.unlearnt, row)
         else:
             self.machine.apply([Reject(np.array([row]), np.full(1, np.inf), ("",))])
 
-    def _admitted(self, rows: NDArray[np.int64]) -> None:
-        self.unlearnt = np.append(self.unlearnt, rows)
-        for row in rows[~self.likely[rows]].tolist():
-            self.distribution[row] = self.times.distributions(self.kindred.take([row]))[0]
-
-    def _learn(self, now: float) -> None:
-        """Learn run times of jobs that have ended, and which likely promises were kept."""
-        rows = self.unlearnt
-        end = self.machine.starts()[rows] + self.workload.run_time[rows]
-        ended = end <= now
-        over = rows[ended][np.argsort(end[ended], kind="stable")]
-        if len(over):
-            self.times.learn(self.kindred.take(over), self.workload.run_time[over])
-        late = self.unjudged[rows] & (ended | (now > self.deadline[rows] + GRACE))
-        known = np.flatnonzero(late)
-        at = np.where(ended[known], end[known], np.inf)
-        when = np.minimum(at, self.deadline[rows[known]] + GRACE)
-        for place in np.argsort(when, kind="stable").tolist():
-            row = rows[known[place]]
-            self.level.learn(float(self.stated[row]), bool(at[place] <= self.deadline[row] + GRACE))
-            self.unjudged[row] = False
-        self.unlearnt = rows[~ended]
-
     def _odds(self, row: int) -> float:
         """Return the raw odds that a job, submitted now, ends by its deadline."""
-        seen = self.machine.snapshot({})
-        snapshot = replace(seen, queued=seen.queued.with_rows(self.jobs.take([row])))
-        state, order = ahead(snapshot, Jobs.build(0))
-        wall = float(self.jobs.wall_time[row])
-        left = float(self.deadline[row]) - snapshot.now
-        walls = state.jobs.wall_time.copy()
-        walls[: state.running] += state.elapsed - 1.0
-        at_most = state.simulate(walls, *NONE, self.system, np.inf, wanted=1)[-1]
-        if at_most - snapshot.now + wall <= left:
-            return 1.0
-        own = self.distribution[row]
-        total = 0.0
-        for times in self._drawn(snapshot, state.elapsed, order):
-            start = state.simulate(times, *NONE, self.system, snapshot.now + left, wanted=1)[-1]
-            room = left - (start - snapshot.now)
-            total += 1.0 if wall <= room else float((own <= room).mean())
-        return total / self.draws
+        snapshot = self.machine.snapshot({})
+        if snapshot.now >= self.refreshed + self.settings.refresh:
+            self.estimator.refresh(snapshot)
+            self.refreshed = snapshot.now
+        job = self.jobs.take([row]).replace(deadline=self.deadline[[row]])
+        return float(self.estimator.odds(job)[0])
 
-    def _drawn(
-        self, snapshot: Snapshot, elapsed: NDArray[np.float64], order: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Return run times of those that run and wait, float64[draws, k] seconds."""
-        rows = np.concatenate([snapshot.running.id, snapshot.queued.id[order]])
-        gone = np.concatenate([elapsed, np.zeros(len(order))])
-        return draw(
-            self.distribution[rows],
-            gone,
-            self.jobs.wall_time[rows],
-            rows,
-            self.jobs.user[rows],
-            self.draws,
-            self.seed,
-        )
+    def _learn(self, now: float) -> None:
+        """Learn which jobs have ended, and which likely promises were kept."""
+        rows = self.unlearnt
+        start, run_time = self.machine.starts()[rows], self.workload.run_time[rows]
+        end = start + run_time
+        ended = end <= now
+        if ended.any():
+            over = rows[ended]
+            outcomes = self.workload.outcomes.take(over).replace(
+                start=start[ended], end=end[ended], run_time=run_time[ended]
+            )
+            work = self.workload
+            self.estimator.learn(Log(self.jobs.take(over), outcomes, work.sources, work.format))
+        due = self.deadline[rows] + GRACE
+        known = np.flatnonzero(self.unjudged[rows] & (ended | (now > due)))
+        at = np.where(ended[known], end[known], np.inf)
+        order = known[np.argsort(np.minimum(at, due[known]), kind="stable")]
+        kept = ended[order] & (end[order] <= due[order])
+        stated = self.stated[rows[order]].tolist()
+        self.level = self.level.learnt(zip(stated, kept.tolist(), strict=True))
+        self.unjudged[rows[order]] = False
+        self.unlearnt = rows[~ended]
 
     def kept(self) -> NDArray[np.bool_]:
         """Return who was accepted and ended by the deadline."""
@@ -262,9 +226,10 @@ def measured(given: argparse.Namespace, rule: str) -> tuple[dict[str, Any], Any]
         "mixed": MIXED[ids % len(MIXED)],
     }
     drawn = None
+    settings = EstimateSettings(draws=given.draws, horizon_days=given.horizon, longest=np.inf)
     for name in given.run or asks:
         begun = time.perf_counter()
-        run = Run(work, asks[name], given.draws, LikelyLevel(given.step))
+        run = Run(work, asks[name], settings, LikelyLevel(given.step))
         run.go()
         kept, of = run.kept(), run.accepted & counts
         for kind, rows in (("likely", of & run.likely), ("guaranteed", of & ~run.likely)):
@@ -272,7 +237,9 @@ def measured(given: argparse.Namespace, rule: str) -> tuple[dict[str, Any], Any]
                 row[f"{name}.{kind}"] = int(rows.sum())
                 row[f"{name}.{kind}_kept"] = float(kept[rows].mean())
                 row[f"{name}.{kind}_broken"] = int((rows & ~kept).sum())
-        row[f"{name}.levels"] = {str(k): round(v, 3) for k, v in run.level.levels.items()}
+        row[f"{name}.levels"] = {
+            str(stated): round(run.level.threshold(stated), 3) for stated in run.level.shifts
+        }
         row[f"{name}.s"] = round(time.perf_counter() - begun, 1)
         if name == "mixed":
             drawn = reliability(run.stated[of], kept[of])
@@ -308,17 +275,18 @@ def main() -> int:
     parser.add_argument("log")
     parser.add_argument("--cluster", help="what scontrol show nodes printed")
     parser.add_argument("--unit", help="as of `rtsched replay`")
-    parser.add_argument("--rule", action="append", help="default: slowdown:4 and slowdown:2")
+    parser.add_argument("--rule", action="append", help="default: run_time:4 and slowdown:4")
     parser.add_argument("--run", action="append", choices=("likely", "half", "mixed"))
     parser.add_argument("--jobs", type=int, default=0, help="the first ones of the log; 0: all")
     parser.add_argument("--draws", type=int, default=16)
+    parser.add_argument("--horizon", type=float, default=14.0, help="days that are simulated ahead")
     parser.add_argument("--step", type=float, default=STEP, help="of the threshold")
     parser.add_argument("--plot", type=Path, help="where the mixed run of the last rule is drawn")
     parser.add_argument("--json", action="store_true", help="print the figures, one line a rule")
     given = parser.parse_args()
     name = Path(given.log).name.split(".")[0]
     broken = 0
-    for rule in given.rule or ("slowdown:4", "slowdown:2"):
+    for rule in given.rule or ("run_time:4", "slowdown:4"):
         row, drawn = measured(given, rule)
         print(json.dumps(row) if given.json else line(name, row), flush=True)
         broken += row["guaranteed_broken"] + row.get("half.guaranteed_broken", 0)

@@ -150,8 +150,9 @@ class Answers:
         judge: Judge = admission
         try:
             if likely.wanted(submission):
-                wait = daemon.policy.live.likely.wait
-                judge = JudgedByOdds(likely, await odds_of(daemon.odds, submission, wait))
+                wait, level = daemon.policy.live.likely.wait, site.likely.level
+                odds = await odds_of(daemon.odds, submission, level, wait)
+                judge = JudgedByOdds(likely, odds)
             case = _Case(judge, admission, likely, request, now)
             judged, reply = await self._judged(case, client)
         except PlannerError as error:
@@ -239,7 +240,9 @@ class Answers:
         job = asking(case.likely, case.request.submission)
         if source is None or left <= 0.0 or case.likely.refused(site, job, case.now):
             return None
-        asked = asyncio.run_coroutine_threadsafe(odds_of(source, job, left), loop)
+        asked = asyncio.run_coroutine_threadsafe(
+            odds_of(source, job, site.likely.level, left), loop
+        )
         return ByOdds(case.likely, partial(_known, asked, allowance))
 
     async def _lock_site(self, client: Client) -> bool:

@@ -2,8 +2,9 @@
 
 A job that asks for odds runs as any best-effort job, started by the batch system's own scheduler:
 no plan has an entry for it, and plans for guaranteed promises are made as if it had no promise. It
-is accepted if the start estimates give its deadline the odds that it asks for, and if not too much
-has been sold so already. It is kept or missed by its real end.
+is accepted if the start estimates give its deadline the odds that it asks for, by what became of
+the promises before, and if not too much has been sold so already. It is kept or missed by its real
+end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionResult, record_of
 from rtsched.daemon.moments import moment
 from rtsched.daemon.reconcile import closed_by_poll
-from rtsched.daemon.records import OPEN
+from rtsched.daemon.records import OPEN, OUTCOMES
 from rtsched.daemon.site import HOUR
 from rtsched.daemon.stated import per_cent
 from rtsched.model.actions import Tell
@@ -42,11 +43,12 @@ if TYPE_CHECKING:
     from rtsched.daemon.settings import DaemonSettings, LikelySettings
     from rtsched.daemon.site import Site
     from rtsched.estimates import Estimates
+    from rtsched.estimates.likely_level import LikelyLevel
     from rtsched.model.actions import Action
 
-QUANTILES = (("end_high_80", 0.9), ("end_high_95", 0.975))
-"""Columns of estimates that are upper quantiles of a job's end, and the odds that it ends by then,
-ascending."""
+QUANTILES = (("end", 0.5), ("end_high_80", 0.9), ("end_high_95", 0.975))
+"""Columns of estimates that are the median and upper quantiles of a job's end, and the odds that it
+ends by then, ascending."""
 
 MINUTE = 60.0
 
@@ -70,21 +72,20 @@ class Odds:
 
     Attributes
     ----------
-    stated : float
-        Odds that it is met, 0 to 1; nan: not known.
+    known : float
+        Odds that it is met, 0 to 1, by what became of the promises before; nan: not known.
     offer : float
         Earliest later deadline known to have the odds that are asked for, seconds since the epoch;
         inf: none.
-    offered : float
-        Odds of that one.
     """
 
-    stated: float = math.nan
+    known: float = math.nan
     offer: float = math.inf
-    offered: float = math.nan
 
 
-async def odds_of(source: OddsSource | None, job: Submission, wait: float) -> Odds:
+async def odds_of(
+    source: OddsSource | None, job: Submission, level: LikelyLevel, wait: float
+) -> Odds:
     """Return the odds of a job's deadline, and a later one that has the odds asked for.
 
     Parameters
@@ -93,6 +94,8 @@ async def odds_of(source: OddsSource | None, job: Submission, wait: float) -> Od
         Who is asked; None: nobody can be.
     job : Submission
         With finite odds and deadline.
+    level : LikelyLevel
+        What became of the promises before.
     wait : float
         Seconds within which all must be answered.
     """
@@ -103,21 +106,21 @@ async def odds_of(source: OddsSource | None, job: Submission, wait: float) -> Od
     found = await source.odds(row, wait)
     if found is None or not math.isfinite(found[0]):
         return Odds()
-    stated = min(max(float(found[0]), 0.0), 1.0)
-    if stated >= job.odds:
-        return Odds(stated)
+    known = level.calibrated(min(max(float(found[0]), 0.0), 1.0), job.odds)
+    if known >= job.odds:
+        return Odds(known)
     estimates = await source.estimate(row, max(until - time.monotonic(), 0.0))
-    return Odds(stated) if estimates is None else _offered(stated, estimates, job)
+    return Odds(known) if estimates is None else _offered(known, estimates, job, level)
 
 
-def _offered(stated: float, estimates: Estimates, job: Submission) -> Odds:
+def _offered(known: float, estimates: Estimates, job: Submission, level: LikelyLevel) -> Odds:
     """Return the odds with the first later deadline that has those asked for, on a whole minute."""
     asked_for = float(job.jobs.deadline[0])
     for name, odds in QUANTILES:
         end = float(np.ceil(estimates.column(name)[0] / MINUTE) * MINUTE)
-        if odds >= job.odds and asked_for < end < math.inf:
-            return Odds(stated, end, odds)
-    return Odds(stated)
+        if odds >= level.threshold(job.odds) and asked_for < end < math.inf:
+            return Odds(known, end)
+    return Odds(known)
 
 
 @dataclass(frozen=True)
@@ -172,12 +175,12 @@ class LikelyController:
         """Accept or reject a job, by the odds of its deadline at `now`, seconds since the epoch."""
         if refused := self.refused(site, job, now):
             return refused
-        if not math.isfinite(odds.stated):
+        if not math.isfinite(odds.known):
             if self.likely.without_estimate == "best-effort":
                 reply = SubmitReply(False, unpromised())
                 return AdmissionResult(site, reply, codes=("likely.no-estimate",))
             return _rejected(site, "likely.no-estimate", no_estimate())
-        if odds.stated < job.odds:
+        if odds.known < job.odds:
             asking = self.wording.asking(odds.offer) if math.isfinite(odds.offer) else ""
             text = too_unlikely(job.odds, odds, asking, now)
             found = _rejected(site, "likely.odds", text)
@@ -188,12 +191,12 @@ class LikelyController:
             id=site.next_id,
             token=LIKELY + secrets.token_hex(16),
             expires=now + self.settings.lapse,
-            odds=odds.stated,
+            odds=job.odds,
         )
         after = with_likely(site, record, job.jobs)
         if job.job >= 0:
             after = replace(after, numbers={**after.numbers, record.id: job.job})
-        text = likely_until(record.deadline, odds.stated, now)
+        text = likely_until(record.deadline, job.odds, now)
         reply = SubmitReply(False, text, token=record.token, promise=record.deadline, likely=True)
         return AdmissionResult(after, reply, (record,), "admit", ("likely.accepted",))
 
@@ -367,8 +370,9 @@ def reconcile_likely(site: Site, observation: Observation, now: float) -> Reconc
     over = [record for record in by_id.values() if record.standing not in OPEN]
     lapsed = {record.token for record in over if record.standing == "lapsed"}
     told = Tell(np.array(list(texts), np.int64), tuple(texts.values()))
+    outcomes = ((r.odds or 0.0, r.standing == "kept") for r in over if r.standing in OUTCOMES)
     return ReconciledLikely(
-        likely.changed(standing, names),
+        likely.changed(standing, names).learnt(outcomes),
         tuple(by_id.values()),
         tuple(r for r in likely.records.values() if r.token in lapsed),
         (told,) if texts else (),
@@ -405,12 +409,12 @@ def too_unlikely(asked: float, odds: Odds, asking: str, now: float) -> str:
     """Return what a user reads whose deadline has lower odds than asked for."""
     text = (
         f"{messages.PREFIX}rejected: the odds of ending by this deadline are "
-        f"{per_cent(odds.stated)}, {per_cent(asked)} were asked for"
+        f"{per_cent(odds.known)}, {per_cent(asked)} were asked for"
     )
     if not math.isfinite(odds.offer):
         return f"{text}, and no later deadline is known to have them"
     when = moment(odds.offer, now)
-    return f"{text}. With odds of {per_cent(odds.offered)}: {when} ({asking}), not reserved"
+    return f"{text}. With odds of {per_cent(asked)}: {when} ({asking}), not reserved"
 
 
 def low_odds(asked: float, least: float) -> str:

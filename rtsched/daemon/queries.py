@@ -95,7 +95,8 @@ class Queries:
                 client.uid, lambda: self._answered(payload, client.uid), client.waits
             )
             if isinstance(answer, Rejected):
-                odds = await odds_of(self.daemon.odds, answer.asking, WAIT)
+                level = self.daemon.site.likely.level
+                odds = await odds_of(self.daemon.odds, answer.asking, level, WAIT)
                 answer = await self._thread.run(
                     client.uid, partial(self._chosen, answer.judged, odds), client.waits
                 )

@@ -33,6 +33,9 @@ batch system has no record of how the job ended: neither kept nor withdrawn)."""
 
 OPEN: tuple[PromiseState, ...] = ("offered", "provisional", "firm")
 
+OUTCOMES: tuple[PromiseState, ...] = ("kept", "missed", "broken")
+"""How a promise came to its end; all other closed ones came to nothing."""
+
 
 class PromiseRecord(msgspec.Struct, frozen=True):
     """One promise, or one counter-offer that is held for its user. Times: seconds since the epoch.
@@ -166,3 +169,4 @@ class StoredState(msgspec.Struct, frozen=True):
     states: dict[str, bytes]
     nodes: tuple[str, ...] | None = None
     unused: dict[tuple[int, PromiseState], tuple[float, ...]] = {}
+    likely_outcomes: tuple[tuple[float, bool], ...] = ()

@@ -75,7 +75,7 @@ def recovered(stored: StoredState) -> Site:
     if len(plan.nodes) and plan.nodes.max() >= len(names):
         plan = Schedule.empty()
     records = Records({record.id: record for record in guaranteed})
-    likely = LikelyPromises()
+    likely = LikelyPromises().learnt(stored.likely_outcomes)
     for record in stored.records:
         if record.odds is not None:
             likely = likely.with_new(record, _row(record.job, record.id))

@@ -26,7 +26,14 @@ import msgspec
 from rtsched.daemon.codec import decode_schedule, encode_schedule
 from rtsched.daemon.database import RESTORE, check, connect, hold, prepare, sentence
 from rtsched.daemon.failpoints import passing
-from rtsched.daemon.records import OPEN, JournalEntry, PromiseRecord, PromiseState, StoredState
+from rtsched.daemon.records import (
+    OPEN,
+    OUTCOMES,
+    JournalEntry,
+    PromiseRecord,
+    PromiseState,
+    StoredState,
+)
 from rtsched.errors import StoreError
 
 if TYPE_CHECKING:
@@ -64,9 +71,14 @@ _ALL = f"SELECT {_COLUMNS} FROM records "  # noqa: S608
 SHOWN = 10_000
 """Closed records that are returned at once."""
 
+LEARNT_FROM = 2000
+"""Likely promises that came to their end, the latest ones, from which a daemon that starts
+learns."""
+
 COUNTED_APART = "likely "
 """What stands before the states of likely promises where records are counted."""
 
+_ENDED = f"odds IS NOT NULL AND standing IN {OUTCOMES}"  # as in the index's condition
 _IS_OPEN = "standing IN ('offered', 'provisional', 'firm')"  # as in the indexes' conditions
 _FORGET = (
     "DELETE FROM records WHERE token IN (SELECT token FROM records "  # noqa: S608
@@ -260,7 +272,8 @@ class Store:
         schedule = None if plan is None else decode_schedule(plan)
         names = None if nodes is None else msgspec.json.decode(nodes, type=tuple[str, ...])
         self._unused = unused
-        return StoredState(records, schedule, version, states, names, unused)
+        outcomes = self._latest_likely_outcomes()
+        return StoredState(records, schedule, version, states, names, unused, outcomes)
 
     def check(self) -> None:
         """Read all of the file and check it; takes as long as it is large, and nothing waits.
@@ -303,12 +316,21 @@ class Store:
         Of those that came to their end: kept, missed or broken. Odds are rounded to 0.1 %.
         """
         text = (
-            "SELECT round(odds, 3) AS stated, standing = 'kept' AS good, count(*) FROM records "
-            "WHERE odds IS NOT NULL AND standing IN ('kept', 'missed', 'broken') "
-            "GROUP BY stated, good ORDER BY stated, good"
+            "SELECT round(odds, 3) AS stated, standing = 'kept' AS good, count(*) FROM records "  # noqa: S608
+            f"WHERE {_ENDED} GROUP BY stated, good ORDER BY stated, good"
         )
         with self._reading() as base:
             return tuple((odds, bool(good), number) for odds, good, number in base.execute(text))
+
+    def _latest_likely_outcomes(self) -> tuple[tuple[float, bool], ...]:
+        """Return stated odds of the latest promises that came to their end, earliest first."""
+        text = (
+            "SELECT odds, standing = 'kept' FROM records "  # noqa: S608
+            f"WHERE {_ENDED} ORDER BY changed_at DESC, token LIMIT {LEARNT_FROM}"
+        )
+        with self._reading() as base:
+            rows = base.execute(text).fetchall()
+        return tuple((odds, bool(kept)) for odds, kept in reversed(rows))
 
     def tidy(self, before: float) -> None:
         """Do what can wait: write the journal, and delete records closed before then.

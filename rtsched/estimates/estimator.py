@@ -231,16 +231,22 @@ class Estimator:
     def odds(self, jobs: Jobs) -> NDArray[np.float64]:
         """Return the odds that such jobs, submitted now, end by their deadlines, each alone.
 
-        nan before the first `refresh`.
+        They are the share of the simulations in which it does, with each of the run times that are
+        equally likely; one more, in which it does not, is added, so they are below 1. nan before
+        the first `refresh`.
         """
         if self._drawn is None:
             return np.full(len(jobs), np.nan)
-        start, end, size = self._spreads(self._drawn, jobs)
-        left, now = jobs.deadline - self._now, self._now
-        within = self._ends.odds(end, size, left, now)
+        limit = np.where(jobs.wall_time > 0, jobs.wall_time, np.inf)  # a limit of 0 is none
+        jobs = jobs.with_column("wall_time", limit)
+        delay, _ = self._ahead(self._drawn, jobs)
+        beyond = delay >= self.settings.horizon_days * DAY
+        room = np.where(beyond, -np.inf, jobs.deadline - self._now - delay)
+        run_time = self.history.run_times.distributions(jobs)
+        within = (run_time <= room[:, :, None]).sum(axis=2)
         # it ends by its requested time after its start, however long jobs like it ran
-        surely = self._starts.odds(start, size, left - jobs.wall_time, now)
-        return np.maximum(within, surely)
+        within[room >= limit] = run_time.shape[1]
+        return np.asarray(within.sum(axis=0) / (len(room) * run_time.shape[1] + 1))
 
     def accuracy(self) -> Accuracy:
         """Return how good the estimates of the last day, week and month were."""
@@ -319,6 +325,11 @@ class Estimator:
 
     def _spreads(self, drawn: Drawn, jobs: Jobs) -> tuple[Spread, Spread, NDArray[np.float64]]:
         """Return starts and ends of jobs that are submitted now, and their sizes."""
+        delay, own = self._ahead(drawn, jobs)
+        return Spread.of(delay), Spread.of(delay + own), sizes(jobs, drawn.snapshot)
+
+    def _ahead(self, drawn: Drawn, jobs: Jobs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return waits and run times of jobs submitted now, float64[simulations, n] seconds."""
         count = self.settings.draws
         distribution = self.history.run_times.distributions(jobs)
         nobody = np.zeros(1, np.int32)
@@ -348,11 +359,13 @@ class Estimator:
                     state, run_time, (arrivals_row + 1, at, runs), covered, wanted=1
                 )
                 delay[row, column] = min(start[-1] - state.now, longest)
+                if delay[row, column] <= 0:  # at once, however long others run
+                    delay[:, column] = 0.0
+                    break
                 if row + 1 >= FEWEST and time.monotonic() - begun > share:
                     break
         rows = np.isfinite(delay).all(axis=1)
-        delay, own = delay[rows], own[rows]
-        return Spread.of(delay), Spread.of(delay + own), sizes(jobs, drawn.snapshot)
+        return delay[rows], own[rows]
 
     # --- outcomes --------------------------------------------------------------------------------
 

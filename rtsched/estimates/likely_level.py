@@ -1,11 +1,12 @@
-"""From which raw odds on a likely promise is given, so that the stated share of them is kept.
+"""From which odds by a simulation on a likely promise is given, so that the stated share is kept.
 
 Odds of a simulation ahead are not those that turn out, and jobs with at least 95 % have more than
 that on average. So each stated odds have a threshold for the raw ones, which follows the outcomes:
 a broken promise raises it, a kept one lowers it by as much less as promises are to be broken less
-often (adaptive conformal inference). In the long run about the stated share is kept, whatever
-the raw odds are worth, as long as a threshold within its bounds reaches it. That holds for all
-promises together, not for each job: one that is accepted may have lower raw odds than stated.
+often (adaptive conformal inference). It moves by its log-odds, so that it is as steady near 0 and 1
+as between them. In the long run about the stated share is kept, whatever the raw odds are worth,
+as long as a threshold within its bounds reaches it. That holds for all promises together, not for
+each job: one that is accepted may have lower raw odds than stated.
 
 References
 ----------
@@ -14,13 +15,22 @@ Gibbs and Candès, "Adaptive conformal inference under distribution shift", Neur
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-STEP = 0.05
-"""By how much a threshold rises after a broken promise to which odds of 100 % were stated."""
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+STEP = 0.25
+"""By how much the log-odds of a threshold rise after a broken promise to which odds of 100 % were
+stated."""
+
+LEAST = 1e-4
+"""Odds this near to 0 and 1 are taken for these."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class LikelyLevel:
     """The thresholds of all stated odds.
 
@@ -28,38 +38,57 @@ class LikelyLevel:
     ----------
     step : float
         By how much a threshold follows an outcome.
-    levels : dict of float to float
-        By stated odds, 0 to 1, the threshold where outcomes are known.
+    shifts : mapping of float to float
+        By stated odds, 0 to 1, rounded to 0.001: by how much the log-odds of their threshold are
+        above their own.
     """
 
     step: float = STEP
-    levels: dict[float, float] = field(default_factory=dict)
+    shifts: Mapping[float, float] = field(default_factory=dict)
 
     def threshold(self, stated: float) -> float:
         """Return from which raw odds on, 0 to 1, a promise with these stated odds is given.
 
         Before the first outcome it is the stated odds themselves, which is on the safe side where
         raw odds are right. It is never above the middle between them and 1: with no promise given
-        there would be no outcome to learn from.
+        there would be no outcome to learn from. It is never below what is missing from them to 1.
         """
-        return self.levels.get(stated, stated)
+        shift = self.shifts.get(round(stated, 3), 0.0)
+        return _odds(_log_odds(stated) + shift) if shift else stated
 
-    def learn(self, stated: float, kept: bool) -> None:
-        """Add the outcome of a promise, in the order in which they are known.
+    def calibrated(self, raw: float, stated: float) -> float:
+        """Return raw odds, shifted as the threshold is: at it they are the stated odds."""
+        shift = self.shifts.get(round(stated, 3), 0.0)
+        return _odds(_log_odds(raw) - shift) if shift else raw
+
+    def learnt(self, outcomes: Iterable[tuple[float, bool]]) -> LikelyLevel:
+        """Return this with more outcomes, in the order in which they became known.
 
         Parameters
         ----------
-        stated : float
-            Odds that were asked for, 0 to 1.
-        kept : bool
-            Whether its job ended by the deadline.
+        outcomes : iterable of (float, bool)
+            Odds, 0 to 1, that were stated, and whether the job ended by its deadline.
 
         Raises
         ------
         ValueError
-            If the odds are not within 0 and 1.
+            If odds are not within 0 and 1.
         """
-        if not 0 <= stated <= 1:
-            raise ValueError(f"odds must be within 0 and 1, not {stated}")
-        level = self.threshold(stated) + self.step * (stated - kept)
-        self.levels[stated] = min(max(level, 0.0), (1.0 + stated) / 2)
+        shifts = dict(self.shifts)
+        for stated, kept in outcomes:
+            if not 0 <= stated <= 1:
+                raise ValueError(f"odds must be within 0 and 1, not {stated}")
+            key, own = round(stated, 3), _log_odds(stated)
+            low, high = -2.0 * max(own, 0.0), _log_odds((1.0 + stated) / 2) - own
+            shift = shifts.get(key, 0.0) + self.step * (stated - kept)
+            shifts[key] = min(max(shift, low), high)
+        return replace(self, shifts=shifts) if shifts else self
+
+
+def _log_odds(odds: float) -> float:
+    within = min(max(odds, LEAST), 1.0 - LEAST)
+    return math.log(within / (1.0 - within))
+
+
+def _odds(log_odds: float) -> float:
+    return 1.0 / (1.0 + math.exp(-log_odds))

@@ -28,11 +28,15 @@ if TYPE_CHECKING:
     Affine = tuple[Floats, Floats]
 
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
-DEADLINE_PATTERN = rf"^(none|(slowdown|uniform)(:{_NUMBER})?)$"
+DEADLINE_PATTERN = rf"^(none|(slowdown|run_time|uniform)(:{_NUMBER})?)$"
 KIND_PATTERN = rf"^(rigid|moldable(:{_NUMBER}-{_NUMBER})?|divisible((:{_NUMBER}){{2}}){{0,2}})$"
 
 DEADLINE_DRAW, CHOICE_DRAW = 1, 2
 """Streams of draws: how far away a deadline is; whether a job gets one."""
+
+
+SHORT = 10.0
+"""Seconds for which a job is taken to have run at the least, by the rule `run_time`."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,9 @@ class DeadlineRule:
     Attributes
     ----------
     name : str
-        `none`, `slowdown` or `uniform`.
+        `none`, `slowdown`, `run_time` or `uniform`.
     factor : float
-        Greatest relative deadline as a multiple of the requested time.
+        Greatest relative deadline as a multiple of the requested time, or of the run time.
     """
 
     name: str
@@ -52,7 +56,7 @@ class DeadlineRule:
 
     @classmethod
     def parse(cls, text: str) -> DeadlineRule:
-        """Return the rule in `none`, `slowdown[:F]`, `uniform[:F]`.
+        """Return the rule in `none`, `slowdown[:F]`, `run_time[:F]`, `uniform[:F]`.
 
         Raises
         ------
@@ -61,14 +65,15 @@ class DeadlineRule:
         """
         if re.match(DEADLINE_PATTERN, text) is None:
             raise ConfigError(
-                [f"{text!r} is not a rule; use `none`, `slowdown:4` or `uniform` (or `uniform:4`)"]
+                [
+                    f"{text!r} is not a rule; use `none`, `slowdown:4`, `run_time:4` or `uniform` "
+                    "(or `uniform:4`)"
+                ]
             )
         name, _, factor = text.partition(":")
         rule = cls(name, float(factor)) if factor else cls(name)
         if not 1 <= rule.factor < math.inf:
-            raise ConfigError(
-                [f"{text!r} puts deadlines before the requested end; use a factor of at least 1"]
-            )
+            raise ConfigError([f"{text!r} leaves no time to run in; use a factor of at least 1"])
         return rule
 
 
@@ -245,23 +250,35 @@ def _affine(size: NDArray[np.int32], costs: tuple[float, float, float, float]) -
 
 
 def relative_deadlines(
-    jobs: Jobs, rule: DeadlineRule, machine: int, seed: int, rows: NDArray[np.int64] | slice
+    jobs: Jobs,
+    rule: DeadlineRule,
+    machine: int,
+    seed: int,
+    rows: NDArray[np.int64] | slice,
+    run_time: Floats | None = None,
 ) -> Floats:
     """Return float64[k]: seconds from submission to deadline of the jobs in `rows`.
 
-    `slowdown:F` gives F times the requested time. `uniform` draws from [E(n*), E(1)]: for a
-    divisible load the least and the greatest execution time, for a moldable job the times at its
-    greatest and least size. A rigid job has one execution time E only, so that range would leave
-    no room to wait: it draws from [E, F E].
+    `slowdown:F` gives F times the requested time, `run_time:F` F times the time for which the job
+    really ran (`run_time`, float64[n] seconds), or F times `SHORT` where that is longer. `uniform`
+    draws from [E(n*), E(1)]: for a divisible load the least and the greatest execution time, for a
+    moldable job the times at its greatest and least size. A rigid job has one execution time E
+    only, so that range would leave no room to wait: it draws from [E, F E].
 
     References
     ----------
     Lin, Lu, Deogun, Goddard, 2005, section 5: deadlines between the least and the greatest
     execution time.
+    Feitelson, "Metrics for parallel job scheduling and their convergence", JSSPP 2001: the
+    bounded slowdown, which takes shorter jobs to run for 10 s.
     """
     wall = jobs.wall_time[rows]
     if rule.name == "slowdown":
         return np.asarray(wall * rule.factor)
+    if rule.name == "run_time":
+        if run_time is None:
+            raise ValueError("the rule `run_time` needs the run times")
+        return np.maximum(run_time[rows], SHORT) * rule.factor
     kind = jobs.kind[rows]
     shortest, longest = wall.copy(), wall * rule.factor
     molded = np.flatnonzero(kind == Kind.MOLDABLE)

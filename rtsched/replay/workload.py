@@ -87,11 +87,13 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             pattern=DEADLINE_PATTERN,
-            examples=["none", "slowdown:4", "uniform", "uniform:4"],
+            examples=["none", "slowdown:4", "run_time:4", "uniform", "uniform:4"],
             description="Deadlines of jobs for which the log has none. `none`; `slowdown:F`: F "
-            "times the requested time after submission; `uniform`: drawn between the least and "
-            "the greatest execution time of a moldable or divisible job, `uniform:F`: of a rigid "
-            "one between the requested time and F times it (4 if not given).",
+            "times the requested time after submission; `run_time:F`: F times the time for which "
+            "the job really ran, as of users who know it and request more; `uniform`: drawn "
+            "between the least and the greatest execution time of a moldable or divisible job, "
+            "`uniform:F`: of a rigid one between the requested time and F times it (4 if not "
+            "given).",
         ),
     ] = "slowdown:4"
     deadline_fraction: Annotated[
@@ -328,7 +330,7 @@ def prepare(
             all_due=deadline_rule.name != "none",
             said=said,
         )
-    jobs, accounts = _ruled(jobs, arrays, deadline_rule, len(machine), options, said)
+    jobs, accounts = _ruled(jobs, run_time, arrays, deadline_rule, len(machine), options, said)
     arrays = _with_deadlines(arrays, jobs, said)
     events = node_events(outages, machine, float(jobs.submit[0]), said)
     told_apart = len(read.outcomes.names("reservation")) > 0
@@ -439,6 +441,7 @@ def _why(skipped: Skipped) -> str:
 
 def _ruled(
     jobs: Jobs,
+    run_time: NDArray[np.float64],
     arrays: Arrays,
     deadline_rule: DeadlineRule,
     machine: int,
@@ -447,7 +450,7 @@ def _ruled(
 ) -> tuple[Jobs, Accounts]:
     """Return the jobs with deadlines and accounts, noting what was assumed."""
     asked = arrays.as_asked(jobs)
-    deadline, sentences = _deadlines(asked, deadline_rule, machine, options)
+    deadline, sentences = _deadlines(asked, run_time, deadline_rule, machine, options)
     said += sentences
     accounts, association, sentences = charge(jobs, options.shares)
     said += sentences
@@ -455,7 +458,11 @@ def _ruled(
 
 
 def _deadlines(
-    jobs: Jobs, rule: DeadlineRule, machine: int, options: WorkloadOptions
+    jobs: Jobs,
+    run_time: NDArray[np.float64],
+    rule: DeadlineRule,
+    machine: int,
+    options: WorkloadOptions,
 ) -> tuple[NDArray[np.float64] | None, list[str]]:
     """Return the deadlines (None: as the log has them), and what was assumed."""
     n, known = len(jobs), np.isfinite(jobs.deadline)
@@ -465,7 +472,7 @@ def _deadlines(
     if rule.name == "none" or options.deadline_fraction == 0:
         return None, [f"{missing} of {counted(n, 'job')} have no deadline: they are best effort."]
     rows: NDArray[np.int64] | slice = slice(None) if missing == n else np.flatnonzero(~known)
-    relative = relative_deadlines(jobs, rule, machine, options.seed, rows)
+    relative = relative_deadlines(jobs, rule, machine, options.seed, rows, run_time)
     if options.deadline_fraction < 1:
         chosen = draw(jobs.id[rows], options.seed, CHOICE_DRAW) < options.deadline_fraction
         relative = np.where(chosen, relative, np.inf)
@@ -484,6 +491,8 @@ def _deadline_sentence(count: int, n: int, rule: DeadlineRule, seed: int, any_ri
     start = f"{count:,} of {counted(n, 'job')} got a deadline that the log does not give: "
     if rule.name == "slowdown":
         return f"{start}{rule.factor:g} times the requested time after submission."
+    if rule.name == "run_time":
+        return f"{start}{rule.factor:g} times the time for which each ran, after submission."
     rigid = (
         f", for rigid jobs between the requested time and {rule.factor:g} times it"
         if any_rigid

@@ -22,12 +22,14 @@ from rtsched.daemon.answers import Answers
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.codec import encode_jobs, encode_schedule
 from rtsched.daemon.likely import QUANTILES, LikelyController, Odds, odds_of, sold
-from rtsched.daemon.records import PromiseRecord, StoredState
+from rtsched.daemon.records import OUTCOMES, PromiseRecord, StoredState
 from rtsched.daemon.recovery import recovered
 from rtsched.daemon.reports import Explain, Reliability, Status
 from rtsched.daemon.settings import DaemonSettings, LikelySettings
 from rtsched.daemon.site import renamed
+from rtsched.daemon.store import LEARNT_FROM
 from rtsched.estimates import Estimates
+from rtsched.estimates.likely_level import LikelyLevel
 from rtsched.model.actions import Tell
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.verdicts import Reason, Verdicts
@@ -99,58 +101,75 @@ def sell(
 # --- odds ----------------------------------------------------------------------------------------
 
 
+UNTAUGHT = LikelyLevel()
+
+
 @pytest.mark.parametrize(("asked", "offered"), [(0.85, 0.9), (0.9, 0.9), (0.95, 0.975)])
 def test_an_offer_is_a_minute_by_which_it_ends_with_the_odds(asked, offered):
     """Of a job whose deadline is too soon: an upper quantile of its end, after two questions."""
     source = Told()
-    found = asyncio.run(odds_of(source, asks(asked, deadline=T0 + 700), 1.0))
-    assert found.stated == pytest.approx(0.2)
+    found = asyncio.run(odds_of(source, asks(asked, deadline=T0 + 700), UNTAUGHT, 1.0))
+    assert found.known == pytest.approx(0.2)
     exact = source.median + (offered - 0.5) * 1000
     assert exact <= found.offer < exact + 60
-    assert (found.offer % 60, found.offered) == (0, offered)
+    assert found.offer % 60 == 0
     assert source.asked == ["odds", "estimate"]
 
 
 def test_one_question_is_enough_for_a_deadline_with_the_odds():
     """No offer is looked for; nor is there one where no time is left, or the odds are too high."""
     source = Told()
-    assert asyncio.run(odds_of(source, asks(0.9), 1.0)) == Odds(1.0)
+    assert asyncio.run(odds_of(source, asks(0.9), UNTAUGHT, 1.0)) == Odds(1.0)
     assert source.asked == ["odds"]
-    late = asyncio.run(odds_of(Told(), asks(0.9, deadline=T0 + 700), 0.0))
-    assert (late.stated, late.offer) == (pytest.approx(0.2), math.inf)
-    high = asyncio.run(odds_of(Told(), asks(0.99, deadline=T0 + 700), 1.0))
+    late = asyncio.run(odds_of(Told(), asks(0.9, deadline=T0 + 700), UNTAUGHT, 0.0))
+    assert (late.known, late.offer) == (pytest.approx(0.2), math.inf)
+    high = asyncio.run(odds_of(Told(), asks(0.99, deadline=T0 + 700), UNTAUGHT, 1.0))
     assert high.offer == math.inf
 
 
 @pytest.mark.parametrize("source", [None, Silent(), Told(median=math.nan)])
 def test_without_an_estimate_nothing_is_stated(source):
     """Whoever knows nothing, or not in time, or no number: no odds and no offer."""
-    found = asyncio.run(odds_of(source, asks(), 1.0))
-    assert math.isnan(found.stated)
+    found = asyncio.run(odds_of(source, asks(), UNTAUGHT, 1.0))
+    assert math.isnan(found.known)
     assert found.offer == math.inf
 
 
 def test_an_end_beyond_what_is_simulated_is_no_offer():
     """The odds are stated all the same."""
-    found = asyncio.run(odds_of(Told(median=math.inf), asks(), 1.0))
+    found = asyncio.run(odds_of(Told(median=math.inf), asks(), UNTAUGHT, 1.0))
     assert found == Odds(0.0)
+
+
+def test_odds_go_by_what_became_of_promises_before():
+    """Where all were kept 80 % are enough, and the median as an offer; after breaks not even 96."""
+    kept = LikelyLevel().learnt([(0.95, True)] * 300)
+    broken = LikelyLevel().learnt([(0.95, False)] * 10)
+    often, rarely = asks(0.95, deadline=T0 + 1300), asks(0.95, deadline=T0 + 1460)
+    assert asyncio.run(odds_of(Told(), often, UNTAUGHT, 1.0)).known == pytest.approx(0.8)
+    assert asyncio.run(odds_of(Told(), often, kept, 1.0)).known > 0.95
+    assert asyncio.run(odds_of(Told(), rarely, UNTAUGHT, 1.0)).known == pytest.approx(0.96)
+    assert asyncio.run(odds_of(Told(), rarely, broken, 1.0)).known < 0.95
+    source = Told()
+    found = asyncio.run(odds_of(source, asks(0.95, deadline=T0 + 600), kept, 1.0))
+    assert found.offer == math.ceil(source.median / 60) * 60
 
 
 # --- verdicts ------------------------------------------------------------------------------------
 
 
 def test_accepted_with_its_odds():
-    """The odds are stated as they are, the token is a likely one's, nothing is planned."""
+    """Those asked for are stated, the token is a likely one's, nothing is planned."""
     scene = Scene()
     judged = sell(scene, asks(0.95), odds=0.9999999)
     assert judged.verdict == "admit"
-    assert "odds 99.9 %" in judged.reply.text
+    assert "odds 95 %" in judged.reply.text
     assert "not guaranteed" in judged.reply.text
     assert judged.reply.likely
     assert judged.reply.token.startswith(LIKELY)
     assert judged.reply.size == 0
     (record,) = scene.site.likely.records.values()
-    assert (record.odds, record.standing) == (0.9999999, "provisional")
+    assert (record.odds, record.standing) == (0.95, "provisional")
     assert not scene.site.records
     assert not len(scene.site.snapshot.plan)
 
@@ -186,10 +205,10 @@ def test_rejected(job, likely, code):
 def test_a_rejection_states_the_odds_and_a_later_deadline():
     """In one sentence, with how to ask for it."""
     scene = Scene()
-    odds = Odds(0.62, T0 + 7200.0, 0.96)
+    odds = Odds(0.62, T0 + 7200.0)
     judged = controller(scene).judge(scene.site, asks(0.95), odds, T0)
     assert "the odds of ending by this deadline are 62 %, 95 % were asked for" in judged.reply.text
-    assert "With odds of 96 %:" in judged.reply.text
+    assert "With odds of 95 %:" in judged.reply.text
     assert f"(--deadline={T0 + 7200:.0f}), not reserved" in judged.reply.text
     assert judged.offer == T0 + 7200.0
 
@@ -341,9 +360,11 @@ def test_closed_by_the_real_end(end, how, standing):
     """As guaranteed promises are."""
     scene, settled = ended(end, how)
     (record,) = (r for r in settled.changed if r.odds is not None)
-    assert (record.standing, record.id, record.odds) == (standing, 10, 0.97)
+    assert (record.standing, record.id, record.odds) == (standing, 10, 0.95)
     assert not len(scene.site.likely)
     assert not len(scene.site.likely.requested)
+    learnt = UNTAUGHT.learnt([(0.95, standing == "kept")] if standing in OUTCOMES else [])
+    assert scene.site.likely.level == learnt
 
 
 def test_a_job_that_waits_at_its_deadline_is_broken_and_told():
@@ -358,7 +379,7 @@ def test_a_job_that_waits_at_its_deadline_is_broken_and_told():
     assert record.standing == "broken"
     (tell,) = (action for action in settled.actions if isinstance(action, Tell))
     assert tell.job.tolist() == [10]
-    assert "the likely promise (odds 97 %)" in tell.text[0]
+    assert "the likely promise (odds 95 %)" in tell.text[0]
 
 
 def test_a_job_that_runs_past_its_deadline_is_missed_when_it_ends():
@@ -370,6 +391,7 @@ def test_a_job_that_runs_past_its_deadline_is_missed_when_it_ends():
     assert not settled.changed
     settled = scene.poll(T0 + 3701, completions=((10, T0 + 3650, CompletionStatus.COMPLETED),))
     assert [record.standing for record in settled.changed] == ["missed"]
+    assert scene.site.likely.level.threshold(0.95) > 0.95
 
 
 def test_a_job_that_its_user_holds_has_no_promise():
@@ -396,7 +418,10 @@ def test_they_survive_a_restart():
     scene = Scene()
     first = sell(scene, asks()).changed[0]
     second = scene.submit(size=1, wall_time=60.0, deadline=T0 + 7200).changed[0]
-    site = recovered(StoredState((first, second), scene.site.snapshot.plan, 3, {}))
+    outcomes = ((0.95, True), (0.95, False), (0.9, True))
+    stored = StoredState((first, second), scene.site.snapshot.plan, 3, {}, likely_outcomes=outcomes)
+    site = recovered(stored)
+    assert site.likely.level == UNTAUGHT.learnt(outcomes)
     assert list(site.likely.records) == [first.id]
     assert list(site.records) == [second.id]
     assert site.likely.requested.deadline.tolist() == [T0 + 3600]
@@ -436,7 +461,7 @@ def test_the_filter_takes_the_deadline_from_slurm(running):
     assert fields[Tag.ADMIN_COMMENT].startswith(f"rtsched:{LIKELY}")
     assert not {Tag.SHARED, Tag.MIN_NODES, Tag.PRIORITY, Tag.REQ_NODES} & fields.keys()
     (record,) = running.store.open_records()
-    assert (record.odds, record.notify, record.standing) == (1.0, "none", "provisional")
+    assert (record.odds, record.notify, record.standing) == (0.95, "none", "provisional")
     assert not running.daemon.site.records
 
 
@@ -472,8 +497,8 @@ def test_its_user_sees_and_cancels_it(running):
         await running.daemon.cycle()
         reader = await asyncio.to_thread(running.queries.reader, ANN)
         (promise,) = reader.report(Status()).promises
-        assert (promise.job, promise.odds, promise.standing) == ("7", 1.0, "firm")
-        assert reader.report(Explain("7")).promise.odds == 1.0
+        assert (promise.job, promise.odds, promise.standing) == ("7", 0.95, "firm")
+        assert reader.report(Explain("7")).promise.odds == 0.95
         assert running.store.counts() == {"likely firm": 1}
         closed = await running.daemon.cancel(running.daemon.site.likely.records[7], "its user")
         assert (closed.standing, closed.odds) == ("withdrawn", record.odds)
@@ -482,7 +507,7 @@ def test_its_user_sees_and_cancels_it(running):
 
     asyncio.run(course())
     text = running.daemon.metrics.text()
-    assert 'rtsched_likely_promises_total{outcome="withdrawn",stated="99"} 1.0' in text
+    assert 'rtsched_likely_promises_total{outcome="withdrawn",stated="95"} 1.0' in text
     assert 'rtsched_promise_changes_total{standing="withdrawn"} 0.0' in text
 
 
@@ -528,3 +553,20 @@ def test_the_record_of_the_past(running):
         (0.8, 1, 0),
         (0.95, 20, 19),
     ]
+    latest = (*[(0.95, True)] * 19, (0.9501, False), (0.8, False))
+    assert sorted(running.store.load().likely_outcomes) == sorted(latest)
+
+
+def test_a_daemon_that_starts_learns_from_the_latest_outcomes(running):
+    """In their order, and from no more than a bounded number of them."""
+    job = encode_jobs(Jobs.build(1))
+    rows = [
+        PromiseRecord(
+            f"t{n}", n, ANN, "ann", NOW, NOW, "kept" if n % 7 else "broken", NOW + n, "", job,
+            odds=0.95,
+        )
+        for n in range(LEARNT_FROM + 5)
+    ]  # fmt: skip
+    running.store.commit(rows[::-1], None, 1)
+    found = running.store.load().likely_outcomes
+    assert found == tuple((0.95, n % 7 > 0) for n in range(5, LEARNT_FROM + 5))

@@ -254,6 +254,16 @@ def test_slowdown_deadlines_and_the_log_s_own():
     assert any(text.startswith("2 of 3 jobs got a deadline") for text in work.assumptions)
 
 
+def test_deadlines_by_the_time_that_jobs_really_ran():
+    """Submit + F times the run time, where the log has no deadline; the shortest ran for 10 s."""
+    read = log(
+        outcomes={"run_time": [3.0, 20.0, 30.0]}, wall_time=900.0, deadline=[np.inf, 77.0, np.inf]
+    )
+    work = prepare(read, WorkloadOptions(deadline_rule="run_time:1.5"))
+    assert (work.jobs.deadline - work.jobs.submit).tolist() == [15.0, 67.0, 45.0]
+    assert any("1.5 times the time for which each ran" in text for text in work.assumptions)
+
+
 def test_uniform_deadlines_lie_between_the_execution_times():
     """Divisible: U[E(n*), E(1)]; moldable: U[E(max), E(min)]; rigid: U[E, F E]."""
     n = 4000
@@ -359,7 +369,7 @@ def test_the_log_s_own_kinds_stay():
         ({"deadline_rule": "often"}, "workload.deadline_rule: 'often' is not a rule"),
         (
             {"deadline_rule": "slowdown:0.5"},
-            "workload.deadline_rule: 'slowdown:0.5' puts deadlines",
+            "workload.deadline_rule: 'slowdown:0.5' leaves no time to run in",
         ),
         ({"jobs_are": "soft"}, "workload.jobs_are: 'soft' is not a rule"),
         ({"jobs_are": "moldable:2-3"}, "workload.jobs_are: 'moldable:2-3' excludes"),

@@ -152,6 +152,32 @@ def test_odds_never_fall_as_the_deadline_grows(deadline: list[float]) -> None:
     assert ((odds >= 0.0) & (odds < 1.0)).all()
 
 
+def test_odds_are_shares_of_the_run_times_that_are_equally_likely() -> None:
+    """Of a job that starts at once, and of one that must wait for all others, which is later."""
+    estimator = made()
+    estimator.learn(past())
+    idle = make_snapshot(None, make_cluster(4), NOW)
+    estimator.refresh(idle)
+    job = make_jobs(3, submit=NOW, user="ann", deadline=NOW + np.array([60.0, 1500.0, 2900.0]))
+    run_time = estimator.history.run_times.distributions(job)[0]
+    seen = estimator.odds(job)
+    share = [(run_time <= left).mean() for left in (60.0, 1500.0, 2900.0)]
+    assert seen == pytest.approx(share, abs=2e-3)
+    limited = job.with_column("wall_time", np.full(3, 1500.0))
+    assert (estimator.odds(limited)[1:] > 0.998).all()
+    estimator.refresh(state(wall_time=3600.0))
+    assert (estimator.odds(job)[1:] < seen[1:]).all()
+
+
+def test_a_start_after_what_is_simulated_is_too_late_for_any_deadline() -> None:
+    """However far away the deadline is."""
+    estimator = Estimator(EstimateSettings(draws=8, horizon_days=0.01), answer_within=np.inf)
+    estimator.learn(past())
+    estimator.refresh(state(n=40, id=np.arange(40), size=4, wall_time=3600.0))
+    odds = estimator.odds(make_jobs(1, submit=NOW, size=4, user="ann", deadline=[NOW + 99 * DAY]))
+    assert odds.tolist() == [0.0]
+
+
 @pytest.mark.slow
 def test_a_hundred_thousand_waiting_jobs() -> None:
     """All have an estimate; those that start after what is simulated are said to."""
