@@ -102,3 +102,12 @@ def test_fewer_gpus_and_hosts_in_condor() -> None:
     translator = CondorTranslator()
     words = translator.options({Tag.AD: ad}, Adjustment(gpus=2, nodes=1))
     assert words[1::2] == ("machine_count = 1", "request_gpus = 2", "+RtDeadline = 1800000000")
+
+
+@pytest.mark.parametrize("literal", ["undefined", '"undefined"'])
+def test_undefined_odds_are_none(literal: str) -> None:
+    """However the library writes them: the job asks for a guarantee."""
+    ad = f'RtOdds = {literal}\nRtDeadline = 1800003600\nRtRunTime = 60\nOwner = "ann"\n'
+    job = CondorTranslator().describe({Tag.AD: ad}, None, 1.8e9)
+    assert "RtOdds" not in job.problem
+    assert math.isnan(job.odds)

@@ -240,6 +240,8 @@ def _wrong(name: str, value: object, ad: Record) -> str:
         return f'{shown} must be "linear" or "none", not {shortened(value)}'
     elif name == "rtcheckpoint" and not isinstance(value, bool):
         return f"{shown} must be true or false, not {shortened(value)}"
+    elif name == "rtodds" and str(value) == "undefined":  # as `rtsched take` removes odds
+        return ""
     elif name == "rtodds" and (isinstance(value, bool) or not is_odds(number(ad, name))):
         return f"{shown} must be {ODDS}, not {shortened(value)}"
     elif name == "rtnotify" and not notify_choice(str(value)):
