@@ -1,9 +1,10 @@
 """How many jobs get likely promises where all ask for a deadline, and how many of them are kept.
 
     python benchmarks/likely.py LOG [--cluster FILE --unit resources] [--rule run_time:4]...
-        [--jobs N] [--draws N] [--horizon DAYS] [--step S] [--plot FILE] [--json]
+        [--load F] [--jobs N] [--draws N] [--horizon DAYS] [--step S] [--plot FILE] [--json]
 
-The log is replayed under EASY, with deadlines for all by the rule. Four runs:
+The log is replayed under EASY, with deadlines for all by the rule, and with `--load 1.25` in four
+fifths of its time. Four runs:
 
 * `guaranteed`: all ask for a guarantee, the planner is that of the preset `mcdf`;
 * `likely`: all ask for odds of 95 %. A job with enough odds is accepted and runs as best effort, in
@@ -192,6 +193,10 @@ def prepared(given: argparse.Namespace, rule: str) -> Workload:
     options = WorkloadOptions(deadline_rule=rule, **({"unit": given.unit} if given.unit else {}))
     log = read_logs([given.log], ReadOptions(timezone="UTC", resources=shared))
     work = prepare(log, options, read_cluster(given.cluster)[0] if given.cluster else None)
+    submit = work.jobs.submit
+    earlier = (submit - submit[0]) * (1.0 - 1.0 / given.load)
+    jobs = work.jobs.replace(submit=submit - earlier, deadline=work.jobs.deadline - earlier)
+    work = replace(work, jobs=jobs)
     if not given.jobs or given.jobs >= len(work.jobs):
         return work
     rows = np.arange(given.jobs)
@@ -277,6 +282,7 @@ def main() -> int:
     parser.add_argument("--unit", help="as of `rtsched replay`")
     parser.add_argument("--rule", action="append", help="default: run_time:4 and slowdown:4")
     parser.add_argument("--run", action="append", choices=("likely", "half", "mixed"))
+    parser.add_argument("--load", type=float, default=1.0, help="times as many jobs in a time")
     parser.add_argument("--jobs", type=int, default=0, help="the first ones of the log; 0: all")
     parser.add_argument("--draws", type=int, default=16)
     parser.add_argument("--horizon", type=float, default=14.0, help="days that are simulated ahead")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-STEP = 0.25
+STEP = 1.0
 """By how much the log-odds of a threshold rise after a broken promise to which odds of 100 % were
 stated."""
 
@@ -51,7 +51,8 @@ class LikelyLevel:
 
         Before the first outcome it is the stated odds themselves, which is on the safe side where
         raw odds are right. It is never above the middle between them and 1: with no promise given
-        there would be no outcome to learn from. It is never below what is missing from them to 1.
+        there would be no outcome to learn from. It is never below what that leaves to 1, unless
+        the stated odds are.
         """
         shift = self.shifts.get(round(stated, 3), 0.0)
         return _odds(_log_odds(stated) + shift) if shift else stated
@@ -79,9 +80,9 @@ class LikelyLevel:
             if not 0 <= stated <= 1:
                 raise ValueError(f"odds must be within 0 and 1, not {stated}")
             key, own = round(stated, 3), _log_odds(stated)
-            low, high = -2.0 * max(own, 0.0), _log_odds((1.0 + stated) / 2) - own
+            highest = _log_odds((1.0 + stated) / 2)
             shift = shifts.get(key, 0.0) + self.step * (stated - kept)
-            shifts[key] = min(max(shift, low), high)
+            shifts[key] = min(max(shift, min(-highest - own, 0.0)), highest - own)
         return replace(self, shifts=shifts) if shifts else self
 
 

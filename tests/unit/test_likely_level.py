@@ -44,7 +44,7 @@ def test_it_stays_where_promises_are_still_given(stated):
     level = LikelyLevel(step=1.0).learnt([(stated, False)] * 500)
     assert level.threshold(stated) == pytest.approx((1 + stated) / 2)
     level = level.learnt([(stated, True)] * 2000)
-    assert level.threshold(stated) == pytest.approx(min(stated, 1 - stated))
+    assert level.threshold(stated) == pytest.approx(min(stated, (1 - stated) / 2))
 
 
 @given(st.floats(0, 1), st.floats(0.01, 0.999), st.lists(st.booleans(), max_size=60))
@@ -67,7 +67,7 @@ def test_odds_beyond_0_and_1_are_refused(odds):
 
 
 @pytest.mark.parametrize("stated", [0.8, 0.95])
-@pytest.mark.parametrize(("power", "off"), [(0.5, 0.01), (1.0, 0.01), (3.0, 0.03)])
+@pytest.mark.parametrize(("power", "off"), [(0.5, 0.01), (1.0, 0.01), (3.0, 0.06)])
 def test_the_stated_share_is_kept_though_raw_odds_are_wrong(stated, power, off):
     """Where raw odds say far too much, the highest threshold leaves some more broken."""
     rng = np.random.default_rng(1)
