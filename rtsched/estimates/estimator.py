@@ -10,6 +10,7 @@ import numpy as np
 
 from rtsched.estimates import arrivals
 from rtsched.estimates.ahead import LIMITED, Ahead, ahead, lean, on_known_nodes
+from rtsched.estimates.awaited import Awaited
 from rtsched.estimates.calibration import CLASSES, LEVELS, Calibration, Open, Spread
 from rtsched.estimates.history import History
 from rtsched.estimates.record import Record
@@ -42,9 +43,6 @@ REMEMBERED = 1000
 
 KINDRED = ("user", "name", "account")
 """Columns of jobs by which they are alike."""
-
-GONE = 7200.0
-"""Seconds after which a job that is not shown any more, and in no log, is taken to be cancelled."""
 
 FEWEST = 8
 """Simulations at the least of a job that is not submitted."""
@@ -122,10 +120,7 @@ class Estimator:
         self._starts, self._ends = Calibration(), Calibration()
         self._remembered = -np.inf
         self._drawn: Drawn | None = None
-        self._labels: dict[int, str] = {}
-        """What the batch system calls the jobs of open estimates."""
-        self._missing: dict[int, float] = {}
-        """Since when such jobs are not shown any more."""
+        self._awaited = Awaited()
         self._now = 0.0
 
     def learn(self, log: Log) -> None:
@@ -202,12 +197,13 @@ class Estimator:
                 some = np.sort(self._random.choice(some, REMEMBERED, replace=False))
             at, weight = np.full(len(rows), now), np.full(len(rows), share * CLASSES / len(some))
             none = np.zeros(start_at.shape, np.bool_)
-            kept = Open(at, queued.id, size, start, start_at, simple, none, weight)
+            job = queued.id.copy()
+            job[some] = self._awaited.added(queued.take(some), now)
+            kept = Open(at, job, size, start, start_at, simple, none, weight)
             self._starts.remember(kept.take(some))
             walls = np.where(np.isfinite(queued.wall_time), queued.wall_time, 0.0)
-            kept = Open(at, queued.id, size, end, end_at, simple + walls, none.copy(), weight)
+            kept = Open(at, job, size, end, end_at, simple + walls, none, weight)
             self._ends.remember(kept.take(some))
-            self._remember_labels(snapshot)
         found = _table(queued.id, now, start_at, end_at, until)
         return found.take(np.argsort(rows, kind="stable"))
 
@@ -247,6 +243,10 @@ class Estimator:
         # it ends by its requested time after its start, however long jobs like it ran
         within[room >= limit] = run_time.shape[1]
         return np.asarray(within.sum(axis=0) / (len(room) * run_time.shape[1] + 1))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a new process needs: the next refresh draws anew."""
+        return {**self.__dict__, "_drawn": None}
 
     def accuracy(self) -> Accuracy:
         """Return how good the estimates of the last day, week and month were."""
@@ -372,24 +372,13 @@ class Estimator:
     def _settle(self, snapshot: Snapshot) -> None:
         """Learn which jobs have started since the last refresh."""
         entries, now = snapshot.allocations.entries, snapshot.now
-        self._judge(entries.job, entries.start, now)
+        self._judge(*self._awaited.started(snapshot.running, entries.start), now)
         waiting = np.union1d(self._starts.remembered(), self._ends.remembered())
-        here = np.union1d(snapshot.queued.id, entries.job)
-        missing = waiting[~np.isin(waiting, here)].tolist()
-        self._missing = {job: self._missing.get(job, now) for job in missing}
-        gone = np.array([j for j, since in self._missing.items() if now - since > GONE], np.int64)
+        shown = np.union1d(snapshot.queued.id, entries.job)
+        gone = self._awaited.keep(waiting, shown, now)
         none = np.zeros(0, np.int64), np.zeros(0)
         self._starts.settle(*none, gone, now)
         self._ends.settle(*none, gone, now)
-
-    def _remember_labels(self, snapshot: Snapshot) -> None:
-        """Keep what the batch system calls jobs of open estimates, to find them in logs."""
-        known = {job: label for job, label in self._labels.items() if job in self._missing}
-        waiting = np.union1d(self._starts.remembered(), self._ends.remembered())
-        for jobs in (snapshot.queued, snapshot.running):
-            some = jobs.take(np.isin(jobs.id, waiting))
-            known |= dict(zip(some.id.tolist(), some.labels(), strict=True))
-        self._labels = known
 
     def _judge(self, job: NDArray[np.int64], start: NDArray[np.float64], now: float) -> None:
         """Compare the estimates of jobs with their starts, seconds since the epoch."""
@@ -398,13 +387,9 @@ class Estimator:
 
     def _settle_ends(self, log: Log) -> None:
         """Learn when jobs ended of which an estimate is open."""
-        jobs = {label: job for job, label in self._labels.items()}
-        rows = [row for row, label in enumerate(log.jobs.labels()) if label in jobs]
-        if not rows:
+        job, start, end = self._awaited.ended(log)
+        if not len(job):
             return
-        labels = log.jobs.take(rows).labels()
-        job = np.array([jobs[label] for label in labels], np.int64)
-        start, end = log.outcomes.start[rows], log.outcomes.end[rows]
         ran = np.isfinite(start)
         self._judge(job[ran], start[ran], self._now)
         self._ends.settle(job[ran], end[ran], job[~ran], self._now)

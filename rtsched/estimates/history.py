@@ -32,6 +32,8 @@ class History:
         self.jobs = Jobs.build(0)
         self.run_time, self.end = np.zeros(0), np.zeros(0)
         """float64[n]: seconds, and seconds since the epoch."""
+        self._full_until = -np.inf
+        """Since too many were known, those that ended until then are left out."""
         self._known: set[tuple[str | None, float]] = set()
         self._run_times: RunTimes | None = RunTimes()
 
@@ -47,7 +49,7 @@ class History:
             good = (run_time > 0) & np.isfinite(out.end) & (out.end > since)
             good &= np.isfinite(jobs.submit) & (jobs.submit <= out.end)
             good &= run_time <= 10.0 * np.maximum(jobs.wall_time, 3600.0)
-            good &= jobs.size > 0
+            good &= (jobs.size > 0) & (out.end > self._full_until)
         names = zip(jobs.labels(), out.end.tolist(), strict=True)
         fresh = []
         for row, key in enumerate(names):
@@ -72,14 +74,13 @@ class History:
         ran, ends = np.concatenate([self.run_time, run_time]), np.concatenate([self.end, end])
         kept = np.flatnonzero(ends > since)
         if len(kept) > MOST:
-            kept = np.sort(kept[np.argsort(ends[kept])[-MOST:]])
+            latest = np.argsort(ends[kept], kind="stable")
+            self._full_until = float(ends[kept[latest[-MOST - 1]]])
+            kept = np.sort(kept[latest[-MOST:]])
         order = kept[np.argsort(whole.submit[kept], kind="stable")]
         if len(order) < len(ends):
-            self._known = {
-                key
-                for key in self._known
-                if key[1] > since  # those of the many are not asked for again
-            }
+            oldest = max(since, self._full_until)
+            self._known = {key for key in self._known if key[1] > oldest}
         self.jobs, self.run_time, self.end = whole.take(order).replace(), ran[order], ends[order]
 
     def forget(self, since: float, until: float) -> None:
@@ -94,7 +95,7 @@ class History:
         if kept.all():
             return
         if late.any():
-            self._run_times = None
+            self._run_times, self._full_until = None, -np.inf
         self._known = {key for key in self._known if since < key[1] <= until}
         rows = np.flatnonzero(kept)
         self.jobs = self.jobs.take(rows).replace()

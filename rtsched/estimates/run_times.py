@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,6 +26,9 @@ POINTS = 64
 
 RECENT, BROAD = 60, 600
 """Jobs of one level of a user, or of many users, that are remembered, the latest ones."""
+
+LEVELS_KEPT = 300_000
+"""Levels that are remembered, and a tenth more: those of the jobs that ended last."""
 
 FADING = 0.9 ** np.arange(RECENT - 1, -1, -1)
 """How much each of a user's jobs counts, the latest one last."""
@@ -74,13 +78,19 @@ class RunTimes:
 
     def learn(self, jobs: Jobs, run_time: NDArray[np.float64]) -> None:
         """Add jobs that have ended, in order of their ends; those that did not run do not count."""
+        known = self._past
         for kin, seconds in zip(_kin(jobs), run_time.tolist(), strict=True):
             if not 0 < seconds < math.inf:
                 continue
             share = seconds / kin.wall_time if math.isfinite(kin.wall_time) else seconds
             for key in kin.levels():
                 most = BROAD if key[0] is None else RECENT
-                self._past.setdefault(key, deque(maxlen=most)).append(share)
+                past = known.pop(key, None) or deque(maxlen=most)
+                past.append(share)
+                known[key] = past
+            if len(known) > 1.1 * LEVELS_KEPT:
+                known = dict(islice(known.items(), len(known) - LEVELS_KEPT, None))
+        self._past = known
 
     def distributions(self, jobs: Jobs) -> NDArray[np.float64]:
         """Return float64[n, POINTS]: ascending run times, seconds, that are equally likely."""

@@ -136,6 +136,60 @@ def test_it_is_picklable() -> None:
     assert one.end_high_95.tolist() == two.end_high_95.tolist()
 
 
+def array(state_at: float, label: str, *running: tuple[int, str, float]) -> Snapshot:
+    """Return the waiting tasks of array 40 as one job, and tasks that run, with their starts."""
+    ids, labels, start = zip(*running, strict=True) if running else ((), (), ())
+    runs = make_jobs(len(ids), id=list(ids), label=list(labels), submit=list(start), user="ann")
+    queued = make_jobs(1 if label else 0, id=[40][: bool(label)], label=[label][: bool(label)])
+    nodes = [[k] for k in range(len(ids))]
+    return make_snapshot(queued, make_cluster(4), state_at, running=runs, nodes=nodes)
+
+
+def test_an_array_is_estimated_by_its_next_task() -> None:
+    """The one that starts next after the estimate settles it, and its end is found in records.
+
+    Task 3 ran before; task 4 starts 60 s after the first estimate, task 5 is in no poll.
+    """
+    estimator = made()
+    estimator.learn(past())
+    before = (41, "40_3", NOW - 50.0)
+    estimator.refresh(array(NOW, "40_[4-5]", before))
+    assert len(estimator._ends.remembered()) == 1
+    estimator.refresh(array(NOW + 700.0, "40_[5]", before, (42, "40_4", NOW + 60.0)))
+    assert len(estimator.record.rows) == 1
+    assert estimator.record.rows[0, 0] == NOW + 60.0
+    assert len(estimator._ends.remembered()) == 2
+    names = ["40_3", "40_4", "40_5"]
+    jobs = make_jobs(3, id=[41, 42, 40], label=names, submit=NOW - 100.0, user="ann")
+    starts, ran = [NOW - 50.0, NOW + 60.0, NOW + 710.0], [900.0, 900.0, 5.0]
+    estimator.refresh(array(NOW + 1000.0, ""))
+    estimator.learn(log_of(jobs, starts, ran))
+    assert estimator.record.rows[:, 0].tolist() == [NOW + 60.0, NOW + 710.0]
+    assert len(estimator._ends.remembered()) == 0
+    assert len(estimator._ends._residual) == 2
+
+
+def test_an_array_that_is_cancelled() -> None:
+    """Is waited for as long as other jobs are."""
+    estimator = made()
+    estimator.refresh(array(NOW, "40_[4-5%1]"))
+    for later in (3600.0, 3.5 * 3600.0):
+        assert len(estimator._starts.remembered()) == 1
+        estimator.refresh(array(NOW + later, ""))
+    assert len(estimator._starts.remembered()) == 0
+    assert len(estimator.record.rows) == 0
+
+
+def test_what_is_written_down() -> None:
+    """Not what was drawn: a new process draws anew, and estimates the same."""
+    estimator = made()
+    estimator.learn(past())
+    estimator.refresh(state())
+    whole = len(pickle.dumps(estimator))
+    estimator._drawn = None
+    assert whole == len(pickle.dumps(estimator))
+
+
 KNOWN = made()
 KNOWN.learn(past())
 

@@ -85,6 +85,24 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (np.diff(found.jobs.submit) >= 0.0).all()
 
 
+def test_what_is_known_to_be_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not more of it than jobs; those that were dropped do not come back, in whatever order.
+
+    The same log read once more changes nothing.
+    """
+    monkeypatch.setattr(module, "MOST", 10)
+    logs = [log_of([day * 5 + k for k in range(5)], [1e6 + 100.0 * day] * 5) for day in range(9)]
+    found = known(*logs[4:], *reversed(logs[:4]))
+    again = known(*logs[4:], *reversed(logs[:4]), *logs)
+    for each in (found, again):
+        assert each.end.tolist() == [1e6 + 700.0] * 5 + [1e6 + 800.0] * 5
+        assert len(each._known) <= 10
+    found.learn(log_of([99], [1e6 + 900.0]), -np.inf)
+    found.learn(logs[7], -np.inf)  # some of these were dropped for it
+    assert found.end.tolist() == [1e6 + 700.0] * 4 + [1e6 + 800.0] * 5 + [1e6 + 900.0]
+    assert len(found._known) <= 10
+
+
 def test_old_jobs_are_forgotten() -> None:
     """Those before a time, whether they come late or grow old."""
     found = known(log_of([1, 2], [500.0, 5000.0]), since=1000.0)

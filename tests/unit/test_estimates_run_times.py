@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtsched.estimates import run_times as module
 from rtsched.estimates.run_times import BROAD, HALF, POINTS, RECENT, UNLIMITED, RunTimes, draw
 from rtsched.testing import make_jobs
 
@@ -137,6 +138,28 @@ def test_what_is_remembered_is_bounded() -> None:
     }
     assert lengths["user"] == RECENT
     assert lengths[None] == BROAD
+
+
+def test_levels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ever new users the last ones are known; ann's, who comes again and again, are not lost.
+
+    Of each user 3 levels are kept, and 2 of everybody; of 20 levels at least ann's and 5 others'.
+    """
+    monkeypatch.setattr(module, "LEVELS_KEPT", 20)
+    known = RunTimes()
+    for number in range(200):
+        users = ["ann", f"user-{number}"]
+        known.learn(make_jobs(2, user=users, wall_time=HOUR), np.array([0.25 * HOUR, 60.0]))
+    assert len(known._past) <= 22
+    ann, last, first = (
+        np.median(known.distributions(make_jobs(1, user=name, wall_time=HOUR)))
+        for name in ("ann", "user-199", "user-0")
+    )
+    assert ann == pytest.approx(0.25 * HOUR, rel=0.1)
+    users = {key[1] for key in known._past if key[0] is not None}  # type: ignore[index]
+    assert {"ann", "user-199"} <= users
+    assert "user-0" not in users
+    assert np.isfinite([last, first]).all()
 
 
 @given(
