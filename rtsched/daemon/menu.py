@@ -450,16 +450,17 @@ class _Finder:
             return []
         controller, odds = self.by_odds.controller, self.by_odds.odds()
         least, wanted = controller.likely.odds_least / 100.0, self.request.submission
-        found, stated = list[_Tried](), max(floor_of(odds.stated), least)
-        if stated <= odds.stated:
+        found, stated = list[_Tried](), max(floor_of(odds.known), least)
+        if stated <= odds.known:
             to = Adjustment(deadline=self.deadline, odds=stated)
             job = self._job(to)
             judged = controller.judge(self.site, job, odds, self.now)
             found.append(_Tried("likely", to, job, judged))
         if math.isfinite(odds.offer):
-            to = Adjustment(deadline=odds.offer, odds=asking(controller, wanted).odds)
+            asked = asking(controller, wanted).odds
+            to = Adjustment(deadline=odds.offer, odds=asked)
             job = self._job(to)
-            judged = controller.judge(self.site, job, Odds(odds.offered), self.now)
+            judged = controller.judge(self.site, job, Odds(asked), self.now)
             found.append(_Tried("likely-later", to, job, judged))
         return found
 

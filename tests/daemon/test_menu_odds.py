@@ -202,7 +202,7 @@ def test_odds_too_low_and_no_guarantee(patient: Running) -> None:
     async def steps() -> None:
         said = await submit(patient, 4, 30, 60, EXTRA="rtsched:odds=95")
         first, *others = str(said[Tag.MESSAGE]).splitlines()
-        assert "With odds of 97.5 %" in first
+        assert "With odds of 95 %" in first
         report = await ask(patient, Choices())
         assert told(report.choices) == [
             ("likely-later", "with odds of 95 %", 64.0),
