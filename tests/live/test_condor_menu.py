@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SLOTS = 6
 JOB = "/home/alice/menu.sub"
+ODDS = "/home/alice/odds.sub"
 PATIENT = SITE.replace("[daemon]", "[daemon]\nmenu_ms = 5000")  # the machine may be busy
 GUARANTEED = PATIENT + "\n[likely]\nshare = 0\n"
 
@@ -25,8 +26,9 @@ GUARANTEED = PATIENT + "\n[likely]\nshare = 0\n"
 def live() -> Iterator[LivePool]:
     """Run six static slots, with alice's submit file."""
     with live_pool(GUARANTEED) as up:
-        text = submit_file("+RtRunTime = 120", seconds=2)
-        up.pool.run(["sh", "-c", 'cat > "$1"', "sh", JOB], user="alice", input=text)
+        for path, more in ((JOB, ()), (ODDS, ("+RtOdds = 95",))):
+            text = submit_file("+RtRunTime = 120", *more, seconds=2)
+            up.pool.run(["sh", "-c", 'cat > "$1"', "sh", path], user="alice", input=text)
         yield up
 
 
@@ -55,6 +57,21 @@ def test_a_choice_is_taken_and_kept(live: LivePool) -> None:
     done = live.pool.run(["rtsched", "take", found[1], JOB], user="carol", check=False)
     assert "nothing is offered to you now" in done.stderr
     taken = live.pool.run(["rtsched", "take", found[1], JOB], user="alice")
+    assert "promised to end by" in taken.stdout + taken.stderr
+    cluster = re.search(r"submitted to cluster (\d+)", taken.stdout)
+    assert cluster
+    live.wait_standing(job_id(int(cluster[1]), 0), "kept", seconds=240)
+
+
+def test_a_guarantee_in_place_of_odds(live: LivePool) -> None:
+    """Where no odds are sold: one command takes them out of what the file asks for."""
+    line = f"+RtDeadline = {time.time() + 600:.0f}"
+    words = ["condor_submit", ODDS, "-append", line]
+    done = live.pool.run(words, user="alice", check=False)
+    assert done.returncode != 0, done.stdout
+    assert "this site gives no promises with odds" in done.stderr
+    assert "or `rtsched take 1 job.sub`: guaranteed, by " in done.stderr
+    taken = live.pool.run(["rtsched", "take", "1", ODDS], user="alice")
     assert "promised to end by" in taken.stdout + taken.stderr
     cluster = re.search(r"submitted to cluster (\d+)", taken.stdout)
     assert cluster
