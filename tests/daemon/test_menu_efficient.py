@@ -329,7 +329,7 @@ def test_nothing_shown_is_dominated_by_partitions_or_odds(
     """Against all that could be had: the other partition as it is, and the job with its odds.
 
     `first` nodes are in the partition that is asked for; the odds of the deadline are `per_cent`,
-    those of one so many minutes later are 97.5 %.
+    one so many minutes later has those that are asked for.
     """
     first = min(first, len(until) - 1)
     assume(asked.nodes <= first)
@@ -340,7 +340,7 @@ def test_nothing_shown_is_dominated_by_partitions_or_odds(
     known = Odds()
     if per_cent is not None:
         at = T0 + (asked.by + later) * MINUTE
-        known = Odds(per_cent / 100.0, at if per_cent < 95 else math.inf, 0.975)
+        known = Odds(per_cent / 100.0, at if per_cent < 95 else math.inf)
     machine.odds, before = known, machine.site
     judged = machine.submit(asked)
     assume(judged.verdict == "reject")
