@@ -9,8 +9,8 @@ and cycles follow one another. Users, in processes of their own, submit jobs wit
 the loop itself; what part of it the loop's thread waited for a processor that other processes
 had is known from the kernel (schedstat), and told apart. The clients run with nice 19.
 
-With `--estimates` the process that estimates starts is there too, with 50,000 jobs of the past; the
-last line says how long its refreshes took, and which share of a core it took.
+With `--estimates` the process that estimates starts is there too, with 50,000 jobs of the past, and
+begins its first refresh with the measurement; the last line says which share of a core it took.
 
 `--stacks` prints what the threads were doing while the loop was late.
 """
@@ -219,8 +219,6 @@ async def _measured(
             if running.done():
                 running.result()
         await asyncio.sleep(3.0)
-        while estimating is not None and not np.isfinite(estimating.latest.at):
-            await asyncio.sleep(0.5)  # the first one may compile kernels
 
         waited = waited_for_processor()
 
@@ -252,9 +250,8 @@ async def _measured(
         while len(found) < len(started):
             await asyncio.sleep(0.25)
             await asyncio.to_thread(spool.write)
-            if estimating is not None:
-                took_s = _value(metrics.text(), "rtsched_estimate_seconds")
-                refreshes[estimating.latest.at] = took_s
+            if estimating is not None and np.isfinite(at := estimating.latest.at):
+                refreshes[at] = _value(metrics.text(), "rtsched_estimate_seconds")
             while not results.empty():
                 found.append(results.get())
         meter.stop()
@@ -324,10 +321,10 @@ def main() -> None:
     for kind, took in sorted(found["took"].items()):
         print(_row(f"`{kind}`", took))
     if given.estimates:
-        took = found["refreshes"]
+        took = ", ".join(f"{seconds:.1f}" for seconds in found["refreshes"]) or "none"
         print(
-            f"\n{len(took)} refreshes of start estimates, of {np.mean(took):.1f} s on average, "
-            f"{max(took):.1f} s at the most; they took {found['estimates_cpu']:.0%} of a core"
+            f"\nStart estimates took {found['estimates_cpu']:.0%} of a core; refreshes that ended, "
+            f"seconds: {took}"
         )
     for where, times in stacks.seen.most_common(40) if stacks is not None else ():
         print(times, where)
