@@ -34,10 +34,14 @@ MIDDLE = 0.35, 0.65
 """Quantiles between which draws are averaged for the median: a few draws' own median is rough."""
 
 FEW = 50
-"""Where there are fewer residuals of a class, those of all classes count, and ..."""
+"""Where residuals of a class are of fewer jobs, those of all classes count, and ..."""
+
+MANY = 5_000
+"""Residuals among which so many jobs are looked for first."""
 
 PRIOR = np.array([-4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0])
-"""... with these, in spreads, as many as are missing: wide intervals where little is known."""
+"""... with these, in spreads, for the jobs that are missing: wide intervals where little is known.
+Many residuals of one job that waits long are not much knowledge."""
 
 STEP = 0.01
 """By how much the levels of a class follow the misses of the estimates of an hour."""
@@ -165,6 +169,7 @@ class Calibration:
 
     def __init__(self) -> None:
         self._residual, self._size = np.zeros(0), np.zeros(0)
+        self._job = np.zeros(0, np.int64)
         self._levels = np.tile(LEVELS, (CLASSES, 1))
         self._off = np.zeros((2, CLASSES))
         """By how much the medians of the simulations and of the residuals were off, seconds."""
@@ -266,8 +271,10 @@ class Calibration:
             self._compare_medians(row, settled.spread.take(rows), outcome[rows])
         self._residual = np.concatenate([self._residual, settled.spread.residual(outcome)])
         self._size = np.concatenate([self._size, settled.size])
+        self._job = np.concatenate([self._job, settled.job])
         self._residual = self._residual[-CLASSES * LATEST :]
         self._size = self._size[-CLASSES * LATEST :]
+        self._job = self._job[-CLASSES * LATEST :]
 
     def _count_late(self, now: float) -> None:
         """Let the levels follow what open estimates show: which quantiles have passed by now."""
@@ -309,16 +316,24 @@ class Calibration:
 
     def _residuals(self, row: int, now: float) -> NDArray[np.float64]:
         """Return the residuals of a class, those of open estimates that are late among them."""
-        known = self._residual[self._class_of(self._size) == row][-LATEST:]
-        if len(known) < FEW:
-            known = self._residual[-LATEST:]
+        rows = np.flatnonzero(self._class_of(self._size) == row)[-LATEST:]
+        if _distinct(self._job[rows]) < FEW:
+            rows = np.arange(len(self._residual))[-LATEST:]
         late = self._open.spread.residual(now - self._open.at)
-        late = late[(late > 0) & (self._class_of(self._open.size) == row)]
-        known = np.concatenate([known, late])
-        if len(known) < FEW:
-            missing = np.linspace(0.0, 1.0, FEW - len(known))
-            known = np.concatenate([known, np.interp(missing, LEVELS, PRIOR)])
+        over = (late > 0) & (self._class_of(self._open.size) == row)
+        known = np.concatenate([self._residual[rows], late[over]])
+        jobs = _distinct(np.concatenate([self._open.job[over], self._job[rows]]))
+        if jobs < FEW:  # a point for each job, and for each that is missing
+            own, other = (np.linspace(0.0, 1.0, points) for points in (jobs, FEW - jobs))
+            own = np.quantile(known, own) if jobs else known
+            known = np.concatenate([own, np.interp(other, LEVELS, PRIOR)])
         return known
+
+
+def _distinct(job: NDArray[np.int64]) -> int:
+    """Return how many jobs there are; where there are enough among the last ones, of these."""
+    some = len(np.unique(job[-MANY:]))
+    return some if some >= FEW else len(np.unique(job))
 
 
 def _middle(values: NDArray[np.float64]) -> NDArray[np.float64]:

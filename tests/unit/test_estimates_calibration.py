@@ -159,3 +159,16 @@ def test_the_record_by_hand() -> None:
     assert later.jobs.tolist() == [0, 2, 2]
     assert np.isnan(later.error[0])
     assert quantiles[0, MEDIAN] == 50.0
+
+
+def test_many_residuals_of_few_jobs_are_little_knowledge() -> None:
+    """Two jobs that were estimated a hundred times leave the interval nearly as wide as none."""
+    known, n = Calibration(), 200
+    bounds = known.quantiles(spread(n), np.ones(n), 0.0)
+    job = np.arange(n) % 2
+    kept = opened(np.zeros(n), bounds, np.ones(n), np.zeros(n))._replace(job=job)
+    known.remember(kept)
+    known.settle(np.arange(2), np.full(2, 1000.0), NONE[0], 1e6)
+    found = known.quantiles(spread(1), np.ones(1), 1e6)[0]
+    assert found[0] <= 1000.0 - 350.0
+    assert found[-1] >= 1000.0 + 350.0
