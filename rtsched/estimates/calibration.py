@@ -203,21 +203,6 @@ class Calibration:
         found[:, MEDIAN::-1] = np.minimum.accumulate(found[:, MEDIAN::-1], axis=1)
         return np.maximum(found, 0.0)
 
-    def odds(
-        self, spread: Spread, size: NDArray[np.float64], value: NDArray[np.float64], now: float
-    ) -> NDArray[np.float64]:
-        """Return float64[n]: with which odds the outcome is at most `value`, seconds from now on.
-
-        One outcome more than was seen is taken to be worse: odds are below 1.
-        """
-        found, classes = np.empty(len(size)), self._class_of(size)
-        residual = spread.residual(value)
-        for row in np.unique(classes).tolist():
-            rows = classes == row
-            known = np.sort(self._residuals(row, now))
-            found[rows] = np.searchsorted(known, residual[rows], side="right") / (len(known) + 1)
-        return found
-
     def remember(self, estimates: Open) -> None:
         """Keep estimates until their outcome is known."""
         self._open = self._open.joined(estimates)
