@@ -33,7 +33,7 @@ EXPECTED = {
     "Many jobs with one deadline": "rtsched: promised to end by",
     "When it is rejected": "the earliest deadline now: ",
     "A divisible load": "rtsched: promised to end by",
-    "Parallel jobs": "planned to start now on 8 nodes",
+    "Parallel jobs": "planned to start now on ",
     WAITING: "rtsched: promised to end by",
     "DAGMan": "submitted to cluster",
     "Jobs without a deadline": "3 job(s) submitted to cluster",
