@@ -24,7 +24,7 @@ import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import numpy as np
@@ -34,6 +34,7 @@ from rtsched.counting import counted, span
 from rtsched.daemon.admission import lapsed, same_request
 from rtsched.daemon.likely import Odds
 from rtsched.daemon.moments import moment
+from rtsched.daemon.reports import ChoiceKind
 from rtsched.daemon.site import entry_of
 from rtsched.daemon.stated import floor_of, per_cent
 from rtsched.errors import RtschedError
@@ -51,17 +52,6 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
 
-ChoiceKind: TypeAlias = Literal[
-    "later",
-    "smaller",
-    "shorter",
-    "fewer-gpus",
-    "gpu-type",
-    "partition",
-    "guaranteed",
-    "likely",
-    "likely-later",
-]
 Search: TypeAlias = "Generator[Adjustment, bool, None]"
 
 MOST = 5

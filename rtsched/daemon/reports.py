@@ -18,6 +18,18 @@ Time: TypeAlias = float | None
 MOST_ROUNDS = 64
 """`rtsched.model.jobs.MOST_ROUNDS`; users' commands start without numpy, which that imports."""
 
+ChoiceKind: TypeAlias = Literal[
+    "later",
+    "smaller",
+    "shorter",
+    "fewer-gpus",
+    "gpu-type",
+    "partition",
+    "guaranteed",
+    "likely",
+    "likely-later",
+]
+
 
 class Report(msgspec.Struct, frozen=True):
     """Base of all reports."""
@@ -245,17 +257,7 @@ class Choice(msgspec.Struct, frozen=True):
 
     number: Annotated[int, Meta(description="By which `rtsched take` names it.")]
     kind: Annotated[
-        Literal[
-            "later",
-            "smaller",
-            "shorter",
-            "fewer-gpus",
-            "gpu-type",
-            "partition",
-            "guaranteed",
-            "likely",
-            "likely-later",
-        ],
+        ChoiceKind,
         Meta(
             description="What is changed first of all; the deadline may be later too. "
             "`guaranteed`: in place of odds; `likely`: with odds, or with lower ones; "
