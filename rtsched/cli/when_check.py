@@ -181,8 +181,10 @@ def _facts(
     whose = "as the log records them" if starts == "recorded" else "of a replay by the scheduler"
     each = duration(asked.given["every"])
     times, by = count(found.instants), counted(asked.settings.draws, "simulation")
+    left_out = workload.skipped.count.total()
+    skipped = f", {counted(left_out, 'record')} skipped" if left_out else ""
     return [
-        ("jobs", count(len(workload.jobs))),
+        ("jobs", f"{count(len(workload.jobs))}{skipped}"),
         ("starts", whose),
         ("judged", span(found)),
         ("estimated", f"all waiting jobs every {each}, {times} times, by {by} each"),

@@ -3,8 +3,9 @@
 An estimate's simulations give a median and a spread to either side. Of estimates whose outcome is
 known the residual is kept: by how many spreads the outcome was off. The quantiles of the latest
 residuals, of jobs of similar size, take the place of the simulations' own (split conformal
-prediction, with normalised residuals). The levels at which they are read follow the coverage
-(adaptive conformal inference). Estimates that are still open count as soon as they are late.
+prediction, with normalised residuals). The levels at which they are read are corrected for how few
+outcomes there are, and follow the coverage (adaptive conformal inference). Estimates that are still
+open count as soon as they are late.
 
 References
 ----------
@@ -20,6 +21,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+DAY = 86400.0
 
 LEVELS = np.array([0.025, 0.05, 0.1, 0.5, 0.9, 0.95, 0.975])
 """The quantiles that are estimated: 95, 90 and 80 % intervals, and the median between them."""
@@ -43,17 +46,21 @@ PRIOR = np.array([-4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0])
 """... with these, in spreads, for the jobs that are missing: wide intervals where little is known.
 Many residuals of one job that waits long are not much knowledge."""
 
-STEP = 0.01
+STEP = 0.015
 """By how much the levels of a class follow the misses of the estimates of an hour."""
 
 BEYOND = 0.1
 """How far beyond 0 and 1 levels are read, where no residual was far enough off, and ..."""
 
-STRETCH = 20.0
+STRETCH = 5.0
 """... how many times the most extreme residual is then taken for each whole level beyond."""
 
 FARTHEST = 0.2
-"""How far levels may go beyond 0 and 1: misses are made up for later."""
+"""How far levels may go beyond 0 and 1: misses are made up for later, ..."""
+
+FORGOTTEN = 5 * 86400.0
+"""... but after so many seconds e (2.7) times less: coverage is known late, when starts are, and
+without this intervals would stay far too wide for weeks after they were too narrow for days."""
 
 LEAST_LEVELS = np.where(LEVELS < 0.5, -FARTHEST, 0.5)
 MOST_LEVELS = np.where(LEVELS > 0.5, 1.0 + FARTHEST, 0.5)
@@ -64,7 +71,7 @@ OPEN_FOR = 30 * 86400.0
 MOST_OPEN = 200_000
 """Open estimates that are remembered, the latest ones."""
 
-LEAST_SPREAD = 60.0, 0.2
+LEAST_SPREAD = 600.0, 0.2
 """Added to each spread: seconds, and a share of the time from now to the median."""
 
 FADES = 0.9999
@@ -170,7 +177,11 @@ class Calibration:
     def __init__(self) -> None:
         self._residual, self._size = np.zeros(0), np.zeros(0)
         self._job = np.zeros(0, np.int64)
-        self._levels = np.tile(LEVELS, (CLASSES, 1))
+        self._days: set[float] = set()
+        """Days, since the epoch, on which estimates were made whose outcome is known."""
+        self._shift = np.zeros((CLASSES, len(LEVELS)))
+        """How far the levels of each class have followed the coverage."""
+        self._forgot_at = np.nan
         self._off = np.zeros((2, CLASSES))
         """By how much the medians of the simulations and of the residuals were off, seconds."""
         self._open = _nothing()
@@ -193,7 +204,7 @@ class Calibration:
         classes = self._class_of(size)
         for row in np.unique(classes).tolist():
             rows = classes == row
-            residual = _at_levels(self._residuals(row, now), self._levels[row])
+            residual = _at_levels(self._residuals(row, now), self.levels(row))
             own, other = self._off[:, row]
             if other >= (1.0 - WORTH) * own:
                 residual[MEDIAN] = 0.0
@@ -202,6 +213,18 @@ class Calibration:
         found[:, MEDIAN:] = np.maximum.accumulate(found[:, MEDIAN:], axis=1)
         found[:, MEDIAN::-1] = np.minimum.accumulate(found[:, MEDIAN::-1], axis=1)
         return np.maximum(found, 0.0)
+
+    def levels(self, row: int) -> NDArray[np.float64]:
+        """Return float64[7]: the levels at which residuals of a class of sizes are read.
+
+        What makes one start late makes others of the same day late, so there are as many outcomes
+        as days on which estimates were made; levels are corrected for so few of them (Lei et al.,
+        section 2.2).
+        """
+        few = np.where(LEVELS < 0.5, LEVELS - 1.0, LEVELS) / max(len(self._days), 1)
+        return np.asarray(
+            np.clip(LEVELS + few + self._shift[row], LEAST_LEVELS, MOST_LEVELS), np.float64
+        )
 
     def remember(self, estimates: Open) -> None:
         """Keep estimates until their outcome is known."""
@@ -241,9 +264,16 @@ class Calibration:
         outcome = value[order][place[there]] - settled.at if len(job) else np.zeros(0)
         left = ~there & ~np.isin(known.job, gone) & (known.at > now - OPEN_FOR) & (known.at <= now)
         self._open = known.take(left)
+        self._forget(now)
         self._learn(settled, outcome)
         self._count_late(now)
         return Settled(settled, outcome)
+
+    def _forget(self, now: float) -> None:
+        """Let the levels go back towards those that outcomes of the same kind would need."""
+        if now > self._forgot_at:
+            self._shift *= np.exp((self._forgot_at - now) / FORGOTTEN)
+        self._forgot_at = now
 
     def _learn(self, settled: Open, outcome: NDArray[np.float64]) -> None:
         if not len(outcome):
@@ -254,6 +284,7 @@ class Calibration:
             below = outcome[rows, None] < settled.quantiles[rows] - 1.0
             self._follow(row, settled.weight[rows], below, ~settled.passed[rows])
             self._compare_medians(row, settled.spread.take(rows), outcome[rows])
+        self._days.update(np.unique(settled.at // DAY).tolist())
         self._residual = np.concatenate([self._residual, settled.spread.residual(outcome)])
         self._size = np.concatenate([self._size, settled.size])
         self._job = np.concatenate([self._job, settled.job])
@@ -282,7 +313,8 @@ class Calibration:
     ) -> None:
         """Move the levels of a class by outcomes below quantiles or not, where they count."""
         moved = (STEP * weight) @ (counts * (LEVELS - below))
-        self._levels[row] = np.clip(self._levels[row] + moved, LEAST_LEVELS, MOST_LEVELS)
+        least, most = LEAST_LEVELS - LEVELS, MOST_LEVELS - LEVELS
+        self._shift[row] = np.clip(self._shift[row] + moved, least, most)
 
     def _compare_medians(self, row: int, spread: Spread, outcome: NDArray[np.float64]) -> None:
         """Note by how much the medians of the simulations and of the residuals were off."""

@@ -65,7 +65,7 @@ class Checked:
 
     Attributes
     ----------
-    rows : float64[n, 8]
+    rows : float64[n, 9]
         Judged estimates, as `rtsched.estimates.record.judged` returns them.
     quarters : float64[5]
         Bounds of the quarters of the judged part, seconds since the epoch.

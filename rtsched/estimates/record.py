@@ -24,24 +24,25 @@ PARTS = 256
 MOST = 300_000
 """Judged estimates that are kept, the latest ones."""
 
-KNOWN_AT, WITHIN_80, WITHIN_90, WITHIN_95, ERROR, SIMPLE_ERROR, MADE_AT, SIZE = range(8)
+KNOWN_AT, WITHIN_80, WITHIN_90, WITHIN_95, ERROR, SIMPLE_ERROR, MADE_AT, SIZE, JOB = range(9)
 """Columns of judged estimates: when the outcome was known, seconds since the epoch; whether it was
 within the intervals of 80, 90 and 95 %; error of the median, and of what requested times say,
-seconds; when it was made, seconds since the epoch; size of the job."""
+seconds; when it was made, seconds since the epoch; size and id of the job."""
 
-COLUMNS = 8
+COLUMNS = 9
 
 
 def judged(settled: Settled) -> NDArray[np.float64]:
-    """Return float64[n, 8], columns as above, of settled estimates; a second is forgiven."""
+    """Return float64[n, 9], columns as above, of settled estimates; a second is forgiven."""
     value, bounds = settled.value, settled.open.quantiles
     within = [
         (value >= bounds[:, place] - 1.0) & (value <= bounds[:, 2 * MEDIAN - place] + 1.0)
         for place in (2, 1, 0)
     ]
     errors = (np.abs(value - bounds[:, MEDIAN]), np.abs(value - settled.open.simple))
-    at, size = settled.open.at, settled.open.size
-    return np.column_stack([at + value, *within, *errors, at, size]).astype(np.float64)
+    known = settled.open
+    columns = [known.at + value, *within, *errors, known.at, known.size, known.job]
+    return np.column_stack(columns).astype(np.float64)
 
 
 class Record:
@@ -53,7 +54,7 @@ class Record:
 
     @property
     def rows(self) -> NDArray[np.float64]:
-        """Return float64[n, 8], columns as above, in the order in which they were judged."""
+        """Return float64[n, 9], columns as above, in the order in which they were judged."""
         self._parts = [np.concatenate(self._parts)]
         return self._parts[0]
 

@@ -11,6 +11,7 @@ from rtsched.counting import counted
 from rtsched.estimates.record import (
     COLUMNS,
     ERROR,
+    JOB,
     MADE_AT,
     SIMPLE_ERROR,
     WITHIN_80,
@@ -35,10 +36,10 @@ LEVELS = 0.80, 0.90, 0.95
 ON_THE_WHOLE, IN_A_PART = (0.88, 0.92), (0.85, 0.95)
 """Between which shares the 90 % intervals cover starts, if they hold."""
 
-FEWEST = 100
-"""Judged estimates below which a part is not judged."""
+FEWEST = 50
+"""Jobs below which a part is not judged: estimates of one job are right or wrong together."""
 
-TITLES = ("", "judged", "80 %", "90 %", "95 %", "error", "by limits", "lower by")
+TITLES = ("", "jobs", "judged", "80 %", "90 %", "95 %", "error", "by limits", "lower by")
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Part:
     ----------
     name : str
         Which ones.
-    judged : int
-        How many; without any, the other values are nan.
+    jobs, judged : int
+        Of how many jobs, and how many; without any, the other values are nan.
     covered : tuple of float
         Shares that were within the intervals of `LEVELS`, 0 to 1.
     error, error_by_limits : float
@@ -59,6 +60,7 @@ class Part:
     """
 
     name: str
+    jobs: int
     judged: int
     covered: tuple[float, ...]
     error: float
@@ -66,10 +68,16 @@ class Part:
 
     @classmethod
     def of(cls, name: str, rows: NDArray[np.float64]) -> Part:
-        """Return a part, given its judged estimates, float64[n, 8]."""
+        """Return a part, given its judged estimates, float64[n, 9]."""
         means = rows.mean(axis=0).tolist() if len(rows) else [np.nan] * COLUMNS
         covered = tuple(means[WITHIN_80 : WITHIN_95 + 1])
-        return cls(name, len(rows), covered, means[ERROR], means[SIMPLE_ERROR])
+        jobs = len(np.unique(rows[:, JOB]))
+        return cls(name, jobs, len(rows), covered, means[ERROR], means[SIMPLE_ERROR])
+
+    @property
+    def enough(self) -> bool:
+        """Return whether there are enough jobs to judge the intervals."""
+        return self.jobs >= FEWEST
 
     @property
     def lower(self) -> float:
@@ -85,13 +93,14 @@ class Part:
         numbers = {"error_s": self.error, "error_by_limits_s": self.error_by_limits}
         numbers["lower_ratio"] = self.lower
         finite = {name: each if np.isfinite(each) else None for name, each in numbers.items()}
-        return {"judged": self.judged, **dict(zip(names, low, strict=True)), **finite}
+        counts = {"jobs": self.jobs, "judged": self.judged}
+        return {**counts, **dict(zip(names, low, strict=True)), **finite}
 
     def cells(self) -> list[str]:
         """Return the cells of a row below `TITLES`."""
         shares = [percent(each) for each in self.covered]
         errors = [duration(self.error), duration(self.error_by_limits), percent(self.lower)]
-        return [self.name, count(self.judged), *shares, *errors]
+        return [self.name, count(self.jobs), count(self.judged), *shares, *errors]
 
 
 @dataclass(frozen=True)
@@ -147,27 +156,22 @@ class StartAccuracy:
         found = []
         for part in self.parts:
             low, high = ON_THE_WHOLE if part is self.parts[0] else IN_A_PART
-            if part.judged >= FEWEST and not low <= part.covered[1] <= high:
+            if part.enough and not low <= part.covered[1] <= high:
                 where = "on the whole" if part is self.parts[0] else f"of {part.name}"
                 found.append(f"{percent(part.covered[1])} {where}")
         return found
 
     @property
-    def enough(self) -> bool:
-        """Return whether there are enough estimates to judge the intervals."""
-        return self.parts[0].judged >= FEWEST
-
-    @property
     def holds(self) -> bool:
         """Return whether the intervals hold, and medians are nearer than requested times are."""
-        return self.enough and not self.outside and self.parts[0].lower > 0
+        return self.parts[0].enough and not self.outside and self.parts[0].lower > 0
 
     def verdict(self) -> str:
         """Return in one sentence whether the estimates can be relied on."""
         whole = self.parts[0]
-        if not self.enough:
-            number = counted(whole.judged, "estimate")
-            return f"Only {number} could be judged: too few to say whether the intervals hold."
+        if not whole.enough:
+            number = counted(whole.jobs, "job")
+            return f"Estimates of only {number} are too few to say whether the intervals hold."
         lower = whole.lower
         nearer = (
             f"the median is {percent(lower)} nearer to the starts than requested times"

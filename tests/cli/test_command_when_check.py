@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from rtsched.estimates.check import Checked
+from rtsched.estimates.record import COLUMNS, JOB
 from rtsched.report.start_accuracy import WEEK, StartAccuracy
+from rtsched.report.wording import percent
 
 FEW = ("--every", 7200, "--draws", 8, "--no-progress")
 
@@ -25,6 +27,15 @@ def queue(tmp_path):
     path = tmp_path / "queue.swf"
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def test_a_log_that_ends_in_the_middle(run, queue):
+    """The record that is cut off is left out and counted."""
+    text = queue.read_text()
+    queue.write_text(text[: text.rindex(" 1 -1 1")])
+    shown = run("when", "--check", queue, *FEW)
+    assert shown.exit_code in {0, 1}, shown.stderr
+    assert "159, 1 record skipped" in shown.stdout
 
 
 def test_a_log_without_starts_is_replayed(run, queue):
@@ -49,7 +60,7 @@ def test_a_log_without_starts_is_replayed(run, queue):
             line for line in shown.stdout.splitlines() if line.startswith(name.replace("_", " "))
         ]
         assert f" {parts[name]['judged']:,} " in row
-    assert f"{100 * whole['covered_90']:.1f} %" in shown.stdout
+    assert f" {percent(whole['covered_90'])} " in shown.stdout
     assert " ".join(found["verdict"].split()) in " ".join(shown.stdout.split())
 
 
@@ -92,9 +103,10 @@ def test_the_page_is_complete_in_itself(run, queue, tmp_path):
         assert json.loads(text)["data"]
 
 
-def checked(within: float, error: float, count: int = 400) -> StartAccuracy:
+def checked(within: float, error: float, jobs: int = 400, count: int = 400) -> StartAccuracy:
     """Return what becomes of estimates of which this share was within all intervals."""
-    rows = np.zeros((count, 8))
+    rows = np.zeros((count, COLUMNS))
+    rows[:, JOB] = np.arange(count) * jobs // count
     rows[:, 6] = np.linspace(0.0, 2.0 * WEEK, count)
     rows[:, 7] = np.arange(count) % 3
     rows[:, 1:4] = (np.arange(count) % 20 < 20 * within)[:, None]
@@ -110,9 +122,10 @@ def checked(within: float, error: float, count: int = 400) -> StartAccuracy:
         (checked(0.8, 40.0), False, ["do not hold", "80.0 % on the whole", "of quarter 1"]),
         (checked(1.0, 40.0), False, ["do not hold", "100 % on the whole"]),
         (checked(0.9, 120.0), False, ["requested times alone"]),
-        (checked(0.9, 40.0, 60), False, ["Only 60 estimates", "too few"]),
+        (checked(0.8, 40.0, 49), False, ["only 49 jobs", "too few"]),
+        (checked(0.8, 40.0, 60), False, ["on the whole, 79.9 % of small jobs"]),
     ],
-    ids=["good", "narrow", "wide", "far", "few"],
+    ids=["good", "narrow", "wide", "far", "few", "parts of few"],
 )
 def test_the_verdict_is_one_sentence(found, holds, words):
     """It names what does not hold, and claims nothing from a handful of estimates."""

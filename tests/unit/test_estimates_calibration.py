@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.estimates.calibration import LEVELS, MEDIAN, STEP, Calibration, Open, Spread
+from rtsched.estimates.calibration import (
+    FORGOTTEN,
+    LEVELS,
+    MEDIAN,
+    STEP,
+    Calibration,
+    Open,
+    Spread,
+)
 from rtsched.estimates.record import Record, judged
 
 NONE = np.zeros(0, np.int64), np.zeros(0)
@@ -58,14 +66,15 @@ def test_coverage() -> None:
     """Of exchangeable outcomes each interval covers its share, within four standard errors."""
     known, random = Calibration(), np.random.default_rng(1)
     within = []
-    for step in range(100):
+    for step in range(500):
         outcome = 1000.0 + 80.0 * random.standard_t(4, 50)
         found = settle(known, outcome, 1e7 * step)
-        if step >= 20:
+        if step >= 250:
             within.append(
                 (outcome[:, None] >= found[:, :3]) & (outcome[:, None] <= found[:, :3:-1])
             )
     covered = np.concatenate(within)
+    assert covered.shape == (12_500, 3)
     for place, share in enumerate((0.95, 0.9, 0.8)):
         bound = 4 * np.sqrt(share * (1 - share) / len(covered))
         assert covered[:, place].mean() == pytest.approx(share, abs=bound)
@@ -109,15 +118,41 @@ def test_quantiles_that_have_passed_count_before_the_outcome() -> None:
         for at in times:
             known.settle(*NONE, NONE[0], at)
         known.settle(np.zeros(1, np.int64), np.full(1, outcome), NONE[0], outcome)
-        return known._levels[0]
+        return known._shift[0]
 
-    assert levels(750.0, 820.0) == pytest.approx(levels())
+    assert levels(750.0, 820.0) == pytest.approx(levels(), rel=1e-3)  # a little is forgotten
     known = Calibration()
     known.remember(opened(np.zeros(1), bounds, np.ones(1), np.ones(1)))
     known.settle(*NONE, NONE[0], 750.0)  # later than the first five quantiles
-    moved = known._levels[0] - LEVELS
+    moved = known._shift[0]
     assert moved[:5] == pytest.approx(STEP * LEVELS[:5] * (np.arange(5) != MEDIAN))
     assert moved[5:].tolist() == [0.0, 0.0]
+
+
+def test_levels_allow_for_few_days() -> None:
+    """By hand: of four days, a quarter of each tail's level more; of one hundred, a hundredth."""
+    known = Calibration()
+    for day in range(100):
+        settle(known, np.full(3, 1000.0), 86400.0 * day)
+        known._shift[:] = 0.0
+        if day == 3:
+            few = known.levels(0)
+    assert few == pytest.approx([-0.2, -0.1875, -0.125, 0.5, 1.125, 1.1875, 1.2])  # 1.21875
+    found = known.levels(0)
+    assert found == pytest.approx([0.01525, 0.0405, 0.091, 0.5, 0.909, 0.9595, 0.98475])
+
+
+def test_levels_forget_what_they_followed() -> None:
+    """A miss of long ago counts no more, however few outcomes came since."""
+    known = Calibration()
+    known.remember(opened(np.zeros(1), np.full((1, 7), 100.0), np.ones(1), np.ones(1)))
+    known.settle(np.zeros(1, np.int64), np.full(1, 900.0), NONE[0], 900.0)
+    moved = known._shift[0, -1]
+    assert moved == pytest.approx(STEP * LEVELS[-1], rel=1e-2)
+    known.settle(*NONE, NONE[0], 900.0 + FORGOTTEN)
+    assert known._shift[0, -1] == pytest.approx(moved / np.e)
+    known.settle(*NONE, NONE[0], 900.0)  # the clock has stepped back
+    assert known._shift[0, -1] == pytest.approx(moved / np.e)
 
 
 def test_a_clock_that_steps_back() -> None:
