@@ -207,6 +207,7 @@ def _print_json(asked: Asked, workload: Workload, found: StartAccuracy, starts: 
     report = {
         "logs": [str(path) for path in asked.logs],
         "jobs": len(workload.jobs),
+        "skipped": workload.skipped.count.total(),
         "starts": starts,
         "every_s": asked.given["every"],
         "draws": asked.settings.draws,
