@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-FORM = "rtsched estimates 2"
+FORM = "rtsched estimates 3"
 
 
 class EstimatesFile:
