@@ -234,7 +234,8 @@ def test_a_start_after_what_is_simulated_is_too_late_for_any_deadline() -> None:
 
 def wide(count: int) -> Snapshot:
     """Return a state with so many jobs, at most six, that wait for three of the four nodes."""
-    return state(id=np.arange(1, count + 1), size=3, wall_time=3600.0)
+    deadline = np.where(np.arange(count) == 4, np.inf, NOW + 7200.0)
+    return state(id=np.arange(1, count + 1), size=3, wall_time=3600.0, deadline=deadline)
 
 
 def test_a_question_between_two_refreshes_keeps_the_arrivals_of_the_last() -> None:
@@ -251,6 +252,8 @@ def test_a_question_between_two_refreshes_keeps_the_arrivals_of_the_last() -> No
     starts = waiting.refresh(wide(6)).take([5])
     job = make_jobs(1, submit=NOW, size=3, user="ann", wall_time=3600.0, deadline=[NOW + 7200.0])
     odds = asked.odds(job)
+    assert 0.0 < odds[0] < 1.0
+    assert starts.odds.tolist() == odds.tolist()
     for _ in range(2):
         found = asked.estimate(job)
         for name in BOUNDS:
@@ -260,6 +263,17 @@ def test_a_question_between_two_refreshes_keeps_the_arrivals_of_the_last() -> No
     for _, submitted, run_time in asked._drawn.arrivals:
         submitted[:], run_time[:] = NOW + 20 * DAY, 1.0
     assert asked.estimate(job).start[0] < starts.start[0]
+
+
+def test_odds_of_waiting_jobs_are_of_those_with_a_deadline() -> None:
+    """The first of the queue has the best ones, and none is certain."""
+    estimator = made()
+    estimator.learn(past())
+    odds = estimator.refresh(wide(6), order=np.arange(6.0, 0.0, -1.0)).odds
+    assert np.isnan(odds).tolist() == [False] * 4 + [True, False]
+    assert (np.diff(odds[[0, 1, 2, 3, 5]]) <= 0.0).all()
+    assert 0.0 <= odds[5] < odds[0] < 1.0
+    assert np.isnan(estimator.refresh(state()).odds).all()
 
 
 GPUS = "cpu", "gres/gpu", "gres/gpu:a", "gres/gpu:b"
@@ -329,4 +343,4 @@ def test_arrivals_are_simulated_as_far_as_they_matter(monkeypatch: pytest.Monkey
     whole = found()
     assert few.start.max() > NOW + DAY / 2
     for name in Estimates.columns():
-        assert np.array_equal(few.column(name), whole.column(name))
+        assert np.array_equal(few.column(name), whole.column(name), equal_nan=True)
