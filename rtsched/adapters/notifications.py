@@ -10,7 +10,8 @@ from typing import Literal, TypeAlias, get_args
 
 Event: TypeAlias = Literal["promised", "moved", "at-risk", "broken", "kept"]
 """A job in the queue is promised its deadline; its planned start moved; it runs and may end too
-late; the promise was missed, or cannot be kept; it was kept."""
+late, or the odds of a likely promise have fallen; the promise was missed, or cannot be kept; it was
+kept."""
 
 EVENTS: tuple[Event, ...] = get_args(Event)
 

@@ -132,7 +132,7 @@ def promise_rows(
                 promise.job or "(none yet)",
                 shortened(promise.name, 24) + progress(promise),
                 *user,
-                standing_of(promise.standing, promise.odds),
+                standing_of(promise.standing, promise.odds, promise.odds_now),
                 when(promise.deadline, now),
                 f"{start} (runs)" if promise.running else start,
                 when(promise.end, now),

@@ -88,7 +88,7 @@ def promise_facts(promise: Promise, now: float) -> list[tuple[str, str]]:
     from rtsched.daemon.stated import standing_of
 
     by = f"{when(promise.deadline, now)}, {gap(promise.deadline, now)}"
-    standing = standing_of(promise.standing, promise.odds)
+    standing = standing_of(promise.standing, promise.odds, promise.odds_now)
     found = [("promised", f"to end by {by} ({standing}, given {when(promise.made_at, now)})")]
     if promise.standing == "offered":
         by = when(promise.deadline, now)

@@ -29,6 +29,7 @@ from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.deferred import AT_A_TIME
 from rtsched.daemon.lag import LoopLag
+from rtsched.daemon.likely import fallen
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.promised_jobs import lines_of
 from rtsched.daemon.purged import CompletionLookup
@@ -383,7 +384,11 @@ class Daemon:
         listing = self.promised.problem if self.promised is not None else ""
         own = [problem for problem in (self._damage, self._write_problem, listing) if problem]
         status.problems = (*own, *self._planning_problems, *observation.problems)
-        self.metrics.cycle_done(seconds, self.site)
+        below = self.policy.live.likely.warn_below
+        count = 0
+        if self.estimating is not None:
+            count = fallen(self.site.likely, self.estimating.latest, below)
+        self.metrics.cycle_done(seconds, self.site, count)
 
     def _rules(self, policy: PluginChains) -> CycleRules:
         return rules_of(policy, self.wording, self.dry_run)

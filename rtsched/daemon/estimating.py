@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.live import Completions
+    from rtsched.daemon.likely_promises import LikelyPromises
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.site import Site
@@ -109,6 +110,13 @@ class LatestEstimates:
         """Return what is estimated of a waiting job, one row; None: nothing."""
         place, there = places(self.estimates.job, np.array([job]))
         return self.estimates.take(place) if there[0] else None
+
+    def odds(self, jobs: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the odds that jobs end by their deadlines, float64[n]; nan: not known."""
+        found = np.full(len(jobs), np.nan)
+        place, there = places(self.estimates.job, jobs)
+        found[there] = self.estimates.odds[place[there]]
+        return found
 
 
 class Estimating:
@@ -228,7 +236,10 @@ class Estimating:
             order = None if order is None else order[rows]
         snapshot, order, left_out = first_waiting(snapshot, order, MOST_WAITING)
         self._margin = float(getattr(site.facts, "margin", 0.0))
-        queued, running = map(self._handed_over, (snapshot.queued, snapshot.running))
+        queued, running = (
+            with_likely_deadlines(self._handed_over(jobs), site.likely)
+            for jobs in (snapshot.queued, snapshot.running)
+        )
         snapshot = replace(snapshot, states={}, queued=queued, running=running)
         limits = None
         if site.limit_rules is not None:
@@ -351,6 +362,16 @@ class Estimating:
             log.warning("not_estimated", error=problem)
         self._problem = problem
         self.latest = replace(self.latest, failure=problem)
+
+
+def with_likely_deadlines(jobs: Jobs, likely: LikelyPromises) -> Jobs:
+    """Return jobs with the deadlines of open likely promises, and no others: theirs are judged."""
+    records = likely.records
+    deadline = np.full(len(jobs), np.inf)
+    place, there = places(np.array(list(records), np.int64), jobs.id)
+    promised = np.array([record.deadline for record in records.values()])
+    deadline[there] = promised[place[there]]
+    return jobs.with_column("deadline", deadline)
 
 
 def order_of(site: Site, steered: Steered | None) -> NDArray[np.float64] | None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.live import Observation, Submission
     from rtsched.daemon.chains import Chains
+    from rtsched.daemon.estimating import LatestEstimates
     from rtsched.daemon.likely_promises import LikelyPromises
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.settings import DaemonSettings, LikelySettings
@@ -377,6 +378,30 @@ def reconcile_likely(site: Site, observation: Observation, now: float) -> Reconc
         tuple(r for r in likely.records.values() if r.token in lapsed),
         (told,) if texts else (),
     )
+
+
+def present_odds(likely: LikelyPromises, latest: LatestEstimates) -> dict[int, float]:
+    """Return the odds, 0 to 1, that open likely promises have now, by job, where they are known.
+
+    They are calibrated as those were by which the promises were given.
+    """
+    raw = latest.odds(np.array(list(likely.records), np.int64))
+    return {
+        job: likely.level.calibrated(each, record.odds)
+        for (job, record), each in zip(likely.records.items(), raw.tolist(), strict=True)
+        if record.odds is not None and math.isfinite(each)
+    }
+
+
+def has_fallen(stated: float | None, present: float | None, warn_below: float) -> bool:
+    """Return whether odds are now below that share of those stated; None: they are not known."""
+    return stated is not None and present is not None and present < warn_below * stated
+
+
+def fallen(likely: LikelyPromises, latest: LatestEstimates, warn_below: float) -> int:
+    """Return of how many open likely promises the odds have fallen."""
+    now = present_odds(likely, latest)
+    return sum(has_fallen(likely.records[job].odds, odds, warn_below) for job, odds in now.items())
 
 
 def _broken(record: PromiseRecord, observation: Observation) -> tuple[str, str] | None:

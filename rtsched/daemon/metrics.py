@@ -117,6 +117,11 @@ METRICS = {
     "rtsched_likely_open": Metric(
         "gauge", ("standing",), "Open likely promises (those with odds), by state."
     ),
+    "rtsched_likely_fallen": Metric(
+        "gauge",
+        (),
+        "Open likely promises whose odds are now below the share `warn_below` of those stated.",
+    ),
     "rtsched_likely_share": Metric(
         "gauge",
         (),
@@ -314,8 +319,8 @@ class Metrics:
         if self._made:
             self._made["rtsched_loop_lag_seconds"].observe(seconds)
 
-    def cycle_done(self, seconds: float, site: Site) -> None:
-        """Count a cycle, and show what it left."""
+    def cycle_done(self, seconds: float, site: Site, fallen: int = 0) -> None:
+        """Count a cycle, and show what it left; `fallen`: likely promises whose odds have."""
         if not self._made:
             return
         self._seen = site.seen
@@ -326,6 +331,7 @@ class Metrics:
         likely = [record.standing for record in site.likely.records.values()]
         for standing in OPEN[1:]:
             self._made["rtsched_likely_open"].labels(standing).set(likely.count(standing))
+        self._made["rtsched_likely_fallen"].set(fallen)
         share = sold(site, site.likely.requested.take([]), site.snapshot.now)
         self._made["rtsched_likely_share"].set(share)
         self._made["rtsched_promises_at_risk"].set(len(late_runs(site)))

@@ -19,7 +19,7 @@ from rtsched.daemon.admission import AdmissionController, AdmissionResult, round
 from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.estimating import WAIT
 from rtsched.daemon.fair import BusyError, ClosedError, FairThread
-from rtsched.daemon.likely import LikelyController, odds_of
+from rtsched.daemon.likely import LikelyController, has_fallen, odds_of, present_odds
 from rtsched.daemon.menu import (
     TRIES,
     Allowance,
@@ -31,6 +31,7 @@ from rtsched.daemon.menu import (
     remember,
     with_menu,
 )
+from rtsched.daemon.records import OPEN
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.shares import account_shares
 from rtsched.daemon.site import entry_of, late_runs
@@ -349,6 +350,11 @@ class SiteReader:
         return dict(zip(arrays.id.tolist(), tasks.tolist(), strict=True))
 
     @cached_property
+    def _odds_now(self) -> dict[int, float]:
+        """The odds that likely promises have now, by job."""
+        return present_odds(self.site.likely, self._estimates)
+
+    @cached_property
     def _planned(self) -> dict[int, int]:
         """Entries of the plan, by job."""
         return _entries(self.site.snapshot.plan)
@@ -425,6 +431,8 @@ class SiteReader:
         limit = self._limits.get(job) if overdue else None
         why = messages.kept_waiting(limit) if limit else ""
         why = MAY_END_LATE if job in self._late else why
+        odds_now = self._odds_now.get(job) if record.standing in OPEN else None
+        below = self.daemon.policy.live.likely.warn_below
         return reports.Promise(
             job=self.daemon.translator.name_of(record.id) if record.id < FIRST_OWN_ID else "",
             name=self._titles.get(job) or "",
@@ -443,6 +451,8 @@ class SiteReader:
             waiting=waiting,
             notify=record.notify,
             odds=record.odds,
+            odds_now=odds_now,
+            unlikely=has_fallen(record.odds, odds_now, below),
         )
 
     def _closed(self, question: reports.Closed) -> reports.ClosedReport:

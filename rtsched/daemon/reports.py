@@ -79,8 +79,22 @@ class Promise(msgspec.Struct, frozen=True):
     ] = ""
     odds: Annotated[
         float | None,
-        Meta(description="Odds, 0 to 1, of a likely promise; null: it is guaranteed."),
+        Meta(description="Odds, 0 to 1, stated for a likely promise; null: it is guaranteed."),
     ] = None
+    odds_now: Annotated[
+        float | None,
+        Meta(
+            description="Odds, 0 to 1, of a likely promise by the latest estimate; null: there is "
+            "none."
+        ),
+    ] = None
+    unlikely: Annotated[
+        bool,
+        Meta(
+            description="Whether these are below the share of those stated at which the site has "
+            "users notified (`warn_below` of `[likely]`)."
+        ),
+    ] = False
 
 
 class Verdict(msgspec.Struct, frozen=True):

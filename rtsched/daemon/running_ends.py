@@ -21,6 +21,9 @@ DRAWS = 128
 def running_ends(run_times: RunTimes, snapshot: Snapshot, seed: int = 0) -> Estimates:
     """Return estimated ends of the running jobs, one row each, in seconds since the epoch.
 
+    The odds are those that they end by their deadlines; one draw more, in which they do not, is
+    added.
+
     A job that has run longer than any before it may take up to its limit. Starts are nan: they are
     known.
     """
@@ -38,4 +41,6 @@ def running_ends(run_times: RunTimes, snapshot: Snapshot, seed: int = 0) -> Esti
     columns: dict[str, Any] = {
         f"end{name}": level for name, level in zip(BOUNDS, levels, strict=True)
     }
-    return Estimates.build(len(jobs), job=jobs.id, **columns)
+    odds = (ends <= jobs.deadline).sum(axis=0) / (DRAWS + 1)
+    odds[~np.isfinite(jobs.deadline)] = np.nan
+    return Estimates.build(len(jobs), job=jobs.id, odds=odds, **columns)

@@ -211,6 +211,15 @@ class LikelySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "filter waits for its answer.",
         ),
     ] = 0.035
+    warn_below: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Users are notified, once, when the odds of a likely promise fall below "
+            "this share of those stated; 0: never.",
+        ),
+    ] = 0.5
 
 
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

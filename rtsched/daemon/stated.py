@@ -26,6 +26,8 @@ def floor_of(odds: float) -> float:
     return max(low for low in CLASSES if low <= round(100 * odds, 6)) / 100.0
 
 
-def standing_of(standing: str, odds: float | None) -> str:
-    """Return how a promise stands, with its odds if it is a likely one."""
-    return standing if odds is None else f"{standing}, likely {per_cent(odds)}"
+def standing_of(standing: str, odds: float | None, now: float | None = None) -> str:
+    """Return how a promise stands; a likely one with the odds stated, and those it has now."""
+    if odds is None:
+        return standing
+    return f"{standing}, likely {per_cent(odds)}{'' if now is None else f', now {per_cent(now)}'}"

@@ -156,7 +156,7 @@ class Estimator:
         Returns
         -------
         Estimates
-            Row by row with `snapshot.queued`.
+            Row by row with `snapshot.queued`; with odds for those that have a deadline.
         """
         between = between or _do_nothing
         self._settle(snapshot)
@@ -205,6 +205,10 @@ class Estimator:
             kept = Open(at, job, size, end, end_at, simple + walls, none, weight)
             self._ends.remember(kept.take(some))
         found = _table(queued.id, now, start_at, end_at, until)
+        due, odds = np.isfinite(queued.deadline), np.full(len(rows), np.nan)
+        if due.any():
+            odds[due] = self._odds(delay[:, due], queued.take(due))
+        found = found.with_column("odds", odds)
         return found.take(np.argsort(rows, kind="stable"))
 
     def estimate(self, jobs: Jobs) -> Estimates:
@@ -233,15 +237,18 @@ class Estimator:
         """
         if self._drawn is None:
             return np.full(len(jobs), np.nan)
-        limit = np.where(jobs.wall_time > 0, jobs.wall_time, np.inf)  # a limit of 0 is none
-        jobs = jobs.with_column("wall_time", limit)
-        delay, _ = self._ahead(self._drawn, jobs)
+        delay, _ = self._ahead(self._drawn, _limited(jobs))
+        return self._odds(delay, jobs)
+
+    def _odds(self, delay: NDArray[np.float64], jobs: Jobs) -> NDArray[np.float64]:
+        """Return odds as in `odds`, given waits, float64[simulations, n] seconds."""
+        jobs = _limited(jobs)
         beyond = delay >= self.settings.horizon_days * DAY
         room = np.where(beyond, -np.inf, jobs.deadline - self._now - delay)
         run_time = self.history.run_times.distributions(jobs)
         within = (run_time <= room[:, :, None]).sum(axis=2)
         # it ends by its requested time after its start, however long jobs like it ran
-        within[room >= limit] = run_time.shape[1]
+        within[room >= jobs.wall_time] = run_time.shape[1]
         return np.asarray(within.sum(axis=0) / (len(room) * run_time.shape[1] + 1))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -416,6 +423,11 @@ def sizes(jobs: Jobs, snapshot: Snapshot) -> NDArray[np.float64]:
     room = np.maximum(room_of(cluster).sum(axis=0), 1)
     part = demand_of(jobs, cluster) * jobs.size[:, None] / room
     return np.asarray(part[:, : len(cluster.nodes.names("capacity"))].max(axis=1, initial=0.0))
+
+
+def _limited(jobs: Jobs) -> Jobs:
+    """Return jobs of which a limit of 0 is none."""
+    return jobs.with_column("wall_time", np.where(jobs.wall_time > 0, jobs.wall_time, np.inf))
 
 
 def _table(

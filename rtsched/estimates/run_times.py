@@ -3,6 +3,10 @@
 A job's run time is drawn from those of jobs like it that have ended. Likeness has levels, from the
 same user, name, account, size and requested time down to everybody. Each level counts by how many
 jobs it has, and leaves the rest to the next one (shrinkage). Times scale with the requested time.
+
+The levels are of the same jobs, so where little is known they would leave too little: of `n` jobs
+known, or users, the next one is beyond all others with odds of 1 in `n` + 1. So much is left at
+least to what is known of nobody: any time up to the requested one is as likely.
 """
 
 from __future__ import annotations
@@ -75,6 +79,8 @@ class RunTimes:
 
     def __init__(self) -> None:
         self._past: dict[Hashable, deque[float]] = {}
+        self._users: dict[bool, deque[str | None]] = {}
+        """Whose the latest jobs are, of those with and those without a requested time."""
 
     def learn(self, jobs: Jobs, run_time: NDArray[np.float64]) -> None:
         """Add jobs that have ended, in order of their ends; those that did not run do not count."""
@@ -82,7 +88,9 @@ class RunTimes:
         for kin, seconds in zip(_kin(jobs), run_time.tolist(), strict=True):
             if not 0 < seconds < math.inf:
                 continue
-            share = seconds / kin.wall_time if math.isfinite(kin.wall_time) else seconds
+            limited = math.isfinite(kin.wall_time)
+            share = seconds / kin.wall_time if limited else seconds
+            self._users.setdefault(limited, deque(maxlen=BROAD)).append(kin.user)
             for key in kin.levels():
                 most = BROAD if key[0] is None else RECENT
                 past = known.pop(key, None) or deque(maxlen=most)
@@ -96,12 +104,17 @@ class RunTimes:
         """Return float64[n, POINTS]: ascending run times, seconds, that are equally likely."""
         known: dict[Kin, int] = {}
         place = [known.setdefault(kin, len(known)) for kin in _kin(jobs)]
-        rows = [self._distribution(kin) for kin in known]
+        fewest = {limited: (len(of), len(set(of))) for limited, of in self._users.items()}
+        rows = [
+            self._distribution(kin, *fewest.get(math.isfinite(kin.wall_time), (0, 0)))
+            for kin in known
+        ]
         return np.array(rows).reshape(len(rows), POINTS)[place]
 
-    def _distribution(self, kin: Kin) -> NDArray[np.float64]:
+    def _distribution(self, kin: Kin, jobs: int, users: int) -> NDArray[np.float64]:
+        """Return one row, where so many jobs of so many users are known."""
         limited = math.isfinite(kin.wall_time)
-        values, weights, left = [], [], 1.0
+        values, weights, left, others = [], [], 1.0, 1.0
         for key in kin.levels():
             if past := self._past.get(key):
                 fading = np.ones(len(past)) if key[0] is None else FADING[-len(past) :]
@@ -110,6 +123,12 @@ class RunTimes:
                 values.append(np.array(past))
                 weights.append(fading * (weight / count))
                 left -= weight
+            if key[0] is not None:
+                others = left
+        least = max(others / (users + 1), 1.0 / (jobs + 1))
+        if left < least:
+            weights = [each * ((1.0 - least) / (1.0 - left)) for each in weights]
+            left = least
         any_share = (np.arange(POINTS) + 0.5) / POINTS
         values.append(any_share if limited else any_share * UNLIMITED)
         weights.append(np.full(POINTS, left / POINTS))
@@ -156,16 +175,19 @@ def draw(
     together = chances(job, count, seed + 1) < TOGETHER
     chance = np.where(together, users, own)
     passed = (distribution <= elapsed[:, None]).sum(axis=1)
-    place = passed + chance * (POINTS - passed) - 0.5
+    # of those that have run as long, as likely as any one that all others are shorter than it
+    place = passed + chance * (POINTS - passed + (passed > 0)) - 0.5
     low = np.clip(np.floor(place).astype(np.int64), np.minimum(passed, POINTS - 1), POINTS - 1)
     high = np.minimum(low + 1, POINTS - 1)
     rows = np.arange(n)
     share = np.clip(place - low, 0.0, 1.0)
     drawn = distribution[rows, low] * (1 - share) + distribution[rows, high] * share
-    beyond = elapsed + chance * np.maximum(
-        np.where(np.isfinite(latest), latest, 2 * elapsed) - elapsed, 0.05 * elapsed
+    over = place + 0.5 - POINTS
+    known = np.maximum(elapsed, distribution[:, -1])
+    beyond = known + over * np.maximum(
+        np.where(np.isfinite(latest), latest, 2 * elapsed) - known, 0.05 * elapsed
     )
-    return np.asarray(np.maximum(np.where(passed < POINTS, drawn, beyond), elapsed + 1.0))
+    return np.asarray(np.maximum(np.where(over < 0, drawn, beyond), elapsed + 1.0))
 
 
 def _kin(jobs: Jobs) -> Iterator[Kin]:

@@ -25,6 +25,7 @@ class Estimates(Table):
     end_high_80 = Column(np.float64, np.nan, "It has ended by then with odds of 90 %.")
     end_low_95 = Column(np.float64, np.nan, "It ends from then on with odds of 97.5 %.")
     end_high_95 = Column(np.float64, np.nan, "It has ended by then with odds of 97.5 %.")
+    odds = Column(np.float64, np.nan, "Odds that it ends by its deadline; nan: it has none.")
 
 
 class Accuracy(Table):

@@ -44,6 +44,8 @@ class Known(msgspec.Struct, frozen=True):
 
     start: float | None
     late: bool
+    warned: bool = False
+    """Whether it was found that its odds have fallen."""
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -102,7 +104,7 @@ def noticed(
         key, before = key_of(promise), memory.open.get(key_of(promise))
         if before is None:
             found.append(_notice(promise, "promised", now))
-            standing[key] = Known(promise.start, promise.late)
+            standing[key] = Known(promise.start, promise.late, first and promise.unlikely)
             continue
         start = before.start
         if not promise.running and promise.start is not None:
@@ -110,9 +112,10 @@ def noticed(
                 found.append(_notice(promise, "moved", now, start))
                 start = None
             start = promise.start if start is None else start
-        if promise.late and not before.late:
+        fallen = promise.unlikely and not before.warned
+        if fallen or (promise.late and not before.late):
             found.append(_notice(promise, "at-risk", now))
-        standing[key] = Known(start, promise.late)
+        standing[key] = Known(start, promise.late, before.warned or promise.unlikely)
     latest = memory.since or 0.0
     lately = {key: at for key, at in memory.closed.items() if at > latest - OVERLAP}
     for promise, at in closed:
@@ -155,6 +158,9 @@ def _text(promise: Promise, event: Event, now: float, before: float | None) -> s
             way = "later" if gap > 0 else "earlier"
             moved = f"{duration(abs(gap))} {way}"
             return f"{job} is now planned to {start}, {moved}; still promised {by}"
+        case "at-risk" if promise.odds is not None and promise.odds_now is not None:
+            odds, present = per_cent(promise.odds), per_cent(promise.odds_now)
+            return f"{job} was likely to end {by} with odds of {odds}; they are {present} now"
         case "at-risk":
             return f"{job} runs and may end later than promised ({by})"
         case "kept":

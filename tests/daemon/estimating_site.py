@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot
 
-MINUTE = 60.0
+MINUTE, HOUR = 60.0, 3600.0
 DAY = 86400.0
 
 
 class KnownEstimator(Estimator):
     """Every job starts ten minutes from now; what it does beside is told by the jobs' names.
+
+    The odds of a deadline in two hours are 1, and fall evenly to none at the deadline.
 
     A job `die` kills the process, `fail` makes the refresh fail, `hang` makes it last until a
     question comes, `limited` makes it count the groups with limits that the first job is in.
@@ -72,7 +74,10 @@ class KnownEstimator(Estimator):
         if "limited" in names:
             found = limits.of(snapshot.queued, snapshot) if limits is not None else None
             first = -1 if found is None else len(found.groups.row(int(found.kind[0])))
-        return ten_minutes_from(snapshot.now, snapshot.queued.id, first)
+        found = ten_minutes_from(snapshot.now, snapshot.queued.id, first)
+        odds = np.clip((snapshot.queued.deadline - snapshot.now) / (2 * HOUR), 0.0, 1.0)
+        odds[~np.isfinite(snapshot.queued.deadline)] = np.nan
+        return found.with_column("odds", odds)
 
     def estimate(self, jobs: Jobs) -> Estimates:
         """Answer as for the others."""

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from board_pages import closed_likely
 from rest_client import BOB, JOB, app_for, call, in_thread, local, seen_in_queue
-from running import ANN, Running, answer_of
+from running import ANN, NOW, Running, answer_of
+
+from rtsched.daemon.estimating import Estimating, LatestEstimates
+from rtsched.estimates import Estimates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +71,17 @@ def test_the_odds_are_shown(likely: tuple[Running, bool]) -> None:
         200,
         0.95,
     )
+
+
+def test_odds_that_have_fallen_are_shown(likely: tuple[Running, bool]) -> None:
+    """Beside those stated, where an estimate knows them."""
+    running, _ = likely
+    estimating = Estimating(running.live, running.daemon.metrics)
+    estimating.latest = LatestEstimates(Estimates.build(1, job=[JOB], odds=[0.384]), NOW)
+    running.daemon.estimating = estimating
+    assert "promised, likely 95 %, now 38.4 %" in page(running, ANN, "/board/now")[1]
+    promise = page(running, ANN, f"/v1/promises/{JOB}")[1]
+    assert (promise["odds"], promise["odds_now"], promise["unlikely"]) == (0.95, 0.384, True)
 
 
 def test_the_record_is_for_all(likely: tuple[Running, bool]) -> None:

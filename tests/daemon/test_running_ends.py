@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from rtsched.daemon.running_ends import running_ends
@@ -39,6 +41,17 @@ def test_ends_follow_the_past() -> None:
     assert NOW <= found.end_low_95[1] <= found.end_high_95[1] <= NOW + 600.0
     assert found.end_high_95[2] == NOW  # past its limit: any moment
     assert np.isnan(found.start).all()
+
+
+def test_odds_are_of_those_with_a_deadline() -> None:
+    """The share of the draws that end by then, and never all of them."""
+    runs = state(0.0, 0.0, 0.0, 0.0)
+    deadline = [np.inf, NOW - 1.0, NOW + 1800.0, NOW + 3600.0]
+    found = running_ends(RunTimes(), replace(runs, running=runs.running.replace(deadline=deadline)))
+    assert np.isnan(found.odds[0])
+    assert found.odds[1] == 0.0
+    assert 0.4 < found.odds[2] < 0.6
+    assert 0.99 < found.odds[3] < 1.0
 
 
 def test_without_a_past() -> None:

@@ -116,6 +116,12 @@ def test_it_survives_a_restart_and_can_be_cancelled(live: LivePool) -> None:
     eventually(lambda: live.daemon_time() > 0, 30, "the daemon answers")
     promise = live.ask("explain", name_of(said.job), "--live")["promise"]
     assert (promise["standing"], promise["odds"]) == ("firm", odds)
+
+    def present_odds() -> float:
+        shown = live.ask("explain", name_of(said.job), "--live")["promise"]
+        return float(shown["odds_now"] or 0.0)
+
+    assert 0.5 * odds < eventually(present_odds, 60, "its odds are estimated") < 1.0
     live.pool.run(["rtsched", "cancel", name_of(said.job)], user="alice")
     assert live.standing(said.job) == "withdrawn"
     assert live.status(said.job) in {"running", "idle"}

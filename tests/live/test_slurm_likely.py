@@ -63,6 +63,11 @@ def submitted(live: Live, *args: str, script: str = "sleep 5") -> Said:
     raise AssertionError(said.text)
 
 
+def present_odds(live: Live, job: int) -> float:
+    """Return the odds that a promise has now; 0: they are not known."""
+    return float(live.ask("explain", str(job), "--live")["promise"]["odds_now"] or 0.0)
+
+
 def test_accepted_when_the_queue_is_short_and_kept(live: Live) -> None:
     """The user reads odds; nothing is planned or reserved; the deadline is ours, not Slurm's."""
     said = submitted(live, "-N2", "--time=2", in_minutes(240))
@@ -183,6 +188,8 @@ def test_it_survives_a_restart_and_can_be_cancelled(live: Live) -> None:
     live.wait_usable(8)
     promise = live.ask("explain", str(said.job), "--live")["promise"]
     assert (promise["standing"], promise["odds"]) == ("firm", odds)
+    known = eventually(lambda: present_odds(live, said.job), 60, "its odds are estimated")
+    assert 0.5 * odds < known < 1.0
     live.cluster.run(["rtsched", "cancel", str(said.job)], user="alice")
     assert live.standing(said.job) == "withdrawn"
     assert live.cluster.job(said.job)["JobState"] in {"RUNNING", "PENDING"}

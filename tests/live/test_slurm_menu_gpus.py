@@ -6,18 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, without_jobs
-from testbed import Cluster, SlurmOptions
+from gpu_nodes import SHARED, gpu_cluster
+from promising import SITE, Live, without_jobs
 from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GPUS = 4
-GRES_CONF = """AutoDetect=off
-NodeName=fast1,large1 Name=gpu Type=a File=/srv/gpu[0-3]
-NodeName=slow1 Name=gpu Type=b File=/srv/gpu[0-3]
-"""
 PARTITIONS = """PartitionName=gpu Nodes=fast1,slow1 Default=YES State=UP
 PartitionName=spare Nodes=large1 State=UP"""
 JOB = "/home/alice/gpus.sh"
@@ -26,37 +21,16 @@ SCRIPT = """#!/bin/sh
 sleep 2
 """
 PATIENT = SITE.replace("[daemon]", "[daemon]\nmenu_ms = 5000")  # the machine may be busy
-SHARED = PATIENT + "\n[slurm]\nshare_nodes = true\n\n[likely]\nshare = 0\n"
+NODES, TYPES = {"fast": 1, "slow": 1, "large": 1}, {"fast": "a", "slow": "b", "large": "a"}
 
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run nodes with GPUs of two types in one partition, and one node in another."""
-    hardware = {
-        kind: f"CPUs=8 RealMemory=8000 Gres=gpu:{name}:{GPUS}"
-        for kind, name in (("fast", "a"), ("slow", "b"), ("large", "a"))
-    }
-    options = SlurmOptions(
-        fast=1,
-        slow=1,
-        large=1,
-        hardware=hardware,
-        job_submit=("rtsched",),
-        partitions=PARTITIONS,
-        settings={
-            "GresTypes": "gpu",
-            "AccountingStorageTRES": "gres/gpu,gres/gpu:a,gres/gpu:b",
-            "DefMemPerCPU": "500",
-            "SchedulerParameters": "bf_interval=5,bf_continue",
-            "ReturnToService": "1",
-        },
-    )
-    files = {SUBMIT_CONF: QUICK, "/etc/slurm/gres.conf": GRES_CONF}
-    files |= {f"/srv/gpu{number}": "" for number in range(GPUS)}
-    with Cluster("forky", options, files=files) as cluster:
-        cluster.start_daemon(SHARED)
-        cluster.run(["sh", "-c", 'cat > "$1"', "sh", JOB], user="alice", input=SCRIPT)
-        yield Live(cluster)
+    site = PATIENT + SHARED + "\n[likely]\nshare = 0\n"
+    with gpu_cluster(site, NODES, TYPES, partitions=PARTITIONS) as running:
+        running.cluster.run(["sh", "-c", 'cat > "$1"', "sh", JOB], user="alice", input=SCRIPT)
+        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -6,42 +6,19 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from gpu_nodes import SHARED, gpu_cluster
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
-from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GPUS = 4
-GRES_CONF = f"AutoDetect=off\nNodeName=fast[1-2] Name=gpu Type=a File=/srv/gpu[0-{GPUS - 1}]\n"
-SHARED = SITE + "\n[slurm]\nshare_nodes = true\n"
-
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run two nodes with GPUs and two with more memory, which jobs share."""
-    options = SlurmOptions(
-        fast=2,
-        slow=2,
-        hardware={
-            "fast": f"CPUs=8 RealMemory=8000 Gres=gpu:a:{GPUS}",
-            "slow": "CPUs=8 RealMemory=16000",
-        },
-        job_submit=("rtsched",),
-        settings={
-            "GresTypes": "gpu",
-            "AccountingStorageTRES": "gres/gpu,gres/gpu:a",
-            "DefMemPerCPU": "500",
-            "SchedulerParameters": "bf_interval=5,bf_continue",
-            "ReturnToService": "1",
-        },
-    )
-    files = {SUBMIT_CONF: QUICK, "/etc/slurm/gres.conf": GRES_CONF}
-    files |= {f"/srv/gpu{number}": "" for number in range(GPUS)}
-    with Cluster("forky", options, files=files) as cluster:
-        cluster.start_daemon(SHARED)
-        yield Live(cluster)
+    with gpu_cluster(SITE + SHARED, {"fast": 2, "slow": 2}, {"fast": "a"}) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +91,7 @@ def test_a_job_that_was_held_while_the_daemon_was_away_shares_its_node(live: Liv
         assert not any(map(live.cluster.has_whole_nodes, jobs))
     finally:
         settings.write_text(QUICK)
-        live.cluster.start_daemon(SHARED)
+        live.cluster.start_daemon(SITE + SHARED)
     for job in jobs:
         live.wait_standing(job, "kept", seconds=100)
         assert amounts(live, job)["cpu"] == "2"

@@ -5,41 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
-from test_slurm_sharing import GPUS, GRES_CONF, flood, seconds_of
-from testbed import Cluster, SlurmOptions
+from gpu_nodes import SHARED, gpu_cluster
+from promising import SITE, Live, in_minutes, without_jobs
+from test_slurm_sharing import flood, seconds_of
 from testbed.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SHARED = SITE.replace('"mcdf"', '"spare"') + "\n[slurm]\nshare_nodes = true\n"
+SPARE = SITE.replace('"mcdf"', '"spare"')
 
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run one node with GPUs and two with more memory, which jobs share."""
-    options = SlurmOptions(
-        fast=1,
-        slow=2,
-        hardware={
-            "fast": f"CPUs=8 RealMemory=8000 Gres=gpu:a:{GPUS}",
-            "slow": "CPUs=8 RealMemory=16000",
-        },
-        job_submit=("rtsched",),
-        settings={
-            "GresTypes": "gpu",
-            "AccountingStorageTRES": "gres/gpu,gres/gpu:a",
-            "DefMemPerCPU": "500",
-            "SchedulerParameters": "bf_interval=5,bf_continue",
-        },
-    )
-    gres = GRES_CONF.replace("fast[1-2]", "fast1")
-    files = {SUBMIT_CONF: QUICK, "/etc/slurm/gres.conf": gres}
-    files |= {f"/srv/gpu{number}": "" for number in range(GPUS)}
-    with Cluster("forky", options, files=files) as cluster:
-        cluster.start_daemon(SHARED)
-        yield Live(cluster)
+    with gpu_cluster(SPARE + SHARED, {"fast": 1, "slow": 2}, {"fast": "a"}) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -232,6 +232,83 @@ def test_a_start_after_what_is_simulated_is_too_late_for_any_deadline() -> None:
     assert odds.tolist() == [0.0]
 
 
+def wide(count: int) -> Snapshot:
+    """Return a state with so many jobs, at most six, that wait for three of the four nodes."""
+    deadline = np.where(np.arange(count) == 4, np.inf, NOW + 7200.0)
+    return state(id=np.arange(1, count + 1), size=3, wall_time=3600.0, deadline=deadline)
+
+
+def test_a_question_between_two_refreshes_keeps_the_arrivals_of_the_last() -> None:
+    """What is not submitted starts as it does once it waits, and does so however often it is asked.
+
+    Those who are submitted after it matter: they start before it on nodes that are too few for it.
+    """
+    asked, waiting = made(), made()
+    submit = np.linspace(NOW - 10 * DAY, NOW - 3600.0, 4000)
+    often = make_jobs(len(submit), submit=submit, user="eve", size=2, wall_time=1800.0)
+    for estimator in (asked, waiting):
+        estimator.learn(log_of(often, submit, np.linspace(600.0, 1800.0, len(submit))))
+    asked.refresh(wide(5))
+    starts = waiting.refresh(wide(6)).take([5])
+    job = make_jobs(1, submit=NOW, size=3, user="ann", wall_time=3600.0, deadline=[NOW + 7200.0])
+    odds = asked.odds(job)
+    assert 0.0 < odds[0] < 1.0
+    assert starts.odds.tolist() == odds.tolist()
+    for _ in range(2):
+        found = asked.estimate(job)
+        for name in BOUNDS:
+            assert found.column(name).tolist() == starts.column(name).tolist()
+        assert asked.odds(job).tolist() == odds.tolist()
+    assert asked._drawn is not None
+    for _, submitted, run_time in asked._drawn.arrivals:
+        submitted[:], run_time[:] = NOW + 20 * DAY, 1.0
+    assert asked.estimate(job).start[0] < starts.start[0]
+
+
+def test_odds_of_waiting_jobs_are_of_those_with_a_deadline() -> None:
+    """The first of the queue has the best ones, and none is certain."""
+    estimator = made()
+    estimator.learn(past())
+    odds = estimator.refresh(wide(6), order=np.arange(6.0, 0.0, -1.0)).odds
+    assert np.isnan(odds).tolist() == [False] * 4 + [True, False]
+    assert (np.diff(odds[[0, 1, 2, 3, 5]]) <= 0.0).all()
+    assert 0.0 <= odds[5] < odds[0] < 1.0
+    assert np.isnan(estimator.refresh(state()).odds).all()
+
+
+GPUS = "cpu", "gres/gpu", "gres/gpu:a", "gres/gpu:b"
+
+
+def with_gpus(kind: str, count: int, **columns: Any) -> Jobs:
+    """Return a job with so many GPUs of a type."""
+    demand = [[1, count, *(count if name.endswith(f":{kind}") else 0 for name in GPUS[2:])]]
+    return make_jobs(1, names={"demand": GPUS}, demand=demand, account="lab", **columns)
+
+
+@pytest.mark.parametrize("known", [0, 1, 2, 5])
+def test_gpus_of_a_type_that_are_busy(known: int) -> None:
+    """Who wants those of the busy node waits for its job, though others are idle.
+
+    Of that job's user nothing is known but a few jobs that were cancelled soon: it may be another
+    such one, or may run up to its requested time.
+    """
+    capacity = [[8, 4, 4, 0], [8, 4, 0, 4]]
+    cluster = make_cluster(2, names={"capacity": GPUS}, capacity=capacity)
+    estimator = Estimator(EstimateSettings(draws=64, longest=1e9), answer_within=np.inf)
+    if known:
+        submit = np.full(known, NOW - 3000.0)
+        ended = make_jobs(known, submit=submit, user="bob", account="lab", wall_time=600.0)
+        estimator.learn(log_of(ended, submit, np.full(known, 12.0)))
+    runs = with_gpus("a", 3, id=[900], submit=[NOW - 10.0], user="bob", wall_time=600.0)
+    estimator.refresh(make_snapshot(None, cluster, NOW, running=runs, nodes=[[0]]))
+    by = {"submit": NOW, "user": "alice", "wall_time": 120.0, "deadline": [NOW + 240.0]}
+    busy, idle = (estimator.odds(with_gpus(kind, 4, **by))[0] for kind in "ab")
+    assert idle > 0.99
+    assert busy < 1.05 - 0.5 / (known + 1)
+    found = estimator.estimate(with_gpus("a", 4, **by))
+    assert found.start_high_95[0] > NOW + 590.0
+
+
 @pytest.mark.slow
 def test_a_hundred_thousand_waiting_jobs() -> None:
     """All have an estimate; those that start after what is simulated are said to."""
@@ -266,4 +343,4 @@ def test_arrivals_are_simulated_as_far_as_they_matter(monkeypatch: pytest.Monkey
     whole = found()
     assert few.start.max() > NOW + DAY / 2
     for name in Estimates.columns():
-        assert np.array_equal(few.column(name), whole.column(name))
+        assert np.array_equal(few.column(name), whole.column(name), equal_nan=True)

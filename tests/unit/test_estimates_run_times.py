@@ -56,15 +56,11 @@ def test_no_jobs() -> None:
 
 
 def test_one_job_of_the_same_user() -> None:
-    """Each of its five levels takes 1/7 of what is left; the rest stays as wide as before.
-
-    The levels are size, time, any time, everybody's time and everybody's jobs.
-    """
+    """It takes a half, though it is on five levels; the rest stays as wide as before."""
     jobs = make_jobs(1, user="ann", wall_time=HOUR)
     found = learnt(jobs, 0.25 * HOUR).distributions(jobs)[0]
-    left = (HALF / (1 + HALF)) ** 5
     same = np.isclose(found, 0.25 * HOUR).sum() / POINTS
-    assert same == pytest.approx(1 - left, abs=1.5 / POINTS)
+    assert same == pytest.approx(0.5, abs=1.5 / POINTS)
     assert found[0] < 0.05 * HOUR
     assert found[-1] > 0.95 * HOUR
 
@@ -76,6 +72,31 @@ def test_one_job_of_another_user() -> None:
     left = (HALF / (1 + HALF)) ** 2
     same = np.isclose(found, 0.25 * HOUR).sum() / POINTS
     assert same == pytest.approx(1 - left, abs=1.5 / POINTS)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 10, 20])
+@pytest.mark.parametrize("names", [{}, {"name": "model", "account": "lab"}])
+def test_a_few_equal_jobs_are_no_certainty(count: int, names: dict[str, str]) -> None:
+    """The next one is longer than `n` others with odds of 1 in `n` + 1, on however many levels.
+
+    They took no time, so that nearly all that is left to any time is longer.
+    """
+    jobs = make_jobs(count, user="ann", wall_time=HOUR, **names)
+    found = learnt(jobs, *[1.0] * count).distributions(jobs)[0]
+    longer = (found > 0.02 * HOUR).mean()
+    assert longer >= 1 / (count + 1) - 2 / POINTS
+    assert longer <= 0.55
+
+
+@pytest.mark.parametrize("users", [1, 2, 5, 20])
+def test_many_jobs_of_few_users_are_no_certainty_for_another(users: int) -> None:
+    """However many there are: the next user is unlike all with odds of 1 in their number + 1."""
+    names = [f"user-{number % users}" for number in range(BROAD)]
+    known = learnt(make_jobs(BROAD, user=names, account="lab", wall_time=HOUR), *[1.0] * BROAD)
+    found = known.distributions(make_jobs(2, user=["new", "user-0"], account="lab"))
+    longer = (found > 0.02 * HOUR).mean(axis=1)
+    assert longer[0] == pytest.approx(1 / (users + 1), abs=2 / POINTS)
+    assert longer[1] <= 2 / POINTS
 
 
 def test_a_second_is_no_truth() -> None:
@@ -193,6 +214,19 @@ def test_a_job_that_runs_longer_than_any_before() -> None:
     assert found.min() >= 101.0
     assert found.max() <= 1100.0
     assert np.median(found) == pytest.approx(600.0, abs=60.0)
+
+
+@pytest.mark.parametrize("left", [1, 3, 10])
+def test_a_job_that_runs_longer_than_nearly_all_before(left: int) -> None:
+    """It ends with one of those that are longer, or, as likely, after the last of them."""
+    distribution = np.full((1, POINTS), 10.0)
+    distribution[0, -left:] = np.linspace(200.0, 300.0, left)
+    found = drawn(distribution, [100.0], [1100.0], 4000)
+    last = distribution[0, -1]
+    assert found.min() >= 101.0
+    assert found.max() <= 1100.0
+    assert (found > last).mean() == pytest.approx(1 / (left + 1), abs=0.03)
+    assert np.median(found[found > last]) == pytest.approx((last + 1100.0) / 2, abs=60.0)
 
 
 def kin(**columns: Any) -> list[list[float]]:

@@ -82,6 +82,37 @@ def test_a_likely_promise_is_called_so() -> None:
     assert "the likely promise (odds 95.7 %, not guaranteed) to job 7" in broken.text
 
 
+def test_odds_that_have_fallen_are_told_once() -> None:
+    """Whether they fall further, recover and fall again, or are not known for a while.
+
+    Not those that had fallen when it was first looked.
+    """
+    memory, _ = seen(Memory(), promise("1", made_at=1.0, odds=0.95, odds_now=0.3, unlikely=True))
+    memory, events = seen(memory, promise(odds=0.95, odds_now=0.4, unlikely=True))
+    assert events == ["promised"]
+    low = promise(odds=0.95, odds_now=0.384, unlikely=True)
+    memory, found = noticed(memory, [low], (), NOW, 3600.0)
+    (told,) = found
+    assert told.event == "at-risk"
+    by = "was likely to end by "
+    assert told.text.startswith(f"job 7 (model) {by}")
+    assert told.text.endswith("with odds of 95 %; they are 38.4 % now")
+    high, unknown = promise(odds=0.95, odds_now=0.97), promise(odds=0.95)
+    for each in (low, high, low, unknown, low):
+        memory, events = seen(memory, each)
+        assert events == []
+    first = promise("1", made_at=1.0, odds=0.95, odds_now=0.3, unlikely=True)
+    memory, _ = seen(Memory(), first)
+    assert seen(memory, first)[1] == []
+
+
+def test_what_an_older_release_remembered_is_read(tmp_path: Path) -> None:
+    """It knew nothing of odds that fall."""
+    path = tmp_path / "state.json"
+    path.write_text('{"memory":{"open":{"ann 1.0":{"start":null,"late":false}},"since":5.0}}')
+    assert load(path).memory.open == {"ann 1.0": Known(None, False)}
+
+
 def test_a_choice_for_one_job_comes_first() -> None:
     """Before the file of its user and the site's events; `none` is nothing at all."""
     settings = NoticesSettings(mail=[], choices="", events=["broken", "kept"])

@@ -39,3 +39,5 @@ def test_only_likely_ones_have_odds() -> None:
     """A guaranteed promise is shown as it was."""
     assert standing_of("firm", None) == "firm"
     assert standing_of("firm", 0.957) == "firm, likely 95.7 %"
+    assert standing_of("firm", 0.957, 0.38) == "firm, likely 95.7 %, now 38 %"
+    assert standing_of("firm", None, 0.38) == "firm"

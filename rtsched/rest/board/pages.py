@@ -43,7 +43,7 @@ from rtsched.daemon.reports import (
     When,
     WhenReport,
 )
-from rtsched.daemon.stated import per_cent
+from rtsched.daemon.stated import standing_of
 from rtsched.errors import RtschedError
 from rtsched.logs.hostlist import fold
 from rtsched.report.reliability import reliability, reliability_drawing
@@ -282,8 +282,7 @@ def _share(row: AccountShare) -> dict[str, Any]:
 def _row(promise: Promise, now: float) -> dict[str, str]:
     """Return a promise as a row of the table."""
     state = "running" if promise.running else STATES.get(promise.standing, promise.standing)
-    if promise.odds is not None:
-        state += f", likely {per_cent(promise.odds)}"
+    state = standing_of(state, promise.odds, promise.odds_now)
     if promise.tasks is not None and promise.waiting is not None:
         state += f", {promise.tasks - promise.waiting:,} of {promise.tasks:,} tasks started"
     left = None
