@@ -32,11 +32,11 @@ import numpy as np
 from rtsched.adapters.adjusting import Adjustment
 from rtsched.counting import counted, span
 from rtsched.daemon.admission import lapsed, same_request
-from rtsched.daemon.likely import Odds
+from rtsched.daemon.likely import Odds, stated_odds
 from rtsched.daemon.moments import moment
 from rtsched.daemon.reports import ChoiceKind
 from rtsched.daemon.site import entry_of
-from rtsched.daemon.stated import floor_of, per_cent
+from rtsched.daemon.stated import per_cent
 from rtsched.errors import RtschedError
 from rtsched.model.jobs import Kind
 
@@ -440,11 +440,12 @@ class _Finder:
             return []
         controller, odds = self.by_odds.controller, self.by_odds.odds()
         least, wanted = controller.likely.odds_least / 100.0, self.request.submission
-        found, stated = list[_Tried](), max(floor_of(odds.known), least)
-        if stated <= odds.known:
+        found = list[_Tried]()
+        stated = stated_odds(odds.raw, self.site.likely.level, least)
+        if math.isfinite(stated):
             to = Adjustment(deadline=self.deadline, odds=stated)
             job = self._job(to)
-            judged = controller.judge(self.site, job, odds, self.now)
+            judged = controller.judge(self.site, job, Odds(stated), self.now)
             found.append(_Tried("likely", to, job, judged))
         if math.isfinite(odds.offer):
             asked = asking(controller, wanted).odds

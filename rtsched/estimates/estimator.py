@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from rtsched.estimates import arrivals
 from rtsched.estimates.ahead import LIMITED, Ahead, ahead, lean, on_known_nodes
 from rtsched.estimates.awaited import Awaited
 from rtsched.estimates.calibration import CLASSES, LEVELS, Calibration, Open, Spread
+from rtsched.estimates.ends import odds_by
 from rtsched.estimates.history import History
 from rtsched.estimates.record import Record
 from rtsched.estimates.run_times import draw
@@ -224,25 +226,42 @@ class Estimator:
             self.settings.horizon_days * DAY,
         )
 
+    def ends(self, jobs: Jobs, within_s: float = math.inf) -> NDArray[np.float64]:
+        """Return when such jobs, submitted now, may end, each alone; their deadlines do not matter.
+
+        It is each of the simulations with each of the run times that are equally likely. A job
+        ends by its requested time after its start, however long jobs like it ran.
+
+        Parameters
+        ----------
+        jobs : Jobs
+            They are not submitted.
+        within_s : float
+            Seconds that the simulations may take, after the first few; `answer_within` at most.
+
+        Returns
+        -------
+        float64[n, k]
+            Seconds since the epoch, each row ascending; inf: a start beyond what is simulated.
+            k is 0 before the first `refresh`.
+        """
+        if self._drawn is None:
+            return np.zeros((len(jobs), 0))
+        limit = np.where(jobs.wall_time > 0, jobs.wall_time, np.inf)  # a limit of 0 is none
+        jobs = jobs.with_column("wall_time", limit)
+        delay, _ = self._ahead(self._drawn, jobs, within_s)
+        start = np.where(delay >= self.settings.horizon_days * DAY, np.inf, self._now + delay)
+        run_time = np.minimum(self.history.run_times.distributions(jobs), limit[:, None])
+        found = start.T[:, :, None] + run_time[:, None, :]
+        return np.sort(found.reshape(len(jobs), -1), axis=1)
+
     def odds(self, jobs: Jobs) -> NDArray[np.float64]:
         """Return the odds that such jobs, submitted now, end by their deadlines, each alone.
 
-        They are the share of the simulations in which it does, with each of the run times that are
-        equally likely; one more, in which it does not, is added, so they are below 1. nan before
-        the first `refresh`.
+        As `odds_by` of their `ends`.
         """
-        if self._drawn is None:
-            return np.full(len(jobs), np.nan)
-        limit = np.where(jobs.wall_time > 0, jobs.wall_time, np.inf)  # a limit of 0 is none
-        jobs = jobs.with_column("wall_time", limit)
-        delay, _ = self._ahead(self._drawn, jobs)
-        beyond = delay >= self.settings.horizon_days * DAY
-        room = np.where(beyond, -np.inf, jobs.deadline - self._now - delay)
-        run_time = self.history.run_times.distributions(jobs)
-        within = (run_time <= room[:, :, None]).sum(axis=2)
-        # it ends by its requested time after its start, however long jobs like it ran
-        within[room >= limit] = run_time.shape[1]
-        return np.asarray(within.sum(axis=0) / (len(room) * run_time.shape[1] + 1))
+        pairs = zip(self.ends(jobs), jobs.deadline.tolist(), strict=True)
+        return np.array([odds_by(ends, deadline) for ends, deadline in pairs])
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a new process needs: the next refresh draws anew."""
@@ -328,7 +347,9 @@ class Estimator:
         delay, own = self._ahead(drawn, jobs)
         return Spread.of(delay), Spread.of(delay + own), sizes(jobs, drawn.snapshot)
 
-    def _ahead(self, drawn: Drawn, jobs: Jobs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _ahead(
+        self, drawn: Drawn, jobs: Jobs, within_s: float = math.inf
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return waits and run times of jobs submitted now, float64[simulations, n] seconds."""
         count = self.settings.draws
         distribution = self.history.run_times.distributions(jobs)
@@ -348,7 +369,7 @@ class Estimator:
             ]
         )
         delay, longest = np.full((count, len(jobs)), np.nan), self.settings.horizon_days * DAY
-        share = self.answer_within / max(len(jobs), 1)
+        share = min(self.answer_within, within_s) / max(len(jobs), 1)
         for column in range(len(jobs)):
             begun = time.monotonic()
             state, covered = _with_one(drawn, jobs.take([column])), FIRST_COVERED

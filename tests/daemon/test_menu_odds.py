@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pytest
-from running import ANN, NOW, Running
+from running import ANN, NOW, Running, even_ends
 from test_menu import ask, busy, course, submit, told
 
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.core.config import PluginTable
-from rtsched.daemon.likely import QUANTILES
 from rtsched.daemon.reports import Choices, Feasible, Hold
 from rtsched.daemon.settings import DaemonSettings, LikelySettings, LiveSite
-from rtsched.estimates import Estimates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,26 +29,20 @@ MINUTE = 60.0
 
 
 class Known:
-    """Every job ends at any time between two, minutes from now, with the same odds."""
+    """Every job ends at any time between two, minutes from now, all equally likely."""
 
     def __init__(self, first: float, last: float, late: bool = False) -> None:
         self.first, self.last, self.late, self.asked = first, last, late, 0
 
-    async def odds(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64] | None:
-        """Return the odds of each deadline; nothing, as late as may be, if it is late."""
+    async def ends(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64] | None:
+        """Return the ends of each job; nothing, as late as may be, if it is late."""
+        assert timeout_s >= 0.0
         self.asked += 1
         if self.late:
             await asyncio.sleep(timeout_s)
             return None
-        share = (jobs.deadline - NOW) / MINUTE - self.first
-        return np.clip(share / (self.last - self.first), 0.0, 1.0)
-
-    async def estimate(self, jobs: Jobs, timeout_s: float) -> Estimates | None:
-        """Return upper quantiles of each end."""
-        assert timeout_s >= 0.0
-        at = {name: self.first + odds * (self.last - self.first) for name, odds in QUANTILES}
-        ends = {name: np.full(len(jobs), NOW + minutes * MINUTE) for name, minutes in at.items()}
-        return Estimates.build(len(jobs), **ends)
+        ends = even_ends(NOW + self.first * MINUTE, NOW + self.last * MINUTE)
+        return np.tile(ends, (len(jobs), 1))
 
 
 @pytest.fixture
@@ -121,7 +113,7 @@ def test_a_later_deadline_with_odds_comes_before_the_guaranteed_one(
         await submit(patient, 4, 30, 60)
         report = await ask(patient, Choices())
         likely = [one for one in told(report.choices) if one[0].startswith("likely")]
-        by = math.ceil(30.0 + 0.975 * (last - 30.0))
+        by = math.ceil(30.0 + 0.95 * (last - 30.0)) + 1
         assert likely == ([("likely-later", "with odds of 95 %", by)] if shown else [])
         assert report.choices[0].kind == "later"
 
@@ -130,7 +122,7 @@ def test_a_later_deadline_with_odds_comes_before_the_guaranteed_one(
 
 def test_odds_that_are_not_sold_are_no_choice(patient: Running) -> None:
     """Nor is anybody asked for them where none are sold, or too many were."""
-    known = Known(30.0, 61.0)
+    known = Known(30.0, 160.0)
 
     async def steps() -> None:
         for likely in ({"share": 0.0}, {"share": 0.1}, {"odds_least": 99.0}):
@@ -138,7 +130,7 @@ def test_odds_that_are_not_sold_are_no_choice(patient: Running) -> None:
             await submit(patient, 4, 30, 60)
             kinds = [each.kind for each in (await ask(patient, Choices())).choices]
             assert kinds == ["later", "smaller"], likely
-        assert known.asked == 1, "by the site that sells 99 %"
+        assert known.asked == 1, "by the site that sells 99 %: later than is guaranteed"
 
     course(patient, steps, **BUSY)
 
@@ -205,7 +197,7 @@ def test_odds_too_low_and_no_guarantee(patient: Running) -> None:
         assert "With odds of 95 %" in first
         report = await ask(patient, Choices())
         assert told(report.choices) == [
-            ("likely-later", "with odds of 95 %", 64.0),
+            ("likely-later", "with odds of 95 %", 63.0),
             ("likely", "with odds of 90 %", 60.0),
             ("smaller", "guaranteed, on 1 node (with the same time limit)", 60.0),
             ("later", "guaranteed", 150.0),
