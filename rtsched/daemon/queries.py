@@ -23,13 +23,13 @@ from rtsched.daemon.likely import LikelyController, odds_of
 from rtsched.daemon.menu import (
     TRIES,
     Allowance,
-    ByOdds,
     Request,
     asking,
     has_menu,
     present,
     remember,
     with_menu,
+    with_odds,
 )
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.shares import account_shares
@@ -781,10 +781,9 @@ class SiteReader:
         admission, request = case.admission, case.request
         searched = question.deadline is not None and admission.settings.menu_ms
         allowance = Allowance(tries=TRIES if searched else 0)
-        by_odds = None if odds is None else ByOdds(self._likely, lambda: odds)
-        judged = with_menu(
-            admission, self.site, case.result, request, now, allowance, by_odds=by_odds
-        )
+        judged = with_menu(admission, self.site, case.result, request, now, allowance)
+        if odds is not None:
+            judged = with_odds(judged, self.site, request, now, self._likely, odds)
         reasons = tuple(
             reports.Reason(f.reason.code, messages.sentence(f, daemon.wording))
             for f in (judged.judgement.verdicts.findings if judged.judgement else ())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from collections import deque
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +50,9 @@ KINDRED = ("user", "name", "account")
 FEWEST = 8
 """Simulations at the least of a job that is not submitted."""
 
+ASKED = 32
+"""Questions about ends of which the answers are remembered until the next refresh."""
+
 UNSUBMITTED = -2
 """Id of such a job."""
 
@@ -77,6 +81,8 @@ class Drawn:
         Seconds.
     arrivals : list of Arrivals
         Of each simulation rows of the jobs that are submitted, when, and how long they run.
+    asked : deque of (Jobs, float64[n, k])
+        Jobs whose ends were asked for, and the answers.
     """
 
     snapshot: Snapshot
@@ -86,6 +92,9 @@ class Drawn:
     state: Ahead
     run_time: NDArray[np.float64]
     arrivals: list[Arrivals]
+    asked: deque[tuple[Jobs, NDArray[np.float64]]] = field(
+        default_factory=lambda: deque(maxlen=ASKED)
+    )
 
 
 def _do_nothing() -> None:
@@ -230,7 +239,8 @@ class Estimator:
         """Return when such jobs, submitted now, may end, each alone; their deadlines do not matter.
 
         It is each of the simulations with each of the run times that are equally likely. A job
-        ends by its requested time after its start, however long jobs like it ran.
+        ends by its requested time after its start, however long jobs like it ran. The same job
+        gets the same answer until the next `refresh`, however much time there is.
 
         Parameters
         ----------
@@ -245,11 +255,24 @@ class Estimator:
             Seconds since the epoch, each row ascending; inf: a start beyond what is simulated.
             k is 0 before the first `refresh`.
         """
-        if self._drawn is None:
+        drawn = self._drawn
+        if drawn is None:
             return np.zeros((len(jobs), 0))
+        same = jobs.replace(
+            id=np.full(len(jobs), UNSUBMITTED), submit=self._now, deadline=np.inf, label=-1
+        )
+        for other, ends in drawn.asked:
+            if other.equals(same):
+                return ends
+        found = self._ends_of(drawn, same, within_s)
+        drawn.asked.append((same, found))
+        return found
+
+    def _ends_of(self, drawn: Drawn, jobs: Jobs, within_s: float) -> NDArray[np.float64]:
+        """Return the ends of jobs, by simulations."""
         limit = np.where(jobs.wall_time > 0, jobs.wall_time, np.inf)  # a limit of 0 is none
         jobs = jobs.with_column("wall_time", limit)
-        delay, _ = self._ahead(self._drawn, jobs, within_s)
+        delay, _ = self._ahead(drawn, jobs, within_s)
         start = np.where(delay >= self.settings.horizon_days * DAY, np.inf, self._now + delay)
         run_time = np.minimum(self.history.run_times.distributions(jobs), limit[:, None])
         found = start.T[:, :, None] + run_time[:, None, :]

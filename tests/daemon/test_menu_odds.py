@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pytest
-from running import ANN, NOW, Running, even_ends
+from running import ANN, NOW, Running, even_ends, until
 from test_menu import ask, busy, course, submit, told
 
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.core.config import PluginTable
+from rtsched.daemon.answers import MENUS
 from rtsched.daemon.reports import Choices, Feasible, Hold
 from rtsched.daemon.settings import DaemonSettings, LikelySettings, LiveSite
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.daemon.likely import OddsSource
     from rtsched.model.jobs import Jobs
 
 MINUTE = 60.0
@@ -31,16 +33,13 @@ MINUTE = 60.0
 class Known:
     """Every job ends at any time between two, minutes from now, all equally likely."""
 
-    def __init__(self, first: float, last: float, late: bool = False) -> None:
-        self.first, self.last, self.late, self.asked = first, last, late, 0
+    def __init__(self, first: float, last: float) -> None:
+        self.first, self.last, self.asked = first, last, 0
 
     async def ends(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64] | None:
-        """Return the ends of each job; nothing, as late as may be, if it is late."""
+        """Return the ends of each job."""
         assert timeout_s >= 0.0
         self.asked += 1
-        if self.late:
-            await asyncio.sleep(timeout_s)
-            return None
         ends = even_ends(NOW + self.first * MINUTE, NOW + self.last * MINUTE)
         return np.tile(ends, (len(jobs), 1))
 
@@ -53,9 +52,9 @@ def patient(tmp_path: Path) -> Iterator[Running]:
     one.close()
 
 
-def sells(running: Running, known: Known, **likely: Any) -> None:
-    """Have a daemon sell odds as they are known."""
-    running.daemon.odds = known
+def sells(running: Running, known: OddsSource, wait: float = 600.0, **likely: Any) -> None:
+    """Have a daemon sell odds as they are known; it waits for them: a busy machine is slow."""
+    running.daemon.odds, likely["wait"] = known, wait
     running.live = LiveSite(
         planner="mcdf",
         plugin=[PluginTable("mcdf")],
@@ -149,19 +148,157 @@ def test_low_odds_are_given_as_the_lowest_that_are_sold(patient: Running) -> Non
     course(patient, steps, **BUSY)
 
 
-def test_odds_that_are_late_are_not_waited_for(tmp_path: Path) -> None:
-    """The menu is there when its time is over, without them."""
-    one, known = Running(tmp_path, DaemonSettings(menu_ms=30.0)), Known(0.0, 1.0, late=True)
-    sells(one, known)
+DEFAULT = LikelySettings().wait
+
+
+@pytest.fixture
+def usual(tmp_path: Path) -> Iterator[Running]:
+    """Give a daemon with four nodes and the default settings."""
+    one = Running(tmp_path)
+    yield one
+    one.close()
+
+
+def test_by_default_odds_are_shown(usual: Running) -> None:
+    """To who submits by a filter that waits 50 ms, when these were enough, and to who asks."""
+    sells(usual, Known(30.0, 61.0), wait=DEFAULT)
 
     async def steps() -> None:
-        said = await submit(one, 4, 30, 60)
-        assert known.asked == 1
-        assert "odds" not in str(said[Tag.MESSAGE])
-        assert said[Tag.VERDICT] == REJECT
+        said = ""
+        async with asyncio.timeout(120.0):
+            while "with odds of 95 %" not in said:
+                said = str((await submit(usual, 4, 30, 60, TIMEOUT_MS=50))[Tag.MESSAGE])
+        assert {"later", "likely"} <= {one.kind for one in (await ask(usual, Choices())).choices}
+        report = await ask(usual, Feasible(nodes=4, time_s=1800.0, deadline=NOW + 3600))
+        assert "likely" in {one.kind for one in report.choices}
 
-    course(one, steps, **BUSY)
-    one.close()
+    course(usual, steps, **BUSY)
+
+
+class Hanging:
+    """Never answers, however short the time; notes that, and when it is given up."""
+
+    def __init__(self) -> None:
+        self.times, self.given_up = list[float](), 0
+
+    async def ends(self, jobs: Jobs, timeout_s: float) -> None:
+        """Hang."""
+        del jobs
+        self.times.append(timeout_s)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.given_up += 1
+
+
+def test_odds_that_hang_are_given_up_in_time(patient: Running) -> None:
+    """Before the filter is: the answer is there without them, each time."""
+    hanging = Hanging()
+
+    async def steps() -> None:
+        for timeout, most in ((50, DEFAULT), (50_000, DEFAULT), (30, 0.015)):
+            sells(patient, hanging, wait=DEFAULT)
+            asked = len(hanging.times)
+            async with asyncio.timeout(120.0):
+                while len(hanging.times) == asked:  # on a busy machine no time may be left to ask
+                    said = await submit(patient, 4, 30, 60, TIMEOUT_MS=timeout)
+            assert "odds" not in str(said[Tag.MESSAGE])
+            assert "rtsched take 2" in str(said[Tag.MESSAGE])
+            assert 0.0 < hanging.times[-1] <= most
+        await until(lambda: hanging.given_up == len(hanging.times))
+        await submit(patient, 4, 30, 60, TIMEOUT_MS=15)
+        assert hanging.given_up == len(hanging.times), "no time is left to ask"
+
+    course(patient, steps, **BUSY)
+
+
+class Dying:
+    """Fails."""
+
+    asked = 0
+
+    async def ends(self, jobs: Jobs, timeout_s: float) -> None:
+        """Raise what nobody expects."""
+        del jobs, timeout_s
+        self.asked += 1
+        raise RuntimeError("gone")
+
+
+def test_odds_that_fail_are_no_choice(patient: Running) -> None:
+    """The guaranteed ones are."""
+    dying = Dying()
+    sells(patient, dying)
+
+    async def steps() -> None:
+        said = await submit(patient, 4, 30, 60)
+        assert dying.asked == 1
+        assert "odds" not in str(said[Tag.MESSAGE])
+        assert "rtsched take 2" in str(said[Tag.MESSAGE])
+
+    course(patient, steps, **BUSY)
+
+
+class Gated(Known):
+    """Answers when a gate is opened."""
+
+    def __init__(self, first: float, last: float) -> None:
+        super().__init__(first, last)
+        self.gate = asyncio.Event()
+
+    async def ends(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64] | None:
+        """Return the ends of each job, late."""
+        found = await super().ends(jobs, timeout_s)
+        await self.gate.wait()
+        return found
+
+
+def test_under_load_menus_are_without_odds(patient: Running) -> None:
+    """While some wait, others are answered at once; nothing else waits for the odds."""
+    gated = Gated(30.0, 61.0)
+    sells(patient, gated)
+
+    async def steps() -> None:
+        asking = [
+            asyncio.create_task(submit(patient, 4, 30, 60, uid=uid))
+            for uid in range(ANN, ANN + MENUS)
+        ]
+        await until(lambda: gated.asked == MENUS)
+        other = ANN + MENUS
+        said = await submit(patient, 4, 30, 60, uid=other)
+        assert said[Tag.VERDICT] == REJECT
+        assert "odds" not in str(said[Tag.MESSAGE])
+        assert gated.asked == MENUS
+        await until(lambda: len(patient.daemon.menus) == MENUS + 1)
+        kinds = {each.kind for each in (await ask(patient, Choices(), ANN)).choices}
+        assert kinds
+        assert "likely" not in kinds, "its guaranteed ones can be taken already"
+        assert (await submit(patient, 1, 10, 6000, uid=other))[Tag.VERDICT] == ACCEPT
+        gated.gate.set()
+        for said in await asyncio.gather(*asking):
+            assert "with odds of 95 %" in str(said[Tag.MESSAGE])
+        assert "likely" in {each.kind for each in (await ask(patient, Choices(), ANN)).choices}
+        said = await submit(patient, 4, 30, 60, uid=other)
+        assert "with odds of 95 %" in str(said[Tag.MESSAGE]), "the others wait no longer"
+
+    course(patient, steps, **BUSY)
+
+
+def test_a_menu_that_was_replaced_meanwhile_stays_so(patient: Running) -> None:
+    """What its user was offered last is what is to be taken, though earlier odds come later."""
+    gated = Gated(30.0, 61.0)
+    sells(patient, gated)
+
+    async def steps() -> None:
+        first = asyncio.create_task(submit(patient, 4, 30, 60))
+        await until(lambda: bool(patient.daemon.menus))
+        patient.daemon.odds = None
+        await submit(patient, 3, 30, 60)
+        last = told((await ask(patient, Choices())).choices)
+        gated.gate.set()
+        await first
+        assert told((await ask(patient, Choices())).choices) == last
+
+    course(patient, steps, **BUSY)
 
 
 def test_odds_too_low_but_a_guarantee_is_to_be_had(patient: Running) -> None:
