@@ -1,6 +1,7 @@
 """How many rejections show choices with odds, by the default settings, and how late answers are.
 
-    python benchmarks/menu_odds.py [--nodes N] [--pending N] [--tests N] [--timeout-ms MS] [--nice]
+    python benchmarks/menu_odds.py [--nodes N] [--pending N] [--tests N] [--timeout-ms MS]
+        [--wait S] [--nice N]
 
 A whole daemon over a made-up Slurm whose nodes are all busy, with the process that estimates starts
 and 2,000 jobs of the past. One user after the other submits a job whose deadline most often cannot
@@ -18,6 +19,7 @@ import socket
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -37,6 +39,8 @@ from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import SocketServer
+from rtsched.daemon.settings import LikelySettings
+from rtsched.daemon.start import TURN
 from rtsched.daemon.store import Store
 from rtsched.daemon.worker import Worker
 from rtsched.estimates import Estimator
@@ -78,7 +82,9 @@ async def measure(directory: Path, given: argparse.Namespace) -> dict[str, list[
     """Return what `submit` does, of a daemon with its files in a directory."""
     policy, metrics, now = policy_in(directory), Metrics(), time.time()
     settings = changed(policy.live.daemon, database=str(directory / "rtsched.db"))
-    live = changed(policy.live, daemon=settings)
+    likely = changed(policy.live.likely, wait=given.wait)
+    live = changed(policy.live, daemon=settings, likely=likely)
+    policy = replace(policy, live=live)
     estimator = Estimator(live.estimates)
     estimator.learn(past_of(PAST, shared=False, now=now))
     EstimatesFile(directory / FILE).write(estimator, now)
@@ -124,6 +130,7 @@ def main() -> None:
     parser.add_argument("--pending", type=int, default=50)
     parser.add_argument("--tests", type=int, default=220)
     parser.add_argument("--timeout-ms", type=int, default=50)
+    parser.add_argument("--wait", type=float, default=LikelySettings().wait, help="of [likely]")
     parser.add_argument("--nice", type=int, default=0)
     parser.add_argument("--submit", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -133,6 +140,7 @@ def main() -> None:
             print(f"{what}: {' '.join(map(str, took))}")
         return
     log_events("error")
+    sys.setswitchinterval(TURN)
     with tempfile.TemporaryDirectory() as name:
         took = asyncio.run(measure(Path(name), given))
     rejected = len(took["with odds"]) + len(took["without"])

@@ -420,7 +420,7 @@ class _Asked:
         if not choices:
             return []
         costs = np.array([self.cost(each.to) for each in choices])
-        kept = [choices[row] for row in np.flatnonzero(efficient(costs))]
+        kept = [choices[row] for row in np.flatnonzero(efficient(costs)).tolist()]
         named = _named(self.request)
         kept.sort(key=lambda each: (each.kind != named, float(self.far(each.to))))
         closest = {each.kind: each for each in reversed(kept)}
