@@ -1,13 +1,14 @@
 """How many rejections show choices with odds, by the default settings, and how late answers are.
 
     python benchmarks/menu_odds.py [--nodes N] [--pending N] [--tests N] [--timeout-ms MS]
-        [--wait S] [--nice N]
+        [--wait S] [--autogroup N]
 
 A whole daemon over a made-up Slurm whose nodes are all busy, with the process that estimates starts
 and 2,000 jobs of the past. One user after the other submits a job whose deadline most often cannot
 be guaranteed, as the submit filter does that waits `--timeout-ms`. The times are those of the
 answers, by the clock, of accepted jobs, of rejected ones with choices with odds, and of others.
-`--nice` lowers the priority of who submits only.
+On a machine that has other work, `--autogroup -15` has the daemon and its process go first, as on a
+host of their own (autogroup in sched(7); only root may).
 """
 
 from __future__ import annotations
@@ -109,8 +110,11 @@ async def measure(directory: Path, given: argparse.Namespace) -> dict[str, list[
             await asyncio.sleep(0.1)
             if running.done():
                 running.result()
+        if given.autogroup:
+            for pid in ("self", estimating.pid):
+                Path(f"/proc/{pid}/autogroup").write_text(str(given.autogroup))
         child = await asyncio.create_subprocess_exec(
-            *(sys.executable, __file__, "--submit", str(submits.path), "--nice", str(given.nice)),
+            *(sys.executable, __file__, "--submit", str(submits.path)),
             *("--nodes", str(given.nodes), "--tests", str(given.tests)),
             *("--timeout-ms", str(given.timeout_ms)),
             stdout=asyncio.subprocess.PIPE,
@@ -131,11 +135,10 @@ def main() -> None:
     parser.add_argument("--tests", type=int, default=220)
     parser.add_argument("--timeout-ms", type=int, default=50)
     parser.add_argument("--wait", type=float, default=LikelySettings().wait, help="of [likely]")
-    parser.add_argument("--nice", type=int, default=0)
+    parser.add_argument("--autogroup", type=int, default=0)
     parser.add_argument("--submit", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.submit is not None:
-        os.nice(given.nice)
         for what, took in submit(given.submit, given.tests, given.timeout_ms, given.nodes).items():
             print(f"{what}: {' '.join(map(str, took))}")
         return

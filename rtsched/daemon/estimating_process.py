@@ -64,7 +64,7 @@ SAVED = 600.0
 
 Question = Literal["estimate", "ends"]
 
-SIMULATED = 0.4
+SIMULATED = 0.25
 """Share of the time that is left for an answer with `ends` that its simulations may take."""
 
 

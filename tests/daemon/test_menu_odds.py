@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import pytest
-from running import ANN, NOW, Running, even_ends, until
+from running import ANN, FACTS, NOW, Running, even_ends, until
 from test_menu import ask, busy, course, submit, told
 
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
@@ -35,11 +36,13 @@ class Known:
 
     def __init__(self, first: float, last: float) -> None:
         self.first, self.last, self.asked = first, last, 0
+        self.jobs: list[Jobs] = []
 
     async def ends(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64] | None:
         """Return the ends of each job."""
         assert timeout_s >= 0.0
         self.asked += 1
+        self.jobs.append(jobs)
         ends = even_ends(NOW + self.first * MINUTE, NOW + self.last * MINUTE)
         return np.tile(ends, (len(jobs), 1))
 
@@ -69,8 +72,12 @@ BUSY = busy({1: 120, 2: 120, 3: 120})
 
 
 def test_the_asked_deadline_with_odds(patient: Running) -> None:
-    """Odds of 97 % are given as the 95 % that they are sure to be; what is taken is promised so."""
-    sells(patient, Known(30.0, 61.0))
+    """Odds of 97 % are given as the 95 % that they are sure to be; what is taken is promised so.
+
+    The two questions about the job are the same one, whose answer is remembered.
+    """
+    known = Known(30.0, 61.0)
+    sells(patient, known)
 
     async def steps() -> None:
         said = await submit(patient, 4, 30, 60)
@@ -97,6 +104,8 @@ def test_the_asked_deadline_with_odds(patient: Running) -> None:
         assert patient.daemon.site.unused_by(ANN, NOW, "offered") == []
         assert [r.standing for r in patient.daemon.site.likely.records.values()] == ["provisional"]
         assert (await ask(patient, Choices())).choices == ()
+        one, other = known.jobs
+        assert one.equals(other)
 
     course(patient, steps, **BUSY)
 
@@ -280,7 +289,8 @@ def test_under_load_menus_are_without_odds(patient: Running) -> None:
         said = await submit(patient, 4, 30, 60, uid=other)
         assert "with odds of 95 %" in str(said[Tag.MESSAGE]), "the others wait no longer"
 
-    course(patient, steps, **BUSY)
+    users = {uid: f"u{uid}" for uid in range(ANN, ANN + MENUS + 1)}
+    course(patient, steps, facts=replace(FACTS, users=users), **BUSY)
 
 
 def test_a_menu_that_was_replaced_meanwhile_stays_so(patient: Running) -> None:
