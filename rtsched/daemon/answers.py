@@ -21,8 +21,7 @@ from rtsched.daemon.likely import JudgedByOdds, LikelyController, Odds, odds_of
 from rtsched.daemon.menu import (
     Allowance,
     Request,
-    asking,
-    has_menu,
+    odds_question,
     present,
     remember,
     with_lines,
@@ -251,8 +250,7 @@ class Answers:
         """Judge a submission, and look for alternatives to a rejected one if nobody waits."""
         request, now, admission = case.request, case.now, case.admission
         judged = case.judge.judge(site, request.submission, now)
-        if has_menu(judged):
-            self._ask_odds(site, case, loop)
+        self._ask_odds(site, case, judged, loop)
         seconds = admission.settings.menu_ms / 1000.0
         allowance = Allowance(seconds, hurry=lambda: self._asking > 1)
         before = present(self.daemon.menus, site, request.submission.uid, now)
@@ -261,14 +259,16 @@ class Answers:
             return with_odds(judged, site, request, now, case.likely, case.judge.odds)
         return judged
 
-    def _ask_odds(self, site: Site, case: _Case, loop: asyncio.AbstractEventLoop) -> None:
+    def _ask_odds(
+        self, site: Site, case: _Case, judged: AdmissionResult, loop: asyncio.AbstractEventLoop
+    ) -> None:
         """Have the odds of a rejected job worked out meanwhile, if they matter and may be had."""
         source, left = self.daemon.odds, case.until - time.perf_counter()
         wanted = case.admission.settings.menu_ms > 0 and not self.daemon.dry_run
         if isinstance(case.judge, JudgedByOdds) or case.asked is not None or not wanted:
             return
-        job = asking(case.likely, case.request.submission)
-        if source is None or left <= 0.0 or case.likely.refused(site, job, case.now):
+        job = odds_question(judged, case.likely, site, case.request, case.now)
+        if source is None or job is None or left <= 0.0:
             return
         if self._menus.acquire(blocking=False):
             question = odds_of(source, job, site.likely.level, left)
@@ -277,7 +277,7 @@ class Answers:
 
     async def _with_odds(self, case: _Case, judged: AdmissionResult) -> AdmissionResult:
         """Return what became of a submission, with choices with odds if they are there in time."""
-        if case.asked is None or not has_menu(judged):
+        if case.asked is None or judged.verdict != "reject":
             return judged
         odds = await _known(case.asked, case.until)
         if math.isnan(odds.known):

@@ -209,6 +209,30 @@ def asking(controller: LikelyController, job: Submission) -> Submission:
     return replace(job, odds=max(ODDS, controller.likely.odds_least / 100.0))
 
 
+def odds_question(
+    judged: AdmissionResult, controller: LikelyController, site: Site, request: Request, now: float
+) -> Submission | None:
+    """Return the job of which the odds matter for a menu, as `asking`; None: there are no choices.
+
+    Parameters
+    ----------
+    judged : AdmissionResult
+        What the request came to.
+    controller : LikelyController
+        Who accepts what has odds.
+    site : Site
+        As it is.
+    request : Request
+        The job as it was asked for.
+    now : float
+        Seconds since the epoch.
+    """
+    if not has_menu(judged):
+        return None
+    job = asking(controller, request.submission)
+    return job if controller.refused(site, job, now) is None else None
+
+
 @dataclass(frozen=True)
 class _Tried:
     """A request that was judged: what came of it."""

@@ -24,8 +24,7 @@ from rtsched.daemon.menu import (
     TRIES,
     Allowance,
     Request,
-    asking,
-    has_menu,
+    odds_question,
     present,
     remember,
     with_menu,
@@ -727,11 +726,11 @@ class SiteReader:
     def with_odds(self, judged: Judged) -> Rejected | None:
         """Return a rejected job whose odds matter; None: they do not, or it may have none."""
         searched = judged.question.deadline is not None and judged.admission.settings.menu_ms
-        if self.daemon.odds is None or not searched or not has_menu(judged.result):
+        if self.daemon.odds is None or not searched:
             return None
-        job = asking(self._likely, judged.request.submission)
-        refused = self._likely.refused(self.site, job, judged.now)
-        return Rejected(judged, job) if refused is None else None
+        request, now = judged.request, judged.now
+        job = odds_question(judged.result, self._likely, self.site, request, now)
+        return Rejected(judged, job) if job is not None else None
 
     def feasible(self, judged: Judged, odds: Odds | None = None) -> reports.FeasibleReport:
         """Return what a job that nobody submits could have."""
