@@ -101,6 +101,7 @@ enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter,
 	memset(answer, 0, sizeof(*answer));
 	if (!rtsched_breaker_lets(&filter->breaker, rtsched_now_ms(), settings->breaker_ms))
 		return RTSCHED_NOT_ASKED;
+	rtsched_add_number(request, RTSCHED_TAG_TIMEOUT_MS, settings->timeout_ms);
 	outcome = rtsched_ask(settings->socket, settings->timeout_ms, owner, request, answer);
 	if (outcome == RTSCHED_ANSWERED) {
 		rtsched_breaker_succeeded(&filter->breaker);

@@ -147,6 +147,8 @@ class Tag(IntEnum):
     DELAY_BOOT = 86
     CRON = 87
     """1: an occurrence of a cron job."""
+    TIMEOUT_MS = 88
+    """Milliseconds after the request for which the filter waits for the answer."""
     # answers only
     VERDICT = 128
     """0: accept. 1: reject."""

@@ -26,7 +26,7 @@ from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.site import HOUR, entry_of, renamed
 from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError
-from rtsched.model.jobs import Edges
+from rtsched.model.jobs import Edges, Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.table import same_amounts
@@ -51,6 +51,9 @@ REQUIREMENTS = (
 )
 CHARGED = ("partition", "node_request", "account", "qos")
 """What must be equal for a submission to be the one that an offer was made for."""
+
+GAVE_WAY = "gave way to another job of its user"
+"""Why an offer lapsed that was in the way."""
 
 UNUSED: tuple[PromiseState, ...] = ("provisional", "firm")
 """Standings, as they were, of promises that came to nothing: no job took them, or it never started
@@ -108,6 +111,23 @@ def _queued(job: Submission) -> bool:
 
 def _has_deadline(job: Submission) -> bool:
     return bool(np.isfinite(job.jobs.deadline[0]))
+
+
+def _nodes(site: Site, job: Submission, judgement: Judgement) -> int:
+    """Return on how many nodes a job would be promised its deadline; 0: it would not be."""
+    verdicts = judgement.verdicts
+    if verdicts.code[0] >= Verdict.DEFER or verdicts.plan is None:
+        return 0
+    if full_limit(site, job.jobs, verdicts.plan) is not None:
+        return 0
+    entry = entry_of(verdicts.plan, _id(job))
+    return int(verdicts.plan.entries.size[entry]) if entry >= 0 else 0
+
+
+def _wants_more(site: Site, job: Submission, judgement: Judgement) -> bool:
+    """Return whether a job is promised nothing; of a moldable one, or fewer nodes than it wants."""
+    most = int(job.jobs.size_max[0]) if job.jobs.kind[0] == Kind.MOLDABLE else 1
+    return _has_deadline(job) and _nodes(site, job, judgement) < most
 
 
 def _without_offer(judgement: Judgement) -> bool:
@@ -294,9 +314,12 @@ class AdmissionController:
     def _judge(self, site: Site, job: Submission, now: float) -> AdmissionResult:
         judgement, base = self._evaluate(site, job, now), site
         own = [record.id for record in site.of_user(job.uid, "offered")]
-        if judgement.verdicts.code[0] == Verdict.REJECT and own:
-            base = site.without(own)  # what is held for the user stands in the user's own way
-            judgement = self._evaluate(base, job, now)
+        if own and _wants_more(site, job, judgement):  # what is held for its user may be in its way
+            free = site.without(own)
+            alone = self._evaluate(free, job, now)
+            rejected = judgement.verdicts.code[0] == Verdict.REJECT
+            if rejected or _nodes(free, job, alone) > _nodes(site, job, judgement):
+                base, judgement = free, alone
         verdicts = judgement.verdicts
         codes, why = messages.reasons(judgement, self.wording)
         if verdicts.code[0] == Verdict.REJECT:
@@ -312,7 +335,8 @@ class AdmissionController:
         else:
             deadline = float(verdicts.promise[0])
             result = self._promise(base, job, deadline, verdicts.plan, now)
-        changed = (*result.changed, *_dropped(site, result.site, now))
+        why = "replaced by another one" if result.verdict == "reject" else GAVE_WAY
+        changed = (*result.changed, *_dropped(site, result.site, now, why))
         return replace(result, changed=changed, codes=codes, judgement=judgement)
 
     def _beyond_limit(
@@ -442,7 +466,7 @@ class AdmissionController:
         plan = renamed(site.snapshot.plan, {offer.id: _id(job)})
         deadline = float(job.jobs.deadline[0])
         result = self._promise(site.without([offer.id]), job, deadline, plan, now)
-        changed = (*result.changed, *_dropped(site, result.site, now))
+        changed = (*result.changed, *_dropped(site, result.site, now, "accepted"))
         return replace(result, changed=changed, codes=("submit.offer",))
 
 
@@ -561,9 +585,8 @@ def rounds_promised(record: PromiseRecord, plan: Schedule, entry: int) -> tuple[
     return tuple(rounds_of(plan, entry, decode_jobs(record.job), 0))
 
 
-def _dropped(before: Site, after: Site, now: float) -> tuple[PromiseRecord, ...]:
+def _dropped(before: Site, after: Site, now: float, why: str) -> tuple[PromiseRecord, ...]:
     """Return the offers of `before` that `after` no longer holds, as lapsed."""
-    why = "accepted, or replaced by another one"
     gone = sorted(before.records.keys() - after.records.keys())
     return tuple(lapsed(before.records[job], why, now) for job in gone)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -19,13 +20,13 @@ from rtsched.daemon.imminent import StartedBefore
 from rtsched.daemon.likely import JudgedByOdds, LikelyController, Odds, odds_of
 from rtsched.daemon.menu import (
     Allowance,
-    ByOdds,
     Request,
-    asking,
-    has_menu,
+    odds_question,
     present,
     remember,
+    with_lines,
     with_menu,
+    with_odds,
 )
 from rtsched.daemon.messages import fixed
 from rtsched.daemon.records import OPEN, JournalEntry
@@ -33,6 +34,9 @@ from rtsched.daemon.server import HungUpError
 from rtsched.errors import AdapterError, PlannerError, RtschedError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Future
+
     from rtsched.adapters.live import Submission
     from rtsched.daemon.admission import AdmissionResult
     from rtsched.daemon.app import Daemon
@@ -53,8 +57,15 @@ NAMED = 0.02
 """Seconds that a submission waits for the name service, in the same 50 ms."""
 
 
-LOOKED = 0.001
-"""Seconds between two looks at whether somebody waits."""
+REST = 0.015
+"""Seconds of those that the filter waits that are left to what comes after the odds of a job are
+known: its answer may have to be written down first."""
+
+MOMENT = 0.002
+"""Seconds that choices with odds may wait at the last for their turn to be judged."""
+
+MENUS = 2
+"""Menus at a time that wait for odds: the process that knows them answers one after the other."""
 
 
 class Judge(Protocol):
@@ -67,15 +78,21 @@ class Judge(Protocol):
         """Return the answer to it where nothing may be promised now."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Case:
-    """A submission, and who judges it at an instant, seconds since the epoch."""
+    """A submission, and who judges it at an instant, seconds since the epoch.
+
+    Its odds are waited for until an instant of `time.perf_counter`.
+    """
 
     judge: Judge
     admission: AdmissionController
     likely: LikelyController
     request: Request
     now: float
+    until: float
+    asked: Future[Odds] | None = None
+    """What is known of its odds, where it is rejected."""
 
 
 class Answers:
@@ -90,6 +107,7 @@ class Answers:
         self._evaluating = asyncio.Lock()
         self._started = StartedBefore()
         self._asking = 0
+        self._menus = BoundedSemaphore(MENUS)
 
     async def answer(self, kind: MessageKind, payload: bytes, client: Client) -> bytes:
         """Answer the submit filter; who submits stands in the message.
@@ -101,7 +119,7 @@ class Answers:
         """
         begun = time.perf_counter()
         try:
-            result, reply = await self._answered(kind, decode_fields(payload), client)
+            result, reply = await self._answered(kind, decode_fields(payload), client, begun)
         except HungUpError:
             self._count(kind, "unheard", begun)
             raise
@@ -115,21 +133,23 @@ class Answers:
         return reply
 
     async def _answered(
-        self, kind: MessageKind, fields: dict[int, int | str], client: Client
+        self, kind: MessageKind, fields: dict[int, int | str], client: Client, begun: float
     ) -> tuple[str, bytes]:
         """Answer, as soon as all users that matter are known."""
         while True:
             try:
                 if kind is MessageKind.MODIFY:
                     return self._modification(fields)
-                return await self._submission(fields, client)
+                return await self._submission(fields, client, begun)
             except NotKnownYetError as missing:  # nothing has been done yet
                 await known(missing, NAMED)
 
     def _count(self, kind: MessageKind, result: str, begun: float) -> None:
         self.daemon.metrics.answered(kind.name.lower(), result, time.perf_counter() - begun)
 
-    async def _submission(self, fields: dict[int, int | str], client: Client) -> tuple[str, bytes]:
+    async def _submission(
+        self, fields: dict[int, int | str], client: Client, begun: float
+    ) -> tuple[str, bytes]:
         daemon = self.daemon
         now, site, settings = daemon.clock(), daemon.site, daemon.policy.live.daemon
         age = now - site.seen
@@ -148,26 +168,34 @@ class Answers:
             daemon.policy.submits, settings, daemon.policy.live.likely, daemon.wording
         )
         judge: Judge = admission
+        until = begun + odds_wait(fields, daemon.policy.live.likely.wait)
         try:
             if likely.wanted(submission):
-                wait, level = daemon.policy.live.likely.wait, site.likely.level
-                odds = await odds_of(daemon.odds, submission, level, wait)
+                wait = max(until - time.perf_counter(), 0.0)
+                odds = await odds_of(daemon.odds, submission, site.likely.level, wait)
                 judge = JudgedByOdds(likely, odds)
-            case = _Case(judge, admission, likely, request, now)
-            judged, reply = await self._judged(case, client)
+            case = _Case(judge, admission, likely, request, now, until)
+            judged = await self._judged(case, client)
         except PlannerError as error:
             if not daemon.dry_run:
                 raise
             log.warning("request_failed", kind=MessageKind.SUBMIT.name, error=str(error))
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])
-        self._note(judged, submission.jobs.texts("name")[0] or "", submission.uid, now)
+        uid, menu = submission.uid, judged.menu
+        if not daemon.dry_run:
+            remember(daemon.menus, uid, menu, now)
+            before = daemon.menus.get(uid)
+            judged = await self._with_odds(case, judged)
+            if daemon.menus.get(uid) is before:  # else its user has been answered anew
+                remember(daemon.menus, uid, judged.menu, now)
+        judged = with_lines(judged, request, now)
+        self._note(judged, submission.jobs.texts("name")[0] or "", uid, now)
         if daemon.dry_run:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])
-        remember(daemon.menus, submission.uid, judged.menu, now)
-        return judged.verdict, reply
+        return judged.verdict, self._reply(submission, judged)
 
-    async def _judged(self, case: _Case, client: Client) -> tuple[AdmissionResult, bytes]:
-        """Judge a submission, and write down what it is promised or offered; return the answer.
+    async def _judged(self, case: _Case, client: Client) -> AdmissionResult:
+        """Judge a submission, and write down what it is promised or offered; return that.
 
         It is judged at once; only what it is promised waits for its turn, and is judged again if
         the site has changed by then.
@@ -180,14 +208,13 @@ class Answers:
         daemon, submission = self.daemon, case.request.submission
         site, judged = await self._evaluated(case, client)
         if daemon.dry_run or not judged.changed:
-            return judged, self._reply(submission, judged)
+            return judged
         if not await self._lock_site(client):
-            judged = case.judge.later(daemon.site)
-            return judged, self._reply(submission, judged)
+            return case.judge.later(daemon.site)
         try:
             if daemon.site is not site:
                 _, judged = await self._evaluated(case, client)
-            reply = self._reply(submission, judged)
+            self._reply(submission, judged)  # one that fails does so before anything is promised
             if not client.waits():
                 raise HungUpError
             if judged.changed:
@@ -196,7 +223,7 @@ class Answers:
                 client.if_unread(partial(daemon.withdraw, tokens))
         finally:
             daemon.site_lock.release()
-        return judged, reply
+        return judged
 
     async def _evaluated(self, case: _Case, client: Client) -> tuple[Site, AdmissionResult]:
         """Judge a submission in a thread when its turn comes, and return on which site.
@@ -223,27 +250,48 @@ class Answers:
         """Judge a submission, and look for alternatives to a rejected one if nobody waits."""
         request, now, admission = case.request, case.now, case.admission
         judged = case.judge.judge(site, request.submission, now)
+        self._ask_odds(site, case, judged, loop)
         seconds = admission.settings.menu_ms / 1000.0
         allowance = Allowance(seconds, hurry=lambda: self._asking > 1)
-        by_odds = self._by_odds(site, case, allowance, loop) if has_menu(judged) else None
         before = present(self.daemon.menus, site, request.submission.uid, now)
-        return with_menu(admission, site, judged, request, now, allowance, before, by_odds)
-
-    def _by_odds(
-        self, site: Site, case: _Case, allowance: Allowance, loop: asyncio.AbstractEventLoop
-    ) -> ByOdds | None:
-        """Return how choices with odds are found; their odds are asked for meanwhile."""
+        judged = with_menu(admission, site, judged, request, now, allowance, before)
         if isinstance(case.judge, JudgedByOdds):
-            odds = case.judge.odds
-            return ByOdds(case.likely, lambda: odds)
-        source, left = self.daemon.odds, allowance.left()
-        job = asking(case.likely, case.request.submission)
-        if source is None or left <= 0.0 or case.likely.refused(site, job, case.now):
-            return None
-        asked = asyncio.run_coroutine_threadsafe(
-            odds_of(source, job, site.likely.level, left), loop
-        )
-        return ByOdds(case.likely, partial(_known, asked, allowance))
+            return with_odds(judged, site, request, now, case.likely, case.judge.odds)
+        return judged
+
+    def _ask_odds(
+        self, site: Site, case: _Case, judged: AdmissionResult, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Have the odds of a rejected job worked out meanwhile, if they matter and may be had."""
+        source, left = self.daemon.odds, case.until - time.perf_counter()
+        wanted = case.admission.settings.menu_ms > 0 and not self.daemon.dry_run
+        if isinstance(case.judge, JudgedByOdds) or case.asked is not None or not wanted:
+            return
+        job = odds_question(judged, case.likely, site, case.request, case.now)
+        if source is None or job is None or left <= 0.0:
+            return
+        if self._menus.acquire(blocking=False):
+            question = odds_of(source, job, site.likely.level, left)
+            case.asked = asyncio.run_coroutine_threadsafe(question, loop)
+            case.asked.add_done_callback(lambda _: self._menus.release())
+
+    async def _with_odds(self, case: _Case, judged: AdmissionResult) -> AdmissionResult:
+        """Return what became of a submission, with choices with odds if they are there in time."""
+        if case.asked is None or judged.verdict != "reject":
+            return judged
+        odds = await _known(case.asked, case.until)
+        if math.isnan(odds.known):
+            return judged
+        try:
+            async with asyncio.timeout(max(case.until - time.perf_counter(), MOMENT)):
+                await self._evaluating.acquire()
+        except TimeoutError:
+            return judged
+        try:
+            site, request, now = self.daemon.site, case.request, case.now
+            return await asyncio.to_thread(with_odds, judged, site, request, now, case.likely, odds)
+        finally:
+            self._evaluating.release()
 
     async def _lock_site(self, client: Client) -> bool:
         """Wait for the turn to change the site; return whether it was given.
@@ -294,14 +342,33 @@ class Answers:
         return uid == 0 or user_name(uid) in self.daemon.policy.live.daemon.admins
 
 
-def _known(asked: Future[Odds], allowance: Allowance) -> Odds:
-    """Return the answer to a question as soon as it is there; none if that takes too long."""
-    while not asked.done() and (left := allowance.left()) > 0.0:
-        wait([asked], min(left, LOOKED))
-    if asked.done():
-        return asked.result()
-    asked.cancel()
-    return Odds()
+async def _known(asked: Future[Odds], until: float) -> Odds:
+    """Return the answer to a question as soon as it is there; none if that is too late."""
+    answer = asyncio.wrap_future(asked)
+    await asyncio.wait([answer], timeout=max(until - time.perf_counter(), 0.0))
+    if not answer.done():
+        answer.cancel()
+        return Odds()
+    if answer.cancelled():
+        return Odds()
+    if error := answer.exception():
+        log.warning("odds_not_known", error=f"{type(error).__name__}: {error}")
+        return Odds()
+    return answer.result()
+
+
+def odds_wait(fields: Mapping[int, int | str], wait: float) -> float:
+    """Return for how many seconds after a request came its odds may be waited for.
+
+    Parameters
+    ----------
+    fields : mapping of int to int or str
+        The request.
+    wait : float
+        The setting, seconds; less where the filter waits for a shorter time.
+    """
+    timeout = fields.get(Tag.TIMEOUT_MS)
+    return wait if timeout is None else min(wait, max(int(timeout) / 1000.0 - REST, 0.0))
 
 
 def job_id(fields: dict[int, int | str]) -> int:

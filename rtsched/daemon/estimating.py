@@ -260,12 +260,12 @@ class Estimating:
         """
         return cast("Estimates | None", await self._answer("estimate", jobs, timeout_s))
 
-    async def odds(self, jobs: Jobs, timeout_s: float = WAIT) -> NDArray[np.float64] | None:
-        """Return the odds, float64[n], that such jobs end by their deadlines if submitted now.
+    async def ends(self, jobs: Jobs, timeout_s: float = WAIT) -> NDArray[np.float64] | None:
+        """Return when such jobs may end if submitted now, each alone, as `Estimator.ends` does.
 
-        Each alone. None: they are not estimated, or not within so many seconds.
+        None: they are not estimated, or not within so many seconds.
         """
-        return cast("NDArray[np.float64] | None", await self._answer("odds", jobs, timeout_s))
+        return cast("NDArray[np.float64] | None", await self._answer("ends", jobs, timeout_s))
 
     async def _answer(self, kind: Question, jobs: Jobs, timeout_s: float) -> Any:
         remote = self._remote

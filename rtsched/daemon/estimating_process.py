@@ -62,7 +62,10 @@ OVERLAP = 600.0
 SAVED = 600.0
 """Seconds between two times at which past and record are written down."""
 
-Question = Literal["estimate", "odds"]
+Question = Literal["estimate", "ends"]
+
+SIMULATED = 0.25
+"""Share of the time that is left for an answer with `ends` that its simulations may take."""
 
 
 class Refreshed(NamedTuple):
@@ -175,7 +178,7 @@ class EstimatingProcess:
         return Report(self._busy, refreshed, failure, _cpu(), self._number, self._past_problem)
 
     def answer(self, kind: Question, jobs: Jobs, seconds: float) -> Any:
-        """Return estimates or odds of jobs that are not submitted; None: not within so long."""
+        """Return estimates or ends of jobs that are not submitted; None: not within so long."""
         asked = _Asked(kind, jobs, time.monotonic() + seconds, threading.Event())
         self._asked.put(asked)
         self._work.put(None)
@@ -250,11 +253,16 @@ class EstimatingProcess:
             if time.monotonic() > asked.until:
                 continue
             try:
-                method = getattr(self._estimator, asked.kind)
-                asked.answer = method(asked.jobs)
+                asked.answer = self._answered(asked)
             except Exception as error:  # who asks gets no answer, and the refresh goes on
                 self._defect("question_failed", error)
             asked.answered.set()
+
+    def _answered(self, asked: _Asked) -> Any:
+        if asked.kind == "estimate":
+            return self._estimator.estimate(asked.jobs)
+        left = max(asked.until - time.monotonic(), 0.0)
+        return self._estimator.ends(asked.jobs, SIMULATED * left)
 
     def _learn(self, found: Any) -> None:
         try:

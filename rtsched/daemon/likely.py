@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,7 +24,8 @@ from rtsched.daemon.moments import moment
 from rtsched.daemon.reconcile import closed_by_poll
 from rtsched.daemon.records import OPEN, OUTCOMES
 from rtsched.daemon.site import HOUR
-from rtsched.daemon.stated import per_cent
+from rtsched.daemon.stated import CLASSES, per_cent
+from rtsched.estimates.ends import earliest_with, odds_by
 from rtsched.model.actions import Tell
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.resources import CPU
@@ -43,28 +43,24 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.settings import DaemonSettings, LikelySettings
     from rtsched.daemon.site import Site
-    from rtsched.estimates import Estimates
     from rtsched.estimates.likely_level import LikelyLevel
     from rtsched.model.actions import Action
 
-QUANTILES = (("end", 0.5), ("end_high_80", 0.9), ("end_high_95", 0.975))
-"""Columns of estimates that are the median and upper quantiles of a job's end, and the odds that it
-ends by then, ascending."""
-
 MINUTE = 60.0
+"""An offered deadline is a whole one, and late enough for a job that is submitted so much later."""
+
+ROUNDING = 1e-9
+"""Of odds that are turned into a threshold and back."""
 
 
 class OddsSource(Protocol):
     """Who knows the odds: the process that estimates starts."""
 
-    async def odds(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64] | None:
-        """Return the odds that such jobs, submitted now, end by their deadlines, each alone.
+    async def ends(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64] | None:
+        """Return when such jobs, submitted now, may end, each alone, as `Estimator.ends` does.
 
         None: not within `timeout_s` seconds, or there are no estimates.
         """
-
-    async def estimate(self, jobs: Jobs, timeout_s: float) -> Estimates | None:
-        """Return estimates of such jobs, submitted now, each alone; None: as with odds."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +72,15 @@ class Odds:
     known : float
         Odds that it is met, 0 to 1, by what became of the promises before; nan: not known.
     offer : float
-        Earliest later deadline known to have the odds that are asked for, seconds since the epoch;
-        inf: none.
+        A later deadline that has the odds that are asked for, seconds since the epoch, on a whole
+        minute; inf: none.
+    raw : float
+        Odds by the simulations alone; nan: not known.
     """
 
     known: float = math.nan
     offer: float = math.inf
+    raw: float = math.nan
 
 
 async def odds_of(
@@ -102,26 +101,32 @@ async def odds_of(
     """
     if source is None:
         return Odds()
-    until = time.monotonic() + wait
-    row = job.jobs.replace(id=np.array([FIRST_OWN_ID]))
-    found = await source.odds(row, wait)
-    if found is None or not math.isfinite(found[0]):
+    found = await source.ends(job.jobs.replace(id=np.array([FIRST_OWN_ID])), wait)
+    raw = math.nan if found is None else float(odds_by(found[0], job.jobs.deadline[0]))
+    if found is None or math.isnan(raw):
         return Odds()
-    known = level.calibrated(min(max(float(found[0]), 0.0), 1.0), job.odds)
-    if known >= job.odds:
-        return Odds(known)
-    estimates = await source.estimate(row, max(until - time.monotonic(), 0.0))
-    return Odds(known) if estimates is None else _offered(known, estimates, job, level)
+    known = level.calibrated(raw, job.odds)
+    offer = math.inf if known >= job.odds else _later(found[0], job, level)
+    return Odds(known, offer, raw)
 
 
-def _offered(known: float, estimates: Estimates, job: Submission, level: LikelyLevel) -> Odds:
-    """Return the odds with the first later deadline that has those asked for, on a whole minute."""
-    asked_for = float(job.jobs.deadline[0])
-    for name, odds in QUANTILES:
-        end = float(np.ceil(estimates.column(name)[0] / MINUTE) * MINUTE)
-        if odds >= level.threshold(job.odds) and asked_for < end < math.inf:
-            return Odds(known, end)
-    return Odds(known)
+def _later(ends: NDArray[np.float64], job: Submission, level: LikelyLevel) -> float:
+    """Return the deadline that is offered: by the odds by which the job will be judged then."""
+    first = earliest_with(ends, level.threshold(job.odds) + ROUNDING)
+    if not math.isfinite(first):
+        return math.inf
+    offer = (math.ceil(first / MINUTE) + 1) * MINUTE
+    known = level.calibrated(float(odds_by(ends, offer - MINUTE)), job.odds)
+    return offer if known >= job.odds else math.inf
+
+
+def stated_odds(raw: float, level: LikelyLevel, least: float) -> float:
+    """Return the highest odds that may be stated of raw ones, 0 to 1; nan: none may.
+
+    Those of a class, or `least`, the lowest that are sold. A job that asks for them is accepted.
+    """
+    stated = [least, *(low / 100.0 for low in CLASSES if low / 100.0 > least)]
+    return max((odds for odds in stated if level.calibrated(raw, odds) >= odds), default=math.nan)
 
 
 @dataclass(frozen=True)

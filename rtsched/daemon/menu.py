@@ -32,11 +32,11 @@ import numpy as np
 from rtsched.adapters.adjusting import Adjustment
 from rtsched.counting import counted, span
 from rtsched.daemon.admission import lapsed, same_request
-from rtsched.daemon.likely import Odds
+from rtsched.daemon.likely import Odds, stated_odds
 from rtsched.daemon.moments import moment
 from rtsched.daemon.reports import ChoiceKind
 from rtsched.daemon.site import entry_of
-from rtsched.daemon.stated import floor_of, per_cent
+from rtsched.daemon.stated import per_cent
 from rtsched.errors import RtschedError
 from rtsched.model.jobs import Kind
 
@@ -202,28 +202,35 @@ class Allowance:
         return False
 
 
-@dataclass(frozen=True)
-class ByOdds:
-    """How choices with odds are found.
-
-    Attributes
-    ----------
-    controller : LikelyController
-        Who accepts them.
-    odds : callable
-        Returns what is known of the odds of the job as `asking` returns it; may wait for that, not
-        for longer than the search may take.
-    """
-
-    controller: LikelyController
-    odds: Callable[[], Odds]
-
-
 def asking(controller: LikelyController, job: Submission) -> Submission:
     """Return the job as one that asks for odds; one that does already is the same."""
     if math.isfinite(job.odds):
         return job
     return replace(job, odds=max(ODDS, controller.likely.odds_least / 100.0))
+
+
+def odds_question(
+    judged: AdmissionResult, controller: LikelyController, site: Site, request: Request, now: float
+) -> Submission | None:
+    """Return the job of which the odds matter for a menu, as `asking`; None: there are no choices.
+
+    Parameters
+    ----------
+    judged : AdmissionResult
+        What the request came to.
+    controller : LikelyController
+        Who accepts what has odds.
+    site : Site
+        As it is.
+    request : Request
+        The job as it was asked for.
+    now : float
+        Seconds since the epoch.
+    """
+    if not has_menu(judged):
+        return None
+    job = asking(controller, request.submission)
+    return job if controller.refused(site, job, now) is None else None
 
 
 @dataclass(frozen=True)
@@ -248,11 +255,11 @@ def with_menu(
     now: float,
     allowance: Allowance,
     before: Menu | None = None,
-    by_odds: ByOdds | None = None,
 ) -> AdmissionResult:
-    """Return what the admission of a job came to, with the menu of a rejected one.
+    """Return what the admission of a job came to, with the guaranteed choices of a rejected one.
 
-    An admitted one that was on its user's menu closes that.
+    A rejected one that could have nothing else leaves what its user was offered before. An admitted
+    one that was on its user's menu closes that.
 
     Parameters
     ----------
@@ -270,22 +277,70 @@ def with_menu(
         How much may be spent.
     before : Menu, optional
         What its user was offered before.
-    by_odds : ByOdds, optional
-        How choices with odds are found; None: there are none.
     """
     if judged.verdict == "admit":
         return _closed(judged, before, request.submission, now)
     if not has_menu(judged):
         return judged
-    finder = _Finder(admission, site, request, now, allowance, by_odds)
+    finder = _Finder(admission, site, request, now, allowance)
     base, choices = finder.choices(judged)
     if not choices:
-        return judged
+        return replace(judged, site=site, changed=())
     after, choices, changed = finder.held(base, choices)
     menu = Menu(now, now + admission.settings.offer, tuple(choices))
-    text = _text(judged.reply.text, menu, request.translator.taking, now, finder.named)
-    reply = replace(judged.reply, text=text)
-    return replace(judged, site=after, reply=reply, changed=(*base.changed, *changed), menu=menu)
+    return replace(judged, site=after, changed=(*base.changed, *changed), menu=menu)
+
+
+def with_odds(
+    judged: AdmissionResult,
+    site: Site,
+    request: Request,
+    now: float,
+    controller: LikelyController,
+    odds: Odds,
+) -> AdmissionResult:
+    """Return what the admission of a rejected job came to, with its choices with odds too.
+
+    Nothing is held for them: the site after it is the same.
+
+    Parameters
+    ----------
+    judged : AdmissionResult
+        From `with_menu`.
+    site : Site
+        As it is.
+    request : Request
+        The job as it was asked for.
+    now : float
+        Seconds since the epoch.
+    controller : LikelyController
+        Who accepts what has odds.
+    odds : Odds
+        Of the job as `asking` returns it.
+    """
+    guaranteed = judged.menu.choices if judged.menu is not None else ()
+    if not has_menu(judged) or any(each.kind == "guaranteed" for each in guaranteed):
+        return judged
+    asked = _Asked(site, request, now)
+    likely = _likely(asked, controller, odds)
+    if not likely:
+        return judged
+    expires = now + controller.settings.offer
+    menu = judged.menu if judged.menu is not None else Menu(now, expires, ())
+    choices = asked.shown([*guaranteed, *likely])
+    return replace(judged, menu=replace(menu, choices=tuple(choices)))
+
+
+def with_lines(judged: AdmissionResult, request: Request, now: float) -> AdmissionResult:
+    """Return what an admission came to, with a line for each choice in the text for the user.
+
+    But for the later deadline, which that names already.
+    """
+    if judged.verdict != "reject" or judged.menu is None:
+        return judged
+    named = _named(request)
+    text = _text(judged.reply.text, judged.menu, request.translator.taking, now, named)
+    return replace(judged, reply=replace(judged.reply, text=text))
 
 
 def has_menu(judged: AdmissionResult) -> bool:
@@ -339,8 +394,133 @@ def _closed(
     return replace(judged, site=after, changed=(*judged.changed, *gone), menu=ended)
 
 
-class _Finder:
-    """Searches the menu of one rejected request."""
+def _named(request: Request) -> ChoiceKind:
+    """Return of which kind the choice is that the text of a rejection names."""
+    return "likely-later" if math.isfinite(request.submission.odds) else "later"
+
+
+def _likely(asked: _Asked, controller: LikelyController, odds: Odds) -> list[Choice]:
+    """Return the job as it is with odds: by the deadline asked for, and by a later one.
+
+    Each is accepted if its user asks for it: that is judged by the same odds.
+    """
+    level, least = asked.site.likely.level, controller.likely.odds_least / 100.0
+    wanted = asking(controller, asked.request.submission).odds
+    could: list[tuple[ChoiceKind, float, float]] = [
+        ("likely", asked.deadline, stated_odds(odds.raw, level, least)),
+        ("likely-later", odds.offer, wanted),
+    ]
+    found = list[_Tried]()
+    for kind, deadline, stated in could:
+        if math.isfinite(deadline) and math.isfinite(stated):
+            to = Adjustment(deadline=deadline, odds=stated)
+            job = asked.job(to)
+            judged = controller.judge(asked.site, job, Odds(stated), asked.now)
+            found.append(_Tried(kind, to, job, judged))
+    return [asked.choice(each) for each in found if each.admitted]
+
+
+class _Asked:
+    """A rejected request, and how far others are from it."""
+
+    def __init__(self, site: Site, request: Request, now: float) -> None:
+        self.site, self.request, self.now = site, request, now
+        self.asks_odds = math.isfinite(request.submission.odds)
+        self.asked = request.translator.adjustable(request.fields, request.submission, site.facts)
+        self.deadline = float(request.submission.jobs.deadline[0])
+        self.rigid = request.submission.jobs.kind[0] == Kind.RIGID
+
+    def job(self, to: Adjustment) -> Submission:
+        """Return the job that asks for something else."""
+        translator, fields = self.request.translator, self.request.fields
+        job = translator.describe(translator.adjusted(fields, to), self.site.facts, self.now)
+        return replace(job, job=-1)
+
+    def shown(self, choices: Sequence[Choice]) -> list[Choice]:
+        """Return those that are efficient, the closest of each kind; closest first.
+
+        The one that the text names is before all. None that is held is left out.
+        """
+        if not choices:
+            return []
+        costs = np.array([self.cost(each.to) for each in choices])
+        kept = [choices[row] for row in np.flatnonzero(efficient(costs)).tolist()]
+        named = _named(self.request)
+        kept.sort(key=lambda each: (each.kind != named, float(self.far(each.to))))
+        closest = {each.kind: each for each in reversed(kept)}
+        shown = [each for each in kept if closest[each.kind] is each]
+        further = [each for each in reversed(shown) if each.record < 0]
+        left_out = {each.kind for each in further[: max(len(shown) - MOST, 0)]}
+        return [each for each in shown if each.kind not in left_out]
+
+    def cost(self, to: Adjustment) -> tuple[float, ...]:
+        """Return what a request gives up of what was asked for, thing by thing; 0: nothing."""
+        asked = self.asked
+        return (
+            0.0 if to.deadline is None else max(to.deadline - self.deadline, 0.0),
+            0.0 if to.nodes is None else asked.nodes - to.nodes,
+            0.0 if to.limit_s is None else max(asked.limit_s - to.limit_s, 0.0),
+            0.0 if to.gpus is None else asked.gpus - to.gpus,
+            float(to.gpu_type is not None),
+            float(to.partition is not None),
+            max(self._work(Adjustment()) - self._work(to), 0.0),
+            0.0 if to.odds is None else 1.0 - to.odds,
+        )
+
+    def _work(self, to: Adjustment) -> float:
+        """Return the node-seconds of a request; 0 where it has no time limit."""
+        nodes = self.asked.nodes if to.nodes is None else to.nodes
+        limit_s = self.asked.limit_s if to.limit_s is None else to.limit_s
+        return nodes * limit_s if math.isfinite(limit_s) else 0.0
+
+    def far(self, to: Adjustment) -> float:
+        """Return how far a request is from what was asked for: the sum of relative changes."""
+        late, nodes, limit, gpus, kind, partition, _, odds = self.cost(to)
+        left = max(self.deadline - self.now, 1.0)
+        limit_s = self.asked.limit_s if math.isfinite(self.asked.limit_s) else 1.0
+        more = 1.0 - self.request.submission.odds if self.asks_odds else 0.0
+        parts = (
+            late / left,
+            nodes / self.asked.nodes,
+            limit / limit_s,
+            PER_CENT * max(odds - more, 0.0),
+        )
+        return sum(parts) + gpus / max(self.asked.gpus, 1) + 0.5 * (kind + partition)
+
+    def choice(self, tried: _Tried) -> Choice:
+        """Return what was judged, as a choice."""
+        to, options = tried.to, self.request.translator.options
+        if to.odds is not None and to.odds < 1.0:
+            return Choice(
+                kind=tried.kind,
+                to=to,
+                job=tried.job,
+                start=math.nan,
+                end=math.nan,
+                nodes=(),
+                options=options(self.request.fields, to),
+                text=what(to, self.asked),
+                odds=to.odds,
+            )
+        record = next(r for r in tried.result.changed if r.standing in {"offered", "provisional"})
+        plan = tried.result.site.snapshot.plan
+        entry = entry_of(plan, record.id)
+        to = to._replace(deadline=record.deadline)
+        row = tried.job.jobs.replace(deadline=np.array([record.deadline]))
+        return Choice(
+            kind=tried.kind,
+            to=to,
+            job=replace(tried.job, jobs=row),
+            start=float(plan.entries.start[entry]),
+            end=float(plan.entries.end[entry]),
+            nodes=tuple(plan.nodes_of(entry).tolist()),
+            options=options(self.request.fields, to),
+            text=what(to, self.asked),
+        )
+
+
+class _Finder(_Asked):
+    """Searches the guaranteed choices of one rejected request."""
 
     def __init__(
         self,
@@ -349,24 +529,15 @@ class _Finder:
         request: Request,
         now: float,
         allowance: Allowance,
-        by_odds: ByOdds | None,
     ) -> None:
-        self.admission, self.request, self.now = admission, request, now
+        offered = site.of_user(request.submission.uid, "offered")
+        super().__init__(site.without(record.id for record in offered), request, now)
         settings = msgspec.structs.replace(admission.settings, offer=0.0)
         self.silent = replace(admission, settings=settings)
-        uid = request.submission.uid
-        self.whole = site
-        self.site = site.without(record.id for record in site.of_user(uid, "offered"))
-        self.allowance, self.by_odds = allowance, by_odds
-        self.asks_odds = math.isfinite(request.submission.odds)
-        self.named: ChoiceKind = "likely-later" if self.asks_odds else "later"
-        """Of which kind the choice is that the text of the rejection names."""
-        self.asked = request.translator.adjustable(request.fields, request.submission, site.facts)
-        self.deadline = float(request.submission.jobs.deadline[0])
-        self.rigid = request.submission.jobs.kind[0] == Kind.RIGID
+        self.admission, self.whole, self.allowance = admission, site, allowance
 
     def choices(self, judged: AdmissionResult) -> tuple[AdmissionResult, list[Choice]]:
-        """Return the efficient choices, closest to what was asked for first.
+        """Return the guaranteed choices that are efficient, closest to what was asked for first.
 
         And the rejection beside which they may be held: of the job that asks for a guarantee.
         """
@@ -375,17 +546,7 @@ class _Finder:
             base, tried = self._guaranteed(judged)
         if not tried and base.judgement is not None and base.verdict == "reject":
             tried = self._searched(base)
-        if not any(each.kind == "guaranteed" for each in tried):
-            tried += self._likely()
-        good = [each for each in tried if each.admitted]
-        if not good:
-            return base, []
-        costs = np.array([self._cost(each.to) for each in good])
-        kept = [good[row] for row in np.flatnonzero(efficient(costs))]
-        kept.sort(key=lambda each: (each.kind != self.named, float(self._far(each.to))))
-        closest = {each.kind: each for each in reversed(kept)}
-        shown = [each for each in kept if closest[each.kind] is each]
-        return base, [self._choice(each) for each in shown[:MOST]]
+        return base, self.shown([self.choice(each) for each in tried if each.admitted])
 
     def _searched(self, judged: AdmissionResult) -> list[_Tried]:
         """Return the guaranteed requests that were judged in place of a rejected one."""
@@ -418,7 +579,7 @@ class _Finder:
         if self.allowance.spent():
             return judged, []
         to = Adjustment(deadline=self.deadline, odds=1.0)
-        job = self._job(to)
+        job = self.job(to)
         result = self.admission.judge(self.site, job, self.now)
         gone = self.whole.of_user(job.uid, "offered")
         if result.verdict == "admit":
@@ -433,26 +594,6 @@ class _Finder:
         if not found:
             changed += result.changed
         return replace(result, site=kept, changed=tuple(changed)), found
-
-    def _likely(self) -> list[_Tried]:
-        """Return the job as it is with odds: by the deadline asked for, and by a later one."""
-        if self.by_odds is None:
-            return []
-        controller, odds = self.by_odds.controller, self.by_odds.odds()
-        least, wanted = controller.likely.odds_least / 100.0, self.request.submission
-        found, stated = list[_Tried](), max(floor_of(odds.known), least)
-        if stated <= odds.known:
-            to = Adjustment(deadline=self.deadline, odds=stated)
-            job = self._job(to)
-            judged = controller.judge(self.site, job, odds, self.now)
-            found.append(_Tried("likely", to, job, judged))
-        if math.isfinite(odds.offer):
-            asked = asking(controller, wanted).odds
-            to = Adjustment(deadline=odds.offer, odds=asked)
-            job = self._job(to)
-            judged = controller.judge(self.site, job, Odds(asked), self.now)
-            found.append(_Tried("likely-later", to, job, judged))
-        return found
 
     def held(
         self, judged: AdmissionResult, choices: list[Choice]
@@ -558,23 +699,17 @@ class _Finder:
         if self.allowance.spent():
             return None
         to = self._certain(to)
-        job = self._job(to if to.deadline is not None else to._replace(deadline=self.deadline))
+        job = self.job(to if to.deadline is not None else to._replace(deadline=self.deadline))
         return _Tried(kind, to, job, self.silent.judge(self.site, job, self.now))
 
     def _certain(self, to: Adjustment) -> Adjustment:
         """Return a change with which the request asks for a guarantee."""
         return to._replace(odds=1.0) if self.asks_odds else to
 
-    def _job(self, to: Adjustment) -> Submission:
-        """Return the job that asks for something else."""
-        translator, fields = self.request.translator, self.request.fields
-        job = translator.describe(translator.adjusted(fields, to), self.site.facts, self.now)
-        return replace(job, job=-1)
-
     def _later(self, judged: AdmissionResult) -> _Tried:
         """Return the deadline that was offered, as it is held, or judged again."""
         to = self._certain(Adjustment(deadline=judged.offer))
-        job = self._job(to)
+        job = self.job(to)
         held = [r for r in judged.changed if r.standing == "offered"]
         if held:
             result = replace(judged, verdict="admit", changed=tuple(held))
@@ -597,74 +732,10 @@ class _Finder:
                 for each in mine
                 if each.result.offer <= latest and math.isfinite(each.result.offer)
             ]
-            for to in sorted(offers, key=self._far)[:1]:
+            for to in sorted(offers, key=self.far)[:1]:
                 judged = self._try(kind, to)
                 found += [judged] if judged is not None else []
         return found
-
-    def _cost(self, to: Adjustment) -> tuple[float, ...]:
-        """Return what a request gives up of what was asked for, thing by thing; 0: nothing."""
-        asked = self.asked
-        return (
-            0.0 if to.deadline is None else max(to.deadline - self.deadline, 0.0),
-            0.0 if to.nodes is None else asked.nodes - to.nodes,
-            0.0 if to.limit_s is None else max(asked.limit_s - to.limit_s, 0.0),
-            0.0 if to.gpus is None else asked.gpus - to.gpus,
-            float(to.gpu_type is not None),
-            float(to.partition is not None),
-            max(self._work(Adjustment()) - self._work(to), 0.0),
-            0.0 if to.odds is None else 1.0 - to.odds,
-        )
-
-    def _work(self, to: Adjustment) -> float:
-        """Return the node-seconds of a request; 0 where it has no time limit."""
-        nodes = self.asked.nodes if to.nodes is None else to.nodes
-        limit_s = self.asked.limit_s if to.limit_s is None else to.limit_s
-        return nodes * limit_s if math.isfinite(limit_s) else 0.0
-
-    def _far(self, to: Adjustment) -> float:
-        """Return how far a request is from what was asked for: the sum of relative changes."""
-        late, nodes, limit, gpus, kind, partition, _, odds = self._cost(to)
-        left = max(self.deadline - self.now, 1.0)
-        limit_s = self.asked.limit_s if math.isfinite(self.asked.limit_s) else 1.0
-        more = 1.0 - self.request.submission.odds if self.asks_odds else 0.0
-        parts = (
-            late / left,
-            nodes / self.asked.nodes,
-            limit / limit_s,
-            PER_CENT * max(odds - more, 0.0),
-        )
-        return sum(parts) + gpus / max(self.asked.gpus, 1) + 0.5 * (kind + partition)
-
-    def _choice(self, tried: _Tried) -> Choice:
-        to, options = tried.to, self.request.translator.options
-        if to.odds is not None and to.odds < 1.0:
-            return Choice(
-                kind=tried.kind,
-                to=to,
-                job=tried.job,
-                start=math.nan,
-                end=math.nan,
-                nodes=(),
-                options=options(self.request.fields, to),
-                text=what(to, self.asked),
-                odds=to.odds,
-            )
-        record = next(r for r in tried.result.changed if r.standing in {"offered", "provisional"})
-        plan = tried.result.site.snapshot.plan
-        entry = entry_of(plan, record.id)
-        to = to._replace(deadline=record.deadline)
-        row = tried.job.jobs.replace(deadline=np.array([record.deadline]))
-        return Choice(
-            kind=tried.kind,
-            to=to,
-            job=replace(tried.job, jobs=row),
-            start=float(plan.entries.start[entry]),
-            end=float(plan.entries.end[entry]),
-            nodes=tuple(plan.nodes_of(entry).tolist()),
-            options=options(self.request.fields, to),
-            text=what(to, self.asked),
-        )
 
 
 def efficient(costs: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -23,13 +23,12 @@ from rtsched.daemon.likely import LikelyController, has_fallen, odds_of, present
 from rtsched.daemon.menu import (
     TRIES,
     Allowance,
-    ByOdds,
     Request,
-    asking,
-    has_menu,
+    odds_question,
     present,
     remember,
     with_menu,
+    with_odds,
 )
 from rtsched.daemon.records import OPEN
 from rtsched.daemon.reports import RefusedError
@@ -737,11 +736,11 @@ class SiteReader:
     def with_odds(self, judged: Judged) -> Rejected | None:
         """Return a rejected job whose odds matter; None: they do not, or it may have none."""
         searched = judged.question.deadline is not None and judged.admission.settings.menu_ms
-        if self.daemon.odds is None or not searched or not has_menu(judged.result):
+        if self.daemon.odds is None or not searched:
             return None
-        job = asking(self._likely, judged.request.submission)
-        refused = self._likely.refused(self.site, job, judged.now)
-        return Rejected(judged, job) if refused is None else None
+        request, now = judged.request, judged.now
+        job = odds_question(judged.result, self._likely, self.site, request, now)
+        return Rejected(judged, job) if job is not None else None
 
     def feasible(self, judged: Judged, odds: Odds | None = None) -> reports.FeasibleReport:
         """Return what a job that nobody submits could have."""
@@ -791,10 +790,9 @@ class SiteReader:
         admission, request = case.admission, case.request
         searched = question.deadline is not None and admission.settings.menu_ms
         allowance = Allowance(tries=TRIES if searched else 0)
-        by_odds = None if odds is None else ByOdds(self._likely, lambda: odds)
-        judged = with_menu(
-            admission, self.site, case.result, request, now, allowance, by_odds=by_odds
-        )
+        judged = with_menu(admission, self.site, case.result, request, now, allowance)
+        if odds is not None:
+            judged = with_odds(judged, self.site, request, now, self._likely, odds)
         reasons = tuple(
             reports.Reason(f.reason.code, messages.sentence(f, daemon.wording))
             for f in (judged.judgement.verdicts.findings if judged.judgement else ())

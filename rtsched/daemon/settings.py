@@ -90,7 +90,8 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             description="Milliseconds for which alternatives to a rejected job are searched while "
-            "its user waits; less if others wait. 0: only a later deadline is offered.",
+            "its user waits; less if others wait. Odds are worked out meanwhile, and waited for as "
+            "`wait` of `[likely]` says. 0: only a later deadline is offered.",
         ),
     ] = 10.0
     unused_offers_per_hour: Annotated[
@@ -207,8 +208,9 @@ class LikelySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float,
         Meta(
             gt=0,
-            description="Seconds that a submission waits for its odds; less than the submit "
-            "filter waits for its answer.",
+            description="Seconds after which a submission no longer waits for odds: its own, or "
+            "those of choices after a rejection. It is 15 ms less than the submit filter waits, "
+            "where that is shorter.",
         ),
     ] = 0.035
     warn_below: Annotated[

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass, replace
+from collections import deque
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from rtsched.estimates import arrivals
 from rtsched.estimates.ahead import LIMITED, Ahead, ahead, lean, on_known_nodes
 from rtsched.estimates.awaited import Awaited
 from rtsched.estimates.calibration import CLASSES, LEVELS, Calibration, Open, Spread
+from rtsched.estimates.ends import odds_by
 from rtsched.estimates.history import History
 from rtsched.estimates.record import Record
 from rtsched.estimates.run_times import draw
@@ -47,8 +50,14 @@ KINDRED = ("user", "name", "account")
 FEWEST = 8
 """Simulations at the least of a job that is not submitted."""
 
+ASKED = 32
+"""Questions about ends of which the answers are remembered until the next refresh."""
+
 UNSUBMITTED = -2
 """Id of such a job."""
+
+AT_ONCE = 1000
+"""Jobs whose odds are worked out at once: of each there are thousands of ends."""
 
 FIRST_COVERED = DAY
 """Seconds whose arrivals are simulated at first; where jobs still wait then, it is done anew ..."""
@@ -75,6 +84,8 @@ class Drawn:
         Seconds.
     arrivals : list of Arrivals
         Of each simulation rows of the jobs that are submitted, when, and how long they run.
+    asked : deque of (Jobs, float64[n, k])
+        Jobs whose ends were asked for, and the answers.
     """
 
     snapshot: Snapshot
@@ -84,6 +95,9 @@ class Drawn:
     state: Ahead
     run_time: NDArray[np.float64]
     arrivals: list[Arrivals]
+    asked: deque[tuple[Jobs, NDArray[np.float64]]] = field(
+        default_factory=lambda: deque(maxlen=ASKED)
+    )
 
 
 def _do_nothing() -> None:
@@ -228,28 +242,64 @@ class Estimator:
             self.settings.horizon_days * DAY,
         )
 
+    def ends(self, jobs: Jobs, within_s: float = math.inf) -> NDArray[np.float64]:
+        """Return when such jobs, submitted now, may end, each alone; their deadlines do not matter.
+
+        It is each of the simulations with each of the run times that are equally likely. A job
+        ends by its requested time after its start, however long jobs like it ran. The same job
+        gets the same answer until the next `refresh`, however much time there is.
+
+        Parameters
+        ----------
+        jobs : Jobs
+            They are not submitted.
+        within_s : float
+            Seconds that the simulations may take, after the first few; `answer_within` at most.
+
+        Returns
+        -------
+        float64[n, k]
+            Seconds since the epoch, each row ascending; inf: a start beyond what is simulated.
+            k is 0 before the first `refresh`.
+        """
+        drawn = self._drawn
+        if drawn is None:
+            return np.zeros((len(jobs), 0))
+        same = jobs.replace(
+            id=np.full(len(jobs), UNSUBMITTED), submit=self._now, deadline=np.inf, label=-1
+        )
+        for other, ends in drawn.asked:
+            if other.equals(same):
+                return ends
+        delay, _ = self._ahead(drawn, _limited(same), within_s)
+        found = np.sort(self._ends_after(delay, same), axis=1)
+        drawn.asked.append((same, found))
+        return found
+
+    def _ends_after(self, delay: NDArray[np.float64], jobs: Jobs) -> NDArray[np.float64]:
+        """Return float64[n, k]: ends as in `ends`, in any order, given waits as in `_odds`."""
+        jobs = _limited(jobs)
+        start = np.where(delay >= self.settings.horizon_days * DAY, np.inf, self._now + delay)
+        run_time = self.history.run_times.distributions(jobs)
+        run_time = np.minimum(run_time, jobs.wall_time[:, None])
+        return np.asarray(start.T[:, :, None] + run_time[:, None, :]).reshape(len(jobs), -1)
+
     def odds(self, jobs: Jobs) -> NDArray[np.float64]:
         """Return the odds that such jobs, submitted now, end by their deadlines, each alone.
 
-        They are the share of the simulations in which it does, with each of the run times that are
-        equally likely; one more, in which it does not, is added, so they are below 1. nan before
-        the first `refresh`.
+        As `odds_by` of their `ends`.
         """
-        if self._drawn is None:
-            return np.full(len(jobs), np.nan)
-        delay, _ = self._ahead(self._drawn, _limited(jobs))
-        return self._odds(delay, jobs)
+        return odds_by(self.ends(jobs), jobs.deadline)
 
     def _odds(self, delay: NDArray[np.float64], jobs: Jobs) -> NDArray[np.float64]:
         """Return odds as in `odds`, given waits, float64[simulations, n] seconds."""
-        jobs = _limited(jobs)
-        beyond = delay >= self.settings.horizon_days * DAY
-        room = np.where(beyond, -np.inf, jobs.deadline - self._now - delay)
-        run_time = self.history.run_times.distributions(jobs)
-        within = (run_time <= room[:, :, None]).sum(axis=2)
-        # it ends by its requested time after its start, however long jobs like it ran
-        within[room >= jobs.wall_time] = run_time.shape[1]
-        return np.asarray(within.sum(axis=0) / (len(room) * run_time.shape[1] + 1))
+        rows = np.arange(len(jobs))
+        parts = (rows[first : first + AT_ONCE] for first in rows[::AT_ONCE])
+        found = [
+            odds_by(self._ends_after(delay[:, part], jobs.take(part)), jobs.deadline[part])
+            for part in parts
+        ]
+        return np.concatenate([np.zeros(0), *found])
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a new process needs: the next refresh draws anew."""
@@ -335,7 +385,9 @@ class Estimator:
         delay, own = self._ahead(drawn, jobs)
         return Spread.of(delay), Spread.of(delay + own), sizes(jobs, drawn.snapshot)
 
-    def _ahead(self, drawn: Drawn, jobs: Jobs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _ahead(
+        self, drawn: Drawn, jobs: Jobs, within_s: float = math.inf
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return waits and run times of jobs submitted now, float64[simulations, n] seconds."""
         count = self.settings.draws
         distribution = self.history.run_times.distributions(jobs)
@@ -355,7 +407,7 @@ class Estimator:
             ]
         )
         delay, longest = np.full((count, len(jobs)), np.nan), self.settings.horizon_days * DAY
-        share = self.answer_within / max(len(jobs), 1)
+        share = min(self.answer_within, within_s) / max(len(jobs), 1)
         for column in range(len(jobs)):
             begun = time.monotonic()
             state, covered = _with_one(drawn, jobs.take([column])), FIRST_COVERED

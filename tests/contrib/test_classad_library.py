@@ -39,7 +39,7 @@ UNOPTIMIZED = ("CFLAGS=-O0", "CXXFLAGS=-O0", "HARDEN=")
 def sent(server: FilterServer, question: int = 0) -> dict[str, str]:
     """Return the lines of a question, by name."""
     kind, fields = server.asked[question]
-    assert (kind, list(fields)) == (MessageKind.SUBMIT, [Tag.AD])
+    assert (kind, list(fields)) == (MessageKind.SUBMIT, [Tag.AD, Tag.TIMEOUT_MS])
     lines = str(fields[Tag.AD]).splitlines()
     return dict(line.split(" = ", 1) for line in lines)
 

@@ -138,6 +138,7 @@ def test_the_daemon_is_told_what_was_asked_for(tested: Filter) -> None:
         Tag.BATCH: 1,
         Tag.OTHER: "contiguous,clusters,end-time",
         Tag.CLUSTERS: "a,b",
+        Tag.TIMEOUT_MS: 300,
     }
 
 

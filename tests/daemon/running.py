@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 from scene import Scene
 
 from rtsched.adapters.live import Change, Completions, Done, Observation
@@ -30,6 +31,8 @@ from rtsched_plugins.mcdf import Mcdf
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from rtsched.core.prepared import PreparedState
     from rtsched.model.actions import Action
@@ -97,6 +100,12 @@ async def until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.001)
+
+
+def even_ends(first: float, last: float, count: int = 9999) -> NDArray[np.float64]:
+    """Return so many ends of a job, between two times; its odds are the share that has passed."""
+    share = np.arange(1, count + 1) / (count + 1)
+    return np.asarray(first + share * (last - first) - 1e-3)
 
 
 def nothing() -> None:

@@ -95,9 +95,9 @@ def test_questions_are_answered_between_two_simulations(running: Running) -> Non
             while "hang" not in running.daemon.site.snapshot.queued.texts("name"):
                 await running.daemon.cycle()
             while estimating.latest is before or estimating.latest.at == before.at:
-                odds = await estimating.odds(one, 30.0)
-                assert odds is not None
-                assert odds.tolist() == [0.5]
+                ends = await estimating.ends(one, 30.0)
+                assert ends is not None
+                assert 0.0 < ends[0, 0] < 30.0, "the time that is left for it"
                 found = await estimating.estimate(one, 30.0)
                 assert found is not None
                 assert found.start.tolist() == [found.start_low_80[0] + 300.0]
@@ -114,7 +114,7 @@ def test_a_killed_process_comes_back(running: Running) -> None:
         first, before = estimating.pid, estimating.latest
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        assert await estimating.odds(Jobs.build(1, id=[9]), 5.0) is None
+        assert await estimating.ends(Jobs.build(1, id=[9]), 5.0) is None
         assert estimating.latest.estimates is before.estimates
         assert "SIGKILL" in estimating.latest.failure
         line = running.asked()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running import NOW, Running, answer_of, until
+from running import NOW, Running, answer_of, even_ends, until
 from scene import ANN, BOB, T0, WORDS, Scene
 
 from rtsched.adapters.live import FIRST_OWN_ID, LIKELY, CompletionStatus, Marks, Submission
@@ -21,14 +21,13 @@ from rtsched.core.hookspecs import hookimpl
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.codec import encode_jobs, encode_schedule
-from rtsched.daemon.likely import QUANTILES, LikelyController, Odds, odds_of, sold
+from rtsched.daemon.likely import LikelyController, Odds, odds_of, sold, stated_odds
 from rtsched.daemon.records import OUTCOMES, PromiseRecord, StoredState
 from rtsched.daemon.recovery import recovered
 from rtsched.daemon.reports import Explain, Reliability, Status
 from rtsched.daemon.settings import DaemonSettings, LikelySettings
 from rtsched.daemon.site import renamed
 from rtsched.daemon.store import LEARNT_FROM
-from rtsched.estimates import Estimates
 from rtsched.estimates.likely_level import LikelyLevel
 from rtsched.model.actions import Tell
 from rtsched.model.jobs import Edges, Jobs, Kind
@@ -36,40 +35,40 @@ from rtsched.model.verdicts import Reason, Verdicts
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rtsched.model.schedule import Schedule
 
 
 class Told:
-    """Knows when jobs end: with odds of 50 % at `median`, more the later; notes the questions."""
+    """Knows when jobs end: half of the time by `median`, more the later; counts the questions."""
 
     def __init__(self, median: float = T0 + 1000.0, spread: float = 500.0) -> None:
-        self.median, self.spread, self.asked = median, spread, list[str]()
+        self.median, self.spread, self.asked = median, spread, 0
 
-    async def odds(self, jobs: Jobs, timeout_s: float) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Return the odds of each deadline."""
+    async def ends(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64]:
+        """Return the ends of each job."""
         assert timeout_s >= 0
-        self.asked.append("odds")
-        return np.clip(0.5 + (jobs.deadline - self.median) / (2 * self.spread), 0.0, 1.0)
-
-    async def estimate(self, jobs: Jobs, timeout_s: float) -> Estimates | None:
-        """Return the quantiles of each end; nothing where no time is left."""
-        self.asked.append("estimate")
-        if timeout_s <= 0:
-            return None
-        high = {name: self.median + (odds - 0.5) * 2 * self.spread for name, odds in QUANTILES}
-        return Estimates.build(
-            len(jobs), **{name: np.full(len(jobs), at) for name, at in high.items()}
-        )
+        self.asked += 1
+        ends = even_ends(self.median - self.spread, self.median + self.spread)
+        return np.tile(ends, (len(jobs), 1))
 
 
 class Silent:
     """Does not answer in time."""
 
-    async def odds(self, jobs: Jobs, timeout_s: float) -> None:
+    async def ends(self, jobs: Jobs, timeout_s: float) -> None:
         """Answer nothing."""
         del jobs, timeout_s
 
-    estimate = odds
+
+class Unready:
+    """Has not estimated anything yet."""
+
+    async def ends(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64]:
+        """Answer with no end."""
+        del timeout_s
+        return np.zeros((len(jobs), 0))
 
 
 def asks(odds: float = 0.95, uid: int = ANN, deadline: float = T0 + 3600, **columns: Any) -> Any:
@@ -104,45 +103,74 @@ def sell(
 UNTAUGHT = LikelyLevel()
 
 
-@pytest.mark.parametrize(("asked", "offered"), [(0.85, 0.9), (0.9, 0.9), (0.95, 0.975)])
-def test_an_offer_is_a_minute_by_which_it_ends_with_the_odds(asked, offered):
-    """Of a job whose deadline is too soon: an upper quantile of its end, after two questions."""
+@pytest.mark.parametrize("asked", [0.85, 0.9, 0.95, 0.99])
+def test_an_offer_is_a_minute_by_which_it_ends_with_the_odds(asked):
+    """Of a job whose deadline is too soon, and of one that is submitted a minute later."""
     source = Told()
     found = asyncio.run(odds_of(source, asks(asked, deadline=T0 + 700), UNTAUGHT, 1.0))
     assert found.known == pytest.approx(0.2)
-    exact = source.median + (offered - 0.5) * 1000
-    assert exact <= found.offer < exact + 60
+    assert found.raw == found.known
+    exact = source.median + (asked - 0.5) * 1000 + 60
+    assert exact <= found.offer < exact + 61
     assert found.offer % 60 == 0
-    assert source.asked == ["odds", "estimate"]
+    assert source.asked == 1
 
 
-def test_one_question_is_enough_for_a_deadline_with_the_odds():
-    """No offer is looked for; nor is there one where no time is left, or the odds are too high."""
-    source = Told()
-    assert asyncio.run(odds_of(source, asks(0.9), UNTAUGHT, 1.0)) == Odds(1.0)
-    assert source.asked == ["odds"]
-    late = asyncio.run(odds_of(Told(), asks(0.9, deadline=T0 + 700), UNTAUGHT, 0.0))
-    assert (late.known, late.offer) == (pytest.approx(0.2), math.inf)
-    high = asyncio.run(odds_of(Told(), asks(0.99, deadline=T0 + 700), UNTAUGHT, 1.0))
+@settings(deadline=None, max_examples=200)
+@given(
+    ends=st.lists(st.floats(60.0, 1e6) | st.just(math.inf), min_size=1, max_size=80),
+    asked=st.floats(0.5, 0.999),
+    learnt=st.lists(st.tuples(st.sampled_from([0.5, 0.8, 0.9, 0.95]), st.booleans()), max_size=40),
+    least=st.sampled_from([0.5, 0.82, 0.95]),
+    deadline=st.floats(1.0, 2e6),
+)
+def test_what_is_offered_is_accepted(ends, asked, learnt, least, deadline):
+    """A job that asks for what was offered has those odds, whatever the thresholds have become."""
+
+    class Sorted:
+        async def ends(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64]:
+            del timeout_s
+            return np.tile(T0 + np.sort(ends), (len(jobs), 1))
+
+    level = LikelyLevel().learnt(((odds, kept) for odds, kept in learnt))
+    found = asyncio.run(odds_of(Sorted(), asks(asked, deadline=T0 + deadline), level, 1.0))
+    if math.isfinite(found.offer):
+        assert found.offer > T0 + deadline
+        again = asyncio.run(odds_of(Sorted(), asks(asked, deadline=found.offer), level, 1.0))
+        assert again.known >= asked
+    stated = stated_odds(found.raw, level, least)
+    if math.isfinite(stated):
+        assert stated >= least
+        again = asyncio.run(odds_of(Sorted(), asks(stated, deadline=T0 + deadline), level, 1.0))
+        assert again.known >= stated
+
+
+def test_no_offer_is_looked_for_where_the_deadline_has_the_odds():
+    """Nor is there one where the odds are higher than any that are known."""
+    found = asyncio.run(odds_of(Told(), asks(0.9), UNTAUGHT, 1.0))
+    assert found.known == pytest.approx(1.0, abs=1e-3)
+    assert found.offer == math.inf
+    high = asyncio.run(odds_of(Told(), asks(0.99999, deadline=T0 + 700), UNTAUGHT, 1.0))
     assert high.offer == math.inf
 
 
-@pytest.mark.parametrize("source", [None, Silent(), Told(median=math.nan)])
+@pytest.mark.parametrize("source", [None, Silent(), Unready()])
 def test_without_an_estimate_nothing_is_stated(source):
     """Whoever knows nothing, or not in time, or no number: no odds and no offer."""
     found = asyncio.run(odds_of(source, asks(), UNTAUGHT, 1.0))
     assert math.isnan(found.known)
+    assert math.isnan(stated_odds(found.raw, UNTAUGHT, 0.8))
     assert found.offer == math.inf
 
 
 def test_an_end_beyond_what_is_simulated_is_no_offer():
     """The odds are stated all the same."""
     found = asyncio.run(odds_of(Told(median=math.inf), asks(), UNTAUGHT, 1.0))
-    assert found == Odds(0.0)
+    assert found == Odds(0.0, math.inf, 0.0)
 
 
 def test_odds_go_by_what_became_of_promises_before():
-    """Where all were kept 80 % are enough, and the median as an offer; after breaks not even 96."""
+    """Where all were kept 80 % are enough, and an earlier offer; after breaks not even 96 are."""
     kept = LikelyLevel().learnt([(0.95, True)] * 60)
     broken = LikelyLevel().learnt([(0.95, False)] * 10)
     often, rarely = asks(0.95, deadline=T0 + 1300), asks(0.95, deadline=T0 + 1460)
@@ -150,9 +178,11 @@ def test_odds_go_by_what_became_of_promises_before():
     assert asyncio.run(odds_of(Told(), often, kept, 1.0)).known > 0.95
     assert asyncio.run(odds_of(Told(), rarely, UNTAUGHT, 1.0)).known == pytest.approx(0.96)
     assert asyncio.run(odds_of(Told(), rarely, broken, 1.0)).known < 0.95
-    source = Told()
-    found = asyncio.run(odds_of(source, asks(0.95, deadline=T0 + 600), kept, 1.0))
-    assert found.offer == math.ceil(source.median / 60) * 60
+    late, early = (
+        asyncio.run(odds_of(Told(), asks(0.95, deadline=T0 + 510), level, 1.0)).offer
+        for level in (UNTAUGHT, kept)
+    )
+    assert early <= Told().median + 120 < late
 
 
 # --- verdicts ------------------------------------------------------------------------------------

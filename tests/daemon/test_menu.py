@@ -267,6 +267,38 @@ def test_what_cannot_be_held_beside_is_as_of_now(patient: Running) -> None:
     course(patient, steps, **busy({0: 10, 1: 10, 2: 10, 3: 45}))
 
 
+def test_what_gave_way_to_another_job_is_as_of_now(patient: Running) -> None:
+    """The menu stays; its choices are held no longer, and are promised if there is room."""
+
+    async def steps() -> None:
+        await submit(patient, 4, 30, 60)
+        menu = (await ask(patient, Choices())).choices
+        assert [each.held for each in menu] == [True, True]
+        assert (await submit(patient, 2, 50, 55))[Tag.VERDICT] == ACCEPT
+        assert patient.standings() == ["provisional"]
+        assert [r.standing for r in patient.store.open_records()] == ["provisional"]
+        after = await ask(patient, Choices())
+        assert told(after.choices) == told(menu)
+        assert [each.held for each in after.choices] == [False, False]
+        assert (await submit(patient, 2, 60, 60))[Tag.VERDICT] == REJECT, "choice 2 has no room now"
+
+    course(patient, steps, **busy({2: 60, 3: 60}))
+
+
+def test_a_job_that_can_have_nothing_leaves_the_menu(patient: Running) -> None:
+    """What is held stays held, and can be taken."""
+
+    async def steps() -> None:
+        await submit(patient, 4, 30, 60)
+        menu = (await ask(patient, Choices())).choices
+        assert (await submit(patient, 4, 30, 60, RESERVATION="none"))[Tag.VERDICT] == REJECT
+        assert (await ask(patient, Choices())).choices == menu
+        assert patient.standings() == ["offered", "offered"]
+        assert patient.daemon.site.unused_by(ANN, NOW, "offered") == []
+
+    course(patient, steps, **busy({1: 120, 2: 120, 3: 120}))
+
+
 def test_nothing_is_held_for_a_question(patient: Running) -> None:
     """`feasible` shows the same menu; `hold` holds it, for its user and as one offer."""
 

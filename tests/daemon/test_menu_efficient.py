@@ -23,7 +23,6 @@ from rtsched.daemon.menu import (
     HELD,
     MOST,
     Allowance,
-    ByOdds,
     Request,
     amounts,
     efficient,
@@ -31,6 +30,7 @@ from rtsched.daemon.menu import (
     most,
     one_by_one,
     with_menu,
+    with_odds,
 )
 from rtsched.daemon.settings import LikelySettings
 from rtsched.model.jobs import Jobs
@@ -119,8 +119,8 @@ class Machine:
         likely = LikelyController(
             self.scene.chains, self.scene.settings, LikelySettings(share=1.0), WORDS
         )
-        by_odds = ByOdds(likely, lambda: self.odds)
-        judged = with_menu(admission, self.site, judged, request, T0, Allowance(), before, by_odds)
+        judged = with_menu(admission, self.site, judged, request, T0, Allowance(), before)
+        judged = with_odds(judged, self.site, request, T0, likely, self.odds)
         self.site = judged.site
         self.menu = judged.menu if uid == ANN else self.menu
         return judged
@@ -340,7 +340,8 @@ def test_nothing_shown_is_dominated_by_partitions_or_odds(
     known = Odds()
     if per_cent is not None:
         at = T0 + (asked.by + later) * MINUTE
-        known = Odds(per_cent / 100.0, at if per_cent < 95 else math.inf)
+        odds = per_cent / 100.0
+        known = Odds(odds, at if per_cent < 95 else math.inf, odds)
     machine.odds, before = known, machine.site
     judged = machine.submit(asked)
     assume(judged.verdict == "reject")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import pytest
-from running import ANN, NOW, Running
+from running import ANN, FACTS, NOW, Running, even_ends, until
 from test_menu import ask, busy, course, submit, told
 
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.core.config import PluginTable
-from rtsched.daemon.likely import QUANTILES
+from rtsched.daemon.answers import MENUS
 from rtsched.daemon.reports import Choices, Feasible, Hold
 from rtsched.daemon.settings import DaemonSettings, LikelySettings, LiveSite
-from rtsched.estimates import Estimates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,32 +25,26 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.daemon.likely import OddsSource
     from rtsched.model.jobs import Jobs
 
 MINUTE = 60.0
 
 
 class Known:
-    """Every job ends at any time between two, minutes from now, with the same odds."""
+    """Every job ends at any time between two, minutes from now, all equally likely."""
 
-    def __init__(self, first: float, last: float, late: bool = False) -> None:
-        self.first, self.last, self.late, self.asked = first, last, late, 0
+    def __init__(self, first: float, last: float) -> None:
+        self.first, self.last, self.asked = first, last, 0
+        self.jobs: list[Jobs] = []
 
-    async def odds(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64] | None:
-        """Return the odds of each deadline; nothing, as late as may be, if it is late."""
-        self.asked += 1
-        if self.late:
-            await asyncio.sleep(timeout_s)
-            return None
-        share = (jobs.deadline - NOW) / MINUTE - self.first
-        return np.clip(share / (self.last - self.first), 0.0, 1.0)
-
-    async def estimate(self, jobs: Jobs, timeout_s: float) -> Estimates | None:
-        """Return upper quantiles of each end."""
+    async def ends(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64] | None:
+        """Return the ends of each job."""
         assert timeout_s >= 0.0
-        at = {name: self.first + odds * (self.last - self.first) for name, odds in QUANTILES}
-        ends = {name: np.full(len(jobs), NOW + minutes * MINUTE) for name, minutes in at.items()}
-        return Estimates.build(len(jobs), **ends)
+        self.asked += 1
+        self.jobs.append(jobs)
+        ends = even_ends(NOW + self.first * MINUTE, NOW + self.last * MINUTE)
+        return np.tile(ends, (len(jobs), 1))
 
 
 @pytest.fixture
@@ -61,9 +55,9 @@ def patient(tmp_path: Path) -> Iterator[Running]:
     one.close()
 
 
-def sells(running: Running, known: Known, **likely: Any) -> None:
-    """Have a daemon sell odds as they are known."""
-    running.daemon.odds = known
+def sells(running: Running, known: OddsSource, wait: float = 600.0, **likely: Any) -> None:
+    """Have a daemon sell odds as they are known; it waits for them: a busy machine is slow."""
+    running.daemon.odds, likely["wait"] = known, wait
     running.live = LiveSite(
         planner="mcdf",
         plugin=[PluginTable("mcdf")],
@@ -78,8 +72,12 @@ BUSY = busy({1: 120, 2: 120, 3: 120})
 
 
 def test_the_asked_deadline_with_odds(patient: Running) -> None:
-    """Odds of 97 % are given as the 95 % that they are sure to be; what is taken is promised so."""
-    sells(patient, Known(30.0, 61.0))
+    """Odds of 97 % are given as the 95 % that they are sure to be; what is taken is promised so.
+
+    The two questions about the job are the same one, whose answer is remembered.
+    """
+    known = Known(30.0, 61.0)
+    sells(patient, known)
 
     async def steps() -> None:
         said = await submit(patient, 4, 30, 60)
@@ -106,6 +104,8 @@ def test_the_asked_deadline_with_odds(patient: Running) -> None:
         assert patient.daemon.site.unused_by(ANN, NOW, "offered") == []
         assert [r.standing for r in patient.daemon.site.likely.records.values()] == ["provisional"]
         assert (await ask(patient, Choices())).choices == ()
+        one, other = known.jobs
+        assert one.equals(other)
 
     course(patient, steps, **BUSY)
 
@@ -121,7 +121,7 @@ def test_a_later_deadline_with_odds_comes_before_the_guaranteed_one(
         await submit(patient, 4, 30, 60)
         report = await ask(patient, Choices())
         likely = [one for one in told(report.choices) if one[0].startswith("likely")]
-        by = math.ceil(30.0 + 0.975 * (last - 30.0))
+        by = math.ceil(30.0 + 0.95 * (last - 30.0)) + 1
         assert likely == ([("likely-later", "with odds of 95 %", by)] if shown else [])
         assert report.choices[0].kind == "later"
 
@@ -130,7 +130,7 @@ def test_a_later_deadline_with_odds_comes_before_the_guaranteed_one(
 
 def test_odds_that_are_not_sold_are_no_choice(patient: Running) -> None:
     """Nor is anybody asked for them where none are sold, or too many were."""
-    known = Known(30.0, 61.0)
+    known = Known(30.0, 160.0)
 
     async def steps() -> None:
         for likely in ({"share": 0.0}, {"share": 0.1}, {"odds_least": 99.0}):
@@ -138,7 +138,7 @@ def test_odds_that_are_not_sold_are_no_choice(patient: Running) -> None:
             await submit(patient, 4, 30, 60)
             kinds = [each.kind for each in (await ask(patient, Choices())).choices]
             assert kinds == ["later", "smaller"], likely
-        assert known.asked == 1, "by the site that sells 99 %"
+        assert known.asked == 1, "by the site that sells 99 %: later than is guaranteed"
 
     course(patient, steps, **BUSY)
 
@@ -157,19 +157,158 @@ def test_low_odds_are_given_as_the_lowest_that_are_sold(patient: Running) -> Non
     course(patient, steps, **BUSY)
 
 
-def test_odds_that_are_late_are_not_waited_for(tmp_path: Path) -> None:
-    """The menu is there when its time is over, without them."""
-    one, known = Running(tmp_path, DaemonSettings(menu_ms=30.0)), Known(0.0, 1.0, late=True)
-    sells(one, known)
+DEFAULT = LikelySettings().wait
+
+
+@pytest.fixture
+def usual(tmp_path: Path) -> Iterator[Running]:
+    """Give a daemon with four nodes and the default settings."""
+    one = Running(tmp_path)
+    yield one
+    one.close()
+
+
+def test_by_default_odds_are_shown(usual: Running) -> None:
+    """To who submits by a filter that waits 50 ms, when these were enough, and to who asks."""
+    sells(usual, Known(30.0, 61.0), wait=DEFAULT)
 
     async def steps() -> None:
-        said = await submit(one, 4, 30, 60)
-        assert known.asked == 1
-        assert "odds" not in str(said[Tag.MESSAGE])
-        assert said[Tag.VERDICT] == REJECT
+        said = ""
+        async with asyncio.timeout(120.0):
+            while "with odds of 95 %" not in said:
+                said = str((await submit(usual, 4, 30, 60, TIMEOUT_MS=50))[Tag.MESSAGE])
+        assert {"later", "likely"} <= {one.kind for one in (await ask(usual, Choices())).choices}
+        report = await ask(usual, Feasible(nodes=4, time_s=1800.0, deadline=NOW + 3600))
+        assert "likely" in {one.kind for one in report.choices}
 
-    course(one, steps, **BUSY)
-    one.close()
+    course(usual, steps, **BUSY)
+
+
+class Hanging:
+    """Never answers, however short the time; notes that, and when it is given up."""
+
+    def __init__(self) -> None:
+        self.times, self.given_up = list[float](), 0
+
+    async def ends(self, jobs: Jobs, timeout_s: float) -> None:
+        """Hang."""
+        del jobs
+        self.times.append(timeout_s)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.given_up += 1
+
+
+def test_odds_that_hang_are_given_up_in_time(patient: Running) -> None:
+    """Before the filter is: the answer is there without them, each time."""
+    hanging = Hanging()
+
+    async def steps() -> None:
+        for timeout, most in ((50, DEFAULT), (50_000, DEFAULT), (30, 0.015)):
+            sells(patient, hanging, wait=DEFAULT)
+            asked = len(hanging.times)
+            async with asyncio.timeout(120.0):
+                while len(hanging.times) == asked:  # on a busy machine no time may be left to ask
+                    said = await submit(patient, 4, 30, 60, TIMEOUT_MS=timeout)
+            assert "odds" not in str(said[Tag.MESSAGE])
+            assert "rtsched take 2" in str(said[Tag.MESSAGE])
+            assert 0.0 < hanging.times[-1] <= most
+        await until(lambda: hanging.given_up == len(hanging.times))
+        await submit(patient, 4, 30, 60, TIMEOUT_MS=15)
+        assert hanging.given_up == len(hanging.times), "no time is left to ask"
+
+    course(patient, steps, **BUSY)
+
+
+class Dying:
+    """Fails."""
+
+    asked = 0
+
+    async def ends(self, jobs: Jobs, timeout_s: float) -> None:
+        """Raise what nobody expects."""
+        del jobs, timeout_s
+        self.asked += 1
+        raise RuntimeError("gone")
+
+
+def test_odds_that_fail_are_no_choice(patient: Running) -> None:
+    """The guaranteed ones are."""
+    dying = Dying()
+    sells(patient, dying)
+
+    async def steps() -> None:
+        said = await submit(patient, 4, 30, 60)
+        assert dying.asked == 1
+        assert "odds" not in str(said[Tag.MESSAGE])
+        assert "rtsched take 2" in str(said[Tag.MESSAGE])
+
+    course(patient, steps, **BUSY)
+
+
+class Gated(Known):
+    """Answers when a gate is opened."""
+
+    def __init__(self, first: float, last: float) -> None:
+        super().__init__(first, last)
+        self.gate = asyncio.Event()
+
+    async def ends(self, jobs: Jobs, timeout_s: float) -> NDArray[np.float64] | None:
+        """Return the ends of each job, late."""
+        found = await super().ends(jobs, timeout_s)
+        await self.gate.wait()
+        return found
+
+
+def test_under_load_menus_are_without_odds(patient: Running) -> None:
+    """While some wait, others are answered at once; nothing else waits for the odds."""
+    gated = Gated(30.0, 61.0)
+    sells(patient, gated)
+
+    async def steps() -> None:
+        asking = [
+            asyncio.create_task(submit(patient, 4, 30, 60, uid=uid))
+            for uid in range(ANN, ANN + MENUS)
+        ]
+        await until(lambda: gated.asked == MENUS)
+        other = ANN + MENUS
+        said = await submit(patient, 4, 30, 60, uid=other)
+        assert said[Tag.VERDICT] == REJECT
+        assert "odds" not in str(said[Tag.MESSAGE])
+        assert gated.asked == MENUS
+        await until(lambda: len(patient.daemon.menus) == MENUS + 1)
+        kinds = {each.kind for each in (await ask(patient, Choices(), ANN)).choices}
+        assert kinds
+        assert "likely" not in kinds, "its guaranteed ones can be taken already"
+        assert (await submit(patient, 1, 10, 6000, uid=other))[Tag.VERDICT] == ACCEPT
+        gated.gate.set()
+        for said in await asyncio.gather(*asking):
+            assert "with odds of 95 %" in str(said[Tag.MESSAGE])
+        assert "likely" in {each.kind for each in (await ask(patient, Choices(), ANN)).choices}
+        said = await submit(patient, 4, 30, 60, uid=other)
+        assert "with odds of 95 %" in str(said[Tag.MESSAGE]), "the others wait no longer"
+
+    users = {uid: f"u{uid}" for uid in range(ANN, ANN + MENUS + 1)}
+    course(patient, steps, facts=replace(FACTS, users=users), **BUSY)
+
+
+def test_a_menu_that_was_replaced_meanwhile_stays_so(patient: Running) -> None:
+    """What its user was offered last is what is to be taken, though earlier odds come later."""
+    gated = Gated(30.0, 61.0)
+    sells(patient, gated)
+
+    async def steps() -> None:
+        first = asyncio.create_task(submit(patient, 4, 30, 60))
+        await until(lambda: bool(patient.daemon.menus))
+        patient.daemon.odds = None
+        await submit(patient, 3, 30, 60)
+        last = told((await ask(patient, Choices())).choices)
+        gated.gate.set()
+        await first
+        assert told((await ask(patient, Choices())).choices) == last
+
+    course(patient, steps, **BUSY)
 
 
 def test_odds_too_low_but_a_guarantee_is_to_be_had(patient: Running) -> None:
@@ -205,7 +344,7 @@ def test_odds_too_low_and_no_guarantee(patient: Running) -> None:
         assert "With odds of 95 %" in first
         report = await ask(patient, Choices())
         assert told(report.choices) == [
-            ("likely-later", "with odds of 95 %", 64.0),
+            ("likely-later", "with odds of 95 %", 63.0),
             ("likely", "with odds of 90 %", 60.0),
             ("smaller", "guaranteed, on 1 node (with the same time limit)", 60.0),
             ("later", "guaranteed", 150.0),

@@ -57,7 +57,7 @@ def test_users_see_what_the_guide_says(planner):
     if planner == "spare":
         chosen.insert(0, next(block for block in blocks(GUIDE) if "job.sub <<" in block.text))
     said: dict[str, str] = {}
-    with Pool("forky", PoolOptions(fast=4, slow=21, parallel=True, **OPTIONS), files=FILES) as pool:
+    with Pool("forky", PoolOptions(fast=4, slow=20, parallel=True, **OPTIONS), files=FILES) as pool:
         pool.start_daemon(SITE.format(planner=planner), timeout=120)
         for block in chosen:
             words = ["sh", "-eu", "-c", block.text]

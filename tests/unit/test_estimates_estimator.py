@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from rtsched.estimates import Estimates, EstimateSettings, Estimator
 from rtsched.estimates.arrivals import DAY
+from rtsched.estimates.ends import odds_by
+from rtsched.estimates.estimator import FEWEST
+from rtsched.estimates.run_times import POINTS
 from rtsched.model.log import Log, Outcomes
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
 
@@ -221,6 +224,22 @@ def test_odds_are_shares_of_the_run_times_that_are_equally_likely() -> None:
     assert (estimator.odds(limited)[1:] > 0.998).all()
     estimator.refresh(state(wall_time=3600.0))
     assert (estimator.odds(job)[1:] < seen[1:]).all()
+
+
+def test_the_same_job_has_the_same_ends_until_the_next_refresh() -> None:
+    """Though the second question leaves time for more simulations, and names another deadline."""
+    estimator = Estimator(EstimateSettings(draws=64), answer_within=np.inf)
+    estimator.learn(past())
+    estimator.refresh(state(wall_time=3600.0))
+    job = make_jobs(1, id=[7], submit=NOW, user="ann", deadline=[NOW + 900.0])
+    first = estimator.ends(job, 0.0)
+    assert first.shape == (1, FEWEST * POINTS)
+    again = job.replace(id=[8], submit=[NOW + 5.0], deadline=[NOW + 9000.0])
+    assert np.array_equal(estimator.ends(again), first)
+    assert estimator.odds(again) == odds_by(first[0], NOW + 9000.0)
+    assert estimator.ends(again.replace(size=[2])).shape == (1, 64 * POINTS)
+    estimator.refresh(state(wall_time=3600.0))
+    assert estimator.ends(job).shape == (1, 64 * POINTS)
 
 
 def test_a_start_after_what_is_simulated_is_too_late_for_any_deadline() -> None:

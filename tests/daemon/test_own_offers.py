@@ -1,0 +1,77 @@
+"""What is held for a user gives way to the next job of this user, where it is in the way."""
+
+from __future__ import annotations
+
+import pytest
+from scene import ANN, BOB, T0, Scene
+
+from rtsched.daemon.admission import GAVE_WAY
+from rtsched.model.jobs import Kind
+from rtsched_plugins.portfolio import Portfolio
+
+WIDE = {
+    "kind": Kind.MOLDABLE,
+    "size": 1,
+    "size_min": 1,
+    "size_max": 4,
+    "wall_time": 400.0,
+    "deadline": T0 + 1000.0,
+}
+"""It may have any number of nodes; the planner gives it all that are free."""
+
+
+@pytest.fixture
+def offered() -> Scene:
+    """Give four nodes, two of which are held for ann's job until 100 s from now."""
+    scene = Scene(planner="portfolio", plugin=Portfolio(Portfolio.Config()))
+    judged = scene.submit(size=2, wall_time=100.0, deadline=T0 + 50.0)
+    assert (judged.verdict, standings(scene)) == ("reject", ["offered"])
+    return scene
+
+
+def standings(scene: Scene) -> list[str]:
+    """Return how the promises and offers stand."""
+    return [record.standing for record in scene.site.records.values()]
+
+
+def nodes(scene: Scene) -> list[int]:
+    """Return the number of nodes of each planned job."""
+    return scene.site.snapshot.plan.entries.size.tolist()
+
+
+def test_a_moldable_job_has_the_nodes_that_it_would_have_without(offered: Scene) -> None:
+    """The offer lapses in the same step, and does not count as unused; another user gets fewer."""
+    before = offered.site
+    other = offered.submit(uid=BOB, **WIDE)
+    assert (other.verdict, other.reply.size) == ("admit", 2)
+    assert standings(offered) == ["offered", "provisional"]
+    offered.site = before
+    judged = offered.submit(**WIDE)
+    assert (judged.verdict, judged.reply.size) == ("admit", 4)
+    assert nodes(offered) == [4]
+    assert standings(offered) == ["provisional"]
+    (gone,) = [record for record in judged.changed if record.standing == "lapsed"]
+    assert gone.why == GAVE_WAY
+    assert offered.site.unused_by(ANN, T0, "offered") == []
+
+
+def test_it_stays_where_it_is_not_in_the_way(offered: Scene) -> None:
+    """Of a rigid job, of one that has the nodes that it wants, and of one without a deadline."""
+    offered.submit(**{**WIDE, "size_max": 2})
+    assert standings(offered) == ["offered", "provisional"]
+    assert nodes(offered) == [2, 2]
+    judged = offered.submit(size=4, wall_time=100.0, deadline=T0 + 9000.0)
+    assert judged.verdict == "admit"
+    offered.submit(size=4, wall_time=100.0)
+    assert standings(offered) == ["offered", "provisional", "provisional"]
+
+
+def test_a_job_that_would_be_rejected_takes_its_place(offered: Scene) -> None:
+    """All nodes until its deadline, which would else be rejected."""
+    job = {"size": 4, "wall_time": 100.0, "deadline": T0 + 150.0}
+    before = offered.site
+    assert offered.submit(uid=BOB, **job).verdict == "reject"
+    offered.site = before
+    judged = offered.submit(**job)
+    assert (judged.verdict, standings(offered)) == ("admit", ["provisional"])
+    assert [record.why for record in judged.changed if record.standing == "lapsed"] == [GAVE_WAY]
