@@ -113,8 +113,6 @@ class Remote:
                 )
             self.starts += 1
             self._child = _ChildThread(self._make, asyncio.get_running_loop())
-        elif self._child.is_made:
-            return
         try:
             made = await self._run(lambda child: child.wait_made(self._timeout))
         except AdapterError:
