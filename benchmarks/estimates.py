@@ -1,10 +1,12 @@
 """What a refresh of start estimates takes in a large, made-up queue.
 
-    python benchmarks/estimates.py [--waiting N] [--nodes N] [--past N] [--shared] [--share S]
+    python benchmarks/estimates.py [--waiting N] [--nodes N] [--past N] [--promises N] [--shared]
+        [--share S]
 
 An estimator as its process holds it: so many jobs wait on so many nodes, all busy, and so many
-ended in the last 30 days. With `--shared` jobs share nodes by cores, memory and GPUs. The first
-refresh compiles kernels and does not count.
+ended in the last 30 days. With `--shared` jobs share nodes by cores, memory and GPUs. So many jobs
+more are promised: each is planned for an hour on 1 to 8 nodes, at some time of the next six days.
+The first refresh compiles kernels and does not count.
 
 `pickling` is how long the state takes as bytes on its way to the process, which holds the daemon's
 event loop.
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 NOW = 1.7e9
 DAY = 86400.0
 REFRESHES = 3
+PLANNED_FOR = 2 * 24 * 6
+"""Half hours in which promised jobs are planned."""
 
 
 def jobs_of(n: int, first: int, shared: bool, submit: NDArray[np.float64]) -> Jobs:
@@ -68,12 +72,37 @@ def past_of(n: int, shared: bool, now: float = NOW) -> Log:
     return Log(jobs, outcomes, (), "made up")
 
 
+def promised(n: int, nodes: int, shared: bool) -> tuple[Jobs, Schedule]:
+    """Return promised jobs and their plan, in which no two have a node at the same time."""
+    random = np.random.default_rng(2)
+    free = 2 * 12 + np.zeros(nodes, np.int64)  # half hours from now on in which running jobs end
+    taken = np.arange(PLANNED_FOR)[:, None] < free
+    size = random.integers(1, 9, n)
+    rows, begins = [], np.empty(n, np.int64)
+    for job in range(n):
+        while True:
+            begin = int(random.integers(PLANNED_FOR - 1))
+            idle = np.flatnonzero(~taken[begin : begin + 2].any(axis=0))
+            if len(idle) >= size[job]:
+                break
+        rows.append(np.sort(random.choice(idle, size[job], replace=False)))
+        taken[begin : begin + 2, rows[-1]] = True
+        begins[job] = begin
+    start = NOW + 1800.0 * begins
+    jobs = jobs_of(n, 10**8, shared, np.full(n, NOW)).replace(
+        size=size.astype(np.int32), wall_time=np.full(n, 3600.0), deadline=start + 7200.0
+    )
+    at = np.concatenate([*rows, np.zeros(0, np.int64)]).astype(np.int32)
+    return jobs, Schedule.build(jobs.id, start, start + 3600.0, offsets_of(size), at)
+
+
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--waiting", type=int, default=10_000)
     parser.add_argument("--nodes", type=int, default=2_000)
     parser.add_argument("--past", type=int, default=50_000)
+    parser.add_argument("--promises", type=int, default=0)
     parser.add_argument("--shared", action="store_true")
     parser.add_argument("--share", type=float, default=0.3, help="core_share of site.toml")
     given = parser.parse_args()
@@ -95,7 +124,9 @@ def main() -> None:
     random = np.random.default_rng(1)
     submit = NOW - np.sort(random.uniform(0, 3600.0, given.waiting))[::-1]
     queued = jobs_of(given.waiting, 1, given.shared, submit)
-    snapshot = Snapshot(NOW, Cluster(nodes), queued, running, allocations)
+    planned, plan = promised(given.promises, n, given.shared)
+    queued = Jobs.joined([queued, planned])
+    snapshot = Snapshot(NOW, Cluster(nodes), queued, running, allocations, plan=plan)
     made = [0]
     estimator = Estimator(EstimateSettings())
     estimator.learn(past_of(given.past, given.shared))

@@ -40,7 +40,7 @@ def drawn(
     known = now - submit[0] if len(submit) else 0.0
     if known < LEAST or until <= now:
         return np.zeros(0, np.int64), np.zeros(0)
-    rows, times = [], []
+    stretches = []
     begin = now
     while begin < until:
         if known < 2 * DAY:
@@ -49,11 +49,14 @@ def drawn(
         else:  # days begin at the same time at each refresh
             end = begin + DAY - begin % DAY
             back = _back(math.ceil((end - now) / DAY), int((known + begin - now) // DAY), random)
-        first, last = np.searchsorted(submit, [begin - back, end - back])
-        rows.append(np.arange(first, last))
-        times.append(submit[first:last] + back)
+        stretches.append((begin, end, back))
         begin = end
-    row, at = np.concatenate(rows), np.maximum(np.concatenate(times), now)
+    begins, ends, shifted = np.array(stretches).T
+    first, last = np.searchsorted(submit, [begins - shifted, ends - shifted])
+    count = np.maximum(last - first, 0)
+    offset = np.cumsum(count) - count
+    row = np.arange(count.sum()) + np.repeat(first - offset, count)
+    at = np.maximum(submit[row] + np.repeat(shifted, count), now)
     kept = at < until
     return row[kept], at[kept]
 
@@ -61,7 +64,7 @@ def drawn(
 def _back(least: int, most: int, random: np.random.Generator) -> float:
     """Return by how many seconds the past is shifted: whole days, or as likely whole weeks."""
     most = max(min(most, least + 7 * WEEKS), least)
-    weeks = np.arange(-(-least // 7), most // 7 + 1)
-    if len(weeks) and random.random() < 0.5:
-        return WEEK * float(random.choice(weeks))
+    first, end = -(-least // 7), most // 7 + 1
+    if first < end and random.random() < 0.5:
+        return WEEK * float(random.integers(first, end))
     return DAY * float(random.integers(least, most + 1))

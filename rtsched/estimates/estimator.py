@@ -119,6 +119,9 @@ class Estimator:
         Seconds that simulations of jobs that are not submitted may take, after the first few.
     """
 
+    _covered = FIRST_COVERED
+    """Seconds of arrivals that the first simulation of a refresh takes, by the one before."""
+
     def __init__(
         self,
         settings: EstimateSettings,
@@ -183,7 +186,7 @@ class Estimator:
         if not len(rows):
             return Estimates.build(0)
         starts, begun = np.empty((len(drawn.run_time), len(rows))), time.monotonic()
-        covered = FIRST_COVERED
+        covered = self._covered
         for row in range(len(starts)):
             starts[row], covered = self._simulate(
                 state, drawn.run_time[row], drawn.arrivals[row], covered
@@ -193,6 +196,7 @@ class Estimator:
                 starts = starts[: row + 1]
                 break
         now, first = snapshot.now, state.running
+        self._covered = _covering(starts - now)
         until = self.settings.horizon_days * DAY
         delay = np.minimum(starts - now, until)
         ends = delay + drawn.run_time[: len(delay), first:]
@@ -452,6 +456,17 @@ class Estimator:
         ran = np.isfinite(start)
         self._judge(job[ran], start[ran], self._now)
         self._ends.settle(job[ran], end[ran], job[~ran], self._now)
+
+
+def _covering(delay: NDArray[np.float64]) -> float:
+    """Return the seconds of arrivals that a refresh ends up with, where jobs wait so long.
+
+    The next one begins with them, and so makes none of its simulations anew.
+    """
+    longest, covered = delay[np.isfinite(delay)].max(initial=0.0), FIRST_COVERED
+    while covered < longest:
+        covered *= LONGER
+    return covered
 
 
 def _with_one(drawn: Drawn, job: Jobs) -> Ahead:

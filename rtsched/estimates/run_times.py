@@ -74,6 +74,14 @@ class Kin(NamedTuple):
         yield None, "all", limited
 
 
+class _Level(NamedTuple):
+    """The past of one level: shares of the requested time, and how much each counts."""
+
+    share: NDArray[np.float64]
+    fading: NDArray[np.float64]
+    total: float
+
+
 class RunTimes:
     """The run times of the past, and distributions of those to come."""
 
@@ -105,23 +113,36 @@ class RunTimes:
         known: dict[Kin, int] = {}
         place = [known.setdefault(kin, len(known)) for kin in _kin(jobs)]
         fewest = {limited: (len(of), len(set(of))) for limited, of in self._users.items()}
+        levels: dict[Hashable, _Level | None] = {}
         rows = [
-            self._distribution(kin, *fewest.get(math.isfinite(kin.wall_time), (0, 0)))
+            self._distribution(kin, levels, *fewest.get(math.isfinite(kin.wall_time), (0, 0)))
             for kin in known
         ]
         return np.array(rows).reshape(len(rows), POINTS)[place]
 
-    def _distribution(self, kin: Kin, jobs: int, users: int) -> NDArray[np.float64]:
-        """Return one row, where so many jobs of so many users are known."""
+    def _level(self, key: tuple[Hashable, ...]) -> _Level | None:
+        past = self._past.get(key)
+        if not past:
+            return None
+        fading = np.ones(len(past)) if key[0] is None else FADING[-len(past) :]
+        return _Level(np.array(past), np.asarray(fading), float(fading.sum()))
+
+    def _distribution(
+        self, kin: Kin, levels: dict[Hashable, _Level | None], jobs: int, users: int
+    ) -> NDArray[np.float64]:
+        """Return the run times of one kin, where so many jobs of so many users are known.
+
+        `levels` holds those that were looked up.
+        """
         limited = math.isfinite(kin.wall_time)
         values, weights, left, others = [], [], 1.0, 1.0
         for key in kin.levels():
-            if past := self._past.get(key):
-                fading = np.ones(len(past)) if key[0] is None else FADING[-len(past) :]
-                count = fading.sum()
-                weight = left * count / (count + HALF)
-                values.append(np.array(past))
-                weights.append(fading * (weight / count))
+            if key not in levels:
+                levels[key] = self._level(key)
+            if (level := levels[key]) is not None:
+                weight = left * level.total / (level.total + HALF)
+                values.append(level.share)
+                weights.append(level.fading * (weight / level.total))
                 left -= weight
             if key[0] is not None:
                 others = left

@@ -284,6 +284,8 @@ class MachineState(NamedTuple):
     """Scratch: what the hook says of them."""
     picks: NDArray[np.int64]
     """Scratch of m entries: nodes chosen for a job."""
+    latest_end: NDArray[np.float64]
+    """Scratch of m + 1 entries: a job of so many nodes that ends later finds too few."""
     sweep: NDArray[Any]
     """TIMED, scratch: changes in the number of nodes that a job could use. `ABSENT` where only
     `profile` is asked for that."""

@@ -82,11 +82,18 @@ def before(nodes: NDArray[Any], a: int, b: int) -> bool:
 
 
 @outline
-def sort_picks(nodes: NDArray[Any], picks: NDArray[np.int64], count: int) -> None:
-    """Order the first `count` picks by (limit, index): heap sort, in place."""
-    for at in range(count // 2 - 1, -1, -1):
-        sink(nodes, picks, count, at)
-    for last in range(count - 1, 0, -1):
+def sort_picks(nodes: NDArray[Any], picks: NDArray[np.int64], count: int, size: int) -> None:
+    """Put the first `size` of `count` picks by (limit, index) first, in order: heap sort in place.
+
+    The loosest of those so far are on top of a heap, and make room for tighter ones.
+    """
+    for at in range(size // 2 - 1, -1, -1):
+        sink(nodes, picks, size, at)
+    for at in range(size, count):
+        if before(nodes, picks[at], picks[0]):
+            picks[0] = picks[at]
+            sink(nodes, picks, size, 0)
+    for last in range(size - 1, 0, -1):
         picks[0], picks[last] = picks[last], picks[0]
         sink(nodes, picks, last, 0)
 
@@ -140,7 +147,7 @@ def choose(machine: MachineState, size: int, wall: float, group: int) -> bool:
     if count < size:
         return False
     if not same:
-        sort_picks(nodes, picks, count)
+        sort_picks(nodes, picks, count, size)
     return True
 
 
@@ -247,6 +254,7 @@ def join(machine: MachineState, i: int) -> None:
     if dead:
         kill(machine, row)
     next_span(machine, node)
+    state.settled = 0
     entry.row = -1
     state.plan_left -= 1
     state.joining -= 1
@@ -305,6 +313,7 @@ def start_planned(machine: MachineState) -> None:
             state.settled = 0
             state.rebuild |= entry.start < state.now
         else:
+            state.settled = 0
             for k in range(entry.width):
                 next_span(machine, picks[k])
         entry.row = -1

@@ -289,8 +289,9 @@ def look_ahead(machine: MachineState, guard: int) -> None:
         if state.plan_left > 0 or not could_start(machine, guard):
             find_shared_shadow(machine)
         return
-    want(machine, group_of(machine, guard))
-    state.shadow = shadow_by_gaps(machine, job.width, job.wall)
+    group = group_of(machine, guard)
+    want(machine, group)
+    state.shadow = shadow_by_gaps(machine, job.width, job.wall, group)
     state.extra = -job.width
     for node in range(len(machine.nodes)):
         if machine.nodes[node].wanted and is_open(

@@ -139,6 +139,7 @@ def _blank(
         rows=np.zeros(n, np.int64),
         values=np.zeros(n, np.float64),
         picks=np.zeros(m, np.int64),
+        latest_end=np.zeros(m + 1),
         sweep=ABSENT if conservative and not every_part else _zeros(2 * m, kernel.TIMED),
         gates=_zeros(1, GATE),
         dependent_of=np.zeros(1, np.int64),
