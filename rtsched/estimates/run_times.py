@@ -40,6 +40,9 @@ FADING = 0.9 ** np.arange(RECENT - 1, -1, -1)
 HALF = 6.0
 """Jobs of a level that count as much as all further levels together."""
 
+FEW_LEFT = 8
+"""Points of a distribution below which too few are left of it for a job that runs."""
+
 TOGETHER = 0.3
 """Odds that a job's run time goes with those of its user's other jobs in the same simulation."""
 
@@ -196,8 +199,8 @@ def draw(
     together = chances(job, count, seed + 1) < TOGETHER
     chance = np.where(together, users, own)
     passed = (distribution <= elapsed[:, None]).sum(axis=1)
-    # of those that have run as long, as likely as any one that all others are shorter than it
-    place = passed + chance * (POINTS - passed + (passed > 0)) - 0.5
+    # where few have run as long, it is longer than all of them as likely as any one of them is
+    place = passed + chance * (POINTS - passed + (passed > POINTS - FEW_LEFT)) - 0.5
     low = np.clip(np.floor(place).astype(np.int64), np.minimum(passed, POINTS - 1), POINTS - 1)
     high = np.minimum(low + 1, POINTS - 1)
     rows = np.arange(n)
