@@ -159,6 +159,9 @@ class Plain:
             may = self.rules.may.get(self.jobs[key].kind, set())
             if not may:
                 continue
+            others = [*self.running, *self.queue[:place]]
+            if not any(self.jobs[one].kind in may for one in others):
+                continue  # there is nobody whose place it could take
             ahead = [one for one in self.queue[:place] if self.jobs[one].kind not in may]
             if ahead and self.policy == "fcfs":
                 continue

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from plain_preemption import Job, Plain, Rules, Run
 
@@ -353,9 +353,18 @@ def test_whole_nodes_as_the_plain_way(loop: str, jobs: list[Job], given_rules: R
     assert found(system_of(jobs, capacity, loop, given_rules)) == last_runs(runs)
 
 
+WOULD_PREEMPT_NOBODY = [
+    Job(0.0, 1, (1, 0), 4.0, 4.0, NORMAL),
+    Job(0.0, 2, (3, 3), 1.0, 1.0, NORMAL),
+    Job(3.0, 1, (1, 0), 2.0, 2.0, HIGH),
+]
+"""At 3 the last one could have a node that the second cannot use, but it is not its first."""
+
+
 @pytest.mark.parametrize("loop", ["easy", "fcfs"])
 @settings(max_examples=150, deadline=None)
 @given(jobs=workloads(resources=2, most=3), given_rules=any_rules())
+@example(jobs=WOULD_PREEMPT_NOBODY, given_rules=rules())
 def test_shared_nodes_as_the_plain_way(loop: str, jobs: list[Job], given_rules: Rules) -> None:
     """On nodes that differ in what they have; jobs that fit nowhere are left out."""
     capacity = [(3, 3), (3, 3), (3, 2)]
