@@ -115,7 +115,7 @@ class RunTimes:
         """Return float64[n, POINTS]: ascending run times, seconds, that are equally likely."""
         known: dict[Kin, int] = {}
         place = [known.setdefault(kin, len(known)) for kin in _kin(jobs)]
-        fewest = {limited: (len(of), len(set(of))) for limited, of in self._users.items()}
+        fewest = {limited: (len(of), _users(of)) for limited, of in self._users.items()}
         levels: dict[Hashable, _Level | None] = {}
         rows = [
             self._distribution(kin, levels, *fewest.get(math.isfinite(kin.wall_time), (0, 0)))
@@ -212,6 +212,12 @@ def draw(
         np.where(np.isfinite(latest), latest, 2 * elapsed) - known, 0.05 * elapsed
     )
     return np.asarray(np.maximum(np.where(over < 0, drawn, beyond), elapsed + 1.0))
+
+
+def _users(known: deque[str | None]) -> int:
+    """Return of how many users jobs are; those of unknown users are of one each."""
+    unknown = known.count(None)
+    return len(set(known)) - (unknown > 0) + unknown
 
 
 def _kin(jobs: Jobs) -> Iterator[Kin]:

@@ -149,6 +149,22 @@ def test_absurd_requested_times(wall_time: float) -> None:
         assert (np.diff(found) >= 0.0).all()
 
 
+def test_unknown_users_are_of_one_job_each() -> None:
+    """A log that names none is no log of a single user: 99 jobs say what the next one needs."""
+    sizes = np.arange(1, 101, dtype=np.int32)
+    wall = np.geomspace(60.0, 30 * HOUR, 100)
+    known = learnt(make_jobs(99, size=sizes[:99], wall_time=wall[:99]), *(0.5 * wall[:99]))
+    found = known.distributions(make_jobs(1, size=sizes[99:], wall_time=wall[99:]))
+    within = np.abs(found - 0.5 * wall[99]) < 0.01 * wall[99]
+    assert within.mean() >= 0.95
+    named = learnt(
+        make_jobs(99, size=sizes[:99], wall_time=wall[:99], user="ann"), *(0.5 * wall[:99])
+    )
+    found = named.distributions(make_jobs(1, size=sizes[99:], wall_time=wall[99:], user="ben"))
+    within = np.abs(found - 0.5 * wall[99]) < 0.01 * wall[99]
+    assert within.mean() <= 0.6
+
+
 def test_what_is_remembered_is_bounded() -> None:
     """Of each level the latest jobs alone."""
     n = BROAD + 50
