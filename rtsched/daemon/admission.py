@@ -124,10 +124,9 @@ def _nodes(site: Site, job: Submission, judgement: Judgement) -> int:
     return int(verdicts.plan.entries.size[entry]) if entry >= 0 else 0
 
 
-def _wants_more(site: Site, job: Submission, judgement: Judgement) -> bool:
-    """Return whether a job is promised nothing; of a moldable one, or fewer nodes than it wants."""
-    most = int(job.jobs.size_max[0]) if job.jobs.kind[0] == Kind.MOLDABLE else 1
-    return _has_deadline(job) and _nodes(site, job, judgement) < most
+def _most_nodes(job: Submission) -> int:
+    """Return the nodes with which a job wants no more; one that is not moldable: any."""
+    return int(job.jobs.size_max[0]) if job.jobs.kind[0] == Kind.MOLDABLE else 1
 
 
 def _without_offer(judgement: Judgement) -> bool:
@@ -314,11 +313,12 @@ class AdmissionController:
     def _judge(self, site: Site, job: Submission, now: float) -> AdmissionResult:
         judgement, base = self._evaluate(site, job, now), site
         own = [record.id for record in site.of_user(job.uid, "offered")]
-        if own and _wants_more(site, job, judgement):  # what is held for its user may be in its way
-            free = site.without(own)
+        nodes = _nodes(site, job, judgement) if own else 0
+        if own and _has_deadline(job) and nodes < _most_nodes(job):
+            free = site.without(own)  # what is held for its user may be in its way
             alone = self._evaluate(free, job, now)
             rejected = judgement.verdicts.code[0] == Verdict.REJECT
-            if rejected or _nodes(free, job, alone) > _nodes(site, job, judgement):
+            if rejected or _nodes(free, job, alone) > nodes:
                 base, judgement = free, alone
         verdicts = judgement.verdicts
         codes, why = messages.reasons(judgement, self.wording)

@@ -58,14 +58,14 @@ STRETCH = 5.0
 FARTHEST = 0.2
 """How far levels may go beyond 0 and 1: misses are made up for later, ..."""
 
-FORGOTTEN = 5 * 86400.0
+FORGOTTEN = 5 * DAY
 """... but after so many seconds e (2.7) times less: coverage is known late, when starts are, and
 without this intervals would stay far too wide for weeks after they were too narrow for days."""
 
 LEAST_LEVELS = np.where(LEVELS < 0.5, -FARTHEST, 0.5)
 MOST_LEVELS = np.where(LEVELS > 0.5, 1.0 + FARTHEST, 0.5)
 
-OPEN_FOR = 30 * 86400.0
+OPEN_FOR = 30 * DAY
 """Seconds for which an open estimate is remembered."""
 
 MOST_OPEN = 200_000

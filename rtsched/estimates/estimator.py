@@ -119,9 +119,6 @@ class Estimator:
         Seconds that simulations of jobs that are not submitted may take, after the first few.
     """
 
-    _covered = FIRST_COVERED
-    """Seconds of arrivals that the first simulation of a refresh takes, by the one before."""
-
     def __init__(
         self,
         settings: EstimateSettings,
@@ -138,6 +135,8 @@ class Estimator:
         self._remembered = -np.inf
         self._drawn: Drawn | None = None
         self._awaited = Awaited()
+        self._covered = FIRST_COVERED
+        """Seconds of arrivals that the first simulation of a refresh takes, by the one before."""
         self._now = 0.0
 
     def learn(self, log: Log) -> None:
@@ -269,20 +268,19 @@ class Estimator:
         drawn = self._drawn
         if drawn is None:
             return np.zeros((len(jobs), 0))
-        same = jobs.replace(
+        same = _limited(jobs).replace(
             id=np.full(len(jobs), UNSUBMITTED), submit=self._now, deadline=np.inf, label=-1
         )
         for other, ends in drawn.asked:
             if other.equals(same):
                 return ends
-        delay, _ = self._ahead(drawn, _limited(same), within_s)
+        delay, _ = self._ahead(drawn, same, within_s)
         found = np.sort(self._ends_after(delay, same), axis=1)
         drawn.asked.append((same, found))
         return found
 
     def _ends_after(self, delay: NDArray[np.float64], jobs: Jobs) -> NDArray[np.float64]:
         """Return float64[n, k]: ends as in `ends`, in any order, given waits as in `_odds`."""
-        jobs = _limited(jobs)
         start = np.where(delay >= self.settings.horizon_days * DAY, np.inf, self._now + delay)
         run_time = self.history.run_times.distributions(jobs)
         run_time = np.minimum(run_time, jobs.wall_time[:, None])
@@ -297,7 +295,7 @@ class Estimator:
 
     def _odds(self, delay: NDArray[np.float64], jobs: Jobs) -> NDArray[np.float64]:
         """Return odds as in `odds`, given waits, float64[simulations, n] seconds."""
-        rows = np.arange(len(jobs))
+        jobs, rows = _limited(jobs), np.arange(len(jobs))
         parts = (rows[first : first + AT_ONCE] for first in rows[::AT_ONCE])
         found = [
             odds_by(self._ends_after(delay[:, part], jobs.take(part)), jobs.deadline[part])

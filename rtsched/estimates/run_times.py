@@ -115,15 +115,16 @@ class RunTimes:
         """Return float64[n, POINTS]: ascending run times, seconds, that are equally likely."""
         known: dict[Kin, int] = {}
         place = [known.setdefault(kin, len(known)) for kin in _kin(jobs)]
-        fewest = {limited: (len(of), _users(of)) for limited, of in self._users.items()}
+        counts = {limited: (len(of), _count_users(of)) for limited, of in self._users.items()}
         levels: dict[Hashable, _Level | None] = {}
         rows = [
-            self._distribution(kin, levels, *fewest.get(math.isfinite(kin.wall_time), (0, 0)))
+            self._distribution(kin, levels, *counts.get(math.isfinite(kin.wall_time), (0, 0)))
             for kin in known
         ]
         return np.array(rows).reshape(len(rows), POINTS)[place]
 
     def _level(self, key: tuple[Hashable, ...]) -> _Level | None:
+        """Return what is known of one level; None: nothing."""
         past = self._past.get(key)
         if not past:
             return None
@@ -214,7 +215,7 @@ def draw(
     return np.asarray(np.maximum(np.where(over < 0, drawn, beyond), elapsed + 1.0))
 
 
-def _users(known: deque[str | None]) -> int:
+def _count_users(known: deque[str | None]) -> int:
     """Return of how many users jobs are; those of unknown users are of one each."""
     unknown = known.count(None)
     return len(set(known)) - (unknown > 0) + unknown
