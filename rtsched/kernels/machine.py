@@ -94,6 +94,13 @@ SLOT = record_type(
 TIMED = record_type(("time", "f8"), ("row", "i4"), ("width", "i4"))
 """A row and a time: entry of a heap, of the running list, of the node events."""
 
+TRIED = record_type(("scan", "i8"), ("place", "i8"))
+"""The scan of shared nodes in which a waiting job was looked at last, and what came of it.
+
+The job had room on none of its nodes before `place` (in the order of its node set), -1: on too few
+of all.
+"""
+
 EVENT = record_type(("time", "f8"), ("row", "i4"), ("width", "i4"), ("node", "i4"), ("kind", "i1"))
 """One thing that happened."""
 
@@ -145,6 +152,10 @@ STATE_FIELDS = (
     ("licenses", "i8", "How many kinds of licences there are, where jobs share nodes."),
     ("placement", "i8", "Which of the nodes with room a job is given: FIRST or another rule."),
     ("refused", "i8", "Whether a job that fits was kept waiting for the head of the queue."),
+    ("protected", "i8", "Whether the head's shadow time is known, where jobs share nodes."),
+    ("scan", "i8", "Number of the scan of shared nodes that is under way, or was the last."),
+    ("known", "i8", "The scan of which it is known where room came free since: in `grown`."),
+    ("grown", "i8", "Length of `grown`."),
     ("limited", "i8", "Whether jobs may be over limits of their groups."),
     ("beyond", "i8", "Planned jobs that started though they were over a limit."),
     ("preempting", "i8", "Whether waiting jobs may preempt running ones."),
@@ -325,8 +336,12 @@ class MachineState(NamedTuple):
     """int64[m, r]: what is left on each node."""
     later: NDArray[np.int64]
     """int64[m, r]: what is left at the head's shadow time."""
+    tried: NDArray[Any]
+    """TRIED[n]."""
+    grown: NDArray[np.int64]
+    """Nodes on which room came free since the scan `state.known`, some of them twice."""
     most: NDArray[np.int64]
-    """int64[r]: the most that a node had left at the begin of the pass."""
+    """int64[r]: no node has more left."""
     candidates: NDArray[np.int64]
     """Scratch of m entries: nodes that a job may have."""
     step_room: RoomProfile

@@ -82,6 +82,8 @@ def enqueue(machine: MachineState, row: int) -> None:
     slot.width = job.width
     slot.wall = job.wall
     slot.reserved = np.inf
+    if state.sharing:
+        machine.tried[row].scan = -1
     occupy(machine, state.tail - 1)
     if state.loop == NEGOTIATOR:
         link(machine, row)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from rtsched.kernels.machine import MachineState
 
+NO_END = 2**62
+"""More than a node has of anything."""
+
 
 @part
 def fits(room: NDArray[np.int64], at: int, demand: NDArray[np.int64], row: int) -> bool:
@@ -75,11 +78,34 @@ def move_in(machine: MachineState, row: int, size: int) -> int:
 
 
 @part
+def forget_scans(machine: MachineState) -> None:
+    """Let nothing be known of where waiting jobs have no room."""
+    state = machine.state[0]
+    state.known += 1
+    state.scan = state.known
+    state.grown = 0
+    for resource in range(len(machine.most)):
+        machine.most[resource] = NO_END
+
+
+@part
+def note_growth(machine: MachineState, node: int) -> None:
+    """Note that room came free on a node."""
+    state = machine.state[0]
+    if state.grown == len(machine.grown):
+        forget_scans(machine)
+    machine.grown[state.grown] = node
+    state.grown += 1
+
+
+@part
 def move_out(machine: MachineState, row: int) -> None:
     """Give back what a job has on its nodes."""
     at = machine.held_at[row]
     for i in range(machine.jobs[row].width):
-        take(machine.room, machine.held[at + i], machine.demand, row, -1)
+        node = machine.held[at + i]
+        take(machine.room, node, machine.demand, row, -1)
+        note_growth(machine, node)
     take_licenses(machine, machine.room, row, -1)
 
 
@@ -95,8 +121,17 @@ def slowest_held(machine: MachineState, row: int, size: int) -> float:
 
 @outline
 def measure_room(machine: MachineState) -> None:
-    """Note the most of each resource that a node has left: whoever asks for more fits nowhere."""
-    room = machine.room
+    """Note the most of each resource that a node has left: whoever asks for more fits nowhere.
+
+    It is measured in one of 64 scans; in the others it only grows with what came free.
+    """
+    state, room = machine.state[0], machine.room
+    if state.scan & 63 != 1:
+        for i in range(state.grown):
+            for resource in range(room.shape[1]):
+                left = room[machine.grown[i], resource]
+                machine.most[resource] = max(machine.most[resource], left)
+        return
     for resource in range(room.shape[1]):
         most = 0
         for node in range(len(machine.nodes)):

@@ -40,46 +40,81 @@ from rtsched.kernels.shared_profile import (
 )
 
 
-@outline
-def choose_first(machine: MachineState, row: int, size: int) -> bool:
-    """Choose the first nodes on which a job fits; return whether there are enough."""
+@part
+def in_group(machine: MachineState, group: int, node: int) -> bool:
+    """Return whether a node belongs to a node set, -1: all do."""
+    if group < 0:
+        return True
+    at, end = nodes_in(machine, group)
+    while at < end and node_at(machine, group, at) != node:
+        at += 1
+    return at < end
+
+
+@part
+def note_scan(machine: MachineState, row: int, place: int) -> None:
+    """Note that a job has room on none of its nodes before `place`, -1: on too few of all."""
+    machine.tried[row].scan = machine.state[0].scan
+    machine.tried[row].place = place
+
+
+@part
+def scan_from(machine: MachineState, row: int) -> int:
+    """Return before which of its nodes a job has no room, -1: it has on too few of all.
+
+    That is so as long as it has none on a node where room came free since the job was looked at.
+    """
+    state, tried = machine.state[0], machine.tried[row]
+    if tried.scan < state.known:
+        return 0
+    for i in range(state.grown):
+        node = machine.grown[i]
+        if fits(machine.room, node, machine.demand, row) and in_group(
+            machine, group_of(machine, row), node
+        ):
+            return 0
+    return int(tried.place)
+
+
+@part
+def asks_too_much(machine: MachineState, row: int) -> bool:
+    """Return whether a job surely asks for more of a resource than any node has left."""
     for resource in range(machine.demand.shape[1]):
         if machine.demand[row, resource] > machine.most[resource]:
-            return False
-    group, count = group_of(machine, row), 0
-    planned = machine.state[0].plan_left > 0
-    first, end = 0, len(machine.nodes)
-    if group >= 0:
-        first, end = machine.group_of[group], machine.group_of[group + 1]
-    for i in range(first, end):
-        node = machine.group_nodes[i] if group >= 0 else i
-        if (
-            machine.nodes[node].state == UP
-            and fits(machine.room, node, machine.demand, row)
-            and (not planned or leaves_plan(machine, node, row))
-        ):
-            machine.picks[count] = node
-            count += 1
-            if count == size:
-                return True
+            return True
     return False
 
 
 @outline
-def choose_by_score(machine: MachineState, row: int, size: int) -> bool:
-    """Choose the nodes of the least scores on which a job fits; return whether there are enough."""
-    group, count = group_of(machine, row), 0
-    planned = machine.state[0].plan_left > 0
+def list_fitting(machine: MachineState, row: int, size: int, place: int) -> int:
+    """List the nodes from `place` on on which a job fits; return how many they are.
+
+    They are the first ones, as many as it needs, if these are what it is given. It is noted before
+    which place none has room.
+    """
+    state, group = machine.state[0], group_of(machine, row)
+    planned, all_of_them = state.plan_left > 0, state.placement != FIRST
     first, end = nodes_in(machine, group)
-    for i in range(first, end):
-        node = node_at(machine, group, i)
-        if (
-            machine.nodes[node].state == UP
-            and fits(machine.room, node, machine.demand, row)
-            and (not planned or leaves_plan(machine, node, row))
-        ):
-            machine.picks[count] = node
-            count += 1
+    count, roomy, at = 0, 0, first + place
+    place = -1
+    while at < end and (count < size or all_of_them):
+        node = node_at(machine, group, at)
+        if machine.nodes[node].state == UP and fits(machine.room, node, machine.demand, row):
+            if roomy == 0:
+                place = at - first
+            roomy += 1
+            if not planned or leaves_plan(machine, node, row):
+                machine.picks[count] = node
+                count += 1
+        at += 1
+    note_scan(machine, row, place if roomy >= size else -1)
+    return count
+
+
+@outline
+def choose_by_score(machine: MachineState, row: int, size: int, place: int) -> bool:
+    """Choose, from `place` on, the nodes of the least scores; return whether there are enough."""
+    count = list_fitting(machine, row, size, place)
     if count < size:
         return False
     pick_by_room(
@@ -97,14 +132,21 @@ def choose_by_score(machine: MachineState, row: int, size: int) -> bool:
 
 @part
 def choose_shared(machine: MachineState, row: int, size: int) -> bool:
-    """Choose the nodes for a job among those on which it fits; return whether it may start."""
+    """Choose the nodes for a job among those on which it fits; return whether it may start.
+
+    Most jobs still fit nowhere, which is found here: calling a function costs more.
+    """
     if not licenses_left(machine, machine.room, row):
+        return False
+    place = scan_from(machine, row)
+    if place < 0 or asks_too_much(machine, row):
+        note_scan(machine, row, -1)
         return False
     if machine.state[0].plan_left > 0 and not leaves_licenses(machine, row):
         return False
     if machine.state[0].placement == FIRST:
-        return choose_first(machine, row, size)
-    return choose_by_score(machine, row, size)
+        return list_fitting(machine, row, size, place) == size
+    return choose_by_score(machine, row, size, place)
 
 
 @part
@@ -116,17 +158,6 @@ def launch_shared(machine: MachineState, at: int) -> None:
     start_job(machine, row, first)
     if state.plan_left > 0 and state.loop != CONSERVATIVE:
         occupy_held(machine, row, size, state.now, state.now + machine.jobs[row].wall, 1)
-
-
-@part
-def in_group(machine: MachineState, group: int, node: int) -> bool:
-    """Return whether a node belongs to a node set, -1: all do."""
-    if group < 0:
-        return True
-    at, end = nodes_in(machine, group)
-    while at < end and node_at(machine, group, at) != node:
-        at += 1
-    return at < end
 
 
 @part
@@ -154,6 +185,7 @@ def find_shared_shadow(machine: MachineState) -> None:
     """Find the head's shadow time, the room at it, and how many nodes the head leaves over then."""
     state, running, head = machine.state[0], machine.running, machine.state[0].kept_for
     size = machine.jobs[head].width
+    state.protected = 1
     if state.plan_left > 0:
         state.shadow = earliest_of(machine, head, size, machine.jobs[head].wall, state.now)
         return
@@ -233,6 +265,8 @@ def backfill_shared(machine: MachineState) -> None:
         if row != state.kept_for and may_start(machine, at):
             looked += 1
             if choose_shared(machine, row, size):
+                if not state.protected:
+                    find_shared_shadow(machine)
                 in_time = state.now + queue[at].wall <= state.shadow
                 if in_time or spares_head(machine, row, size):
                     launch_shared(machine, at)
@@ -260,26 +294,40 @@ def start_in_order(machine: MachineState) -> int:
     return int(at)
 
 
+@part
+def scan_in_order(machine: MachineState) -> bool:
+    """Start jobs in queue order; return whether there is one that does not fit, the head.
+
+    Its shadow time is found when another job fits, but while there is a plan at once.
+    """
+    state = machine.state[0]
+    if state.tail - state.head > 2 * state.waiting + 64:
+        close_up(machine)
+    measure_room(machine)
+    if state.plan_left > 0:
+        see_plan(machine)
+    at = start_in_order(machine)
+    if at == state.tail:
+        return False
+    state.settled = 1
+    state.kept_for = machine.queue[at].row
+    state.seen = at + 1
+    state.refused, state.retry, state.protected = 0, 0, 0
+    if state.loop == EASY and state.plan_left > 0:
+        find_shared_shadow(machine)
+    return True
+
+
 @only_with("step_room")
 def shared_pass(machine: MachineState) -> None:
     """Start what FCFS or EASY lets start now."""
-    state = machine.state[0]
+    state, waits = machine.state[0], True
     if not state.settled:
-        if state.tail - state.head > 2 * state.waiting + 64:
-            close_up(machine)
-        measure_room(machine)
-        if state.plan_left > 0:
-            see_plan(machine)
-        at = start_in_order(machine)
-        if at == state.tail:
-            return
-        state.settled = 1
-        state.kept_for = machine.queue[at].row
-        state.seen = at + 1
-        state.refused, state.retry = 0, 0
-        if state.loop == EASY:
-            find_shared_shadow(machine)
-    if state.loop == EASY:
+        state.scan = state.known + 1
+        waits = scan_in_order(machine)
+    if waits and state.loop == EASY:
         backfill_shared(machine)
         if state.depth > 0 or head_over_limit(machine):
             state.settled = 0
+    state.known = state.scan
+    state.grown = 0

@@ -158,6 +158,8 @@ def _blank(
         held=np.zeros(1, np.int32),
         room=np.zeros((1, 0), np.int64),
         later=np.zeros((1, 0), np.int64),
+        tried=_zeros(1, kernel.TRIED),
+        grown=np.zeros(1, np.int64),
         most=np.zeros(0, np.int64),
         candidates=np.zeros(1, np.int64),
         step_room=empty_profile(1, 1, 0) if every_part else ABSENT,

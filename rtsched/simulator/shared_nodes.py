@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels import machine as kernel
+from rtsched.kernels.machine_sharing import NO_END
 from rtsched.kernels.placement import (
     BEST_FIT,
     FEWEST_STRANDED,
@@ -38,6 +39,8 @@ RULES = {
 }
 """The rule behind each value of the setting `placement`."""
 
+NEVER_TRIED = np.array((-1, 0), kernel.TRIED)
+
 
 def with_shared_nodes(
     machine: kernel.MachineState, jobs: Jobs, cluster: Cluster, placement: str
@@ -63,7 +66,9 @@ def with_shared_nodes(
         held=np.zeros(max(held_at[-1], 1), np.int32),
         room=room,
         later=room.copy(),
-        most=np.zeros(resources, np.int64),
+        tried=np.full(n, NEVER_TRIED, kernel.TRIED),
+        grown=np.zeros(m, np.int64),
+        most=np.full(resources, NO_END),
         candidates=np.zeros(max(m, 1), np.int64),
         step_room=empty_profile(len(room), len(room) + steps, resources, len(cluster.licenses)),
         placement=(
