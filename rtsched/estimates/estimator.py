@@ -174,7 +174,7 @@ class Estimator:
         Estimates
             Row by row with `snapshot.queued`; with odds for those that have a deadline.
         """
-        between = between or _do_nothing
+        between, begun = between or _do_nothing, time.monotonic()
         self._settle(snapshot)
         self._now, snapshot = snapshot.now, on_known_nodes(snapshot)
         self.history.forget(self._oldest(), self._now + DAY)
@@ -184,7 +184,7 @@ class Estimator:
         self._drawn = drawn = Drawn(snapshot, order, limits, past, state, run_time, arrivals_of)
         if not len(rows):
             return Estimates.build(0)
-        starts, begun = np.empty((len(drawn.run_time), len(rows))), time.monotonic()
+        starts = np.empty((len(drawn.run_time), len(rows)))
         covered = self._covered
         for row in range(len(starts)):
             starts[row], covered = self._simulate(

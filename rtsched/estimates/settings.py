@@ -19,8 +19,8 @@ class EstimateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float,
         Meta(
             gt=0,
-            description="Seconds after which no further simulation of an estimate begins, if there "
-            "are 8.",
+            description="Seconds into an estimate after which no further simulation begins, if "
+            "there are 8.",
         ),
     ] = 4.0
     history_days: Annotated[

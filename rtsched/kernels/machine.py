@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from rtsched.kernels.machine_limits import LimitCounts
     from rtsched.kernels.machine_preemption import PreemptionRules
+    from rtsched.kernels.packed_amounts import Lanes
     from rtsched.kernels.placement import Placement
     from rtsched.kernels.room_profile import RoomProfile
 
@@ -97,8 +98,8 @@ TIMED = record_type(("time", "f8"), ("row", "i4"), ("width", "i4"))
 TRIED = record_type(("scan", "i8"), ("place", "i8"))
 """The scan of shared nodes in which a waiting job was looked at last, and what came of it.
 
-The job had room on none of its nodes before `place` (in the order of its node set), -1: on too few
-of all.
+The job had room on none of its nodes before `place` (in the order of its node set), `TOO_FEW`: on
+too few of all.
 """
 
 EVENT = record_type(("time", "f8"), ("row", "i4"), ("width", "i4"), ("node", "i4"), ("kind", "i1"))
@@ -155,7 +156,8 @@ STATE_FIELDS = (
     ("protected", "i8", "Whether the head's shadow time is known, where jobs share nodes."),
     ("scan", "i8", "Number of the scan of shared nodes that is under way, or was the last."),
     ("known", "i8", "The scan of which it is known where room came free since: in `grown`."),
-    ("grown", "i8", "Length of `grown`."),
+    ("grown", "i8", "Length of `grown`; ANYWHERE: room may have come free on any node."),
+    ("offered", "i8", "Packed: no node of `grown` has more left."),
     ("limited", "i8", "Whether jobs may be over limits of their groups."),
     ("beyond", "i8", "Planned jobs that started though they were over a limit."),
     ("preempting", "i8", "Whether waiting jobs may preempt running ones."),
@@ -338,6 +340,11 @@ class MachineState(NamedTuple):
     """int64[m, r]: what is left at the head's shadow time."""
     tried: NDArray[Any]
     """TRIED[n]."""
+    lacking: NDArray[np.int64]
+    """int64[n]: the packed demand of a job that still had room on too few nodes at the scan
+    `state.known`, `UNKNOWN`: of no other is it known."""
+    lanes: Lanes
+    """How demands are packed."""
     grown: NDArray[np.int64]
     """Nodes on which room came free since the scan `state.known`, some of them twice."""
     most: NDArray[np.int64]

@@ -39,7 +39,7 @@ from rtsched.kernels.machine_gates import job_over
 from rtsched.kernels.machine_heap import sift
 from rtsched.kernels.machine_limits import limit_reached
 from rtsched.kernels.machine_queue import enqueue
-from rtsched.kernels.machine_sharing import fits, forget_scans, licenses_left, move_in
+from rtsched.kernels.machine_sharing import ANYWHERE, fits, licenses_left, move_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -360,5 +360,4 @@ def change_nodes(machine: MachineState) -> None:
         state.changed = 1
         state.settled = 0
         state.rebuild = 1
-        if state.sharing:
-            forget_scans(machine)
+        state.grown = ANYWHERE

@@ -15,6 +15,7 @@ from rtsched.kernels.machine import GONE, NEGOTIATOR, QUEUED, MachineState
 from rtsched.kernels.machine_claims import link, unlink
 from rtsched.kernels.machine_compiling import outline, part
 from rtsched.kernels.machine_limits import held_up, limit_reached
+from rtsched.kernels.machine_sharing import UNKNOWN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,7 +84,8 @@ def enqueue(machine: MachineState, row: int) -> None:
     slot.wall = job.wall
     slot.reserved = np.inf
     if state.sharing:
-        machine.tried[row].scan = -1
+        machine.tried[row].scan = UNKNOWN
+        machine.lacking[row] = UNKNOWN
     occupy(machine, state.tail - 1)
     if state.loop == NEGOTIATOR:
         link(machine, row)

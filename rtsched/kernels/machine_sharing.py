@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 
     from rtsched.kernels.machine import MachineState
 
-NO_END = 2**62
-"""More than a node has of anything."""
+ANYWHERE = -1
+"""In place of a length of `grown`: room may have come free on any node."""
+TOO_FEW = -1
+"""In place of a place: a job has room on too few of its nodes."""
+UNKNOWN = -1
+"""In place of a scan or of a packed demand: not known."""
 
 
 @part
@@ -78,24 +82,14 @@ def move_in(machine: MachineState, row: int, size: int) -> int:
 
 
 @part
-def forget_scans(machine: MachineState) -> None:
-    """Let nothing be known of where waiting jobs have no room."""
-    state = machine.state[0]
-    state.known += 1
-    state.scan = state.known
-    state.grown = 0
-    for resource in range(len(machine.most)):
-        machine.most[resource] = NO_END
-
-
-@part
 def note_growth(machine: MachineState, node: int) -> None:
     """Note that room came free on a node."""
     state = machine.state[0]
     if state.grown == len(machine.grown):
-        forget_scans(machine)
-    machine.grown[state.grown] = node
-    state.grown += 1
+        state.grown = ANYWHERE
+    if state.grown != ANYWHERE:
+        machine.grown[state.grown] = node
+        state.grown += 1
 
 
 @part
@@ -126,7 +120,7 @@ def measure_room(machine: MachineState) -> None:
     It is measured in one of 64 scans; in the others it only grows with what came free.
     """
     state, room = machine.state[0], machine.room
-    if state.scan & 63 != 1:
+    if state.grown != ANYWHERE and state.scan & 63 != 1:
         for i in range(state.grown):
             for resource in range(room.shape[1]):
                 left = room[machine.grown[i], resource]

@@ -23,6 +23,9 @@ from rtsched.kernels.machine_compiling import only_with, outline, part
 from rtsched.kernels.machine_nodes import group_of, node_at, nodes_in
 from rtsched.kernels.machine_queue import close_up, head_over_limit, leave, may_start
 from rtsched.kernels.machine_sharing import (
+    ANYWHERE,
+    TOO_FEW,
+    UNKNOWN,
     fits,
     licenses_left,
     measure_room,
@@ -30,6 +33,7 @@ from rtsched.kernels.machine_sharing import (
     take,
     take_licenses,
 )
+from rtsched.kernels.packed_amounts import exceeds, most_of, pack
 from rtsched.kernels.placement import FIRST, pick_by_room
 from rtsched.kernels.shared_profile import (
     earliest_of,
@@ -53,19 +57,24 @@ def in_group(machine: MachineState, group: int, node: int) -> bool:
 
 @part
 def note_scan(machine: MachineState, row: int, place: int) -> None:
-    """Note that a job has room on none of its nodes before `place`, -1: on too few of all."""
-    machine.tried[row].scan = machine.state[0].scan
-    machine.tried[row].place = place
+    """Note that a job has room on none of its nodes before `place`, or on `TOO_FEW` of all.
+
+    Only scans that see the whole queue keep in mind which jobs have room on too few.
+    """
+    state, whole = machine.state[0], machine.state[0].loop == EASY and machine.state[0].depth == 0
+    machine.tried[row].scan, machine.tried[row].place = state.scan, place
+    lacks = whole and place == TOO_FEW
+    machine.lacking[row] = pack(machine.lanes, machine.demand, row) if lacks else UNKNOWN
 
 
 @part
 def scan_from(machine: MachineState, row: int) -> int:
-    """Return before which of its nodes a job has no room, -1: it has on too few of all.
+    """Return before which of its nodes a job has no room, or `TOO_FEW`.
 
     That is so as long as it has none on a node where room came free since the job was looked at.
     """
-    state, tried = machine.state[0], machine.tried[row]
-    if tried.scan < state.known:
+    state, tried, lacks = machine.state[0], machine.tried[row], machine.lacking[row] != UNKNOWN
+    if not lacks and tried.scan < state.known:
         return 0
     for i in range(state.grown):
         node = machine.grown[i]
@@ -73,7 +82,7 @@ def scan_from(machine: MachineState, row: int) -> int:
             machine, group_of(machine, row), node
         ):
             return 0
-    return int(tried.place)
+    return TOO_FEW if lacks else int(tried.place)
 
 
 @part
@@ -83,6 +92,13 @@ def asks_too_much(machine: MachineState, row: int) -> bool:
         if machine.demand[row, resource] > machine.most[resource]:
             return True
     return False
+
+
+@part
+def still_lacks(machine: MachineState, row: int) -> bool:
+    """Return whether a job surely has room on too few nodes, as at the last scan."""
+    demand = machine.lacking[row]
+    return bool(demand != UNKNOWN and exceeds(machine.lanes, demand, machine.state[0].offered))
 
 
 @outline
@@ -96,7 +112,7 @@ def list_fitting(machine: MachineState, row: int, size: int, place: int) -> int:
     planned, all_of_them = state.plan_left > 0, state.placement != FIRST
     first, end = nodes_in(machine, group)
     count, roomy, at = 0, 0, first + place
-    place = -1
+    place = TOO_FEW
     while at < end and (count < size or all_of_them):
         node = node_at(machine, group, at)
         if machine.nodes[node].state == UP and fits(machine.room, node, machine.demand, row):
@@ -107,7 +123,7 @@ def list_fitting(machine: MachineState, row: int, size: int, place: int) -> int:
                 machine.picks[count] = node
                 count += 1
         at += 1
-    note_scan(machine, row, place if roomy >= size else -1)
+    note_scan(machine, row, place if roomy >= size else TOO_FEW)
     return count
 
 
@@ -136,17 +152,28 @@ def choose_shared(machine: MachineState, row: int, size: int) -> bool:
 
     Most jobs still fit nowhere, which is found here: calling a function costs more.
     """
-    if not licenses_left(machine, machine.room, row):
-        return False
     place = scan_from(machine, row)
-    if place < 0 or asks_too_much(machine, row):
-        note_scan(machine, row, -1)
+    if place == TOO_FEW or asks_too_much(machine, row):
+        note_scan(machine, row, TOO_FEW)
+        return False
+    note_scan(machine, row, place)
+    if not licenses_left(machine, machine.room, row):
         return False
     if machine.state[0].plan_left > 0 and not leaves_licenses(machine, row):
         return False
     if machine.state[0].placement == FIRST:
         return list_fitting(machine, row, size, place) == size
     return choose_by_score(machine, row, size, place)
+
+
+@part
+def offer(machine: MachineState) -> None:
+    """Note the most that a node where room came free has left of each resource, packed."""
+    state, lanes = machine.state[0], machine.lanes
+    state.offered = 0
+    for i in range(state.grown):
+        left = pack(lanes, machine.room, machine.grown[i])
+        state.offered = most_of(lanes, state.offered, left)
 
 
 @part
@@ -262,7 +289,12 @@ def backfill_shared(machine: MachineState) -> None:
         at, state.refused, state.retry = state.head, 0, 0
     while at < state.tail and (state.depth == 0 or looked < state.depth):
         size, row = queue[at].width, queue[at].row
-        if row != state.kept_for and may_start(machine, at):
+        if still_lacks(machine, row):
+            at += 1
+            continue
+        if not may_start(machine, at):
+            machine.lacking[row] = UNKNOWN
+        elif row != state.kept_for:
             looked += 1
             if choose_shared(machine, row, size):
                 if not state.protected:
@@ -270,6 +302,7 @@ def backfill_shared(machine: MachineState) -> None:
                 in_time = state.now + queue[at].wall <= state.shadow
                 if in_time or spares_head(machine, row, size):
                     launch_shared(machine, at)
+                    offer(machine)
                     state.retry = state.refused
                 else:
                     state.refused = 1
@@ -290,8 +323,20 @@ def start_in_order(machine: MachineState) -> int:
             if not choose_shared(machine, queue[at].row, queue[at].width):
                 return int(at)
             launch_shared(machine, at)
+        else:
+            machine.lacking[queue[at].row] = UNKNOWN
         at += 1
     return int(at)
+
+
+@part
+def forget_scans(machine: MachineState) -> None:
+    """Let nothing be known of where waiting jobs have no room."""
+    state = machine.state[0]
+    for at in range(state.head, state.tail):
+        machine.tried[machine.queue[at].row].scan = UNKNOWN
+        machine.lacking[machine.queue[at].row] = UNKNOWN
+    state.grown = 0
 
 
 @part
@@ -304,6 +349,8 @@ def scan_in_order(machine: MachineState) -> bool:
     if state.tail - state.head > 2 * state.waiting + 64:
         close_up(machine)
     measure_room(machine)
+    if state.grown == ANYWHERE:
+        forget_scans(machine)
     if state.plan_left > 0:
         see_plan(machine)
     at = start_in_order(machine)
@@ -326,8 +373,10 @@ def shared_pass(machine: MachineState) -> None:
         state.scan = state.known + 1
         waits = scan_in_order(machine)
     if waits and state.loop == EASY:
+        offer(machine)
         backfill_shared(machine)
         if state.depth > 0 or head_over_limit(machine):
             state.settled = 0
-    state.known = state.scan
-    state.grown = 0
+    if state.scan > state.known:
+        state.known = state.scan
+        state.grown = 0

@@ -32,6 +32,8 @@ TENANCY = 2**40
 """What a node has of it: more than jobs can ever be on a node."""
 NO_END = 2**60
 """More than all jobs together ask for of anything."""
+MORE = np.iinfo(np.int64).max
+"""More than any node has of anything."""
 
 
 def room_of(cluster: Cluster) -> NDArray[np.int64]:
@@ -99,6 +101,18 @@ def fitting_nodes(
     return np.array(counts, np.int32)[code]
 
 
+def least_room(demand: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return per demand the least amounts that a node has which suffice, int64[n, r].
+
+    Demands for which the same nodes suffice come out equal; `MORE` stands for what no node has.
+    """
+    least = np.empty_like(demand)
+    for resource in range(demand.shape[1]):
+        amounts = np.append(np.unique(room[:, resource]), MORE)
+        least[:, resource] = amounts[np.searchsorted(amounts, demand[:, resource])]
+    return least
+
+
 def fitting_sets(jobs: Jobs, cluster: Cluster) -> tuple[NDArray[np.int32], list[NDArray[np.bool_]]]:
     """Return the code of the nodes on which each job fits, and the nodes by their codes.
 
@@ -116,14 +130,14 @@ def fitting_sets(jobs: Jobs, cluster: Cluster) -> tuple[NDArray[np.int32], list[
     int32[n], list of bool[m]
         Each set once; that of a job which fits nowhere is empty.
     """
-    demand, lacks = demand_of(jobs, cluster), lacking(jobs, cluster)
     code, masks = allowed_nodes(jobs, cluster)
-    keys = np.column_stack([demand, code, jobs.pinned, lacks])
-    distinct, row = np.unique(keys, axis=0, return_inverse=True)
     room_of_each = room_of(cluster)[: len(cluster)]
+    least = least_room(demand_of(jobs, cluster), room_of_each)
+    keys = np.column_stack([least, code, jobs.pinned, lacking(jobs, cluster)])
+    _, first, row = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     sets: dict[bytes, tuple[int, NDArray[np.bool_]]] = {}
-    place = np.zeros(len(distinct), np.int32)
-    for at, key in enumerate(distinct):
+    place = np.zeros(len(first), np.int32)
+    for at, key in enumerate(keys[first]):
         code_of, pinned, never = key[-3:].tolist()
         room = (room_of_each >= key[:-3]).all(axis=1) & (not never)
         if code_of >= 0:

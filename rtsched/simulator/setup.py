@@ -11,6 +11,7 @@ from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
 from rtsched.kernels.machine_compiling import ABSENT
 from rtsched.kernels.machine_gates import ARRAY, DEPENDENT, GATE
+from rtsched.kernels.packed_amounts import lanes_for
 from rtsched.kernels.room_profile import empty_profile
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind, array_time
@@ -159,6 +160,8 @@ def _blank(
         room=np.zeros((1, 0), np.int64),
         later=np.zeros((1, 0), np.int64),
         tried=_zeros(1, kernel.TRIED),
+        lacking=np.zeros(1, np.int64),
+        lanes=lanes_for(np.zeros((1, 0), np.int64)),
         grown=np.zeros(1, np.int64),
         most=np.zeros(0, np.int64),
         candidates=np.zeros(1, np.int64),

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels import machine as kernel
-from rtsched.kernels.machine_sharing import NO_END
+from rtsched.kernels.machine_sharing import ANYWHERE, UNKNOWN
+from rtsched.kernels.packed_amounts import lanes_for
 from rtsched.kernels.placement import (
     BEST_FIT,
     FEWEST_STRANDED,
@@ -39,7 +40,7 @@ RULES = {
 }
 """The rule behind each value of the setting `placement`."""
 
-NEVER_TRIED = np.array((-1, 0), kernel.TRIED)
+NEVER_TRIED = np.array((UNKNOWN, 0), kernel.TRIED)
 
 
 def with_shared_nodes(
@@ -55,6 +56,7 @@ def with_shared_nodes(
     held_at = offsets_of(machine.jobs["width"])
     machine.state[0].sharing = 1
     machine.state[0].licenses = len(cluster.licenses)
+    machine.state[0].grown = ANYWHERE
     machine.state[0].placement = RULES[placement]
     steps = _steps_reserved(int(held_at[-1]), n) if _reserves(machine) else 0
     return machine._replace(
@@ -67,8 +69,10 @@ def with_shared_nodes(
         room=room,
         later=room.copy(),
         tried=np.full(n, NEVER_TRIED, kernel.TRIED),
+        lacking=np.full(n, UNKNOWN),
+        lanes=lanes_for(room[:m]),
         grown=np.zeros(m, np.int64),
-        most=np.full(resources, NO_END),
+        most=np.zeros(resources, np.int64),
         candidates=np.zeros(max(m, 1), np.int64),
         step_room=empty_profile(len(room), len(room) + steps, resources, len(cluster.licenses)),
         placement=(

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_reference import Job, starts
 
-from rtsched.kernels.machine_sharing import NO_END
-from rtsched.model.actions import Reserve
+from rtsched.kernels.machine import scalars
+from rtsched.kernels.machine_sharing import ANYWHERE
+from rtsched.model.actions import Place, Reserve
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs
 from rtsched.model.ragged import offsets_of
@@ -112,6 +113,15 @@ def lay_plan(system: ExclusiveNodes, planned: int) -> None:
     system.apply([Reserve(plan.entries.job, plan)])
 
 
+def place_some(system: ExclusiveNodes, seed: int) -> None:
+    """Give some of the jobs that wait another number of nodes and another node set."""
+    random, queued = np.random.default_rng(seed), system.snapshot().queued
+    sets = (np.arange(len(system.cluster), dtype=np.int32)[::2], np.zeros(1, np.int32))
+    size = random.integers(0, 4, len(queued)).astype(np.int32)
+    code = random.integers(-1, 2, len(queued)).astype(np.int32)
+    system.apply([Place(queued.id, Placement(size, code, sets))])
+
+
 @given(
     seed=st.integers(0, 2**16),
     nodes=st.sampled_from([2, 6, 30]),
@@ -123,6 +133,7 @@ def lay_plan(system: ExclusiveNodes, planned: int) -> None:
     depth=st.sampled_from([0, 0, 5]),
     sets=st.booleans(),
     fails=st.booleans(),
+    places=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
 def test_what_a_pass_remembers_makes_no_difference(
@@ -136,6 +147,7 @@ def test_what_a_pass_remembers_makes_no_difference(
     depth: int,
     sets: bool,
     fails: bool,
+    places: bool,
 ) -> None:
     """Each job starts at the same time on the same nodes, whatever else there is."""
     capacity, jobs = drawn(seed, nodes, others, licenses)
@@ -150,17 +162,22 @@ def test_what_a_pass_remembers_makes_no_difference(
             settings=ExclusiveSettings(loop=loop, placement=rule, depth=depth),
             static=sets_of(seed, others, nodes, planned) if sets else StaticAnswers(),
             node_events=changes(seed, nodes) if fails else (),
-            stop_at=StopConditions(passes=forgets),
+            stop_at=StopConditions(passes=True),
         )
-        for forgets in (False, True)
+        for _ in range(2)
     ]
     for system in systems:
         if planned:
             lay_plan(system, planned)
-    assert systems[0].advance().done
-    while not systems[1].advance().done:
-        systems[1]._machine.tried["scan"] = -1
-        systems[1]._machine.most[:] = NO_END
+    step = 0
+    while not (over := [system.advance().done for system in systems])[0]:
+        assert not over[1]
+        scalars(systems[1]._machine)["grown"] = ANYWHERE
+        if places and step % 7 == 3:
+            for system in systems:
+                place_some(system, seed + step)
+        step += 1
+    assert over[1]
     assert outcome(systems[0]) == outcome(systems[1])
 
 
