@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.errors import ShapeError
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
-from rtsched.model.resources import fitting_nodes, served
+from rtsched.model.resources import MORE, fitting_nodes, fitting_sets, least_room, served
 from rtsched.model.table import amounts_of
 
 CPU, MEM, GPU = "cpu", "mem", "gres/gpu"
@@ -104,6 +106,30 @@ def test_what_no_node_has_fits_nowhere() -> None:
     """A resource that the machine does not name."""
     jobs = asking((1, 1), (1, 0), resources=(CPU, "gres/fpga"))
     assert fitting_nodes(jobs, two_kinds()).tolist() == [0, 3]
+
+
+def test_demands_that_the_same_nodes_suffice_for_come_out_equal() -> None:
+    """Nodes have 4 or 8 cores: 1 to 4 are one demand, 5 to 8 another, 9 no node has."""
+    demand = np.array([[1], [4], [5], [8], [9]], np.int64)
+    room = np.array([[8], [4], [4]], np.int64)
+    assert least_room(demand, room)[:, 0].tolist() == [4, 4, 8, 8, MORE]
+
+
+@given(
+    demand=st.lists(st.tuples(*[st.integers(0, 9)] * 2), min_size=1, max_size=20),
+    capacity=st.lists(st.tuples(*[st.integers(0, 9)] * 2), min_size=1, max_size=8),
+)
+def test_each_job_fits_where_each_amount_does(
+    demand: list[tuple[int, int]], capacity: list[tuple[int, int]]
+) -> None:
+    """The sets are those that comparing each job with each node gives, each set once."""
+    room = np.array(capacity, np.int64)
+    cluster = Cluster(Nodes.build(len(room), names={"capacity": (CPU, MEM)}, capacity=room))
+    code, sets = fitting_sets(asking(*demand), cluster)
+    for row, amounts in enumerate(demand):
+        fits = [all(a <= b for a, b in zip(amounts, node, strict=True)) for node in capacity]
+        assert sets[code[row]].tolist() == fits
+    assert len({mask.tobytes() for mask in sets}) == len(sets)
 
 
 def test_served() -> None:
