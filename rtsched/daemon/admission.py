@@ -320,6 +320,13 @@ class AdmissionController:
             rejected = judgement.verdicts.code[0] == Verdict.REJECT
             if rejected or _nodes(free, job, alone) > nodes:
                 base, judgement = free, alone
+        if (
+            own
+            and judgement.verdicts.code[0] == Verdict.REJECT
+            and self.settings.offers_per_user > 1
+        ):
+            base = self._without_oldest_offers(site, job.uid)
+            judgement = self._evaluate(base, job, now)
         verdicts = judgement.verdicts
         codes, why = messages.reasons(judgement, self.wording)
         if verdicts.code[0] == Verdict.REJECT:
@@ -405,7 +412,7 @@ class AdmissionController:
     ) -> AdmissionResult:
         """Reject, with a counter-offer that is held for the user where that can be.
 
-        `base` is the site without the user's offers. Those of a user who submits anew are given up.
+        `base` is the site without the user's offers that a new one replaces; they are given up.
         """
         offer, held = float(judgement.verdicts.offer[0]), 0.0
         after, changed = site if _queued(job) else base, tuple[PromiseRecord, ...]()
@@ -440,14 +447,17 @@ class AdmissionController:
         unused = site.unused_by(uid, now, "offered", *UNUSED)
         return wanted and len(unused) < settings.unused_offers_per_hour
 
+    def _without_oldest_offers(self, site: Site, uid: int) -> Site:
+        """Return the site without the offers of a user that one more replaces."""
+        older = site.of_user(uid, "offered")
+        menus = list(dict.fromkeys(record.made_at for record in older))
+        given_up = set(menus[: max(len(menus) + 1 - self.settings.offers_per_user, 0)])
+        return site.without(record.id for record in older if record.made_at in given_up)
+
     def _held(
         self, site: Site, job: Submission, now: float, offer: float
     ) -> tuple[Site, PromiseRecord] | None:
         """Return the site with the job as if admitted by the offer; on a whole minute if it can."""
-        older = site.of_user(job.uid, "offered")
-        menus = list(dict.fromkeys(record.made_at for record in older))
-        given_up = set(menus[: max(len(menus) + 1 - self.settings.offers_per_user, 0)])
-        site = site.without(record.id for record in older if record.made_at in given_up)
         for deadline in (math.ceil(offer / 60.0) * 60.0, offer):
             asked = replace(job, jobs=job.jobs.replace(deadline=np.array([deadline])))
             try:

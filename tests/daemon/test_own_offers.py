@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from scene import ANN, BOB, T0, Scene
 
@@ -75,3 +77,19 @@ def test_a_job_that_would_be_rejected_takes_its_place(offered: Scene) -> None:
     judged = offered.submit(**job)
     assert (judged.verdict, standings(offered)) == ("admit", ["provisional"])
     assert [record.why for record in judged.changed if record.standing == "lapsed"] == [GAVE_WAY]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_so_many_offers_are_held_beside_one_another(most: int) -> None:
+    """A new one replaces the oldest; each keeps the nodes that it was made for."""
+    scene = Scene(offers_per_user=most)
+    made: list[int] = []
+    for second in range(3):
+        job = {"size": 4, "wall_time": 100.0, "deadline": T0 + 50.0}
+        judged = scene.submit(now=T0 + second, **job)
+        (record,) = [record for record in judged.changed if record.standing == "offered"]
+        made.append(record.id)
+    assert list(scene.site.records) == made[-most:]
+    starts = sorted(scene.site.snapshot.plan.entries.start.tolist())
+    assert len(starts) == most
+    assert all(after - before >= 100.0 for before, after in pairwise(starts))
