@@ -78,7 +78,10 @@ class Kin(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """The past of one level: shares of the requested time, and how much each counts."""
+    """The past of one level: shares of the requested time, ascending, and how much each counts.
+
+    Several of them are put in order quickly, as those that each are in order already.
+    """
 
     share: NDArray[np.float64]
     fading: NDArray[np.float64]
@@ -128,8 +131,10 @@ class RunTimes:
         past = self._past.get(key)
         if not past:
             return None
+        share = np.array(past)
         fading = np.ones(len(past)) if key[0] is None else FADING[-len(past) :]
-        return _Level(np.array(past), np.asarray(fading), float(fading.sum()))
+        order = np.argsort(share, kind="stable")
+        return _Level(share[order], fading[order], float(fading.sum()))
 
     def _distribution(
         self, kin: Kin, levels: dict[Hashable, _Level | None], jobs: int, users: int
