@@ -134,7 +134,7 @@ class RunTimes:
         share = np.array(past)
         fading = np.ones(len(past)) if key[0] is None else FADING[-len(past) :]
         order = np.argsort(share, kind="stable")
-        return _Level(share[order], fading[order], float(fading.sum()))
+        return _Level(share[order], np.asarray(fading[order]), float(fading.sum()))
 
     def _distribution(
         self, kin: Kin, levels: dict[Hashable, _Level | None], jobs: int, users: int

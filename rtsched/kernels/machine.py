@@ -157,7 +157,7 @@ STATE_FIELDS = (
     ("scan", "i8", "Number of the scan of shared nodes that is under way, or was the last."),
     ("known", "i8", "The scan of which it is known where room came free since: in `grown`."),
     ("grown", "i8", "Length of `grown`; ANYWHERE: room may have come free on any node."),
-    ("offered", "i8", "Packed: no node of `grown` has more left."),
+    ("grown_most", "i8", "Packed: no node of `grown` has more left."),
     ("limited", "i8", "Whether jobs may be over limits of their groups."),
     ("beyond", "i8", "Planned jobs that started though they were over a limit."),
     ("preempting", "i8", "Whether waiting jobs may preempt running ones."),
@@ -340,7 +340,7 @@ class MachineState(NamedTuple):
     """int64[m, r]: what is left at the head's shadow time."""
     tried: NDArray[Any]
     """TRIED[n]."""
-    lacking: NDArray[np.int64]
+    no_room: NDArray[np.int64]
     """int64[n]: the packed demand of a job that still had room on too few nodes at the scan
     `state.known`, `UNKNOWN`: of no other is it known."""
     lanes: Lanes

@@ -85,7 +85,7 @@ def enqueue(machine: MachineState, row: int) -> None:
     slot.reserved = np.inf
     if state.sharing:
         machine.tried[row].scan = UNKNOWN
-        machine.lacking[row] = UNKNOWN
+        machine.no_room[row] = UNKNOWN
     occupy(machine, state.tail - 1)
     if state.loop == NEGOTIATOR:
         link(machine, row)

@@ -59,12 +59,13 @@ def in_group(machine: MachineState, group: int, node: int) -> bool:
 def note_scan(machine: MachineState, row: int, place: int) -> None:
     """Note that a job has room on none of its nodes before `place`, or on `TOO_FEW` of all.
 
-    Only scans that see the whole queue keep in mind which jobs have room on too few.
+    Only where each scan sees the whole queue it is kept in `no_room`.
     """
-    state, whole = machine.state[0], machine.state[0].loop == EASY and machine.state[0].depth == 0
+    state = machine.state[0]
     machine.tried[row].scan, machine.tried[row].place = state.scan, place
-    lacks = whole and place == TOO_FEW
-    machine.lacking[row] = pack(machine.lanes, machine.demand, row) if lacks else UNKNOWN
+    machine.no_room[row] = UNKNOWN
+    if place == TOO_FEW and state.loop == EASY and state.depth == 0:
+        machine.no_room[row] = pack(machine.lanes, machine.demand, row)
 
 
 @part
@@ -73,8 +74,9 @@ def scan_from(machine: MachineState, row: int) -> int:
 
     That is so as long as it has none on a node where room came free since the job was looked at.
     """
-    state, tried, lacks = machine.state[0], machine.tried[row], machine.lacking[row] != UNKNOWN
-    if not lacks and tried.scan < state.known:
+    state, tried = machine.state[0], machine.tried[row]
+    place = TOO_FEW if machine.no_room[row] != UNKNOWN else int(tried.place)
+    if machine.no_room[row] == UNKNOWN and tried.scan < state.known:
         return 0
     for i in range(state.grown):
         node = machine.grown[i]
@@ -82,7 +84,7 @@ def scan_from(machine: MachineState, row: int) -> int:
             machine, group_of(machine, row), node
         ):
             return 0
-    return TOO_FEW if lacks else int(tried.place)
+    return place
 
 
 @part
@@ -95,10 +97,10 @@ def asks_too_much(machine: MachineState, row: int) -> bool:
 
 
 @part
-def still_lacks(machine: MachineState, row: int) -> bool:
+def still_without_room(machine: MachineState, row: int) -> bool:
     """Return whether a job surely has room on too few nodes, as at the last scan."""
-    demand = machine.lacking[row]
-    return bool(demand != UNKNOWN and exceeds(machine.lanes, demand, machine.state[0].offered))
+    demand = machine.no_room[row]
+    return bool(demand != UNKNOWN and exceeds(machine.lanes, demand, machine.state[0].grown_most))
 
 
 @outline
@@ -167,13 +169,13 @@ def choose_shared(machine: MachineState, row: int, size: int) -> bool:
 
 
 @part
-def offer(machine: MachineState) -> None:
+def bound_growth(machine: MachineState) -> None:
     """Note the most that a node where room came free has left of each resource, packed."""
     state, lanes = machine.state[0], machine.lanes
-    state.offered = 0
+    state.grown_most = 0
     for i in range(state.grown):
         left = pack(lanes, machine.room, machine.grown[i])
-        state.offered = most_of(lanes, state.offered, left)
+        state.grown_most = most_of(lanes, state.grown_most, left)
 
 
 @part
@@ -289,11 +291,11 @@ def backfill_shared(machine: MachineState) -> None:
         at, state.refused, state.retry = state.head, 0, 0
     while at < state.tail and (state.depth == 0 or looked < state.depth):
         size, row = queue[at].width, queue[at].row
-        if still_lacks(machine, row):
+        if still_without_room(machine, row):
             at += 1
             continue
         if not may_start(machine, at):
-            machine.lacking[row] = UNKNOWN
+            machine.no_room[row] = UNKNOWN
         elif row != state.kept_for:
             looked += 1
             if choose_shared(machine, row, size):
@@ -302,7 +304,7 @@ def backfill_shared(machine: MachineState) -> None:
                 in_time = state.now + queue[at].wall <= state.shadow
                 if in_time or spares_head(machine, row, size):
                     launch_shared(machine, at)
-                    offer(machine)
+                    bound_growth(machine)
                     state.retry = state.refused
                 else:
                     state.refused = 1
@@ -324,7 +326,7 @@ def start_in_order(machine: MachineState) -> int:
                 return int(at)
             launch_shared(machine, at)
         else:
-            machine.lacking[queue[at].row] = UNKNOWN
+            machine.no_room[queue[at].row] = UNKNOWN
         at += 1
     return int(at)
 
@@ -335,7 +337,7 @@ def forget_scans(machine: MachineState) -> None:
     state = machine.state[0]
     for at in range(state.head, state.tail):
         machine.tried[machine.queue[at].row].scan = UNKNOWN
-        machine.lacking[machine.queue[at].row] = UNKNOWN
+        machine.no_room[machine.queue[at].row] = UNKNOWN
     state.grown = 0
 
 
@@ -373,7 +375,7 @@ def shared_pass(machine: MachineState) -> None:
         state.scan = state.known + 1
         waits = scan_in_order(machine)
     if waits and state.loop == EASY:
-        offer(machine)
+        bound_growth(machine)
         backfill_shared(machine)
         if state.depth > 0 or head_over_limit(machine):
             state.settled = 0

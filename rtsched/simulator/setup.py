@@ -160,7 +160,7 @@ def _blank(
         room=np.zeros((1, 0), np.int64),
         later=np.zeros((1, 0), np.int64),
         tried=_zeros(1, kernel.TRIED),
-        lacking=np.zeros(1, np.int64),
+        no_room=np.zeros(1, np.int64),
         lanes=lanes_for(np.zeros((1, 0), np.int64)),
         grown=np.zeros(1, np.int64),
         most=np.zeros(0, np.int64),

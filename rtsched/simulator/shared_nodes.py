@@ -69,7 +69,7 @@ def with_shared_nodes(
         room=room,
         later=room.copy(),
         tried=np.full(n, NEVER_TRIED, kernel.TRIED),
-        lacking=np.full(n, UNKNOWN),
+        no_room=np.full(n, UNKNOWN),
         lanes=lanes_for(room[:m]),
         grown=np.zeros(m, np.int64),
         most=np.zeros(resources, np.int64),
