@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.model.units import DAY
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-DAY = 86400.0
 
 LEVELS = np.array([0.025, 0.05, 0.1, 0.5, 0.9, 0.95, 0.975])
 """The quantiles that are estimated: 95, 90 and 80 % intervals, and the median between them."""

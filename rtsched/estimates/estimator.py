@@ -21,6 +21,7 @@ from rtsched.estimates.run_times import draw
 from rtsched.estimates.tables import BOUNDS, Accuracy, Estimates
 from rtsched.model.jobs import Jobs
 from rtsched.model.resources import demand_of, room_of
+from rtsched.model.units import DAY, HOUR
 from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
     Arrivals = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
     """Rows of the jobs that are submitted, when, and how long they run, seconds."""
-
-DAY, HOUR = 86400.0, 3600.0
 
 REMEMBERED_EVERY = 600.0
 """Seconds between two estimates of a job that are judged when it has started."""

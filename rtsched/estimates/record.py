@@ -8,14 +8,14 @@ import numpy as np
 
 from rtsched.estimates.calibration import MEDIAN
 from rtsched.estimates.tables import Accuracy
+from rtsched.model.units import DAY, WEEK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.estimates.calibration import Settled
 
-DAY = 86400.0
-PERIODS = DAY, 7 * DAY, 30 * DAY
+PERIODS = DAY, WEEK, 30 * DAY
 """Seconds: the last day, week and month."""
 
 PARTS = 256

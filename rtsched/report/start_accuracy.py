@@ -17,6 +17,7 @@ from rtsched.estimates.record import (
     WITHIN_80,
     WITHIN_95,
 )
+from rtsched.model.units import DAY, WEEK
 from rtsched.report.palette import LOGGED, POLICIES
 from rtsched.report.wording import MISSING, count, duration, instant, is_dated, percent
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from rtsched.estimates.check import Checked
     from rtsched.report.scene import Figure
-
-WEEK = 7 * 86400.0
 
 LEVELS = 0.80, 0.90, 0.95
 """Of the intervals, as the columns of judged estimates have them."""
@@ -216,7 +215,7 @@ def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
     from rtsched.report.scene import Figure
 
     begin = float(found.begins[0])
-    time = TimeAxis.of(begin, begin + max(WEEK * len(found.begins), 3 * 86400.0))
+    time = TimeAxis.of(begin, begin + max(WEEK * len(found.begins), 3 * DAY))
     x = time.at(found.begins)
     judged = [count(week.judged) for week in found.weeks]
     cover, most = go.Figure(), 60.0
