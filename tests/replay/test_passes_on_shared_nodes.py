@@ -37,8 +37,12 @@ RULES = ["first", "first", "best_fit", "least_loaded", "fewest_stranded_gpus"]
 
 
 def drawn(seed: int, nodes: int, others: int, licenses: int) -> tuple[list[tuple[int, ...]], Jobs]:
-    """Return what nodes have, and jobs that come quicker than they end."""
+    """Return what nodes have, and jobs that come quicker than they end.
+
+    All times of half of the seeds are multiples of 10 s: then many jobs end at once.
+    """
     random = np.random.default_rng(seed)
+    grain = int(random.choice([1, 10]))
     capacity: list[tuple[int, ...]] = [
         (int(random.integers(4, 17)), int(random.integers(8, 33)), int(random.choice([0, 2, 4])))
         for _ in range(nodes)
@@ -46,11 +50,12 @@ def drawn(seed: int, nodes: int, others: int, licenses: int) -> tuple[list[tuple
     demand = [random.integers(0, 9, others), random.integers(0, 13, others)]
     demand += [random.choice([0, 0, 0, 1, 2], others)]
     demand += [random.choice([0, 0, 1, 2], others) * (licenses > 0)]
+    submit = np.sort(random.integers(0, random.choice([1, others, 3 * others]), others))
     jobs = Jobs.build(
         others,
         id=np.arange(others),
-        submit=ORIGIN + np.sort(random.integers(0, random.choice([1, others, 3 * others]), others)),
-        wall_time=random.integers(5, 60, others).astype(np.float64),
+        submit=ORIGIN + submit // grain * grain,
+        wall_time=(random.integers(5, 60, others) // grain + 1.0) * grain,
         size=random.choice([1, 1, 1, 2, 3], others).astype(np.int32),
         names={"demand": (*RESOURCES, LICENSE)},
         demand=np.column_stack(demand).astype(np.int64),
@@ -62,8 +67,9 @@ def drawn(seed: int, nodes: int, others: int, licenses: int) -> tuple[list[tuple
 def run_times(seed: int, jobs: Jobs) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return run times, of which half are the requested ones."""
     random = np.random.default_rng(seed)
-    n = len(jobs)
-    return np.maximum(jobs.wall_time - random.integers(0, 40, n) * random.integers(0, 2, n), 1.0)
+    n, grain = len(jobs), int(np.gcd.reduce(jobs.wall_time.astype(np.int64)))
+    less = random.integers(0, 40, n) * random.integers(0, 2, n) // grain * grain
+    return np.maximum(jobs.wall_time - less, float(grain))
 
 
 def system_of(
