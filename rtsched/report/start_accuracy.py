@@ -11,9 +11,9 @@ from rtsched.counting import counted
 from rtsched.estimates.record import (
     COLUMNS,
     ERROR,
+    ERROR_BY_LIMITS,
     JOB,
     MADE_AT,
-    SIMPLE_ERROR,
     WITHIN_80,
     WITHIN_95,
 )
@@ -71,7 +71,7 @@ class Part:
         means = rows.mean(axis=0).tolist() if len(rows) else [np.nan] * COLUMNS
         covered = tuple(means[WITHIN_80 : WITHIN_95 + 1])
         jobs = len(np.unique(rows[:, JOB]))
-        return cls(name, jobs, len(rows), covered, means[ERROR], means[SIMPLE_ERROR])
+        return cls(name, jobs, len(rows), covered, means[ERROR], means[ERROR_BY_LIMITS])
 
     @property
     def enough(self) -> bool:
