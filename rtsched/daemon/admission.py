@@ -23,13 +23,14 @@ from rtsched.daemon.imminent import StartedBefore, with_imminent_started
 from rtsched.daemon.limits import for_job, full_limit, limits_in, texts_of, without_limits
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
-from rtsched.daemon.site import HOUR, entry_of, renamed
+from rtsched.daemon.site import entry_of, renamed
 from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError
 from rtsched.model.jobs import Edges, Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.table import same_amounts
+from rtsched.model.units import HOUR
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:

@@ -43,6 +43,7 @@ from rtsched.daemon.working import CycleRules, Settled, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.actions import Tell
 from rtsched.model.events import joined
+from rtsched.model.units import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -499,7 +500,7 @@ class Daemon:
             return
         told = bool(self.policy.cycles.chain.asks("observe"))
         site = self.site
-        oldest = self.clock() - self.policy.live.daemon.history_days * 86400.0
+        oldest = self.clock() - self.policy.live.daemon.history_days * DAY
 
         def save() -> None:
             self.store.save_states(states_to_store(site, told))

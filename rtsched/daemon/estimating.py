@@ -63,8 +63,8 @@ MOST_WAITING = 20_000
 """Waiting jobs that are estimated at most, the first in their order: those behind them hardly
 delay them."""
 
-LOOKED = 0.25
-"""Seconds between two looks at whether a refresh has ended."""
+POLLED_EVERY = 0.25
+"""Seconds between two questions whether a refresh has ended."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 """Seconds between two attempts, where one fails after the other."""
@@ -331,7 +331,7 @@ class Estimating:
             if time.monotonic() > until:
                 remote.kill()
                 raise AdapterError(f"an estimate of starts did not end within {HANGS:g} s")
-            await asyncio.sleep(LOOKED)
+            await asyncio.sleep(POLLED_EVERY)
 
     def _count(self, report: Report) -> None:
         if report.cpu_s < self._cpu_s:  # another process

@@ -24,6 +24,7 @@ from rtsched.daemon.logs import log_events
 from rtsched.daemon.running_ends import running_ends
 from rtsched.errors import RtschedError
 from rtsched.estimates import Accuracy, Estimates, Estimator
+from rtsched.model.units import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,8 +48,6 @@ log = structlog.get_logger(__name__)
 
 NICE = 10
 """What is added to the nice value of the process."""
-
-DAY = 86400.0
 
 EVERY = 60.0
 """Seconds between two readings of what has ended."""

@@ -23,7 +23,6 @@ from rtsched.daemon.admission import AdmissionResult, record_of
 from rtsched.daemon.moments import moment
 from rtsched.daemon.reconcile import closed_by_poll
 from rtsched.daemon.records import OPEN, OUTCOMES
-from rtsched.daemon.site import HOUR
 from rtsched.daemon.stated import CLASSES, per_cent
 from rtsched.estimates.ends import earliest_with, odds_by
 from rtsched.model.actions import Tell
@@ -31,6 +30,7 @@ from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.resources import CPU
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
+from rtsched.model.units import HOUR, MINUTE
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from rtsched.daemon.site import Site
     from rtsched.estimates.likely_level import LikelyLevel
     from rtsched.model.actions import Action
-
-MINUTE = 60.0
-"""An offered deadline is a whole one, and late enough for a job that is submitted so much later."""
 
 ROUNDING = 1e-9
 """Of odds that are turned into a threshold and back."""
@@ -111,7 +108,10 @@ async def odds_of(
 
 
 def _later(ends: NDArray[np.float64], job: Submission, level: LikelyLevel) -> float:
-    """Return the deadline that is offered: by the odds by which the job will be judged then."""
+    """Return the deadline that is offered: by the odds by which the job will be judged then.
+
+    It is on a whole minute, and late enough for a job that is submitted a minute later.
+    """
     first = earliest_with(ends, level.threshold(job.odds) + ROUNDING)
     if not math.isfinite(first):
         return math.inf

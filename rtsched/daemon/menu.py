@@ -64,7 +64,7 @@ HELD = 3
 """Choices of a menu that are held, at most."""
 
 ROOM = 2.0
-"""How much all that are held may take, nodes by time, in terms of what was asked for."""
+"""How many times the node-seconds asked for all held choices may take together."""
 
 FINEST = 32
 """A time limit is searched to the next of so many steps."""
@@ -78,8 +78,8 @@ FURTHER = 8
 ODDS = 0.95
 """With which odds a later deadline is offered to who asked for a guarantee, or the lowest sold."""
 
-PER_CENT = 5.0
-"""Of how many per cent of anything else a user is taken to give up one per cent of odds for."""
+WORTH = 5.0
+"""One per cent of odds counts as much as so many per cent of anything else that is given up."""
 
 OTHERS = 4
 """Other partitions, and types of GPUs, that are tried at most."""
@@ -483,7 +483,7 @@ class _Asked:
             late / left,
             nodes / self.asked.nodes,
             limit / limit_s,
-            PER_CENT * max(odds - more, 0.0),
+            WORTH * max(odds - more, 0.0),
         )
         return sum(parts) + gpus / max(self.asked.gpus, 1) + 0.5 * (kind + partition)
 

@@ -19,6 +19,7 @@ from rtsched.daemon.records import OPEN, PromiseState
 from rtsched.daemon.site import late_runs
 from rtsched.daemon.stated import CLASSES, class_of
 from rtsched.errors import ConfigError
+from rtsched.model.units import DAY, WEEK
 from rtsched.model.verdicts import Verdict
 
 try:
@@ -177,7 +178,7 @@ METRICS = {
 }
 """Every metric by name."""
 
-PERIODS = {86400.0: "day", 7 * 86400.0: "week", 30 * 86400.0: "month"}
+PERIODS = {DAY: "day", WEEK: "week", 30 * DAY: "month"}
 """Periods for which the record of estimates is shown, by their seconds."""
 
 INTERVALS = ("80", "90", "95")

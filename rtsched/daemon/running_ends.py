@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.estimates.ends import odds_by
 from rtsched.estimates.run_times import draw
 from rtsched.estimates.tables import BOUNDS, Estimates
 from rtsched.model.snapshot import places
@@ -21,10 +22,8 @@ DRAWS = 128
 def running_ends(run_times: RunTimes, snapshot: Snapshot, seed: int = 0) -> Estimates:
     """Return estimated ends of the running jobs, one row each, in seconds since the epoch.
 
-    The odds are those that they end by their deadlines; one draw more, in which they do not, is
-    added.
-
-    A job that has run longer than any before it may take up to its limit. Starts are nan: they are
+    The odds are those that a job ends by its deadline, as `odds_by` has them; nan: it has none. A
+    job that has run longer than any before it may take up to its limit. Starts are nan: they are
     known.
     """
     jobs, entries = snapshot.running, snapshot.allocations.entries
@@ -41,6 +40,6 @@ def running_ends(run_times: RunTimes, snapshot: Snapshot, seed: int = 0) -> Esti
     columns: dict[str, Any] = {
         f"end{name}": level for name, level in zip(BOUNDS, levels, strict=True)
     }
-    odds = (ends <= jobs.deadline).sum(axis=0) / (DRAWS + 1)
+    odds = odds_by(ends.T, jobs.deadline)
     odds[~np.isfinite(jobs.deadline)] = np.nan
     return Estimates.build(len(jobs), job=jobs.id, odds=odds, **columns)

@@ -18,6 +18,7 @@ from rtsched.daemon.records import OPEN, Records
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Commitment, Promises, Schedule
 from rtsched.model.snapshot import places
+from rtsched.model.units import HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from rtsched.model.limit_rules import LimitRules
     from rtsched.model.limits import UsedTime
     from rtsched.model.snapshot import Snapshot
-
-
-HOUR = 3600.0
-"""Seconds."""
 
 LATE = 1.0
 """Seconds by which a job may end after its deadline and count as in time: the batch system tells

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.model.units import DAY, HOUR, WEEK
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DAY = 86400.0
-WEEK = 7 * DAY
-LEAST = 3600.0
+LEAST = HOUR
 """Seconds of the past below which nothing is known of a rhythm."""
 
 WEEKS = 8

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.model.units import DAY
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-DAY = 86400.0
 
 LEVELS = np.array([0.025, 0.05, 0.1, 0.5, 0.9, 0.95, 0.975])
 """The quantiles that are estimated: 95, 90 and 80 % intervals, and the median between them."""
@@ -37,30 +37,33 @@ MIDDLE = 0.35, 0.65
 """Quantiles between which draws are averaged for the median: a few draws' own median is rough."""
 
 FEW = 50
-"""Where residuals of a class are of fewer jobs, those of all classes count, and ..."""
-
-MANY = 5_000
-"""Residuals among which so many jobs are looked for first."""
+"""Where residuals of a class are of fewer jobs, those of all classes count; where these are of
+fewer jobs, too, `PRIOR` counts for the jobs that are missing."""
 
 PRIOR = np.array([-4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0])
-"""... with these, in spreads, for the jobs that are missing: wide intervals where little is known.
-Many residuals of one job that waits long are not much knowledge."""
+"""Residuals at `LEVELS`, in spreads, where little is known: they make wide intervals. Many
+residuals of one job that waits long are not much knowledge."""
+
+MANY = 5_000
+"""Residuals whose jobs are counted first, the latest ones: all others only if these are of fewer
+jobs than `FEW`."""
 
 STEP = 0.015
 """By how much the levels of a class follow the misses of the estimates of an hour."""
 
 BEYOND = 0.1
-"""How far beyond 0 and 1 levels are read, where no residual was far enough off, and ..."""
+"""How far beyond 0 and 1 residuals are read, where none was far enough off."""
 
 STRETCH = 5.0
-"""... how many times the most extreme residual is then taken for each whole level beyond."""
+"""By how many times itself the most extreme residual grows for each whole level beyond 0 or 1."""
 
 FARTHEST = 0.2
-"""How far levels may go beyond 0 and 1: misses are made up for later, ..."""
+"""How far levels may go beyond 0 and 1, to make up for misses."""
 
 FORGOTTEN = 5 * DAY
-"""... but after so many seconds e (2.7) times less: coverage is known late, when starts are, and
-without this intervals would stay far too wide for weeks after they were too narrow for days."""
+"""Seconds in which what levels have followed decays to 1/e. Coverage is known late, when jobs have
+started: without the decay, intervals that were too narrow for days would then be far too wide for
+weeks."""
 
 LEAST_LEVELS = np.where(LEVELS < 0.5, -FARTHEST, 0.5)
 MOST_LEVELS = np.where(LEVELS > 0.5, 1.0 + FARTHEST, 0.5)
@@ -124,8 +127,8 @@ class Open(NamedTuple):
     spread: Spread
     quantiles: NDArray[np.float64]
     """float64[n, 7]: what was estimated, `LEVELS`, seconds from the estimate on."""
-    simple: NDArray[np.float64]
-    """What requested times alone would have said, seconds from the estimate on."""
+    by_limits: NDArray[np.float64]
+    """The estimate by requested times without arrivals, seconds from the estimate on."""
     passed: NDArray[np.bool_]
     """bool[n, 7]: which of the quantiles are known to have been too early."""
     weight: NDArray[np.float64]
@@ -157,7 +160,7 @@ def _nothing() -> Open:
         size=none,
         spread=Spread(none, none, none),
         quantiles=np.zeros(levels),
-        simple=none,
+        by_limits=none,
         passed=np.zeros(levels, np.bool_),
         weight=none,
     )

@@ -21,6 +21,7 @@ from rtsched.estimates.run_times import draw
 from rtsched.estimates.tables import BOUNDS, Accuracy, Estimates
 from rtsched.model.jobs import Jobs
 from rtsched.model.resources import demand_of, room_of
+from rtsched.model.units import DAY, HOUR
 from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     Arrivals = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
     """Rows of the jobs that are submitted, when, and how long they run, seconds."""
 
-DAY, HOUR = 86400.0, 3600.0
-
 REMEMBERED_EVERY = 600.0
 """Seconds between two estimates of a job that are judged when it has started."""
 
@@ -48,22 +47,23 @@ KINDRED = ("user", "name", "account")
 """Columns of jobs by which they are alike."""
 
 FEWEST = 8
-"""Simulations at the least of a job that is not submitted."""
+"""Simulations at the least, however long they take."""
 
 ASKED = 32
-"""Questions about ends of which the answers are remembered until the next refresh."""
+"""Questions about ends whose answers are remembered until the next refresh."""
 
 UNSUBMITTED = -2
-"""Id of such a job."""
+"""Id of a job that is not submitted."""
 
 AT_ONCE = 1000
 """Jobs whose odds are worked out at once: of each there are thousands of ends."""
 
 FIRST_COVERED = DAY
-"""Seconds whose arrivals are simulated at first; where jobs still wait then, it is done anew ..."""
+"""Seconds from now on whose arrivals are simulated at first. Where a job starts later than that, it
+is simulated again with `LONGER` times as many."""
 
 LONGER = 4.0
-"""... with those of so many times as long: who comes later delays nobody who has started."""
+"""See `FIRST_COVERED`. Jobs that come later do not delay those that have started."""
 
 NO_ARRIVALS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
 
@@ -201,26 +201,11 @@ class Estimator:
         ends = delay + drawn.run_time[: len(delay), first:]
         queued = snapshot.queued.take(rows)
         size = sizes(queued, snapshot)
-        simple = self._by_limits(state)
+        by_limits = self._by_limits(state)
         start, end = Spread.of(delay), Spread.of(ends)
         start_at = self._starts.quantiles(start, size, now)
         end_at = np.maximum(self._ends.quantiles(end, size, now), start_at)
-        passed = now - self._remembered
-        if passed >= REMEMBERED_EVERY or passed < 0:
-            self._remembered = now
-            share = min(passed / HOUR, 1.0) if passed > 0 else 1.0
-            some = np.arange(len(rows))
-            if len(some) > REMEMBERED:
-                some = np.sort(self._random.choice(some, REMEMBERED, replace=False))
-            at, weight = np.full(len(rows), now), np.full(len(rows), share * CLASSES / len(some))
-            none = np.zeros(start_at.shape, np.bool_)
-            job = queued.id.copy()
-            job[some] = self._awaited.added(queued.take(some), now)
-            kept = Open(at, job, size, start, start_at, simple, none, weight)
-            self._starts.remember(kept.take(some))
-            walls = np.where(np.isfinite(queued.wall_time), queued.wall_time, 0.0)
-            kept = Open(at, job, size, end, end_at, simple + walls, none, weight)
-            self._ends.remember(kept.take(some))
+        self._remember(queued, size, by_limits, (start, start_at), (end, end_at))
         found = _table(queued.id, now, start_at, end_at, until)
         due, odds = np.isfinite(queued.deadline), np.full(len(rows), np.nan)
         if due.any():
@@ -429,6 +414,44 @@ class Estimator:
         return delay[rows], own[rows]
 
     # --- outcomes --------------------------------------------------------------------------------
+
+    def _remember(
+        self,
+        queued: Jobs,
+        size: NDArray[np.float64],
+        by_limits: NDArray[np.float64],
+        start: tuple[Spread, NDArray[np.float64]],
+        end: tuple[Spread, NDArray[np.float64]],
+    ) -> None:
+        """Remember the estimates of waiting jobs, if it is time to, until they can be judged.
+
+        Parameters
+        ----------
+        queued : Jobs
+            `n` jobs.
+        size, by_limits : float64[n]
+            As `sizes` and `_by_limits` return them.
+        start, end : (Spread, float64[n, 7])
+            By the simulations, and what was estimated, seconds from now on.
+        """
+        now, n = self._now, len(queued)
+        passed = now - self._remembered
+        if 0 <= passed < REMEMBERED_EVERY:
+            return
+        self._remembered = now
+        share = min(passed / HOUR, 1.0) if passed > 0 else 1.0
+        some = np.arange(n)
+        if n > REMEMBERED:
+            some = np.sort(self._random.choice(some, REMEMBERED, replace=False))
+        job = queued.id.copy()
+        job[some] = self._awaited.added(queued.take(some), now)
+        at, weight = np.full(n, now), np.full(n, share * CLASSES / len(some))
+        none = np.zeros((n, len(LEVELS)), np.bool_)
+        limit = np.where(np.isfinite(queued.wall_time), queued.wall_time, 0.0)
+        starts = Open(at, job, size, *start, by_limits, none, weight)
+        self._starts.remember(starts.take(some))
+        ends = Open(at, job, size, *end, by_limits + limit, none, weight)
+        self._ends.remember(ends.take(some))
 
     def _settle(self, snapshot: Snapshot) -> None:
         """Learn which jobs have started since the last refresh."""

@@ -8,14 +8,14 @@ import numpy as np
 
 from rtsched.estimates.calibration import MEDIAN
 from rtsched.estimates.tables import Accuracy
+from rtsched.model.units import DAY, WEEK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.estimates.calibration import Settled
 
-DAY = 86400.0
-PERIODS = DAY, 7 * DAY, 30 * DAY
+PERIODS = DAY, WEEK, 30 * DAY
 """Seconds: the last day, week and month."""
 
 PARTS = 256
@@ -24,10 +24,10 @@ PARTS = 256
 MOST = 300_000
 """Judged estimates that are kept, the latest ones."""
 
-KNOWN_AT, WITHIN_80, WITHIN_90, WITHIN_95, ERROR, SIMPLE_ERROR, MADE_AT, SIZE, JOB = range(9)
+KNOWN_AT, WITHIN_80, WITHIN_90, WITHIN_95, ERROR, ERROR_BY_LIMITS, MADE_AT, SIZE, JOB = range(9)
 """Columns of judged estimates: when the outcome was known, seconds since the epoch; whether it was
-within the intervals of 80, 90 and 95 %; error of the median, and of what requested times say,
-seconds; when it was made, seconds since the epoch; size and id of the job."""
+within the intervals of 80, 90 and 95 %; error of the median, and of the estimate by requested times
+without arrivals, seconds; when it was made, seconds since the epoch; size and id of the job."""
 
 COLUMNS = 9
 
@@ -39,7 +39,7 @@ def judged(settled: Settled) -> NDArray[np.float64]:
         (value >= bounds[:, place] - 1.0) & (value <= bounds[:, 2 * MEDIAN - place] + 1.0)
         for place in (2, 1, 0)
     ]
-    errors = (np.abs(value - bounds[:, MEDIAN]), np.abs(value - settled.open.simple))
+    errors = (np.abs(value - bounds[:, MEDIAN]), np.abs(value - settled.open.by_limits))
     known = settled.open
     columns = [known.at + value, *within, *errors, known.at, known.size, known.job]
     return np.column_stack(columns).astype(np.float64)
@@ -81,5 +81,5 @@ class Record:
             covered_90=means[:, WITHIN_90],
             covered_95=means[:, WITHIN_95],
             error=means[:, ERROR],
-            error_by_limits=means[:, SIMPLE_ERROR],
+            error_by_limits=means[:, ERROR_BY_LIMITS],
         )

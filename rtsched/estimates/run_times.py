@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.model.units import DAY
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
@@ -46,9 +48,8 @@ FEW_LEFT = 8
 TOGETHER = 0.3
 """Odds that a job's run time goes with those of its user's other jobs in the same simulation."""
 
-UNLIMITED = 86400.0
+UNLIMITED = DAY
 """Seconds taken for the requested time of jobs without one, where nothing is known of any."""
-
 
 LONGEST = 1e10
 """Requested times from these seconds on are none."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from rtsched.model.resources import CPU, DISK, GPU, MEMORY
 from rtsched.model.table import amounts_of
+from rtsched.model.units import HOUR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     NodeRows = tuple[NDArray[np.int64], NDArray[np.int32]]
 
-HOUR = 3600.0
 GIBIBYTE = 2.0**30
 _IN_BYTES = frozenset({MEMORY, DISK})
 

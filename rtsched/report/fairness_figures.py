@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
+from rtsched.model.units import HOUR
 from rtsched.replay.fairness import LEVELS, errors, in_order
 from rtsched.report.axes import axis, base, literal
 from rtsched.report.palette import MUTED
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 10
 """Users or accounts whose ranges are drawn, those with the largest errors."""
-
-HOUR = 3600.0
 
 
 def fairness_figures(scene: Scene) -> list[tuple[Figure, ...]]:

@@ -11,12 +11,13 @@ from rtsched.counting import counted
 from rtsched.estimates.record import (
     COLUMNS,
     ERROR,
+    ERROR_BY_LIMITS,
     JOB,
     MADE_AT,
-    SIMPLE_ERROR,
     WITHIN_80,
     WITHIN_95,
 )
+from rtsched.model.units import DAY, WEEK
 from rtsched.report.palette import LOGGED, POLICIES
 from rtsched.report.wording import MISSING, count, duration, instant, is_dated, percent
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from rtsched.estimates.check import Checked
     from rtsched.report.scene import Figure
-
-WEEK = 7 * 86400.0
 
 LEVELS = 0.80, 0.90, 0.95
 """Of the intervals, as the columns of judged estimates have them."""
@@ -72,7 +71,7 @@ class Part:
         means = rows.mean(axis=0).tolist() if len(rows) else [np.nan] * COLUMNS
         covered = tuple(means[WITHIN_80 : WITHIN_95 + 1])
         jobs = len(np.unique(rows[:, JOB]))
-        return cls(name, jobs, len(rows), covered, means[ERROR], means[SIMPLE_ERROR])
+        return cls(name, jobs, len(rows), covered, means[ERROR], means[ERROR_BY_LIMITS])
 
     @property
     def enough(self) -> bool:
@@ -216,7 +215,7 @@ def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
     from rtsched.report.scene import Figure
 
     begin = float(found.begins[0])
-    time = TimeAxis.of(begin, begin + max(WEEK * len(found.begins), 3 * 86400.0))
+    time = TimeAxis.of(begin, begin + max(WEEK * len(found.begins), 3 * DAY))
     x = time.at(found.begins)
     judged = [count(week.judged) for week in found.weeks]
     cover, most = go.Figure(), 60.0

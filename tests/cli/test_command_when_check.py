@@ -10,7 +10,8 @@ import pytest
 
 from rtsched.estimates.check import Checked
 from rtsched.estimates.record import COLUMNS, JOB
-from rtsched.report.start_accuracy import WEEK, StartAccuracy
+from rtsched.model.units import WEEK
+from rtsched.report.start_accuracy import StartAccuracy
 from rtsched.report.wording import percent
 
 FEW = ("--every", 7200, "--draws", 8, "--no-progress")

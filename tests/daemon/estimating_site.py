@@ -17,6 +17,7 @@ from rtsched.daemon import estimating_process
 from rtsched.daemon.estimating import Estimating
 from rtsched.estimates import Accuracy, Estimates, EstimateSettings, Estimator
 from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.units import DAY, HOUR, MINUTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from rtsched.estimates.ahead import LimitSource
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot
-
-MINUTE, HOUR = 60.0, 3600.0
-DAY = 86400.0
 
 
 class KnownEstimator(Estimator):

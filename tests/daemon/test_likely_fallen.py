@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pytest
-from estimating_site import HOUR, waiting, with_estimates
+from estimating_site import waiting, with_estimates
 from running import ANN, NOW, Running, answer_of
 from test_likely import Told
 
@@ -26,6 +26,7 @@ from rtsched.daemon.settings import LikelySettings
 from rtsched.estimates import Estimates
 from rtsched.estimates.likely_level import LikelyLevel
 from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.units import HOUR
 from rtsched.notices.serving import load, once
 from rtsched.notices.settings import NoticesSettings
 

@@ -1,8 +1,9 @@
 """FCFS and EASY where jobs share nodes: passes that remember against ones that look at everything.
 
 A pass remembers on which nodes each waiting job had no room, and looks again only where room came
-free since. Here that is forgotten before each pass, and must make no difference; nor may the plain
-way of `shared_reference`, with queues long enough for passes to remember something.
+free since. Here that is forgotten before each pass, and must make no difference, whatever happens
+to the queue meanwhile; nor may the plain way of `shared_reference`, with queues long enough for
+passes to remember something.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from hypothesis import strategies as st
 from shared_reference import Job, starts
 
 from rtsched.kernels.machine import scalars
+from rtsched.kernels.machine_limits import ALLOTTED, HELD, REMAINING, USED
 from rtsched.kernels.machine_sharing import ANYWHERE
-from rtsched.model.actions import Place, Reserve
+from rtsched.model.actions import Action, Cancel, Hold, Place, Release, Reserve, SetPriority
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.jobs import Jobs
-from rtsched.model.ragged import offsets_of
+from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.limits import JOBS, Limits
+from rtsched.model.preemption import Preemption
+from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
@@ -33,8 +37,12 @@ RULES = ["first", "first", "best_fit", "least_loaded", "fewest_stranded_gpus"]
 
 
 def drawn(seed: int, nodes: int, others: int, licenses: int) -> tuple[list[tuple[int, ...]], Jobs]:
-    """Return what nodes have, and jobs that come quicker than they end."""
+    """Return what nodes have, and jobs that come quicker than they end.
+
+    All times of half of the seeds are multiples of 10 s: then many jobs end at once.
+    """
     random = np.random.default_rng(seed)
+    grain = int(random.choice([1, 10]))
     capacity: list[tuple[int, ...]] = [
         (int(random.integers(4, 17)), int(random.integers(8, 33)), int(random.choice([0, 2, 4])))
         for _ in range(nodes)
@@ -42,11 +50,12 @@ def drawn(seed: int, nodes: int, others: int, licenses: int) -> tuple[list[tuple
     demand = [random.integers(0, 9, others), random.integers(0, 13, others)]
     demand += [random.choice([0, 0, 0, 1, 2], others)]
     demand += [random.choice([0, 0, 1, 2], others) * (licenses > 0)]
+    submit = np.sort(random.integers(0, random.choice([1, others, 3 * others]), others))
     jobs = Jobs.build(
         others,
         id=np.arange(others),
-        submit=ORIGIN + np.sort(random.integers(0, random.choice([1, others, 3 * others]), others)),
-        wall_time=random.integers(5, 60, others).astype(np.float64),
+        submit=ORIGIN + submit // grain * grain,
+        wall_time=(random.integers(5, 60, others) // grain + 1.0) * grain,
         size=random.choice([1, 1, 1, 2, 3], others).astype(np.int32),
         names={"demand": (*RESOURCES, LICENSE)},
         demand=np.column_stack(demand).astype(np.int64),
@@ -58,8 +67,9 @@ def drawn(seed: int, nodes: int, others: int, licenses: int) -> tuple[list[tuple
 def run_times(seed: int, jobs: Jobs) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return run times, of which half are the requested ones."""
     random = np.random.default_rng(seed)
-    n = len(jobs)
-    return np.maximum(jobs.wall_time - random.integers(0, 40, n) * random.integers(0, 2, n), 1.0)
+    n, grain = len(jobs), int(np.gcd.reduce(jobs.wall_time.astype(np.int64)))
+    less = random.integers(0, 40, n) * random.integers(0, 2, n) // grain * grain
+    return np.maximum(jobs.wall_time - less, float(grain))
 
 
 def system_of(
@@ -102,64 +112,143 @@ def sets_of(seed: int, jobs: int, nodes: int, planned: int) -> StaticAnswers:
     return StaticAnswers(placement=Placement(np.zeros(jobs, np.int32), code, sets))
 
 
-def lay_plan(system: ExclusiveNodes, planned: int) -> None:
-    """Plan the first jobs, one after the other, on the first nodes."""
-    jobs, nodes = system.jobs, len(system.cluster)
-    size = np.minimum(jobs.size[:planned], nodes)
-    start = ORIGIN + 60.0 + np.cumsum(jobs.wall_time[:planned])
-    places = np.concatenate([np.arange(one, dtype=np.int32) for one in size.tolist()])
-    end = start + jobs.wall_time[:planned]
-    plan = Schedule.build(np.arange(planned), start, end, offsets_of(size), places)
-    system.apply([Reserve(plan.entries.job, plan)])
+def plan_of(system: ExclusiveNodes, jobs: Any, begin: float) -> Reserve:
+    """Return a plan of some jobs, one after the other from `begin` on, on the first nodes."""
+    table = system._machine.jobs[np.searchsorted(system.jobs.id, jobs)]
+    size = np.minimum(table["width"], len(system.cluster))
+    end = begin + np.cumsum(table["wall"])
+    places = [np.arange(one, dtype=np.int32) for one in size.tolist()]
+    nodes = np.concatenate([np.zeros(0, np.int32), *places])
+    plan = Schedule.build(jobs, end - table["wall"], end, offsets_of(size), nodes)
+    return Reserve(plan.entries.job, plan)
 
 
-def place_some(system: ExclusiveNodes, seed: int) -> None:
-    """Give some of the jobs that wait another number of nodes and another node set."""
-    random, queued = np.random.default_rng(seed), system.snapshot().queued
-    sets = (np.arange(len(system.cluster), dtype=np.int32)[::2], np.zeros(1, np.int32))
-    size = random.integers(0, 4, len(queued)).astype(np.int32)
-    code = random.integers(-1, 2, len(queued)).astype(np.int32)
-    system.apply([Place(queued.id, Placement(size, code, sets))])
+def waiting_for_others(seed: int, jobs: Jobs, planned: int) -> tuple[Jobs, Edges]:
+    """Return jobs of which some are tasks of arrays or may begin later, and who waits for whom."""
+    random, n = np.random.default_rng(seed), len(jobs)
+    array = random.integers(-1, 3, n)
+    begin = jobs.submit + random.integers(0, 30, n) * (np.arange(n) >= planned)
+    limit = np.array([0, 2, 5, 0], np.int32)[array]
+    before, after = np.sort(random.integers(0, n, (2, n // 3)), axis=0)
+    before, after = before[before < after], after[before < after]
+    edges = Edges.build(
+        len(after), before=before, after=after, at_start=random.random(len(after)) < 0.3
+    )
+    return jobs.replace(array=array, array_limit=limit, begin=begin), edges
+
+
+def limits_of(seed: int, jobs: Jobs, basis: int) -> Limits:
+    """Return limits of jobs, and of cores or core-seconds, of two groups that overlap."""
+    random, n = np.random.default_rng(seed), len(jobs)
+    groups = Ragged.of([[0], [1], [0, 1], []], np.int64)
+    unit = 1.0 if basis == HELD else 120.0
+    most = [random.integers(1, 8, 4).astype(float), unit * random.integers(5, 40, 4)]
+    return Limits(
+        (JOBS, "cpu"),
+        np.array([HELD, basis]),
+        np.column_stack([np.ones(n, np.int64), jobs.demand[:, 0] * jobs.size]),
+        random.integers(0, 4, n),
+        groups,
+        np.column_stack(most),
+        np.array([np.inf, 500.0]),
+        ("one", "two"),
+    )
+
+
+def preemption_of(seed: int, n: int) -> Preemption:
+    """Return who may preempt whom: three kinds of jobs, few of them of the highest."""
+    random = np.random.default_rng(seed)
+    may = np.zeros((3, 3), np.bool_)
+    may[2, 0], may[2, 1], may[1, 0] = True, random.random() < 0.6, random.random() < 0.6
+    kind = random.choice([0, 0, 0, 1, 1, 2], n).astype(np.int64)
+    return Preemption(
+        kind, may, random.random(3) < 0.2, np.arange(3.0), random.choice([0.0, 0.0, 10.0], 3)
+    )
+
+
+def action_on(system: ExclusiveNodes, seed: int) -> Action:
+    """Return something that is done to some of the jobs that wait, or are held."""
+    random, queued, m = np.random.default_rng(seed), system.snapshot().queued, len(system.cluster)
+    some = queued.id[random.random(len(queued)) < random.choice([0.05, 0.3, 1.0])]
+    k, what = len(some), int(random.integers(6))
+    if what == 0:
+        return SetPriority(some, random.integers(0, 5, k).astype(np.float64))
+    if what == 1:
+        until = system.now + random.integers(1, 40, k)
+        return Hold(some, np.where(random.random(k) < 0.5, np.inf, until))
+    if what == 2:
+        return Release(system.jobs.id[random.random(len(system.jobs)) < 0.5])
+    if what == 3:
+        return Cancel(some[:1], ("",) * len(some[:1]))
+    if what == 4:
+        start = system.now + float(random.integers(60))
+        return plan_of(system, some[: random.integers(4)], start)
+    sets = (np.arange(m, dtype=np.int32)[::2], np.zeros(1, np.int32))
+    size = random.integers(0, 4, k).astype(np.int32)
+    return Place(some, Placement(size, random.integers(-1, 2, k).astype(np.int32), sets))
+
+
+BASES = [None, None, HELD, REMAINING, USED, ALLOTTED]
 
 
 @given(
     seed=st.integers(0, 2**16),
-    nodes=st.sampled_from([2, 6, 30]),
-    others=st.integers(1, 120),
+    nodes=st.sampled_from([1, 2, 6, 30]),
+    others=st.integers(1, 140),
     loop=st.sampled_from(["easy", "easy", "fcfs"]),
+    order=st.sampled_from(["arrival", "priority"]),
     rule=st.sampled_from(RULES),
     licenses=st.sampled_from([0, 0, 3]),
     planned=st.sampled_from([0, 0, 4]),
-    depth=st.sampled_from([0, 0, 5]),
+    depth=st.sampled_from([0, 0, 0, 5]),
     sets=st.booleans(),
     fails=st.booleans(),
-    places=st.booleans(),
+    requeue=st.booleans(),
+    waits=st.booleans(),
+    basis=st.sampled_from(BASES),
+    preempts=st.booleans(),
+    every=st.sampled_from([0, 3, 9]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_what_a_pass_remembers_makes_no_difference(
     seed: int,
     nodes: int,
     others: int,
     loop: Any,
+    order: Any,
     rule: Any,
     licenses: int,
     planned: int,
     depth: int,
     sets: bool,
     fails: bool,
-    places: bool,
+    requeue: bool,
+    waits: bool,
+    basis: int | None,
+    preempts: bool,
+    every: int,
 ) -> None:
-    """Each job starts at the same time on the same nodes, whatever else there is."""
+    """Each job starts at the same time on the same nodes, whatever else there is.
+
+    At one of `every` stops something is done to jobs that wait; 0: never.
+    """
     capacity, jobs = drawn(seed, nodes, others, licenses)
-    planned = min(planned, others)
+    planned, edges = min(planned, others), None
     jobs = jobs.replace(submit=np.where(np.arange(others) < planned, ORIGIN, jobs.submit))
+    if waits:
+        jobs, edges = waiting_for_others(seed, jobs, planned)
     systems = [
         system_of(
             seed,
             capacity,
             jobs,
             licenses,
-            settings=ExclusiveSettings(loop=loop, placement=rule, depth=depth),
+            settings=ExclusiveSettings(
+                loop=loop, order=order, placement=rule, depth=depth, requeue=requeue
+            ),
+            edges=edges,
+            limits=None if basis is None else limits_of(seed, jobs, basis),
+            preemption=preemption_of(seed, others) if preempts else None,
             static=sets_of(seed, others, nodes, planned) if sets else StaticAnswers(),
             node_events=changes(seed, nodes) if fails else (),
             stop_at=StopConditions(passes=True),
@@ -168,16 +257,17 @@ def test_what_a_pass_remembers_makes_no_difference(
     ]
     for system in systems:
         if planned:
-            lay_plan(system, planned)
+            system.apply([plan_of(system, jobs.id[:planned], ORIGIN + 60.0)])
     step = 0
-    while not (over := [system.advance().done for system in systems])[0]:
-        assert not over[1]
+    while not (points := [system.advance() for system in systems])[0].done:
+        assert points[0].time == points[1].time
         scalars(systems[1]._machine)["grown"] = ANYWHERE
-        if places and step % 7 == 3:
+        if every and step % every == 1:
+            action = action_on(systems[0], seed + step)
             for system in systems:
-                place_some(system, seed + step)
+                system.apply([action])
         step += 1
-    assert over[1]
+    assert points[1].done
     assert outcome(systems[0]) == outcome(systems[1])
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.estimates.arrivals import DAY, WEEK, WEEKS, drawn
+from rtsched.estimates.arrivals import WEEKS, drawn
+from rtsched.model.units import DAY, WEEK
 
 NOW = 1000 * DAY + 12345.0
 

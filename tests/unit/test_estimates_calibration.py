@@ -27,13 +27,13 @@ def spread(n: int, median: float = 1000.0, width: float = 100.0) -> Spread:
 
 
 def opened(
-    at: np.ndarray, quantiles: np.ndarray, simple: np.ndarray, weight: np.ndarray, first: int = 0
+    at: np.ndarray, quantiles: np.ndarray, by_limits: np.ndarray, weight: np.ndarray, first: int = 0
 ) -> Open:
     """Return open estimates of jobs of one size, with equal spreads."""
     n = len(at)
     passed = np.zeros((n, len(LEVELS)), np.bool_)
     job = first + np.arange(n)
-    return Open(at, job, np.ones(n), spread(n), quantiles, simple, passed, weight)
+    return Open(at, job, np.ones(n), spread(n), quantiles, by_limits, passed, weight)
 
 
 def settle(known: Calibration, outcome: np.ndarray, at: float = 0.0) -> np.ndarray:

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.estimates import Estimates, EstimateSettings, Estimator
-from rtsched.estimates.arrivals import DAY
 from rtsched.estimates.ends import odds_by
 from rtsched.estimates.estimator import FEWEST
 from rtsched.estimates.run_times import POINTS
 from rtsched.model.log import Log, Outcomes
+from rtsched.model.units import DAY
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
 
 if TYPE_CHECKING:
