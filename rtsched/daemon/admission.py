@@ -299,7 +299,7 @@ class AdmissionController:
         """
         uid, settings = job.uid, self.settings
         most = settings.promises_per_user
-        if most and len(site.of_user(uid, "provisional", "firm")) >= most:
+        if most and len(site.open_promises(uid)) >= most:
             return _rejected(site, "submit.too-many", messages.too_many(most))
         most, unused = settings.unused_promises_per_hour, site.unused_by(uid, now, *UNUSED)
         if not most or len(unused) < most:

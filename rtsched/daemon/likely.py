@@ -209,7 +209,7 @@ class LikelyController:
     @staticmethod
     def later(site: Site) -> AdmissionResult:
         """Have a user submit again: now nothing may be promised."""
-        return _rejected(site, "submit.busy", no_estimate())
+        return _rejected(site, "likely.busy", updating())
 
     def _refusal(self, site: Site, job: Submission, now: float) -> tuple[str, str]:
         """Return a reason code and a sentence; empty: nothing is against the job."""
@@ -221,7 +221,8 @@ class LikelyController:
             return "likely.low", low_odds(job.odds, least)
         if why := _unsuitable(job):
             return "likely.unsuitable", f"{messages.PREFIX}rejected: {why}"
-        if (most := self.settings.promises_per_user) and len(_open_of(site, job.uid)) >= most:
+        most = self.settings.promises_per_user
+        if most and len(site.open_promises(job.uid)) >= most:
             return "submit.too-many", messages.too_many(most)
         most, unused = (
             self.settings.unused_promises_per_hour,
@@ -265,11 +266,6 @@ def _unsuitable(job: Submission) -> str:
     if not np.isfinite(row.wall_time[0]):
         return "a job without a time limit gets no promise with odds; state one"
     return ""
-
-
-def _open_of(site: Site, uid: int) -> list[PromiseRecord]:
-    """Return a user's open promises, guaranteed and likely ones."""
-    return [*site.of_user(uid, "provisional", "firm"), *site.likely.records.of_users.get(uid, ())]
 
 
 def _rejected(site: Site, code: str, text: str) -> AdmissionResult:
@@ -460,6 +456,14 @@ def no_estimate() -> str:
     return (
         f"{messages.PREFIX}rejected: there is no estimate of it now, so no odds can be stated; "
         "submit it again in a minute, or without odds"
+    )
+
+
+def updating() -> str:
+    """Return what a user reads whose job came while the plan was updated."""
+    return (
+        f"{messages.PREFIX}rejected: the plan is being updated, so no odds can be stated; "
+        "submit it again in some seconds, or without odds"
     )
 
 

@@ -54,16 +54,16 @@ if TYPE_CHECKING:
 
 Search: TypeAlias = "Generator[Adjustment, bool, None]"
 
-MOST = 5
+MOST_CHOICES = 5
 """Choices of a menu at most."""
 
 IN_TEXT = 3
 """Lines for choices in the text that a user reads at the prompt, beside the later deadline."""
 
-HELD = 3
+MOST_HELD = 3
 """Choices of a menu that are held, at most."""
 
-ROOM = 2.0
+ROOM_HELD = 2.0
 """How many times the node-seconds asked for all held choices may take together."""
 
 FINEST = 32
@@ -450,7 +450,7 @@ class _Asked:
         closest = {each.kind: each for each in reversed(kept)}
         shown = [each for each in kept if closest[each.kind] is each]
         further = [each for each in reversed(shown) if each.record < 0]
-        left_out = {each.kind for each in further[: max(len(shown) - MOST, 0)]}
+        left_out = {each.kind for each in further[: max(len(shown) - MOST_CHOICES, 0)]}
         return [each for each in shown if each.kind not in left_out]
 
     def cost(self, to: Adjustment) -> tuple[float, ...]:
@@ -604,7 +604,7 @@ class _Finder(_Asked):
         offered = [r for r in judged.changed if r.standing == "offered"]
         may = self.admission.may_hold(self.site, self.request.submission.uid, self.now)
         size = int(self.request.submission.jobs.size[0])
-        room = ROOM * max(size, 1) * float(self.request.submission.jobs.wall_time[0])
+        room = ROOM_HELD * max(size, 1) * float(self.request.submission.jobs.wall_time[0])
         for choice in choices:
             extent = len(choice.nodes) * (choice.end - choice.start)
             if choice.odds is not None:
@@ -615,7 +615,7 @@ class _Finder(_Asked):
             elif (by := self._covering(choice, kept)) is not None:
                 kept.append(replace(choice, record=by.record))
                 continue
-            elif may and len(changed) + len(offered) < HELD and not extent > room:
+            elif may and len(changed) + len(offered) < MOST_HELD and not extent > room:
                 site, record = self._hold(site, choice)
                 changed += [record] if record is not None else []
             else:

@@ -19,7 +19,7 @@ from rtsched.daemon.records import OPEN, PromiseState
 from rtsched.daemon.site import late_runs
 from rtsched.daemon.stated import CLASSES, class_of
 from rtsched.errors import ConfigError
-from rtsched.model.units import DAY, WEEK
+from rtsched.model.units import PERIODS
 from rtsched.model.verdicts import Verdict
 
 try:
@@ -177,9 +177,6 @@ METRICS = {
     ),
 }
 """Every metric by name."""
-
-PERIODS = {DAY: "day", WEEK: "week", 30 * DAY: "month"}
-"""Periods for which the record of estimates is shown, by their seconds."""
 
 INTERVALS = ("80", "90", "95")
 """Of estimates, per cent."""

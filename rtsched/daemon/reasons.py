@@ -33,6 +33,8 @@ REASONS: dict[str, str] = {
     "likely.odds": "The deadline has lower odds than the user asks for; the text states them, and "
     "a later deadline with the odds asked for, if one is known.",
     "likely.no-estimate": "There is no estimate of the job's start now, so no odds can be stated.",
+    "likely.busy": "The daemon was updating its plan at that moment and could not promise "
+    "anything; the user can submit the job again some seconds later.",
     "likely.low": "The user asks for lower odds than `odds_least`.",
     "likely.share": "Open likely promises would take more than `share` of the machine.",
     "likely.off": "The site gives no promises with odds (`share = 0`).",

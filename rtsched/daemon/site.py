@@ -131,6 +131,11 @@ class Site:
         mine = (r for r in self.records.of_users.get(uid, ()) if r.standing in standings)
         return sorted(mine, key=lambda record: (record.made_at, record.id))
 
+    def open_promises(self, uid: int) -> list[PromiseRecord]:
+        """Return a user's open promises, guaranteed ones and those with odds."""
+        guaranteed = self.of_user(uid, "provisional", "firm")
+        return [*guaranteed, *self.likely.records.of_users.get(uid, ())]
+
     def left_unused(self, records: Iterable[PromiseRecord], now: float) -> Site:
         """Return the site, in which it is remembered that these offers or promises were not used.
 

@@ -8,15 +8,12 @@ import numpy as np
 
 from rtsched.estimates.calibration import MEDIAN
 from rtsched.estimates.tables import Accuracy
-from rtsched.model.units import DAY, WEEK
+from rtsched.model.units import PERIODS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.estimates.calibration import Settled
-
-PERIODS = DAY, WEEK, 30 * DAY
-"""Seconds: the last day, week and month."""
 
 PARTS = 256
 """Additions that are kept apart until they are joined."""
@@ -64,7 +61,7 @@ class Record:
             self._parts.append(judged(settled))
         if not self._forever and len(self._parts) > PARTS:
             rows = self.rows
-            self._parts = [rows[rows[:, KNOWN_AT] > now - PERIODS[-1]][-MOST:]]
+            self._parts = [rows[rows[:, KNOWN_AT] > now - max(PERIODS)][-MOST:]]
 
     def accuracy(self, now: float) -> Accuracy:
         """Return coverage and error of the last day, week and month, three rows."""
@@ -75,7 +72,7 @@ class Record:
         )
         return Accuracy.build(
             len(PERIODS),
-            seconds=np.array(PERIODS),
+            seconds=np.array(list(PERIODS)),
             jobs=np.array(counts),
             covered_80=means[:, WITHIN_80],
             covered_90=means[:, WITHIN_90],

@@ -291,7 +291,7 @@ def backfill_shared(machine: MachineState) -> None:
         at, state.refused, state.retry = state.head, 0, 0
     while at < state.tail and (state.depth == 0 or looked < state.depth):
         size, row = queue[at].width, queue[at].row
-        if still_without_room(machine, row):
+        if not state.limited and still_without_room(machine, row):
             at += 1
             continue
         if not may_start(machine, at):

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MINUTE, HOUR, DAY, WEEK = 60.0, 3600.0, 86400.0, 604800.0
 """Seconds of each."""
 
+PERIODS = {DAY: "day", WEEK: "week", 30 * DAY: "month"}
+"""The last day, week and month, for which figures are shown, by their seconds."""
+
 _DURATION = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?(?:\.(\d+))?")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTPE]?)(?:i?B)?[cn]?", re.IGNORECASE)
 _POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from rtsched.model.units import PERIODS
 from rtsched.report.wording import MISSING, duration
 
 if TYPE_CHECKING:
     from rtsched.daemon.reports import EstimateRecord, StartEstimate
 
 _LAST = 2.0**33
-_PERIODS = {86400.0: "day", 7 * 86400.0: "week", 30 * 86400.0: "month"}
 
 
 def about(at: float, now: float) -> str:
@@ -71,7 +71,7 @@ def record_lines(record: tuple[EstimateRecord, ...]) -> list[str]:
 
 def period_name(seconds: float) -> str:
     """Return the name of a period: `day`, `week`, `month`, else its length."""
-    return _PERIODS.get(seconds, duration(seconds))
+    return PERIODS.get(seconds, duration(seconds))
 
 
 def _spread(

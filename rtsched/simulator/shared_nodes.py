@@ -97,9 +97,14 @@ def _steps_reserved(places: int, jobs: int) -> int:
 
 
 def scored(room: NDArray[np.int64], resources: Sequence[str]) -> Placement:
-    """Return what nodes are chosen by: their capacity, and where cores, memory and GPUs stand."""
+    """Return what nodes are chosen by: their capacity, and where cores, memory and GPUs stand.
+
+    Licences belong to no node, so those that jobs of a node have do not make it fuller.
+    """
+    capacity = room.copy()
+    capacity[:, len(resources) :] = 0
     column = [resources.index(name) if name in resources else -1 for name in (CPU, MEMORY, GPU)]
-    return Placement(room.copy(), np.array(column, np.int64), np.zeros(len(room)))
+    return Placement(capacity, np.array(column, np.int64), np.zeros(len(room)))
 
 
 def no_placement() -> Placement:

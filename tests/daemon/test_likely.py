@@ -264,6 +264,23 @@ def test_promises_per_user_count_both_kinds():
     assert sell(scene, asks(uid=BOB), by).verdict == "admit"
 
 
+def test_a_guarantee_counts_with_those_with_odds():
+    """Whichever of both was first, no second one is given where one is the limit."""
+    scene = Scene(promises_per_user=1)
+    assert sell(scene, asks(), controller(scene, promises_per_user=1)).verdict == "admit"
+    second = scene.submit(size=1, wall_time=60.0, deadline=T0 + 7200)
+    assert second.codes == ("submit.too-many",)
+    assert len(scene.site.all_records()) == 1
+
+
+def test_while_the_plan_is_updated_the_user_submits_again():
+    """It is a rejection, and says why."""
+    scene = Scene()
+    now = controller(scene).later(scene.site)
+    assert (now.verdict, now.codes, now.reply.rejected) == ("reject", ("likely.busy",), True)
+    assert "the plan is being updated" in now.reply.text
+
+
 class OfTwo:
     """Turns away jobs of more than two nodes."""
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rtsched.daemon.metrics import INTERVALS, METRICS, PERIODS
+from rtsched.daemon.metrics import INTERVALS, METRICS
+from rtsched.model.units import PERIODS
 
 TOP = Path(__file__).resolve().parents[2]
 RULES = TOP / "contrib" / "prometheus" / "rtsched.rules.yml"

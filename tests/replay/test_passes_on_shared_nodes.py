@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exclusive_scenarios import ORIGIN
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from shared_reference import Job, starts
 
@@ -279,6 +279,7 @@ def test_what_a_pass_remembers_makes_no_difference(
     rule=st.sampled_from(RULES),
     licenses=st.sampled_from([0, 3]),
 )
+@example(seed=1, nodes=3, others=58, rule="best_fit", licenses=3)
 @settings(max_examples=15, deadline=None)
 def test_long_queues_as_the_plain_way(
     loop: Any, seed: int, nodes: int, others: int, rule: Any, licenses: int
@@ -305,3 +306,37 @@ def test_long_queues_as_the_plain_way(
     found = starts(plain, capacity, loop, rule, licenses=licenses)
     start, took = outcome(system)
     assert {i: (start[i], took[i]) for i in range(others) if start[i] >= 0.0} == found
+
+
+def test_a_job_without_room_that_came_to_be_over_a_limit_is_reported() -> None:
+    """The user of jobs 3 and 4 may have 2 cores at a time.
+
+    Jobs 0 and 1 run, 2 is the head, and 3 has no room. From 3 on 4 has a core of the two, so that
+    3, which asks for both, is over the limit until 53.
+    """
+    cores = np.array([[3], [1], [4], [2], [1]], np.int64)
+    jobs = Jobs.build(
+        5,
+        id=np.arange(5),
+        submit=np.array([0.0, 0.0, 1.0, 2.0, 3.0]),
+        wall_time=np.array([100.0, 20.0, 10.0, 10.0, 50.0]),
+        names={"demand": ("cpu",)},
+        demand=cores,
+    )
+    limits = Limits(
+        ("cpu",),
+        np.array([HELD]),
+        cores,
+        np.array([1, 1, 1, 0, 0]),
+        Ragged.of([[0], []], np.int64),
+        np.array([[2.0]]),
+        np.array([np.inf]),
+        ("user",),
+    )
+    capacity = np.array([[4], [1]], np.int64)
+    cluster = Cluster(Nodes.build(2, names={"capacity": ("cpu",)}, capacity=capacity))
+    easy = ExclusiveSettings(loop="easy")
+    system = ExclusiveNodes(jobs, jobs.wall_time.copy(), cluster, easy, limits=limits)
+    assert system.advance().done
+    findings = system.job_outcomes().findings
+    assert [finding.rows.tolist() for finding in findings] == [[3]]
