@@ -15,7 +15,7 @@ from rtsched import __version__
 from rtsched.errors import MissingExtraError, OutputError, RtschedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     import msgspec
@@ -162,7 +162,8 @@ def console(*, stderr: bool = False) -> Console:
 def indented(out: Console, text: str, columns: int, style: str = "", lead: str = "") -> None:
     """Print a text, wrapped, `columns` to the right of which `lead` takes the first ones.
 
-    Control characters are written out, never obeyed.
+    A number and its per cent sign stay on one line. Control characters are written out, never
+    obeyed.
     """
     from textwrap import wrap
 
@@ -171,7 +172,9 @@ def indented(out: Console, text: str, columns: int, style: str = "", lead: str =
     from rtsched.report.wording import visible
 
     width = max(out.width - columns, 20)
-    for line in wrap(visible(text), width, break_on_hyphens=False) or [""]:
+    joined = visible(text).replace(" %", "\N{NO-BREAK SPACE}%")
+    for wrapped in wrap(joined, width, break_on_hyphens=False) or [""]:
+        line = wrapped.replace("\N{NO-BREAK SPACE}", " ")
         out.print(Text(f"{lead:<{columns}}{line}".rstrip(), style), soft_wrap=True)
         lead = ""
 
@@ -191,14 +194,28 @@ def require_page(what: str) -> None:
             raise MissingExtraError(what, "report", f"{package} is not installed")
 
 
-def refuse_unwritable(path: Path, option: str, *, is_directory: bool) -> None:
-    """Refuse a place for results that cannot be written, before the work that fills it."""
+def refuse_unwritable(
+    path: Path,
+    option: str,
+    *,
+    is_directory: bool,
+    replaces: bool = False,
+    inputs: Iterable[Path | None] = (),
+) -> None:
+    """Refuse a place for results that cannot be written, before the work that fills it.
+
+    Refused are `inputs` too, and where results take the place of a file, devices and pipes.
+    """
     trouble = ""
     above = path
     while not above.exists() and above != above.parent:
         above = above.parent
     if path.exists() and path.is_dir() != is_directory:
         trouble = "it is a file" if is_directory else "it is a directory"
+    elif path.exists() and any(each and each.exists() and path.samefile(each) for each in inputs):
+        trouble = "the command reads this file"
+    elif replaces and path.exists() and not path.is_file():
+        trouble = "it is no regular file"
     elif not is_directory and above not in {path, path.parent}:
         trouble = "its directory does not exist"
     elif above != path and not above.is_dir():
