@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -102,8 +103,7 @@ def sentences(ctx: click.Context) -> Iterator[None]:
     except RtschedError as error:
         _end(ctx, str(error) or type(error).__name__, error.exit_status)
     except BrokenPipeError:
-        # Nobody reads on; what is still buffered must not fail again when Python exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), _descriptor(sys.stdout))
+        _drop_output()
         ctx.exit(Exit.BROKEN_PIPE)
     except KeyboardInterrupt as error:
         said = f"; {error}" if isinstance(error, Partial) else ""
@@ -115,8 +115,19 @@ def sentences(ctx: click.Context) -> Iterator[None]:
             _defect(ctx, error)
         text = "set NUMBA_CACHE_DIR to a directory that this user can write to"
         _end(ctx, f"compiled code cannot be cached; {text}", Exit.USAGE)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            _defect(ctx, error)
+        _drop_output()
+        said = f"output cannot be written ({error.strerror}); free space or write it elsewhere"
+        _end(ctx, said, Exit.USAGE)
     except Exception as error:  # the last resort: a user never sees a bare traceback
         _defect(ctx, error)
+
+
+def _drop_output() -> None:
+    """Drop what standard output still buffers: it must not fail again when Python exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _descriptor(sys.stdout))
 
 
 def _defect(ctx: click.Context, error: Exception) -> None:
