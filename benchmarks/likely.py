@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.core.cycle import admission_actions, judge
+from rtsched.errors import RtschedError
 from rtsched.estimates import EstimateSettings, Estimator
 from rtsched.estimates.likely_level import STEP, LikelyLevel
 from rtsched.logs.cluster_files import read_cluster
@@ -275,7 +276,7 @@ def line(name: str, row: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Measure and print."""
+    """Read the command line, measure, print; return the exit status."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("log")
     parser.add_argument("--cluster", help="what scontrol show nodes printed")
@@ -290,6 +291,17 @@ def main() -> int:
     parser.add_argument("--plot", type=Path, help="where the mixed run of the last rule is drawn")
     parser.add_argument("--json", action="store_true", help="print the figures, one line a rule")
     given = parser.parse_args()
+    if given.plot and given.run and "mixed" not in given.run:
+        parser.error("--plot draws the mixed run; add --run mixed")
+    try:
+        return shown(given)
+    except RtschedError as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return 2
+
+
+def shown(given: argparse.Namespace) -> int:
+    """Measure and print each rule; return 1 if a guaranteed promise was broken."""
     name = Path(given.log).name.split(".")[0]
     broken = 0
     for rule in given.rule or ("run_time:4", "slowdown:4"):

@@ -89,7 +89,7 @@ def _checked(output: Path | None, log: str, keys: Any) -> Path:
     """Return where the log for others goes, if that can be."""
     if output is None:
         raise ConfigError(["name the log for others with -o FILE"])
-    refuse_unwritable(output, "-o", is_directory=False)
+    refuse_unwritable(output, "-o", is_directory=False, replaces=True)
     if output.exists():
         for other in (Path(log), keys.path, keys.names_path):
             if other.exists() and output.samefile(other):

@@ -79,7 +79,7 @@ def command(
     if not logs:
         raise click.UsageError("give at least one LOG")
     if out is not None:
-        refuse_unwritable(out, "--out", is_directory=False)
+        refuse_unwritable(out, "--out", is_directory=False, inputs=logs)
     found = estimate(logs, given)
     if as_json:
         click.echo(msgspec.json.encode(as_object(found)).decode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -15,7 +16,7 @@ from rtsched import __version__
 from rtsched.errors import MissingExtraError, OutputError, RtschedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     import msgspec
@@ -102,8 +103,7 @@ def sentences(ctx: click.Context) -> Iterator[None]:
     except RtschedError as error:
         _end(ctx, str(error) or type(error).__name__, error.exit_status)
     except BrokenPipeError:
-        # Nobody reads on; what is still buffered must not fail again when Python exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), _descriptor(sys.stdout))
+        _drop_output()
         ctx.exit(Exit.BROKEN_PIPE)
     except KeyboardInterrupt as error:
         said = f"; {error}" if isinstance(error, Partial) else ""
@@ -115,8 +115,19 @@ def sentences(ctx: click.Context) -> Iterator[None]:
             _defect(ctx, error)
         text = "set NUMBA_CACHE_DIR to a directory that this user can write to"
         _end(ctx, f"compiled code cannot be cached; {text}", Exit.USAGE)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            _defect(ctx, error)
+        _drop_output()
+        said = f"output cannot be written ({error.strerror}); free space or write it elsewhere"
+        _end(ctx, said, Exit.USAGE)
     except Exception as error:  # the last resort: a user never sees a bare traceback
         _defect(ctx, error)
+
+
+def _drop_output() -> None:
+    """Drop what standard output still buffers: it must not fail again when Python exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _descriptor(sys.stdout))
 
 
 def _defect(ctx: click.Context, error: Exception) -> None:
@@ -162,7 +173,8 @@ def console(*, stderr: bool = False) -> Console:
 def indented(out: Console, text: str, columns: int, style: str = "", lead: str = "") -> None:
     """Print a text, wrapped, `columns` to the right of which `lead` takes the first ones.
 
-    Control characters are written out, never obeyed.
+    A number and its per cent sign stay on one line. Control characters are written out, never
+    obeyed.
     """
     from textwrap import wrap
 
@@ -171,7 +183,9 @@ def indented(out: Console, text: str, columns: int, style: str = "", lead: str =
     from rtsched.report.wording import visible
 
     width = max(out.width - columns, 20)
-    for line in wrap(visible(text), width, break_on_hyphens=False) or [""]:
+    joined = visible(text).replace(" %", "\N{NO-BREAK SPACE}%")
+    for wrapped in wrap(joined, width, break_on_hyphens=False) or [""]:
+        line = wrapped.replace("\N{NO-BREAK SPACE}", " ")
         out.print(Text(f"{lead:<{columns}}{line}".rstrip(), style), soft_wrap=True)
         lead = ""
 
@@ -191,14 +205,28 @@ def require_page(what: str) -> None:
             raise MissingExtraError(what, "report", f"{package} is not installed")
 
 
-def refuse_unwritable(path: Path, option: str, *, is_directory: bool) -> None:
-    """Refuse a place for results that cannot be written, before the work that fills it."""
+def refuse_unwritable(
+    path: Path,
+    option: str,
+    *,
+    is_directory: bool,
+    replaces: bool = False,
+    inputs: Iterable[Path | None] = (),
+) -> None:
+    """Refuse a place for results that cannot be written, before the work that fills it.
+
+    Refused are `inputs` too, and where results take the place of a file, devices and pipes.
+    """
     trouble = ""
     above = path
     while not above.exists() and above != above.parent:
         above = above.parent
     if path.exists() and path.is_dir() != is_directory:
         trouble = "it is a file" if is_directory else "it is a directory"
+    elif path.exists() and any(each and each.exists() and path.samefile(each) for each in inputs):
+        trouble = "the command reads this file"
+    elif replaces and path.exists() and not path.is_file():
+        trouble = "it is no regular file"
     elif not is_directory and above not in {path, path.parent}:
         trouble = "its directory does not exist"
     elif above != path and not above.is_dir():

@@ -38,7 +38,7 @@ def command(directory: Path, output: Path, title: str | None, as_json: bool) -> 
     """
     from rtsched.report import html, store
 
-    refuse_unwritable(output, "-o", is_directory=False)
+    refuse_unwritable(output, "-o", is_directory=False, replaces=True)
     kept = store.read(directory)
     page = html.render(kept.workload, kept.runs(), kept.summary, title)
     store.write_text(output, page)

@@ -177,7 +177,7 @@ def request(given: Mapping[str, Any]) -> Request:
         policies=policies,
         found=found,
         out=out,
-        html=_report_place(given["html"], out, no_report=given["no_report"]),
+        html=_report_place(given["html"], out, given["logs"], no_report=given["no_report"]),
         title=given["title"],
         table_format=_table_format(given["table_format"], out),
         strict=given["strict"],
@@ -189,14 +189,16 @@ def request(given: Mapping[str, Any]) -> Request:
     )
 
 
-def _report_place(html: Path | None, out: Path | None, *, no_report: bool) -> Path | None:
+def _report_place(
+    html: Path | None, out: Path | None, logs: Sequence[Path], *, no_report: bool
+) -> Path | None:
     """Return where the report goes; None for nowhere."""
     if html is not None and no_report:
         raise click.UsageError("--html and --no-report exclude each other")
     if out is not None:
         refuse_unwritable(out, "--out", is_directory=True)
     if html is not None:
-        refuse_unwritable(html, "--html", is_directory=False)
+        refuse_unwritable(html, "--html", is_directory=False, replaces=True, inputs=logs)
         require_page("the HTML report")
         return html
     if no_report or out is None:

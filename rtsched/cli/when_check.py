@@ -17,7 +17,7 @@ from rtsched.cli.common import (
     say,
 )
 from rtsched.cli.progress import Bars
-from rtsched.errors import InputError
+from rtsched.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,12 +54,19 @@ def run(given: Mapping[str, Any], *, as_json: bool) -> Exit:
     """
     asked = _asked(given)
     if given["html"] is not None:
-        refuse_unwritable(given["html"], "--html", is_directory=False)
+        read = (given[name] for name in ("config", "cluster_file", "qos_file", "associations_file"))
+        refuse_unwritable(
+            given["html"],
+            "--html",
+            is_directory=False,
+            replaces=True,
+            inputs=(*asked.logs, *read),
+        )
         require_page("the HTML page")
     with Bars(not given["no_progress"]) as bars:
         with bars.step("reading"):
-            workload = _read(asked)
-        found, starts = _check(asked, workload, bars)
+            workload, assumed = _read(asked)
+        found, starts = _check(asked, workload, assumed, bars)
         if given["html"] is not None:
             _write_page(asked, workload, found, starts)
     if as_json:
@@ -96,8 +103,11 @@ def _asked(given: Mapping[str, Any]) -> Asked:
     return Asked(tuple(given["check"]), given, settings, system, workload)
 
 
-def _read(asked: Asked) -> Workload:
-    """Return the log, ready to be replayed, as `rtsched replay` reads it; and with job names."""
+def _read(asked: Asked) -> tuple[Workload, float]:
+    """Return the log, ready to be replayed, as `rtsched replay` reads it; and with job names.
+
+    Beside it the share of its jobs that have no requested time.
+    """
     from dataclasses import replace
 
     from rtsched.cli.replay import proposed_settings
@@ -118,7 +128,10 @@ def _read(asked: Asked) -> Workload:
     if given["qos_file"] is not None or given["associations_file"] is not None:
         limits = read_limits(given["qos_file"], given["associations_file"], given["cluster_file"])
     proposed = proposed_settings(asked.logs[0]) if log.format == "swf" else {}
-    return prepare(log, _workload_options({**proposed, **asked.workload}, given), cluster, limits)
+    wall = log.jobs.wall_time
+    assumed = float(np.mean(~(np.isfinite(wall) & (wall > 0)))) if len(wall) else 0.0
+    options = _workload_options({**proposed, **asked.workload}, given)
+    return prepare(log, options, cluster, limits), assumed
 
 
 def _workload_options(base: Mapping[str, Any], given: Mapping[str, Any]) -> WorkloadOptions:
@@ -129,7 +142,9 @@ def _workload_options(base: Mapping[str, Any], given: Mapping[str, Any]) -> Work
     return from_options(WorkloadOptions, {}, {**base, **unit, "deadline_rule": "none"})
 
 
-def _check(asked: Asked, workload: Workload, bars: Bars) -> tuple[StartAccuracy, str]:
+def _check(
+    asked: Asked, workload: Workload, assumed: float, bars: Bars
+) -> tuple[StartAccuracy, str]:
     """Return how good the estimates were, and whose starts they were compared with."""
     from rtsched.estimates.check import check, recorded, replayed
     from rtsched.report.start_accuracy import StartAccuracy
@@ -149,11 +164,13 @@ def _check(asked: Asked, workload: Workload, bars: Bars) -> tuple[StartAccuracy,
         checked = check(
             workload, course, asked.settings, asked.system, step=every, progress=progress
         )
-    return StartAccuracy.of(checked), starts
+    return StartAccuracy.of(checked, assumed), starts
 
 
 def _refuse_endless(workload: Workload, every: float) -> None:
     """Refuse a log over which the instants have no end, before any work."""
+    if not np.isfinite(every):
+        raise ConfigError([f"--every is {every} seconds; give a number"])
     submit = workload.jobs.submit
     instants = (float(submit[-1]) - float(submit[0])) / every if len(submit) else 0.0
     if instants > MOST_INSTANTS:
@@ -204,6 +221,8 @@ def _print_json(asked: Asked, workload: Workload, found: StartAccuracy, starts: 
     import click
     import msgspec
 
+    from rtsched.report.wording import visible
+
     report = {
         "logs": [str(path) for path in asked.logs],
         "jobs": len(workload.jobs),
@@ -211,6 +230,7 @@ def _print_json(asked: Asked, workload: Workload, found: StartAccuracy, starts: 
         "starts": starts,
         "every_s": asked.given["every"],
         "draws": asked.settings.draws,
+        "assumptions": [visible(each) for each in workload.assumptions],
         **found.as_object(),
     }
     click.echo(msgspec.json.encode(report).decode())
@@ -223,6 +243,11 @@ def _show(asked: Asked, workload: Workload, found: StartAccuracy, starts: str) -
     indented(out, _named(asked), 0, "bold")
     show_facts(out, _facts(asked, workload, found, starts))
     out.print()
+    if workload.assumptions:
+        indented(out, "Assumed", 0, "bold")
+        for sentence in workload.assumptions:
+            indented(out, sentence, 2, lead="- ")
+        out.print()
     show_table(out, TITLES, [part.cells() for part in found.parts])
     out.print()
     indented(out, found.steadiness(), 0)

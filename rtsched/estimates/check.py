@@ -169,7 +169,9 @@ def check(
     """
     jobs, where = workload.jobs, workload.named
     if len(jobs) < 2 or jobs.submit[-1] <= jobs.submit[0]:
-        raise InputError(where, "the log has too few jobs to judge estimates of their starts")
+        raise InputError(
+            where, "the log has too few jobs to judge estimates of their starts; give a longer one"
+        )
     first, last = float(jobs.submit[0]), float(jobs.submit[-1])
     judged_from = first + learn * (last - first)
     # what is judged was learnt from estimates before: so they begin earlier
@@ -196,7 +198,11 @@ def check(
     estimator.learn(past.ended(np.inf))
     rows = record.rows[record.rows[:, MADE_AT] >= judged_from]
     if not len(rows):
-        raise InputError(where, "no job waited in the part of the log that is judged")
+        raise InputError(
+            where,
+            "no job waited in the part of the log that is judged; give a log of busier weeks, or a "
+            "smaller --every",
+        )
     every = np.concatenate(steady) if steady else np.zeros(0, np.bool_)
     bounds = np.quantile(rows[:, SIZE], np.arange(1, THIRDS) / THIRDS)
     return Checked(

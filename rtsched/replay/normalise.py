@@ -197,12 +197,12 @@ def filled(
     unknown, exceeded = int((~known).sum()), int((known & short).sum())
     if unknown:
         said.append(
-            f"{unknown} of {len(wall)} jobs had no requested time; their run time stands in."
+            f"{unknown:,} of {len(wall):,} jobs had no requested time; their run time stands in."
         )
     if exceeded:
         said.append(
-            f"{exceeded} of {len(wall)} jobs ran longer than requested; their run time counts as "
-            "requested."
+            f"{exceeded:,} of {len(wall):,} jobs ran longer than requested; their run time counts "
+            "as requested."
         )
     if unknown == len(wall):
         new["wall_time"] = run_time

@@ -470,7 +470,7 @@ def _deadlines(
     if not missing:
         return None, []
     if rule.name == "none" or options.deadline_fraction == 0:
-        return None, [f"{missing} of {counted(n, 'job')} have no deadline: they are best effort."]
+        return None, [f"{missing:,} of {counted(n, 'job')} have no deadline: they are best effort."]
     rows: NDArray[np.int64] | slice = slice(None) if missing == n else np.flatnonzero(~known)
     relative = relative_deadlines(jobs, rule, machine, options.seed, rows, run_time)
     if options.deadline_fraction < 1:

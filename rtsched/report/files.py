@@ -30,14 +30,16 @@ def created(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write one file, under another name first.
+    """Write one file, under another name first; where a link stands, the file that it names.
 
     Raises
     ------
     OutputError
-        If that fails; an earlier file of this name is still there.
+        If that fails, or a device or pipe has this name; an earlier file is still there.
     """
-    path = Path(path)
+    if path.exists() and not path.is_file():
+        raise OutputError(path, "cannot be written (it is no regular file); choose another")
+    path = path.resolve()
     with _explained(path), _parents(path):
         new = _beside(path)
         try:

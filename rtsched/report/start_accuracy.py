@@ -17,7 +17,7 @@ from rtsched.estimates.record import (
     WITHIN_80,
     WITHIN_95,
 )
-from rtsched.model.units import DAY, WEEK
+from rtsched.model.units import WEEK
 from rtsched.report.palette import LOGGED, POLICIES
 from rtsched.report.wording import MISSING, count, duration, instant, is_dated, percent
 
@@ -34,6 +34,9 @@ LEVELS = 0.80, 0.90, 0.95
 
 ON_THE_WHOLE, IN_A_PART = (0.88, 0.92), (0.85, 0.95)
 """Between which shares the 90 % intervals cover starts, if they hold."""
+
+MOST_ASSUMED = 0.05
+"""Share of jobs without a requested time above which nothing is said of the intervals."""
 
 FEWEST = 50
 """Jobs below which a part is not judged: estimates of one job are right or wrong together."""
@@ -121,6 +124,8 @@ class StartAccuracy:
         poll; nan: not measured.
     instants : int
         How often all waiting jobs were estimated.
+    assumed : float
+        Share of the log's jobs without a requested time, for which the real run time stands in.
     """
 
     parts: tuple[Part, ...]
@@ -130,9 +135,10 @@ class StartAccuracy:
     sizes: tuple[float, ...]
     steady: float
     instants: int
+    assumed: float = 0.0
 
     @classmethod
-    def of(cls, checked: Checked) -> StartAccuracy:
+    def of(cls, checked: Checked, assumed: float = 0.0) -> StartAccuracy:
         """Return what became of the estimates of a check."""
         begin, end = float(checked.quarters[0]), float(checked.quarters[-1])
         number = max(int(np.ceil((end - begin) / WEEK)), 1)
@@ -147,6 +153,7 @@ class StartAccuracy:
             tuple(checked.sizes.tolist()),
             checked.steady,
             checked.instants,
+            assumed,
         )
 
     @property
@@ -163,11 +170,18 @@ class StartAccuracy:
     @property
     def holds(self) -> bool:
         """Return whether the intervals hold, and medians are nearer than requested times are."""
-        return self.parts[0].enough and not self.outside and self.parts[0].lower > 0
+        known = self.parts[0].enough and self.assumed <= MOST_ASSUMED
+        return known and not self.outside and self.parts[0].lower > 0
 
     def verdict(self) -> str:
         """Return in one sentence whether the estimates can be relied on."""
         whole = self.parts[0]
+        if self.assumed > MOST_ASSUMED:
+            return (
+                f"{percent(self.assumed)} of the jobs have no requested time in the log, and their "
+                "real run time stands in for it: estimates that know it cannot say whether the "
+                "intervals hold."
+            )
         if not whole.enough:
             number = counted(whole.jobs, "job")
             return f"Estimates of only {number} are too few to say whether the intervals hold."
@@ -201,6 +215,7 @@ class StartAccuracy:
             "weeks": [{"begin": begin, **part.as_object()} for begin, part in weeks],
             "quarters": self.quarters,
             "sizes": self.sizes,
+            "no_requested_time_ratio": self.assumed,
             "steady_ratio": self.steady if np.isfinite(self.steady) else None,
             "holds": self.holds,
             "verdict": self.verdict(),
@@ -215,23 +230,26 @@ def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
     from rtsched.report.scene import Figure
 
     begin = float(found.begins[0])
-    time = TimeAxis.of(begin, begin + max(WEEK * len(found.begins), 3 * DAY))
-    x = time.at(found.begins)
+    end = begin + WEEK * len(found.begins)
+    time = TimeAxis.of(begin, end)
+    x = time.at(found.begins + WEEK / 2)
+    # without a range, one week alone would be drawn on an axis of milliseconds
+    shown = time.at(np.array([begin, end])).tolist()
     judged = [count(week.judged) for week in found.weeks]
     cover, most = go.Figure(), 60.0
     for place, level in enumerate(LEVELS):
         colour, name = POLICIES[place], f"{100 * level:.0f} % intervals"
         cover.add_scatter(
             x=x, y=[100 * week.covered[place] for week in found.weeks], mode="lines+markers",
-            name=name, line={"color": colour, "width": 2}, marker={"size": 6}, customdata=judged,
-            hovertemplate="%{y:.1f} % of %{customdata}",
+            name=name, line={"color": colour, "width": 2}, marker={"size": 6}, cliponaxis=False,
+            customdata=judged, hovertemplate="%{y:.1f} % of %{customdata}",
         )  # fmt: skip
         cover.add_hline(100 * level, line={"color": colour, "width": 1, "dash": "dash"})
     shares = [100 * each for week in found.weeks for each in week.covered if np.isfinite(each)]
     low = min(70.0, 10 * np.floor(min(shares, default=70.0) / 10))
     cover.update_layout(
         base(
-            xaxis=time.layout(),
+            xaxis=time.layout(range=shown),
             yaxis=axis("Starts within the interval", range=[low, 101], ticksuffix=" %"),
         )
     )
@@ -245,11 +263,14 @@ def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
         most = max(most, float(np.nanmax(minutes, initial=0.0)))
         error.add_scatter(
             x=x, y=np.maximum(minutes, 1.0), mode="lines+markers", name=name,
-            line={"color": colour, "width": 2, "dash": dash}, marker={"size": 6},
+            line={"color": colour, "width": 2, "dash": dash}, marker={"size": 6}, cliponaxis=False,
             customdata=[duration(each) for each in seconds], hovertemplate="%{customdata}",
         )  # fmt: skip
     error.update_layout(
-        base(xaxis=time.layout(), yaxis=log_axis("Mean error in minutes (logarithmic)", most))
+        base(
+            xaxis=time.layout(range=shown),
+            yaxis=log_axis("Mean error in minutes (logarithmic)", most),
+        )
     )
     whole = found.parts[0]
     said = ", ".join(
@@ -261,8 +282,9 @@ def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
             "fig-coverage",
             "How often starts were within the interval",
             f"On the whole: {said}.",
-            "One point per week, by when the estimates were made; dashed: what was stated. Below "
-            "its dashed line an interval was too narrow in that week, above it too wide.",
+            "One point per week, in its middle, by when the estimates were made; dashed: what was "
+            "stated. Below its dashed line an interval was too narrow in that week, above it too "
+            "wide.",
             390,
             cover,
         ),

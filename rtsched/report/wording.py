@@ -81,7 +81,7 @@ def percent(ratio: float | None) -> str:
     if value in {0.0, 100.0}:
         return f"{value:.0f} %"
     digits = 1 if 0.1 <= abs(value) <= 99.9 else 2
-    return f"{value:.{digits}f} %".replace("-", "−")
+    return f"{value:,.{digits}f} %".replace("-", "−")
 
 
 def decimal(number: float | None) -> str:

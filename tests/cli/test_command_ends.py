@@ -187,6 +187,20 @@ def test_closed_pipe_is_quiet():
     assert done.returncode == 141
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["plugins"], ["plugins", "--json"]], ids=str)
+def test_a_full_disk_is_no_defect(arguments):
+    """One sentence, whether rich writes the output or click."""
+    command = [sys.executable, "-m", "rtsched", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "rtsched: error: output cannot be written (No space left on device); "
+        "free space or write it elsewhere\n"
+    )
+
+
 def test_help_is_quick():
     """`rtsched --help` takes a fraction of a second of processor time, Python's start included."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -391,6 +391,15 @@ def test_strict(run, log):
     assert "Skipped records" in result.stdout
 
 
+def test_no_report_takes_the_place_of_a_log(run, log, refused):
+    """Nor of a device; calibrate keeps to that too."""
+    before = log.read_bytes()
+    refused(run("replay", log, "--html", log), "reads this file", "--html")
+    refused(run("replay", log, "--html", "/dev/null"), "no regular file", "--html")
+    refused(run("calibrate", log, "--out", log), "reads this file", "--out")
+    assert log.read_bytes() == before
+
+
 def test_without_report_packages(run, log, tmp_path, monkeypatch, refused):
     """The report is left out with a word; asked for by name, its absence is an error."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from rtsched.estimates.check import Checked
 from rtsched.estimates.record import COLUMNS, JOB
 from rtsched.model.units import WEEK
-from rtsched.report.start_accuracy import StartAccuracy
+from rtsched.report.start_accuracy import StartAccuracy, figures
 from rtsched.report.wording import percent
 
 FEW = ("--every", 7200, "--draws", 8, "--no-progress")
@@ -95,6 +96,55 @@ def test_the_page_is_complete_in_itself(run, queue, tmp_path):
         assert json.loads(text)["data"]
 
 
+@pytest.mark.parametrize("given", ["log", "config"])
+def test_no_page_takes_the_place_of_what_is_read(run, refused, queue, tmp_path, given):
+    """Neither under its own name nor through a link; the file is as it was."""
+    (tmp_path / "site.toml").write_text("[estimates]\ndraws = 9\n")
+    read = {"log": queue, "config": tmp_path / "site.toml"}[given]
+    before = read.read_bytes()
+    (tmp_path / "link.html").symlink_to(read)
+    for page in (read, "link.html"):
+        asked = ("when", "--check", queue, *FEW, "--config", "site.toml", "--html", page)
+        refused(run(*asked), "reads this file", "--html")
+    assert read.read_bytes() == before
+
+
+def test_requested_times_that_the_log_does_not_give(run, queue, tmp_path):
+    """Run times stand in for them: that is shown, and nothing is said of the intervals."""
+    known = run("when", "--check", queue, *FEW)
+    assert "Assumed" in known.stdout
+    assert "no requested time" not in known.stdout
+    lines = [line.split(" ") for line in queue.read_text().splitlines()]
+    for line in lines[2:]:
+        line[8] = "-1"
+    (tmp_path / "odd.swf").write_text("\n".join(" ".join(line) for line in lines) + "\n")
+    shown = run("when", "--check", "odd.swf", *FEW)
+    assert shown.exit_code == 1
+    assert "- 160 of 160 jobs had no requested time; their run time stands in." in shown.stdout
+    assert "100 % of the jobs have no requested time in the log" in shown.stdout
+    found = json.loads(run("when", "--check", "odd.swf", *FEW, "--json").stdout)
+    assert found["no_requested_time_ratio"] == 1
+    assert any("run time stands in" in each for each in found["assumptions"])
+
+
+@pytest.mark.parametrize(("assumed", "holds"), [(0.05, True), (0.051, False)])
+def test_few_unknown_requested_times_do_no_harm(assumed, holds):
+    """Of many of them the verdict speaks before all else."""
+    found = replace(checked(0.9, 40.0), assumed=assumed)
+    assert found.holds is holds
+    assert ("cannot say whether the intervals hold" in found.verdict()) is not holds
+
+
+def test_one_week_is_drawn_as_a_week():
+    """Its point stands in the middle of seven days."""
+    found = checked(0.9, 40.0)
+    one = replace(found, weeks=found.weeks[:1], begins=found.begins[:1] + 1.8e9)
+    for figure in figures(one):
+        begin, end = figure.plot.layout.xaxis.range
+        assert end - begin == 1000 * WEEK
+        assert figure.plot.data[0].x[0] == (begin + end) / 2
+
+
 def checked(within: float, error: float, jobs: int = 400, count: int = 400) -> StartAccuracy:
     """Return what becomes of estimates of which this share was within all intervals."""
     rows = np.zeros((count, COLUMNS))
@@ -141,8 +191,8 @@ def swf(*jobs: str) -> str:
     ("text", "words"),
     [
         ("", ["the file is empty"]),
-        (swf("0 0 60 60"), ["too few jobs"]),
-        (swf(*(f"{9000 * k} 0 60 60" for k in range(30))), ["no job waited"]),
+        (swf("0 0 60 60"), ["too few jobs", "give a longer one"]),
+        (swf(*(f"{9000 * k} 0 60 60" for k in range(30))), ["no job waited", "smaller --every"]),
         (swf("0 0 60 60", "99000000000000 0 60 60"), ["years", "--every"]),
         (swf(*(f"{k} -1 60 60" for k in range(9))), ["starts", "--starts replayed"]),
     ],
@@ -187,6 +237,10 @@ def test_absurd_requested_times(run, queue, tmp_path, limit):
         (["--check", "log.swf", "--html", "no/where/x.html"], ["no/where"]),
         (["--check", "log.swf", "--draws", "1"], ["--draws"]),
         (["--check", "log.swf", "--every", "0"], ["--every"]),
+        (["--check", "log.swf", "--every", "nan"], ["--every", "give a number"]),
+        (["--check", "log.swf", "--every", "inf"], ["--every", "give a number"]),
+        (["--check", "log.swf", "--html", "log.swf"], ["log.swf", "reads this file"]),
+        (["--check", "log.swf", "--html", "/dev/null"], ["/dev/null", "no regular file"]),
         (["--check", "log.swf", "--unit", "rack"], ["--unit"]),
         (["--check", "log.swf", "--timezone", "Mars"], ["Mars"]),
         (["--check", "log.swf", "--config", "none.toml"], ["none.toml"]),

@@ -77,3 +77,20 @@ def test_nothing_calls_more_functions_than_it_did() -> None:
         pytest.skip(f"benchmarks/calls.toml has no counts of Python {found['python']}")
     assert set(found["before"]) == set(found["calls"])
     assert found["more"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["none.swf"], "none.swf: there is no such file"),
+        (["none.swf", "--run", "likely", "--plot", "x.svg"], "add --run mixed"),
+    ],
+    ids=["no log", "nothing to draw"],
+)
+def test_wrong_use_of_the_odds_benchmark(arguments: list[str], words: str) -> None:
+    """One sentence, no traceback."""
+    command = [sys.executable, "benchmarks/likely.py", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"likely.py: error: {words}" in done.stderr.replace("--plot draws the mixed run; ", "")
+    assert "Traceback" not in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -173,6 +174,19 @@ def test_unwritable_places_are_told_in_one_sentence(replay, tmp_path):
     with pytest.raises(OutputError):
         write_text(tmp_path / "file" / "page.html", "x")
     assert content(tmp_path) == {"file": b"x"}
+
+
+def test_a_page_takes_the_place_of_files_alone(tmp_path):
+    """A pipe stays, as would a device; a link stays too, and the file that it names is written."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OutputError, match="no regular file"):
+        write_text(tmp_path / "pipe", "x")
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "page.html").write_text("before")
+    (tmp_path / "link").symlink_to("page.html")
+    write_text(tmp_path / "link", "after")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "page.html").read_text() == "after"
 
 
 FULL = """

@@ -53,7 +53,14 @@ def test_durations_never_show_a_full_unit(seconds):
 
 @pytest.mark.parametrize(
     ("ratio", "text"),
-    [(0, "0 %"), (1, "100 %"), (0.1234, "12.3 %"), (0.0004, "0.04 %"), (0.9996, "99.96 %")],
+    [
+        (0, "0 %"),
+        (1, "100 %"),
+        (0.1234, "12.3 %"),
+        (0.0004, "0.04 %"),
+        (0.9996, "99.96 %"),
+        (-40.04, "−4,004.00 %"),
+    ],
 )
 def test_ratios_are_per_cent(ratio, text):
     """Nearly all is not all, nearly none is not none."""
