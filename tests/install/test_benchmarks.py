@@ -94,3 +94,23 @@ def test_wrong_use_of_the_odds_benchmark(arguments: list[str], words: str) -> No
     assert done.returncode == 2
     assert f"likely.py: error: {words}" in done.stderr.replace("--plot draws the mixed run; ", "")
     assert "Traceback" not in done.stderr
+
+
+def test_jobs_without_requested_times_get_some(tmp_path: Path) -> None:
+    """From the run time to 5 times as much, in whole minutes; the others and comments stay."""
+    log = tmp_path / "log.swf"
+    without = " ".join(["{} 0 0 {} 1 -1 -1 1", "{}", "-1 1 1 1 -1 -1 -1 -1 -1\n"])
+    lines = [without.format(job, 600, -1) for job in range(200)]
+    log.write_text("".join(["; Version: 2.2\n", *lines, without.format(200, 600, 900)]))
+    command = [sys.executable, "benchmarks/requested_times.py", log]
+    texts = [
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert texts[0] == texts[1]
+    first, *rows = texts[0].splitlines()
+    assert first == "; Version: 2.2"
+    asked = [int(row.split()[8]) for row in rows]
+    assert asked[200] == 900
+    assert all(600 <= each <= 3000 and each % 60 == 0 for each in asked[:200])
+    assert max(asked) > 2 * min(asked)
