@@ -65,8 +65,8 @@ def run(given: Mapping[str, Any], *, as_json: bool) -> Exit:
         require_page("the HTML page")
     with Bars(not given["no_progress"]) as bars:
         with bars.step("reading"):
-            workload, assumed = _read(asked)
-        found, starts = _check(asked, workload, assumed, bars)
+            workload = _read(asked)
+        found, starts = _check(asked, workload, bars)
         if given["html"] is not None:
             _write_page(asked, workload, found, starts)
     if as_json:
@@ -103,10 +103,10 @@ def _asked(given: Mapping[str, Any]) -> Asked:
     return Asked(tuple(given["check"]), given, settings, system, workload)
 
 
-def _read(asked: Asked) -> tuple[Workload, float]:
+def _read(asked: Asked) -> Workload:
     """Return the log, ready to be replayed, as `rtsched replay` reads it; and with job names.
 
-    Beside it the share of its jobs that have no requested time.
+    But no run time stands in for a requested time: estimates would know it.
     """
     from dataclasses import replace
 
@@ -128,10 +128,8 @@ def _read(asked: Asked) -> tuple[Workload, float]:
     if given["qos_file"] is not None or given["associations_file"] is not None:
         limits = read_limits(given["qos_file"], given["associations_file"], given["cluster_file"])
     proposed = proposed_settings(asked.logs[0]) if log.format == "swf" else {}
-    wall = log.jobs.wall_time
-    assumed = float(np.mean(~(np.isfinite(wall) & (wall > 0)))) if len(wall) else 0.0
     options = _workload_options({**proposed, **asked.workload}, given)
-    return prepare(log, options, cluster, limits), assumed
+    return prepare(log, options, cluster, limits, stands_in=False)
 
 
 def _workload_options(base: Mapping[str, Any], given: Mapping[str, Any]) -> WorkloadOptions:
@@ -142,9 +140,7 @@ def _workload_options(base: Mapping[str, Any], given: Mapping[str, Any]) -> Work
     return from_options(WorkloadOptions, {}, {**base, **unit, "deadline_rule": "none"})
 
 
-def _check(
-    asked: Asked, workload: Workload, assumed: float, bars: Bars
-) -> tuple[StartAccuracy, str]:
+def _check(asked: Asked, workload: Workload, bars: Bars) -> tuple[StartAccuracy, str]:
     """Return how good the estimates were, and whose starts they were compared with."""
     from rtsched.estimates.check import check, recorded, replayed
     from rtsched.report.start_accuracy import StartAccuracy
@@ -164,7 +160,7 @@ def _check(
         checked = check(
             workload, course, asked.settings, asked.system, step=every, progress=progress
         )
-    return StartAccuracy.of(checked, assumed), starts
+    return StartAccuracy.of(checked), starts
 
 
 def _refuse_endless(workload: Workload, every: float) -> None:

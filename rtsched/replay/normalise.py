@@ -172,6 +172,8 @@ def filled(
     size: NDArray[np.int32],
     run_time: NDArray[np.float64],
     said: list[str],
+    *,
+    stands_in: bool = True,
 ) -> Jobs:
     """Return the jobs of `rows` with sizes, requested times and unique ids, noting assumptions.
 
@@ -187,6 +189,8 @@ def filled(
         Seconds each ran.
     said : list of str
         Grows.
+    stands_in : bool
+        Whether the run time stands in for a requested time that a job does not have.
     """
     new: dict[str, Any] = {}
     if size is not jobs.size:
@@ -196,18 +200,18 @@ def filled(
     short = wall < run_time
     unknown, exceeded = int((~known).sum()), int((known & short).sum())
     if unknown:
-        said.append(
-            f"{unknown:,} of {len(wall):,} jobs had no requested time; their run time stands in."
-        )
+        then = "their run time stands in" if stands_in else "they count as jobs without a limit"
+        said.append(f"{unknown:,} of {len(wall):,} jobs had no requested time; {then}.")
     if exceeded:
         said.append(
             f"{exceeded:,} of {len(wall):,} jobs ran longer than requested; their run time counts "
             "as requested."
         )
-    if unknown == len(wall):
+    if unknown == len(wall) and stands_in:
         new["wall_time"] = run_time
     elif unknown or exceeded:
-        new["wall_time"] = np.where(short | ~known, run_time, wall)
+        missing = run_time if stands_in else np.inf
+        new["wall_time"] = np.where(known, np.where(short, run_time, wall), missing)
     return _told_apart(gathered(jobs, rows, new), said)
 
 

@@ -249,6 +249,8 @@ def prepare(
     outages: Sequence[Outage] = (),
     reservations: Sequence[Reservation] = (),
     preemption: SitePreemption = SitePreemption(),  # noqa: B008 - immutable
+    *,
+    stands_in: bool = True,
 ) -> Workload:
     """Return a log as a workload.
 
@@ -268,6 +270,8 @@ def prepare(
         When nodes were set aside.
     preemption : SitePreemption
         How the site preempts jobs; the options come first.
+    stands_in : bool
+        Whether the run time stands in for a requested time that a job does not have.
 
     Raises
     ------
@@ -308,7 +312,7 @@ def prepare(
         )
     run_time = run_times(log.outcomes)
     run_time = run_time if rows is None else run_time[rows]
-    jobs = filled(log.jobs, rows, size, run_time, said)
+    jobs = filled(log.jobs, rows, size, run_time, said, stands_in=stands_in)
     running = np.count_nonzero(
         (log.outcomes.ending if rows is None else log.outcomes.ending[rows]) == Ending.RUNNING
     )

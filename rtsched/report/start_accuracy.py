@@ -35,9 +35,6 @@ LEVELS = 0.80, 0.90, 0.95
 ON_THE_WHOLE, IN_A_PART = (0.88, 0.92), (0.85, 0.95)
 """Between which shares the 90 % intervals cover starts, if they hold."""
 
-MOST_ASSUMED = 0.05
-"""Share of jobs without a requested time above which nothing is said of the intervals."""
-
 FEWEST = 50
 """Jobs below which a part is not judged: estimates of one job are right or wrong together."""
 
@@ -124,8 +121,6 @@ class StartAccuracy:
         poll; nan: not measured.
     instants : int
         How often all waiting jobs were estimated.
-    assumed : float
-        Share of the log's jobs without a requested time, for which the real run time stands in.
     """
 
     parts: tuple[Part, ...]
@@ -135,10 +130,9 @@ class StartAccuracy:
     sizes: tuple[float, ...]
     steady: float
     instants: int
-    assumed: float = 0.0
 
     @classmethod
-    def of(cls, checked: Checked, assumed: float = 0.0) -> StartAccuracy:
+    def of(cls, checked: Checked) -> StartAccuracy:
         """Return what became of the estimates of a check."""
         begin, end = float(checked.quarters[0]), float(checked.quarters[-1])
         number = max(int(np.ceil((end - begin) / WEEK)), 1)
@@ -153,7 +147,6 @@ class StartAccuracy:
             tuple(checked.sizes.tolist()),
             checked.steady,
             checked.instants,
-            assumed,
         )
 
     @property
@@ -170,18 +163,11 @@ class StartAccuracy:
     @property
     def holds(self) -> bool:
         """Return whether the intervals hold, and medians are nearer than requested times are."""
-        known = self.parts[0].enough and self.assumed <= MOST_ASSUMED
-        return known and not self.outside and self.parts[0].lower > 0
+        return self.parts[0].enough and not self.outside and self.parts[0].lower > 0
 
     def verdict(self) -> str:
         """Return in one sentence whether the estimates can be relied on."""
         whole = self.parts[0]
-        if self.assumed > MOST_ASSUMED:
-            return (
-                f"{percent(self.assumed)} of the jobs have no requested time in the log, and their "
-                "real run time stands in for it: estimates that know it cannot say whether the "
-                "intervals hold."
-            )
         if not whole.enough:
             number = counted(whole.jobs, "job")
             return f"Estimates of only {number} are too few to say whether the intervals hold."
@@ -215,7 +201,6 @@ class StartAccuracy:
             "weeks": [{"begin": begin, **part.as_object()} for begin, part in weeks],
             "quarters": self.quarters,
             "sizes": self.sizes,
-            "no_requested_time_ratio": self.assumed,
             "steady_ratio": self.steady if np.isfinite(self.steady) else None,
             "holds": self.holds,
             "verdict": self.verdict(),
