@@ -20,8 +20,8 @@ from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.daemon.likely import LikelyController, Odds, sold
 from rtsched.daemon.menu import (
-    HELD,
-    MOST,
+    MOST_CHOICES,
+    MOST_HELD,
     Allowance,
     Request,
     amounts,
@@ -182,7 +182,7 @@ def test_no_choice_is_missing_or_dominated(
     plan, which is not always so.
     """
     machine, menu = rejected(until, others, asked)
-    assert len(menu.choices) <= MOST
+    assert len(menu.choices) <= MOST_CHOICES
     chosen = {choice.kind: wanted(asked, choice) for choice in menu.choices}
     assert len(chosen) == len(menu.choices)
     for kind, one in chosen.items():
@@ -205,7 +205,7 @@ def test_no_choice_is_missing_or_dominated(
 
 
 @QUIET
-@given(UNTIL, OTHERS, ASKED, st.lists(ASKED, max_size=6), st.integers(0, MOST))
+@given(UNTIL, OTHERS, ASKED, st.lists(ASKED, max_size=6), st.integers(0, MOST_CHOICES))
 def test_whichever_held_choice_is_taken_is_promised(
     until: list[int], others: list[Asked], asked: Asked, meanwhile: list[Asked], taken: int
 ) -> None:
@@ -213,7 +213,7 @@ def test_whichever_held_choice_is_taken_is_promised(
     machine, menu = rejected(until, others, asked)
     machine.site = machine.after
     held = [choice for choice in menu.choices if choice.record >= 0]
-    assert len({choice.record for choice in held}) <= HELD
+    assert len({choice.record for choice in held}) <= MOST_HELD
     assume(taken < len(held))
     for other in meanwhile:
         if other.nodes <= len(until):
