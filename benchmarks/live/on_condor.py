@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 FRAGMENTS = Path(__file__).parents[2] / "rtsched" / "adapters" / "condor" / "config"
 
-SETTINGS = {"UNUSED_CLAIM_TIMEOUT": "5", "JOB_DEFAULT_LEASE_DURATION": "20"}
+SETTINGS = {
+    "UNUSED_CLAIM_TIMEOUT": "5",
+    "JOB_DEFAULT_LEASE_DURATION": "20",
+    "JOB_DEFAULT_REQUESTDISK": "1",  # kB; else a pool on a disk with less than 30 GB runs no job
+}
 """As a pool with jobs of minutes would be set, with and without rtsched: slots that the dedicated
 scheduler has no use for are free soon, and a job whose machine is gone runs again soon."""
 
