@@ -106,7 +106,7 @@ def _asked(given: Mapping[str, Any]) -> Asked:
 def _read(asked: Asked) -> Workload:
     """Return the log, ready to be replayed, as `rtsched replay` reads it; and with job names.
 
-    But no run time stands in for a requested time: estimates would know it.
+    A job without a requested time has no limit here: estimates must not know its run time.
     """
     from dataclasses import replace
 
@@ -129,7 +129,7 @@ def _read(asked: Asked) -> Workload:
         limits = read_limits(given["qos_file"], given["associations_file"], given["cluster_file"])
     proposed = proposed_settings(asked.logs[0]) if log.format == "swf" else {}
     options = _workload_options({**proposed, **asked.workload}, given)
-    return prepare(log, options, cluster, limits, stands_in=False)
+    return prepare(log, options, cluster, limits, assume_requested=False)
 
 
 def _workload_options(base: Mapping[str, Any], given: Mapping[str, Any]) -> WorkloadOptions:

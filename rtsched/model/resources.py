@@ -104,7 +104,7 @@ def fitting_nodes(
 def least_room(demand: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return per demand the least amounts that a node has which suffice, int64[n, r].
 
-    Demands for which the same nodes suffice come out equal; `MORE` stands for what no node has.
+    Demands that the same nodes can meet become equal; `MORE`: no node has as much.
     """
     least = np.empty_like(demand)
     for resource in range(demand.shape[1]):

@@ -173,7 +173,7 @@ def filled(
     run_time: NDArray[np.float64],
     said: list[str],
     *,
-    stands_in: bool = True,
+    assume_requested: bool = True,
 ) -> Jobs:
     """Return the jobs of `rows` with sizes, requested times and unique ids, noting assumptions.
 
@@ -189,8 +189,9 @@ def filled(
         Seconds each ran.
     said : list of str
         Grows.
-    stands_in : bool
-        Whether the run time stands in for a requested time that a job does not have.
+    assume_requested : bool
+        Whether a job without a requested time counts as if it had requested its run time; else it
+        has no limit.
     """
     new: dict[str, Any] = {}
     if size is not jobs.size:
@@ -200,17 +201,19 @@ def filled(
     short = wall < run_time
     unknown, exceeded = int((~known).sum()), int((known & short).sum())
     if unknown:
-        then = "their run time stands in" if stands_in else "they count as jobs without a limit"
+        then = (
+            "their run time stands in" if assume_requested else "they count as jobs without a limit"
+        )
         said.append(f"{unknown:,} of {len(wall):,} jobs had no requested time; {then}.")
     if exceeded:
         said.append(
             f"{exceeded:,} of {len(wall):,} jobs ran longer than requested; their run time counts "
             "as requested."
         )
-    if unknown == len(wall) and stands_in:
+    if unknown == len(wall) and assume_requested:
         new["wall_time"] = run_time
     elif unknown or exceeded:
-        missing = run_time if stands_in else np.inf
+        missing = run_time if assume_requested else np.inf
         new["wall_time"] = np.where(known, np.where(short, run_time, wall), missing)
     return _told_apart(gathered(jobs, rows, new), said)
 

@@ -250,7 +250,7 @@ def prepare(
     reservations: Sequence[Reservation] = (),
     preemption: SitePreemption = SitePreemption(),  # noqa: B008 - immutable
     *,
-    stands_in: bool = True,
+    assume_requested: bool = True,
 ) -> Workload:
     """Return a log as a workload.
 
@@ -270,8 +270,9 @@ def prepare(
         When nodes were set aside.
     preemption : SitePreemption
         How the site preempts jobs; the options come first.
-    stands_in : bool
-        Whether the run time stands in for a requested time that a job does not have.
+    assume_requested : bool
+        Whether a job without a requested time counts as if it had requested its run time; else it
+        has no limit.
 
     Raises
     ------
@@ -312,7 +313,7 @@ def prepare(
         )
     run_time = run_times(log.outcomes)
     run_time = run_time if rows is None else run_time[rows]
-    jobs = filled(log.jobs, rows, size, run_time, said, stands_in=stands_in)
+    jobs = filled(log.jobs, rows, size, run_time, said, assume_requested=assume_requested)
     running = np.count_nonzero(
         (log.outcomes.ending if rows is None else log.outcomes.ending[rows]) == Ending.RUNNING
     )

@@ -110,7 +110,7 @@ def test_no_page_takes_the_place_of_what_is_read(run, refused, queue, tmp_path, 
 
 
 def test_requested_times_that_the_log_does_not_give(run, queue, tmp_path):
-    """Such jobs have none: no run time stands in for them, which estimates would know."""
+    """Such jobs have no limit: estimates must not know their run times."""
     known = run("when", "--check", queue, *FEW)
     assert "Assumed" in known.stdout
     assert "no requested time" not in known.stdout
@@ -129,7 +129,7 @@ def test_requested_times_that_the_log_does_not_give(run, queue, tmp_path):
 
 
 def test_one_week_is_drawn_as_a_week():
-    """Its point stands in the middle of seven days."""
+    """Its point is in the middle of seven days."""
     found = checked(0.9, 40.0)
     one = replace(found, weeks=found.weeks[:1], begins=found.begins[:1] + 1.8e9)
     for figure in figures(one):
