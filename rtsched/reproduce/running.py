@@ -76,6 +76,7 @@ def executor(where: Where, workers: int | None, scheduler: str = "") -> Iterator
 @contextmanager
 def _dask_client(where: Where, workers: int | None) -> Iterator[Any]:
     try:
+        import dask
         from distributed import Client, LocalCluster
 
         if where in {"slurm", "htcondor"}:
@@ -87,10 +88,17 @@ def _dask_client(where: Where, workers: int | None) -> Iterator[Any]:
     try:
         if where == "dask":
             cluster = LocalCluster(
-                n_workers=workers or os.cpu_count(), threads_per_worker=1, dashboard_address=None
+                n_workers=workers or os.cpu_count(),
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
             )
         else:
-            cluster = {"slurm": SLURMCluster, "htcondor": HTCondorCluster}[where]()
+            # any free port, unless the site names one: without a word Dask takes 8787
+            options = {"dashboard_address": ":0"}
+            options |= dask.config.get(f"jobqueue.{where}.scheduler-options", None) or {}
+            kind = {"slurm": SLURMCluster, "htcondor": HTCondorCluster}[where]
+            cluster = kind(scheduler_options=options)
             cluster.scale(jobs=workers or 1)
         with cluster, Client(cluster) as client:
             yield client

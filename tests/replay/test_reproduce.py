@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, ClassVar
+import os
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
 import numpy as np
@@ -25,6 +26,9 @@ from rtsched.reproduce import (
     reproductions,
 )
 from rtsched.reproduce.pages import cells, markdown, verdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAN = float("nan")
 
@@ -84,6 +88,24 @@ def test_parts_give_the_same_result_wherever_they_run(where: str) -> None:
     with executor(where, 1) as pool:  # type: ignore[arg-type]
         assert markdown(reproduce(Squares(), Squares.full, pool, fractions.append)) == expected
     assert fractions == [1 / 3, 2 / 3, 1.0]
+
+
+def test_clusters_beside_each_other_take_no_port_from_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two users, or two tests, on one machine: Dask would warn that a port is taken."""
+    import dask
+
+    for name, text in (("sbatch", "Submitted batch job 1"), ("scancel", "")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    job = {"cores": 1, "memory": "1GB", "log-directory": str(tmp_path)}
+    settings = {f"jobqueue.slurm.{name}": value for name, value in job.items()}
+    with dask.config.set(settings):
+        for where in ("dask", "slurm"):
+            with executor(where, 1) as one, executor(where, 1) as other:  # type: ignore[arg-type]
+                assert one is not other
 
 
 def test_a_difference_counts_unless_it_is_explained() -> None:
