@@ -1,6 +1,8 @@
 #include "job_request.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void text(struct rtsched_request *request, enum rtsched_tag tag, const char *value)
@@ -179,16 +181,11 @@ bool rtsched_describe_modify(const job_desc_msg_t *job, uint32_t submit_uid,
 
 uint32_t rtsched_job_number(const job_desc_msg_t *job)
 {
-	uint64_t number = 0;
-	const char *at = job->job_id_str;
+	long number;
 
-	if (!at)
+	if (!job->job_id_str)
 		return RTSCHED_JOB_ID(job);
-	at += strspn(at, " \t\n\v\f\r"); /* as strtol does */
-	at += *at == '+';
-	if (*at < '0' || *at > '9')
-		return NO_VAL;
-	while (*at >= '0' && *at <= '9' && number < NO_VAL)
-		number = number * 10 + (uint64_t)(*at++ - '0');
-	return number < NO_VAL ? (uint32_t)number : NO_VAL;
+	number = strtol(job->job_id_str, NULL, 10);
+	/* Of what it does not refuse slurmctld keeps 32 bits (update_job_str). */
+	return number <= 0 || number == LONG_MAX ? NO_VAL : (uint32_t)number;
 }

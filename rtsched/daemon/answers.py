@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_NUMBER = re.compile(r"\s*[+]?0*([0-9]{1,18})", re.ASCII)
-"""How a job id begins, as strtol(3) reads it."""
+_NUMBER = re.compile(r"\s*[+]?0*+([0-9]{1,19})(?![0-9])", re.ASCII)
+"""How a job id begins, as strtol(3) reads it; more digits are no job's for slurmctld either."""
 
 
 PATIENCE = 0.02
@@ -372,11 +372,16 @@ def odds_wait(fields: Mapping[int, int | str], wait: float) -> float:
 
 
 def job_id(fields: dict[int, int | str]) -> int:
-    """Return the job that a request to change one is about, -1 if that is not one job."""
+    """Return the job that a request to change one is about, -1 if that is not one job.
+
+    Slurmctld keeps 32 bits of the number that it reads (`update_job_str`, src/slurmctld/job_mgr.c),
+    so any of 2^31 numbers means a job.
+    """
     if Tag.JOB_ID in fields:
         return int(fields[Tag.JOB_ID])
     found = _NUMBER.match(str(fields.get(Tag.JOB_ID_STR, "")))
-    return int(found[1]) if found else -1
+    number = int(found[1]) if found else 0
+    return number & 0xFFFFFFFF if 0 < number < (1 << 63) - 1 else -1
 
 
 def _error(text: str) -> bytes:

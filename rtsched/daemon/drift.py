@@ -12,6 +12,7 @@ from rtsched.model.jobs import Kind
 from rtsched.model.resources import DISK, GPU, LICENSE
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of, encode
+from rtsched.model.units import MINUTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,10 @@ def changed_by_users(
         "its start was postponed": seen.begin > late,
         "it is held": _held(observation, ids[there]),
         "its dependencies were changed": np.isin(
-            ids[there], _newly_waiting(site, observation, names)
+            ids[there],
+            np.union1d(
+                _newly_waiting(site, observation, names), _newly_singleton(site, observation)
+            ),
         ),
         STUCK: np.isin(ids[there], observation.marks.job[observation.marks.stuck]),
         "it was moved to another partition": _elsewhere(seen, requested),
@@ -58,10 +62,12 @@ def changed_by_users(
         "it requests more licences than were promised": _more_licenses(seen, requested),
         "it was moved to another QOS": _moved(seen, requested, "qos")
         & _named_by_user(requested, "qos"),
+        "it was moved to another account": _moved(seen, requested, "account")
+        & _named_by_user(requested, "account"),
         "it requests more nodes than were promised": fixed & (seen.size > requested.size),
         "it requests more time than was promised": fixed
         & ~_follows(requested)  # there it cannot be changed, and contains a margin that can
-        & (seen.wall_time > requested.wall_time + 60.0),
+        & (seen.wall_time > requested.wall_time + MINUTE),
     }
     found = _problems(observation, ids[there])
     for why, rows in causes.items():
@@ -137,9 +143,11 @@ def with_present(requested: Jobs, observation: Observation) -> Jobs:
     """Return the jobs in the partitions that follow from their sizes now, loads no larger than now.
 
     A load that lost some of its parts can no longer be divided among so many, and of an array some
-    tasks may have run or been cancelled. A job that may start now may share nodes from now on.
+    tasks may have run or been cancelled. A job that may start now may share nodes from now on. One
+    whose time limit was shortened is planned for no longer than that.
     """
     requested = _with_fewer_tasks(requested, observation)
+    requested = _with_shorter_limits(requested, observation)
     requested = _sharing(requested, observation)
     place, there = places(observation.queued.id, requested.id)
     there &= _follows(requested)
@@ -169,6 +177,17 @@ def _with_fewer_tasks(requested: Jobs, observation: Observation) -> Jobs:
     tasks = requested.tasks.copy()
     tasks[row] = np.minimum(tasks[row], observation.queued.tasks[place[there]])
     return requested if np.array_equal(tasks, requested.tasks) else requested.replace(tasks=tasks)
+
+
+def _with_shorter_limits(requested: Jobs, observation: Observation) -> Jobs:
+    """Return the jobs, rigid ones for no longer than their present time limits allow."""
+    place, there = places(observation.queued.id, requested.id)
+    there &= (requested.size_min < 0) & ~_follows(requested)
+    wall_time = requested.wall_time.copy()
+    wall_time[there] = np.minimum(wall_time[there], observation.queued.wall_time[place[there]])
+    if (wall_time >= requested.wall_time - MINUTE).all():
+        return requested
+    return requested.replace(wall_time=wall_time)
 
 
 def _sharing(requested: Jobs, observation: Observation) -> Jobs:
@@ -211,6 +230,20 @@ def _newly_waiting(
     known = {*site.marks.job.tolist(), *links[1]}.difference(guessed, singletons)
     new = set(zip(*(ends.tolist() for ends in _ends_of(observation.edges)), strict=True)) - pairs
     return np.array(sorted({job for _, job in new} & known), np.int64)
+
+
+def _newly_singleton(site: Site, observation: Observation) -> NDArray[np.int64]:
+    """Return the jobs that wait for those of their name, and did not before.
+
+    One that was submitted so was promised something only after a poll had shown that. Of a job that
+    no poll has shown since the daemon started it is not known.
+    """
+    marks, before = observation.marks, site.marks
+    others = before.job[before.singleton]
+    provisional = [r.token for r in site.records.values() if r.standing == "provisional"]
+    new = np.isin(marks.job, before.job) & ~np.isin(marks.job, site.snapshot.running.id)
+    new |= np.array([token in provisional for token in marks.texts("token")], np.bool_)
+    return np.asarray(marks.job[marks.singleton & new & ~np.isin(marks.job, others)])
 
 
 def _ends_of(edges: Edges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -47,7 +47,13 @@ def test_ordinary_jobs_belong_to_their_users(tested: Filter, change: str, job: s
     assert (done["returned"], done["message"]) == ("0", "")
 
 
-@pytest.mark.parametrize("job", ["12", "12_3", "12_[1-5%2]", "12+1", " 012", "\v\r12"])
+@pytest.mark.parametrize(
+    "job",
+    [
+        *("12", "12_3", "12_[1-5%2]", "12+1", " 012", "\v\r12"),
+        *("4294967308", "+21474836492_3", "9223372032559808524"),  # slurmctld keeps 32 bits
+    ],
+)
 def test_promised_jobs_stay_as_they_are(tested: Filter, job: str) -> None:
     """The change is refused; the text says why, and that it is for now."""
     listed(tested, 11, 12, 14)

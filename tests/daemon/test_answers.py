@@ -6,9 +6,11 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
 from running import Running, answer_of, until
 
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.daemon.answers import job_id
 from rtsched.daemon.ask import ask
 from rtsched.daemon.reports import Status
 
@@ -89,3 +91,17 @@ def test_who_hangs_up_before_its_turn_is_not_evaluated(running: Running) -> None
 
     run(running, course)
     assert running.standings() == ["provisional"]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        *((f"{12 + (high << 32)}{rest}", 12) for high in (0, 1, 2**31 - 1) for rest in ("", "_3")),
+        *((text, 12) for text in (" +12", "\v012", "0" * 9000 + "12+1")),
+        *((text, -1) for text in ("", "x", "-12", "-4294967284", "0", f"{2**63 - 1}", "9" * 9000)),
+        ("4294967296", 0),
+    ],
+)
+def test_job_ids_are_read_as_by_slurmctld(text: str, number: int) -> None:
+    """It takes any that strtol(3) reads, above 0 and below LONG_MAX, and keeps 32 bits of it."""
+    assert job_id({Tag.JOB_ID_STR: text}) == number

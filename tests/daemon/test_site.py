@@ -9,7 +9,7 @@ import pytest
 from scene import ANN, BOB, T0, Scene
 
 from rtsched.adapters.condor.matching import MachineAds, SlotSets
-from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus, Observation
+from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus, Marks, Observation
 from rtsched.daemon.drift import changed_by_users
 from rtsched.daemon.reconcile import RENUMBERED
 from rtsched.daemon.records import StoredState
@@ -208,6 +208,7 @@ def test_how_promises_end(end: float, ending: CompletionStatus, standing: str) -
         ({"changed": {"begin": T0 + 122}}, ""),  # Slurm queued it again
         ({"changed": {"begin": T0 + 1}}, ""),  # what it waited for is over
         ({"changed": {"wall_time": 1800.0}}, "it requests more time than was promised"),
+        ({"changed": {"wall_time": 300.0}}, ""),
         ({"held": (7,)}, "it is held"),
         ({"edges": ((9, 7),)}, "its dependencies were changed"),
     ],
@@ -250,6 +251,38 @@ def test_partitions_that_follow_from_sizes(asked, changed, standing) -> None:
     assert [r.standing for r in settled.changed] == [standing]
     if standing == "firm" and changed["partition"]:
         assert settled.site.row(7).texts("partition") == [changed["partition"]]
+
+
+def test_a_shortened_time_limit_is_planned_with() -> None:
+    """Whoever shortened it: the nodes are kept for no longer; from then on that is the promise."""
+    scene = Scene()
+    token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
+    scene.poll(T0 + 2, queued=((7, token),), changed={"wall_time": 300.0})
+    assert scene.site.requested.wall_time.tolist() == [300.0]
+    settled = scene.poll(T0 + 3, queued=((7, token),), changed={"wall_time": 600.0})
+    assert [r.why for r in settled.changed] == ["it requests more time than was promised"]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_job_that_waits_for_its_name_all_at_once_loses_its_promise(
+    shown: bool, before: bool
+) -> None:
+    """An update to --dependency=singleton, whoever made it; not one that was promised so."""
+    scene = Scene()
+    token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
+    if shown:
+        scene.poll(T0 + 2, queued=((7, token),))
+        marks = scene.site.marks
+    else:
+        marks = Marks.build(1, job=[7], uid=[ANN], token=[token])
+    single = marks.replace(singleton=np.array([True]))
+    site = replace(scene.site, marks=single if before else scene.site.marks)
+    queued = scene.site.snapshot.queued.replace(id=np.array([7]))
+    names = {} if shown else {next(iter(scene.site.records)): 7}
+    observation = Observation(T0 + 3, scene.cluster, queued, marks=single)
+    why = None if before else "its dependencies were changed"
+    assert changed_by_users(site, observation, names).get(7) == why
 
 
 @pytest.mark.parametrize(

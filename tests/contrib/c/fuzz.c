@@ -412,7 +412,8 @@ static void try_request(const struct input *input)
 	if (!job.job_id_str)
 		check(id == RTSCHED_JOB_ID(&job), "a number counts where there is no text");
 	else if (id != NO_VAL)
-		check(strtol(job.job_id_str, NULL, 10) == (long)id, "it is read as slurmctld does");
+		check((uint32_t)strtol(job.job_id_str, NULL, 10) == id,
+		      "it is read as slurmctld does");
 	rtsched_request_free(&request);
 	fake_job_free(&job);
 }
