@@ -69,6 +69,10 @@ static uint32_t *place_of_number(job_desc_msg_t *job, uint16_t tag, int64_t *val
 		*good = *value == -1 || between(*value, 1, INT32_MAX);
 		*value = *value == -1 ? (int64_t)INFINITE : *value;
 		return &job->time_limit;
+	case RTSCHED_TAG_TIME_MIN: /* it can be taken away only */
+		*good = *value == 0;
+		*value = (int64_t)NO_VAL;
+		return &job->time_min;
 	case RTSCHED_TAG_PRIORITY:
 		*good = between(*value, 0, (int64_t)NO_VAL - 1);
 		return &job->priority;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SUBMIT_LINE_LIMIT 1024 /* bytes of a command line that are sent */
+
 static void text(struct rtsched_request *request, enum rtsched_tag tag, const char *value)
 {
 	if (value)
@@ -56,7 +58,41 @@ static bool asked32(uint32_t value)
 	return value && value != NO_VAL;
 }
 
-/* Options that say where or when a job may run, and that no field of its own is there for. */
+static void layout16(struct rtsched_request *request, enum rtsched_tag tag, uint16_t value)
+{
+	if (asked16(value))
+		rtsched_add_number(request, tag, value == INFINITE16 ? -1 : value);
+}
+
+/* How a job's tasks are laid out on its nodes, and what goes with each of its GPUs. */
+static void layout(struct rtsched_request *request, const job_desc_msg_t *job)
+{
+	text(request, RTSCHED_TAG_CPUS_PER_TRES, job->cpus_per_tres);
+	text(request, RTSCHED_TAG_MEM_PER_TRES, job->mem_per_tres);
+	layout16(request, RTSCHED_TAG_SOCKETS_PER_NODE, job->sockets_per_node);
+	layout16(request, RTSCHED_TAG_CORES_PER_SOCKET, job->cores_per_socket);
+	layout16(request, RTSCHED_TAG_THREADS_PER_CORE, job->threads_per_core);
+	layout16(request, RTSCHED_TAG_NTASKS_PER_SOCKET, job->ntasks_per_socket);
+	layout16(request, RTSCHED_TAG_NTASKS_PER_CORE, job->ntasks_per_core);
+	layout16(request, RTSCHED_TAG_NTASKS_PER_TRES, job->ntasks_per_tres);
+	layout16(request, RTSCHED_TAG_CONTIGUOUS, job->contiguous);
+	if (asked32(job->req_switch))
+		number32(request, RTSCHED_TAG_REQ_SWITCH, job->req_switch);
+}
+
+/* The beginning of the command line: which option a user wrote, to name it. */
+static void submit_line(struct rtsched_request *request, const char *line)
+{
+	char beginning[SUBMIT_LINE_LIMIT + 1];
+
+	if (!line)
+		return;
+	snprintf(beginning, sizeof(beginning), "%.*s", SUBMIT_LINE_LIMIT, line);
+	rtsched_add_text(request, RTSCHED_TAG_SUBMIT_LINE, beginning);
+}
+
+/* Options that say where or when a job may run, by name. A daemon that knows the field of one of
+ * them, which `layout` adds, plans with that; one that does not gives no promise. */
 static void other(struct rtsched_request *request, const job_desc_msg_t *job)
 {
 	const struct {
@@ -72,6 +108,11 @@ static void other(struct rtsched_request *request, const job_desc_msg_t *job)
 	    {asked16(job->ntasks_per_socket), "ntasks-per-socket"},
 	    {asked16(job->ntasks_per_core), "ntasks-per-core"},
 	    {asked16(job->ntasks_per_tres), "ntasks-per-gpu"},
+	    {job->cpus_per_tres && *job->cpus_per_tres, "cpus-per-gpu"},
+	    {job->mem_per_tres && *job->mem_per_tres, "mem-per-gpu"},
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 5, 0)
+	    {asked16(job->segment_size), "segment"},
+#endif
 	    {asked32(job->req_switch), "switches"},
 	    {job->burst_buffer && *job->burst_buffer, "bb"},
 	    {job->cluster_features && *job->cluster_features, "cluster-constraint"},
@@ -140,6 +181,7 @@ static void demands(struct rtsched_request *request, const job_desc_msg_t *job)
 	offset32(request, RTSCHED_TAG_SITE_FACTOR, job->site_factor);
 	number16(request, RTSCHED_TAG_SHARED, job->shared);
 	number16(request, RTSCHED_TAG_REQUEUE, job->requeue);
+	layout(request, job);
 	other(request, job);
 }
 
@@ -157,6 +199,9 @@ void rtsched_describe_submit(const job_desc_msg_t *job, uint32_t submit_uid,
 	particulars(request, job, submit_uid);
 	demands(request, job);
 	number32(request, RTSCHED_TAG_HET_JOB_OFFSET, job->het_job_offset);
+	if (job->overcommit && job->overcommit != NO_VAL8)
+		rtsched_add_number(request, RTSCHED_TAG_OVERCOMMIT, 1);
+	submit_line(request, job->submit_line);
 	rtsched_add_number(request, RTSCHED_TAG_BATCH, job->script || job->script_buf);
 	if (job->bitflags & CRON_JOB)
 		rtsched_add_number(request, RTSCHED_TAG_CRON, 1);

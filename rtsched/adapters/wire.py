@@ -107,10 +107,16 @@ class Tag(IntEnum):
     TRES_PER_TASK = 33
     PREFER = 34
     OTHER = 35
-    """Further options that say where or when a job may run, such as `contiguous,switches`; their
-    values are not sent."""
+    """Further options that say where or when a job may run, such as `contiguous,switches`; values
+    of some are sent in fields of their own."""
     CLUSTERS = 36
     """The value of `clusters`, which is in `OTHER` too."""
+    CPUS_PER_TRES = 37
+    """Such as `gres/gpu:4`; in `OTHER` too, as `cpus-per-gpu`."""
+    MEM_PER_TRES = 38
+    """MiB, such as `gres/gpu:2048`; in `OTHER` too, as `mem-per-gpu`."""
+    SUBMIT_LINE = 39
+    """The command line, cut off; options in a script and in variables are not in it."""
     # numbers
     DEADLINE = 64
     """Seconds since the epoch."""
@@ -149,6 +155,21 @@ class Tag(IntEnum):
     """1: an occurrence of a cron job."""
     TIMEOUT_MS = 88
     """Milliseconds after the request for which the filter waits for the answer."""
+    SOCKETS_PER_NODE = 89
+    """This one and those up to `REQ_SWITCH` are in `OTHER` too."""
+    CORES_PER_SOCKET = 90
+    THREADS_PER_CORE = 91
+    NTASKS_PER_SOCKET = 92
+    NTASKS_PER_CORE = 93
+    """-1: as many as there are threads."""
+    NTASKS_PER_TRES = 94
+    """Tasks for each GPU."""
+    CONTIGUOUS = 95
+    """1: nodes that follow each other."""
+    REQ_SWITCH = 96
+    """The most leaf switches that its nodes may be spread over."""
+    OVERCOMMIT = 97
+    """1: its tasks need no processors of their own."""
     # answers only
     VERDICT = 128
     """0: accept. 1: reject."""

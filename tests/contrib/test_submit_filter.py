@@ -137,8 +137,43 @@ def test_the_daemon_is_told_what_was_asked_for(tested: Filter) -> None:
         Tag.MEM_PER_CPU: 100,
         Tag.BATCH: 1,
         Tag.OTHER: "contiguous,clusters,end-time",
+        Tag.CONTIGUOUS: 1,
         Tag.CLUSTERS: "a,b",
         Tag.TIMEOUT_MS: 300,
+    }
+
+
+def test_the_layout_of_tasks_is_sent(tested: Filter) -> None:
+    """How tasks lie on nodes has fields of its own, and names for a daemon that knows none."""
+    with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
+        tested.submit(
+            *("deadline=2000000000", "tres_per_task=cpu=2", "cpus_per_tres=gres/gpu:4"),
+            *("mem_per_tres=gres/gpu:2048", "sockets_per_node=2", "cores_per_socket=3"),
+            *("threads_per_core=1", "ntasks_per_socket=5", f"ntasks_per_core={2**16 - 1}"),
+            *("ntasks_per_tres=6", "req_switch=1", "contiguous=1", "overcommit=1"),
+            *("submit_line*300=sbatch ",),
+        )
+    asked = server.asked[0][1]
+    del asked[Tag.TIMEOUT_MS]
+    assert asked == {
+        Tag.SUBMIT_UID: USER,
+        Tag.DEADLINE: 2_000_000_000,
+        Tag.TRES_PER_TASK: "cpu=2",
+        Tag.CPUS_PER_TRES: "gres/gpu:4",
+        Tag.MEM_PER_TRES: "gres/gpu:2048",
+        Tag.SOCKETS_PER_NODE: 2,
+        Tag.CORES_PER_SOCKET: 3,
+        Tag.THREADS_PER_CORE: 1,
+        Tag.NTASKS_PER_SOCKET: 5,
+        Tag.NTASKS_PER_CORE: -1,
+        Tag.NTASKS_PER_TRES: 6,
+        Tag.CONTIGUOUS: 1,
+        Tag.REQ_SWITCH: 1,
+        Tag.OVERCOMMIT: 1,
+        Tag.SUBMIT_LINE: ("sbatch " * 300)[:1024],
+        Tag.BATCH: 0,
+        Tag.OTHER: "contiguous,sockets-per-node,cores-per-socket,threads-per-core,"
+        "ntasks-per-socket,ntasks-per-core,ntasks-per-gpu,cpus-per-gpu,mem-per-gpu,switches",
     }
 
 
@@ -151,9 +186,10 @@ def test_an_answer_is_carried_out(tested: Filter) -> None:
         *((Tag.ADMIN_COMMENT, "rtsched:abc"), (Tag.COMMENT, "c"), (Tag.SHARED, 0)),
         *((Tag.RESERVATION, "rtsched_1"), (Tag.ENV, "RTSCHED_A=1"), (Tag.ENV, "RTSCHED_B=x=y")),
         *((Tag.ENV, "RTSCHED_A=2"), (Tag.LICENSES, "not settable"), (Tag.NTASKS_PER_NODE, 6)),
+        (Tag.TIME_MIN, 0),
     )
     with FilterServer(tested.socket, answer):
-        job = tested.submit("deadline=9", "comment=mine", "features=mine", "env=3000")
+        job = tested.submit("deadline=9", "comment=mine", "features=mine", "env=3000", "time_min=4")
     assert job == {
         "returned": "0",
         "message": "promised by 14:10 [1m",
@@ -170,6 +206,7 @@ def test_an_answer_is_carried_out(tested: Filter) -> None:
         "nice": "7",
         "shared": "0",
         "ntasks_per_node": "6",
+        "time_min": UNSET,
         "env": "RTSCHED_B=x=y",
         "env_size": "3002",
     }
@@ -199,6 +236,7 @@ def test_a_rejection_is_read_by_the_user(tested: Filter) -> None:
         (Tag.MAX_NODES, 2**31),
         (Tag.MIN_NODES, "3"),
         (Tag.TIME_LIMIT, 0),
+        (Tag.TIME_MIN, 1),
         (Tag.TIME_LIMIT, 2**32 - 2),
         (Tag.SITE_FACTOR, 2**31 - 1),
         (Tag.NICE, -(2**40)),

@@ -116,7 +116,8 @@ void fake_job_free(job_desc_msg_t *job)
 	char **texts[] = {&job->req_nodes, &job->features, &job->admin_comment, &job->comment,
 			  &job->extra, &job->reservation, &job->name, &job->script,
 			  &job->job_id_str, &job->exc_nodes, &job->dependency, &job->array_inx,
-			  &job->clusters};
+			  &job->clusters, &job->tres_per_task, &job->cpus_per_tres,
+			  &job->mem_per_tres, &job->submit_line};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		slurm_xfree((void **)texts[i]);

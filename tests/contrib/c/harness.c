@@ -53,10 +53,14 @@ static void fill(job_desc_msg_t *job, const char *pair)
 	}
 	TEXT(name) TEXT(comment) TEXT(extra) TEXT(admin_comment) TEXT(reservation) TEXT(features)
 	TEXT(req_nodes) TEXT(exc_nodes) TEXT(dependency) TEXT(script) TEXT(job_id_str)
-	TEXT(array_inx) TEXT(clusters)
+	TEXT(array_inx) TEXT(clusters) TEXT(tres_per_task) TEXT(cpus_per_tres) TEXT(mem_per_tres)
+	TEXT(submit_line)
 	NUMBER(deadline) NUMBER(time_limit) NUMBER(min_nodes) NUMBER(max_nodes) NUMBER(nice)
 	NUMBER(priority) NUMBER(user_id) NUMBER(pn_min_memory) NUMBER(contiguous) NUMBER(end_time)
-	NUMBER(num_tasks) NUMBER(begin_time) NUMBER(het_job_offset)
+	NUMBER(num_tasks) NUMBER(begin_time) NUMBER(het_job_offset) NUMBER(time_min)
+	NUMBER(sockets_per_node) NUMBER(cores_per_socket) NUMBER(threads_per_core)
+	NUMBER(ntasks_per_socket) NUMBER(ntasks_per_core) NUMBER(ntasks_per_tres)
+	NUMBER(req_switch) NUMBER(overcommit)
 	if (!strcmp(key, "env"))
 		fake_environment(job, (uint32_t)strtoul(value, NULL, 10));
 }
@@ -73,7 +77,7 @@ static void show(const job_desc_msg_t *job, int returned, const char *message)
 	printf("priority=%u\nsite_factor=%lld\nnice=%lld\nshared=%u\n", job->priority,
 	       (long long)job->site_factor - NICE_OFFSET, (long long)job->nice - NICE_OFFSET,
 	       job->shared);
-	printf("ntasks_per_node=%u\n", job->ntasks_per_node);
+	printf("ntasks_per_node=%u\ntime_min=%u\n", job->ntasks_per_node, job->time_min);
 	for (uint32_t i = 0; i < job->env_size; i++)
 		if (!strncmp(job->environment[i], "RTSCHED_", 8))
 			printf("env=%s\n", job->environment[i]);
