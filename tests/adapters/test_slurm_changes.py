@@ -21,7 +21,7 @@ from rtsched.adapters.slurm.commands import CommandRunner
 from rtsched.adapters.slurm.comments import record_of, with_message, with_record
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.slurm.last_applied import UNSURE, AppliedFile, LastApplied
-from rtsched.adapters.slurm.observation import jobs_of, marks_of
+from rtsched.adapters.slurm.observation import jobs_of, marks_of, requeued_parts
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import ReservationRow
 from rtsched.adapters.slurm.scontrol import Command, Rank, batchable, carried_out, outcome_of
@@ -196,6 +196,47 @@ def test_a_task_that_is_queued_again_leaves_the_others_alone() -> None:
     view.observation = replace(view.observation, queued=Jobs.build(0), running=runs, marks=marks)
     found = steered(Requeue(jobs), view)
     assert [each.command.words[1:] for each in found] == [("requeue", "1_40"), ("requeue", "2")]
+
+
+def test_a_promised_job_that_slurm_requeued_may_start_as_planned() -> None:
+    """Slurm puts it off by two minutes; nobody else's job is touched, nor one planned later."""
+    off = {"eligibletime": str(int(NOW) + 120), "restartcnt": "1", "deadline": str(int(NOW) + 900)}
+    unpromised = off | {"admin_comment": "(null)"}
+    rows = {1: off, 2: unpromised, 3: off | {"restartcnt": "0"}, 4: off, 5: off}
+    view = view_of(*rows.values())
+    view.requeued = requeued_parts(view.rows, NOW)
+    assert {job: list(parts) for job, parts in view.requeued.items()} == {
+        1: ["1"],
+        4: ["4"],
+        5: ["5"],
+    }
+    start = [NOW, NOW + 60, NOW + 500]
+    planned = Schedule.build(ids(1, 4, 5), start, [NOW + 600] * 3, ids(0, 1, 2, 3), ids(0, 1, 2))
+    changes = reserve_changes(planned, view, SlurmSettings(), {}, {})
+    lifted = [each for each in changes if "StartTime" in each.command.words[-1]]
+    assert [each.command.words[2:] for each in lifted] == [
+        ("JobId=1", "StartTime=now"),
+        ("JobId=4", f"StartTime=uts{NOW + 60:.0f}"),
+    ]
+    for each in lifted:
+        applied(view, each.command)
+    again = reserve_changes(planned, view, SlurmSettings(), {}, {})
+    assert not [each for each in again if "StartTime" in each.command.words[-1]]
+
+
+def test_a_task_that_slurm_requeued_goes_on_in_the_array_s_reservation() -> None:
+    """It is named as a task: the array's number would mean all of them."""
+    task = {"jobid": "13", "jobarrayid": "12_3", "restartcnt": "1", "deadline": str(int(NOW) + 900)}
+    task["eligibletime"] = str(int(NOW) + 120)
+    view = view_of(task, task | {"jobid": "12", "jobarrayid": "12_[4-9]", "restartcnt": "0"})
+    view.requeued = requeued_parts(view.rows, NOW)
+    assert view.requeued == {12: {"12_3": NOW + 120}}
+    planned = Schedule.build(ids(12), [NOW], [NOW + 600], ids(0, 1), ids(0))
+    changes = reserve_changes(planned, view, SlurmSettings(), {}, {})
+    lifted = [each.command for each in changes if "StartTime" in each.command.words[-1]]
+    assert [each.words[2:] for each in lifted] == [("JobId=12_3", "StartTime=now")]
+    applied(view, lifted[0])
+    assert view.requeued == {12: {}}
 
 
 def plan() -> Schedule:

@@ -51,6 +51,8 @@ class SlurmState:
         When the changes are worked out, seconds since the epoch.
     comments : dict of int to str
         Comments by job id that the changes worked out now will set.
+    requeued : dict of int to dict of str to float
+        Promised jobs that Slurm puts off after it queued them again (see `requeued_parts`).
     """
 
     rows: JobRows
@@ -62,6 +64,7 @@ class SlurmState:
     held: set[int] = field(default_factory=set)
     weights: dict[str, int] = field(default_factory=dict)
     comments: dict[int, str] = field(default_factory=dict)
+    requeued: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def comment(self, job: int) -> str:
         """Return a job's comment as it will be when the changes so far are carried out."""
@@ -84,7 +87,10 @@ class SlurmState:
 def applied(view: SlurmState, command: Command) -> None:
     """Write into the state what a command that Slurm carried out has changed."""
     words = dict(word.partition("=")[::2] for word in command.words)
-    if "JobId" in words:
+    if "StartTime" in words and "JobId" in words:
+        for parts in view.requeued.values():
+            parts.pop(words["JobId"], None)
+    elif "JobId" in words:
         _job(view, view.place.get(int(words["JobId"]), -1), words)
     elif "ReservationName" in words:
         _reservation(view, words, deleted="delete" in words)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 Integers = "NDArray[np.int64]"
 
 _TOKEN = re.compile(rf"{MARK}([\w-]+)", re.ASCII)
+_TASK = re.compile(r"\d+_\d+", re.ASCII)
 
 NOT_LAUNCHED = "Slurm could not launch it, and holds it"
 """Nobody asked for that hold; a controller that goes on with an older state causes it, too: it has
@@ -357,6 +358,28 @@ def _begins(rows: JobRows, i: int, now: float) -> float:
     """Return when a waiting job begins by its own wish, if that is ahead; -inf: it is not."""
     later = rows.eligible[i] > now and not rows.restarts[i]
     return float(rows.eligible[i]) if later else -math.inf
+
+
+def requeued_parts(rows: JobRows, now: float) -> dict[int, dict[str, float]]:
+    """Return the promised jobs that Slurm puts off after it queued them again, and until when.
+
+    By job, an array or heterogeneous job as a whole: what Slurm calls each part of it that is put
+    off, and until when, seconds since the epoch. `rows` are as Slurm shows them.
+    """
+    off = (rows.eligible > now) & (rows.restarts > 0)
+    off &= rows.state.map(WAITING.__contains__, np.bool_) & rows.mark.map(is_admitted, np.bool_)
+    found: dict[int, dict[str, float]] = {}
+    for at in np.flatnonzero(off).tolist():
+        whole = max(int(rows.array[at]), int(rows.het[at]))
+        job = whole if whole >= 0 else int(rows.id[at])
+        name = rows.label[at] if is_task(rows.label[at]) else str(job)
+        found.setdefault(job, {})[name] = float(rows.eligible[at])
+    return found
+
+
+def is_task(label: str) -> bool:
+    """Return whether a label, such as `12_3`, is that of one task of an array."""
+    return bool(_TASK.fullmatch(label))
 
 
 def is_exclusive(exclusive: str) -> bool:

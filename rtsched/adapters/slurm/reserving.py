@@ -126,6 +126,7 @@ def reserve_changes(
         *_records(plan, kept, view),
         *order,
         *_out_of_order(plan, view),
+        *_in_time(plan, kept, view),
     ]
 
 
@@ -595,6 +596,31 @@ def _sizes(
             words.append(only_waiting(view.rows, row))
             changes.append(job_update("reserve", job, text, Rank.SIZE, *words))
     return changes
+
+
+def _in_time(
+    plan: Schedule, reservations: list[AdvanceReservation], view: SlurmState
+) -> Iterator[Change]:
+    """Yield what lets jobs that Slurm queued again start as planned.
+
+    Slurm puts such a job off until the credentials of its last run have expired, two minutes, or as
+    `requeue_delay` says. It need not: slurmd takes a newer credential for the same job at once
+    (seen on 26.05 and 24.11). An array that runs is planned to go on in its reservation.
+    """
+    if not view.requeued:
+        return
+    starts = {each.job: view.now for each in reservations if each.whole}
+    starts |= dict(zip(plan.entries.job.tolist(), plan.entries.start.tolist(), strict=True))
+    for job, parts in view.requeued.items():
+        start = max(starts.get(job, math.inf), view.now)
+        for name, until in parts.items():
+            if until > start:
+                when = written(start, view.now)
+                text = f"let job {name}, which Slurm queued again, start from {clock(start)} on"
+                yield change(
+                    *("reserve", job, text, Rank.JOB),
+                    *("scontrol", "update", f"JobId={name}", f"StartTime={when}"),
+                )
 
 
 def _records(

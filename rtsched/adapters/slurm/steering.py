@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from rtsched.adapters.changes import Steering, idle_nodes, kind_of, stoppable
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.comments import with_message
 from rtsched.adapters.slurm.layout import foreign, is_ours
-from rtsched.adapters.slurm.observation import keeps_order
+from rtsched.adapters.slurm.observation import is_task, keeps_order
 from rtsched.adapters.slurm.reserving import comment_changes, reserve_changes
 from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.adapters.slurm.scontrol import (
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
 
 LARGEST_FACTOR = FIRST_FACTOR >> 1
 """Of jobs without a promise."""
-
-_TASK = re.compile(r"\d+_\d+", re.ASCII)
 
 
 @dataclass
@@ -249,5 +246,5 @@ def _requeue(kind: str, job: int, label: str) -> Change:
     `label` is such as `12_3` of a task: one of an array has the number of the array, which Slurm
     takes for all of its tasks.
     """
-    name = label if _TASK.fullmatch(label) else str(job)
+    name = label if is_task(label) else str(job)
     return change(kind, job, f"queue job {name} again", Rank.END, "scontrol", "requeue", name)

@@ -53,6 +53,7 @@ from rtsched.adapters.slurm.observation import (
     jobs_of,
     marks_of,
     parts,
+    requeued_parts,
 )
 from rtsched.adapters.slurm.route import Route
 from rtsched.adapters.slurm.scontrol import carried_out, rank_of
@@ -139,6 +140,7 @@ class SlurmSystem:
         users = _users_of(rows)
         facts = self._facts(machine, sharing, given, users, now, problems)
         used = self._used_time_now(rows, facts.limits, now, problems)
+        requeued = requeued_parts(rows, now)
         rows = joined_components(joined_arrays(rows, reservations, facts, now), facts)
         queued, running, over = parts(rows)
         unshown = queued[rows.max_nodes[queued] == 0]
@@ -168,6 +170,7 @@ class SlurmSystem:
         )
         names = machine.cluster.nodes.names("name")
         self._view = SlurmState(rows, observation, facts, names, reservations, now)
+        self._view.requeued = requeued
         self._view.weights = {node.name: node.weight for node in nodes}
         return observation
 
