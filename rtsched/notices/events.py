@@ -67,7 +67,15 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 def key_of(promise: Promise) -> str:
-    """Return what tells a promise from all others, from the submission of its job on."""
+    """Return what tells a promise from all others, once its job is in the queue.
+
+    Promises of one cycle are given at one instant.
+    """
+    return f"{_older_key_of(promise)} {promise.job}"
+
+
+def _older_key_of(promise: Promise) -> str:
+    """Return the key under which an earlier release remembered a promise."""
     return f"{promise.user} {promise.made_at}"
 
 
@@ -101,7 +109,8 @@ def noticed(
     for promise in promises:
         if promise.standing != "firm":
             continue
-        key, before = key_of(promise), memory.open.get(key_of(promise))
+        key = key_of(promise)
+        before = memory.open.get(key) or memory.open.get(_older_key_of(promise))
         if before is None:
             found.append(_notice(promise, "promised", now))
             standing[key] = Known(promise.start, promise.late, first and promise.unlikely)
@@ -120,7 +129,7 @@ def noticed(
     lately = {key: at for key, at in memory.closed.items() if at > latest - OVERLAP}
     for promise, at in closed:
         key = key_of(promise)
-        if key not in lately:
+        if key not in lately and _older_key_of(promise) not in lately:
             lately[key], latest = at, max(latest, at)
             if event := CLOSED.get(promise.standing):
                 found.append(_notice(promise, event, now))

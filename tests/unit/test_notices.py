@@ -68,6 +68,24 @@ def test_a_promise_from_its_beginning_to_its_end() -> None:
     assert (events, memory.open) == ([], {})
 
 
+def test_promises_of_one_instant_are_told_apart() -> None:
+    """As those are that were given or broken in one cycle."""
+    memory, _ = seen(Memory())
+    memory, events = seen(memory, promise("7"), promise("8"))
+    assert events == ["promised", "promised"]
+    gone = [(promise(job, standing="broken"), NOW + 5.0) for job in ("7", "8")]
+    memory, events = seen(memory, closed=gone)
+    assert events == ["broken", "broken"]
+    assert seen(memory, closed=gone)[1] == []
+
+
+def test_what_an_older_release_told_is_not_told_again() -> None:
+    """It told promises apart by user and instant alone."""
+    old = Memory({f"ann {NOW}": Known(None, False)}, {"ann 5.0": NOW}, NOW)
+    memory, events = seen(old, promise(), closed=[(promise("6", made_at=5.0), NOW)])
+    assert (events, list(memory.open)) == ([], [key_of(promise())])
+
+
 def test_a_likely_promise_is_called_so() -> None:
     """With its odds when it is given and when it breaks; nobody is to take it for a guarantee."""
     memory, _ = seen(Memory())
