@@ -29,6 +29,8 @@ from rtsched_plugins.replay_planning import OnePool
 from rtsched_plugins.resource_planning import PreparedResources, ResourceSession, resource_rules
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from rtsched.api import Cluster, PreparedState, RejectedRows, ReplayPlanner, Snapshot
@@ -82,8 +84,11 @@ class DeadlineAdmission:
         `spare_nodes`, and whether it plans by resources, and so jobs that wait for others.
     insurance : Insurance
         How many lost nodes promises survive.
+    beside_plan : bool
+        Whether a new job is planned beside the plan as it is where that can be.
     """
 
+    live_settings: ClassVar[Mapping[str, object]] = {"beside_plan": True}
     impossible: ClassVar[Reason]
     no_room: ClassVar[Reason]
     breaks_promise: ClassVar[Reason]
@@ -106,8 +111,11 @@ class DeadlineAdmission:
         offer_tests: int,
         replay_only: str = "",
         insurance: Insurance = NOTHING,
+        *,
+        beside_plan: bool = False,
     ) -> None:
         self.planner = planner
+        self.beside_plan = beside_plan
         self.offer_tests = offer_tests
         self.insurance = insurance
         self._resource_rules = resource_rules(planner)
@@ -129,11 +137,11 @@ class DeadlineAdmission:
         """Return the short form of a planner that plans for all jobs on the same whole nodes.
 
         None where some of them may not use all nodes, are arrays or loads sent in several rounds,
-        or could restart after a loss.
+        or could restart after a loss; and where new jobs are planned beside the plan.
         """
         used = {jobs.names("partition")[code] for code in np.unique(jobs.partition) if code >= 0}
         everywhere = all(cluster.partitions[name].all() for name in used & set(cluster.partitions))
-        if self.insurance.max_nodes or cluster.shared or not everywhere:
+        if self.insurance.max_nodes or self.beside_plan or cluster.shared or not everywhere:
             return None
         sent = planner.rounds > 1 and (jobs.kind == Kind.DIVISIBLE).any()
         if sent or jobs.names("node_request") or (jobs.kind == Kind.ARRAY).any():
@@ -340,7 +348,8 @@ class DeadlineAdmission:
                 reads = planning_reads(snapshot)
                 resources = prepared.get(PreparedResources, snapshot, rules, reads=reads)
                 return ResourceSession(snapshot, jobs, resources, links)
-        return PlanningSession(snapshot, jobs, self._pools(snapshot, insurance, prepared))
+        pools = self._pools(snapshot, insurance, prepared)
+        return PlanningSession(snapshot, jobs, pools, self.beside_plan)
 
     def _pools(
         self, snapshot: Snapshot, insurance: Insurance, prepared: PreparedState

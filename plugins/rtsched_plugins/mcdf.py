@@ -97,6 +97,14 @@ class Mcdf(DeadlineAdmission):
                 "Off: a job gets all its nodes at once."
             ),
         ] = False
+        beside_plan: Annotated[
+            bool,
+            Meta(
+                description="A new job is planned beside the plan as it is where it fits, and a "
+                "new plan is made only otherwise. Off: each new job is put into a new plan, in the "
+                "planner's order, as published. On live systems the default is on."
+            ),
+        ] = False
         spare_nodes: Annotated[
             int | dict[str, int],
             Meta(
@@ -200,7 +208,8 @@ class Mcdf(DeadlineAdmission):
         varied = config.unequal_nodes or config.staggered
         planner = Varied(rules, config.staggered) if varied else rules
         only = AT_ONCE if config.staggered else ""
-        super().__init__(planner, config.offer_tests, only, _insurance(config))
+        insurance, beside = _insurance(config), config.beside_plan
+        super().__init__(planner, config.offer_tests, only, insurance, beside_plan=beside)
 
     def replay_planner(self, jobs: Jobs, cluster: Cluster) -> ReplayPlanner | None:
         """Return its short form for a replay of these jobs; None: it has none."""

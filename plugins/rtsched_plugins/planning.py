@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from rtsched.api import Kind, Schedule, allowed_nodes
+from rtsched_plugins.beside import Gaps, Place, Shape, Shaping, gaps_of, place_of, shape_of
 from rtsched_plugins.insurance import (
     NOTHING,
     Insurance,
@@ -102,7 +103,8 @@ class _Pool:
     ids: NDArray[np.int64]
     planner: Planner
     spare: int = 0
-    plan: Plan | None = None
+    plan: Schedule | None = None
+    held: Schedule | None = None
     _prepared: Any = None
 
     def prepared(self) -> Any:
@@ -110,11 +112,16 @@ class _Pool:
             self._prepared = self.planner.prepare(self.free, self.waiting)
         return self._prepared
 
-    def adopt(self, plan: Plan, new: Tasks | None, ids: NDArray[np.int64]) -> None:
-        if new is not None:
-            self.waiting = joined(self.waiting, new)
-            self._prepared = None
-        self.ids, self.plan = ids, plan
+    def adopt(self, new: Tasks, job: int) -> None:
+        """Have one more promised job."""
+        self.waiting, self._prepared = joined(self.waiting, new), None
+        self.ids = np.append(self.ids, job)
+
+    def planned(self, plan: Plan, origin: float) -> None:
+        """Have another plan for its jobs."""
+        once = one_run(plan.start, plan.end, self.spare)
+        self.plan = _schedule(self, plan, once, origin)
+        self.held = _schedule(self, plan, plan.end, origin) if self.spare else self.plan
 
     def see(self, free: NDArray[np.float64]) -> None:
         """Take in what other pools have planned on its nodes."""
@@ -209,6 +216,10 @@ class Rules(NamedTuple):
         """Return how the tasks' work is divided."""
         return division_of(plan, tasks, self.rounds)
 
+    def shape(self, prepared: Prepared, new: Tasks, start: float) -> Shape:
+        """Return the shape in which the new task, if it starts then, ends by its deadline."""
+        return shape_of(with_new(prepared, new).rows, len(prepared.queue), start)
+
     def row_tests(self, tasks: Tasks, offer_tests: int) -> RowTests:
         """Return the tests of the jobs of one workload, sent in one round."""
         settings = (self.order, self.node_rule, offer_tests)
@@ -275,6 +286,21 @@ class PreparedPlan:
         if insurance.max_nodes:
             self._free = held_longer(snapshot, self._free, self._spare_of_nodes(), self.origin)
         self._pools: dict[int, _Pool] = {}
+        self._gaps: tuple[int, float, Gaps] | None = None
+
+    def gaps(self, index: int, now: float) -> Gaps:
+        """Return the gaps of a pool's nodes beside the plan, `now` in seconds after the origin."""
+        if self._gaps is None or self._gaps[:2] != (index, now):
+            self._gaps = (index, now, self.gaps_beside(self._snapshot.plan, index, now))
+        return self._gaps[2]
+
+    def gaps_beside(self, plan: Schedule, index: int, now: float) -> Gaps:
+        """Return the gaps of a pool's nodes beside another plan; their nodes are the pool's."""
+        nodes, of = np.flatnonzero(self.masks[index]), plan.rows()
+        at = np.minimum(np.searchsorted(nodes, plan.nodes), max(len(nodes) - 1, 0))
+        mine = nodes[at] == plan.nodes if len(nodes) else np.zeros(len(at), np.bool_)
+        start, end = plan.starts() - self.origin, plan.entries.end[of] - self.origin
+        return gaps_of(self._free[nodes], at[mine], start[mine], end[mine], now)
 
     def planned(self, jobs: Jobs, index: int, pool: _Pool, plan: Schedule) -> None:
         """Remember what a session came to that planned anew in one pool only, for `after`."""
@@ -302,8 +328,8 @@ class PreparedPlan:
         grown = copy(self)
         kept = self.pool_of_planned[self.pool_of_planned != index]
         grown.pool_of_planned = np.append(kept, np.full(len(pool.ids), index))
-        grown._snapshot, grown._outcome = snapshot, None
-        grown._pools = {index: replace(pool, plan=None)}
+        grown._snapshot, grown._outcome, grown._gaps = snapshot, None, None
+        grown._pools = {index: replace(pool, plan=None, held=None)}
         return grown
 
     def _spare_of_nodes(self) -> NDArray[np.int64]:
@@ -444,11 +470,14 @@ class PlanningSession:
         The new jobs.
     prepared : PreparedPlan
         What the snapshot says of promises and plan.
+    beside : bool
+        Whether a new job is planned beside the plan as it is where that can be.
     """
 
     snapshot: Snapshot
     jobs: Jobs
     prepared: PreparedPlan
+    beside: bool = False
     _pools: dict[int, _Pool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -481,15 +510,12 @@ class PlanningSession:
 
         `held`: as long as the nodes are kept for the jobs, not until these end if no node is lost.
         """
-        return [
-            _part(pool, pool.plan, self._origin, held)
-            for index, pool in self._pools.items()
-            if pool.plan is not None and index != without
-        ]
+        pools = [pool for index, pool in self._pools.items() if index != without]
+        plans = [pool.held if held else pool.plan for pool in pools]
+        return [plan for plan in plans if plan is not None]
 
-    def _adopt(self, index: int, plan: Plan, new: Tasks | None, ids: NDArray[np.int64]) -> None:
-        """Let a pool have a new plan, and the others see it."""
-        self._pools[index].adopt(plan, new, ids)
+    def _see(self, index: int) -> None:
+        """Let the other pools see a new plan of a pool."""
         for other, pool in self._pools.items():
             if other != index:
                 pool.see(self._free(other)[pool.nodes])
@@ -500,9 +526,14 @@ class PlanningSession:
         pool = self._pool(index)
         planner, prepared = pool.planner, pool.prepared()
         new = self._task(row)
+        if (place := self._place(pool, index, new)) is not None:
+            self._take(pool, index, row, new, place)
+            return None
         plan = planner.admit(prepared, new, self._now)
         if plan.accepted:
-            self._adopt(index, plan, new, np.append(pool.ids, self.jobs.id[row]))
+            pool.adopt(new, int(self.jobs.id[row]))
+            pool.planned(plan, self._origin)
+            self._see(index)
             return None
         left = float(self.jobs.deadline[row] - self.snapshot.now)
         if pool.spare and planner.hopeless(prepared, new, self._now):
@@ -514,10 +545,40 @@ class PlanningSession:
             needed = planner.shortest(prepared, new)
         return refusal_of(needed, plan.failed, self._now, left, pool.free, pool.ids)
 
+    def _place(self, pool: _Pool, index: int, new: Tasks) -> Place | None:
+        """Return a place for a task of a pool beside the plan as it is; None: there is none."""
+        planner = pool.planner
+        if not self.beside or self.prepared.insurance.max_nodes or not isinstance(planner, Shaping):
+            return None
+        if any(each.plan is not None for each in self._pools.values()):
+            gaps = self.prepared.gaps_beside(self.schedule(), index, self._now)
+        else:
+            gaps = self.prepared.gaps(index, self._now)
+        return place_of(gaps, planner, pool.prepared(), new, self._now)
+
+    def _take(self, pool: _Pool, index: int, row: int, new: Tasks, place: Place) -> None:
+        """Have the batch's job `row` in its place; all others stay where they are planned."""
+        before = pool.plan
+        if before is None:
+            mine = np.flatnonzero(self.prepared.pool_of_planned == index)
+            before = self.snapshot.plan.take(mine)
+        start, end, size = np.array([place.start]), np.array([place.end]), len(place.nodes)
+        whole = np.array([size], np.int32), np.zeros(1, np.int64), np.array([0, size])
+        plan = Plan(True, -1, math.nan, start, end, *whole, place.nodes.astype(np.int32))
+        alone = replace(pool, waiting=new, ids=self.jobs.id[row : row + 1])
+        part = _schedule(alone, plan, end, self._origin)
+        pool.adopt(new, int(self.jobs.id[row]))
+        pool.plan = pool.held = Schedule.joined([before, part])
+        self._see(index)
+
     def offer(self, row: int, max_tests: int) -> float:
         """Return the least whole second at which the job's deadline would be accepted, or inf."""
-        pool = self._pool(int(self._pool_of_new[row]))
-        found = pool.planner.offer(pool.prepared(), self._task(row), self._now, max_tests)
+        index = int(self._pool_of_new[row])
+        pool, new = self._pool(index), self._task(row)
+        found = pool.planner.offer(pool.prepared(), new, self._now, max_tests)
+        patient = new._replace(deadline=np.array([math.inf]))
+        if (place := self._place(pool, index, patient)) is not None:
+            found = min(found, float(math.ceil(place.end + self._origin)) - self._origin)
         return found + self._origin + math.ceil(pool.spare * self.prepared.insurance.recovery)
 
     def instead(self, row: int) -> Proposal | None:
@@ -525,10 +586,13 @@ class PlanningSession:
 
         As `instead_of`.
         """
-        pool = self._pool(int(self._pool_of_new[row]))
+        index = int(self._pool_of_new[row])
+        pool = self._pool(index)
         prepared = pool.prepared()
 
         def fits(changed: Tasks) -> bool:
+            if self._place(pool, index, changed) is not None:
+                return True
             return pool.planner.admit(prepared, changed, self._now).accepted
 
         return instead_of(self._task(row), len(pool.free), fits)
@@ -555,7 +619,8 @@ class PlanningSession:
                 plan = pool.planner.admit(pool.prepared(), None, self._now)
             begun = old.entries.start[mine]
             if plan.accepted and (lost or starts_earlier(plan.start, begun, self._origin)):
-                self._adopt(index, plan, None, pool.ids)
+                pool.planned(plan, self._origin)
+                self._see(index)
                 better = True
         return better
 
@@ -659,9 +724,8 @@ def bisected(accepted: int, refused: int, is_accepted: Callable[[int], bool]) ->
     return accepted
 
 
-def _part(pool: _Pool, plan: Plan, origin: float, held: bool = False) -> Schedule:
-    """Return one pool's plan as a schedule of the cluster; entries end with their first run."""
-    end = plan.end if held else one_run(plan.start, plan.end, pool.spare)
+def _schedule(pool: _Pool, plan: Plan, end: NDArray[np.float64], origin: float) -> Schedule:
+    """Return one pool's plan as a schedule of the cluster, with these ends of its entries."""
     divided = bool((pool.waiting.kind == Kind.DIVISIBLE).any())
     division = pool.planner.division(plan, pool.waiting) if divided else None
     return Schedule.build(

@@ -130,6 +130,14 @@ class Portfolio(DeadlineAdmission):
                 "some large jobs are admitted.",
             ),
         ] = 0.1
+        beside_plan: Annotated[
+            bool,
+            Meta(
+                description="A new job is planned beside the plan as it is where it fits, and a "
+                "new plan is made only otherwise. Off: each new job is put into a new plan, in the "
+                "planner's order, as published. On live systems the default is on."
+            ),
+        ] = False
         offer_tests: Annotated[
             int,
             Meta(
@@ -200,7 +208,8 @@ class Portfolio(DeadlineAdmission):
         self.config = config = config or self.Config()
         orders = tuple(ORDERS[name] for name in config.orders)
         self._several = Several(orders, config.generosity, config.efficiency, config.rounds)
-        super().__init__(self._several, config.offer_tests)
+        beside = config.beside_plan
+        super().__init__(self._several, config.offer_tests, beside_plan=beside)
 
     @hookimpl
     def rtsched_observe(

@@ -8,11 +8,19 @@ import numpy as np
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
 from rtsched.api import State
+from rtsched_plugins.beside import Shape, shape_of
 from rtsched_plugins.kernels.admission import LEAST_NODES
 from rtsched_plugins.kernels.fractions import Division, division_of
 from rtsched_plugins.kernels.portfolio_load import Arrivals, Reading, read_arrivals
 from rtsched_plugins.kernels.portfolio_of_rows import InTurn, admit_rows_in_turn
-from rtsched_plugins.kernels.portfolio_plan import admit, counter_offer, hopeless, prepare, shortest
+from rtsched_plugins.kernels.portfolio_plan import (
+    admit,
+    counter_offer,
+    hopeless,
+    prepare,
+    shortest,
+    with_new,
+)
 from rtsched_plugins.row_tests import RowTests
 
 if TYPE_CHECKING:
@@ -135,6 +143,10 @@ class Several(NamedTuple):
     def division(self, plan: Plan, tasks: Tasks) -> Division:
         """Return how the tasks' work is divided."""
         return division_of(plan, tasks, self.rounds)
+
+    def shape(self, prepared: Prepared, new: Tasks, start: float) -> Shape:
+        """Return the shape in which the new task, if it starts then, ends by its deadline."""
+        return shape_of(with_new(prepared, new).rows, len(prepared.fewest), start)
 
     def row_tests(self, tasks: Tasks, offer_tests: int) -> RowTests:
         """Return the tests of the jobs of one workload, sent in one round."""

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from rtsched.adapters.condor import CondorSystem, CondorTranslator
@@ -20,6 +21,7 @@ from rtsched.adapters.slurm.control import LocalController
 from rtsched.adapters.users import uid_of
 from rtsched.adapters.wire import MessageKind
 from rtsched.core.chain import Chain
+from rtsched.core.plugins import discover
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon, PluginChains, rules_of, wording_of
 from rtsched.daemon.chains import Chains
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from rtsched.adapters.live import LiveSystem, Translator
+    from rtsched.core.config import PluginTable
     from rtsched.core.plugins import Found
     from rtsched.daemon.reports import PlanReport
     from rtsched.daemon.settings import LiveSite
@@ -63,7 +66,9 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Plugi
     ConfigError, PluginError
         If one cannot be made, or the planner could not keep its promises on a batch system.
     """
-    chains = [Chains(Chain.load(live.plugin, live.planner, found), live.scope) for _ in range(3)]
+    found = discover() if found is None else found
+    tables = [with_live_settings(table, found) for table in live.plugin]
+    chains = [Chains(Chain.load(tables, live.planner, found), live.scope) for _ in range(3)]
     problems = [
         f"plugin {member.name!r} is set to suspend jobs, which is not supported on live systems; "
         "change its settings"
@@ -92,6 +97,16 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Plugi
     if problems:
         raise ConfigError(problems)
     return PluginChains(live, *chains)
+
+
+def with_live_settings(table: PluginTable, found: Mapping[str, Found]) -> PluginTable:
+    """Return a plug-in's table with what is the default on live systems only.
+
+    That is the plug-in's `live_settings`, by name; what the table sets stays.
+    """
+    known = found.get(table.name)
+    defaults: Mapping[str, object] = getattr(known and known.plugin, "live_settings", {})
+    return msgspec.structs.replace(table, settings={**defaults, **table.settings})
 
 
 def system_of(live: LiveSite) -> tuple[Callable[[], LiveSystem], Translator]:
