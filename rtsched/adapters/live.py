@@ -363,6 +363,8 @@ class SubmitReply:
         Whether it is to be held until the daemon releases or cancels it.
     likely : bool
         Whether the promise is a likely one: nothing is planned for the job.
+    note : str
+        What the job keeps of a promise, with dates, to be read at any time; empty: nothing.
     """
 
     rejected: bool
@@ -377,6 +379,7 @@ class SubmitReply:
     shares: tuple[float, ...] = ()
     rounds: tuple[float, ...] = ()
     likely: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True)

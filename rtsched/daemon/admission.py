@@ -578,6 +578,7 @@ def reply_of(record: PromiseRecord, site: Site, now: float) -> SubmitReply:
     return SubmitReply(
         False,
         messages.promised(record.deadline, start, size, now),
+        note=messages.promised(record.deadline, start, size, None),
         token=record.token,
         promise=record.deadline,
         start=start,

@@ -203,7 +203,14 @@ class LikelyController:
         if job.job >= 0:
             after = replace(after, numbers={**after.numbers, record.id: job.job})
         text = likely_until(record.deadline, job.odds, now)
-        reply = SubmitReply(False, text, token=record.token, promise=record.deadline, likely=True)
+        reply = SubmitReply(
+            False,
+            text,
+            token=record.token,
+            promise=record.deadline,
+            likely=True,
+            note=likely_until(record.deadline, job.odds, None),
+        )
         return AdmissionResult(after, reply, (record,), "admit", ("likely.accepted",))
 
     @staticmethod
@@ -423,8 +430,8 @@ def _broken(record: PromiseRecord, observation: Observation) -> tuple[str, str] 
 # --- what users read -----------------------------------------------------------------------------
 
 
-def likely_until(deadline: float, odds: float, now: float) -> str:
-    """Return what a user reads whose job was given a likely promise."""
+def likely_until(deadline: float, odds: float, now: float | None) -> str:
+    """Return what a user reads whose job was given a likely promise, as `messages.promised`."""
     return (
         f"{messages.PREFIX}likely to end by {moment(deadline, now)}: odds {per_cent(odds)} by "
         "estimated run times; not guaranteed"

@@ -56,9 +56,10 @@ def fixed(name: str, deadline: float, what: str, now: float) -> str:
     )
 
 
-def promised(deadline: float, start: float, size: int, now: float) -> str:
-    """Return what a user reads whose job was promised its deadline."""
-    when = "now" if start <= now + 1 else f"at {moment(start, now)}"
+def promised(deadline: float, start: float, size: int, now: float | None) -> str:
+    """Return what a user reads whose job was promised its deadline; without `now`, at any time later."""
+    at_once = now is not None and start <= now + 1
+    when = "now" if at_once else f"at {moment(start, now)}"
     return (
         f"{PREFIX}promised to end by {moment(deadline, now)}; planned to start "
         f"{when} on {counted(size, 'node')}"

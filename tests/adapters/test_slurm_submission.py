@@ -21,6 +21,8 @@ from rtsched.adapters.slurm.facts import (
     margin_of,
     seconds,
 )
+from rtsched.adapters.slurm.node_requests import node_list_in
+from rtsched.adapters.slurm.observation import is_admitted, is_deferred, token_of
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.kernels.dlt import exec_time
 from rtsched.kernels.loads import Load
@@ -267,6 +269,21 @@ def test_a_promise() -> None:
         Tag.SHARED: 0,
         Tag.ENV: f"RTSCHED_DEADLINE={int(NOW) + 7000}",
     }
+
+
+@pytest.mark.parametrize("nodes", ["", "n[1-3]"])
+def test_the_admin_comment_says_what_was_promised(nodes: str) -> None:
+    """It follows what the adapter reads, which reads the same; the user's comment stays."""
+    asked = described(time_limit=30, min_nodes=3, req_nodes=nodes or None, comment="rule_a")
+    bare = str(TRANSLATOR.answer(asked, PROMISE, FACTS)[Tag.ADMIN_COMMENT])
+    reply = replace(PROMISE, note="rtsched: promised to end by 2026-11-27 16:00:52 +0100")
+    fields = TRANSLATOR.answer(asked, reply, FACTS)
+    mark = str(fields[Tag.ADMIN_COMMENT])
+    assert mark == f"{bare} promised to end by 2026-11-27 16:00:52 +0100"
+    assert (token_of(mark), node_list_in(mark)) == (token_of(bare), node_list_in(bare))
+    assert is_admitted(mark)
+    assert not is_deferred(mark)
+    assert Tag.COMMENT not in fields
 
 
 @given(st.integers(1, 600), st.integers(1, 8), st.integers(0, 8), st.integers(0, 8))

@@ -53,6 +53,9 @@ def main() -> int:
     up.add_argument("--bare", action="store_true", help="the batch system alone, no submit filter")
     up.add_argument("--without-daemon", action="store_true", help="do not run `rtsched serve`")
     up.add_argument("--config", type=Path, help="site.toml of the daemon")
+    up.add_argument(
+        "--tools", action="store_true", help="with Snakemake, Dask and others in /opt/tools"
+    )
     commands.add_parser("down", help="end it, and remove all that it wrote")
     commands.add_parser("status", help="say whether one is up")
     build = commands.add_parser("build", help="make the layers that a cluster needs")
@@ -83,7 +86,7 @@ def _up(options: argparse.Namespace) -> None:
     began = time.monotonic()
     if options.slurm_source is not None and options.system != "slurm":
         raise TestbedError("--slurm-source is for --system slurm")
-    cluster = _made(options.system, options.suite, options.bare, options.slurm_source)
+    cluster = _made(options)
     cluster.start()
     _note(cluster, options.name)
     if not (options.bare or options.without_daemon):
@@ -105,12 +108,13 @@ def _up(options: argparse.Namespace) -> None:
     )
 
 
-def _made(system: str, suite: str, bare: bool, source: Path | None = None) -> Box:
-    if system == "slurm":
+def _made(options: argparse.Namespace) -> Box:
+    bare, more = options.bare, {"detached": True, "tools": options.tools}
+    if options.system == "slurm":
         slurm = SlurmOptions() if bare else SlurmOptions(job_submit=("rtsched",))
-        return Cluster(suite, slurm, detached=True, source=source)
+        return Cluster(options.suite, slurm, source=options.slurm_source, **more)
     pool = PoolOptions() if bare else PoolOptions(library=True, config=fragments())
-    return Pool(suite, pool, detached=True)
+    return Pool(options.suite, pool, **more)
 
 
 def _down(options: argparse.Namespace) -> None:

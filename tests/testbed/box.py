@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from testbed import images
+from testbed import images, tools
 from testbed.errors import TestbedError
 from testbed.layers import boxes, forget
 from testbed.reader import DatabaseReader
@@ -57,6 +57,8 @@ class Box(ABC):
         Live on after the process that made it, until `close`.
     shared : str
         A directory inside that all its hosts share, as over a network file system; empty: none.
+    tools : bool
+        Have the programs of `testbed.tools` by which users submit work.
     """
 
     def __init__(
@@ -67,8 +69,9 @@ class Box(ABC):
         software: bool = True,
         detached: bool = False,
         shared: str = "",
+        tools: bool = False,
     ) -> None:
-        self.suite = suite
+        self.suite, self.tools = suite, tools
         self.shared = shared
         self.files = dict(files or {})
         self.software = software
@@ -101,7 +104,8 @@ class Box(ABC):
 
     def _binds(self) -> dict[Path, str]:
         """Return what of this machine is seen inside, and where."""
-        return {images.compiled(): COMPILED} if self.software else {}
+        found = {images.compiled(): COMPILED} if self.software else {}
+        return found | (tools.binds(self.suite) if self.tools else {})
 
     @classmethod
     def attach(cls, pid: int, suite: str) -> Self:

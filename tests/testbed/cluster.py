@@ -48,6 +48,8 @@ class Cluster(Box):
         Install what `rtsched rest` needs.
     detached : bool
         Live on after the process that made it, until `close`.
+    tools : bool
+        Have the programs of `testbed.tools` by which users submit work.
     source : Path, optional
         An archive of Slurm's sources: that release in place of the suite's. Where
         $RTSCHED_SLURM_SOURCE names one, it is that, upon the first of the suites.
@@ -63,10 +65,11 @@ class Cluster(Box):
         rest: bool = False,
         detached: bool = False,
         source: Path | None = None,
+        tools: bool = False,
     ) -> None:
         if source is None and (source := slurm_source.named()):
             suite = images.SUITES[0]
-        super().__init__(suite, files=files, software=software, detached=detached)
+        super().__init__(suite, files=files, software=software, detached=detached, tools=tools)
         self.rest, self.source = rest, source
         self.slurm = slurm or SlurmOptions()
         self._backup: Cluster | None = None

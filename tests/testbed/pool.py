@@ -57,6 +57,8 @@ class Pool(Box):
         Live on after the process that made it, until `close`.
     shared : str
         A directory inside that all its hosts share; empty: none.
+    tools : bool
+        Have the programs of `testbed.tools` by which users submit work.
     """
 
     def __init__(
@@ -69,8 +71,11 @@ class Pool(Box):
         rest: bool = False,
         detached: bool = False,
         shared: str = "",
+        tools: bool = False,
     ) -> None:
-        super().__init__(suite, files=files, software=software, detached=detached, shared=shared)
+        super().__init__(
+            suite, files=files, software=software, detached=detached, shared=shared, tools=tools
+        )
         self.rest = rest
         self.options = options or PoolOptions()
 

@@ -211,7 +211,8 @@ class SlurmTranslator:
             fields[Tag.MESSAGE] = reply.text
         if reply.deferred or reply.token:
             asked = submission.jobs.texts("node_request")[0] or ""
-            fields[Tag.ADMIN_COMMENT] = with_node_list(MARK + (reply.token or DEFERRED), asked)
+            mark = with_node_list(MARK + (reply.token or DEFERRED), asked)
+            fields[Tag.ADMIN_COMMENT] = f"{mark} {_kept(reply)}".rstrip()
         if reply.deferred:
             fields[Tag.PRIORITY] = 0
             whole = bool(submission.jobs.exclusive[0]) and not submission.singleton
@@ -291,6 +292,14 @@ class SlurmTranslator:
         if any(MARK in text for text in texts):
             found.append("its rtsched: word")
         return ", ".join(dict.fromkeys(found))
+
+
+def _kept(reply: SubmitReply) -> str:
+    """Return what the admin comment says to people, behind what it says to the adapter.
+
+    Programs that submit jobs often show nothing of what sbatch prints. Comment is theirs.
+    """
+    return reply.note.removeprefix(MARK).strip() if reply.token else ""
 
 
 def _spread(submission: Submission) -> dict[int, str | int]:
