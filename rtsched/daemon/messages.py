@@ -57,13 +57,18 @@ def fixed(name: str, deadline: float, what: str, now: float) -> str:
 
 
 def promised(deadline: float, start: float, size: int, now: float | None) -> str:
-    """Return what a user reads whose job was promised its deadline; without `now`, at any time later."""
+    """Return what a user reads whose job was promised its deadline.
+
+    Without `now`, it is to be read at any time later.
+    """
     at_once = now is not None and start <= now + 1
     when = "now" if at_once else f"at {moment(start, now)}"
-    return (
-        f"{PREFIX}promised to end by {moment(deadline, now)}; planned to start "
-        f"{when} on {counted(size, 'node')}"
-    )
+    return f"{promised_by(deadline, now)}; planned to start {when} on {counted(size, 'node')}"
+
+
+def promised_by(deadline: float, now: float | None = None) -> str:
+    """Return the same without a plan."""
+    return f"{PREFIX}promised to end by {moment(deadline, now)}"
 
 
 def rejected(why: str, offer: float, asking: str, held: float, now: float) -> str:

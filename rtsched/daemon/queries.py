@@ -19,7 +19,7 @@ from rtsched.daemon.admission import AdmissionController, AdmissionResult, round
 from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.estimating import WAIT
 from rtsched.daemon.fair import BusyError, ClosedError, FairThread
-from rtsched.daemon.likely import LikelyController, has_fallen, odds_of, present_odds
+from rtsched.daemon.likely import LikelyController, has_fallen, likely_until, odds_of, present_odds
 from rtsched.daemon.menu import (
     TRIES,
     Allowance,
@@ -38,7 +38,7 @@ from rtsched.daemon.standby import unseen
 from rtsched.daemon.starts import OFF, Starts
 from rtsched.daemon.waiting import helps, terms, waits
 from rtsched.errors import RtschedError
-from rtsched.model.jobs import Kind
+from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
@@ -54,12 +54,14 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import JournalEntry, PromiseRecord
     from rtsched.daemon.server import Client
     from rtsched.daemon.site import Site
-    from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
 
 LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node", "rounds")
 
 MAY_END_LATE = "the job may end later than promised"
+
+MOST_UNPROMISED = 1000
+"""Jobs without a promise that a report of the daemon's state lists."""
 
 FAR = 366 * 86400.0
 """Seconds after which a job without a limit ends in a timeline."""
@@ -388,6 +390,7 @@ class SiteReader:
             problems=(*daemon.problems(), *unseen(peers)),
             everyone=everyone,
             promises=self._promises(shown),
+            unpromised=self._unpromised(),
             metrics=daemon.metrics.text() if metrics and everyone else "",
             peers=peers,
         )
@@ -413,6 +416,48 @@ class SiteReader:
     def _promises(self, records: Iterable[PromiseRecord]) -> tuple[reports.Promise, ...]:
         found = [self._promise(record) for record in records]
         return tuple(sorted(found, key=lambda p: (p.start or math.inf, p.deadline or math.inf)))
+
+    def _unpromised(self) -> tuple[reports.Promise, ...]:
+        """Return jobs of this user with a deadline and no open promise; the first by submission."""
+        site, marks = self.site, self.site.marks
+        mine = marks.job if self.everyone else marks.job[marks.uid == self.uid]
+        open_ = [record.id for record in site.all_records()]
+        jobs = Jobs.joined([site.snapshot.queued, site.snapshot.running])
+        wanted = np.isfinite(jobs.deadline) & np.isin(jobs.id, mine) & ~np.isin(jobs.id, open_)
+        rows = np.flatnonzero(wanted)
+        order = np.argsort(jobs.submit[rows], kind="stable")
+        jobs = jobs.take(rows[order[:MOST_UNPROMISED]])
+        closed = self.daemon.store.latest(jobs.id.tolist())
+        columns = (jobs.texts("name"), jobs.texts("user"), jobs.id.tolist(), jobs.deadline.tolist())
+        return tuple(
+            self._without(job, name or "", user or "", deadline, closed.get(job))
+            for name, user, job, deadline in zip(*columns, strict=True)
+        )
+
+    def _without(
+        self, job: int, name: str, user: str, deadline: float, record: PromiseRecord | None
+    ) -> reports.Promise:
+        """Return a job without a promise as one that is not kept; `record`: one that it had."""
+        if record is not None:
+            return msgspec.structs.replace(self._promise(record), name=name)
+        running = (entry := self._running.get(job)) is not None
+        start = end = None
+        nodes: tuple[str, ...] = ()
+        if entry is not None:
+            start, end = _span(self.site.snapshot.allocations, entry)
+            nodes = self._names(self.site.snapshot.allocations.nodes_of(entry).tolist())
+        return reports.Promise(
+            job=self.daemon.translator.name_of(job),
+            name=name,
+            user=user,
+            standing="none",
+            deadline=_time(deadline),
+            made_at=None,
+            running=running,
+            start=start,
+            end=end,
+            nodes=nodes,
+        )
 
     def _promise(self, record: PromiseRecord) -> reports.Promise:
         """Return a record with the present plan for it."""
@@ -452,6 +497,7 @@ class SiteReader:
             odds=record.odds,
             odds_now=odds_now,
             unlikely=has_fallen(record.odds, odds_now, below),
+            text=_text(record, start, len(nodes)),
         )
 
     def _closed(self, question: reports.Closed) -> reports.ClosedReport:
@@ -852,6 +898,17 @@ def _as_question(q: reports.Feasible, uid: int, deadline: float) -> FeasibilityR
 
 def _time(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _text(record: PromiseRecord, start: float | None, size: int) -> str:
+    """Return what a job's user read when it was promised its deadline, by the present plan."""
+    if record.standing not in {"provisional", "firm"}:
+        return ""
+    if record.odds is not None:
+        return likely_until(record.deadline, record.odds, None)
+    if start is None:
+        return messages.promised_by(record.deadline)
+    return messages.promised(record.deadline, start, size, None)
 
 
 def _span(schedule: Schedule, entry: int) -> tuple[float, float]:

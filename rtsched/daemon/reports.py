@@ -55,7 +55,11 @@ class Promise(msgspec.Struct, frozen=True):
     name: Annotated[str, Meta(description="The job's name.")]
     user: Annotated[str, Meta(description="Its user.")]
     standing: Annotated[
-        str, Meta(description="`offered`, `provisional`, `firm`, or how it was closed.")
+        str,
+        Meta(
+            description="`offered`, `provisional`, `firm`, or how it was closed; `none`: the job "
+            "has a deadline and was never promised it."
+        ),
     ]
     deadline: Annotated[Time, Meta(description="Finish by.")]
     made_at: Annotated[Time, Meta(description="When it was promised.")]
@@ -95,6 +99,13 @@ class Promise(msgspec.Struct, frozen=True):
             "users notified (`warn_below` of `[likely]`)."
         ),
     ] = False
+    text: Annotated[
+        str,
+        Meta(
+            description="What the batch system printed when it was given, with dates and the "
+            "present plan; empty: an offer, or a closed promise."
+        ),
+    ] = ""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -165,6 +176,13 @@ class StatusReport(Report, frozen=True):
         bool, Meta(description="Whether promises of all users are listed, or only the caller's.")
     ] = False
     promises: Annotated[tuple[Promise, ...], Meta(description="Open ones, by planned start.")] = ()
+    unpromised: Annotated[
+        tuple[Promise, ...],
+        Meta(
+            description="Jobs that wait or run and whose deadline is not promised, or not any "
+            "more, by submission; the first 1,000."
+        ),
+    ] = ()
     metrics: Annotated[str, Meta(description="Metrics as Prometheus text, if requested.")] = ""
     peers: Annotated[
         tuple[Peer, ...], Meta(description="Daemons on the other controllers' hosts.")

@@ -68,6 +68,8 @@ _UPSERT = (
     + ", ".join(f"{name} = excluded.{name}" for name in _FIELDS if name != "token")
 )
 _ALL = f"SELECT {_COLUMNS} FROM records "  # noqa: S608
+_IDS = 500
+"""Ids that one statement names at most."""
 SHOWN = 10_000
 """Closed records that are returned at once."""
 
@@ -293,6 +295,15 @@ class Store:
     def find(self, job: int) -> tuple[PromiseRecord, ...]:
         """Return the records of one job id, latest first."""
         return self._records("WHERE id = ? ORDER BY made_at DESC, token", job)
+
+    def latest(self, jobs: Sequence[int]) -> dict[int, PromiseRecord]:
+        """Return the latest record of each of some job ids that has any."""
+        found: dict[int, PromiseRecord] = {}
+        for at in range(0, len(jobs), _IDS):
+            some = jobs[at : at + _IDS]
+            where = f"WHERE id IN ({','.join('?' * len(some))}) ORDER BY made_at, token DESC"
+            found |= {record.id: record for record in self._records(where, *some)}
+        return found
 
     def closed_since(self, time: float) -> tuple[PromiseRecord, ...]:
         """Return records that were closed after `time`, s since the epoch; earliest first.

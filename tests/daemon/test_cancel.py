@@ -12,9 +12,10 @@ from running import ANN, NOW, Running, answer_of
 from rtsched.adapters.live import Marks
 from rtsched.adapters.wire import HEADER, MessageKind
 from rtsched.daemon.ask import report_in
-from rtsched.daemon.reports import Cancel, CancelReport, Explain, NodeList, RefusedError
+from rtsched.daemon.reports import Cancel, CancelReport, Explain, NodeList, RefusedError, Status
 from rtsched.daemon.store import Store
 from rtsched.errors import StoreError
+from rtsched.model.jobs import Jobs
 
 BOB = 1002
 JOB = 4711
@@ -153,5 +154,34 @@ def test_a_dry_run_cancels_nothing(running: Running) -> None:
         with pytest.raises(RefusedError, match="dry run"):
             await ask(running, ANN, Cancel(str(JOB)))
         assert running.standings() == ["firm"]
+
+    asyncio.run(course())
+
+
+def test_status_says_of_each_job_with_a_deadline_what_is_promised(running: Running) -> None:
+    """Open promises, a cancelled one, and a job that was never promised anything; to its user."""
+
+    async def course() -> None:
+        await promise(running)
+        status = await ask(running, ANN, Status())
+        (kept,) = status.promises
+        assert (kept.standing, status.unpromised) == ("firm", ())
+        assert kept.text.startswith("rtsched: promised to end by 20")
+        assert kept.text.endswith("on 2 nodes")
+        await ask(running, ANN, Cancel(str(JOB)))
+        row = running.daemon.site.snapshot.queued
+        late = row.replace(id=np.array([JOB + 1]), submit=row.submit + 1)
+        free = row.replace(id=np.array([JOB + 2]), deadline=np.array([np.inf]))
+        marks = Marks.build(3, job=[JOB, JOB + 1, JOB + 2], uid=[ANN] * 3)
+        running.show(queued=Jobs.joined([row, late, free]), marks=marks, time=NOW + 2)
+        await running.daemon.cycle()
+        status = await ask(running, ANN, Status())
+        assert status.promises == ()
+        cancelled, never = status.unpromised
+        assert (cancelled.job, cancelled.standing) == (str(JOB), "withdrawn")
+        assert (cancelled.why, cancelled.text) == ("cancelled by its user", "")
+        assert (never.job, never.standing) == (str(JOB + 1), "none")
+        assert never.deadline == row.deadline[0]
+        assert (await ask(running, BOB, Status())).unpromised == ()
 
     asyncio.run(course())
