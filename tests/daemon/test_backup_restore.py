@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from running import Running, answer_of
 
+from rtsched.adapters.slurm.observation import token_of
 from rtsched.adapters.wire import Tag
 from rtsched.daemon.store import Store
 
@@ -55,7 +56,7 @@ def test_a_backup_of_a_daemon_that_gives_promises(tmp_path: Path, how: str) -> N
     async def give(count: int) -> None:
         for _ in range(count):
             _, fields = await asyncio.to_thread(answer_of, running.asked())
-            answered.append(str(fields[Tag.ADMIN_COMMENT]).removeprefix("rtsched:"))
+            answered.append(token_of(str(fields[Tag.ADMIN_COMMENT])))
 
     async def course() -> None:
         await running.start()

@@ -15,6 +15,7 @@ from running import NOW, Running, answer_of, even_ends, until
 from scene import ANN, BOB, T0, WORDS, Scene
 
 from rtsched.adapters.live import FIRST_OWN_ID, LIKELY, CompletionStatus, Marks, Submission
+from rtsched.adapters.slurm.observation import token_of
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.core.chain import Chain, Member
 from rtsched.core.hookspecs import hookimpl
@@ -536,7 +537,7 @@ def test_its_user_sees_and_cancels_it(running):
     async def course() -> None:
         await running.start()
         _, fields = await asyncio.to_thread(answer_of, running.asked(extra="rtsched:odds=95"))
-        token = fields[Tag.ADMIN_COMMENT].removeprefix("rtsched:")
+        token = token_of(str(fields[Tag.ADMIN_COMMENT]))
         (record,) = running.daemon.site.likely.records.values()
         row = running.daemon.site.likely.requested.replace(id=np.array([7]))
         marks = Marks.build(1, job=[7], uid=[ANN], token=[token])

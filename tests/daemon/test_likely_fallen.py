@@ -16,6 +16,7 @@ from running import ANN, NOW, Running, answer_of
 from test_likely import Told
 
 from rtsched.adapters.live import Marks
+from rtsched.adapters.slurm.observation import token_of
 from rtsched.adapters.wire import Tag
 from rtsched.daemon.estimating import LatestEstimates, with_likely_deadlines
 from rtsched.daemon.likely import fallen, has_fallen, present_odds
@@ -129,7 +130,7 @@ async def promised(running: Running) -> str:
     running.daemon.odds = Told(median=NOW)
     line = running.asked(extra="rtsched:odds=95", hours=2.0)
     fields = (await asyncio.to_thread(answer_of, line))[1]
-    token = str(fields[Tag.ADMIN_COMMENT]).removeprefix("rtsched:")
+    token = token_of(str(fields[Tag.ADMIN_COMMENT]))
     seen_waiting(running, token)
     await running.daemon.cycle()
     return token
