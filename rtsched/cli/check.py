@@ -91,7 +91,12 @@ def as_object(site: LiveSite, found: Mapping[str, Found]) -> dict[str, Any]:
         name: msgspec.to_builtins(getattr(site, name))
         for name in ("workload", "daemon", site.daemon.system, "scope")
     }
-    return {"policies": policies, **tables, "refused_by_serve": list(unserved(site, found))}
+    return {
+        "policies": policies,
+        **tables,
+        "changed_defaults": changed_defaults(site),
+        "refused_by_serve": list(unserved(site, found)),
+    }
 
 
 def load_checked(path: Path, found: Mapping[str, Found]) -> LiveSite:
@@ -161,10 +166,26 @@ def _show(path: Path, site: LiveSite, found: Mapping[str, Found]) -> None:
         out.print()
         out.print(name, style="bold")
         _show_settings(out, getattr(site, name))
+    for text in changed_defaults(site):
+        indented(out, f"note: {text}", 0, "yellow")
     for scope in site.scope:
         out.print(f"scope: {toml_text(_given(scope))}", markup=False)
     for problem in unserved(site, found):
         indented(out, f"note: `rtsched serve` refuses this file: {problem}", 0, "yellow")
+
+
+def changed_defaults(site: LiveSite) -> list[str]:
+    """Return which settings have another default than in earlier releases, if it is in effect."""
+    import msgspec
+
+    from rtsched.daemon.settings import FORMER_DEFAULTS, DaemonSettings
+
+    values, defaults = msgspec.to_builtins(site.daemon), msgspec.to_builtins(DaemonSettings())
+    return [
+        f"daemon.{name} is now {toml_text(values[name])} by default; it was {toml_text(former)}"
+        for name, former in FORMER_DEFAULTS.items()
+        if values[name] == defaults[name]
+    ]
 
 
 def unserved(site: LiveSite, found: Mapping[str, Found]) -> Sequence[str]:

@@ -129,6 +129,14 @@ def kept_waiting(limit: str) -> str:
     return f"the job waits for a limit of its account or QOS ({limit})"
 
 
+def requeued() -> str:
+    """Return what a user reads whose running job was requeued for a promise."""
+    return (
+        f"{PREFIX}requeued: a job with a promised deadline needs its nodes; it starts again when "
+        "there is room"
+    )
+
+
 def begins_again(deadline: float, start: float, now: float, *, lost: bool) -> str:
     """Return what a user reads whose job ran, waits again, and is still promised its deadline.
 

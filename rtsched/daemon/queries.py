@@ -526,7 +526,9 @@ class SiteReader:
             return reports.ExplainReport(now=now, verdicts=verdicts)
         job = self._visible(question.job)
         record = self._record(job)
-        said = daemon.store.journal(limit=question.last, token=record.token) if record else ()
+        token, name = (record.token, None) if record else (None, question.job)
+        uid = None if self.everyone or record else self.uid
+        said = daemon.store.journal(uid, question.last, job=name, token=token)
         shown = self._job(job)
         waiting = shown is not None and shown.state == "waiting"
         return reports.ExplainReport(

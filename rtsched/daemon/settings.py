@@ -118,10 +118,11 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["requeue", "leave"],
         Meta(
             description="A best-effort job may start on planned nodes just before they are "
-            "reserved. `requeue`: if a promise cannot be kept otherwise, such a job is requeued if "
-            "it allows that; `leave`: it keeps running, and the promise may break."
+            "reserved, or run on spare nodes (`spare_nodes`). `leave`: it keeps running, and the "
+            "promise may break; `requeue`: if a promise cannot be kept otherwise, such a job is "
+            "requeued if it allows that, and its user is told why."
         ),
-    ] = "requeue"
+    ] = "leave"
     restart_exit_codes: Annotated[
         list[Annotated[int, Meta(ge=1, le=255)]],
         Meta(
@@ -180,6 +181,10 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def asking_group(self) -> str:
         """Return the group that may connect to the submit filter's socket; empty: everybody."""
         return self.system if self.filter_group is None else self.filter_group
+
+
+FORMER_DEFAULTS = {"late_starters": "requeue"}
+"""What settings of `[daemon]` were by default before, where that changed: `rtsched check` names it."""
 
 
 class LikelySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

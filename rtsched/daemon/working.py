@@ -16,12 +16,13 @@ from rtsched.daemon.reconcile import reconcile
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
 from rtsched.daemon.site import entry_of, late_runs
-from rtsched.model.actions import Action, Reserve, SetNodeWeight, Tell
+from rtsched.daemon.records import JournalEntry
+from rtsched.model.actions import Action, Requeue, Reserve, SetNodeWeight, Tell
 from rtsched.model.blocked import NOTHING_BLOCKED, with_recurring
 from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from rtsched.core.chain import Chain, Priorities
     from rtsched.daemon.admission import AdmissionController
     from rtsched.daemon.chains import Chains
-    from rtsched.daemon.records import JournalEntry, PromiseRecord
+    from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.restarting import RestartPolicy
     from rtsched.daemon.site import Site
     from rtsched.model.events import Events
@@ -141,6 +142,8 @@ def settle(
         changed += again.changed
         actions += again.actions
         problems += [again.problem] if again.problem else []
+    told, notes = _requeued(site, actions, now)
+    actions += told
     actions += _begin_again(site, before, now)
     actions += _may_end_late(site, before, now)
     plan = site.snapshot.plan
@@ -148,7 +151,30 @@ def settle(
     unplanned = np.setdiff1d(site.requested.id, plan.entries.job)
     reserve = Reserve(plan.entries.job, plan, planned, frozenset(unplanned.tolist()))
     whole = (reserve, *actions)
-    return Settled(site, tuple(changed), whole, reconciled.events, judged.journal, tuple(problems))
+    journal = (*judged.journal, *notes)
+    return Settled(site, tuple(changed), whole, reconciled.events, journal, tuple(problems))
+
+
+def _requeued(
+    site: Site, actions: Sequence[Action], now: float
+) -> tuple[list[Action], list[JournalEntry]]:
+    """Return what users are told whose running jobs are requeued for promises, and what is noted.
+
+    `now` in seconds since the epoch.
+    """
+    asked = [action.job for action in actions if isinstance(action, Requeue)]
+    if not asked:
+        return [], []
+    jobs, text = np.unique(np.concatenate(asked)), messages.requeued()
+    rows = site.snapshot.running.take(np.isin(site.snapshot.running.id, jobs))
+    uids = dict(zip(site.marks.job.tolist(), site.marks.uid.tolist(), strict=True))
+    notes = [
+        JournalEntry(now, uids.get(job, -1), label, name or "", "requeue", (), text)
+        for job, label, name in zip(
+            rows.id.tolist(), rows.labels(), rows.texts("name"), strict=True
+        )
+    ]
+    return [Tell(jobs, (text,) * len(jobs))], notes
 
 
 def _begin_again(site: Site, before: Site, now: float) -> list[Action]:

@@ -244,6 +244,17 @@ def test_notes(run, tmp_path, text, note):
     assert note in " ".join(result.stdout.split())
 
 
+@pytest.mark.parametrize(("text", "named"), [("", True), ("late_starters = 'requeue'", False)])
+def test_changed_defaults_are_named(run, tmp_path, text, named):
+    """Of settings that the file does not have; one that a site has set keeps its meaning."""
+    site(tmp_path, f"[daemon]\n{text}")
+    note = "note: daemon.late_starters is now 'leave' by default; it was 'requeue'"
+    said = " ".join(run("check", "site.toml").stdout.split())
+    assert (note in said.replace('"', "'")) == named
+    found = json.loads(run("check", "site.toml", "--json").stdout)["changed_defaults"]
+    assert any("late_starters" in each for each in found) == named
+
+
 def test_a_planner_that_cannot_plan_around_periodic_work(run, tmp_path, refused):
     """It would promise its time: one sentence names the planners and settings that would not."""
     work = "[[workload.periodic]]\nname = 'backup'\nperiod = 86400\nduration = 3600"

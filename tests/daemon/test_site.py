@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scene import ANN, BOB, T0, Scene
+from scene import ANN, BOB, T0, WORDS, Scene
 
 from rtsched.adapters.condor.matching import MachineAds, SlotSets
 from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus, Marks, Observation
+from rtsched.daemon.app import PluginChains, rules_of
 from rtsched.daemon.drift import changed_by_users
 from rtsched.daemon.reconcile import RENUMBERED
 from rtsched.daemon.records import StoredState
 from rtsched.daemon.recovery import recovered, states_to_store
+from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.site import on_nodes
 from rtsched.logs.node_requests import NodeSets
 from rtsched.model.actions import Requeue, Reserve, Tell
@@ -477,10 +479,27 @@ def test_a_late_starter_gives_way() -> None:
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + 900)
     slipped = (9, "", T0 + 1, T0 + 5000, (1,))
     settled = scene.poll(T0 + 2, queued=((7, token),), running=(slipped,))
-    _, action = settled.actions
+    _, action, tell = settled.actions
     assert isinstance(action, Requeue)
     assert action.job.tolist() == [9]
+    assert isinstance(tell, Tell)
+    assert tell.job.tolist() == [9]
+    assert "a job with a promised deadline needs its nodes" in tell.text[0]
+    (note,) = settled.journal
+    assert (note.job, note.verdict, note.text) == ("9", "requeue", tell.text[0])
     assert 7 in scene.site.records
+
+
+def test_a_late_starter_runs_on_by_default() -> None:
+    """No job of others is stopped unless the site says so; the promise breaks."""
+    scene = Scene(nodes=2)
+    policy = PluginChains(LiveSite(), *[scene.chains] * 3)
+    scene.rules = replace(scene.rules, young=rules_of(policy, WORDS).young)
+    token = promised(scene, size=2, wall_time=600.0, deadline=T0 + 900)
+    slipped = (9, "", T0 + 1, T0 + 5000, (1,))
+    settled = scene.poll(T0 + 2, queued=((7, token),), running=(slipped,))
+    assert not [a for a in settled.actions if isinstance(a, Requeue)]
+    assert [r.standing for r in settled.changed] == ["broken"]
 
 
 def test_only_what_is_in_the_way_is_requeued() -> None:
