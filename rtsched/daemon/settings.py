@@ -184,7 +184,7 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 FORMER_DEFAULTS = {"late_starters": "requeue"}
-"""What settings of `[daemon]` were by default before, where that changed: `rtsched check` names it."""
+"""Former defaults of settings of `[daemon]`; `rtsched check` names what changed."""
 
 
 class LikelySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

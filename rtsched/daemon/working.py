@@ -13,10 +13,10 @@ from rtsched.daemon import messages
 from rtsched.daemon.deferred import AT_A_TIME, judge_deferred, settled_deferred
 from rtsched.daemon.likely import reconcile_likely
 from rtsched.daemon.reconcile import reconcile
+from rtsched.daemon.records import JournalEntry
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
 from rtsched.daemon.site import entry_of, late_runs
-from rtsched.daemon.records import JournalEntry
 from rtsched.model.actions import Action, Requeue, Reserve, SetNodeWeight, Tell
 from rtsched.model.blocked import NOTHING_BLOCKED, with_recurring
 from rtsched.model.cluster import NodeState
