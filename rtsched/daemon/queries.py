@@ -527,8 +527,8 @@ class SiteReader:
         job = self._visible(question.job)
         record = self._record(job)
         token, name = (record.token, None) if record else (None, question.job)
-        uid = None if self.everyone or record else self.uid
-        said = daemon.store.journal(uid, question.last, job=name, token=token)
+        whose = None if self.everyone or record else self.uid
+        said = daemon.store.journal(whose, question.last, job=name, token=token)
         shown = self._job(job)
         waiting = shown is not None and shown.state == "waiting"
         return reports.ExplainReport(
