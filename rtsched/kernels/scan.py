@@ -42,8 +42,8 @@ def scan_numbers(
     out: NDArray[np.float64],
     line_of: NDArray[np.int64],
     odd: NDArray[np.int64],
-) -> tuple[int, int, int]:
-    """Read lines of as many plain numbers as `out` has rows, separated by white space.
+) -> tuple[int, int, int, int]:
+    """Read lines that begin with as many plain numbers as `out` has rows, separated by white space.
 
     Plain is `-?DIGITS[.DIGITS]` with at most 15 digits: the result is then the float64 nearest
     to it. The steps are written out in one loop, which is three times as fast as small functions.
@@ -61,11 +61,12 @@ def scan_numbers(
 
     Returns
     -------
-    rows, odd lines, lines : int
-        How many there are of each.
+    rows, odd lines, lines, longer : int
+        How many there are of each; `longer` are good lines with more behind the numbers, which is
+        passed over.
     """
     fields, end = out.shape[0], len(buffer)
-    rows, odds, lines, pos = 0, 0, 0, 0
+    rows, odds, lines, longer, pos = 0, 0, 0, 0, 0
     while pos < end:
         start, field, good = pos, 0, True
         while True:
@@ -74,6 +75,9 @@ def scan_numbers(
                 pos += 1
                 continue
             if byte == NEWLINE:
+                break
+            if field == fields:
+                longer += 1
                 break
             negative = byte == MINUS
             if negative:
@@ -96,7 +100,7 @@ def scan_numbers(
                 decimals = pos - first
                 digits += decimals
             blank = byte == SPACE or TAB <= byte <= RETURN
-            if not blank or digits == 0 or digits > EXACT_DIGITS or field == fields:
+            if not blank or digits == 0 or digits > EXACT_DIGITS:
                 good = False
                 break
             value = np.float64(mantissa)
@@ -114,7 +118,7 @@ def scan_numbers(
             odds += 1
         lines += 1
         pos += 1
-    return rows, odds, lines
+    return rows, odds, lines, longer
 
 
 @compiled

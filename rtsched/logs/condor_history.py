@@ -39,14 +39,23 @@ _WANTED = (
     "committedsuspensiontime completiondate cpusprovisioned cumulativesuspensiontime "
     "dagmanjobid dagnodename dagparentnodenames diskprovisioned diskusage "
     "enteredcurrentstatus exitbysignal exitcode globaljobid jobcurrentstartdate jobprio "
-    "jobstartdate jobstatus jobuniverse lastremotehost maxhosts maxruntime memoryprovisioned "
-    "minhosts numjobstarts owner procid qdate remotewallclocktime requestcpus requestdisk "
-    "requestgpus requestmemory requestruntime rtdeadline rtruntime transferinputsizemb user"
+    "jobstartdate jobstatus jobuniverse lastremotehost lastvacatetime maxhosts maxruntime "
+    "memoryprovisioned minhosts numjobstarts owner procid qdate remotewallclocktime requestcpus "
+    "requestdisk requestgpus requestmemory requestruntime rtdeadline rtruntime "
+    "transferinputsizemb user"
 )
 ATTRIBUTES = frozenset(_WANTED.split())
 """What is read of an ad."""
 
 _PARALLEL = 11
+_IDLE, _HELD = 1.0, 5.0
+_WAITS = {_IDLE, _HELD}
+_OFF_THE_POOL = {
+    7.0: "it is of the scheduler universe, as DAGMan's managers are: it takes no slot of the pool",
+    9.0: "it is of the grid universe: it runs in another system and takes no slot of the pool",
+    12.0: "it is of the local universe: it runs at the access point and takes no slot of the pool",
+}
+"""Why a job of a universe is left out."""
 _STATUS: dict[float, Ending] = {
     1: Ending.PENDING,
     2: Ending.RUNNING,
@@ -126,10 +135,14 @@ class CondorHistoryReader:
             if name in self._seen:
                 return "the log has the job twice", []
             self._seen.add(name)
+        if (outside := _OFF_THE_POOL.get(number(ad, "jobuniverse"))) is not None:
+            return outside, []
         size = self._cpus(ad)
         if not 0 < size <= MOST:
             return "it asks for no processors, or for impossibly many", []
         start, end, run, ending = _times(ad)
+        if math.isfinite(end) and number(ad, "jobstatus") in _WAITS:
+            self._assume("of a job that ran and is held, or waits again, the last run counts")
         if end < start or run < 0 or start < 0:
             return "it ends before it starts", []
         schedd = name.partition("#")[0] if name else None
@@ -356,6 +369,8 @@ def _times(ad: Record) -> tuple[float, float, float, Ending]:
     ):
         ending = Ending.FAILED
     start = number(ad, "jobcurrentstartdate", "jobstartdate")
+    if ending is Ending.PENDING and start > 0:
+        return _last_run(ad, start)
     done = ending not in {Ending.PENDING, Ending.RUNNING}
     end = number(ad, "completiondate")
     if not end > 0:
@@ -368,3 +383,15 @@ def _times(ad: Record) -> tuple[float, float, float, Ending]:
         pause = max(0.0, number(ad, "cumulativesuspensiontime"))
         run = number(ad, "remotewallclocktime") - pause
     return start, end, run if run > 0 else end - start, ending
+
+
+def _last_run(ad: Record, start: float) -> tuple[float, float, float, Ending]:
+    """Return the same of a job that ran, and now is held or waits to run again."""
+    held = number(ad, "jobstatus") == _HELD
+    run = number(ad, "remotewallclocktime") - max(0.0, number(ad, "cumulativesuspensiontime"))
+    if number(ad, "numjobstarts") > 1:
+        end = number(ad, "lastvacatetime", *(("enteredcurrentstatus",) if held else ()))
+        run = end - start
+    if not run > 0:
+        return math.nan, math.nan, math.nan, Ending.PENDING
+    return start, start + run, run, Ending.CANCELLED if held else Ending.PREEMPTED

@@ -37,12 +37,39 @@ class Node:
     features: set[str] = field(default_factory=set)
 
 
+_MARKS = {
+    "*": "NOT_RESPONDING",
+    "~": "POWERED_DOWN",
+    "#": "POWERING_UP",
+    "!": "POWER_DOWN",
+    "%": "POWERING_DOWN",
+    "$": "MAINT",
+    "@": "REBOOT_REQUESTED",
+    "^": "REBOOT_ISSUED",
+    "-": "PLANNED",
+}
+"""What a mark behind a state means (manual page sinfo, NODE STATE CODES)."""
+_DEAD = frozenset(("DOWN", "FAIL", "ERROR", "FUTURE", "FUTR"))
+_DRAINED = frozenset(
+    ("DRAIN", "DRAINED", "DRAINING", "DRNG", "FAILING", "FAILG", "INVAL", "INVALID_REG")
+)
+_BOOTS = ("POWER", "POW_", "REBOOT", "BOOT")
+
+
 def slurm_state(words: Iterable[str]) -> NodeState:
-    """Return what Slurm's node state means, `IDLE+DRAIN` cut into words (manual page sinfo)."""
-    found = {word.strip("*~#!%$@^-").upper() for word in words}
-    if found & {"DOWN", "FAIL", "ERROR", "NOT_RESPONDING", "FUTURE", "UNKNOWN", "POWER_DOWN"}:
-        return NodeState.DOWN if "UNKNOWN" not in found else NodeState.UP
-    if found & {"DRAIN", "DRAINED", "DRAINING", "MAINT", "RESERVED_DOWN"}:
+    """Return what Slurm's node state means, `IDLE+DRAIN` cut into words (manual page sinfo).
+
+    A node that saves energy, boots or reboots is up: it takes jobs, and need not respond.
+    """
+    given = [word.strip() for word in words]
+    found = {word.rstrip("".join(_MARKS)).upper() for word in given}
+    found |= {meaning for mark, meaning in _MARKS.items() for word in given if word.endswith(mark)}
+    if "UNKNOWN" in found or "UNK" in found:
+        return NodeState.UP
+    boots = any(word.startswith(_BOOTS) for word in found)
+    if found & _DEAD or (found & {"NOT_RESPONDING", "NO_RESPOND"} and not boots):
+        return NodeState.DOWN
+    if found & _DRAINED or any(word.startswith("MAINT") for word in found):
         return NodeState.DRAINED
     return NodeState.UP
 

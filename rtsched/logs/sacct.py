@@ -22,9 +22,17 @@ from rtsched.logs.sacct_repair import readings
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
 from rtsched.logs.slurm_text import deadline_in, ending, minutes, submit_line
 from rtsched.logs.source import readable
-from rtsched.model.units import known_zone, size_bytes, slurm_duration, slurm_moment
+from rtsched.model.units import (
+    known_zone,
+    size_bytes,
+    slurm_duration,
+    slurm_moment,
+    until_repeated,
+)
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from numpy.typing import NDArray
 
     from rtsched.logs.readers import ReadOptions
@@ -156,6 +164,7 @@ class SacctReader:
         if len(line) and not self._local:
             self._local = not cells["submit"][0].isdigit()
         self._numbers(cells, row)
+        _agree(row, self._zone)
         self._words(cells, row)
         self._wishes(cells, row)
         return self._without(row, bad, cells)
@@ -325,6 +334,24 @@ def read_fields(line: bytes, header: Header) -> tuple[str, list[bytes]]:
     if len(ways) == 1:
         return "", next(iter(ways.values()))
     return "a field holds the delimiter (use another --delimiter, or --json)", []
+
+
+def _agree(row: dict[str, NDArray[Any]], zone: tzinfo | None) -> None:
+    """Read starts and ends in an hour that the clock shows twice as the run time says."""
+    if not row.keys() >= {"start", "end", "elapsed"}:
+        return
+    start, end = row["start"], row["end"]
+    rows = np.flatnonzero(np.abs(end - start - row["elapsed"]) > 1)
+    if not len(rows):
+        return
+    later = [until_repeated(times[rows], zone) for times in (start, end)]
+    choices = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])
+    late_start, late_end = (choices[:, [at]] * later[at] for at in (0, 1))
+    rest = (end - start - row["elapsed"])[rows] + late_end - late_start
+    best = np.argmin(np.where(rest >= 0, rest, np.inf), axis=0)
+    at = np.arange(len(rows))
+    start[rows] += late_start[best, at]
+    end[rows] += late_end[best, at]
 
 
 def zone_label(name: str | None) -> str:

@@ -1,12 +1,13 @@
 """Records of Slurm's accounting, gathered from text or JSON and folded into one row per job.
 
 A requeued job has one record per run (`sacct -D`): its last run counts, submitted when the first
-was. The same run in several files counts once.
+was. A job that was resized has one record per size: they are one run, of the size it began with.
+The same run in several files counts once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -64,6 +65,20 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
 
 _IDS, _PARTS = 1 << 36, 1 << 24  # more would not fit a key
 AGAIN = "the log has the same run of the job twice"
+
+
+class _Fold(NamedTuple):
+    """Jobs that have several rows, one entry each: rows, and what they come to."""
+
+    last: NDArray[np.int64]
+    """The last row of its last run."""
+    first: NDArray[np.int64]
+    """That with the first submit."""
+    begin: NDArray[np.int64]
+    """That in which the last run begins; not the last row where the job was resized."""
+    elapsed: NDArray[np.float64]
+    """Seconds of the last run, of all its rows."""
+    restarts: NDArray[np.int32]
 
 
 class SlurmRows:
@@ -152,13 +167,14 @@ class SlurmRows:
         rows: NDArray[np.int64] | None = None
         changed: dict[str, NDArray[Any]] = {}
         if fold is not None:
-            rows, first, runs = fold
+            rows, first = fold.last, fold.first
             key = key[rows]
             changed = {
                 "submit": look("submit")[first],
                 "eligible": look("eligible")[first],
                 "deadline": np.minimum(look("deadline")[first], look("deadline")[rows]),
-                "restarts": np.maximum(look("restarts")[rows], runs),
+                "restarts": np.maximum(look("restarts")[rows], fold.restarts),
+                **self._resized(fold),
             }
 
         def take(name: str) -> NDArray[Any]:
@@ -219,13 +235,14 @@ class SlurmRows:
             name=unless_constant(texts["name"], -1),
             **{name: unless_constant(texts[name], -1) for name in TEXTS[:4]},
         )
+        ending = take("ending")
         outcomes = Outcomes.build(
             n,
             start=start,
             end=take("end"),
             run_time=take("elapsed"),
             size=whole(take("given")),
-            ending=take("ending"),
+            ending=np.where(ending == Ending.RESIZED, Ending.RUNNING, ending),
             restarts=unless_constant(take("restarts"), 0),
             nodes=unless_constant(texts["nodes"], -1),
             reservation=unless_constant(texts["reservation"], -1),
@@ -256,17 +273,16 @@ class SlurmRows:
         )
         return np.where(late, eligible, -np.inf)
 
-    def _fold(
-        self, key: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]] | None:
-        """Return the row of each job's last run and first submit, and its restarts; None: all."""
+    def _fold(self, key: NDArray[np.int64]) -> _Fold | None:
+        """Return which rows are of one job; None: every row is a job."""
         if (key[1:] > key[:-1]).all():
             return None
         look = self._columns.look
         owner = look("user").astype(np.int64) * (int(look("cluster").max()) + 2) + look("cluster")
         submit = look("submit")
         start = np.where(np.isnan(look("start")), -np.inf, look("start"))
-        done = ~np.isin(look("ending"), (Ending.PENDING, Ending.RUNNING))
+        ending = look("ending")
+        done = ~np.isin(ending, (Ending.PENDING, Ending.RUNNING))
         order = np.lexsort((np.arange(len(key)), done, start, submit, owner, key))
         same = (key[order[1:]] == key[order[:-1]]) & (owner[order[1:]] == owner[order[:-1]])
         if not same.any():
@@ -275,8 +291,15 @@ class SlurmRows:
         again = same & (submit[before] == submit[after])
         again &= (start[before] == start[after]) | (~done[before] & np.isinf(start[before]))
         first = np.flatnonzero(np.concatenate([[True], ~same]))
-        last = np.concatenate([first[1:], [len(order)]]) - 1
-        runs = np.add.reduceat(np.concatenate([[False], same & ~again]).astype(np.int32), first)
+        ran = np.where(ending[order] != Ending.PENDING, np.arange(len(order)), -1)
+        last = np.maximum.reduceat(ran, first)  # not a wait for the next run, of a held job
+        last = np.where(last >= 0, last, np.concatenate([first[1:], [len(order)]]) - 1)
+        goes_on = same & (ending[before] == Ending.RESIZED)
+        new = np.concatenate([[True], ~(goes_on | again)])
+        begin = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))[last]
+        restart = np.concatenate([[False], same & ~again & ~goes_on])
+        restart &= ending[order] != Ending.PENDING
+        runs = np.add.reduceat(restart.astype(np.int32), first)
         twice = order[1:][again]
         if len(twice):
             row = int(twice.min())
@@ -284,7 +307,29 @@ class SlurmRows:
             self.skipped.add(AGAIN, place, len(twice))
         self.assume("of a requeued job the last run counts", int((runs > 0).sum()))
         back = np.argsort(order[last])
-        return order[last][back], order[first][back], runs[back].astype(np.int32)
+        parts = np.where(np.concatenate([[False], again]), 0, look("elapsed")[order])
+        elapsed = np.cumsum(np.nan_to_num(parts))
+        took = elapsed[last] - elapsed[begin] + look("elapsed")[order[begin]]
+        return _Fold(
+            order[last][back],
+            order[first][back],
+            order[begin][back],
+            took[back],
+            runs[back].astype(np.int32),
+        )
+
+    def _resized(self, fold: _Fold) -> dict[str, NDArray[Any]]:
+        """Return the columns of jobs that changed their size while they ran, as one run each."""
+        look, rows = self._columns.look, fold.last
+        resized = (fold.begin != rows) & (look("ending")[fold.begin] == Ending.RESIZED)
+        if not resized.any():
+            return {}
+        self.assume("a job that was resized keeps the size with which it began", int(resized.sum()))
+        first = np.where(resized, fold.begin, rows)
+        names = ("start", "asked", "given", "memory", "width", "tres", "nodes")
+        changed = {name: look(name)[first] for name in names}
+        changed["elapsed"] = np.where(resized, fold.elapsed, look("elapsed")[rows])
+        return changed
 
 
 def _demands(

@@ -30,7 +30,7 @@ ENDINGS: dict[str, Ending] = {
     "REQUEUED": Ending.UNKNOWN,
     "REQUEUE_FED": Ending.PENDING,
     "REQUEUE_HOLD": Ending.PENDING,
-    "RESIZING": Ending.RUNNING,
+    "RESIZING": Ending.RESIZED,
     "RESV_DEL_HOLD": Ending.PENDING,
     "REVOKED": Ending.CANCELLED,
     "RUNNING": Ending.RUNNING,

@@ -70,7 +70,7 @@ _SIZE = re.compile(rb"[+-]?[0-9]{1,20}")
 _ENDINGS = {0: Ending.FAILED, 1: Ending.COMPLETED, 5: Ending.CANCELLED}
 _PARTIAL = (2, 3, 4)  # status of lines that are part of a job with a line of its own
 
-Lines = tuple["NDArray[np.float64]", "NDArray[np.int64]", list[tuple[int, bytes]], int]
+Lines = tuple["NDArray[np.float64]", "NDArray[np.int64]", list[tuple[int, bytes]], int, int]
 
 
 def parse_lines(block: bytes) -> Lines:
@@ -86,7 +86,10 @@ def parse_lines(block: bytes) -> Lines:
         Line and text of every other line that is not blank.
     lines : int
         How many lines there are.
+    longer : int
+        Good lines with more behind the 18 numbers, which is passed over.
     """
+    longer = 0
     rows: list[list[float]] = []
     line_of: list[int] = []
     odd: list[tuple[int, bytes]] = []
@@ -96,16 +99,17 @@ def parse_lines(block: bytes) -> Lines:
     for number, line in enumerate(lines):
         fields = line.split()
         try:
-            values = [float(field) for field in fields]
+            values = [float(field) for field in fields[: len(FIELDS)]]
         except ValueError:
             values = []
-        if len(values) == len(FIELDS) and b"_" not in line:
+        if len(values) == len(FIELDS) and not any(b"_" in text for text in fields[: len(FIELDS)]):
             rows.append(values)
             line_of.append(number)
+            longer += len(fields) > len(FIELDS)
         elif fields:
             odd.append((number, line))
     numbers = np.array(rows, np.float64).reshape(len(rows), len(FIELDS)).T
-    return numbers, np.array(line_of, np.int64), odd, len(lines)
+    return numbers, np.array(line_of, np.int64), odd, len(lines), longer
 
 
 def scan_lines(block: bytes) -> Lines:
@@ -115,23 +119,27 @@ def scan_lines(block: bytes) -> Lines:
     numbers = np.empty((len(FIELDS), most))
     line_of = np.empty(most, np.int64)
     odd = np.empty((most, 3), np.int64)
-    rows, odds, lines = scan_numbers(buffer, numbers, line_of, odd)
+    rows, odds, lines, longer = scan_numbers(buffer, numbers, line_of, odd)
     numbers, line_of = numbers[:, :rows], line_of[:rows]
     strange: list[tuple[int, bytes]] = []
     late: list[tuple[int, NDArray[np.float64]]] = []
     for start, end, line in odd[:odds].tolist():
         text = block[start:end]
-        values = None if text.lstrip().startswith(b";") else parse_lines(text)[0]
-        if values is None or values.shape[1] == 0:
+        if text.lstrip().startswith(b";"):
+            strange.append((line, text))
+            continue
+        values, _, _, _, more = parse_lines(text)
+        if values.shape[1] == 0:
             strange.append((line, text))
         else:
             late.append((line, values))
+            longer += more
     if late:
         numbers = np.concatenate([numbers, *(values for _, values in late)], axis=1)
         line_of = np.concatenate([line_of, [line for line, _ in late]])
         order = np.argsort(line_of)
         numbers, line_of = numbers[:, order], line_of[order]
-    return numbers, line_of, strange, lines
+    return numbers, line_of, strange, lines, longer
 
 
 class SwfReader:
@@ -146,10 +154,11 @@ class SwfReader:
         self._sources: list[str] = []
         self._headers: list[dict[str, str]] = []
         self._names: dict[str, dict[int, str]] = {"queue": {}, "partition": {}}
+        self._longer = 0
 
     @staticmethod
     def claims(head: bytes) -> bool:
-        """Return whether the first line that is not blank is a comment or 18 numbers."""
+        """Return whether the first line with text is a comment or begins with 18 numbers."""
         text = head.lstrip()
         first = text.partition(b"\n")[0]
         return text.startswith(b";") or len(parse_lines(first)[1]) == 1
@@ -161,7 +170,8 @@ class SwfReader:
         self._headers.append(header)
         before = rows = 0
         for block in source.line_blocks():
-            numbers, line_of, odd, lines = (scan_lines if COMPILING else parse_lines)(block)
+            numbers, line_of, odd, lines, longer = (scan_lines if COMPILING else parse_lines)(block)
+            self._longer += longer
             first = line_of[0] if len(line_of) else lines
             for line, text in odd:
                 if not text.lstrip().startswith(b";"):
@@ -173,11 +183,10 @@ class SwfReader:
             rows += numbers.shape[1]
 
     def _skip_odd(self, text: bytes, where: str) -> None:
-        fields = len(text.split())
-        if fields == len(FIELDS):
-            self._skipped.add("a field is not a number", where)
+        if len(text.split()) < len(FIELDS):
+            self._skipped.add(f"the line has fewer than {len(FIELDS)} fields", where)
         else:
-            self._skipped.add(f"the line has not {len(FIELDS)} fields", where)
+            self._skipped.add("a field is not a number", where)
 
     def _note(self, text: bytes, header: dict[str, str], line: int) -> None:
         """Take in a comment line of the header; the first of a name counts."""
@@ -329,6 +338,9 @@ class SwfReader:
         self, jobs: Jobs, outcomes: Outcomes, assumptions: list[str], edges: Edges | None
     ) -> Log:
         cluster, said = self._cluster()
+        if self._longer:
+            more = f"fields beyond the {len(FIELDS)} of SWF are not read"
+            said.append(of_jobs(more, self._longer))
         return Log(
             jobs,
             outcomes,

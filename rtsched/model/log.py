@@ -31,6 +31,8 @@ class Ending(IntEnum):
     PREEMPTED = 7
     RUNNING = 8
     PENDING = 9
+    RESIZED = 10
+    """Not the end: it went on with other nodes, in a record of its own. In no `Log`."""
 
 
 class Outcomes(Table):

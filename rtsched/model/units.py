@@ -154,6 +154,29 @@ def epoch_seconds(
     return result
 
 
+def until_repeated(seconds: NDArray[np.float64], zone: tzinfo | None) -> NDArray[np.float64]:
+    """Return after how many seconds a clock that is set back shows the time of an instant again.
+
+    Parameters
+    ----------
+    seconds : float64[n]
+        Seconds since the epoch.
+    zone : tzinfo or None
+        The clock's zone; None: the machine's own.
+
+    Returns
+    -------
+    float64[n]
+        0 where it does not show it again.
+    """
+    quarters, place = np.unique(seconds // 900, return_inverse=True)
+    after = np.zeros(len(quarters))
+    for at, quarter in enumerate(quarters.tolist()):
+        first = datetime.fromtimestamp(quarter * 900, zone)
+        after[at] = first.replace(fold=1).timestamp() - quarter * 900
+    return after[place.ravel()]
+
+
 _LONG_UNITS = ("seconds", "minutes", "hours", "days", "weeks")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _NOW = re.compile(r"now(?:\+(\d{1,9})([a-z]*))?")

@@ -420,9 +420,12 @@ def _mean_cores(machine: Cluster) -> float:
 def _machine(log: Log, known: Cluster | None, said: list[str]) -> Cluster:
     """Return the machine as it is known, else as large as the log's jobs show it to be."""
     if known is not None:
-        unusable = len(known) - int(known.usable.sum())
-        if unusable:
-            said.append(f"{unusable} of {len(known)} nodes are down or drained and take no jobs.")
+        unusable = ~known.usable
+        if unusable.any():
+            named = (known.nodes.host >= 0).any()
+            host = known.nodes.host if named else np.arange(len(known), dtype=np.int32)
+            away, nodes = len(np.unique(host[unusable])), len(np.unique(host))
+            said.append(f"{away} of {counted(nodes, 'node')} are down or drained and take no jobs.")
         return known
     rows = replayable(log, np.iinfo(np.int32).max, Skipped())
     outcomes = log.outcomes if rows is None else log.outcomes.take(rows)

@@ -184,7 +184,9 @@ def test_run_time_limit(read: Read) -> None:
         ({"ExitBySignal": "true", "ExitCode": "undefined"}, Ending.FAILED),
         ({"JobStatus": "3", "CompletionDate": "-1"}, Ending.CANCELLED),
         ({"JobStatus": "2"}, Ending.RUNNING),
-        ({"JobStatus": "5"}, Ending.PENDING),
+        ({"JobStatus": "5"}, Ending.CANCELLED),
+        ({"JobStatus": "1"}, Ending.PREEMPTED),
+        ({"JobStatus": "5", "RemoteWallClockTime": "0.0"}, Ending.PENDING),
         ({"JobStatus": "99"}, Ending.UNKNOWN),
     ],
 )
@@ -192,6 +194,30 @@ def test_endings(read: Read, changed: dict[str, str], ending: Ending) -> None:
     """JobStatus and the exit tell how a job ended."""
     log = read(ad(EnteredCurrentStatus="1050", **changed))
     assert log.outcomes.ending.tolist() == [ending]
+
+
+@pytest.mark.parametrize("universe", ["7", "9", "12"])
+def test_what_takes_no_slot_is_left_out(read: Read, universe: str) -> None:
+    """A DAGMan manager, a local job and one that was sent on ran beside the pool, not in it."""
+    manager = ad(ClusterId="6", JobUniverse=universe, CompletionDate="2000")
+    log = read(manager + "\n" + ad(DAGManJobId="6", DAGNodeName='"A"'))
+    assert log.jobs.labels() == ["7.0"]
+    (reason,) = log.skipped.count
+    assert "takes no slot of the pool" in reason
+
+
+def test_a_held_job_counts_with_the_run_it_had(read: Read) -> None:
+    """It held a slot for 40 s, and its hold came later than its first start."""
+    held = {"JobStatus": "5", "CompletionDate": "0", "CommittedTime": "0"}
+    once = ad(EnteredCurrentStatus="1050", **held)
+    twice = ad(ProcId="1", NumJobStarts="2", LastVacateTime="1030", **held)
+    unknown = ad(ProcId="2", NumJobStarts="2", **held)
+    log = read("\n".join([once, twice, unknown]))
+    assert log.outcomes.run_time[:2].tolist() == [40.0, 20.0]
+    assert log.outcomes.end[:2].tolist() == [1050.0, 1030.0]
+    assert log.outcomes.ending.tolist() == [Ending.CANCELLED] * 2 + [Ending.PENDING]
+    said = "of a job that ran and is held, or waits again, the last run counts (2 jobs)"
+    assert said in log.assumptions
 
 
 @pytest.mark.parametrize(

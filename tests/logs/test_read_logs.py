@@ -59,7 +59,10 @@ def test_content_tells_the_format(path: Path, packed: bool, tmp_path: Path) -> N
         (b"<?xml version='1.0'?>", "XML is not supported"),
         (b"NodeName=a CPUs=3\n", "describes a machine"),
         (b"; Version: 2\n", "no job in it"),
-        (b"; Version: 2\n1 2 3\n", "no usable job in it.* 1 because the line has not 18 fields"),
+        (
+            b"; Version: 2\n1 2 3\n",
+            "no usable job in it.* 1 because the line has fewer than 18 fields",
+        ),
         (b"JobID|Submit|Start\n", "no job in it"),
         (b'{"jobs": []}', "no job in it"),
         (b'[{"ClusterId": "x"}]', "no usable job in it"),

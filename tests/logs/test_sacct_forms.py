@@ -1,0 +1,110 @@
+"""Text of sacct as other sites export it: what their Slurm writes otherwise than ours."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rtsched.model.log import Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rtsched.model.log import Log
+
+    Read = Callable[..., Log]
+
+pytestmark = pytest.mark.usefixtures("either")
+
+
+def utc(text: str) -> float:
+    """Return the seconds since the epoch of a time in UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def text(header: str, *lines: str) -> str:
+    """Return a file."""
+    return "\n".join([header, *lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "elapsed", "times"),
+    [
+        ("02:15:00", "02:25:00", "600", ("00:15", "00:25")),
+        ("02:15:00", "02:25:00", "4200", ("00:15", "01:25")),
+        ("02:50:00", "02:10:00", "1200", ("00:50", "01:10")),
+        ("01:30:00", "02:30:00", "7200", ("23:30", "01:30")),
+        ("02:30:00", "03:30:00", "3600", ("01:30", "02:30")),
+        ("02:30:00", "03:30:00", "7200", ("00:30", "02:30")),
+        ("02:15:00", "02:25:00", "300", ("00:15", "00:25")),  # suspended for 5 minutes
+        ("02:15:00", "02:25:00", "3900", ("00:15", "01:25")),  # the same, over the change
+        ("04:00:00", "05:00:00", "600", ("03:00", "04:00")),
+    ],
+)
+def test_the_hour_that_comes_twice(
+    read: Read, start: str, end: str, elapsed: str, times: tuple[str, str]
+) -> None:
+    """Clocks in Berlin went back from 3 to 2 on 2026-10-25: the run time says which is meant."""
+    line = f"1|2026-10-25T01:10:00|2026-10-25T{start}|2026-10-25T{end}|{elapsed}|2|COMPLETED"
+    log = read(
+        text("JobID|Submit|Start|End|ElapsedRaw|ReqCPUS|State", line), timezone="Europe/Berlin"
+    )
+    days = ["24" if time > "20" else "25" for time in times]
+    expected = [utc(f"2026-10-{day}T{time}:00") for day, time in zip(days, times, strict=True)]
+    assert [log.outcomes.start[0], log.outcomes.end[0]] == expected
+    assert log.outcomes.run_time[0] == float(elapsed)
+
+
+SIZES = "JobID|JobIDRaw|Submit|Start|End|ElapsedRaw|ReqCPUS|NCPUS|NNodes|State|NodeList"
+RESIZED = (
+    "7|7|2026-11-21T08:00:00|2026-11-21T08:10:00|2026-11-21T10:10:00|7200|12|12|3|RESIZING|n[1-3]",
+    "7|7|2026-11-21T10:10:00|2026-11-21T10:10:00|2026-11-21T11:10:00|3600|12|8|2|RESIZING|n[1-2]",
+    "7|7|2026-11-21T11:10:00|2026-11-21T11:10:00|2026-11-21T11:40:00|1800|12|4|1|COMPLETED|n1",
+)
+
+
+def test_a_resized_job_is_one_run(read: Read) -> None:
+    """Its records follow one another; none of them is a requeue."""
+    other = "8|8|2026-11-21T09:00:00|2026-11-21T09:00:00|2026-11-21T09:10:00|600|4|4|1|FAILED|n4"
+    log = read(text(SIZES, *RESIZED, other))
+    outcomes = log.outcomes
+    assert log.jobs.submit.tolist() == [utc("2026-11-21T08:00:00"), utc("2026-11-21T09:00:00")]
+    assert outcomes.start[0] == utc("2026-11-21T08:10:00")
+    assert outcomes.end[0] == utc("2026-11-21T11:40:00")
+    assert outcomes.run_time.tolist() == [12600.0, 600.0]
+    assert (log.jobs.size[0], outcomes.size[0], log.jobs.node_count[0]) == (12, 12, 3)
+    assert outcomes.restarts.tolist() == [0, 0]
+    assert outcomes.ending.tolist() == [Ending.COMPLETED, Ending.FAILED]
+    said = "a job that was resized keeps the size with which it began (1 job)"
+    assert said in log.assumptions
+    assert not any("requeued" in sentence for sentence in log.assumptions)
+
+
+def test_a_resized_job_whose_rest_is_not_in_the_log(read: Read) -> None:
+    """It still runs, as far as the log tells."""
+    log = read(text(SIZES, RESIZED[0]))
+    assert log.outcomes.ending.tolist() == [Ending.RUNNING]
+    assert log.outcomes.run_time.tolist() == [7200.0]
+
+
+def test_a_requeued_job_that_was_resized(read: Read) -> None:
+    """The run before the requeue is another one."""
+    before = (
+        "7|7|2026-11-21T06:00:00|2026-11-21T06:00:00|2026-11-21T07:00:00|3600|12|12|3|NODE_FAIL|n1"
+    )
+    log = read(text(SIZES, before, *RESIZED))
+    assert log.jobs.submit.tolist() == [utc("2026-11-21T06:00:00")]
+    assert log.outcomes.run_time.tolist() == [12600.0]
+    assert log.outcomes.restarts.tolist() == [1]
+
+
+def test_a_job_that_waits_again_counts_with_its_last_run(read: Read) -> None:
+    """It was requeued and is held: the run before is what the machine did."""
+    ran = "7|7|2026-11-21T06:00:00|2026-11-21T06:00:00|2026-11-21T07:00:00|3600|4|4|1|FAILED|n1"
+    held = "7|7|2026-11-21T07:00:00|Unknown|Unknown|0|4|4|1|PENDING|None assigned"
+    log = read(text(SIZES, ran, held))
+    assert log.outcomes.run_time.tolist() == [3600.0]
+    assert log.outcomes.ending.tolist() == [Ending.FAILED]
+    assert log.outcomes.restarts.tolist() == [0]
