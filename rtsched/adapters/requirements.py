@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from rtsched.adapters.bounds import AHEAD, HORIZON, load_problem
+from rtsched.counting import counted
 from rtsched.kernels.loads import Load
 from rtsched.model.jobs import Kind
 
@@ -86,12 +88,16 @@ class Requirements:
         It takes at least so many nodes that `limit` holds it; if none of the counts from `least` to
         `most` do, `too_long` is the problem.
         """
+        if wrong := load_problem(load):
+            return replace(self, problem=self.problem or wrong)
         # It imports numba: only where there are loads.
         from rtsched.kernels.dlt import fastest_count
 
         fastest = max(least, fastest_count(most, Load(**load)))
         problem = self.problem
-        if load_time(load, fastest) > limit:
+        if limit > HORIZON:
+            limit, too_long = HORIZON, f"its load takes {AHEAD} on {counted(most, 'node')}"
+        if not load_time(load, fastest) <= limit:
             problem = problem or too_long
         else:
             sizes = range(least, fastest + 1)

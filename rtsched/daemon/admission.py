@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from rtsched.adapters.bounds import HORIZON, beyond_horizon
 from rtsched.adapters.live import FIRST_OWN_ID, Submission, SubmitReply
 from rtsched.adapters.planned import rounds_of
 from rtsched.core.cycle import judge
@@ -264,6 +265,8 @@ class AdmissionController:
     ) -> AdmissionResult:
         """Judge a job, by the rules that hold for all."""
         if _has_deadline(job):
+            if problem := beyond_horizon(job.jobs, job.edges, now):
+                return self._unusable(site, replace(job, problem=problem))
             site, row = for_job(site, job.jobs)
             job = replace(job, jobs=row)
             if (used := self._used_up(site, job)) is not None:
@@ -416,6 +419,7 @@ class AdmissionController:
         `base` is the site without the user's offers that a new one replaces; they are given up.
         """
         offer, held = float(judgement.verdicts.offer[0]), 0.0
+        offer = offer if offer <= now + HORIZON else math.inf
         after, changed = site if _queued(job) else base, tuple[PromiseRecord, ...]()
         if math.isfinite(offer) and not _queued(job) and self.may_hold(base, job.uid, now):
             found = self._held(base, job, now, offer)

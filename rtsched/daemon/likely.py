@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 import numpy as np
 
+from rtsched.adapters.bounds import beyond_horizon
 from rtsched.adapters.live import FIRST_OWN_ID, LIKELY, SubmitReply
 from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionResult, record_of
@@ -226,7 +227,7 @@ class LikelyController:
             return "likely.off", f"{messages.PREFIX}rejected: this site gives no promises with odds"
         if job.odds < least:
             return "likely.low", low_odds(job.odds, least)
-        if why := _unsuitable(job):
+        if why := _unsuitable(job) or beyond_horizon(job.jobs, job.edges, now):
             return "likely.unsuitable", f"{messages.PREFIX}rejected: {why}"
         most = self.settings.promises_per_user
         if most and len(site.open_promises(job.uid)) >= most:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_NUMBER = re.compile(r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?", re.ASCII)
+_STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _TOKEN = re.compile(
     r"\s*(?:(\d+\.?\d*(?:[eE][-+]?\d+)?)|([A-Za-z_][\w.]*)|([-+*/()]))\s*", re.ASCII
@@ -44,7 +44,7 @@ def parse_value(text: str) -> Value:
         return float(text)
     match = _STRING.fullmatch(text)
     if match is not None:
-        return _ESCAPE.sub(r"\1", match[1])
+        return _ESCAPE.sub(r"\1", match[1]) if "\\" in match[1] else match[1]
     word = text.lower()
     if word in {"undefined", "error", ""}:
         return None

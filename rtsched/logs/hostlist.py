@@ -20,13 +20,14 @@ _BRACKET = re.compile(r"\[([^\[\]]*)\]([^\[\]]*)")
 _RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?", re.ASCII)
 
 
-def expand(text: str) -> list[str]:
+def expand(text: str, most: int = MOST_NODES) -> list[str]:
     """Return the names in a node list, in order.
 
     Raises
     ------
     ValueError
-        If brackets or numbers are wrong, or there are more than `MOST_NODES` names.
+        If brackets or numbers are wrong, or there are more than `most` names; these are not made
+        first.
     """
     names: list[str] = []
     at, text = 0, text.strip()
@@ -35,30 +36,31 @@ def expand(text: str) -> list[str]:
         if match is None or match.end() == at:
             raise ValueError(f"{text[:80]!r} is no node list")
         at = match.end()
-        pieces = [[match[1]]]
-        count = 1
-        for inside, after in _BRACKET.findall(match[2]):
-            choices = _numbers(inside)
-            count *= len(choices)
-            if len(names) + count > MOST_NODES:
-                raise ValueError(f"more than {MOST_NODES:,} nodes in one list")
-            pieces.append([number + after for number in choices])
+        brackets = [(_ranges_in(inside), after) for inside, after in _BRACKET.findall(match[2])]
+        count = len(names) + 1
+        for ranges, _ in brackets:
+            count = len(names) + (count - len(names)) * sum(len(numbers) for numbers, _ in ranges)
+            if count > most:
+                raise ValueError(f"more than {most:,} nodes in one list")
+        pieces = [[match[1]], *([number + end for number in _numbers(of)] for of, end in brackets)]
         names += [name for name in map("".join, product(*pieces)) if name]
     return names
 
 
-def _numbers(text: str) -> list[str]:
-    """Return the numbers of `1-5,007`, with their leading zeros."""
-    found: list[str] = []
+def _ranges_in(text: str) -> list[tuple[range, int]]:
+    """Return the ranges of `1-5,007`, and with how many digits each is written at least."""
+    found = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
             raise ValueError(f"{part[:80]!r} is no range of node numbers")
-        first, last = match[1], match[2] or match[1]
-        if int(last) - int(first) + len(found) >= MOST_NODES:
-            raise ValueError(f"more than {MOST_NODES:,} nodes in one list")
-        found += [str(i).zfill(len(first)) for i in range(int(first), int(last) + 1)]
+        found.append((range(int(match[1]), int(match[2] or match[1]) + 1), len(match[1])))
     return found
+
+
+def _numbers(ranges: list[tuple[range, int]]) -> list[str]:
+    """Return the numbers of some ranges, with their leading zeros."""
+    return [str(number).zfill(width) for numbers, width in ranges for number in numbers]
 
 
 _NUMBERED = re.compile(r"(.*?)(\d{1,12})", re.ASCII | re.DOTALL)

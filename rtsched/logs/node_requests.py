@@ -32,6 +32,11 @@ MOST_KEPT = 1024
 """So many node sets are kept, once they were worked out."""
 
 
+def most_named(text: str, nodes: int) -> int:
+    """Return how many nodes a list may name where there are so many, and some of them twice."""
+    return max(nodes, len(text))
+
+
 class LeftOut(Enum):
     """What of a request does not count."""
 
@@ -118,7 +123,7 @@ class RequestedNodes:
     def _listed(self, text: str) -> Mask | None:
         code_of, host = self._hosts
         try:
-            codes = [code_of[name] for name in expand(text)]
+            codes = [code_of[name] for name in expand(text, most_named(text, len(self._nodes)))]
         except (ValueError, KeyError):
             return None
         return np.isin(host, codes)

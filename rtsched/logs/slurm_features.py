@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -33,40 +33,35 @@ def nodes_with(text: str, having: Callable[[str], NDArray[np.bool_]]) -> NDArray
         None: it counts nodes (`a*2`), wants one of several features on all nodes (`[a|b]`), or
         cannot be read.
     """
-    tokens, at = [], 0
-    while at < len(text.rstrip()):
-        match = _TOKEN.match(text, at)
-        if match is None:
+    known: dict[str, NDArray[np.bool_]] = {}
+    outside: list[tuple[NDArray[np.bool_] | None, str]] = []  # of open parentheses
+    mask, operator, wants_term = None, "", True
+    for word in _tokens(text):
+        if word in {"&", "|"} and not wants_term:
+            operator, wants_term = word, True
+            continue
+        if word == "(" and wants_term:
+            outside.append((mask, operator))
+            mask, operator = None, ""
+            continue
+        if word == ")" and outside and mask is not None and not wants_term:
+            term = mask
+            mask, operator = outside.pop()
+        elif wants_term and word not in {"&", "|", ")", ""}:
+            if word not in known:
+                known[word] = having(word)
+            term = known[word]
+        else:
             return None
-        tokens.append(match[1])
-        at = match.end()
-    try:
-        mask, rest = _expression(tokens, having)
-    except IndexError:
-        return None
-    return mask if not rest else None
+        mask = term if mask is None else mask & term if operator == "&" else mask | term
+        wants_term = False
+    return mask if not outside and not wants_term else None
 
 
-def _expression(
-    tokens: list[str], having: Callable[[str], NDArray[np.bool_]]
-) -> tuple[NDArray[np.bool_] | None, list[str]]:
-    """Return the nodes that an expression means, and the tokens behind it."""
-    mask, tokens = _term(tokens, having)
-    while mask is not None and tokens and tokens[0] in {"&", "|"}:
-        other, rest = _term(tokens[1:], having)
-        if other is None:
-            return None, rest
-        mask = mask & other if tokens[0] == "&" else mask | other
-        tokens = rest
-    return mask, tokens
-
-
-def _term(
-    tokens: list[str], having: Callable[[str], NDArray[np.bool_]]
-) -> tuple[NDArray[np.bool_] | None, list[str]]:
-    """Return the nodes of one feature or of an expression in parentheses; IndexError: none."""
-    first, rest = tokens[0], tokens[1:]
-    if first == "(":
-        mask, rest = _expression(rest, having)
-        return (mask, rest[1:]) if rest[0] == ")" else (None, rest)
-    return (None, rest) if first in {"&", "|", ")"} else (having(first), rest)
+def _tokens(text: str) -> Iterator[str]:
+    """Yield operators, parentheses and features; an empty one where there is something else."""
+    at, end = 0, len(text.rstrip())
+    while at < end:
+        match = _TOKEN.match(text, at)
+        yield match[1] if match is not None else ""
+        at = match.end() if match is not None else end

@@ -32,3 +32,11 @@ def test_fold(names, text):
 def test_folding_loses_nothing(names):
     """What is folded expands to the same names, each once."""
     assert sorted(expand(fold(names))) == sorted(set(names))
+
+
+@pytest.mark.parametrize("text", ["n[1-999999]", "n[1-30][1-30]", "n1,n[2-102]", "n[1-50],m[1-51]"])
+def test_no_more_names_than_allowed_are_made(text: str) -> None:
+    """A list of 100 nodes and one more."""
+    with pytest.raises(ValueError, match="more than 100 nodes"):
+        expand(text, 100)
+    assert len(expand("n[1-10][1-10]", 100)) == 100

@@ -104,15 +104,22 @@ class Trace(NamedTuple):
     placed: NDArray[np.bool_]
 
 
+WHOLE = 2.0**52
+"""Steps of a grid up to which each of them is a float of its own."""
+
+
 @no_refcount
 def on_grid(instant: float, base: float, resolution: float) -> float:
-    """Return the first instant base + k resolution that is not before `instant`."""
-    if resolution <= 0.0 or math.isinf(instant):
+    """Return the first instant base + k resolution that is not before `instant`.
+
+    Where floats lie farther apart than the grid, or there is no grid, that is the instant itself.
+    """
+    if resolution <= 0.0 or not abs(instant - base) < resolution * WHOLE:
         return instant
-    k = math.ceil((instant - base) / resolution)
-    while base + k * resolution < instant:
+    k = math.ceil((instant - base) / resolution)  # at most one wrong, by rounding
+    if base + k * resolution < instant:
         k += 1
-    while base + (k - 1) * resolution >= instant:
+    elif base + (k - 1) * resolution >= instant:
         k -= 1
     return base + k * resolution
 

@@ -329,6 +329,11 @@ def safe_until(rows: Rows, i: int, n: int) -> float:
     return float(deadline - need - 1e-12 * max(1.0, abs(deadline), time))
 
 
+ROUNDINGS = 64
+"""Floats next to an instant that are tried for it; it takes two or three where t is not before
+0."""
+
+
 @no_refcount
 def least_deadline(rows: Rows, i: int, n: int, t: float) -> float:
     """Return the least float deadline that task i meets when started at t on LOW..n nodes."""
@@ -337,11 +342,15 @@ def least_deadline(rows: Rows, i: int, n: int, t: float) -> float:
         return math.inf
     floor = rows.real[i, FLOOR]
     deadline = t + max(time - TOLERANCE * max(1.0, time), floor)
-    while deadline - t > floor and at_most(time, deadline - t):
+    for _ in range(ROUNDINGS):
+        if not (deadline - t > floor and at_most(time, deadline - t)):
+            break
         deadline = np.nextafter(deadline, -math.inf)
-    while not (deadline - t > floor and at_most(time, deadline - t)):
+    for _ in range(ROUNDINGS):
+        if deadline - t > floor and at_most(time, deadline - t):
+            return float(deadline)
         deadline = np.nextafter(deadline, math.inf)
-    return float(deadline)
+    return math.inf
 
 
 @no_refcount

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.bounds import too_long
 from rtsched.adapters.condor import adjusting
 from rtsched.adapters.condor.arrays import submitted_array
 from rtsched.adapters.condor.facts import CondorFacts
@@ -78,13 +79,15 @@ class CondorTranslator:
     ) -> Submission:
         """Return what a submission means; `facts` are those of the last poll."""
         facts = facts or CondorFacts(names=self.settings.names)
+        fields, wrong = too_long(fields)
         ad, unknown = self._at_schedd(ad_of(str(fields.get(Tag.AD, ""))))
         needs = submitted_array(ad, requirements_of(ad, facts), facts)
         begin = number(ad, "deferraltime")
         user, odds = text(ad, "owner") or "", number(ad, "rtodds") / 100.0
         jobs = job_of(ad, needs, facts, submit=now, begin=begin if begin > now else -math.inf)
         problem = (
-            unknown
+            wrong
+            or unknown
             or needs.problem
             or too_late(needs.deadline, max(now, begin if begin > 0 else now), "RtDeadline")
             or odds_alone(odds, needs.deadline, "RtOdds", "RtDeadline")

@@ -17,8 +17,8 @@ from typing import NamedTuple
 _JOB = r"\d{1,10}(?:_(?:\d+|\*|\[[\d,:-]+\]))?(?:\+\d+)?(?:\(\w+\))?"
 _JOBS = re.compile(rf"(after(?:any|ok|notok|corr)?):({_JOB}(?::{_JOB})*)", re.ASCII | re.IGNORECASE)
 _SINGLETON = re.compile(r"singleton(?:\(\w+\))?", re.ASCII | re.IGNORECASE)
-_SEPARATOR = re.compile(r"[,?](?![\d,:-]+\])")
-"""Not inside of task numbers, as in `afterok:5_[1,3]`."""
+_CONDITION = re.compile(r"(?:[^,?\[]++|\[[^\[\]]*+\]|\[)++")
+"""Up to a comma or question mark that is not inside of task numbers, as in `afterok:5_[1,3]`."""
 _PLANNED = "after, afterany, afterok, afternotok, aftercorr or singleton"
 
 
@@ -46,7 +46,7 @@ def dependency_of(text: str) -> Dependency:
     """Return what `afterok:12:13_4,singleton` says, as sbatch takes it or as squeue shows it."""
     found: dict[int, None] = {}
     singleton, problem = False, ""
-    for condition in _SEPARATOR.split(text) if text else ():
+    for condition in (_CONDITION.findall(text) or [text]) if text else ():
         match = _JOBS.fullmatch(condition)
         if match is None:
             if _SINGLETON.fullmatch(condition):

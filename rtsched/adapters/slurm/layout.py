@@ -112,6 +112,11 @@ class PartitionParts:
         """Return how to make it again: what was worked out does not go to other processes."""
         return PartitionParts, self._of
 
+    @property
+    def nodes(self) -> int:
+        """How many nodes the cluster has."""
+        return len(self._of[0])
+
     def asked(self, name: str, request: str) -> tuple[Partition, tuple[LeftOut, ...]]:
         """Return the part of a partition that a request means, and what of that does not count.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.counting import counted
 from rtsched.logs.hostlist import expand, fold
-from rtsched.logs.node_requests import LeftOut
+from rtsched.logs.node_requests import LeftOut, most_named
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def part_of(name: str, request: JobRequest, facts: SlurmFacts, *, fresh: bool) -
     asks for any more.
     """
     whole = facts.partitions.get(name)
-    text = _text_of(name, request)
+    text = _text_of(name, request, facts.parts.nodes if facts.parts is not None else 0)
     if not text or whole is None or not request.needs_rtsched:
         return PartitionPart(whole)
     if facts.parts is None:
@@ -60,7 +60,7 @@ def part_of(name: str, request: JobRequest, facts: SlurmFacts, *, fresh: bool) -
     return PartitionPart(whole if problem else part, text, problem)
 
 
-def _text_of(name: str, request: JobRequest) -> str:
+def _text_of(name: str, request: JobRequest, nodes: int) -> str:
     """Return the options by which a request chooses nodes, and its partition; empty: by none.
 
     Lists are written in one way, whoever wrote them. A comma between features means `&`
@@ -68,18 +68,19 @@ def _text_of(name: str, request: JobRequest) -> str:
     """
     options = {
         "constraint": request.features.replace(",", "&").replace(" ", ""),
-        "nodelist": _listed(request.required),
-        "exclude": _listed(request.excluded),
+        "nodelist": _listed(request.required, nodes),
+        "exclude": _listed(request.excluded, nodes),
     }
     said = [f"--{option}={value}" for option, value in options.items() if value]
     return " ".join([*said, f"--partition={name}"]) if said else ""
 
 
-def _listed(nodes: str) -> str:
+def _listed(text: str, nodes: int) -> str:
+    """Return a list in the one way; as it is, if it is none or names more than there are."""
     try:
-        return fold(sorted(set(expand(nodes))))
+        return fold(sorted(set(expand(text, most_named(text, nodes)))))
     except ValueError:
-        return "".join(nodes.split())
+        return "".join(text.split())
 
 
 def _options(text: str) -> str:

@@ -9,6 +9,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from rtsched.adapters.bounds import too_long
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply, dag_key
 from rtsched.adapters.requirements import odds_alone, too_late
 from rtsched.adapters.slurm import adjusting
@@ -143,6 +144,7 @@ class SlurmTranslator:
     ) -> Submission:
         """Return what a submit request means; `facts` are those of the last poll."""
         facts = facts or SlurmFacts()
+        fields, wrong = too_long(fields)
         spec = spec_of(_text(fields, Tag.EXTRA), _text(fields, Tag.COMMENT))
         uid = _number(fields, Tag.USER_ID, _number(fields, Tag.SUBMIT_UID, -1))
         user = facts.users.get(uid) or user_name(uid)
@@ -153,7 +155,8 @@ class SlurmTranslator:
         requirements = requirements_of(request, facts, limits=limits_for(facts, names))
         start = max(request.begin, now)
         problem = (
-            requirements.problem
+            wrong
+            or requirements.problem
             or too_late(request.deadline, start, "--deadline")
             or odds_alone(spec.odds, request.deadline, "rtsched:odds", "--deadline")
         )
