@@ -2,7 +2,8 @@
  * it answers. Everything else is decided here, without asking.
  *
  * slurmctld calls job_submit and job_modify from several threads at once, while it holds locks: every
- * millisecond is paid by the cluster. Nothing is kept between calls but the settings and the breaker.
+ * millisecond is paid by the cluster. Nothing is kept between calls but the settings, the breaker, and
+ * the time limits of the jobs of the last minute.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -12,8 +13,10 @@
 #include <time.h>
 
 #include "../common/rtsched_filter.h"
+#include "../common/rtsched_passed.h"
 #include "job_answer.h"
 #include "job_request.h"
+#include "node_state.h"
 #include "promised_jobs.h"
 #include "slurm_internal.h"
 
@@ -33,6 +36,7 @@ static void log_line(bool is_error, const char *line)
 }
 
 static struct rtsched_filter filter = RTSCHED_FILTER(log_line);
+static struct rtsched_passed passed = RTSCHED_NOTHING_PASSED;
 
 int init(void)
 {
@@ -205,7 +209,28 @@ static int submit_unjudged(const struct rtsched_settings *set, enum rtsched_subm
 	return SLURM_SUCCESS;
 }
 
-int job_submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
+/* Note that a job passes: it may start before the daemon's next poll. */
+static void note(const job_desc_msg_t *job)
+{
+	int64_t limit = job->time_limit;
+
+	if (job->time_limit == NO_VAL)
+		limit = RTSCHED_DEFAULT_LIMIT;
+	else if (job->time_limit == INFINITE)
+		limit = RTSCHED_UNLIMITED;
+	rtsched_passed_note(&passed, time(NULL), limit);
+}
+
+static void describe_instant(struct rtsched_request *request)
+{
+	char text[RTSCHED_PASSED_SIZE];
+
+	rtsched_describe_nodes(request);
+	rtsched_passed_text(&passed, time(NULL), text);
+	rtsched_add_text(request, RTSCHED_TAG_PASSED, text);
+}
+
+static int submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
 {
 	struct rtsched_settings set = rtsched_filter_settings(&filter);
 	struct rtsched_request request = {0};
@@ -218,6 +243,7 @@ int job_submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
 	if (!set.judge_all && !wants_promise(job))
 		return SLURM_SUCCESS;
 	rtsched_describe_submit(job, uid, &request);
+	describe_instant(&request);
 	if (request.too_long) {
 		rtsched_request_free(&request);
 		return refuse_too_long(err_msg);
@@ -227,6 +253,15 @@ int job_submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
 	if (!is_judged(reply))
 		return submit_unjudged(&set, reply, job, err_msg);
 	return reply == RTSCHED_REJECTED ? ESLURM_ACCESS_DENIED : SLURM_SUCCESS;
+}
+
+int job_submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
+{
+	int returned = submit(job, uid, err_msg);
+
+	if (returned == SLURM_SUCCESS)
+		note(job);
+	return returned;
 }
 
 /* Modify */
@@ -266,14 +301,13 @@ static int modify_unjudged(const struct rtsched_settings *set, enum rtsched_subm
 	return ESLURM_ACCESS_DENIED;
 }
 
-int job_modify(job_desc_msg_t *job, struct job_record *record, uint32_t uid, char **err_msg)
+static int modify(job_desc_msg_t *job, uint32_t uid, char **err_msg)
 {
 	struct rtsched_settings set = rtsched_filter_settings(&filter);
 	struct rtsched_request request = {0};
 	enum rtsched_submit_reply reply = RTSCHED_ACCEPTED;
 	bool too_long;
 
-	(void)record; /* its layout is not public */
 	if (is_ours(&set, uid))
 		return SLURM_SUCCESS;
 	if (forged(&set, job, uid, err_msg))
@@ -287,4 +321,14 @@ int job_modify(job_desc_msg_t *job, struct job_record *record, uint32_t uid, cha
 	if (!is_judged(reply))
 		return modify_unjudged(&set, reply, job, uid, err_msg);
 	return reply == RTSCHED_REJECTED ? ESLURM_ACCESS_DENIED : SLURM_SUCCESS;
+}
+
+int job_modify(job_desc_msg_t *job, struct job_record *record, uint32_t uid, char **err_msg)
+{
+	int returned = modify(job, uid, err_msg);
+
+	(void)record; /* its layout is not public */
+	if (returned == SLURM_SUCCESS && job->time_limit != NO_VAL)
+		note(job); /* with that limit it may start */
+	return returned;
 }

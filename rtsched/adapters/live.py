@@ -444,6 +444,9 @@ class Translator(Protocol):
     def describe(self, fields: Mapping[int, str | int], facts: Any, now: float) -> Submission:
         """Return what a submit request means; `facts` are those of the last poll."""
 
+    def default_limit(self, facts: Any) -> float:
+        """Return for how long a job may run at most that names no limit, seconds; inf: no end."""
+
     def answer(
         self, submission: Submission, reply: SubmitReply, facts: Any
     ) -> Mapping[int, str | int]:

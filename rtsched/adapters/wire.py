@@ -117,6 +117,15 @@ class Tag(IntEnum):
     """MiB, such as `gres/gpu:2048`; in `OTHER` too, as `mem-per-gpu`."""
     SUBMIT_LINE = 39
     """The command line, cut off; options in a script and in variables are not in it."""
+    # text: what the batch system knows at the instant of the request, `MessageKind.SUBMIT` only
+    IDLE_NODES = 48
+    """Nodes on which nothing runs, as Slurm writes lists of nodes; absent: not known."""
+    AVAIL_NODES = 49
+    """Nodes that take jobs, likewise."""
+    PASSED = 50
+    """The longest time limits of jobs that passed the filter in the last minute, by the second, as
+    `SECOND:MINUTES,...`; -1: unlimited, -2: not given. Absent: the filter does
+    not count them."""
     # numbers
     DEADLINE = 64
     """Seconds since the epoch."""
@@ -170,6 +179,8 @@ class Tag(IntEnum):
     """The most leaf switches that its nodes may be spread over."""
     OVERCOMMIT = 97
     """1: its tasks need no processors of their own."""
+    LAST_NODE_UPDATE = 111
+    """When a node changed last, seconds since the epoch; absent: not known."""
     # answers only
     VERDICT = 128
     """0: accept. 1: reject."""

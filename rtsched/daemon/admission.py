@@ -21,6 +21,7 @@ from rtsched.core.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.daemon.imminent import StartedBefore, with_imminent_started
+from rtsched.daemon.instant import Instant, Present, present
 from rtsched.daemon.limits import for_job, full_limit, limits_in, texts_of, without_limits
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.site import Site
     from rtsched.daemon.used_time import UsedUp
     from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Snapshot
 
 REQUIREMENTS = (
     *("kind", "size", "size_min", "size_max", "wall_time", "begin", "dag", "pinned", "exclusive"),
@@ -164,12 +166,19 @@ class AdmissionController:
         The batch system's.
     started : StartedBefore
         What was made for the job before, of jobs that are about to start.
+    instant : Instant or None
+        What the batch system knows now that the last poll does not show; None: nothing happened
+        since the poll.
+    worst : bool
+        Whether all counts as taken that may have been taken since.
     """
 
     chains: Chains
     settings: DaemonSettings
     wording: messages.Wording
     started: StartedBefore = field(default_factory=StartedBefore, repr=False, compare=False)
+    instant: Instant | None = None
+    worst: bool = False
 
     def judge(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
         """Judge a submission at `now`, seconds since the epoch.
@@ -232,9 +241,42 @@ class AdmissionController:
             return _deferred(site, ("submit.held",), messages.held())
         result = self._admit(site, job, now, redeems=not doubtful)
         if result.judgement is None or result.verdict != doubtful:
-            return result
+            return self._confirmed(site, job, now, result, redeems=not doubtful)
         name = self.wording.name_of(unseen)
         return _rejected(site, "submit.unseen", messages.unseen(name))
+
+    def _confirmed(
+        self, site: Site, job: Submission, now: float, result: AdmissionResult, *, redeems: bool
+    ) -> AdmissionResult:
+        """Return a result that holds whatever happened since the last poll, or defer the job.
+
+        A promise must hold also if all that may have been taken was. A rejection without an offer,
+        or while a promised job may have started elsewhere than planned, must hold if nothing was.
+        """
+        instant = self.instant
+        if instant is None or result.verdict not in {"admit", "reject"}:
+            return result
+        seen = self._present(site, replace(site.snapshot, now=now))
+        if result.verdict == "admit":
+            if not instant.doubtful(seen.snapshot, site).any():
+                return result
+            other = replace(self, worst=True)
+        else:
+            sure = math.isfinite(result.offer) and not seen.unclear
+            if sure or result.judgement is None or not seen.taken.any():
+                return result
+            other = replace(self, instant=None)
+        stays = other._admit(site, job, now, redeems).verdict == "admit"
+        if stays == (result.verdict == "admit"):
+            return result
+        return _deferred(site, ("submit.unconfirmed",), messages.unconfirmed())
+
+    def _present(self, site: Site, snapshot: Snapshot) -> Present:
+        """Return a snapshot of the site, brought to the instant of the submission."""
+        if self.instant is None:
+            nothing = np.zeros(len(snapshot.cluster), np.bool_)
+            return Present(snapshot, Schedule.empty(), nothing)
+        return present(snapshot, site, self.instant, worst=self.worst)
 
     def _with_others(self, site: Site, submission: Submission) -> AdmissionResult:
         """Have a job wait until a poll shows what belongs to it, if answers of plug-ins count.
@@ -271,7 +313,8 @@ class AdmissionController:
             job = replace(job, jobs=row)
             if (used := self._used_up(site, job)) is not None:
                 return _rejected(site, "submit.used-up", messages.used_up(used))
-            if redeems and (offer := _redeemed(site, job, now)) is not None:
+            present = self._present(site, replace(site.snapshot, now=now)).snapshot
+            if redeems and (offer := _redeemed(site, job, present)) is not None:
                 return self._redeem(site, offer, job, now)
             if (refused := self._too_much(site, job, now)) is not None:
                 return refused
@@ -397,6 +440,8 @@ class AdmissionController:
             edges = Edges.joined([snapshot.edges, job.edges])
             snapshot = replace(snapshot, edges=edges)
         snapshot, due = with_imminent_started(snapshot, site.leeway, self.started)
+        now_seen = self._present(site, snapshot)
+        snapshot, due = now_seen.snapshot, Schedule.joined([due, now_seen.started])
         judgement = judge(snapshot, self.chains.of(job.jobs), job.jobs)
         if _without_offer(judgement):
             pinned, more = with_imminent_started(snapshot, site.leeway, admissions=True)
@@ -518,19 +563,19 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
     return Edges.joined([known, guessed]), int(links.before[new][0]), doubtful
 
 
-def _redeemed(site: Site, job: Submission, now: float) -> PromiseRecord | None:
+def _redeemed(site: Site, job: Submission, snapshot: Snapshot) -> PromiseRecord | None:
     """Return the offer that a job takes: made for the same job, by this deadline or an earlier one.
 
     It waits for the same jobs, of those that have not ended. An offer whose planned start was lost,
-    and that no cycle could plan anew, is not there to be taken.
+    and that no cycle could plan anew, is not there to be taken; `snapshot` is of now.
     """
     row, offers = job.jobs, site.of_user(job.uid, "offered")
     for record in offers:
         alike = same_request(site.row(record.id), row) and _waits(site, job.edges) == _waits(
             site, site.links.take(site.links.after == record.id)
         )
-        if alike and row.deadline[0] >= record.deadline and now < record.expires:
-            lost = lost_starts(site, replace(site.snapshot, now=now))
+        if alike and row.deadline[0] >= record.deadline and snapshot.now < record.expires:
+            lost = lost_starts(site, snapshot)
             if record.id not in lost:
                 return record
     return None

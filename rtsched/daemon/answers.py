@@ -17,6 +17,7 @@ from rtsched.adapters.users import NotKnownYetError, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.imminent import StartedBefore
+from rtsched.daemon.instant import NodeLists, instant_of
 from rtsched.daemon.likely import JudgedByOdds, LikelyController, Odds, odds_of
 from rtsched.daemon.menu import (
     Allowance,
@@ -106,6 +107,7 @@ class Answers:
         self.daemon = daemon
         self._evaluating = asyncio.Lock()
         self._started = StartedBefore()
+        self._node_lists = NodeLists()
         self._asking = 0
         self._menus = BoundedSemaphore(MENUS)
 
@@ -161,8 +163,13 @@ class Answers:
         request = Request(daemon.translator, fields, submission)
         if submission.job >= 0 and submission.job in site.marks.job:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
+        unstated = daemon.translator.default_limit(site.facts)
         admission = AdmissionController(
-            daemon.policy.submits, settings, daemon.wording, self._started
+            daemon.policy.submits,
+            settings,
+            daemon.wording,
+            self._started,
+            instant_of(fields, site, self._node_lists, unstated),
         )
         likely = LikelyController(
             daemon.policy.submits, settings, daemon.policy.live.likely, daemon.wording
@@ -181,6 +188,8 @@ class Answers:
                 raise
             log.warning("request_failed", kind=MessageKind.SUBMIT.name, error=str(error))
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])
+        if judged.codes == ("submit.unconfirmed",):
+            daemon.poll_soon()
         uid, menu = submission.uid, judged.menu
         if not daemon.dry_run:
             remember(daemon.menus, uid, menu, now)

@@ -79,6 +79,9 @@ PARTS = ("look", "settle", "reserve", "steer", "apply")
 SOON = 0.05
 """Seconds between two cycles at the least."""
 
+IN_QUEUE = 0.2
+"""Seconds after an answer at which the job is in the batch system's queue."""
+
 UNREAD = "the submit filter did not wait for the answer"
 """Why a promise or an offer lapsed that nobody was told of."""
 
@@ -215,6 +218,10 @@ class Daemon:
             if self.promised is not None and record.standing == "provisional":
                 self.promised.add(record.uid)
         self._wake.set()
+
+    def poll_soon(self) -> None:
+        """Have the next poll come as soon as what is just being submitted is in the queue."""
+        asyncio.get_running_loop().call_later(IN_QUEUE, self._wake.set)
 
     def withdraw(self, tokens: Collection[str]) -> None:
         """Withdraw promises and offers that nobody was told of; they count against nobody."""

@@ -251,6 +251,14 @@ def busy() -> str:
     return f"{PREFIX}held for a moment: it will be accepted or rejected in a few seconds"
 
 
+def unconfirmed() -> str:
+    """Return what a user reads whose job is judged by the next poll: jobs may have started."""
+    return (
+        f"{PREFIX}held for a moment: other jobs may just have started where it would run; it will "
+        "be accepted or rejected in a few seconds"
+    )
+
+
 def warned(judgement: Judgement, wording: Wording, now: float) -> str:
     """Return what plug-ins that only warn would have said against the job; empty: nothing."""
     _, why, offer = uncounted(judgement, ("warn",), wording)

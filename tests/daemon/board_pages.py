@@ -76,6 +76,7 @@ def asked(running: Running, nodes: int, hours: float, name: str) -> socket.socke
         (Tag.MAX_NODES, nodes),
         (Tag.TIME_LIMIT, 90),
         (Tag.DEADLINE, int(running.now + hours * HOUR)),
+        (Tag.LAST_NODE_UPDATE, 0),  # nothing has started since the poll
     ]
     line = socket.socket(socket.AF_UNIX)
     line.settimeout(120.0)

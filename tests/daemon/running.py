@@ -176,6 +176,7 @@ class Running:
             (Tag.MAX_NODES, nodes),
             (Tag.TIME_LIMIT, 30),
             (Tag.DEADLINE, int(self.now + hours * 3600)),
+            (Tag.LAST_NODE_UPDATE, 0),  # nothing has started since the poll
             *([(Tag.ARRAY_INX, array)] if array else []),
             *([(Tag.EXTRA, extra)] if extra else []),
         ]

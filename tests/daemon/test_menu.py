@@ -63,6 +63,7 @@ async def submit(
         (Tag.MAX_NODES, nodes),
         (Tag.TIME_LIMIT, minutes),
         (Tag.DEADLINE, int(NOW + by * MINUTE)),
+        (Tag.LAST_NODE_UPDATE, 0),  # nothing has started since the poll
         *((Tag[name], value) for name, value in more.items()),
     ]
 

@@ -130,6 +130,13 @@ class CondorTranslator:
             if 0 <= cluster < 1 << CLUSTER_BITS
         }, ""
 
+    def default_limit(
+        self,
+        facts: CondorFacts | None,  # noqa: ARG002 - of the interface
+    ) -> float:
+        """Return inf: a job without `allowed_job_duration` has no end."""
+        return math.inf
+
     def answer(
         self,
         submission: Submission,

@@ -196,6 +196,11 @@ class SlurmTranslator:
             odds=spec.odds,
         )
 
+    def default_limit(self, facts: SlurmFacts | None) -> float:
+        """Return for how long a job may run at most that names no limit, seconds; inf: no end."""
+        parts = facts.partitions.values() if facts is not None else ()
+        return max((part.default_s for part in parts), default=math.inf)
+
     def answer(
         self, submission: Submission, reply: SubmitReply, facts: SlurmFacts | None
     ) -> Mapping[int, str | int]:

@@ -1,0 +1,290 @@
+"""What the batch system knows at the instant of a submission, and the last poll does not show.
+
+A promise that rests on a node which was taken since the poll would be broken. So the submit filter
+sends with its request which nodes are idle, and for how long jobs may run that passed it lately.
+
+* **Whole nodes**: a node that the poll showed free and that is not idle was taken. It counts as
+  taken for the longest time that a job may run which may have started there: one that waited at
+  the poll and may use the node, or one that passed the filter since. So what is promised beside it
+  holds, and what is offered can be taken.
+* **Otherwise** (jobs share nodes, or the request does not say what is idle): what is free on a node
+  is doubtful, if jobs may have started since the poll. A promise is given only if it could be kept
+  also if all of that was taken; else the job is deferred and evaluated on the next poll, which is
+  brought forward.
+
+A job all of whose nodes are idle has ended.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import structlog
+
+from rtsched.adapters.wire import Tag
+from rtsched.daemon.imminent import SOON, with_started
+from rtsched.logs.hostlist import expand
+from rtsched.model.allowed_nodes import allowed_nodes
+from rtsched.model.blocked import WHOLE, Blocked
+from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.ragged import offsets_of
+from rtsched.model.resources import CPU, demand_of
+from rtsched.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from rtsched.daemon.site import Site
+    from rtsched.model.cluster import Nodes
+    from rtsched.model.snapshot import Snapshot
+
+log = structlog.get_logger(__name__)
+
+MARGIN = 2.0
+"""Seconds by which the poll, the filter and whole seconds may disagree about what came first."""
+
+TAKEN_IDS = 3 << 61
+"""Jobs that are not known, and hold taken nodes, have ids from here on, in one evaluation only."""
+
+
+@dataclass(frozen=True)
+class Instant:
+    """What the batch system knew when a request was made.
+
+    Attributes
+    ----------
+    idle : bool[m] or None
+        Which nodes of the last poll's cluster run nothing and take jobs; None: not known.
+    changed : float
+        When a node changed last, seconds since the epoch; inf: not known.
+    longest : float
+        Seconds for which a job may run that passed the filter since the poll; 0: none passed, inf:
+        one without limit, or not known.
+    """
+
+    idle: NDArray[np.bool_] | None = None
+    changed: float = math.inf
+    longest: float = math.inf
+
+    def may_have_started(self, site: Site) -> bool:
+        """Return whether jobs may have started since the last poll."""
+        if math.isfinite(self.changed):
+            return self.changed >= math.floor(site.seen)
+        if self.longest > 0.0:
+            return True
+        waits = ~np.isin(site.marks.job, site.requested.id) & ~site.marks.held
+        return bool(np.isin(site.snapshot.queued.id, site.marks.job[waits]).any())
+
+    def doubtful(self, snapshot: Snapshot, site: Site) -> NDArray[np.bool_]:
+        """Return bool[m]: on which nodes jobs may have started that nobody sees."""
+        cluster = snapshot.cluster
+        whole = self.idle is not None and not cluster.shared
+        if whole or not self.may_have_started(site):
+            return np.zeros(len(cluster), np.bool_)
+        found = cluster.usable & ~_full(snapshot)
+        return found if self.idle is None else found & ~self.idle
+
+
+class NodeLists:
+    """The nodes that lists name, as rows of a cluster; what was read last is kept."""
+
+    def __init__(self) -> None:
+        self._nodes: Nodes | None = None
+        self._rows: dict[str, int] = {}
+        self._read: dict[str, NDArray[np.bool_]] = {}
+
+    def mask(self, nodes: Nodes, text: str) -> NDArray[np.bool_] | None:
+        """Return bool[m]: which nodes a list names; None: it is no list of nodes."""
+        if self._nodes is not nodes:
+            names = nodes.texts("name")
+            self._nodes, self._read = nodes, {}
+            self._rows = {name or "": row for row, name in enumerate(names)}
+        if (known := self._read.get(text)) is not None:
+            return known
+        try:
+            names = expand(text)
+        except ValueError as error:
+            log.warning("node_list_not_read", error=str(error))
+            return None
+        rows = [row for name in names if (row := self._rows.get(name)) is not None]
+        found = np.zeros(len(nodes), np.bool_)
+        found[rows] = True
+        if len(self._read) > 7:  # the idle and the available nodes of some requests
+            self._read.clear()
+        self._read[text] = found
+        return found
+
+
+def instant_of(
+    fields: Mapping[int, int | str], site: Site, lists: NodeLists, unstated: float = math.inf
+) -> Instant | None:
+    """Return what a request to submit a job says about its instant.
+
+    None: nothing is counted there. An older filter of Slurm sends nothing: all is unknown then.
+    `unstated`: for how long a job may run that names no limit, seconds; inf: not known.
+    """
+    if Tag.AD in fields:
+        return None
+    nodes = site.snapshot.cluster.nodes
+    parts = [fields.get(tag) for tag in (Tag.IDLE_NODES, Tag.AVAIL_NODES)]
+    masks = [lists.mask(nodes, part) if isinstance(part, str) else None for part in parts]
+    idle = None if masks[0] is None or masks[1] is None else masks[0] & masks[1]
+    changed = fields.get(Tag.LAST_NODE_UPDATE, math.inf)
+    passed = fields.get(Tag.PASSED)
+    longest = (
+        _longest(passed, site.seen - MARGIN, unstated) if isinstance(passed, str) else math.inf
+    )
+    return Instant(idle, float(changed), longest)
+
+
+def _longest(passed: str, since: float, unstated: float) -> float:
+    """Return for how long a job may run that passed since then, seconds; 0: none did."""
+    found = 0.0
+    for part in filter(None, passed.split(",")):
+        second, _, minutes = part.partition(":")
+        try:
+            at, limit = int(second), int(minutes)
+        except ValueError:
+            return math.inf
+        if at >= since:
+            seconds = {-1: math.inf, -2: unstated}.get(limit, limit * 60.0)
+            found = max(found, seconds, 1.0)
+    return found
+
+
+@dataclass(frozen=True)
+class Present:
+    """A poll's snapshot, brought to the instant of a submission.
+
+    Attributes
+    ----------
+    snapshot : Snapshot
+        In it.
+    started : Schedule
+        The entries of its plan that have started, which it has no more.
+    taken : bool[m]
+        Nodes that unknown jobs have taken since the poll.
+    unclear : bool
+        Whether a promised job may have taken some of them, on other nodes than it was planned on.
+    """
+
+    snapshot: Snapshot
+    started: Schedule
+    taken: NDArray[np.bool_]
+    unclear: bool = False
+
+
+def present(snapshot: Snapshot, site: Site, instant: Instant, *, worst: bool = False) -> Present:
+    """Return the snapshot of the last poll as the batch system is now.
+
+    `worst`: as it is if all that may have been taken was.
+    """
+    nothing = np.zeros(len(snapshot.cluster), np.bool_)
+    found = Present(snapshot, Schedule.empty(), nothing)
+    if instant.idle is not None:
+        found = replace(found, snapshot=_without_ended(snapshot, site, instant.idle))
+        if not snapshot.cluster.shared:
+            found = _with_taken(found.snapshot, site, instant, instant.idle)
+    if worst:
+        taken = instant.doubtful(found.snapshot, site)
+        held = _held(found.snapshot, site, instant, taken)
+        return replace(found, snapshot=held, taken=found.taken | taken)
+    return found
+
+
+def _without_ended(snapshot: Snapshot, site: Site, idle: NDArray[np.bool_]) -> Snapshot:
+    """Return the snapshot without jobs that ran at the poll and all of whose nodes are idle now."""
+    runs = snapshot.allocations
+    busy = np.bincount(runs.rows()[~idle[runs.nodes]], minlength=len(runs)) > 0
+    kept = busy | (runs.ragged.lengths == 0) | (runs.entries.start > site.seen - MARGIN)
+    if kept.all():
+        return snapshot
+    rows = np.flatnonzero(kept)
+    return replace(snapshot, running=snapshot.running.take(rows), allocations=runs.take(rows))
+
+
+def _with_taken(
+    snapshot: Snapshot, site: Site, instant: Instant, idle: NDArray[np.bool_]
+) -> Present:
+    """Return the snapshot with jobs on the nodes that were free, and are not idle."""
+    plan, now = snapshot.plan, snapshot.now
+    gone = snapshot.cluster.usable & ~idle
+    gone[snapshot.allocations.nodes] = False
+    started = Schedule.empty()
+    if not gone.any():
+        return Present(snapshot, started, gone)
+    promised = [job for job, each in site.records.items() if each.standing != "offered"]
+    due = (plan.entries.start <= now + site.leeway + SOON) & np.isin(plan.entries.job, promised)
+    taken_of = np.bincount(plan.rows()[gone[plan.nodes]], minlength=len(plan))
+    runs = due & (taken_of == plan.ragged.lengths) & (plan.ragged.lengths > 0)
+    unclear = bool((due & ~runs).any())
+    if runs.any():
+        snapshot, started = with_started(snapshot, runs)
+        gone[started.nodes] = False
+    return Present(_held(snapshot, site, instant, gone), started, gone, unclear)
+
+
+def _held(snapshot: Snapshot, site: Site, instant: Instant, taken: NDArray[np.bool_]) -> Snapshot:
+    """Return the snapshot in which unknown jobs have some nodes for as long as they may."""
+    rows = np.flatnonzero(taken)
+    if not len(rows):
+        return snapshot
+    now, until = snapshot.now, _until(snapshot, site, instant)[rows]
+    if snapshot.cluster.shared:
+        whole = np.full(len(rows), WHOLE, np.int64)
+        spans = Blocked(rows, np.full(len(rows), now), until, whole)
+        return replace(snapshot, blocked=Blocked.joined([snapshot.blocked.cut(spans)[0], spans]))
+    ends, group = np.unique(until, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    size, count = np.bincount(group), len(ends)
+    ids = TAKEN_IDS + np.arange(count)
+    jobs = Jobs.build(
+        count,
+        id=ids,
+        submit=np.full(count, now),
+        size=size,
+        wall_time=ends - now,
+        kind=np.full(count, Kind.RIGID, np.int8),
+    )
+    start = np.full(count, now)
+    runs = Schedule.build(ids, start, ends, offsets_of(size), rows[order].astype(np.int32))
+    return replace(
+        snapshot,
+        running=Jobs.joined([snapshot.running, jobs]),
+        allocations=Schedule.joined([snapshot.allocations, runs]),
+    )
+
+
+def _until(snapshot: Snapshot, site: Site, instant: Instant) -> NDArray[np.float64]:
+    """Return float64[m]: when each node is free again at the latest, if a job started there."""
+    plan, now, cluster = snapshot.plan, snapshot.now, snapshot.cluster
+    due = plan.entries.start <= now + site.leeway + SOON
+    spans = plan.entries.end[due] - plan.entries.start[due]
+    longest = np.full(len(cluster), max(instant.longest, float(spans.max(initial=0.0))))
+    queued = snapshot.queued
+    jobs = queued.take(~np.isin(queued.id, site.requested.id))
+    codes, masks = allowed_nodes(jobs, cluster)
+    for code in np.unique(codes).tolist():
+        most = float(jobs.wall_time[codes == code].max())
+        mask = masks[code] if code >= 0 else np.ones(len(cluster), np.bool_)
+        longest[mask] = np.maximum(longest[mask], most)
+    return now + longest
+
+
+def _full(snapshot: Snapshot) -> NDArray[np.bool_]:
+    """Return bool[m]: which nodes have no room for one job more."""
+    cluster, runs = snapshot.cluster, snapshot.allocations
+    full = np.zeros(len(cluster), np.bool_)
+    names = cluster.nodes.names("capacity")
+    if CPU not in names:
+        full[runs.nodes] = True
+        return full
+    at = names.index(CPU)
+    used = np.zeros(len(cluster), np.int64)
+    np.add.at(used, runs.nodes, runs.per_node(demand_of(snapshot.running, cluster)[:, at]))
+    return np.asarray(used >= cluster.nodes.capacity[:, at])
