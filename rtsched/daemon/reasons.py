@@ -22,9 +22,9 @@ REASONS: dict[str, str] = {
     "submit.busy": "Not a rejection: the daemon was updating its plan at that moment and could not "
     "promise anything. The job is held, and accepted or rejected in the next cycle, some seconds "
     "later.",
-    "submit.unconfirmed": "Not a rejection: jobs may have started since the last poll on nodes that "
-    "the job would need. It is held, and accepted or rejected by the next poll, which follows at "
-    "once.",
+    "submit.unconfirmed": "Not a rejection: jobs may have started since the last poll on nodes "
+    "that the job would need. It is held, and accepted or rejected by the next poll, which follows "
+    "at once.",
     "submit.limit": "The running and promised jobs of its account, user or QOS leave no room for "
     "the job, where it would be planned, in a limit that the text names.",
     "submit.used-up": "The jobs of its account, user or QOS have used, and may yet use, so much of "

@@ -139,6 +139,7 @@ def test_the_daemon_is_told_what_was_asked_for(tested: Filter) -> None:
         Tag.OTHER: "contiguous,clusters,end-time",
         Tag.CONTIGUOUS: 1,
         Tag.CLUSTERS: "a,b",
+        Tag.PASSED: "",
         Tag.TIMEOUT_MS: 300,
     }
 
@@ -154,7 +155,7 @@ def test_the_layout_of_tasks_is_sent(tested: Filter) -> None:
             *("submit_line*300=sbatch ",),
         )
     asked = server.asked[0][1]
-    del asked[Tag.TIMEOUT_MS]
+    del asked[Tag.TIMEOUT_MS], asked[Tag.PASSED]
     assert asked == {
         Tag.SUBMIT_UID: USER,
         Tag.DEADLINE: 2_000_000_000,
@@ -175,6 +176,37 @@ def test_the_layout_of_tasks_is_sent(tested: Filter) -> None:
         Tag.OTHER: "contiguous,sockets-per-node,cores-per-socket,threads-per-core,"
         "ntasks-per-socket,ntasks-per-core,ntasks-per-gpu,cpus-per-gpu,mem-per-gpu,switches",
     }
+
+
+def test_the_daemon_is_told_what_is_idle_now(
+    build: Build, slurm_include: Path, tmp_path: Path
+) -> None:
+    """Where slurmctld has these variables; names that a request has no room for are left out."""
+    flags = (*ADDRESSES, f"-I{slurm_include}", "-rdynamic")
+    sources = [PROGRAMS / f"{name}.c" for name in ("harness", "fake_slurm", "fake_slurmctld")]
+    tested = Filter(build("in_slurmctld", *sources, *FILTER, flags=flags), tmp_path)
+    with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
+        tested.submit("deadline=2000000000")
+        tested.submit("deadline=2000000000", "comment*62500=abcd")
+    first, second = (fields for _, fields in server.asked)
+    assert first[Tag.IDLE_NODES] == "n[1-3,5]"
+    assert first[Tag.AVAIL_NODES] == "n[1-9]"
+    assert first[Tag.LAST_NODE_UPDATE] == 1_900_000_000
+    assert Tag.IDLE_NODES not in second
+    assert second[Tag.PASSED] == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "noted"), [("time_limit=5", "5"), (f"time_limit={2**32 - 1}", "-1"), ("name=a", "-2")]
+)
+def test_what_passes_is_noted_with_its_limit(tested: Filter, limit: str, noted: str) -> None:
+    """By the second, whoever submits; the daemon may not have seen it yet."""
+    with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
+        tested.submit(limit, "deadline=2000000000", count=2)
+    passed = [str(fields[Tag.PASSED]) for _, fields in server.asked]
+    assert passed[0] == ""
+    assert abs(int(passed[1].partition(":")[0]) - time.time()) < 60
+    assert passed[1].partition(":")[2] == noted
 
 
 def test_an_answer_is_carried_out(tested: Filter) -> None:

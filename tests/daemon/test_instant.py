@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from scene import BOB, SHARED, T0, Scene
 
 from rtsched.adapters.wire import Tag
-from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.instant import Instant, NodeLists, instant_of
 from rtsched.logs.hostlist import fold
 from rtsched.model.actions import Requeue
 from rtsched.model.jobs import Jobs
+
+if TYPE_CHECKING:
+    from rtsched.daemon.admission import AdmissionController
 
 MINUTE = 60.0
 
@@ -172,7 +175,8 @@ def test_what_a_request_says_of_its_instant() -> None:
         Tag.PASSED: f"{int(T0) - 30}:-1,{int(T0) - 1}:10,{int(T0)}:0",
     }
     instant = instant_of(fields, scene.site, NodeLists())
-    assert instant is not None and instant.idle is not None
+    assert instant is not None
+    assert instant.idle is not None
     assert instant.idle.tolist() == [False, True, True, False]
     assert (instant.changed, instant.longest) == (T0, 600.0)
 
