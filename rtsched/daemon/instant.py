@@ -101,9 +101,8 @@ class NodeLists:
     def mask(self, nodes: Nodes, text: str) -> NDArray[np.bool_] | None:
         """Return bool[m]: which nodes a list names; None: it is no list of nodes."""
         if self._nodes is not nodes:
-            names = nodes.texts("name")
             self._nodes, self._read = nodes, {}
-            self._rows = {name or "": row for row, name in enumerate(names)}
+            self._rows = {name or "": row for row, name in enumerate(nodes.texts("name"))}
         if (known := self._read.get(text)) is not None:
             return known
         try:
