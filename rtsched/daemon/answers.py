@@ -16,6 +16,7 @@ import structlog
 from rtsched.adapters.users import NotKnownYetError, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.fair import Turns
 from rtsched.daemon.imminent import StartedBefore
 from rtsched.daemon.instant import NodeLists, instant_of
 from rtsched.daemon.likely import JudgedByOdds, LikelyController, Odds, odds_of
@@ -65,6 +66,13 @@ known: its answer may have to be written down first."""
 MOMENT = 0.002
 """Seconds that choices with odds may wait at the last for their turn to be judged."""
 
+SPARE = 0.008
+"""Seconds of those that the filter waits that are left to write an answer and to read it, where a
+job is not evaluated at once."""
+
+USUAL = 0.01
+"""Seconds that an evaluation is thought to take before any was made."""
+
 MENUS = 2
 """Menus at a time that wait for odds: the process that knows them answers one after the other."""
 
@@ -83,7 +91,8 @@ class Judge(Protocol):
 class _Case:
     """A submission, and who judges it at an instant, seconds since the epoch.
 
-    Its odds are waited for until an instant of `time.perf_counter`.
+    Its odds are waited for until an instant of `time.perf_counter`, and the filter waits for the
+    answer until another one.
     """
 
     judge: Judge
@@ -92,6 +101,7 @@ class _Case:
     request: Request
     now: float
     until: float
+    answered_by: float
     asked: Future[Odds] | None = None
     """What is known of its odds, where it is rejected."""
 
@@ -100,12 +110,13 @@ class Answers:
     """Answers the submit filter on behalf of a daemon.
 
     Submissions are evaluated in a thread, so the loop goes on reading; one at a time, since
-    plug-ins keep what they prepared.
+    plug-ins keep what they prepared, and their users in turn. One whose turn does not come while
+    its filter waits is held, and evaluated in a cycle: so nobody's flood makes filters give up.
     """
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
-        self._evaluating = asyncio.Lock()
+        self._turns, self._usual = Turns(), USUAL
         self._started = StartedBefore()
         self._node_lists = NodeLists()
         self._asking = 0
@@ -159,7 +170,7 @@ class Answers:
             raise AdapterError(
                 f"the last poll of the batch system was {age:.0f} s ago; not evaluated"
             )
-        submission = daemon.translator.describe(fields, site.facts, now)
+        submission = await asyncio.to_thread(daemon.translator.describe, fields, site.facts, now)
         request = Request(daemon.translator, fields, submission)
         if submission.job >= 0 and submission.job in site.marks.job:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
@@ -181,7 +192,7 @@ class Answers:
                 wait = max(until - time.perf_counter(), 0.0)
                 odds = await odds_of(daemon.odds, submission, site.likely.level, wait)
                 judge = JudgedByOdds(likely, odds)
-            case = _Case(judge, admission, likely, request, now, until)
+            case = _Case(judge, admission, likely, request, now, until, begun + patience(fields))
             judged = await self._judged(case, client)
         except PlannerError as error:
             if not daemon.dry_run:
@@ -204,17 +215,29 @@ class Answers:
         return judged.verdict, self._reply(submission, judged)
 
     async def _judged(self, case: _Case, client: Client) -> AdmissionResult:
-        """Judge a submission, and write down what it is promised or offered; return that.
+        """Judge a submission when its turn comes; write down what it is promised or offered.
 
-        It is judged at once; only what it is promised waits for its turn, and is judged again if
-        the site has changed by then.
+        It is judged again if a cycle has changed the site before that can be written down.
 
         Raises
         ------
         HungUpError
             If nobody waits for the answer any more; then nothing was written down.
         """
-        daemon, submission = self.daemon, case.request.submission
+        uid, left = case.request.submission.uid, case.answered_by - time.perf_counter()
+        self._asking += 1
+        try:
+            async with self._turns.of(uid, left - self._usual - SPARE):
+                return await self._in_turn(case, client)
+        except TimeoutError:
+            if not client.waits():
+                raise HungUpError from None
+            return case.judge.later(self.daemon.site)
+        finally:
+            self._asking -= 1
+
+    async def _in_turn(self, case: _Case, client: Client) -> AdmissionResult:
+        daemon, submission, begun = self.daemon, case.request.submission, time.perf_counter()
         site, judged = await self._evaluated(case, client)
         if daemon.dry_run or not judged.changed:
             return judged
@@ -232,26 +255,21 @@ class Answers:
                 client.if_unread(partial(daemon.withdraw, tokens))
         finally:
             daemon.site_lock.release()
+        self._usual += (time.perf_counter() - begun - self._usual) / 8.0
         return judged
 
     async def _evaluated(self, case: _Case, client: Client) -> tuple[Site, AdmissionResult]:
-        """Judge a submission in a thread when its turn comes, and return on which site.
+        """Judge a submission in a thread, and return on which site.
 
         Raises
         ------
         HungUpError
-            If nobody waits for the answer any more by then.
+            If nobody waits for the answer any more.
         """
-        self._asking += 1
-        try:
-            async with self._evaluating:
-                if not client.waits():
-                    raise HungUpError
-                site = self.daemon.site
-                loop = asyncio.get_running_loop()
-                return site, await asyncio.to_thread(self._judged_on, site, case, loop)
-        finally:
-            self._asking -= 1
+        if not client.waits():
+            raise HungUpError
+        site, loop = self.daemon.site, asyncio.get_running_loop()
+        return site, await asyncio.to_thread(self._judged_on, site, case, loop)
 
     def _judged_on(
         self, site: Site, case: _Case, loop: asyncio.AbstractEventLoop
@@ -291,16 +309,14 @@ class Answers:
         odds = await _known(case.asked, case.until)
         if math.isnan(odds.known):
             return judged
+        uid, left = case.request.submission.uid, case.until - time.perf_counter()
         try:
-            async with asyncio.timeout(max(case.until - time.perf_counter(), MOMENT)):
-                await self._evaluating.acquire()
+            async with self._turns.of(uid, max(left, MOMENT)):
+                site, request, now = self.daemon.site, case.request, case.now
+                arguments = judged, site, request, now, case.likely, odds
+                return await asyncio.to_thread(with_odds, *arguments)
         except TimeoutError:
             return judged
-        try:
-            site, request, now = self.daemon.site, case.request, case.now
-            return await asyncio.to_thread(with_odds, judged, site, request, now, case.likely, odds)
-        finally:
-            self._evaluating.release()
 
     async def _lock_site(self, client: Client) -> bool:
         """Wait for the turn to change the site; return whether it was given.
@@ -364,6 +380,12 @@ async def _known(asked: Future[Odds], until: float) -> Odds:
         log.warning("odds_not_known", error=f"{type(error).__name__}: {error}")
         return Odds()
     return answer.result()
+
+
+def patience(fields: Mapping[int, int | str]) -> float:
+    """Return for how many seconds after a request its filter waits for the answer."""
+    timeout = fields.get(Tag.TIMEOUT_MS)
+    return math.inf if timeout is None else max(int(timeout) / 1000.0, 0.0)
 
 
 def odds_wait(fields: Mapping[int, int | str], wait: float) -> float:

@@ -1,4 +1,4 @@
-"""One thread that works for many users in turn.
+"""Users in turn: at the door for submissions, and in one thread for their questions.
 
 What users ask for takes time of the interpreter, which the loop needs too. So one user gets a share
 of it and no more, and all users together get a share.
@@ -7,6 +7,8 @@ of it and no more, and all users together get a share.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +18,7 @@ from rtsched.daemon.server import HungUpError
 from rtsched.errors import RtschedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 T = TypeVar("T")
 
@@ -63,6 +65,57 @@ class RateLimiter:
         if len(self._paid) > 10_000:
             self._paid = {uid: at for uid, at in self._paid.items() if at > now}
         self._paid[who] = max(self._paid.get(who, now), now) + seconds / self._share
+
+
+class Turns:
+    """Lets one at a time go on, the users in turn, however many of one user wait."""
+
+    def __init__(self) -> None:
+        self._taken, self._last = False, -1
+        self._waiting: dict[int, deque[asyncio.Future[None]]] = {}
+
+    @contextlib.asynccontextmanager
+    async def of(self, uid: int, seconds: float = math.inf) -> AsyncIterator[None]:
+        """Wait for a turn of a user.
+
+        Raises
+        ------
+        TimeoutError
+            If it does not come within so many seconds.
+        """
+        async with asyncio.timeout(max(seconds, 0.0) if math.isfinite(seconds) else None):
+            await self._take(uid)
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    async def _take(self, uid: int) -> None:
+        if not self._taken:
+            self._taken, self._last = True, uid
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(uid, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it came at the same moment
+                self._give_back()
+            raise
+
+    def _give_back(self) -> None:
+        while self._waiting:
+            others = (uid for uid in self._waiting if uid != self._last)
+            uid = next(others, self._last)
+            turns = self._waiting.pop(uid)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[uid] = turns
+            if not turn.done():
+                turn.set_result(None)
+                self._last = uid
+                return
+        self._taken = False
 
 
 class _Piece(NamedTuple):

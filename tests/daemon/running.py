@@ -166,12 +166,20 @@ class Running:
         self.store.close()
 
     def asked(
-        self, nodes: int = 1, hours: float = 24.0, array: str = "", extra: str = ""
+        self,
+        nodes: int = 1,
+        hours: float = 24.0,
+        array: str = "",
+        extra: str = "",
+        *,
+        uid: int = ANN,
+        timeout_ms: int = 0,
     ) -> socket.socket:
         """Return the socket of a filter that has asked about a job of ann's and not read yet."""
         fields = [
-            (Tag.USER_ID, ANN),
-            (Tag.SUBMIT_UID, ANN),
+            (Tag.USER_ID, uid),
+            (Tag.SUBMIT_UID, uid),
+            *([(Tag.TIMEOUT_MS, timeout_ms)] if timeout_ms else []),
             (Tag.MIN_NODES, nodes),
             (Tag.MAX_NODES, nodes),
             (Tag.TIME_LIMIT, 30),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import Running, answer_of, until
+from running import ANN, Running, answer_of, until
+from scene import BOB
 
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.daemon.answers import job_id
@@ -91,6 +92,64 @@ def test_who_hangs_up_before_its_turn_is_not_evaluated(running: Running) -> None
 
     run(running, course)
     assert running.standings() == ["provisional"]
+
+
+def test_users_are_evaluated_in_turn(running: Running) -> None:
+    """Whoever comes after a flood of another user's has the next turn."""
+    order: list[int] = []
+
+    async def course(gate: Gate) -> None:
+        lines = [running.asked() for _ in range(4)]
+        await until(lambda: gate.calls == 1 and len(running.server.answering) == 4)
+        lines.append(running.asked(uid=BOB))
+        await until(lambda: len(running.server.answering) == 5)
+        gate.open.set()
+        for line in lines:
+            await asyncio.to_thread(answer_of, line)
+        made = sorted(running.daemon.site.records.values(), key=lambda record: record.id)
+        order.extend(record.uid for record in made)
+
+    run(running, course)
+    assert order == [ANN, BOB, ANN, ANN, ANN]
+
+
+def test_whose_turn_does_not_come_in_time_is_held(running: Running) -> None:
+    """The filter gets an answer while it waits: its breaker stays closed, and a cycle decides."""
+
+    async def course(gate: Gate) -> None:
+        first = running.asked()
+        await until(lambda: gate.calls == 1)
+        fields = (await asyncio.to_thread(answer_of, running.asked(timeout_ms=100)))[1]
+        assert gate.inside == 1
+        assert fields[Tag.VERDICT] == ACCEPT
+        assert fields[Tag.PRIORITY] == 0
+        assert "held for a moment" in str(fields[Tag.MESSAGE])
+        gate.open.set()
+        await asyncio.to_thread(answer_of, first)
+
+    assert run(running, course).calls == 1
+
+
+def test_a_request_is_read_beside_the_loop(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that takes, others are answered meanwhile."""
+    threads: set[threading.Thread] = set()
+    describe = running.daemon.translator.describe
+
+    def described(*arguments: Any) -> Any:
+        threads.add(threading.current_thread())
+        return describe(*arguments)
+
+    monkeypatch.setattr(running.daemon.translator, "describe", described)
+
+    async def course(gate: Gate) -> None:
+        gate.open.set()
+        await asyncio.to_thread(answer_of, running.asked())
+
+    run(running, course)
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 @pytest.mark.parametrize(
