@@ -42,4 +42,62 @@ static inline bool rtsched_breaker_failed(struct rtsched_breaker *breaker, int64
 	return !__atomic_exchange_n(&breaker->closed_at, now + pause_ms, __ATOMIC_ACQ_REL);
 }
 
+/* A breaker that tells users apart: failures of one user alone, such as of one who asks what takes
+ * long, close the daemon to that user only. Those of several users in a row close it to all; if one
+ * of them was borne more for that, for twice as long the first time, so that a daemon that hangs
+ * costs no more in all. Zeros are a closed one.
+ */
+struct rtsched_user_breaker {
+	struct rtsched_breaker all, one;
+	int64_t row;  /* whose failures in a row there are: a user + 1, or several users' */
+	int64_t user; /* who is kept out by `one`: a user + 1; 0: nobody */
+};
+
+#define RTSCHED_SEVERAL_USERS INT64_MAX
+
+static inline bool rtsched_user_breaker_lets(struct rtsched_user_breaker *breaker, uint32_t user,
+					     int64_t now, int pause_ms)
+{
+	if (__atomic_load_n(&breaker->user, __ATOMIC_ACQUIRE) == (int64_t)user + 1 &&
+	    !rtsched_breaker_lets(&breaker->one, now, pause_ms))
+		return false;
+	return rtsched_breaker_lets(&breaker->all, now, pause_ms);
+}
+
+static inline void rtsched_user_breaker_succeeded(struct rtsched_user_breaker *breaker,
+						  uint32_t user)
+{
+	int64_t own = (int64_t)user + 1;
+
+	__atomic_store_n(&breaker->row, 0, __ATOMIC_RELEASE);
+	rtsched_breaker_succeeded(&breaker->all);
+	if (__atomic_compare_exchange_n(&breaker->user, &own, 0, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
+		rtsched_breaker_succeeded(&breaker->one);
+}
+
+/* Return whether this failure opened it, for one user or for all. */
+static inline bool rtsched_user_breaker_failed(struct rtsched_user_breaker *breaker, uint32_t user,
+					       int64_t now, int failures, int pause_ms)
+{
+	int64_t own = (int64_t)user + 1, whose = 0;
+	int count = __atomic_add_fetch(&breaker->all.failures, 1, __ATOMIC_RELAXED);
+
+	if (__atomic_compare_exchange_n(&breaker->row, &whose, own, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
+		whose = own;
+	if (whose != own)
+		__atomic_store_n(&breaker->row, RTSCHED_SEVERAL_USERS, __ATOMIC_RELEASE);
+	if (count < failures)
+		return false;
+	if (whose == own) {
+		__atomic_store_n(&breaker->user, own, __ATOMIC_RELEASE);
+		return !__atomic_exchange_n(&breaker->one.closed_at, now + pause_ms,
+					    __ATOMIC_ACQ_REL);
+	}
+	if (count > failures && whose != RTSCHED_SEVERAL_USERS)
+		now += pause_ms;
+	return !__atomic_exchange_n(&breaker->all.closed_at, now + pause_ms, __ATOMIC_ACQ_REL);
+}
+
 #endif

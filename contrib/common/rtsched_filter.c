@@ -89,7 +89,7 @@ void rtsched_filter_complain(struct rtsched_filter *filter, const char *why)
 		 strncmp(why, mark, sizeof(mark) - 1) ? why : why + sizeof(mark) - 1);
 }
 
-enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter,
+enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter, uint32_t user,
 					const struct rtsched_settings *settings,
 					struct rtsched_request *request,
 					struct rtsched_answer *answer)
@@ -99,17 +99,18 @@ enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter,
 	enum rtsched_outcome outcome;
 
 	memset(answer, 0, sizeof(*answer));
-	if (!rtsched_breaker_lets(&filter->breaker, rtsched_now_ms(), settings->breaker_ms))
+	if (!rtsched_user_breaker_lets(&filter->breaker, user, rtsched_now_ms(),
+				       settings->breaker_ms))
 		return RTSCHED_NOT_ASKED;
 	rtsched_add_number(request, RTSCHED_TAG_TIMEOUT_MS, settings->timeout_ms);
 	outcome = rtsched_ask(settings->socket, settings->timeout_ms, owner, request, answer);
 	if (outcome == RTSCHED_ANSWERED) {
-		rtsched_breaker_succeeded(&filter->breaker);
+		rtsched_user_breaker_succeeded(&filter->breaker, user);
 		return outcome;
 	}
 	complain(filter, "could not be reached", rtsched_outcome_text(outcome));
-	if (rtsched_breaker_failed(&filter->breaker, rtsched_now_ms(), settings->breaker_failures,
-				   settings->breaker_ms))
+	if (rtsched_user_breaker_failed(&filter->breaker, user, rtsched_now_ms(),
+					settings->breaker_failures, settings->breaker_ms))
 		say(filter, true,
 		    "rtsched: after %d failures in a row the daemon is not contacted for %d ms",
 		    settings->breaker_failures, settings->breaker_ms);

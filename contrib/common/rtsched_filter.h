@@ -21,7 +21,7 @@ extern "C" {
 struct rtsched_filter {
 	/* Where lines for the log go; must not be NULL. */
 	void (*log)(bool is_error, const char *line);
-	struct rtsched_breaker breaker;
+	struct rtsched_user_breaker breaker;
 	int64_t complain_at; /* ms */
 	/* Below: guarded by the lock. */
 	pthread_mutex_t lock;
@@ -38,8 +38,9 @@ struct rtsched_filter {
 /* Return the settings; the file is looked at once a second, and read when it has changed. */
 struct rtsched_settings rtsched_filter_settings(struct rtsched_filter *filter);
 
-/* Ask the daemon, unless the breaker is open; failures are logged. As rtsched_ask otherwise. */
-enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter,
+/* Ask the daemon for a user, unless the breaker is open; failures are logged. As rtsched_ask
+ * otherwise. */
+enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter, uint32_t user,
 					const struct rtsched_settings *settings,
 					struct rtsched_request *request,
 					struct rtsched_answer *answer);

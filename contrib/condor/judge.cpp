@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <unordered_map>
 
@@ -178,8 +179,23 @@ SubmitReply too_long(const JobAd &job)
 
 std::atomic<bool> arrays;
 
+/* A number for the owner of a job, by which the breaker tells users apart. */
+uint32_t user_in(const std::string &lines)
+{
+	static const std::string mark = "Owner = ";
+	size_t at = lines.rfind(mark, 0) == 0 ? 0 : lines.find("\n" + mark);
+
+	if (at == std::string::npos)
+		return 0;
+	at = lines.find(mark, at);
+	return static_cast<uint32_t>(
+	    std::hash<std::string>{}(lines.substr(at, lines.find('\n', at) - at)));
+}
+
 struct Request : rtsched_request {
-	explicit Request(const JobAd &job) : rtsched_request{}
+	uint32_t user;
+
+	explicit Request(const JobAd &job) : rtsched_request{}, user(user_in(job.lines))
 	{
 		std::string lines = job.lines + (arrays ? "WholeCluster = true\n" : "");
 
@@ -200,7 +216,7 @@ std::optional<SubmitReply> asked(const struct rtsched_settings &settings, Reques
 	std::string wrong;
 
 	cause = &SILENT;
-	if (rtsched_filter_ask(&filter, &settings, &request, &answer) != RTSCHED_ANSWERED)
+	if (rtsched_filter_ask(&filter, request.user, &settings, &request, &answer) != RTSCHED_ANSWERED)
 		return {};
 	cause = &FAILED;
 	try {

@@ -107,7 +107,7 @@ static bool forged(const struct rtsched_settings *set, const job_desc_msg_t *job
 /* Asking */
 
 /* Ask, and carry out the answer; RTSCHED_UNUSABLE and RTSCHED_SILENT: nobody judged it. */
-static enum rtsched_submit_reply judged(const struct rtsched_settings *set,
+static enum rtsched_submit_reply judged(const struct rtsched_settings *set, uint32_t uid,
 					struct rtsched_request *request, job_desc_msg_t *job,
 					char **err_msg)
 {
@@ -115,7 +115,7 @@ static enum rtsched_submit_reply judged(const struct rtsched_settings *set,
 	enum rtsched_submit_reply reply = RTSCHED_SILENT;
 	char *message = NULL;
 
-	if (rtsched_filter_ask(&filter, set, request, &answer) == RTSCHED_ANSWERED) {
+	if (rtsched_filter_ask(&filter, uid, set, request, &answer) == RTSCHED_ANSWERED) {
 		reply = rtsched_carry_out(&answer, job, &message);
 		if (reply == RTSCHED_UNUSABLE) {
 			if (message)
@@ -248,7 +248,7 @@ static int submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
 		rtsched_request_free(&request);
 		return refuse_too_long(err_msg);
 	}
-	reply = judged(&set, &request, job, err_msg);
+	reply = judged(&set, uid, &request, job, err_msg);
 	rtsched_request_free(&request);
 	if (!is_judged(reply))
 		return submit_unjudged(&set, reply, job, err_msg);
@@ -313,7 +313,7 @@ static int modify(job_desc_msg_t *job, uint32_t uid, char **err_msg)
 	if (forged(&set, job, uid, err_msg))
 		return ESLURM_ACCESS_DENIED;
 	if (rtsched_describe_modify(job, uid, &request) && !request.too_long)
-		reply = judged(&set, &request, NULL, err_msg);
+		reply = judged(&set, uid, &request, NULL, err_msg);
 	too_long = request.too_long;
 	rtsched_request_free(&request);
 	if (too_long)

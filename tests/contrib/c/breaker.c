@@ -30,6 +30,52 @@ static void by_hand(void)
 	assert(!rtsched_breaker_failed(&breaker, 2050, 2, 500)); /* the count began anew */
 }
 
+/* Failures of one user alone close it to that user; of several in a row, to all. */
+static void by_user(void)
+{
+	struct rtsched_user_breaker breaker = {0};
+
+	assert(!rtsched_user_breaker_failed(&breaker, 7, 1000, 2, 500));
+	assert(rtsched_user_breaker_failed(&breaker, 7, 1000, 2, 500));
+	assert(!rtsched_user_breaker_lets(&breaker, 7, 1499, 500));
+	assert(rtsched_user_breaker_lets(&breaker, 8, 1001, 500));
+	rtsched_user_breaker_succeeded(&breaker, 8); /* no word on the questions of the other one */
+	assert(!rtsched_user_breaker_lets(&breaker, 7, 1499, 500));
+	assert(!rtsched_user_breaker_failed(&breaker, 8, 1499, 2, 500));
+	assert(rtsched_user_breaker_lets(&breaker, 7, 1500, 500)); /* a probe of its own */
+	assert(!rtsched_user_breaker_lets(&breaker, 7, 1500, 500));
+	rtsched_user_breaker_succeeded(&breaker, 7);
+	assert(rtsched_user_breaker_lets(&breaker, 7, 1501, 500));
+
+	assert(!rtsched_user_breaker_failed(&breaker, 7, 2000, 2, 500));
+	assert(rtsched_user_breaker_failed(&breaker, 8, 2000, 2, 500)); /* two of two users */
+	assert(!rtsched_user_breaker_lets(&breaker, 9, 2499, 500));
+	assert(rtsched_user_breaker_lets(&breaker, 9, 2500, 500)); /* one probe of all */
+	assert(!rtsched_user_breaker_lets(&breaker, 8, 2500, 500));
+	rtsched_user_breaker_succeeded(&breaker, 9);
+
+	for (int i = 0; i < 2; i++)
+		rtsched_user_breaker_failed(&breaker, 7, 3000, 2, 500);
+	assert(rtsched_user_breaker_failed(&breaker, 8, 3000, 2, 500)); /* the third that is borne */
+	assert(!rtsched_user_breaker_lets(&breaker, 9, 3999, 500)); /* for a pause more */
+	assert(rtsched_user_breaker_lets(&breaker, 9, 4000, 500));
+}
+
+static struct rtsched_user_breaker of_users;
+
+static void *mixing_users(void *unused)
+{
+	(void)unused;
+	for (int i = 0; i < 20000; i++)
+		if (rtsched_user_breaker_lets(&of_users, (uint32_t)i % 3, i, 3)) {
+			if (i % 5)
+				rtsched_user_breaker_failed(&of_users, (uint32_t)i % 3, i, 2, 3);
+			else
+				rtsched_user_breaker_succeeded(&of_users, (uint32_t)i % 3);
+		}
+	return NULL;
+}
+
 static void *probing(void *unused)
 {
 	(void)unused;
@@ -65,6 +111,8 @@ static void by_many(void *(*work)(void *))
 int main(void)
 {
 	by_hand();
+	by_user();
+	by_many(mixing_users);
 	rtsched_breaker_failed(&shared, 1000, 1, 500);
 	by_many(probing);
 	assert(let_through == 1); /* of all threads at once, one probes */
