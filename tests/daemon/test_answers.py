@@ -82,8 +82,10 @@ def test_who_hangs_up_before_its_turn_is_not_evaluated(running: Running) -> None
     """Its filter gave up while another submission was evaluated."""
 
     async def course(gate: Gate) -> None:
-        first, second = running.asked(), running.asked()
-        await until(lambda: gate.calls == 1 and len(running.server.answering) == 2)
+        first = running.asked()
+        await until(lambda: gate.calls == 1)
+        second = running.asked()
+        await until(lambda: len(running.server.answering) == 2)
         second.close()
         gate.open.set()
         await asyncio.to_thread(answer_of, first)
