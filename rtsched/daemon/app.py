@@ -33,7 +33,7 @@ from rtsched.daemon.likely import fallen
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.promised_jobs import lines_of
 from rtsched.daemon.purged import CompletionLookup
-from rtsched.daemon.records import JournalEntry
+from rtsched.daemon.records import TOKEN, JournalEntry
 from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.reloading import ConfigReloader
 from rtsched.daemon.reports import RefusedError
@@ -196,7 +196,8 @@ class Daemon:
         self._withdrawing = set[asyncio.Task[None]]()
         self._unreported = joined([])
         self._unwritten: tuple[PromiseRecord, ...] = ()
-        self._write_problem = self._damage = ""
+        self._write_problem = self._damage = self._lost_store = self._orphans = ""
+        self._renewed, self._looked_for_orphans = (-math.inf, ""), False
         self._planning_problems: tuple[str, ...] = ()
         self._pending_notices: dict[int, str] = {}
         self.reloader = ConfigReloader(self._reread, self._follow)
@@ -213,7 +214,11 @@ class Daemon:
         StoreError
             If it cannot be written down; then nothing is promised.
         """
-        await self._adopt(site, changed)
+        try:
+            await self._adopt(site, changed)
+        except StoreError:
+            self._wake.set()  # the next cycle may have a file again
+            raise
         for record in changed:
             if self.promised is not None and record.standing == "provisional":
                 self.promised.add(record.uid)
@@ -325,7 +330,9 @@ class Daemon:
         """Look, settle what the poll means for the promises, and have the rest done."""
         at = [time.perf_counter()]
         self._wake.clear()
+        await self._keep_store()
         observation = await self._completion_lookup(self.site, await self.worker.poll())
+        await self._find_orphans(observation)
         at.append(time.perf_counter())
         settled = await self._settle(observation)
         await self._list_promised()
@@ -348,6 +355,59 @@ class Daemon:
             await self.estimating.follow(self.site, result, observation.completions)
         await self._save()
         self._finished([*at, time.perf_counter()], observation)
+
+    async def _keep_store(self) -> None:
+        """Make the database again where its file was removed or damaged, from what is known."""
+        found = await asyncio.to_thread(self.store.damage)
+        self._lost_store = ""
+        if not found:
+            return
+        async with self.site_lock:
+            site, now = self.site, self.clock()
+            new = site.snapshot
+            try:
+                whole = await asyncio.to_thread(self.store.renew, f"damaged-{now:.0f}")
+                await asyncio.to_thread(
+                    self.store.commit,
+                    (*site.all_records(), *self._unwritten),
+                    new.plan,
+                    new.version,
+                    new.cluster.nodes,
+                    site.unused,
+                )
+            except StoreError as error:
+                self._lost_store = messages.store_lost(str(self.store.path), found)
+                log.error("database_lost", found=found, error=str(error))
+                return
+            self._unwritten, self._write_problem = (), ""
+        self._renewed = now, messages.store_renewed(str(self.store.path), found, now, whole)
+        self.metrics.store_renewed()
+        log.error("database_made_again", found=found, whole=whole, records=len(site.all_records()))
+        await self._save(at_once=True)
+
+    async def _find_orphans(self, observation: Observation) -> None:
+        """At the first poll: find waiting jobs with a promise of which the database knows nothing.
+
+        They are evaluated anew, as they wait in the queue.
+        """
+        if self._looked_for_orphans or self.dry_run:
+            return
+        self._looked_for_orphans = True
+        marks, waits = observation.marks, set(observation.queued.id.tolist())
+        tokens = {
+            token: job
+            for token, job in zip(marks.texts("token"), marks.job.tolist(), strict=True)
+            if token and job in waits and TOKEN.fullmatch(token)
+        }
+        known = await asyncio.to_thread(self.store.known, tokens) if tokens else set()
+        orphans = {job: token for token, job in tokens.items() if token not in known}
+        if not orphans:
+            return
+        async with self.site_lock:
+            self.site = replace(self.site, orphans=orphans)
+        names = [self.translator.name_of(job) for job in sorted(orphans)]
+        self._orphans = messages.orphans(names)
+        log.error("promises_not_known", jobs=names[:20], count=len(names))
 
     async def _list_promised(self) -> None:
         if self.promised is not None:
@@ -390,7 +450,9 @@ class Daemon:
         log.debug("cycle_done", **dict(parts))
         status.last_cycle_s, status.problem = seconds, ""
         listing = self.promised.problem if self.promised is not None else ""
-        own = [problem for problem in (self._damage, self._write_problem, listing) if problem]
+        renewed = self._renewed[1] if self.clock() < self._renewed[0] + DAY else ""
+        store = (self._damage, self._lost_store, renewed, self._write_problem, self._orphans)
+        own = [problem for problem in (*store, listing) if problem]
         status.problems = (*own, *self._planning_problems, *observation.problems)
         below = self.policy.live.likely.warn_below
         count = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -123,6 +123,90 @@ def _back_up(base: sqlite3.Connection, path: Path, version: int) -> None:
         base.backup(target)
 
 
+class FileOnDisk:
+    """The file as it is on the disk, beside the one that this process has open.
+
+    What is removed or replaced stays open, and takes what is written to it into nowhere.
+
+    Parameters
+    ----------
+    path : Path
+        It exists, and no other process writes to it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._log = path, path.with_name(f"{path.name}-wal")
+        self._opened, self._log_opened = _stat(path), _stat(self._log)
+        self.corrupt = ""
+        """What SQLite found damaged in it."""
+
+    def damage(self) -> str:
+        """Return what was done to the file since it was opened; empty: it is there as it was."""
+        try:
+            found = os.stat(self._path)
+            with open(self._path, "rb") as file:
+                header = file.read(100)
+            with open(self._log, "rb") as file:
+                log, log_found = file.read(4), os.fstat(file.fileno())
+        except FileNotFoundError:
+            return "was removed while the daemon ran"
+        except OSError as error:
+            return f"can no longer be read ({error.strerror})"
+        before, self._opened = self._opened, found
+        self._log_opened = self._log_opened or log_found
+        if (
+            not before
+            or not _same_file(before, found)
+            or not _same_file(self._log_opened, log_found)
+        ):
+            self._opened = before
+            return "was replaced while the daemon ran"
+        if found.st_size < before.st_size:
+            self._opened = before  # it never shrinks by itself
+            return "was truncated while the daemon ran"
+        if not os.access(self._path, os.R_OK | os.W_OK):
+            return "can no longer be read and written by the daemon's user"
+        if not header.startswith(_HEADER) or (log and log not in _LOG_HEADERS):
+            return "was overwritten while the daemon ran"
+        return self.corrupt
+
+
+_HEADER = b"SQLite format 3\0"
+_LOG_HEADERS = {b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"}
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def _same_file(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
+def set_aside(path: Path, suffix: str) -> None:
+    """Rename what is left of a file, and of its write-ahead log, so that it can be looked at."""
+    for end in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            old = path.with_name(path.name + end)
+            old.rename(path.with_name(f"{path.name}.{suffix}{end}"))
+
+
+def copied(base: sqlite3.Connection, path: Path) -> bool:
+    """Copy what an open database holds to a new file; return whether all of it is sound."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with closing(sqlite3.connect(path)) as target:
+            base.backup(target)
+            check(target, path)
+    except (sqlite3.Error, StoreError, OSError):
+        path.unlink(missing_ok=True)
+        return False
+    return True
+
+
 RESTORE = (
     "restore a backup, recover what can be read with `sqlite3 FILE .recover`, or move the file "
     "away to start without promises"
@@ -138,6 +222,12 @@ _REMEDIES = {
     "SQLITE_NOTADB": RESTORE,
     "SQLITE_CORRUPT": RESTORE,
 }
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether SQLite found the file damaged."""
+    code = getattr(error, "sqlite_errorname", "") or ""
+    return code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
 def sentence(error: sqlite3.Error) -> str:

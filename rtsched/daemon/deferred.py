@@ -10,12 +10,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import structlog
 
 from rtsched.counting import counted
 from rtsched.daemon import messages
-from rtsched.daemon.records import JournalEntry
+from rtsched.daemon.records import JournalEntry, Records
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Admit, Cancel, Release, Tell
 from rtsched.model.snapshot import places
@@ -95,6 +96,7 @@ def _waiting(site: Site, everything: bool) -> NDArray[np.int64]:
     waits = _is_deferred(site)
     if everything:
         waits |= np.isfinite(queued.deadline)
+    waits |= np.isin(queued.id, list(site.orphans))
     done = [*site.declined, *site.put_off]
     waits &= ~np.isin(queued.id, site.requested.id) & ~np.isin(queued.id, done)
     return queued.id[waits]
@@ -103,7 +105,10 @@ def _waiting(site: Site, everything: bool) -> NDArray[np.int64]:
 def _tried(site: Site, admission: AdmissionController, job: int, now: float) -> DeferredResult:
     """Judge one job; one that cannot be judged must keep no cycle from its end."""
     try:
-        return _judged(site, job, admission.judge_queued(site, job, now), now)
+        result = admission.judge_queued(site, job, now)
+        if job in site.orphans:
+            return _adopted(site, job, result, now)
+        return _judged(site, job, result, now)
     except PlannerError as error:
         return _unjudged(site, job, str(error), now)
     except Exception as error:
@@ -132,6 +137,25 @@ def _judged(site: Site, job: int, result: AdmissionResult, now: float) -> Deferr
             tell = text
     journal = (_entry(site, job, result, text, now),)
     return DeferredResult(after, result.changed, journal, _told(job, tell))
+
+
+def _adopted(site: Site, job: int, result: AdmissionResult, now: float) -> DeferredResult:
+    """Return a job of whose promise the record was lost with it again, or as best effort."""
+    if result.verdict == "defer":
+        return _put_off(result.site, job, result, now)
+    token, others = site.orphans[job], {j: t for j, t in site.orphans.items() if j != job}
+    after = replace(result.site, orphans=others)
+    changed: tuple[PromiseRecord, ...] = ()
+    if result.verdict == "admit":
+        (record,) = result.changed
+        record = msgspec.structs.replace(record, token=token)
+        after = replace(after, records=Records({**after.records, job: record}))
+        changed, text = (record,), messages.promised_again(record.deadline, now)
+    else:
+        after = replace(site, declined={**site.declined, job: ""}, orphans=others)
+        text = messages.lost_promise()
+    journal = (_entry(site, job, result, text, now),)
+    return DeferredResult(after, changed, journal, _told(job, text))
 
 
 def _put_off(site: Site, job: int, result: AdmissionResult, now: float) -> DeferredResult:

@@ -15,7 +15,7 @@ from rtsched.model.resources import CPU, MEMORY
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rtsched.core.chain import Judgement
     from rtsched.daemon.used_time import UsedUp
@@ -256,6 +256,45 @@ def unconfirmed() -> str:
     return (
         f"{PREFIX}held for a moment: other jobs may just have started where it would run; it will "
         "be accepted or rejected in a few seconds"
+    )
+
+
+def store_lost(path: str, found: str) -> str:
+    """Return what admins read while the database is gone and cannot be made again."""
+    return (
+        f"{path} {found}, and cannot be made again; nothing is promised until it is there: put it "
+        "back, or make its directory writable for the daemon's user"
+    )
+
+
+def store_renewed(path: str, found: str, now: float, whole: bool) -> str:
+    """Return what admins read when the database was made again; `whole`: with all of the past."""
+    lost = "" if whole else ", without those that were closed"
+    return (
+        f"{path} {found}; it was made again at {moment(now, now)} with all open promises{lost}: "
+        "find out who or what did that"
+    )
+
+
+def orphans(jobs: Sequence[str]) -> str:
+    """Return what admins read of waiting jobs whose promises the database does not know."""
+    named = ", ".join(jobs[:5]) + (", ..." if len(jobs) > 5 else "")
+    return (
+        f"{counted(len(jobs), 'waiting job')} had a promise that the database does not know "
+        f"({named}): evaluated again when the daemon started; was the database lost or replaced?"
+    )
+
+
+def promised_again(deadline: float, now: float) -> str:
+    """Return what a user reads whose job has its promise again, of which the record was lost."""
+    return f"{PREFIX}promised again to end by {moment(deadline, now)}"
+
+
+def lost_promise() -> str:
+    """Return what a user reads whose job's promise was lost, and cannot be given again."""
+    return (
+        f"{PREFIX}the record of this job's promise was lost, and its deadline can no longer be "
+        "promised; the job runs as best effort"
     )
 
 

@@ -98,6 +98,12 @@ METRICS = {
         "Cycles in which the planner failed: the plan and all promises were kept, and held jobs "
         "stayed held.",
     ),
+    "rtsched_database_renewals_total": Metric(
+        "counter",
+        (),
+        "Times that the database was made again while the daemon ran, as its file was removed or "
+        "damaged.",
+    ),
     "rtsched_look_age_seconds": Metric(
         "gauge", (), "Age of the last complete poll of the batch system, seconds; NaN: none yet."
     ),
@@ -340,6 +346,10 @@ class Metrics:
     def cycle_failed(self) -> None:
         """Count a cycle that failed."""
         self._count("rtsched_cycle_failures_total")
+
+    def store_renewed(self) -> None:
+        """Count a database that was made again, as its file was removed or damaged."""
+        self._count("rtsched_database_renewals_total")
 
     def planning_failed(self) -> None:
         """Count a cycle in which the planner failed."""

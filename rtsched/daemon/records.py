@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -35,6 +36,10 @@ OPEN: tuple[PromiseState, ...] = ("offered", "provisional", "firm")
 
 OUTCOMES: tuple[PromiseState, ...] = ("kept", "missed", "broken")
 """How a promise came to its end; all other closed ones came to nothing."""
+
+
+TOKEN = re.compile(r"[0-9a-f]{32}", re.ASCII)
+"""How the token of a promise looks, as a job carries it."""
 
 
 class PromiseRecord(msgspec.Struct, frozen=True):

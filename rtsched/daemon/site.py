@@ -93,6 +93,9 @@ class Site:
         sought meanwhile that could have it start before.
     likely : LikelyPromises
         Open promises with odds; what is planned knows nothing of them.
+    orphans : mapping of int to str
+        Waiting jobs, and the tokens that they carry, whose promises the database did not know when
+        the daemon started.
     """
 
     snapshot: Snapshot
@@ -117,6 +120,7 @@ class Site:
     missed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     delayed: bool = False
     likely: LikelyPromises = field(default_factory=LikelyPromises)
+    orphans: Mapping[int, str] = field(default_factory=dict)
 
     def promise_of(self, job: int) -> PromiseRecord | None:
         """Return a job's open promise or offer, guaranteed or likely; None: it has none."""

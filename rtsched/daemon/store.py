@@ -24,7 +24,18 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 
 from rtsched.daemon.codec import decode_schedule, encode_schedule
-from rtsched.daemon.database import RESTORE, check, connect, hold, prepare, sentence
+from rtsched.daemon.database import (
+    RESTORE,
+    FileOnDisk,
+    check,
+    connect,
+    copied,
+    hold,
+    is_damage,
+    prepare,
+    sentence,
+    set_aside,
+)
 from rtsched.daemon.failpoints import passing
 from rtsched.daemon.records import (
     OPEN,
@@ -37,7 +48,7 @@ from rtsched.daemon.records import (
 from rtsched.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from rtsched.daemon.writer_epoch import WriterEpoch
     from rtsched.model.cluster import Nodes
@@ -145,6 +156,8 @@ class Store:
         shared = writer is not None
         if shared:  # with a rollback journal readers and writers have to take turns
             self._asking = self._lock
+        self._synchronous = synchronous
+        self._file: FileOnDisk | None = None
         self._held = hold(self.path, writer.host if writer is not None else "")
         try:
             with self._exclusive():
@@ -153,14 +166,7 @@ class Store:
                 self.checked = prepare(self._base, self.path, synchronous, shared) or shared
                 if writer is not None:
                     writer.take(self._base)
-                self._base.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
-                self._asked, self._side = connect(self.path), connect(self.path)
-                self._asked.execute("PRAGMA query_only = ON")
-                if shared:
-                    self._side.execute("PRAGMA journal_mode = TRUNCATE")
-                else:
-                    self._side.execute("PRAGMA synchronous = NORMAL")
-                self._side.execute("PRAGMA wal_autocheckpoint = 0")
+                self._connect_others(shared)
         except BaseException:
             self.close()
             raise
@@ -184,6 +190,66 @@ class Store:
             if self._held is not None:
                 os.close(self._held)
                 self._held = None
+
+    def _connect_others(self, shared: bool) -> None:
+        """Have connections for questions and for what can wait beside the one of commits."""
+        self._base.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+        self._asked, self._side = connect(self.path), connect(self.path)
+        self._asked.execute("PRAGMA query_only = ON")
+        if shared:
+            self._side.execute("PRAGMA journal_mode = TRUNCATE")
+        else:
+            self._side.execute("PRAGMA synchronous = NORMAL")
+            self._file = FileOnDisk(self.path)
+        self._side.execute("PRAGMA wal_autocheckpoint = 0")
+
+    def damage(self) -> str:
+        """Return what was done to the file while it was open; empty: it is as it was left.
+
+        Of a file that several hosts share that is not known.
+        """
+        with self._lock:
+            return self._file.damage() if self._file is not None else ""
+
+    def renew(self, suffix: str) -> bool:
+        """Make a new file in place of a damaged one; return whether it has all of the old one.
+
+        If not, it is empty, and what was known is to be committed again. What is left of the old
+        one is kept as `FILE.SUFFIX`.
+
+        Raises
+        ------
+        StoreError
+            If no file can be made there; then everything is as it was.
+        """
+        with self._tidying, self._asking, self._exclusive():
+            old = (self._asked, self._side, self._base)
+            try:
+                set_aside(self.path, suffix)
+                whole = copied(self._base, self.path)
+                held = hold(self.path) if self._lost_lock() else self._held
+                base = connect(self.path)
+                prepare(base, self.path, self._synchronous)
+            except OSError as error:
+                raise StoreError(self.path, f"cannot be made again ({error.strerror})") from error
+            if held != self._held and self._held is not None:
+                os.close(self._held)
+            self._base, self._held = base, held
+            self._nodes = self._names = None
+            self._unused = self._unused if whole else {}
+            self._connect_others(shared=False)
+            for each in old:
+                with suppress(sqlite3.Error):
+                    each.close()
+            return whole
+
+    def _lost_lock(self) -> bool:
+        """Return whether the file by which other daemons are kept away is another one now."""
+        try:
+            found = os.stat(f"{self.path}.lock")
+        except OSError:
+            return True
+        return self._held is None or found.st_ino != os.fstat(self._held).st_ino
 
     def confirm(self) -> None:
         """Do nothing where this daemon may write.
@@ -291,6 +357,18 @@ class Store:
     def open_records(self) -> tuple[PromiseRecord, ...]:
         """Return offers and promises that are open, oldest first."""
         return self._records(f"WHERE {_IS_OPEN} ORDER BY made_at, token")
+
+    def known(self, tokens: Collection[str]) -> set[str]:
+        """Return those of some tokens of which there are records, open or closed."""
+        marks = ", ".join("?" * min(len(tokens), AT_ONCE))
+        found: set[str] = set()
+        with self._reading() as base:
+            for first in range(0, len(tokens), AT_ONCE):
+                some = list(tokens)[first : first + AT_ONCE]
+                given = [*some, *[""] * (min(len(tokens), AT_ONCE) - len(some))]
+                text = f"SELECT token FROM records WHERE token IN ({marks})"  # noqa: S608
+                found.update(token for (token,) in base.execute(text, given))
+        return found
 
     def find(self, job: int) -> tuple[PromiseRecord, ...]:
         """Return the records of one job id, latest first."""
@@ -472,12 +550,16 @@ class Store:
         try:
             yield
         except sqlite3.Error as error:
+            if self._file is not None and is_damage(error):
+                self._file.corrupt = "is damaged"
             raise StoreError(self.path, sentence(error)) from error
 
     @contextmanager
     def _transaction(self, base: sqlite3.Connection | None = None) -> Iterator[sqlite3.Connection]:
         """Give the database for writing: all of the block, or nothing of it."""
         with self._exclusive():
+            if problem := self.damage():
+                raise StoreError(self.path, f"{problem}; it is made again within a few seconds")
             base = self._base if base is None else base
             base.execute("BEGIN IMMEDIATE")
             try:

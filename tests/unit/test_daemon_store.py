@@ -533,3 +533,85 @@ def test_infinity_is_kept(path):
         store.flush()
         assert store.open_records()[0].expires == math.inf
         assert store.journal()[0].offer == math.inf
+
+
+def log_of(path: Path) -> Path:
+    """Return the write-ahead log of a database."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def overwrite(path: Path) -> None:
+    """Write over the beginning of a file."""
+    with path.open("r+b") as file:
+        file.write(b"x" * 9000)
+
+
+def remove(path: Path) -> None:
+    """Remove a database."""
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink()
+
+
+DAMAGES = {
+    "removed": remove,
+    "its log removed": lambda path: log_of(path).unlink(),
+    "replaced": lambda path: shutil.copy(path, path.with_name("x")).rename(path),
+    "truncated": lambda path: os.truncate(path, 100),
+    "garbage": overwrite,
+    "its log garbage": lambda path: overwrite(log_of(path)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_file_that_is_removed_or_damaged_is_made_again(tmp_path: Path, damage: str) -> None:
+    """Nothing goes into nowhere; what was known is in the new file, and the old one is kept."""
+    path = tmp_path / "rtsched.db"
+    with Store(path) as store:
+        closed = record("t0", standing="kept")
+        store.commit([record(), closed], plan(), 1)
+        store.tidy(NOW - 9e9)  # all of it is in the file proper
+        store.commit([record("t2", id=8)], plan(), 2)
+        assert not store.damage()
+        DAMAGES[damage](path)
+        with pytest.raises(StoreError, match="while the daemon ran"):
+            store.commit([record("t3", id=9)], plan(), 3)
+        whole = store.renew("damaged-1")
+        store.commit([record(), record("t2", id=8)], plan(), 3)
+        assert not store.damage()
+        assert {r.token for r in store.open_records()} == {"t1", "t2"}
+        assert store.known(["t0", "t1", "t9"]) == ({"t0", "t1"} if whole else {"t1"})
+        assert whole or damage not in {"removed", "its log removed", "replaced"}
+        store.note(JournalEntry(NOW, 1, "", "", "admit", (), "", math.inf))
+        store.tidy(NOW - 9e9)
+        with pytest.raises(StoreError, match="another daemon"):
+            Store(path)
+    with Store(path) as store:
+        assert {r.token for r in store.load().records} == {"t1", "t2"}
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_directory_that_is_gone_keeps_the_store_as_it_was(tmp_path: Path) -> None:
+    """It cannot be made again; once the directory is back nothing is lost."""
+    place = tmp_path / "rtsched"
+    place.mkdir()
+    with Store(place / "rtsched.db") as store:
+        store.commit([record()], plan(), 1)
+        place.rename(tmp_path / "away")
+        assert store.damage() == "was removed while the daemon ran"
+        for _ in range(2):
+            with pytest.raises(StoreError):
+                store.renew("damaged-1")
+        (tmp_path / "away").rename(place)
+        assert not store.damage()
+        store.commit([record("t2", id=8)], plan(), 2)
+        assert len(store.open_records()) == 2
+
+
+def test_a_file_that_may_no_longer_be_read(tmp_path: Path) -> None:
+    """As when somebody changes its owner; found by others than root only."""
+    path = tmp_path / "rtsched.db"
+    with Store(path) as store:
+        path.chmod(0)
+        expected = "" if os.geteuid() == 0 else "can no longer be read"
+        assert store.damage().startswith(expected)
+        assert bool(store.damage()) == bool(expected)
