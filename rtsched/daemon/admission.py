@@ -25,7 +25,7 @@ from rtsched.daemon.instant import Instant, Present, present
 from rtsched.daemon.limits import for_job, full_limit, limits_in, texts_of, without_limits
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
-from rtsched.daemon.site import entry_of, renamed
+from rtsched.daemon.site import entry_of, renamed, with_late_plans_accepted
 from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError
 from rtsched.model.jobs import Edges, Kind
@@ -439,6 +439,7 @@ class AdmissionController:
         elif len(job.edges):
             edges = Edges.joined([snapshot.edges, job.edges])
             snapshot = replace(snapshot, edges=edges)
+        snapshot = with_late_plans_accepted(snapshot)
         snapshot, due = with_imminent_started(snapshot, site.leeway, self.started)
         now_seen = self._present(site, snapshot)
         snapshot, due = now_seen.snapshot, Schedule.joined([due, now_seen.started])

@@ -149,16 +149,21 @@ def begins_again(deadline: float, start: float, now: float, *, lost: bool) -> st
     )
 
 
-def may_end_late(end: float, deadline: float, now: float) -> str:
-    """Return what a user reads whose job runs, and may do so until `end`, after its deadline."""
+def may_end_late(end: float, deadline: float, now: float, *, runs: bool) -> str:
+    """Return what a user reads whose job runs, or is planned to, until `end`, after its deadline.
+
+    All times in seconds since the epoch.
+    """
+    what = "the job may run until" if runs else "the job is now planned to end by"
+    unless = "" if runs else ", unless jobs that run there end early"
     return (
-        f"{PREFIX}the job may run until {moment(end, now)}, later than the promised "
-        f"{moment(deadline, now)}"
+        f"{PREFIX}at risk: {what} {moment(end, now)}, later than the promised "
+        f"{moment(deadline, now)}{unless}"
     )
 
 
 def in_time_again(deadline: float, now: float) -> str:
-    """Return what a user reads who was told that the job may end late, and it no longer does."""
+    """Return what a user reads whose promise was at risk and no longer is."""
     return f"{PREFIX}the job will end by the promised {moment(deadline, now)} after all"
 
 

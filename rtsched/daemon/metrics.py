@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import structlog
 
 from rtsched.daemon.likely import sold
-from rtsched.daemon.records import OPEN, PromiseState
-from rtsched.daemon.site import late_runs
+from rtsched.daemon.records import AT_RISK, OPEN, PromiseState
+from rtsched.daemon.site import standings
 from rtsched.daemon.stated import CLASSES, class_of
 from rtsched.errors import ConfigError
 from rtsched.model.units import PERIODS
@@ -111,9 +111,11 @@ METRICS = {
     "rtsched_changes_total": Metric(
         "counter", ("kind", "outcome"), "Changes requested of the batch system, by outcome."
     ),
-    "rtsched_promises": Metric("gauge", ("standing",), "Open promises, by state."),
+    "rtsched_promises": Metric(
+        "gauge", ("standing",), "Open promises, by state; `at-risk`: those that may end late."
+    ),
     "rtsched_promises_at_risk": Metric(
-        "gauge", (), "Promised jobs that run and may end after their deadline."
+        "gauge", (), "Promised jobs that may end after their deadline."
     ),
     "rtsched_promise_changes_total": Metric(
         "counter", ("standing",), "Promises that entered this state."
@@ -329,16 +331,16 @@ class Metrics:
             return
         self._seen = site.seen
         self._made["rtsched_cycle_seconds"].observe(seconds)
-        standings = [record.standing for record in site.records.values()]
-        for standing in OPEN:
-            self._made["rtsched_promises"].labels(standing).set(standings.count(standing))
+        counts = standings(site)
+        for standing in (*OPEN, AT_RISK):
+            self._made["rtsched_promises"].labels(standing).set(counts[standing])
         likely = [record.standing for record in site.likely.records.values()]
         for standing in OPEN[1:]:
             self._made["rtsched_likely_open"].labels(standing).set(likely.count(standing))
         self._made["rtsched_likely_fallen"].set(fallen)
         share = sold(site, site.likely.requested.take([]), site.snapshot.now)
         self._made["rtsched_likely_share"].set(share)
-        self._made["rtsched_promises_at_risk"].set(len(late_runs(site)))
+        self._made["rtsched_promises_at_risk"].set(counts[AT_RISK])
         jobs = {"waiting": site.snapshot.queued, "running": site.snapshot.running}
         for state, table in jobs.items():
             self._made["rtsched_jobs"].labels(state).set(len(table))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import fields
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,10 +31,10 @@ from rtsched.daemon.menu import (
     with_menu,
     with_odds,
 )
-from rtsched.daemon.records import OPEN
+from rtsched.daemon.records import AT_RISK, OPEN
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.shares import account_shares
-from rtsched.daemon.site import entry_of, late_runs
+from rtsched.daemon.site import at_risk, entry_of
 from rtsched.daemon.standby import unseen
 from rtsched.daemon.starts import OFF, Starts
 from rtsched.daemon.waiting import helps, terms, waits
@@ -337,8 +338,8 @@ class SiteReader:
 
     @cached_property
     def _late(self) -> dict[int, float]:
-        """Which jobs run and may end later than promised."""
-        return late_runs(self.site)
+        """Which promised jobs may end later than promised."""
+        return at_risk(self.site)
 
     @cached_property
     def _waiting_tasks(self) -> dict[int, int]:
@@ -384,7 +385,7 @@ class SiteReader:
             nodes=len(snapshot.cluster),
             usable=int(snapshot.cluster.usable.sum()),
             cycle_s=status.last_cycle_s or None,
-            standings=daemon.store.counts(),
+            standings=self._standings(),
             answers=daemon.metrics.answers(),
             lag_s=round(daemon.lag.longest(), 6),
             problems=(*daemon.problems(), *unseen(peers)),
@@ -394,6 +395,15 @@ class SiteReader:
             metrics=daemon.metrics.text() if metrics and everyone else "",
             peers=peers,
         )
+
+    def _standings(self) -> dict[str, int]:
+        """Return how many promises are in each state, those at risk apart from the firm ones."""
+        counts = Counter(self.daemon.store.counts())
+        records = self.site.records
+        risky = Counter(records[job].standing for job in self._late if job in records)
+        counts.subtract(risky)
+        counts[AT_RISK] = risky.total()
+        return dict(+counts)
 
     def plan(self) -> reports.PlanReport:
         """Return the whole plan, and in a dry-run what the last cycle would have changed."""
@@ -481,7 +491,7 @@ class SiteReader:
             job=self.daemon.translator.name_of(record.id) if record.id < FIRST_OWN_ID else "",
             name=self._titles.get(job) or "",
             user=record.user,
-            standing=record.standing,
+            standing=AT_RISK if record.standing in OPEN and job in self._late else record.standing,
             deadline=_time(record.deadline),
             made_at=_time(record.made_at),
             expires=_time(record.expires),

@@ -32,6 +32,10 @@ appeared in the queue, the offer ran out, or the submit filter did not wait for 
 (its user changed what it rested on), `own-limit` (the job ran into its own limit), `unknown` (the
 batch system has no record of how the job ended: neither kept nor withdrawn)."""
 
+AT_RISK = "at-risk"
+"""How a promise is shown that is open and whose job runs, or is planned, until after its deadline
+at the latest. It is not written down: each poll may change it."""
+
 OPEN: tuple[PromiseState, ...] = ("offered", "provisional", "firm")
 
 OUTCOMES: tuple[PromiseState, ...] = ("kept", "missed", "broken")

@@ -42,7 +42,12 @@ from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.daemon.imminent import with_imminent_started, with_started
 from rtsched.daemon.limits import room_from
 from rtsched.daemon.records import Records
-from rtsched.daemon.site import entry_of, promises_of
+from rtsched.daemon.site import (
+    entry_of,
+    promised_deadlines,
+    promises_of,
+    with_late_plans_accepted,
+)
 from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError
 from rtsched.kernels.overlaps import ROUNDING
@@ -269,28 +274,25 @@ def _mended(
     spared = np.intersect1d(failed, _may_be_kept(site, snapshot, flapping))
     if len(spared):
         plan, failed = _around(site, snapshot, planner, _Tried(lost, plan, failed), spared)
-        return _broken(with_plan(site, plan), failed, wording, now)
-    late = _late_starters(site, snapshot, failed, young)
+    late = _NONE if len(spared) else _late_starters(site, snapshot, failed, young)
     if len(late):
         freed = _freed(snapshot, late)
         moved, still = _anew(site, freed, planner, lost_starts(site, freed))
         if not len(still):
             after = site if moved is snapshot.plan else with_plan(site, moved)
             return Replanned(after, actions=(Requeue(late),))
-    if snapshot.cluster.shared:
-        at_risk = _at_risk(site, snapshot, failed, plan)
-        plan = Schedule.joined([plan, at_risk])
-        failed = np.setdiff1d(failed, at_risk.entries.job)
+    at_risk = _at_risk(site, snapshot, failed, plan)
+    plan = Schedule.joined([plan, at_risk])
+    failed = np.setdiff1d(failed, at_risk.entries.job)
     return _broken(with_plan(site, plan), failed, wording, now)
 
 
 def _at_risk(site: Site, snapshot: Snapshot, failed: NDArray[np.int64], plan: Schedule) -> Schedule:
     """Return late entries of the jobs without a place that might end in time, started now.
 
-    They have their own nodes, after what else is planned there. On nodes that jobs share the batch
-    system starts them as soon as there is room, and many jobs end before their limits. They are
-    tried again in each cycle, and break when they can no longer end in time. Not of offers: nobody
-    is to take one that may not be kept.
+    They have their own nodes, after what else is planned there: many jobs end before their limits.
+    They are tried again in each cycle, and break when they can no longer end in time. Not of
+    offers: nobody is to take one that may not be kept.
     """
     taken = [job for job in failed.tolist() if site.records[job].standing != "offered"]
     rows = np.flatnonzero(np.isin(snapshot.plan.entries.job, taken))
@@ -578,7 +580,7 @@ def _verdicts(snapshot: Snapshot, planner: Chain, jobs: Jobs) -> Verdicts:
     PlannerError
         If it raised or answered wrongly.
     """
-    judgement = judge(snapshot, planner, jobs)
+    judgement = judge(with_late_plans_accepted(snapshot), planner, jobs)
     if judgement.planner_error:
         raise PlannerError(judgement.planner_error)
     return judgement.verdicts
@@ -595,19 +597,10 @@ def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     bad[entry[_outside(site, plan)]] = True
     early = snapshot.edges.after[too_early(plan, snapshot) > slack]
     bad |= np.isin(plan.entries.job, early)
-    if snapshot.cluster.shared:
-        bad |= _ends_too_late(site, plan)
+    bad |= plan.entries.end > promised_deadlines(site, plan.entries.job) + SLACK
     waits = np.isin(site.requested.id, snapshot.queued.id)
     homeless = np.setdiff1d(site.requested.id[waits], plan.entries.job)
     return np.union1d(plan.entries.job[bad], homeless)
-
-
-def _ends_too_late(site: Site, plan: Schedule) -> NDArray[np.bool_]:
-    """Return bool[n]: which entries end after the deadlines of their promises."""
-    records = site.records
-    jobs = plan.entries.job.tolist()
-    deadline = np.array([records[job].deadline if job in records else np.inf for job in jobs])
-    return np.asarray(plan.entries.end > deadline + SLACK)
 
 
 def _outside(site: Site, plan: Schedule) -> NDArray[np.bool_]:

@@ -57,17 +57,17 @@ class Promise(msgspec.Struct, frozen=True):
     standing: Annotated[
         str,
         Meta(
-            description="`offered`, `provisional`, `firm`, or how it was closed; `none`: the job "
-            "has a deadline and was never promised it."
+            description="`offered`, `provisional`, `firm`, `at-risk` (as `late`), or how it was "
+            "closed; `none`: the job has a deadline and was never promised it."
         ),
     ]
     deadline: Annotated[Time, Meta(description="Finish by.")]
     made_at: Annotated[Time, Meta(description="When it was promised.")]
     expires: Annotated[Time, Meta(description="When an offer expires.")] = None
     running: Annotated[bool, Meta(description="Whether the job runs.")] = False
-    late: Annotated[bool, Meta(description="Whether it runs and may end later than promised.")] = (
-        False
-    )
+    late: Annotated[
+        bool, Meta(description="Whether it runs, or is planned, until later than promised.")
+    ] = False
     start: Annotated[Time, Meta(description="Planned start, or when it started.")] = None
     end: Annotated[Time, Meta(description="Planned end at the latest.")] = None
     nodes: Annotated[tuple[str, ...], Meta(description="Planned nodes.")] = ()

@@ -7,6 +7,7 @@ judged while a cycle is being worked out shows by identity, and the cycle is wor
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Marks
 from rtsched.daemon.likely_promises import LikelyPromises
-from rtsched.daemon.records import OPEN, Records
+from rtsched.daemon.records import AT_RISK, OPEN, Records
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Commitment, Promises, Schedule
 from rtsched.model.snapshot import places
@@ -298,14 +299,62 @@ def promises_of(records: Iterable[PromiseRecord]) -> Promises:
     )
 
 
-def late_runs(site: Site) -> dict[int, float]:
-    """Return by id the jobs that run and may end after their promise, and until when, epoch s."""
-    runs, promises = site.snapshot.allocations.entries, site.snapshot.promises
-    place, promised = places(promises.job, runs.job)
-    deadline = np.full(len(runs), np.inf)
+def at_risk(site: Site) -> dict[int, float]:
+    """Return by id the promised jobs that may end late, and until when, seconds since the epoch.
+
+    They run, and may do so for longer than until their deadlines; or they wait, and are planned too
+    late, as there was no better place.
+    """
+    return _late_runs(site) | _late_plans(site)
+
+
+def _late_plans(site: Site) -> dict[int, float]:
+    """Return by id the jobs of promises that are planned too late, and until when."""
+    entries, records = site.snapshot.plan.entries, site.records
+    late = entries.end > promised_deadlines(site, entries.job) + LATE
+    ends = zip(entries.job[late].tolist(), entries.end[late].tolist(), strict=True)
+    return {job: end for job, end in ends if job in records and records[job].standing != "offered"}
+
+
+def promised_deadlines(site: Site, jobs: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the deadlines promised to jobs, seconds since the epoch; inf: none is."""
+    promises = site.snapshot.promises
+    place, promised = places(promises.job, jobs)
+    deadline = np.full(len(jobs), np.inf)
     deadline[promised] = promises.deadline[place[promised]]
+    return deadline
+
+
+def with_late_plans_accepted(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with deadlines no earlier than the planned ends of their jobs.
+
+    For planners: a promise that is at risk does not keep others from being promised what delays it
+    no further.
+    """
+    promises, entries = snapshot.promises, snapshot.plan.entries
+    place, promised = places(promises.job, entries.job)
+    row, end = place[promised], entries.end[promised]
+    late = end > promises.deadline[row]
+    if not late.any():
+        return snapshot
+    deadline = promises.deadline.copy()
+    deadline[row[late]] = end[late]
+    return replace(snapshot, promises=promises.with_column("deadline", deadline))
+
+
+def standings(site: Site) -> Counter[str]:
+    """Return how many open promises and offers are in each state, those at risk apart."""
+    risky = at_risk(site)
+    return Counter(
+        AT_RISK if job in risky else record.standing for job, record in site.records.items()
+    )
+
+
+def _late_runs(site: Site) -> dict[int, float]:
+    """Return by id the jobs that run and may end after their promise, and until when."""
+    runs = site.snapshot.allocations.entries
     end = runs.end - site.leeway
-    late = end > deadline + LATE
+    late = end > promised_deadlines(site, runs.job) + LATE
     return dict(zip(runs.job[late].tolist(), end[late].tolist(), strict=True))
 
 

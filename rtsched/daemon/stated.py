@@ -28,6 +28,7 @@ def floor_of(odds: float) -> float:
 
 def standing_of(standing: str, odds: float | None, now: float | None = None) -> str:
     """Return how a promise stands; a likely one with the odds stated, and those it has now."""
+    standing = standing.replace("-", " ")
     if odds is None:
         return standing
     return f"{standing}, likely {per_cent(odds)}{'' if now is None else f', now {per_cent(now)}'}"

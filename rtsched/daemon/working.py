@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.core.capabilities import Capabilities
 from rtsched.core.cycle import observe, steer
 from rtsched.daemon import messages
@@ -16,7 +17,7 @@ from rtsched.daemon.reconcile import reconcile
 from rtsched.daemon.records import JournalEntry
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
-from rtsched.daemon.site import entry_of, late_runs
+from rtsched.daemon.site import at_risk, entry_of
 from rtsched.model.actions import Action, Requeue, Reserve, SetNodeWeight, Tell
 from rtsched.model.blocked import NOTHING_BLOCKED, with_recurring
 from rtsched.model.cluster import NodeState
@@ -184,7 +185,7 @@ def _begin_again(site: Site, before: Site, now: float) -> list[Action]:
     """
     plan, runs, queued = site.snapshot.plan, before.snapshot.allocations, site.snapshot.queued
     planned = plan.entries.job[np.isin(plan.entries.job, queued.id)]
-    planned = planned[~np.isin(planned, list(site.restarting))]
+    planned = planned[~np.isin(planned, [*site.restarting, *at_risk(site)])]
     known = np.concatenate([runs.entries.job, np.array(list(before.restarting), np.int64)])
     again = planned[np.isin(planned, known)]
     if not len(again):
@@ -203,20 +204,21 @@ def _begin_again(site: Site, before: Site, now: float) -> list[Action]:
 
 
 def _may_end_late(site: Site, before: Site, now: float) -> list[Action]:
-    """Return what users are told whose promised jobs run, and may end late or no longer so.
+    """Return what users are told whose promises are at risk, or no longer.
 
-    An array runs with fewer tasks at a time when it loses nodes. `before` is the site after the
-    poll before.
+    Such as an array that runs with fewer tasks at a time when it loses nodes, and a job for which
+    there is no place in time. `before` is the site after the poll before.
     """
-    late, then = late_runs(site), late_runs(before)
+    late, then = at_risk(site), at_risk(before)
+    runs = set(site.snapshot.allocations.entries.job.tolist())
     texts = {
-        job: messages.may_end_late(end, site.records[job].deadline, now)
+        job: messages.may_end_late(end, site.records[job].deadline, now, runs=job in runs)
         for job, end in late.items()
-        if job not in then and now < site.records[job].deadline
+        if job not in then and job < FIRST_OWN_ID and now < site.records[job].deadline
     }
-    for job in (then.keys() - late.keys()) & site.records.keys():
-        runs = entry_of(site.snapshot.allocations, job) >= 0
-        if runs and now < site.records[job].deadline:  # what completes then may seem to end before
+    known = runs | set(site.snapshot.plan.entries.job.tolist())
+    for job in (then.keys() - late.keys()) & site.records.keys() & known:
+        if now < site.records[job].deadline:  # what completes then may seem to end before
             texts[job] = messages.in_time_again(site.records[job].deadline, now)
     return [Tell(np.array(list(texts), np.int64), tuple(texts.values()))] if texts else []
 

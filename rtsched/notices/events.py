@@ -107,7 +107,7 @@ def noticed(
     first, found = memory.since is None, list[Notice]()
     standing: dict[str, Known] = {}
     for promise in promises:
-        if promise.standing != "firm":
+        if promise.standing not in {"firm", "at-risk"}:
             continue
         key = key_of(promise)
         before = memory.open.get(key) or memory.open.get(_older_key_of(promise))
@@ -171,7 +171,10 @@ def _text(promise: Promise, event: Event, now: float, before: float | None) -> s
             odds, present = per_cent(promise.odds), per_cent(promise.odds_now)
             return f"{job} was likely to end {by} with odds of {odds}; they are {present} now"
         case "at-risk":
-            return f"{job} runs and may end later than promised ({by})"
+            if promise.running or promise.end is None:
+                return f"{job} runs and may end later than promised ({by})"
+            end = moment(promise.end, now)
+            return f"{job} is now planned to end by {end}, later than promised ({by})"
         case "kept":
             return f"{job} ended as promised, {by}"
         case "broken":

@@ -80,6 +80,10 @@ def test_status_names_it(running: Running) -> None:
         await running.daemon.cycle()
         status = await asyncio.to_thread(ask, Status(), str(running.users.path))
         (promise,) = status.promises
-        assert (promise.standing, promise.why) == ("firm", MAY_END_LATE)
+        assert (promise.standing, promise.why) == ("at-risk", MAY_END_LATE)
+        assert promise.late
+        assert status.standings == {"at-risk": 1}
+        assert 'rtsched_promises{standing="at-risk"} 1.0' in running.daemon.metrics.text()
+        assert 'rtsched_promises{standing="firm"} 0.0' in running.daemon.metrics.text()
 
     asyncio.run(course())

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scene import BOB, T0, Scene
 
+from rtsched.daemon.site import at_risk
 from rtsched.daemon.waiting import waits
 from rtsched.model.actions import Requeue, Tell
 from rtsched_plugins.mcdf import Mcdf
@@ -378,3 +379,23 @@ def test_best_effort_on_the_spare_node_gives_way() -> None:
     (requeue,) = [each for each in settled.actions if isinstance(each, Requeue)]
     assert requeue.job.tolist() == [93]
     assert sorted(scene.site.snapshot.plan.nodes.tolist()) == [0, 3]
+
+
+def test_a_promise_without_a_place_is_at_risk_until_it_is_hopeless() -> None:
+    """It is planned as soon as its nodes come free, and does not keep others from promises."""
+    scene = Scene(nodes=1)
+    queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + 2 * RUN),)
+    taken = ((90, "", T0 + 1, T0 + 1.5 * RUN, (0,)),)
+    for at in (30.0, 40.0):
+        scene.poll(T0 + at, queued, taken)
+        assert at_risk(scene.site) == {7: T0 + 2.5 * RUN}
+        assert start_of(scene, 7) == T0 + 1.5 * RUN
+    other = {"uid": BOB, "size": 1, "wall_time": RUN}
+    judged = scene.submit(T0 + 41, deadline=T0 + 3.6 * RUN, **other)
+    assert judged.verdict == "admit", judged.reply.text
+    judged = scene.submit(T0 + 42, deadline=T0 + 2.5 * RUN, **other)
+    assert judged.verdict == "reject", "it would move the one at risk further"
+    scene.poll(T0 + RUN - 5, queued, taken)
+    assert scene.site.records[7].standing == "firm"
+    settled = scene.poll(T0 + RUN + 1, queued, taken)
+    assert [record.standing for record in settled.changed if record.id == 7] == ["broken"]

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scene import T0, Scene
+from test_restarting import told
 
 from rtsched.core.planned_starts import free_now, start_delays
 from rtsched.daemon.imminent import with_imminent_started
+from rtsched.daemon.site import at_risk
 from rtsched.daemon.waiting import waits
 from rtsched.model.actions import Requeue
 from rtsched.model.resources import demand_of, room_of
@@ -195,9 +197,10 @@ def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time(planner:
     assert planned(scene) == {7: (100.0, [0])}
     other = ((91, "", T0 + 10, T0 + 400, (0,)),)
     for at in (30.0, 31.0):
-        scene.poll(T0 + at, queued, other)
+        settled = scene.poll(T0 + at, queued, other)
         assert planned(scene) == {7: (400.0, [0])}
-        assert scene.site.records[7].standing == "firm"
+        assert at_risk(scene.site) == {7: T0 + 400.0 + RUN}
+        assert ("at risk: the job is now planned" in told(settled).get(7, "")) is (at == 30.0)
     (reason,) = waits(scene.site, None, 7, T0 + 31)
     assert reason.text.endswith("too late for its deadline unless jobs that run there end early")
     judged = scene.submit(T0 + 31, demand=(1, 0), size=1, wall_time=RUN, deadline=T0 + 1000)
@@ -206,6 +209,7 @@ def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time(planner:
     early.site, early.demand = scene.site, scene.demand
     early.poll(T0 + 150, queued)
     assert planned(early)[7] == (150.0, [0]), "the other one ended early"
+    assert not at_risk(early.site)
     scene.poll(T0 + 201, queued, other)
     assert 7 not in scene.site.records
 

@@ -81,6 +81,7 @@ STATES = {
     "offered": "offered",
     "provisional": "promised, not in the queue yet",
     "firm": "promised",
+    "at-risk": "at risk",
 }
 """Words for the state of an open promise."""
 
@@ -187,7 +188,10 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
         ("Nodes in service", f"{status.usable:,} of {status.nodes:,}"),
         ("Jobs running", count(status.running)),
         ("Jobs waiting", count(status.queued)),
-        ("Promised", count(sum(standings.get(each, 0) for each in ("firm", "provisional")))),
+        (
+            "Promised",
+            count(sum(standings.get(each, 0) for each in ("firm", "at-risk", "provisional"))),
+        ),
         ("Kept", count(standings.get("kept", 0))),
         ("Missed or broken", count(sum(standings.get(each, 0) for each in lost))),
         ("Rejected", count(status.answers.get("reject", 0))),
