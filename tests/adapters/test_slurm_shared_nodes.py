@@ -13,7 +13,7 @@ from rtsched.adapters.live import FIRST_OWN_ID, Change, Observation, SubmitReply
 from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
 from rtsched.adapters.slurm.cluster_state import SlurmState, applied
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
-from rtsched.adapters.slurm.last_applied import AppliedFile
+from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.reserving import reserve_changes
@@ -176,6 +176,34 @@ def test_who_is_not_planned_any_more_waits_as_any_other() -> None:
     assert words(changes) == [(1, "ReqNodeList="), (1, "release")]
     restored = restoring(view.rows, [], AppliedFile(), basic=False)
     assert [each for each in words(restored) if each[0] == 1] == words(changes)
+
+
+def test_who_was_held_meanwhile_gets_its_own_nodes_back() -> None:
+    """A hold takes the priority of a planned job, not the nodes; others' node lists are theirs."""
+    held = {"prioritylong": "0", "reqnodes": "n1"}
+    view = view_of(held, held, held | {"admin_comment": "rtsched:abc --nodelist=n2"})
+    view.rows.required[1] = "n0"
+    sent = dict.fromkeys((1, 2, 3), ("n1", NOW))
+    changes = reserve_changes(plan(), view, SlurmSettings(share_nodes=True), {}, {}, sent)
+    assert words(changes) == [(1, "ReqNodeList="), (3, "ReqNodeList=n2")]
+    restored = restoring(view.rows, [], AppliedFile(sent=sent), basic=False)
+    assert words(restored) == words(changes)
+
+
+def test_an_admin_s_comment_does_not_end_a_promise() -> None:
+    """Another AdminComment in place of ours: the admission is known on, by the next process too."""
+    lifted = {"prioritylong": "3800000000", "reqnodes": "n1"}
+    mark = "rtsched:abc --nodelist=n2"
+    before = view_of(lifted | {"admin_comment": mark}, lifted)
+    memory = LastApplied()
+    memory.restore_marks(before.rows)
+    over = view_of(lifted | {"admin_comment": "ask bob about this"}, lifted)
+    memory.restore_marks(over.rows)
+    assert over.rows.mark[0] == mark
+    after = view_of(lifted | {"admin_comment": ""}, lifted | {"admin_comment": "rtsched:unjudged"})
+    restored = restoring(after.rows, [], memory.kept(), basic=False)
+    first = [each for each in words(restored) if each[0] == 1]
+    assert first == [(1, "ReqNodeList=n2"), (1, "release")]
 
 
 def test_a_site_that_shares_no_more_takes_it_back() -> None:

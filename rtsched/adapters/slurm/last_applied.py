@@ -12,14 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from rtsched.adapters.files import replace_file
+from rtsched.adapters.slurm.observation import is_admitted
+from rtsched.adapters.slurm.rows import WAITING
 from rtsched.adapters.slurm.scontrol import Command
+from rtsched.adapters.slurm.submission import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rtsched.adapters.live import Change, Done
+    from rtsched.adapters.slurm.rows import JobRows
 
 Range = tuple[int, int]
 
@@ -27,7 +32,7 @@ UNSURE = 1 << 40
 """In place of a site factor that was being set when the process ended."""
 
 
-class AppliedFile(msgspec.Struct, forbid_unknown_fields=True):
+class AppliedFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What was asked for, by job id.
 
     Attributes
@@ -38,11 +43,14 @@ class AppliedFile(msgspec.Struct, forbid_unknown_fields=True):
         The node that a best-effort job was sent to, and when, in seconds since the epoch.
     factors : dict of int to int
         The site factor, or Nice below zero under priority/basic; `UNSURE`: nobody knows.
+    marks : dict of int to str
+        Our part of the admin comment of promised jobs of which somebody else wrote another one.
     """
 
     ranges: dict[int, Range] = {}
     sent: dict[int, tuple[str, float]] = {}
     factors: dict[int, int] = {}
+    marks: dict[int, str] = {}
 
 
 def read(path: str) -> AppliedFile:
@@ -88,6 +96,10 @@ class LastApplied:
         The node that a job was sent to, and when.
     counts : dict of job id to int
         The node counts that promised jobs were given of which Slurm shows no highest one.
+    marks : dict of job id to str
+        The admin comments of promised jobs that wait, as the last poll showed them.
+    overwritten : dict of job id to str
+        Those in whose place somebody has written another one.
     no_weights : bool
         Slurm refuses weights to this user.
     """
@@ -96,16 +108,37 @@ class LastApplied:
     ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
     sent: dict[int, tuple[str, float]] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
+    marks: dict[int, str] = field(default_factory=dict)
+    overwritten: dict[int, str] = field(default_factory=dict)
     no_weights: bool = False
 
     @classmethod
     def of(cls, kept: AppliedFile) -> LastApplied:
         """Return what a process knows that follows another one."""
-        return cls(dict(kept.factors), dict(kept.ranges), dict(kept.sent))
+        return cls(
+            dict(kept.factors), dict(kept.ranges), dict(kept.sent), overwritten=dict(kept.marks)
+        )
 
     def kept(self) -> AppliedFile:
         """Return what the next process must know."""
-        return AppliedFile(dict(self.ranges), dict(self.sent), dict(self.factors))
+        return AppliedFile(
+            dict(self.ranges), dict(self.sent), dict(self.factors), dict(self.overwritten)
+        )
+
+    def restore_marks(self, rows: JobRows) -> None:
+        """Write into rows of waiting jobs the admissions over which admins wrote comments.
+
+        An admin comment is for admins, and does not end a promise.
+        """
+        waits = rows.state.map(WAITING.__contains__, np.bool_)
+        marked = waits & rows.mark.map(is_admitted, np.bool_)
+        known = self.marks | self.overwritten
+        self.marks = {int(rows.id[at]): rows.mark[at] for at in np.flatnonzero(marked).tolist()}
+        self.overwritten = {}
+        for at in np.flatnonzero(waits & ~marked).tolist() if known else ():
+            mark = known.get(int(rows.id[at]), "")
+            if mark and not rows.mark[at].startswith(MARK):
+                rows.mark[at] = self.overwritten[int(rows.id[at])] = mark
 
     def foreseen(self, changes: Sequence[Change], now: float) -> AppliedFile:
         """Return what the next process must know if this one ends while it carries out changes."""

@@ -44,7 +44,12 @@ from rtsched.adapters.slurm.advance_reservations import (
 from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.adapters.slurm.node_requests import node_list_in
-from rtsched.adapters.slurm.observation import keeps_order, may_not_start_yet, names_of_job
+from rtsched.adapters.slurm.observation import (
+    is_admitted,
+    keeps_order,
+    may_not_start_yet,
+    names_of_job,
+)
 from rtsched.adapters.slurm.rows import WAITING, names_of
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
@@ -103,11 +108,12 @@ def reserve_changes(
     settings: SlurmSettings,
     factors: Mapping[int, int],
     counts: Mapping[int, int],
+    sent: Mapping[int, tuple[str, float]] | None = None,
 ) -> list[Change]:
     """Return what a plan asks for: reservations, sizes, bindings, order.
 
     `factors` are the site factors set so far, by job id; `counts` the node counts set of which
-    Slurm shows no highest one.
+    Slurm shows no highest one; `sent` the node lists set, and when.
     """
     plan = waiting(plan, view.observation.queued.id)
     kept = [*_kept(plan, view, settings), *_in_use(view, settings)]
@@ -125,7 +131,7 @@ def reserve_changes(
         *_sizes(single, view, counts, licensed),
         *_records(plan, kept, view),
         *order,
-        *_out_of_order(plan, view),
+        *_out_of_order(plan, view, sent or {}),
         *_in_time(plan, kept, view),
     ]
 
@@ -364,7 +370,9 @@ def _in_order(plan: Schedule, view: SlurmState, licensed: frozenset[int]) -> lis
     return changes
 
 
-def _out_of_order(plan: Schedule, view: SlurmState) -> list[Change]:
+def _out_of_order(
+    plan: Schedule, view: SlurmState, sent: Mapping[int, tuple[str, float]]
+) -> list[Change]:
     """Return which jobs lose the nodes and the priority of a planned job that shares nodes."""
     planned = set(plan.entries.job.tolist()) if view.observation.cluster.shared else set()
     changes: list[Change] = []
@@ -372,7 +380,16 @@ def _out_of_order(plan: Schedule, view: SlurmState) -> list[Change]:
         row = view.place[job]
         if job not in planned and keeps_order(view.rows, row, basic=view.facts.basic):
             changes += out_of_order(view.rows, row, "set-priority")
+        elif job not in planned and keeps_nodes(view.rows, row, sent):
+            changes += own_nodes(view.rows, row, "set-priority")
     return changes
+
+
+def keeps_nodes(rows: JobRows, at: int, sent: Mapping[int, tuple[str, float]]) -> bool:
+    """Return whether a waiting job has planned nodes and no longer the priority, as if held."""
+    nodes, _ = sent.get(int(rows.id[at]), ("", 0.0))
+    same = nodes != "" and set(names_of(rows.required[at])) == set(names_of(nodes))
+    return same and is_admitted(rows.mark[at])
 
 
 def out_of_order(rows: JobRows, at: int, kind: str) -> Iterator[Change]:
@@ -380,13 +397,19 @@ def out_of_order(rows: JobRows, at: int, kind: str) -> Iterator[Change]:
 
     It gets the node list back that its user gave it.
     """
+    job = int(rows.id[at])
+    yield from own_nodes(rows, at, kind)
+    text = f"have Slurm work out the priority of job {job} again"
+    yield change(kind, job, text, Rank.JOB, "scontrol", "release", str(job))
+
+
+def own_nodes(rows: JobRows, at: int, kind: str) -> Iterator[Change]:
+    """Yield what gives a waiting job the node list back that its user gave it."""
     job, own = int(rows.id[at]), node_list_in(rows.mark[at])
     if set(names_of(rows.required[at])) != set(names_of(own)):
         text = f"let job {job} start on {own or 'any node'} again"
         words = f"ReqNodeList={own}", only_waiting(rows, at, Rank.BIND)
         yield job_update(kind, job, text, Rank.BIND, *words)
-    text = f"have Slurm work out the priority of job {job} again"
-    yield change(kind, job, text, Rank.JOB, "scontrol", "release", str(job))
 
 
 def _priorities(plan: Schedule, view: SlurmState, factors: Mapping[int, int]) -> list[Change]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rtsched.adapters.slurm.last_applied import LastApplied
 from rtsched.adapters.slurm.layout import is_ours
-from rtsched.adapters.slurm.observation import is_deferred, keeps_order
-from rtsched.adapters.slurm.reserving import is_first, out_of_order
+from rtsched.adapters.slurm.observation import is_admitted, is_deferred, keeps_order
+from rtsched.adapters.slurm.reserving import is_first, keeps_nodes, out_of_order, own_nodes
 from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.adapters.slurm.scontrol import (
     Rank,
@@ -43,6 +44,7 @@ def restoring(
     basic : bool
         The site has priority/basic: jobs were put forward and back by Nice.
     """
+    LastApplied.of(kept).restore_marks(rows)
     changes = [deletion(row.name, Rank.DELETE) for row in reservations if is_ours(row.name)]
     for at in range(len(rows)):
         if alive(rows.state[at]):
@@ -64,6 +66,8 @@ def _job(rows: JobRows, at: int, kept: AppliedFile, *, basic: bool) -> Iterator[
         return
     if keeps_order(rows, at, basic=basic):
         yield from out_of_order(rows, at, "restore")
+    elif keeps_nodes(rows, at, kept.sent):
+        yield from own_nodes(rows, at, "restore")
     elif kept.factors.get(job, int(is_first(rows, at, basic=basic))):
         words = priority_argument(0, basic)
         yield update(f"set {words} of job {job}", Rank.JOB, words)
@@ -73,7 +77,7 @@ def _job(rows: JobRows, at: int, kept: AppliedFile, *, basic: bool) -> Iterator[
         text = f"set {words} of job {job}, as asked for"
         yield update(text, Rank.SIZE, words, only_waiting(rows, at))
     node, _ = kept.sent.get(job, ("", 0.0))
-    if node and rows.required[at] == node:
+    if node and rows.required[at] == node and not is_admitted(rows.mark[at]):
         yield update(f"let job {job} start on any node again", Rank.JOB, "ReqNodeList=")
     if is_deferred(rows.mark[at]) and rows.priority[at] == 0:
         yield change(

@@ -11,7 +11,7 @@ from rtsched.adapters.changes import Steering, idle_nodes, kind_of, stoppable
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.comments import with_message
 from rtsched.adapters.slurm.layout import foreign, is_ours
-from rtsched.adapters.slurm.observation import is_task, keeps_order
+from rtsched.adapters.slurm.observation import is_admitted, is_task
 from rtsched.adapters.slurm.reserving import comment_changes, reserve_changes
 from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.adapters.slurm.scontrol import (
@@ -68,7 +68,7 @@ class SlurmSteering(Steering):
         """Return what a plan asks for: reservations, sizes, bindings, order."""
         applied = self.last_applied
         return reserve_changes(
-            action.plan, self.view, self.settings, applied.factors, applied.counts
+            action.plan, self.view, self.settings, applied.factors, applied.counts, applied.sent
         )
 
     def set_priorities(self, action: SetPriority) -> Iterator[Change]:
@@ -135,7 +135,7 @@ class SlurmSteering(Steering):
         for job, (node, since) in sent.items():
             row = view.place.get(job, -1)
             late = view.now - since > self.settings.bound_late_s
-            if row < 0 or keeps_order(view.rows, row, basic=view.facts.basic):
+            if row < 0 or is_admitted(view.rows.mark[row]):
                 continue
             if late and job in view.queued and view.rows.required[row] == node:
                 text = f"let job {job} start on any node again"

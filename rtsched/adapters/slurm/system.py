@@ -140,6 +140,7 @@ class SlurmSystem:
         users = _users_of(rows)
         facts = self._facts(machine, sharing, given, users, now, problems)
         used = self._used_time_now(rows, facts.limits, now, problems)
+        self._last_applied.restore_marks(rows)
         requeued = requeued_parts(rows, now)
         rows = joined_components(joined_arrays(rows, reservations, facts, now), facts)
         queued, running, over = parts(rows)
