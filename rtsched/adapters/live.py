@@ -95,6 +95,7 @@ class Marks(Table):
     deferred = Column(np.bool_, False, "Its filter let it in to be judged later, and held it.")
     held = Column(np.bool_, False, "It waits for a release.")
     requeues = Column(np.bool_, False, "It may be stopped and queued again.")
+    suspended = Column(np.bool_, False, "It runs and is suspended: nobody knows when it ends.")
     stuck = Column(np.bool_, False, "It did not start where and when it could, time and again.")
     problem = Text("Why nothing can be promised to it any more, as it is now.")
     limit = Text("The limit of an account or QOS that it waits for, as the batch system calls it.")

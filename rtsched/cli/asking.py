@@ -134,7 +134,9 @@ def promise_rows(
                 *user,
                 standing_of(promise.standing, promise.odds, promise.odds_now),
                 when(promise.deadline, now),
-                f"{start} (runs)" if promise.running else start,
+                f"{start} ({'suspended' if promise.suspended else 'runs'})"
+                if promise.running
+                else start,
                 when(promise.end, now),
                 node_list(promise.nodes),
             ]

@@ -63,6 +63,9 @@ def state(job: JobReport, now: float) -> str:
         held = ", held" if job.held else ""
         since = "" if job.submit is None else f" for {duration(max(now - job.submit, 0))}"
         return f"waits{since}{held}"
+    if job.state == "suspended":
+        ago = "" if job.start is None else f", started {gap(job.start, now)}"
+        return f"is suspended{ago}"
     if job.state == "running":
         until = "" if job.end is None else f", until {when(job.end, now)} at the latest"
         since = "" if job.start is None else f" for {duration(max(now - job.start, 0))}"
@@ -95,6 +98,7 @@ def promise_facts(promise: Promise, now: float) -> list[tuple[str, str]]:
         found = [("offered", f"to end by {by}; held until {when(promise.expires, now)}")]
     if promise.start is not None:
         lead = "runs" if promise.running else "planned"
+        lead = "suspended" if promise.suspended else lead
         nodes = f"{counted(len(promise.nodes), 'node')} ({node_list(promise.nodes)})"
         span = f"{when(promise.start, now)} to {when(promise.end, now)}"
         found.append((lead, f"{span} on {nodes}"))

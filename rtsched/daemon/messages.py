@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _NUMBERED = re.compile(r"(job|task) (\d+)")
 WOULD = {Verdict.ADMIT: "admit", Verdict.DEFER: "put off", Verdict.REJECT: "reject"}
 PREFIX = "rtsched: "
+SUSPENDED = "the job is suspended"
 LONGEST = 900
 """Characters of a message at most; the batch system shows one line."""
 
@@ -152,8 +153,10 @@ def begins_again(deadline: float, start: float, now: float, *, lost: bool) -> st
 def may_end_late(end: float, deadline: float, now: float, *, runs: bool) -> str:
     """Return what a user reads whose job runs, or is planned to, until `end`, after its deadline.
 
-    All times in seconds since the epoch.
+    All times in seconds since the epoch; inf: it is suspended, and nobody knows when it ends.
     """
+    if not math.isfinite(end):
+        return f"{PREFIX}at risk: {SUSPENDED}; it is promised to end by {moment(deadline, now)}"
     what = "the job may run until" if runs else "the job is now planned to end by"
     unless = "" if runs else ", unless jobs that run there end early"
     return (

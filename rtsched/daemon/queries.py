@@ -342,6 +342,11 @@ class SiteReader:
         return at_risk(self.site)
 
     @cached_property
+    def _suspended(self) -> set[int]:
+        """Jobs that are suspended."""
+        return set(self.site.marks.job[self.site.marks.suspended].tolist())
+
+    @cached_property
     def _waiting_tasks(self) -> dict[int, int]:
         """How many tasks of arrays of records have not been started, by job."""
         asked, running = self.site.requested, self.site.snapshot.running
@@ -485,6 +490,8 @@ class SiteReader:
         limit = self._limits.get(job) if overdue else None
         why = messages.kept_waiting(limit) if limit else ""
         why = MAY_END_LATE if job in self._late else why
+        paused = job in self._suspended
+        why = messages.SUSPENDED if paused else why
         odds_now = self._odds_now.get(job) if record.standing in OPEN else None
         below = self.daemon.policy.live.likely.warn_below
         return reports.Promise(
@@ -496,6 +503,7 @@ class SiteReader:
             made_at=_time(record.made_at),
             expires=_time(record.expires),
             running=running,
+            suspended=paused,
             late=job in self._late,
             start=start,
             end=end,
@@ -641,7 +649,7 @@ class SiteReader:
             name=row.texts("name")[0] or "",
             user=row.texts("user")[0] or "",
             partition=row.texts("partition")[0] or "",
-            state=state,
+            state="suspended" if job in self._suspended else state,
             size=int(row.size[0]),
             wall_time_s=_time(float(row.wall_time[0])),
             submit=_time(float(row.submit[0])),

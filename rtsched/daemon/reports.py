@@ -65,6 +65,7 @@ class Promise(msgspec.Struct, frozen=True):
     made_at: Annotated[Time, Meta(description="When it was promised.")]
     expires: Annotated[Time, Meta(description="When an offer expires.")] = None
     running: Annotated[bool, Meta(description="Whether the job runs.")] = False
+    suspended: Annotated[bool, Meta(description="Whether it runs and is suspended.")] = False
     late: Annotated[
         bool, Meta(description="Whether it runs, or is planned, until later than promised.")
     ] = False
@@ -203,7 +204,9 @@ class JobReport(msgspec.Struct, frozen=True):
     name: Annotated[str, Meta(description="The job's name.")]
     user: Annotated[str, Meta(description="Its user.")]
     partition: Annotated[str, Meta(description="Its partition.")]
-    state: Annotated[Literal["waiting", "running", "ended"], Meta(description="What it does.")]
+    state: Annotated[
+        Literal["waiting", "running", "suspended", "ended"], Meta(description="What it does.")
+    ]
     size: Annotated[int, Meta(description="Nodes that it requests or has.")]
     wall_time_s: Annotated[Time, Meta(description="Seconds it may run.")]
     submit: Annotated[Time, Meta(description="When it was submitted.")]

@@ -7,6 +7,7 @@ judged while a cycle is being worked out shows by identity, and the cycle is wor
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -302,10 +303,16 @@ def promises_of(records: Iterable[PromiseRecord]) -> Promises:
 def at_risk(site: Site) -> dict[int, float]:
     """Return by id the promised jobs that may end late, and until when, seconds since the epoch.
 
-    They run, and may do so for longer than until their deadlines; or they wait, and are planned too
-    late, as there was no better place.
+    They run, and may do so for longer than until their deadlines, or are suspended; or they wait,
+    and are planned too late, as there was no better place.
     """
-    return _late_runs(site) | _late_plans(site)
+    return _late_runs(site) | _late_plans(site) | dict.fromkeys(suspended(site), math.inf)
+
+
+def suspended(site: Site) -> list[int]:
+    """Return the ids of promised jobs that are suspended: nobody knows when they end."""
+    jobs = site.marks.job[site.marks.suspended]
+    return [job for job in jobs.tolist() if job in site.records]
 
 
 def _late_plans(site: Site) -> dict[int, float]:

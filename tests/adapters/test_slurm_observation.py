@@ -31,6 +31,7 @@ from rtsched.adapters.slurm.layout import (
 from rtsched.adapters.slurm.observation import (
     NEVER_SATISFIED,
     NOT_LAUNCHED,
+    NOT_PLANNED,
     allocations_of,
     completions_of,
     jobs_of,
@@ -263,6 +264,36 @@ def test_who_holds_a_job(reason: str, problem: str | None) -> None:
     known = marks_of(rows({"prioritylong": "0", "reason": reason}), np.arange(1), facts())
     assert known.held.tolist() == [True]
     assert known.texts("problem") == [problem]
+
+
+@pytest.mark.parametrize("reason", ["InvalidQOS", "InvalidAccount"])
+def test_what_slurm_will_not_start(reason: str) -> None:
+    """A job whose QOS or account was taken away keeps no promise, and Slurm's reason is named."""
+    known = marks_of(rows({"reason": reason}), np.arange(1), facts())
+    (problem,) = known.texts("problem")
+    assert problem is not None
+    assert reason in problem
+
+
+def test_a_promised_job_that_was_changed_into_what_cannot_be_planned() -> None:
+    """The reason is what is the matter now, not that its deadline was removed, which it was not."""
+    ours, changed = {"admin_comment": "rtsched:abc"}, {"feature": "fast*2"}
+    found = rows(ours | changed, changed, ours, ours | changed | {"deadline": "N/A"})
+    jobs = jobs_of(found, np.arange(4), facts())
+    known = marks_of(found, np.arange(4), facts(), jobs)
+    first, *others = known.texts("problem")
+    assert first is not None
+    assert first.startswith(NOT_PLANNED)
+    assert not any(others)
+
+
+def test_a_job_that_was_suspended_ends_as_slurm_says() -> None:
+    """Slurm moves its end by the time for which it was suspended."""
+    runs = {"state": "RUNNING", "starttime": str(int(NOW)), "timelimit": "10:00", "nodelist": "n1"}
+    found = rows(runs | {"endtime": str(int(NOW) + 900)}, runs | {"state": "SUSPENDED"})
+    ends = allocations_of(found, np.arange(2), machine(), facts(), NOW + 1).entries.end
+    assert ends.tolist() == [NOW + 920, NOW + 620]
+    assert marks_of(found, np.arange(2), facts()).suspended.tolist() == [False, True]
 
 
 def test_limits_of_accounts_and_qos() -> None:

@@ -136,6 +136,7 @@ class Scene:
         deferred: Jobs | None = None,
         held: tuple[int, ...] = (),
         stuck: tuple[int, ...] = (),
+        suspended: tuple[int, ...] = (),
         edges: tuple[tuple[int, int], ...] = (),
         changed: Mapping[str, object] | None = None,
         flapping: tuple[int, ...] = (),
@@ -212,6 +213,7 @@ class Scene:
             requeues=[True] * len(rows) or None,
             held=[r[0] in held for r in rows] or None,
             stuck=[r[0] in stuck for r in rows] or None,
+            suspended=[r[0] in suspended for r in rows] or None,
             problem=[(problems or {}).get(r[0]) for r in rows] or None,
             limit=[(limits or {}).get(r[0]) for r in rows] or None,
         )

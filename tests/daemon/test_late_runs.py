@@ -14,6 +14,7 @@ from rtsched.adapters.live import Marks
 from rtsched.daemon.ask import ask
 from rtsched.daemon.queries import MAY_END_LATE
 from rtsched.daemon.reports import Status
+from rtsched.daemon.site import standings
 from rtsched.model.schedule import Schedule
 
 LEEWAY = 20.0
@@ -57,6 +58,20 @@ def test_who_is_late_is_not_said_to_be_in_time_after_the_deadline() -> None:
     scene.poll(T0 + 1, ((7, token),))
     assert poll(scene, deadline - 1, token, deadline + 60)
     assert not poll(scene, deadline + 5, token, deadline)
+
+
+def test_a_suspended_job_is_at_risk() -> None:
+    """Nobody knows when it ends, whatever its limit says; it is in time again once it goes on."""
+    scene = Scene()
+    deadline = T0 + 3 * RUN
+    _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
+    shown = ((7, token, T0 + 2, T0 + RUN, (0,)),)
+    assert not told(scene.poll(T0 + 2, (), shown))
+    assert "at risk: the job is suspended" in told(scene.poll(T0 + 3, (), shown, suspended=(7,)))[7]
+    assert standings(scene.site) == {"at-risk": 1}
+    assert not told(scene.poll(T0 + 4, (), shown, suspended=(7,)))
+    assert "after all" in told(scene.poll(T0 + 5, (), shown))[7]
+    assert standings(scene.site) == {"firm": 1}
 
 
 def test_best_effort_jobs_may_run_for_ever() -> None:

@@ -48,6 +48,14 @@ NOT_LAUNCHED = "Slurm could not launch it, and holds it"
 """Nobody asked for that hold; a controller that goes on with an older state causes it, too: it has
 jobs launched a second time that run already."""
 
+NOT_VALID = {
+    "InvalidQOS": "Slurm does not start it: its QOS is not valid, or not for it (InvalidQOS)",
+    "InvalidAccount": "Slurm does not start it: its account is not valid (InvalidAccount)",
+}
+
+NOT_PLANNED = "it can no longer be planned: "
+"""How the reason begins why a promised job, as it is now, could not be promised anything."""
+
 NEVER_SATISFIED = "a job that it waits for did not end as its dependency asks"
 
 _BAD_CONSTRAINTS = "BadConstraints"
@@ -129,8 +137,10 @@ def _failed_with(rows: JobRows, i: int) -> int:
     return number(status) if rows.state[i] == "FAILED" and signal == "0" else -1
 
 
-def marks_of(rows: JobRows, which: NDArray[np.int64], facts: SlurmFacts) -> Marks:
-    """Return the marks of jobs that wait or run."""
+def marks_of(
+    rows: JobRows, which: NDArray[np.int64], facts: SlurmFacts, queued: Jobs | None = None
+) -> Marks:
+    """Return the marks of jobs that wait or run; `queued`: what those that wait ask for."""
     some = taken(rows, which)
     mark, reason = some.mark, some.reason
     deferred = mark.map(is_deferred, np.bool_)
@@ -154,6 +164,9 @@ def marks_of(rows: JobRows, which: NDArray[np.int64], facts: SlurmFacts) -> Mark
         "notify": notify,
     }
     waits = some.state.map(WAITING.__contains__, np.bool_)
+    if queued is not None:
+        for at, problem in _not_planned(rows, which, queued, facts).items():
+            texts["problem"][at] = texts["problem"][at] or problem
     return Marks.build(
         len(which),
         **encoded(texts),
@@ -163,10 +176,29 @@ def marks_of(rows: JobRows, which: NDArray[np.int64], facts: SlurmFacts) -> Mark
         held=held & waits,
         priority=np.where(waits, some.priority.astype(np.float64), np.nan),
         requeues=some.requeue,
+        suspended=some.state.map("SUSPENDED".__eq__, np.bool_),
         last=last,
         odds=odds,
         singleton=some.dependency.map(lambda text: dependency_of(text).singleton, np.bool_),
     )
+
+
+def _not_planned(
+    rows: JobRows, which: NDArray[np.int64], queued: Jobs, facts: SlurmFacts
+) -> dict[int, str]:
+    """Return why promised jobs that wait, as they are now, could not be promised anything.
+
+    By place in `which`, of which `queued` are the first; they count as jobs without a deadline.
+    """
+    first = which[: len(queued)]
+    lost = ~np.isfinite(queued.deadline) & (rows.deadline[first] < math.inf)
+    lost &= rows.mark.take(first).map(is_admitted, np.bool_)
+    found = {}
+    for at in np.flatnonzero(lost).tolist():
+        i = int(first[at])
+        if not is_deferred(rows.mark[i]) and (problem := _unusable(rows, i, facts)):
+            found[at] = NOT_PLANNED + problem.removeprefix("rtsched: ")
+    return found
 
 
 def _lacks_features(rows: JobRows, i: int) -> bool:
@@ -186,6 +218,8 @@ def _never_starts(reason: str) -> str:
     """Return why a job does not start by itself; scontrol writes no spaces in Slurm's reason."""
     if reason == "DependencyNeverSatisfied":
         return NEVER_SATISFIED
+    if reason in NOT_VALID:
+        return NOT_VALID[reason]
     return NOT_LAUNCHED if reason.replace("_", " ").startswith(_LAUNCHES) else ""
 
 
@@ -208,6 +242,8 @@ def allocations_of(
     start = rows.start[which]
     start = np.where(np.isnan(start), now, start)
     limit = start + rows.limit[which]
+    resumed = ~completing & (rows.end[which] > limit)  # Slurm adds the time that it was suspended
+    limit = np.where(resumed, rows.end[which], limit)
     by_limit = bool(facts.sharing.resources) & (limit > now)
     outlived = np.where(by_limit, limit, limit + facts.margin)
     end = np.where(completing, rows.end[which] + facts.completing, outlived)

@@ -148,13 +148,14 @@ class SlurmSystem:
         self._last_applied.keep_only(set(rows.id[queued].tolist()), set(rows.id[unshown].tolist()))
         allocations = allocations_of(rows, running, machine, facts, now)
         which = np.concatenate([queued, running])
+        waiting = jobs_of(rows, queued, facts, ranges=self._last_applied.ranges, now=now)
         observation = Observation(
             now,
             machine.cluster,
-            jobs_of(rows, queued, facts, ranges=self._last_applied.ranges, now=now),
+            waiting,
             jobs_of(rows, running, facts, allocations.entries.size),
             allocations,
-            marks_of(rows, which, facts),
+            marks_of(rows, which, facts, waiting),
             completions_of(rows, over),
             self._shares[0],
             edges_of(rows, queued, which),
