@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rtsched.adapters.slurm.squeue import EXCLUSIVE_SHOWN, JobReader
+from rtsched.logs.node_hardware import Hardware
 
 if TYPE_CHECKING:
     from rtsched.adapters.slurm.rows import JobRows
+    from rtsched.model.cluster import Cluster
 
 TOKEN = "0123456789ab"  # noqa: S105 - of the delimiters
 
@@ -53,6 +57,13 @@ PLAIN = {
     "name": "a name",
     "comment": "(null)",
 }
+
+
+def alike(cluster: Cluster) -> Hardware:
+    """Return what each node of a cluster has: cores of one thread, and one socket."""
+    count = len(cluster)
+    one, much = np.ones(count, np.int64), np.full(count, 1 << 40)
+    return Hardware(cluster.nodes.cores.astype(np.int64), one, one, much, much, {})
 
 
 def printed(*jobs: dict[str, str]) -> str:

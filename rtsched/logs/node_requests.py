@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.logs.hostlist import expand
+from rtsched.logs.node_hardware import OPTIONS
 from rtsched.logs.slurm_features import nodes_with
 from rtsched.model.table import read_only
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.logs.node_hardware import Hardware
     from rtsched.model.cluster import Nodes
 
     Mask = NDArray[np.bool_]
@@ -62,10 +64,14 @@ class RequestedNodes:
         With `features`, and `host` or `name`.
     partitions : mapping of str to bool[m]
         Nodes of each partition.
+    hardware : Hardware, optional
+        What each has; None: not known, so that none has what a job wants of each of its nodes.
     """
 
-    def __init__(self, nodes: Nodes, partitions: Mapping[str, Mask]) -> None:
-        self._nodes, self._partitions = nodes, partitions
+    def __init__(
+        self, nodes: Nodes, partitions: Mapping[str, Mask], hardware: Hardware | None = None
+    ) -> None:
+        self._nodes, self._partitions, self._hardware = nodes, partitions, hardware
 
     def meant(self, request: str, own: Mask | None, *, single: bool) -> NodesMeant:
         """Return the nodes of a request.
@@ -81,7 +87,7 @@ class RequestedNodes:
             can any job where one of them has all nodes of the others.)
         """
         mask = np.ones(len(self._nodes), np.bool_) if own is None else own
-        left_out = []
+        left_out, wishes = [], {}
         for word in reversed(request.split(" --")):
             option, _, value = word.removeprefix("--").partition("=")
             if option == "partition":
@@ -99,10 +105,15 @@ class RequestedNodes:
                     left_out.append(LeftOut.CONSTRAINT)
                 else:
                     mask = mask & having
+            elif option in OPTIONS:
+                wishes[option] = value
             elif (listed := self._listed(value)) is None:
                 left_out.append(LeftOut.NODE_LIST)
             else:
                 mask = mask & (listed if option == "nodelist" else ~listed)
+        if wishes:
+            hardware = self._hardware
+            mask = mask & (hardware.having(wishes) if hardware is not None else np.False_)
         return NodesMeant(mask, tuple(left_out))
 
     @cached_property
@@ -138,16 +149,20 @@ class NodeSets(Mapping[str, "Mask"]):
 
     Parameters
     ----------
-    nodes, partitions
+    nodes, partitions, hardware
         As of `RequestedNodes`.
     """
 
-    def __init__(self, nodes: Nodes, partitions: Mapping[str, Mask]) -> None:
-        self._of = nodes, partitions
-        self._requested = RequestedNodes(nodes, partitions)
+    def __init__(
+        self, nodes: Nodes, partitions: Mapping[str, Mask], hardware: Hardware | None = None
+    ) -> None:
+        self._of = nodes, partitions, hardware
+        self._requested = RequestedNodes(nodes, partitions, hardware)
         self._known: dict[str, Mask] = {}
 
-    def __reduce__(self) -> tuple[type[NodeSets], tuple[Nodes, Mapping[str, Mask]]]:
+    def __reduce__(
+        self,
+    ) -> tuple[type[NodeSets], tuple[Nodes, Mapping[str, Mask], Hardware | None]]:
         """Return how to make it again: what was worked out does not go to other processes."""
         return NodeSets, self._of
 
@@ -159,8 +174,9 @@ class NodeSets(Mapping[str, "Mask"]):
         """Return whether they are those of the same nodes and partitions."""
         if not isinstance(other, NodeSets):
             return NotImplemented
-        (nodes, mine), (others, theirs) = self._of, other._of
+        (nodes, mine, hardware), (others, theirs, others_hardware) = self._of, other._of
         same = nodes.equals(others) and mine.keys() == theirs.keys()
+        same = same and hardware == others_hardware
         return same and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
     def __getitem__(self, request: str) -> Mask:

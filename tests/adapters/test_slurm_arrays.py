@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_printed import job_rows, printed
+from slurm_printed import alike, job_rows, printed
 
 from rtsched.adapters.live import CompletionStatus, Observation, SubmitReply
 from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
@@ -209,7 +209,7 @@ def test_an_array_that_runs_on_the_nodes_that_it_asked_for() -> None:
     nodes = Nodes.build(3, name=names, features=features, cores=cores, memory=64 * GIB)
     masks = {"all": np.ones(3, np.bool_)}
     cluster = Cluster(nodes, masks, node_sets=NodeSets(nodes, masks))
-    parts = PartitionParts(cluster, np.ones(3, np.int32), {"all": {"state": "UP"}}, Sharing())
+    parts = PartitionParts(cluster, alike(cluster), {"all": {"state": "UP"}}, Sharing())
     facts = replace(FACTS, partitions={"all": parts.part("all", masks["all"])}, parts=parts)
     asked = INSIDE | {"deadline": f"{NOW + 9000:.0f}"}
     for feature, rounds in (("large", 2), ("(null)", 15)):
@@ -291,7 +291,7 @@ def test_what_accounting_knows_of_an_array() -> None:
 def state_of(found: JobRows, reservations: list[ReservationRow]) -> SlurmState:
     """Return what a poll shows of one array on two nodes."""
     cluster = Cluster.uniform(2)
-    parts_of = PartitionParts(cluster, np.ones(2, np.int32), {}, Sharing())
+    parts_of = PartitionParts(cluster, alike(cluster), {}, Sharing())
     rows_by_name = {"n1": 0, "n2": 1}
     layout = ClusterLayout(cluster, rows_by_name, FACTS.partitions, "all", parts_of)
     queued, running, _ = parts(found)

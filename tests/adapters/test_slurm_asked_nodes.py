@@ -110,6 +110,167 @@ def test_what_a_job_may_use(fields: dict[str, Any], nodes: str) -> None:
     assert asked.jobs.texts("partition") == [fields.get("partition", "all")]
 
 
+LINES = (
+    "NodeName=n0 CPUEfctv=8 Sockets=2 CoresPerSocket=2 ThreadsPerCore=2 RealMemory=8000 "
+    "Gres=gpu:a:4 TmpDisk=100",
+    "NodeName=n1 CPUEfctv=4 Sockets=2 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=8000 "
+    "Gres=gpu:a:2(S:0-1)",
+    "NodeName=n2 CPUEfctv=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=2000 "
+    "Gres=gpu:b:2,shard:8",
+    "NodeName=n3 CPUEfctv=2 Sockets=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=2000",
+)
+
+
+def different_nodes(*, shared: bool = False) -> SlurmFacts:
+    """Return four nodes, each of another kind."""
+    features = ("x", "x", "y", "y")
+    text = "\n".join(
+        f"{line} State=IDLE ActiveFeatures={some} Partitions=all"
+        for line, some in zip(LINES, features, strict=True)
+    )
+    said, default = partitions_of(PARTITIONS.splitlines()[0])
+    resources = ("cpu", "mem", "gres/gpu", "gres/gpu:a")
+    sharing = Sharing(resources) if shared else Sharing()
+    rows = node_rows(text)
+    layout = layout_of(rows, said, default, set(), SlurmSettings(), 1, sharing)
+    known = facts(layout)
+    return replace(known, sharing=sharing)
+
+
+def digits(submission: Submission, known: SlurmFacts) -> str:
+    """Return the nodes that a job may use, as digits, and how many it wants."""
+    assert known.parts is not None
+    request = submission.jobs.texts("node_request")[0]
+    sets = known.parts.cluster.node_sets
+    assert sets is not None
+    mask = sets[request] if request else np.ones(4, np.bool_)
+    return f"{''.join(map(str, np.flatnonzero(mask)))}x{int(submission.jobs.size[0])}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"num_tasks": 1, "cpus_per_task": 2, "tres_per_task": "cpu=2"}, "0123x1"),
+        ({"num_tasks": 1, "cpus_per_task": 4, "tres_per_task": "cpu=4"}, "012x1"),
+        ({"min_nodes": 2, "max_nodes": 2, "num_tasks": 8}, "012x2"),
+        ({"tres_per_node": "gres/gpu:2"}, "012x1"),
+        ({"tres_per_node": "gres/gpu:a:2"}, "01x1"),
+        ({"tres_per_node": "gres/shard:4"}, "2x1"),
+        ({"tres_per_job": "gres/gpu:4"}, "012x2"),
+        ({"tres_per_job": "gres/gpu:4", "min_nodes": 1, "max_nodes": 1}, "0x1"),
+        ({"num_tasks": 4, "tres_per_task": "gres/gpu:1"}, "012x2"),
+        ({"num_tasks": 4, "tres_per_task": "gres/gpu:1,cpu=2", "cpus_per_task": 2}, "012x2"),
+        ({"tres_per_node": "gres/gpu:2", "cpus_per_tres": "gres/gpu:4"}, "0x1"),
+        ({"tres_per_node": "gres/gpu:1", "mem_per_tres": "gres/gpu:2000"}, "01x1"),
+        ({"tres_per_node": "gres/gpu:2", "ntasks_per_tres": 3}, "0x1"),
+        ({"num_tasks": 4, "ntasks_per_tres": 2, "min_nodes": 1, "max_nodes": 1}, "012x1"),
+        ({"num_tasks": 4, "threads_per_core": 1}, "0123x2"),
+        ({"num_tasks": 4, "threads_per_core": 2}, "0x1"),
+        ({"num_tasks": 8, "min_nodes": 1, "max_nodes": 1, "ntasks_per_core": 2}, "0x1"),
+        ({"num_tasks": 4, "min_nodes": 1, "max_nodes": 1, "ntasks_per_core": 1}, "012x1"),
+        ({"num_tasks": 4, "min_nodes": 1, "max_nodes": 1, "ntasks_per_socket": 2}, "01x1"),
+        ({"sockets_per_node": 2}, "01x1"),
+        ({"cores_per_socket": 3}, "2x1"),
+        ({"sockets_per_node": 1, "cores_per_socket": 1, "threads_per_core": 1}, "0123x1"),
+        ({"pn_min_memory": 4000}, "01x1"),
+        ({"mem_per_cpu": 1000}, "013x1"),
+        ({"pn_min_tmp_disk": 50}, "0x1"),
+        ({"features": "[x|y]"}, "0123x1"),
+        ({"features": "[x|y]", "min_nodes": 2, "max_nodes": 2}, "01x2"),
+        ({"features": "[x|y]", "min_nodes": 2, "max_nodes": 2, "num_tasks": 8}, "01x2"),
+        ({"num_tasks": 40, "overcommit": 1}, "0123x1"),
+        ({"req_switch": 1}, "0123x1"),
+        ({"contiguous": 1}, "0123x1"),
+    ],
+)
+def test_whole_nodes_that_have_enough(fields: dict[str, Any], found: str) -> None:
+    """Of everything that a job wants of each of its nodes, or as many nodes as hold it.
+
+    A poll shows the same job: what is not in squeue is in its admin comment.
+    """
+    known = different_nodes()
+    asked = described(known, **fields)
+    assert (asked.problem, digits(asked, known)) == ("", found)
+    reply = SubmitReply(rejected=False, token=ADMISSION, size=int(asked.jobs.size[0]))
+    mark = str(TRANSLATOR.answer(asked, reply, known)[Tag.ADMIN_COMMENT])
+    size = str(int(asked.jobs.size[0]))
+    shown = {
+        "admin_comment": mark,
+        "feature": str(fields.get("features", "(null)")),
+        "tres": f"cpu=1,node={size}",
+        "maxnodes": size,
+        "tres-per-node": str(fields.get("tres_per_node", "N/A")),
+        "tres-per-task": str(fields.get("tres_per_task", "N/A")),
+    }
+    there = seen(known, shown)
+    assert there.texts("node_request") == asked.jobs.texts("node_request")
+    assert (np.isfinite(there.deadline[0]), there.size[0]) == (True, asked.jobs.size[0])
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"tres_per_node": "gres/gpu:z:1"}, "no node of partition all has gres/gpu:z"),
+        ({"tres_per_node": "gres/gpu:5"}, "requests 5 gres/gpu per node; no node of partition al"),
+        ({"num_tasks": 1, "cpus_per_task": 9}, "requests 9 processors per node; no node of part"),
+        (
+            {"threads_per_core": 4, "submit_line": "sbatch --hint=multithread x"},
+            "no node of partition all has what --hint asks for",
+        ),
+        (
+            {"threads_per_core": 4},
+            "what --threads-per-core or --hint or -B asks for",
+        ),
+        ({"sockets_per_node": 3, "submit_line": "sbatch -B3"}, "has what -B asks for"),
+        ({"tres_per_node": "gres/gpu:a:4", "features": "y"}, "no node of partition all has gres"),
+        ({"contiguous": 1, "min_nodes": 2}, "cannot plan with --contiguous on several nodes"),
+        ({"other": "threads-per-core"}, "cannot plan with --threads-per-core or --hint or -B;"),
+        ({"other": "nodes-list,bb"}, "cannot plan with --nodes and --bb; leave it out"),
+        ({"tres_per_socket": "gres/gpu:1"}, "--gpus-per-socket; write --gpus-per-node"),
+    ],
+)
+def test_what_no_node_has(fields: dict[str, Any], says: str) -> None:
+    """One clear sentence names what it is; the option is the one that its user wrote."""
+    assert says in described(different_nodes(), **fields).problem
+
+
+@pytest.mark.parametrize(
+    ("fields", "cpus", "exclusive"),
+    [
+        ({"num_tasks": 3}, 4, False),
+        ({"num_tasks": 3, "threads_per_core": 1}, 6, False),
+        ({"num_tasks": 3, "threads_per_core": 2}, 4, False),
+        ({"num_tasks": 3, "ntasks_per_core": 1}, 6, False),
+        ({"num_tasks": 2, "ntasks_per_socket": 2}, 2, False),
+        ({"num_tasks": 2, "ntasks_per_socket": 1}, 2, True),
+        ({"num_tasks": 2, "sockets_per_node": 2}, 2, True),
+    ],
+)
+def test_shared_nodes_in_whole_cores(fields: dict[str, Any], cpus: int, exclusive: bool) -> None:
+    """A job takes whole cores, and one that lies on several sockets is planned without others."""
+    known = different_nodes(shared=True)
+    one = {"min_nodes": 1, "max_nodes": 1, "pn_min_memory": 100, "features": "x"}
+    asked = described(known, **one, **fields)
+    jobs = asked.jobs
+    names = jobs.names("demand")
+    assert (asked.problem, jobs.demand[0, names.index("cpu")]) == ("", cpus)
+    assert bool(jobs.exclusive[0]) is exclusive
+    nodes = ("n0",)
+    reply = SubmitReply(rejected=False, token=ADMISSION, size=1, nodes=nodes, start=NOW + 9)
+    mark = str(TRANSLATOR.answer(asked, reply, known)[Tag.ADMIN_COMMENT])
+    shown = {
+        "admin_comment": mark,
+        "feature": "x",
+        "minmemory": "100M",
+        "tres": f"cpu={fields['num_tasks']},mem=100M,node=1",
+        "prioritylong": str(promised_priority(NOW + 9)),
+    }
+    there = seen(known, shown)
+    assert there.demand[0, there.names("demand").index("cpu")] == cpus
+    assert bool(there.exclusive[0]) is exclusive
+    assert there.texts("node_request") == jobs.texts("node_request")
+
+
 def test_sizes_follow_from_those_nodes() -> None:
     """Processors become nodes by the smallest that it may use, and loads spread over no more."""
     assert described(num_tasks=8).jobs.size[0] == 4
@@ -126,8 +287,8 @@ def test_sizes_follow_from_those_nodes() -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"features": "a*2"}, "cannot plan with the constraint 'a*2': it counts nodes, has brack"),
-        ({"features": "[a|c]"}, "it counts nodes, has brackets or cannot be read; combine feat"),
+        ({"features": "a*2"}, "cannot plan with the constraint 'a*2': it counts nodes or cannot"),
+        ({"features": "[a*1&c*1]"}, "it counts nodes or cannot be read; combine features with"),
         ({"features": "gone"}, "no node of partition all is as it asks for (--constraint=gone)"),
         ({"features": "a&c"}, "no node of partition all is as it asks for (--constraint=a&c)"),
         ({"req_nodes": "x1"}, "its --nodelist or --exclude names nodes that this cluster does n"),
@@ -142,7 +303,7 @@ def test_sizes_follow_from_those_nodes() -> None:
             {"features": "a&b", "min_nodes": 3},
             "asks for 3 nodes, and partition all has 2 as it asks for (--constraint=a&b)",
         ),
-        ({"features": "a&b", "num_tasks": 1, "pn_min_cpus": 6}, "requests 6 processors per node"),
+        ({"features": "a&b", "num_tasks": 1, "pn_min_cpus": 9}, "requests 9 processors per node"),
     ],
 )
 def test_what_gets_no_promise(fields: dict[str, Any], says: str) -> None:

@@ -39,6 +39,26 @@ def taken(nodes: int = 1, part: Partition = PART, **asked: Any) -> Demand:
         (1, {"tres_node": "gres:gpu:a:2"}, {"cpu": 1, "mem": GIB, "gres/gpu": 2, "gres/gpu:a": 2}),
         (2, {"tasks": 4, "tres_task": "gres/gpu:1"}, {"cpu": 2, "mem": 2 * GIB, "gres/gpu": 2}),
         (2, {"tres_job": "gres/gpu:4"}, {"cpu": 1, "mem": GIB, "gres/gpu": 2}),
+        (3, {"tres_job": "gres/gpu:4"}, {"cpu": 1, "mem": GIB, "gres/gpu": 2}),
+        (2, {"tasks": 3, "tres_task": "gres/gpu:1"}, {"cpu": 2, "mem": 2 * GIB, "gres/gpu": 2}),
+        (1, {"per_task": 2, "tres_task": "cpu=2"}, {"cpu": 2, "mem": 2 * GIB}),
+        (
+            1,
+            {"per_task": 2, "tres_task": "cpu=2,gres/gpu:a=1"},
+            {"cpu": 2, "mem": 2 * GIB, "gres/gpu": 1, "gres/gpu:a": 1},
+        ),
+        (
+            1,
+            {"tres_node": "gres/gpu:2", "gpu_cpus": 3, "gpu_memory": 4 * GIB},
+            {"cpu": 6, "mem": 8 * GIB, "gres/gpu": 2},
+        ),
+        (
+            1,
+            {"tres_node": "gres/gpu:2", "tasks_per_gpu": 4},
+            {"cpu": 8, "mem": 8 * GIB, "gres/gpu": 2},
+        ),
+        (1, {"tasks": 4, "tasks_per_gpu": 2}, {"cpu": 4, "mem": 4 * GIB, "gres/gpu": 2}),
+        (1, {"tasks": 40, "overcommit": True}, {"cpu": 1, "mem": GIB}),
     ],
 )
 def test_amounts_per_node(nodes: int, asked: dict[str, Any], amounts: dict[str, int]) -> None:
@@ -83,9 +103,6 @@ def test_whole_cores_and_processors_for_memory() -> None:
         (1, {"tres_node": "gres/gpu:5"}, "requests 5 gres/gpu per node; no node of partition all"),
         (1, {"tres_node": "gres/gpu:b:1"}, "cannot plan with the type gres/gpu:b; add it to"),
         (1, {"tres_node": "gres/fpga:1"}, "cannot plan with gres/fpga; the admin may add it to"),
-        (3, {"tres_job": "gres/gpu:4"}, "requests 4 gres/gpu for the whole job, which do not"),
-        (2, {"tasks": 3, "tres_task": "gres/gpu:1"}, "its 3 tasks do not divide evenly over 2"),
-        (1, {"tres_socket": "gres/gpu:1"}, "no promise can be given to a job that asks for GPUs"),
     ],
 )
 def test_what_cannot_be_had(nodes: int, asked: dict[str, Any], problem: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm_printed import job_rows, printed
+from slurm_printed import alike, job_rows, printed
 
 from rtsched.adapters.live import CompletionStatus, Observation, SubmitReply
 from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
@@ -86,7 +86,7 @@ def view_of(found: JobRows, facts: SlurmFacts = FACTS) -> SlurmState:
     """Return what a poll shows on six nodes."""
     cluster = Cluster.uniform(6)
     names = tuple(f"n{k}" for k in range(6))
-    parts_of = PartitionParts(cluster, np.ones(6, np.int32), {}, Sharing())
+    parts_of = PartitionParts(cluster, alike(cluster), {}, Sharing())
     rows_by_name = {name: k for k, name in enumerate(names)}
     layout = ClusterLayout(cluster, rows_by_name, facts.partitions, "all", parts_of)
     queued, running, _ = parts(found)
@@ -173,10 +173,10 @@ def test_one_reservation_for_all() -> None:
         ({"maxnodes": "9"}, "want more or fewer nodes; give each --nodes with one number"),
         ({"reqnodes": "n1"}, "with a list of nodes; leave --nodelist out"),
         ({"numcpus": "5", "maxnodes": "1"}, "requests 5 processors per node"),
-        ({"minmemory": "2000M"}, "requests 2000 MiB per node"),
+        ({"minmemory": "2000M"}, "requests 2000 MiB of memory per node"),
         ({"feature": "fast"}, "the nodes of the cluster are not known yet"),
         ({"licenses": "matlab:1"}, "job that needs licences"),
-        ({"tres-per-node": "gres/gpu:1"}, "generic resources"),
+        ({"tres-per-node": "gres/gpu:1"}, "no node of partition all has gres/gpu"),
         ({"reservation": "mine"}, "a job in a reservation"),
     ],
 )

@@ -146,7 +146,7 @@ def test_where_slurm_does_not_keep_them() -> None:
     whole = replace(FACTS, sharing=Sharing())
     assert "a job that needs licences" in requirements_of(asked, whole).problem
     each = requirements_of(replace(asked, licenses="", tres_task="license/matlab:1"), FACTS)
-    assert "cannot plan with licences per task" in each.problem
+    assert "licences per task; name all of the job by --licenses" in each.problem
     array = requirements_of(replace(asked, array=4), FACTS)
     assert "an array whose tasks need licences" in array.problem
 

@@ -75,8 +75,8 @@ def test_a_question_is_described_as_a_submission_would_be() -> None:
     assert (plain.problem, plain.jobs.size[0], plain.jobs.wall_time[0]) == ("", 4, 1820.0)
     assert asked(tasks=9).jobs.size[0] == 3
     assert asked(tasks=3, cpus_per_task=4).jobs.size[0] == 3
-    assert "requests 4000 MiB per node" in asked(memory=4000 << 20).problem
-    assert "generic resources" in asked(gpus=1).problem
+    assert "requests 4000 MiB of memory per node" in asked(memory=4000 << 20).problem
+    assert "no node of partition all has gres/gpu" in asked(gpus=1).problem
     assert (asked(array="1-9%4").jobs.kind[0], asked(array="1-9").jobs.tasks[0]) == (Kind.ARRAY, 9)
     unclear = ({"constraint": "a*2"}, {"nodelist": "n1"}, {"exclude": "n2"})
     assert all("not known yet" in asked(**each).problem for each in unclear)
@@ -150,13 +150,13 @@ def test_a_load_takes_enough_nodes_for_the_longest_limit() -> None:
         ({"het_job_offset": 0, "extra": "rtsched:sigma=4,cms=1,cps=1"}, "is a divisible load"),
         ({"reservation": "mine"}, "in a reservation"),
         ({"licenses": "x:1"}, "licences"),
-        ({"tres_per_node": "gres/gpu:1"}, "generic resources"),
+        ({"tres_per_node": "gres/gpu:1"}, "no node of partition all has gres/gpu"),
         ({"partition": "none"}, "there is no partition 'none'"),
-        ({"pn_min_memory": 4000}, "requests 4000 MiB per node"),
+        ({"pn_min_memory": 4000}, "requests 4000 MiB of memory per node"),
         ({"mem_per_cpu": 300, "num_tasks": 1}, "requests 300 MiB per processor"),
         ({"pn_min_cpus": 5}, "requests 5 processors per node"),
         ({"ntasks_per_node": 3, "cpus_per_task": 2}, "requests 6 processors per node"),
-        ({"pn_min_tmp_disk": 1}, "disk space (--tmp)"),
+        ({"pn_min_tmp_disk": 1}, "no node of partition all has what --tmp asks for"),
         ({"partition": "few", "min_nodes": 5}, "partition few accepts jobs of 2 to 4 nodes"),
         ({"partition": "few", "min_nodes": 2, "max_nodes": 5}, "of 2 to 4 nodes"),
         ({"partition": "few", "min_nodes": 1}, "partition few accepts jobs of 2 to 4 nodes"),
@@ -184,7 +184,7 @@ def test_what_gets_no_promise(fields: dict[str, Any], says: str) -> None:
         ("", {"clusters": "here,there", "other": "clusters"}, "several or other clusters"),
         ("", {"clusters": "there", "other": "contiguous,clusters"}, "several or other clusters"),
         ("", {"other": "clusters"}, "several or other clusters"),  # an older submit filter
-        ("", {"clusters": "here", "other": "contiguous,clusters"}, "plan with 'contiguous'"),
+        ("", {"clusters": "here", "other": "contiguous,clusters"}, "plan with --contiguous"),
         ("fed", {}, "another cluster of the federation fed may run it"),
         ("fed", {"clusters": "here", "other": "clusters"}, ""),
         ("fed", {"clusters": "there,here", "other": "clusters"}, "several or other clusters"),

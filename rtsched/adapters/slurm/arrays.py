@@ -18,7 +18,7 @@ import numpy as np
 from rtsched.adapters.slurm.completions import place_of_ending
 from rtsched.adapters.slurm.demand import tasks_per_node
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
-from rtsched.adapters.slurm.node_requests import part_of
+from rtsched.adapters.slurm.node_requests import hardware_of, part_of
 from rtsched.adapters.slurm.observation import is_admitted, request_in
 from rtsched.adapters.slurm.rows import WAITING, alive, names_of, taken, with_joined
 from rtsched.adapters.slurm.spec import NOTHING
@@ -141,8 +141,11 @@ def _at_a_time(tasks: _Tasks, nodes: int, facts: SlurmFacts) -> int:
     """Return how many tasks run at a time on so many nodes, by what one of them asks for."""
     rows, at = tasks.rows, (tasks.waits or tasks.runs)[0]
     request = request_in(rows, at, NOTHING, None, facts)
-    part = part_of(rows.partition[at].split(",", 1)[0], request, facts, fresh=False).partition
-    each = tasks_per_node(request, part, facts) if part is not None else 1
+    name = rows.partition[at].split(",", 1)[0]
+    part, asked, _ = part_of(name, request, facts, fresh=False)
+    each = 1
+    if part is not None:
+        each = tasks_per_node(request, part, facts, hardware_of(facts, name, part, asked))
     most = max(nodes, 1) * each
     parallel = int(rows.parallel[at])
     return min(most, parallel) if parallel else most

@@ -13,17 +13,24 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from rtsched.adapters.slurm.per_node import (
+    GPU,
+    SOCKET_WISHES,
+    generic_per_node,
+    tasks_of,
+    wishes_of,
+)
 from rtsched.adapters.slurm.rows import nodes_in
-from rtsched.logs.slurm_cluster import gres
 from rtsched.logs.slurm_text import licenses_in, trackable
 from rtsched.model.array_rounds import most_together
 from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
     from rtsched.adapters.slurm.requirements import JobRequest
+    from rtsched.logs.node_hardware import Hardware
 
 
 class Demand(NamedTuple):
@@ -80,23 +87,30 @@ def demand_of(request: JobRequest, part: Partition, sharing: Sharing, nodes: int
     """
     if request.shown is not None:
         shown = shown_demand(request.shown) | shown_licenses(request.licenses)
+        wishes = wishes_of(request.wishes)
+        if CPU in shown:
+            shown[CPU] = _in_cores(shown[CPU], wishes, part)
         all_memory = MEMORY in sharing.resources and not request.memory
-        return Demand(shown, request.exclusive or part.exclusive or all_memory)
-    tasks = request.tasks or request.tasks_per_node * nodes or nodes
+        whole = all_memory or SOCKET_WISHES & wishes.keys()
+        return Demand(shown, request.exclusive or part.exclusive or bool(whole))
+    tasks = tasks_of(request, nodes)
     each = request.tasks_per_node or -(-tasks // nodes)
-    amounts, problem = _generic(request, tasks, each, nodes)
-    amounts[CPU], memory = _cpus_and_memory(request, each, part, sharing)
-    exclusive = request.exclusive or part.exclusive
+    amounts = generic_per_node(request, nodes, each)
+    gpus = amounts.get(GPU, 0)
+    amounts[CPU], memory = _cpus_and_memory(request, each, part, sharing, gpus)
+    exclusive = request.exclusive or part.exclusive or _lies_on_sockets(request, each)
     if MEMORY in sharing.resources:
         exclusive |= not memory  # it gets all of its nodes'
         amounts[MEMORY] = memory
     known = {name: amount for name, amount in amounts.items() if amount > 0}
-    problem = problem or _unknown(known, part, sharing.resources)
+    problem = _unknown(known, part, sharing.resources)
     problem = problem or _license_problem(request.licenses, sharing)
     return Demand(known | licenses_in(request.licenses), exclusive, each, problem)
 
 
-def tasks_per_node(request: JobRequest, part: Partition, facts: SlurmFacts) -> int:
+def tasks_per_node(
+    request: JobRequest, part: Partition, facts: SlurmFacts, hardware: Hardware
+) -> int:
     """Return how many tasks of an array run at a time on each of its nodes, at least.
 
     Parameters
@@ -108,6 +122,8 @@ def tasks_per_node(request: JobRequest, part: Partition, facts: SlurmFacts) -> i
         out if more run at a time without them; else its smallest nodes count.
     facts : SlurmFacts
         What Slurm gives jobs of nodes.
+    hardware : Hardware
+        What each of its nodes has.
     """
     if facts.sharing.resources:
         return _most_together(demand_of(request, part, facts.sharing, 1), part)
@@ -122,6 +138,8 @@ def tasks_per_node(request: JobRequest, part: Partition, facts: SlurmFacts) -> i
     if request.shown is not None:
         memory = request.memory * cpus or memory  # squeue may show it per processor
     fits = part.cores // cpus
+    for name, amount in generic_per_node(request, 1, tasks).items():
+        fits = min(fits, int(hardware.amount(name).min(initial=fits * amount)) // amount)
     if MEMORY in given.resources and part.memory > 0:
         fits = min(fits, part.memory // memory) if memory else 1
     return max(fits, 1)
@@ -139,14 +157,21 @@ def _most_together(task: Demand, part: Partition) -> int:
 
 
 def _cpus_and_memory(
-    request: JobRequest, each: int, part: Partition, sharing: Sharing
+    request: JobRequest, each: int, part: Partition, sharing: Sharing, gpus: int = 0
 ) -> tuple[int, int]:
     """Return the processors of `each` tasks on a node, in whole cores, and their bytes there.
 
-    0 bytes: they get all memory of the node.
+    0 bytes: they get all memory of the node. `gpus`: those that they have there.
     """
-    cpus = max(each * request.per_task, request.node_cpus)
-    memory = request.memory or request.cpu_memory * cpus
+    cpus = 1 if request.overcommit else each * request.per_task
+    cpus = max(cpus, request.node_cpus, request.gpu_cpus * gpus)
+    wishes = {
+        "threads-per-core": request.threads,
+        "ntasks-per-core": request.tasks_per_core,
+        "ntasks-per-node": each,
+    }
+    cpus = _in_cores(cpus, wishes, part)
+    memory = request.memory or request.gpu_memory * gpus or request.cpu_memory * cpus
     if not memory and not request.all_memory:
         memory = part.node_memory or part.core_memory * cpus
     if sharing.most_core_memory > 0:
@@ -154,28 +179,22 @@ def _cpus_and_memory(
     return -(-cpus // part.threads) * part.threads, memory
 
 
-def _generic(request: JobRequest, tasks: int, each: int, nodes: int) -> tuple[dict[str, int], str]:
-    """Return the generic resources per node, and what is wrong with them."""
-    amounts = dict(_amounts(request.tres_node))
-    for name, amount in _amounts(request.tres_task).items():
-        amounts[name] = amounts.get(name, 0) + amount * each
-    for name, amount in _amounts(request.tres_job).items():
-        if amount % nodes:
-            return amounts, (
-                f"requests {amount} {name} for the whole job, which do not divide evenly over "
-                f"{nodes} nodes; give the number per node, such as --gpus-per-node"
-            )
-        amounts[name] = max(amounts.get(name, 0), amount // nodes)
-    if LICENSE in request.tres:
-        return amounts, "cannot plan with licences per task; name those of the job by --licenses"
-    if request.tres_socket:
-        return amounts, "no promise can be given to a job that asks for GPUs per socket"
-    if tasks % nodes and request.tres_task:
-        return amounts, (
-            f"its {tasks} tasks do not divide evenly over {nodes} nodes; give the number of GPUs "
-            "per node (--gpus-per-node)"
-        )
-    return amounts, ""
+def _in_cores(cpus: int, wishes: Mapping[str, int], part: Partition) -> int:
+    """Return the processors of the cores that a job takes which wants so many processors."""
+    threads = min(wishes.get("threads-per-core", 0) or part.threads, part.threads)
+    cores = -(-cpus // threads)
+    if tasks := wishes.get("ntasks-per-core", 0):
+        cores = max(cores, -(-wishes.get("ntasks-per-node", 0) // tasks))
+    return cores * part.threads
+
+
+def _lies_on_sockets(request: JobRequest, each: int) -> bool:
+    """Return whether how a job lies on sockets decides if it fits beside others.
+
+    Which of a node's cores are free is not planned: so it is planned without others there.
+    """
+    spread = 0 < request.tasks_per_socket < each
+    return spread or request.sockets > 1 or request.cores_per_socket > 1
 
 
 def _license_problem(asked: str, sharing: Sharing) -> str:
@@ -199,11 +218,6 @@ def _license_problem(asked: str, sharing: Sharing) -> str:
         if count > there:
             return f"requests {count} licences {short!r}; there are {there} for jobs"
     return ""
-
-
-def _amounts(text: str) -> dict[str, int]:
-    """Return the amounts in `gres/gpu:a100:2,gres/shard:1`; older releases write `gres:gpu:2`."""
-    return gres(re.sub(r"(?:^|(?<=,))gres[/:]", "", text))
 
 
 def _unknown(amounts: dict[str, int], part: Partition, resources: Sequence[str]) -> str:

@@ -95,7 +95,7 @@ def _joined(rows: JobRows, job: int, which: list[int], facts: SlurmFacts) -> Job
         excluded=Texts.of([fold(_names(rows.excluded[at] for at in which))]),
         reservation=Texts.of([_reservation([rows.reservation[at] for at in shown])]),
         licenses=Texts.of([_listed(rows.licenses[at] for at in which)]),
-        tres=Texts.of([_listed(rows.tres[at] for at in which)]),
+        tres=Texts.of([" ".join(filter(None, (rows.tres[at] for at in which)))]),
         mark=Texts.of([next((rows.mark[at] for at in which if is_admitted(rows.mark[at])), "")]),
         submit=np.array([rows.submit[which].min()]),
         eligible=np.array([np.fmax.reduce(rows.eligible[which])]),

@@ -11,6 +11,7 @@ import numpy as np
 from rtsched.adapters.local_days import DAY_S, as_periodic, both_sides
 from rtsched.adapters.slurm.facts import Partition, Sharing, default_memory, limit_of
 from rtsched.adapters.slurm.rows import names_of, number
+from rtsched.logs.node_hardware import Hardware
 from rtsched.logs.node_requests import MOST_KEPT, NodeSets
 from rtsched.model.blocked import Blocked
 from rtsched.model.cluster import Cluster, Nodes, NodeState
@@ -89,8 +90,8 @@ class PartitionParts:
     ----------
     cluster : Cluster
         With the partitions' nodes, and a `NodeSets`.
-    threads : int32[m]
-        Processors of a core of each node.
+    hardware : Hardware
+        What each node has.
     said : mapping of str to pairs
         What Slurm says of each partition.
     sharing : Sharing
@@ -100,11 +101,11 @@ class PartitionParts:
     def __init__(
         self,
         cluster: Cluster,
-        threads: NDArray[np.int32],
+        hardware: Hardware,
         said: Mapping[str, Mapping[str, str]],
         sharing: Sharing,
     ) -> None:
-        self._of = cluster, threads, said, sharing
+        self._of = cluster, hardware, said, sharing
         self._tier = {name: number(pairs.get("prioritytier", "")) for name, pairs in said.items()}
         self._known: dict[tuple[str, str], tuple[Partition, tuple[LeftOut, ...]]] = {}
 
@@ -136,9 +137,22 @@ class PartitionParts:
             self._known[name, request] = self.part(name, mask), left_out
         return self._known[name, request]
 
+    @property
+    def cluster(self) -> Cluster:
+        """With the partitions' nodes."""
+        return self._of[0]
+
+    def hardware(self, name: str, request: str) -> Hardware:
+        """Return what each of the nodes has that a request means; empty: those of a partition."""
+        cluster, hardware, *_ = self._of
+        if not request:
+            return hardware.of(cluster.partitions[name])
+        assert cluster.node_sets is not None  # noqa: S101 - as it was made
+        return hardware.of(cluster.node_sets[request])
+
     def part(self, name: str, mask: NDArray[np.bool_]) -> Partition:
         """Return the facts of some nodes of a partition, bool[m]."""
-        cluster, threads, said, sharing = self._of
+        cluster, hardware, said, sharing = self._of
         pairs, nodes = said[name], cluster.nodes
         longest = limit_of(pairs.get("maxtime", ""), math.inf)
         node_memory, core_memory = default_memory(pairs)
@@ -156,7 +170,7 @@ class PartitionParts:
             _least(memory // cores, -1),
             number(pairs.get("minnodes", "")),
             number(pairs.get("maxnodes", "")) or math.inf,
-            int(threads[mask].max(initial=1)),
+            int(hardware.threads[mask].max(initial=1)),
             node_memory,
             core_memory,
             pairs.get("oversubscribe", "").upper().startswith("EXCLUSIVE"),
@@ -226,7 +240,8 @@ def layout_of(
         names={"capacity": sharing.resources},
     )
     masks = {name: np.array([name in node.partitions for node in nodes], np.bool_) for name in said}
-    sets = NodeSets(table, masks)
+    hardware = _hardware_of(nodes)
+    sets = NodeSets(table, masks, hardware)
     licenses = sharing.licenses or {}
     cluster = Cluster(
         table,
@@ -237,11 +252,24 @@ def layout_of(
         billing=billing,
         node_sets=sets,
     )
-    threads = np.array([node.threads for node in nodes], np.int32)
-    parts = PartitionParts(cluster, threads, said, sharing)
+    parts = PartitionParts(cluster, hardware, said, sharing)
     partitions = {name: parts.part(name, mask) for name, mask in masks.items()}
     row = {node.name: at for at, node in enumerate(nodes)}
     return ClusterLayout(cluster, row, partitions, default, parts)
+
+
+def _hardware_of(nodes: Sequence[NodeRow]) -> Hardware:
+    """Return what each node has."""
+    names = sorted({name for node in nodes for name, _ in node.gres})
+    amounts = [dict(node.gres) for node in nodes]
+    return Hardware(
+        np.array([node.cores for node in nodes], np.int64),
+        np.array([node.threads for node in nodes], np.int64),
+        np.array([node.sockets for node in nodes], np.int64),
+        np.array([node.memory if node.memory > 0 else 1 << 62 for node in nodes], np.int64),
+        np.array([node.disk for node in nodes], np.int64),
+        {name: np.array([own.get(name, 0) for own in amounts], np.int64) for name in names},
+    )
 
 
 def _least(values: NDArray[Any], otherwise: int) -> int:

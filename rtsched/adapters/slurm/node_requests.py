@@ -10,18 +10,27 @@ Sources: manual page sbatch; `_job_create` and `_update_job` in src/slurmctld/jo
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from rtsched.adapters.slurm.per_node import WISHES, wishes_text
 from rtsched.counting import counted
 from rtsched.logs.hostlist import expand, fold
+from rtsched.logs.node_hardware import Hardware
 from rtsched.logs.node_requests import LeftOut, most_named
 from rtsched.model.jobs import Kind
+from rtsched.model.resources import GRES
 
 if TYPE_CHECKING:
     from rtsched.adapters.requirements import Requirements
     from rtsched.adapters.slurm.facts import Partition, SlurmFacts
+    from rtsched.adapters.slurm.per_node import PerNode
     from rtsched.adapters.slurm.requirements import JobRequest
 
+_BRACKETS = re.compile(r"\[([^\[\]*]+)\]")
+"""One of several features, the same on all nodes of a job."""
 _NODE_LIST = re.compile(r"(?:^|\s)--nodelist=(\S+)")
 
 
@@ -60,18 +69,69 @@ def part_of(name: str, request: JobRequest, facts: SlurmFacts, *, fresh: bool) -
     return PartitionPart(whole if problem else part, text, problem)
 
 
+def hardware_of(facts: SlurmFacts, name: str, part: Partition, text: str) -> Hardware:
+    """Return what each node of a part of partition `name` has, by its request for nodes.
+
+    Where that is not known, as much as its smallest one.
+    """
+    if facts.parts is not None:
+        return facts.parts.hardware(name, text)
+    cpus, threads, sockets = (np.array([n], np.int64) for n in (part.cores, part.threads, 1))
+    memory = np.array([part.memory if part.memory > 0 else 1 << 62], np.int64)
+    names = {name for node, _ in part.hardware for name in node if name.startswith(GRES)}
+    gres = {name: np.array([part.most(name)], np.int64) for name in names}
+    return Hardware(cpus, threads, sockets, memory, np.zeros(1, np.int64), gres)
+
+
+def fitted(request: JobRequest, each: PerNode, facts: SlurmFacts, name: str) -> JobRequest:
+    """Return a request that says what each of its nodes must have.
+
+    Of features of which all its nodes are to have the same one (`[a|b]`), those that most nodes of
+    partition `name` have are chosen.
+    """
+    wishes = dict(each.wishes)
+    if _BRACKETS.search(request.features) and max(each.nodes, request.max_nodes) > 1:
+        wishes["constraint"] = _most_common(request, facts, name)
+    return replace(request, wishes=wishes_text(wishes)) if wishes else request
+
+
+def _most_common(request: JobRequest, facts: SlurmFacts, name: str) -> str:
+    """Return the constraint with one of the features in brackets, that of the most nodes."""
+    text = constraint_of(request.features, brackets=True)
+    found: list[tuple[int, int, str]] = []
+    bracket = _BRACKETS.search(text)
+    for one in bracket[1].split("|") if bracket else ():
+        chosen = constraint_of(_BRACKETS.sub(f"({one})", text, count=1))
+        nodes = 0
+        if facts.parts is not None:
+            nodes = facts.parts.asked(name, f"--constraint={chosen} --partition={name}")[0].nodes
+        found.append((-nodes, len(found), chosen))
+    return min(found)[2]
+
+
+def constraint_of(features: str, *, brackets: bool = False) -> str:
+    """Return features as a constraint of nodes; a comma between them means `&`.
+
+    `brackets`: those of `[a|b]` stay, else they are parentheses: all nodes of a job are among
+    those that have one of the features.
+    """
+    text = features.replace(",", "&").replace(" ", "")
+    return text if brackets else _BRACKETS.sub(r"(\1)", text)
+
+
 def _text_of(name: str, request: JobRequest, nodes: int) -> str:
     """Return the options by which a request chooses nodes, and its partition; empty: by none.
 
-    Lists are written in one way, whoever wrote them. A comma between features means `&`
-    (`_feature_string2list`, src/slurmctld/job_scheduler.c).
+    Lists are written in one way, whoever wrote them (for features see `_feature_string2list` in
+    src/slurmctld/job_scheduler.c).
     """
     options = {
-        "constraint": request.features.replace(",", "&").replace(" ", ""),
+        "constraint": constraint_of(request.features),
         "nodelist": _listed(request.required, nodes),
         "exclude": _listed(request.excluded, nodes),
     }
     said = [f"--{option}={value}" for option, value in options.items() if value]
+    said += [request.wishes] if request.wishes else []
     return " ".join([*said, f"--partition={name}"]) if said else ""
 
 
@@ -96,7 +156,7 @@ def _unclear(request: JobRequest, left_out: tuple[LeftOut, ...]) -> str:
     if LeftOut.NO_FEATURES in left_out:
         return f"no node has the features {request.features[:60]!r}"
     return (
-        f"cannot plan with the constraint {request.features[:60]!r}: it counts nodes, has brackets "
+        f"cannot plan with the constraint {request.features[:60]!r}: it counts nodes "
         "or cannot be read; combine features with & and |, and parentheses"
     )
 
@@ -136,10 +196,22 @@ def node_list_in(text: str) -> str:
     return found[1] if found else ""
 
 
-def with_node_list(mark: str, text: str) -> str:
-    """Return an admin comment that keeps the node list of a request for nodes.
+def wishes_in(text: str) -> str:
+    """Return what a request for nodes, or our admin comment, says of each node.
 
-    ReqNodeList is set to the nodes that are planned for a job, where jobs share nodes.
+    A request has a constraint of its user's; only a second one was chosen for the job.
+    """
+    found = dict(WISHES.findall(text))
+    if text.count("--constraint=") < 2 and not text.startswith("rtsched:"):
+        found.pop("constraint", None)
+    return wishes_text(found)
+
+
+def with_node_list(mark: str, text: str) -> str:
+    """Return an admin comment that keeps the node list of a request for nodes, and its wishes.
+
+    ReqNodeList is set to the nodes that are planned for a job, where jobs share nodes; and squeue
+    does not show how the tasks of a job lie on its nodes.
     """
     own = node_list_in(text)
-    return f"{mark} --nodelist={own}" if own else mark
+    return " ".join(filter(None, (mark, f"--nodelist={own}" if own else "", wishes_in(text))))

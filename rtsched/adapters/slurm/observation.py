@@ -15,9 +15,17 @@ from rtsched.adapters.slurm.demand import shown_demand, shown_licenses
 from rtsched.adapters.slurm.dependencies import dependency_of
 from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.limits import limits_for
-from rtsched.adapters.slurm.node_requests import node_list_in
+from rtsched.adapters.slurm.node_requests import node_list_in, wishes_in
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
-from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, alive, names_of, number, taken
+from rtsched.adapters.slurm.rows import (
+    MEGABYTE,
+    WAITING,
+    alive,
+    names_of,
+    number,
+    taken,
+    tres_asked,
+)
 from rtsched.adapters.slurm.scontrol import FIRST_PRIORITY, LAST_PRIORITY
 from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
 from rtsched.adapters.slurm.submission import DEFERRED, MARK
@@ -507,6 +515,7 @@ def request_in(
     least, most = counts or (int(rows.min_nodes[i]), int(rows.max_nodes[i]))
     deadline = float(rows.deadline[i])
     components = rows.components.get(int(rows.id[i]))
+    tres = tres_asked(rows.tres[i])
     return JobRequest(
         limit=float(rows.limit[i]),
         deadline=math.inf if math.isnan(deadline) else deadline,
@@ -521,7 +530,11 @@ def request_in(
         excluded=rows.excluded[i],
         reservation="" if is_ours(rows.reservation[i]) else rows.reservation[i],
         licenses=rows.licenses[i],
-        tres_node=rows.tres[i],
+        tres_node=tres["node"],
+        tres_job=tres["job"],
+        tres_socket=tres["socket"],
+        tres_task=tres["task"],
+        wishes=wishes_in(rows.mark[i]) if is_admitted(rows.mark[i]) else "",
         shown=rows.amounts[i],
         exclusive=is_exclusive(rows.exclusive[i]),
         dependency=rows.dependency[i],

@@ -10,7 +10,9 @@ from rtsched.adapters.requirements import Requirements
 from rtsched.adapters.slurm.demand import Demand, demand_of, tasks_per_node
 from rtsched.adapters.slurm.dependencies import dependency_of
 from rtsched.adapters.slurm.limits import within_limits
-from rtsched.adapters.slurm.node_requests import part_of, too_few_nodes
+from rtsched.adapters.slurm.node_requests import fitted, hardware_of, part_of, too_few_nodes
+from rtsched.adapters.slurm.options import written
+from rtsched.adapters.slurm.per_node import per_node
 from rtsched.adapters.slurm.spec import NOTHING, Spec
 from rtsched.counting import counted
 from rtsched.model.array_rounds import array_width
@@ -28,6 +30,10 @@ class JobRequest:
     every node, `cpu_memory` bytes per processor, `disk` MiB of a node's own disk; `per_task` and
     `node_cpus` processors for each task and at least on each node; `all_memory`: all of its nodes'.
     `clusters`: those that it may be sent to; empty: none is named; None: not known.
+    `sockets` to `tasks_per_gpu`: how its tasks lie on sockets, cores and GPUs (0: anyhow); so many
+    `threads` of each core are used. `gpu_cpus` and `gpu_memory`: processors and bytes for each GPU.
+    `most_nodes`: those of its user's own count. `wishes`: what each node must have, worked out when
+    it was submitted, as in our admin comment. `line`: the command line.
     `shown`: what squeue shows of its resources, in place of what its options say. `array`: the
     tasks of a job array, each of which asks for the rest, and `parallel` how many may run at a time
     (0: all). `het`: it is a heterogeneous job, or a component of one; `unlike`: why its components
@@ -58,6 +64,20 @@ class JobRequest:
     node_cpus: int = 0
     all_memory: bool = False
     exclusive: bool = False
+    most_nodes: int = 0
+    sockets: int = 0
+    cores_per_socket: int = 0
+    threads: int = 0
+    tasks_per_core: int = 0
+    tasks_per_socket: int = 0
+    tasks_per_gpu: int = 0
+    gpu_cpus: int = 0
+    gpu_memory: int = 0
+    switches: int = 0
+    contiguous: bool = False
+    overcommit: bool = False
+    wishes: str = ""
+    line: str = ""
     tres_node: str = ""
     tres_job: str = ""
     tres_task: str = ""
@@ -84,7 +104,7 @@ class JobRequest:
 
     @property
     def tres(self) -> str:
-        """What generic resources it asks for, in whatever form."""
+        """What trackable resources it asks for, in whatever form."""
         given = (self.tres_job, self.tres_node, self.tres_socket, self.tres_task)
         return ",".join(filter(None, given))
 
@@ -120,17 +140,25 @@ def _when_it_may_start(
 ) -> Requirements:
     """Return the requirements of a request from the time on at which it may start."""
     name = request.partition.split(",", 1)[0] or facts.default
+    shared = bool(facts.sharing.resources)
+    request = _of_this_cluster(request, facts)
     part, node_request, wrong = part_of(name, request, facts, fresh=fresh)
     limit = request.limit
     if math.isnan(limit):
         limit = part.default_s if part is not None else math.inf
     fewest = -(-request.cpus // part.cores) if part is not None else 1
     least = max(request.min_nodes, fewest, 1)
+    if fresh and request.needs_rtsched and part is not None and not wrong:
+        whole = not shared or request.het
+        each = per_node(request, hardware_of(facts, name, part, node_request), name, whole=whole)
+        least, wrong = each.nodes, each.problem
+        request = fitted(request, each, facts, name)
+        if not wrong:
+            part, node_request, wrong = part_of(name, request, facts, fresh=fresh)
+            assert part is not None  # noqa: S101 - as above
     if request.spec.divisible and not request.min_nodes and part is not None:
         least = max(least, part.min_nodes)
     most = max(request.max_nodes, least)
-    shared = bool(facts.sharing.resources)
-    request = _of_this_cluster(request, facts)
     problem = _problem(request, part, limit, shared=shared, several=most > 1)
     problem = problem or (_apart(request, facts) if request.het else "") or wrong
     if fresh and request.needs_rtsched:
@@ -143,8 +171,6 @@ def _when_it_may_start(
         problem = problem or _dependency_problem(request) or _closed(request, part, limit, least)
         if facts.sharing.resources:
             problem = problem or _not_first(part)
-        if request.het or not facts.sharing.resources:
-            problem = problem or _too_large(request, part, least)
     needs = Requirements(
         partition=name,
         problem=problem,
@@ -178,7 +204,8 @@ def _array(
     request: JobRequest, part: Partition, facts: SlurmFacts, needs: Requirements
 ) -> Requirements:
     """Return the requirements of an array, whose tasks share the nodes that it is given."""
-    fits = tasks_per_node(request, part, facts)
+    hardware = hardware_of(facts, needs.partition, part, needs.node_request)
+    fits = tasks_per_node(request, part, facts, hardware)
     per_node, most = array_width(request.array, fits, request.parallel, part.nodes)
     return needs.as_array(request.array, per_node, most)
 
@@ -270,10 +297,13 @@ def _problem(
         (request.array and several, "an array with tasks of several nodes"),
         (request.array and request.spec.divisible, "an array of divisible loads"),
         (request.reservation, "a job in a reservation; leave --reservation out"),
+        (
+            "license/" in request.tres,
+            "a job with licences per task; name all of the job by --licenses",
+        ),
         (request.licenses and not shared, "a job that needs licences"),
         (request.licenses and request.array, "an array whose tasks need licences"),
-        (request.tres and not shared, "a job that needs generic resources (--gres, --gpus)"),
-        (request.disk, "a job that asks for disk space (--tmp)"),
+        (request.tres_socket, "a job with --gpus-per-socket; write --gpus-per-node"),
         (request.held, "a job that is submitted held; leave --hold out, or use --begin"),
         (request.cron, "a cron job (scrontab); let it submit a job with a deadline"),
     ):
@@ -282,7 +312,10 @@ def _problem(
     if "clusters" in request.other.split(","):
         return "rtsched cannot plan for several or other clusters; name this one in --clusters"
     if request.other:
-        return f"rtsched cannot plan with {request.other[:80]!r}; leave it out"
+        names = " and ".join(written(name, request.line) for name in request.other.split(","))
+        return f"cannot plan with {names[:160]}; leave it out"
+    if request.contiguous and several:
+        return "cannot plan with --contiguous on several nodes; leave it out, or ask for one node"
     if part is None:
         return f"there is no partition {request.partition[:60]!r}"
     if not math.isfinite(limit) and not request.spec.divisible:
@@ -322,26 +355,5 @@ def _not_first(part: Partition) -> str:
         return (
             f"no promise can be given in partition {part.name}: jobs of {part.above}, which has a "
             "higher PriorityTier, start before on the same nodes"
-        )
-    return ""
-
-
-def _too_large(request: JobRequest, part: Partition, least: int) -> str:
-    """Return what of a request some nodes of its partition do not have; empty if all have it."""
-    each = max(request.each, -(-request.cpus // least))
-    if each > part.cores:
-        return (
-            f"requests {counted(each, 'processor')} per node, some nodes of {part.name} have "
-            f"{part.cores}; use a constraint (-C) that names larger ones"
-        )
-    if request.memory > part.memory > 0:
-        return (
-            f"requests {request.memory >> 20} MiB per node, some nodes of {part.name} have "
-            f"{part.memory >> 20}; use a constraint (-C) that names larger ones"
-        )
-    if request.cpu_memory > part.cpu_memory > 0:
-        return (
-            f"requests {request.cpu_memory >> 20} MiB per processor, and gets all processors of "
-            f"its nodes; some of {part.name} have {part.cpu_memory >> 20} for each; use --mem"
         )
     return ""

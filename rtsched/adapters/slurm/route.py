@@ -24,11 +24,13 @@ from rtsched.adapters.slurm.rows import (
     NodeRow,
     alive,
     arrays_in,
+    asked_tres,
     in_maintenance,
     state_of,
 )
 from rtsched.adapters.slurm.texts import Texts
 from rtsched.errors import AdapterError
+from rtsched.logs.slurm_cluster import gres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -201,8 +203,8 @@ def _listed(value: Any) -> str:
 
 def _tres(job: Any) -> str:
     """Return the generic resources asked for."""
-    asked = (job.tres_per_job, job.tres_per_node, job.tres_per_socket, job.tres_per_task)
-    return ",".join(str(value) for value in asked if value)
+    asked = (job.tres_per_node, job.tres_per_job, job.tres_per_socket, job.tres_per_task)
+    return asked_tres(*(str(value or "") for value in asked))
 
 
 def _least(job: Any, most: int) -> int:
@@ -239,9 +241,17 @@ def _node(node: Any) -> NodeRow:
         tuple(node.active_features or ()),
         tuple(node.partitions or ()),
         int(node.weight or 0),
+        gres=tuple(sorted(gres(_listed_counts(getattr(node, "configured_gres", None))).items())),
         threads=int(node.threads_per_core or 1),
         maintenance=in_maintenance(str(node.state)),
+        sockets=int(getattr(node, "sockets", 0) or 1),
+        disk=int(getattr(node, "temporary_disk", 0) or 0),
     )
+
+
+def _listed_counts(counts: Any) -> str:
+    """Return counts by name, as pyslurm shows generic resources, as Slurm writes them."""
+    return ",".join(f"{name}:{n}" for name, n in counts.items()) if isinstance(counts, dict) else ""
 
 
 def differs(ours: JobRows, shown: JobRows) -> str:

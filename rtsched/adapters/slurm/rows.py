@@ -34,6 +34,8 @@ MEGABYTE = 2**20
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "REQUEUE_FED"})
 """States of a job that waits."""
 
+_PER = ("node", "job", "socket", "task")
+
 _HARMLESS = {"RESERVED", "PLANNED", "COMPLETING"}
 _MAINTENANCE = "MAINT"
 _AWAY = ("POWER", "REBOOT", "INVAL", "BLOCKED")
@@ -165,6 +167,9 @@ class NodeRow:
     """Processors of one core."""
     maintenance: bool = False
     """It is in a reservation for maintenance now."""
+    sockets: int = 1
+    disk: int = 0
+    """MiB of TmpDisk."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +185,25 @@ class ReservationRow:
     active: bool = False
     licenses: Mapping[str, int] = field(default_factory=dict)
     """How many of each, by names such as `license/matlab`."""
+
+
+def asked_tres(node: str, job: str, socket: str, task: str) -> str:
+    """Return the trackable resources that a job asks for in one text; `tres_asked` reads it.
+
+    Such as `node:gres/gpu:2 task:cpu=2`.
+    """
+    given = zip(_PER, (node, job, socket, task), strict=True)
+    return " ".join(f"{per}:{value}" for per, value in given if value)
+
+
+def tres_asked(text: str) -> dict[str, str]:
+    """Return what `asked_tres` was given, by what it is per; several such texts too."""
+    found: dict[str, list[str]] = {per: [] for per in _PER}
+    for word in text.split():
+        per, _, value = word.partition(":")
+        if per in found:
+            found[per].append(value)
+    return {per: ",".join(values) for per, values in found.items()}
 
 
 def alive(state: str) -> bool:
@@ -310,6 +334,8 @@ def node_rows(output: str) -> list[NodeRow]:
                 tuple(sorted(gres(text(pairs.get("Gres", ""))).items())),
                 number(pairs.get("ThreadsPerCore", "")) or 1,
                 in_maintenance(pairs.get("State", "")),
+                number(pairs.get("Sockets", "")) or 1,
+                number(pairs.get("TmpDisk", "")),
             )
         )
     return rows

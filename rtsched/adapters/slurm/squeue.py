@@ -22,6 +22,7 @@ from rtsched.adapters.programs import text_of
 from rtsched.adapters.slurm.rows import (
     JobRows,
     arrays_in,
+    asked_tres,
     megabytes,
     moment,
     nodes_in,
@@ -303,8 +304,8 @@ def _meant(values: Sequence[bytes], meaning: Callable[[str], Any], dtype: Any) -
 
 
 def _generic_of(shown: Sequence[bytes]) -> str:
-    """Return the generic resources that a job asks for in whatever form."""
-    return ",".join(filter(None, (text(text_of(value)) for value in shown)))
+    """Return the generic resources that a job asks for, as `asked_tres` writes them."""
+    return asked_tres(*(text(text_of(value)) for value in shown))
 
 
 def _exclusive_of(oversubscribe: Texts, state: Texts) -> Texts:

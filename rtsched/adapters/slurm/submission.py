@@ -18,6 +18,7 @@ from rtsched.adapters.slurm.dependencies import dependency_of
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import with_node_list
+from rtsched.adapters.slurm.per_node import count_for_gpus, processors_in
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.rows import tasks_in
 from rtsched.adapters.slurm.scontrol import promised_priority
@@ -116,11 +117,15 @@ class SlurmTranslator:
         """Return a question as the submit filter would describe the job."""
         said = ",".join(f"{name}={value:g}" for name, value in question.load.items())
         most, limit = question.nodes_max, question.time_s
+        if question.nodes > 1 or most is not None or not question.tasks:
+            least, most = question.nodes, most if most is not None else question.nodes
+        else:  # as many as its tasks need
+            least = None
         fields: dict[int, str | int | None] = {
             Tag.USER_ID: question.uid,
             Tag.SUBMIT_UID: question.uid,
-            Tag.MIN_NODES: question.nodes,
-            Tag.MAX_NODES: most if most is not None else question.nodes,
+            Tag.MIN_NODES: least,
+            Tag.MAX_NODES: most,
             Tag.TIME_LIMIT: math.ceil(limit / 60.0) if limit is not None else None,
             Tag.PARTITION: question.partition or None,
             Tag.ACCOUNT: question.account or None,
@@ -335,8 +340,10 @@ def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRe
     least = _count(fields, Tag.MIN_NODES, 0)
     tasks = _count(fields, Tag.NUM_TASKS, 0)
     each = _count(fields, Tag.NTASKS_PER_NODE, 0)
-    per_task = max(_count(fields, Tag.CPUS_PER_TASK, 1), 1)
-    cpus = min(tasks * per_task, MOST)
+    tres_task = _text(fields, Tag.TRES_PER_TASK)
+    per_task = max(_count(fields, Tag.CPUS_PER_TASK, 1), processors_in(tres_task), 1)
+    overcommit = Tag.OVERCOMMIT in fields
+    cpus = 0 if overcommit else min(tasks * per_task, MOST)
     begin = _number(fields, Tag.BEGIN_TIME, 0)
     array, parallel = tasks_in(_text(fields, Tag.ARRAY_INX))
     return JobRequest(
@@ -345,7 +352,9 @@ def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRe
         min_nodes=max(least, -(-tasks // each) if each > 0 else 0),
         max_nodes=_count(fields, Tag.MAX_NODES, least),
         cpus=max(cpus, _count(fields, Tag.MIN_CPUS, 0)),
-        each=max(each * per_task, per_task, _count(fields, Tag.PN_MIN_CPUS, 0)),
+        each=_count(fields, Tag.PN_MIN_CPUS, 0)
+        if overcommit
+        else max(each * per_task, per_task, _count(fields, Tag.PN_MIN_CPUS, 0)),
         memory=_count(fields, Tag.PN_MIN_MEMORY, 0) << 20,
         cpu_memory=_count(fields, Tag.MEM_PER_CPU, 0) << 20,
         disk=_count(fields, Tag.PN_MIN_TMP_DISK, 0),
@@ -354,12 +363,12 @@ def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRe
         required=_text(fields, Tag.REQ_NODES),
         excluded=_text(fields, Tag.EXC_NODES),
         reservation=_text(fields, Tag.RESERVATION),
-        other=_text(fields, Tag.OTHER),
+        other=_not_planned(fields),
         clusters=_text(fields, Tag.CLUSTERS),
         licenses=_text(fields, Tag.LICENSES),
         tres_node=_text(fields, Tag.TRES_PER_NODE),
         tres_job=_text(fields, Tag.TRES_PER_JOB),
-        tres_task=_text(fields, Tag.TRES_PER_TASK),
+        tres_task=tres_task,
         tres_socket=_text(fields, Tag.TRES_PER_SOCKET),
         tasks=tasks,
         tasks_per_node=each,
@@ -367,6 +376,19 @@ def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRe
         node_cpus=_count(fields, Tag.PN_MIN_CPUS, 0),
         all_memory=_number(fields, Tag.PN_MIN_MEMORY, -1) == 0,
         exclusive=_number(fields, Tag.SHARED, 1) != 1,
+        most_nodes=_count(fields, Tag.MAX_NODES, 0),
+        sockets=_count(fields, Tag.SOCKETS_PER_NODE, 0),
+        cores_per_socket=_count(fields, Tag.CORES_PER_SOCKET, 0),
+        threads=_count(fields, Tag.THREADS_PER_CORE, 0),
+        tasks_per_core=_count(fields, Tag.NTASKS_PER_CORE, 0),
+        tasks_per_socket=_count(fields, Tag.NTASKS_PER_SOCKET, 0),
+        tasks_per_gpu=_count(fields, Tag.NTASKS_PER_TRES, 0),
+        gpu_cpus=min(count_for_gpus(_text(fields, Tag.CPUS_PER_TRES)), MOST),
+        gpu_memory=min(count_for_gpus(_text(fields, Tag.MEM_PER_TRES)), MOST) << 20,
+        switches=_count(fields, Tag.REQ_SWITCH, 0),
+        contiguous=Tag.CONTIGUOUS in fields,
+        overcommit=overcommit,
+        line=_text(fields, Tag.SUBMIT_LINE),
         begin=float(begin) if begin > now else -math.inf,
         dependency=_text(fields, Tag.DEPENDENCY),
         array=array,
@@ -376,6 +398,27 @@ def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRe
         cron=Tag.CRON in fields,
         spec=spec,
     )
+
+
+_OWN_FIELDS: dict[str, Tag] = {
+    "contiguous": Tag.CONTIGUOUS,
+    "sockets-per-node": Tag.SOCKETS_PER_NODE,
+    "cores-per-socket": Tag.CORES_PER_SOCKET,
+    "threads-per-core": Tag.THREADS_PER_CORE,
+    "ntasks-per-socket": Tag.NTASKS_PER_SOCKET,
+    "ntasks-per-core": Tag.NTASKS_PER_CORE,
+    "ntasks-per-gpu": Tag.NTASKS_PER_TRES,
+    "cpus-per-gpu": Tag.CPUS_PER_TRES,
+    "mem-per-gpu": Tag.MEM_PER_TRES,
+    "switches": Tag.REQ_SWITCH,
+}
+"""Names in `Tag.OTHER` whose values a filter of this release sends too."""
+
+
+def _not_planned(fields: Mapping[int, str | int]) -> str:
+    """Return the options that nothing can be planned with, as in `Tag.OTHER`."""
+    names = _text(fields, Tag.OTHER).split(",")
+    return ",".join(name for name in names if _OWN_FIELDS.get(name) not in fields)
 
 
 def edges_of(dependency: str, spec: Spec) -> Edges:

@@ -1,0 +1,285 @@
+"""What a job wants of each of its nodes, and how many nodes hold its tasks.
+
+Where nodes of a partition lack that, it becomes a part of the job's request for nodes: so a job
+that gets whole nodes gets such as have enough processors, memory, disk and GPUs, and as its layout
+of tasks (`--ntasks-per-core`, `--threads-per-core`, ...) needs.
+
+Slurm takes most of its options apart before a submit filter sees them: `--cpus-per-task=2` is
+`cpu=2` for each task, `--gpus-per-task=1` is `gres/gpu:1`, `--hint=nomultithread` one thread of
+each core.
+
+Sources: manual page sbatch; slurm_opt.c and gres.c in src/ of Slurm 25.11.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rtsched.adapters.slurm.options import written
+from rtsched.logs.node_hardware import MIB, OPTIONS
+from rtsched.logs.slurm_cluster import gres
+from rtsched.model.resources import GRES, LICENSE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.adapters.slurm.requirements import JobRequest
+    from rtsched.logs.node_hardware import Hardware
+
+GPU = f"{GRES}gpu"
+
+WISHES = re.compile(rf"(?:^|\s)--({'|'.join((*OPTIONS, 'constraint'))})=(\S+)")
+"""What each node must have, in a request for nodes; the last constraint, if there are two."""
+_NOT_OF_NODES = re.compile(rf"(?:cpu|mem|node|billing|energy|fs|ic|pages|vmem|bb|{LICENSE})\b")
+_MOST = 1 << 31
+
+
+class PerNode(NamedTuple):
+    """What a job wants of each of its nodes.
+
+    Attributes
+    ----------
+    nodes : int
+        The fewest nodes that hold it.
+    wishes : dict of str to str
+        What not all nodes that it may use have, as options of sbatch (`node_hardware.OPTIONS`).
+    problem : str
+        Why no node is enough; empty: some are.
+    """
+
+    nodes: int
+    wishes: dict[str, str]
+    problem: str = ""
+
+
+def generic(text: str) -> dict[str, int]:
+    """Return the generic resources in `cpu=2,gres/gpu:a:2`; older releases write `gres:gpu:2`.
+
+    Processors, memory and licences are no generic resources.
+    """
+    parts = (part.strip() for part in text.replace("=", ":").split(","))
+    plain = (re.sub(r"^gres[/:]", "", part) for part in parts if not _NOT_OF_NODES.match(part))
+    return gres(",".join(filter(None, plain)))
+
+
+def processors_in(text: str) -> int:
+    """Return the processors for each task in `cpu=2,gres/gpu:1`; 0: none are named."""
+    found = re.search(r"(?:^|,)cpu[=:](\d{1,9})(?:,|$)", text)
+    return int(found[1]) if found else 0
+
+
+def count_for_gpus(text: str) -> int:
+    """Return the number that goes with each GPU in `gres/gpu:4`; 0: none is named."""
+    found = re.search(r"(?:^|,)(?:gres[/:])?gpu(?:[:=][A-Za-z][\w.-]*)?[:=](\d{1,12})(?:,|$)", text)
+    return int(found[1]) if found else 0
+
+
+SOCKET_WISHES = frozenset(("sockets-per-node", "cores-per-socket", "ntasks-per-socket"))
+"""Wishes of a job that shares nodes that say how it lies on sockets."""
+
+
+def wishes_of(text: str) -> dict[str, int]:
+    """Return the numbers of wishes."""
+    return {name: int(value) for name, value in WISHES.findall(text) if value.isdecimal()}
+
+
+def wishes_text(wishes: dict[str, str]) -> str:
+    """Return wishes as options, in one order."""
+    names = (*OPTIONS, "constraint")
+    return " ".join(f"--{name}={wishes[name]}" for name in names if name in wishes)
+
+
+def tasks_of(request: JobRequest, nodes: int) -> int:
+    """Return how many tasks a job has, at least one on each of so many nodes.
+
+    `--ntasks-per-gpu` gives as many as it has GPUs for.
+    """
+    gpus = gpus_of(request, nodes, 0)
+    if request.tasks_per_gpu and gpus:
+        return max(gpus * request.tasks_per_gpu, nodes)
+    return request.tasks or request.tasks_per_node * nodes or nodes
+
+
+def gpus_of(request: JobRequest, nodes: int, tasks: int) -> int:
+    """Return the GPUs of a job, of so many nodes and tasks, that it names; 0: none."""
+    job, node = generic(request.tres_job).get(GPU, 0), generic(request.tres_node).get(GPU, 0)
+    return max(job, node * nodes, generic(request.tres_task).get(GPU, 0) * tasks)
+
+
+def generic_per_node(request: JobRequest, nodes: int, each: int) -> dict[str, int]:
+    """Return the generic resources of each of so many nodes that has so many tasks."""
+    amounts = dict(generic(request.tres_node))
+    for name, amount in generic(request.tres_task).items():
+        amounts[name] = amounts.get(name, 0) + amount * each
+    for name, amount in generic(request.tres_job).items():
+        amounts[name] = max(amounts.get(name, 0), -(-amount // nodes))
+    if request.tasks_per_gpu and not amounts.get(GPU):
+        amounts[GPU] = -(-each // request.tasks_per_gpu)
+    return amounts
+
+
+def per_node(request: JobRequest, hardware: Hardware, name: str, *, whole: bool) -> PerNode:
+    """Return what a request wants of each of its nodes.
+
+    Parameters
+    ----------
+    request : JobRequest
+        What somebody asks for.
+    hardware : Hardware
+        Of the nodes that it may use, by features and names.
+    name : str
+        Their partition.
+    whole : bool
+        Whether it gets whole nodes: otherwise only how tasks lie on cores and sockets matters here,
+        and amounts are planned.
+    """
+    holds = _tasks_held(request, hardware)
+    usable = hardware.usable(request.threads)
+    job = generic(request.tres_job)
+    enough = (holds > 0) & hardware.having(_at_least(request))
+    for wanted, amount in generic(request.tres_node).items():
+        enough &= hardware.amount(wanted) >= amount
+    for wanted in job:
+        enough &= hardware.amount(wanted) > 0
+    nodes = _fewest(request, hardware, enough, holds, usable)
+    for wanted in generic(request.tres):
+        if not hardware.amount(wanted).any():
+            return PerNode(nodes, {}, f"no node of partition {name} has {wanted}")
+    wishes = _wishes(request, nodes, whole=whole)
+    if not wishes:
+        return PerNode(nodes, {})
+    having = hardware.having(wishes)
+    if having.all():
+        kept = not whole and _matters(request, wishes, hardware)
+        return PerNode(nodes, wishes if kept else {})
+    if not having.any():
+        return PerNode(nodes, wishes, _missing(request, hardware, wishes, name))
+    return PerNode(nodes, wishes)
+
+
+def _matters(request: JobRequest, wishes: dict[str, str], hardware: Hardware) -> bool:
+    """Return whether a job on shared nodes takes more of them than squeue shows while it waits.
+
+    One that uses some of the threads of its cores takes these cores, and one that lies on several
+    sockets is planned without others.
+    """
+    in_cores = request.threads or request.tasks_per_core
+    on_sockets = not SOCKET_WISHES.isdisjoint(wishes)
+    return on_sockets or bool(in_cores and (hardware.threads > 1).any())
+
+
+def _tasks_held(request: JobRequest, hardware: Hardware) -> NDArray[np.int64]:
+    """Return how many tasks of a job each node holds at most, int64[m]."""
+    holds = np.full(len(hardware), _MOST, np.int64)
+    if not request.overcommit:
+        holds = np.minimum(holds, hardware.usable(request.threads) // max(request.per_task, 1))
+    if request.tasks_per_core:
+        holds = np.minimum(holds, hardware.cores * request.tasks_per_core)
+    if request.tasks_per_socket:
+        holds = np.minimum(holds, hardware.sockets * request.tasks_per_socket)
+    if request.tasks_per_node:
+        holds = np.minimum(holds, request.tasks_per_node)
+    for name, amount in generic(request.tres_task).items():
+        holds = np.minimum(holds, hardware.amount(name) // amount)
+    return holds
+
+
+def _fewest(
+    request: JobRequest,
+    hardware: Hardware,
+    enough: NDArray[np.bool_],
+    holds: NDArray[np.int64],
+    usable: NDArray[np.int64],
+) -> int:
+    """Return the fewest nodes that hold a job, whichever of those that are `enough` these are.
+
+    As many as its user says, if she does.
+    """
+    least = max(request.min_nodes, 1)
+    if not enough.any():
+        enough = np.ones(len(hardware), np.bool_)
+    if not len(enough):
+        return least
+    needed = [least]
+    if request.tasks:
+        needed.append(-(-request.tasks // max(int(holds[enough].min()), 1)))
+    if not request.overcommit:
+        needed.append(-(-request.cpus // max(int(usable[enough].min()), 1)))
+    for name, amount in generic(request.tres_job).items():
+        needed.append(-(-amount // max(int(hardware.amount(name)[enough].min()), 1)))
+    return min(max(needed), max(request.most_nodes, least)) if request.most_nodes else max(needed)
+
+
+def _at_least(request: JobRequest) -> dict[str, str]:
+    """Return what each node must have whatever runs on it."""
+    wishes = {
+        "threads-per-core": request.threads,
+        "sockets-per-node": request.sockets if request.sockets > 1 else 0,
+        "cores-per-socket": request.cores_per_socket if request.cores_per_socket > 1 else 0,
+        "tmp": request.disk,
+    }
+    return {name: str(number) for name, number in wishes.items() if number > 0}
+
+
+def _wishes(request: JobRequest, nodes: int, *, whole: bool) -> dict[str, str]:
+    """Return what a job wants of each of so many nodes."""
+    tasks = tasks_of(request, nodes)
+    each = request.tasks_per_node or -(-tasks // nodes)
+    amounts = generic_per_node(request, nodes, each)
+    gpus = amounts.get(GPU, 0)
+    wishes: dict[str, int] = {}
+    if request.tasks_per_core or 0 < request.tasks_per_socket < each:
+        wishes["ntasks-per-node"] = each
+        wishes["ntasks-per-core"] = request.tasks_per_core
+    if 0 < request.tasks_per_socket < each:
+        wishes["ntasks-per-socket"] = request.tasks_per_socket
+    if whole:
+        cpus = 1 if request.overcommit else each * request.per_task
+        total = 0 if request.overcommit else -(-request.cpus // nodes)
+        wishes["mincpus"] = max(
+            cpus, total, request.node_cpus, request.each, request.gpu_cpus * gpus
+        )
+        own = wishes["mincpus"] * request.cpu_memory if request.array else 0
+        wishes["mem"] = -(-max(request.memory, own) // MIB)
+        if not request.array:  # it gets all processors and GPUs of its nodes
+            wishes["mem-per-cpu"] = -(-request.cpu_memory // MIB)
+            wishes["mem-per-gpu"] = -(-request.gpu_memory // MIB)
+    found = _at_least(request)
+    found |= {name: str(number) for name, number in wishes.items() if number > 0}
+    if whole and amounts:
+        shown = (f"{name.removeprefix(GRES)}:{amount}" for name, amount in amounts.items())
+        found["gres"] = ",".join(shown)
+    return found
+
+
+def _missing(request: JobRequest, hardware: Hardware, wishes: dict[str, str], name: str) -> str:
+    """Return what of a request no node has."""
+    nobody = f"no node of partition {name} has"
+    memory, cpus = hardware.memory // MIB, hardware.usable(request.threads)
+    most_of = {
+        **{wanted: hardware.amount(wanted) for wanted in gres(wishes.get("gres", ""))},
+        "processors": cpus,
+        "MiB of memory": memory,
+    }
+    asked = {
+        **gres(wishes.get("gres", "")),
+        "processors": int(wishes.get("mincpus", 0)),
+        "MiB of memory": int(wishes.get("mem", 0)),
+    }
+    for what, amount in asked.items():
+        most = int(most_of[what].max(initial=0))
+        if amount > most:
+            return f"requests {amount} {what} per node; {nobody} more than {most}"
+    if int(wishes.get("mem-per-cpu", 0)) > (most := int((memory // hardware.cpus).max(initial=0))):
+        return (
+            f"requests {wishes['mem-per-cpu']} MiB per processor, and gets all processors of its "
+            f"nodes; {nobody} more than {most} for each; use --mem"
+        )
+    for option in wishes:
+        alone = {option: wishes[option], "ntasks-per-node": wishes.get("ntasks-per-node", "0")}
+        if option != "ntasks-per-node" and not hardware.having(alone).any():
+            return f"{nobody} what {written(option, request.line)} asks for"
+    return f"{nobody} all that it asks for on one node"
