@@ -320,6 +320,9 @@ class Submission:
         Of what its user wants to be notified, as in `notify_choice`; empty: as for other jobs.
     odds : float
         Least odds, 0 to 1, with which it is to end by its deadline; nan: with a guarantee.
+    limits : (float, float)
+        The shortest and the longest time limit that its user allows, seconds, where it may have a
+        shorter one than asked for; inf: it may not.
     """
 
     jobs: Jobs
@@ -334,6 +337,7 @@ class Submission:
     singleton: bool = False
     notify: str = ""
     odds: float = math.nan
+    limits: tuple[float, float] = (math.inf, math.inf)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from rtsched.daemon.instant import Instant, Present, present
 from rtsched.daemon.limits import for_job, full_limit, limits_in, texts_of, without_limits
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
+from rtsched.daemon.shorter_limits import judged_by_limits
 from rtsched.daemon.site import entry_of, renamed, with_late_plans_accepted
 from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError
@@ -188,7 +189,7 @@ class AdmissionController:
         PlannerError
             If the planner failed on it.
         """
-        result = self._submitted(site, submission, now)
+        result = judged_by_limits(self._submitted, site, submission, now)
         given = [record.id for record in result.changed if record.standing == "provisional"]
         if not given or submission.job < 0:
             return result

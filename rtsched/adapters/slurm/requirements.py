@@ -29,6 +29,7 @@ class JobRequest:
     Times in seconds, `begin` since the epoch; `memory` in bytes per node, `each` processors on
     every node, `cpu_memory` bytes per processor, `disk` MiB of a node's own disk; `per_task` and
     `node_cpus` processors for each task and at least on each node; `all_memory`: all of its nodes'.
+    `shortest`: the limit that its user allows at least; inf: only `limit`.
     `clusters`: those that it may be sent to; empty: none is named; None: not known.
     `sockets` to `tasks_per_gpu`: how its tasks lie on sockets, cores and GPUs (0: anyhow); so many
     `threads` of each core are used. `gpu_cpus` and `gpu_memory`: processors and bytes for each GPU.
@@ -41,6 +42,7 @@ class JobRequest:
     """
 
     limit: float = math.nan
+    shortest: float = math.inf
     deadline: float = math.inf
     min_nodes: int = 0
     max_nodes: int = 0

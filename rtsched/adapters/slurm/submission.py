@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rtsched.adapters.adjusting import Adjustable, Adjustment
+    from rtsched.adapters.requirements import Requirements
 
 MARK = "rtsched:"
 """What an admission's token stands behind in a job's admin comment."""
@@ -199,6 +200,7 @@ class SlurmTranslator:
             singleton=dependency_of(request.dependency).singleton,
             notify=spec.notify,
             odds=spec.odds,
+            limits=_limits(request, requirements, facts),
         )
 
     def default_limit(self, facts: SlurmFacts | None) -> float:
@@ -251,6 +253,10 @@ class SlurmTranslator:
         if kind in {Kind.MOLDABLE, Kind.DIVISIBLE} and reply.end > reply.start:
             names = kinds_of(submission.jobs)[0][0]
             fields[Tag.TIME_LIMIT] = limit_minutes(reply.end - reply.start, names, facts)
+        if submission.limits[0] < math.inf and kind == Kind.RIGID and reply.end > reply.start:
+            minutes = math.floor((reply.end - reply.start - facts.margin) / 60.0 + 1e-6)
+            fields[Tag.TIME_LIMIT] = max(minutes, 1)
+            fields[Tag.TIME_MIN] = 0  # Slurm might shorten it further
         if reply.likely:  # Slurm would give it up, or cut it, by its time limit
             fields[Tag.DEADLINE] = 0
         if reply.promise < math.inf:
@@ -315,6 +321,13 @@ def _kept(reply: SubmitReply) -> str:
     return reply.note.removeprefix(MARK).strip() if reply.token else ""
 
 
+def _limits(request: JobRequest, needs: Requirements, facts: SlurmFacts) -> tuple[float, float]:
+    """Return the shortest and the longest time limit of a job that may have a shorter one."""
+    longest = needs.wall_time - facts.margin
+    shorter = request.shortest < longest and needs.kind == Kind.RIGID and not request.het
+    return (request.shortest, longest) if shorter else (math.inf, math.inf)
+
+
 def _spread(submission: Submission) -> dict[int, str | int]:
     """Return what has a job on several nodes that it shares take the same of each."""
     tasks = submission.tasks_per_node
@@ -346,8 +359,10 @@ def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRe
     cpus = 0 if overcommit else min(tasks * per_task, MOST)
     begin = _number(fields, Tag.BEGIN_TIME, 0)
     array, parallel = tasks_in(_text(fields, Tag.ARRAY_INX))
+    shortest = _count(fields, Tag.TIME_MIN, 0) * 60.0
     return JobRequest(
         limit=limit,
+        shortest=shortest or math.inf,
         deadline=float(deadline) if deadline > 0 else math.inf,
         min_nodes=max(least, -(-tasks // each) if each > 0 else 0),
         max_nodes=_count(fields, Tag.MAX_NODES, least),
