@@ -423,9 +423,12 @@ class Translator(Protocol):
     ----------
     afterwards : str
         What becomes of a job whose promise broke, such as `the job runs as best effort`.
+    beginning : str
+        By what a user says when a job may begin, such as `--begin`.
     """
 
     afterwards: str
+    beginning: str
 
     def name_of(self, job: int) -> str:
         """Return what the batch system calls a job."""

@@ -381,7 +381,10 @@ class AdmissionController:
             result = self._reject(site, base, job, now, judgement)
         elif verdicts.code[0] == Verdict.DEFER:
             retry_at = float(verdicts.retry_at[0])
-            result = _deferred(site, codes, messages.put_off(why, retry_at, now), retry_at)
+            text = messages.put_off(why, retry_at, now)
+            if retry_at == job.jobs.begin[0]:
+                text = messages.begins_later(retry_at, self.wording.begin, now)
+            result = _deferred(site, codes, text, retry_at)
         elif verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
             return self._passed(site, judgement, now)
         elif (full := full_limit(base, job.jobs, verdicts.plan)) is not None:

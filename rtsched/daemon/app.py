@@ -113,7 +113,9 @@ class PluginChains:
 
 def wording_of(translator: Translator) -> Wording:
     """Return how a batch system's users are spoken to."""
-    return Wording(translator.asking, translator.name_of, translator.afterwards)
+    return Wording(
+        translator.asking, translator.name_of, translator.afterwards, translator.beginning
+    )
 
 
 def rules_of(policy: PluginChains, wording: Wording, dry_run: bool = False) -> CycleRules:

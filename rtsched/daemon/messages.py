@@ -41,11 +41,14 @@ class Wording:
         From a job's id to its name.
     afterwards : str
         What becomes of a job whose promise broke.
+    begin : str
+        By what a user says when a job may begin.
     """
 
     asking: Callable[[float], str]
     name_of: Callable[[int], str]
     afterwards: str = "the job runs as best effort"
+    begin: str = "its begin time"
 
 
 def fixed(name: str, deadline: float, what: str, now: float) -> str:
@@ -228,8 +231,15 @@ def with_dependencies(planner: str | None) -> str:
 
 def put_off(why: str, until: float, now: float) -> str:
     """Return what a user reads whose job waits to be judged."""
-    when = f" from {moment(until, now)} on" if math.isfinite(until) else ""
-    return shortened(f"{PREFIX}held; it is evaluated again{when}: {why}")
+    if math.isfinite(until):
+        when = moment(until, now)
+        return shortened(f"{PREFIX}held until {when}; it will be evaluated then: {why}")
+    return shortened(f"{PREFIX}held; it is evaluated again: {why}")
+
+
+def begins_later(begin: float, how: str, now: float) -> str:
+    """Return what a user reads whose job is judged when it may begin; `how` she said when."""
+    return f"{PREFIX}held until {moment(begin, now)} ({how}); it will be evaluated then"
 
 
 def held() -> str:

@@ -181,6 +181,8 @@ def digits(submission: Submission, known: SlurmFacts) -> str:
         ({"num_tasks": 40, "overcommit": 1}, "0123x1"),
         ({"req_switch": 1}, "0123x1"),
         ({"contiguous": 1}, "0123x1"),
+        ({"contiguous": 1, "min_nodes": 2, "max_nodes": 2}, "01x2"),
+        ({"contiguous": 1, "min_nodes": 2, "max_nodes": 2, "features": "y"}, "23x2"),
     ],
 )
 def test_whole_nodes_that_have_enough(fields: dict[str, Any], found: str) -> None:
@@ -194,7 +196,9 @@ def test_whole_nodes_that_have_enough(fields: dict[str, Any], found: str) -> Non
     reply = SubmitReply(rejected=False, token=ADMISSION, size=int(asked.jobs.size[0]))
     mark = str(TRANSLATOR.answer(asked, reply, known)[Tag.ADMIN_COMMENT])
     size = str(int(asked.jobs.size[0]))
+    listed = TRANSLATOR.answer(asked, reply, known).get(Tag.REQ_NODES, "(null)")
     shown = {
+        "reqnodes": str(listed),
         "admin_comment": mark,
         "feature": str(fields.get("features", "(null)")),
         "tres": f"cpu=1,node={size}",
@@ -223,7 +227,11 @@ def test_whole_nodes_that_have_enough(fields: dict[str, Any], found: str) -> Non
         ),
         ({"sockets_per_node": 3, "submit_line": "sbatch -B3"}, "has what -B asks for"),
         ({"tres_per_node": "gres/gpu:a:4", "features": "y"}, "no node of partition all has gres"),
-        ({"contiguous": 1, "min_nodes": 2}, "cannot plan with --contiguous on several nodes"),
+        ({"contiguous": 1, "min_nodes": 5}, "nodes of its partition follow each other; leave --co"),
+        (
+            {"contiguous": 1, "min_nodes": 3, "exc_nodes": "n1"},
+            "no so many nodes of its partition follow each other",
+        ),
         ({"other": "threads-per-core"}, "cannot plan with --threads-per-core or --hint or -B;"),
         ({"other": "nodes-list,bb"}, "cannot plan with --nodes and --bb; leave it out"),
         ({"tres_per_socket": "gres/gpu:1"}, "--gpus-per-socket; write --gpus-per-node"),
@@ -289,11 +297,14 @@ def test_sizes_follow_from_those_nodes() -> None:
     [
         ({"features": "a*2"}, "cannot plan with the constraint 'a*2': it counts nodes or cannot"),
         ({"features": "[a*1&c*1]"}, "it counts nodes or cannot be read; combine features with"),
-        ({"features": "gone"}, "no node of partition all is as it asks for (--constraint=gone)"),
-        ({"features": "a&c"}, "no node of partition all is as it asks for (--constraint=a&c)"),
+        ({"features": "gone"}, "no node in partition 'all' matches --constraint=gone"),
+        ({"features": "a&c"}, "no node in partition 'all' matches --constraint=a&c"),
         ({"req_nodes": "x1"}, "its --nodelist or --exclude names nodes that this cluster does n"),
         ({"exc_nodes": "n[1"}, "its --nodelist or --exclude names nodes that this cluster does n"),
-        ({"req_nodes": "n0", "partition": "top"}, "no node of partition top is as it asks for"),
+        (
+            {"req_nodes": "n0", "partition": "top"},
+            "no node in partition 'top' matches --nodelist=n0",
+        ),
         (
             {"req_nodes": "n[1-2]", "min_nodes": 3, "max_nodes": 3},
             "asks for 3 nodes and names 2 of them; name as many as it asks for, or none",
@@ -301,7 +312,7 @@ def test_sizes_follow_from_those_nodes() -> None:
         ({"req_nodes": "n[1-2]", "min_nodes": 1, "max_nodes": 3}, "asks for 3 nodes and names 2"),
         (
             {"features": "a&b", "min_nodes": 3},
-            "asks for 3 nodes, and partition all has 2 as it asks for (--constraint=a&b)",
+            "asks for 3 nodes; in partition 'all' 2 match --constraint=a&b",
         ),
         ({"features": "a&b", "num_tasks": 1, "pn_min_cpus": 9}, "requests 9 processors per node"),
     ],

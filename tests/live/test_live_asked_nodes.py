@@ -96,7 +96,7 @@ def test_what_cannot_be_planned_is_told(live: Live) -> None:
     for options, text in (
         (("-N2", "-C", "a*1&c*1"), "it counts nodes, has brackets or cannot be read"),
         (("-C", "[a|b]"), "combine features with & and |, and parentheses"),
-        (("-C", "a&x"), "no node of partition all is as it asks for (--constraint=a&x)"),
+        (("-C", "a&x"), "no node in partition 'all' matches --constraint=a&x"),
         (("-N3", "-C", "a&b"), "asks for 3 nodes, and partition all has 2 as it asks for"),
         (("-N3", "-w", "fast[1-2]"), "asks for 3 nodes and names 2 of them; name as many as"),
     ):

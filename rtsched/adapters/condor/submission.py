@@ -166,6 +166,7 @@ class CondorTranslator:
         return f"+RtDeadline={math.ceil(deadline)}"
 
     taking = "rtsched take {} job.sub"
+    beginning = "deferral_time"
 
     def adjustable(
         self, fields: Mapping[int, str | int], submission: Submission, facts: CondorFacts | None

@@ -150,6 +150,8 @@ class SlurmFacts:
         What Slurm gives jobs of nodes, though promised ones may have whole nodes.
     basic : bool
         PriorityType is priority/basic, which knows no site factors: jobs are ordered by Nice.
+    switches : bool
+        Slurm knows which nodes are on which switch, and chooses nodes by that.
     limits : LimitRules or None
         The limits of accounts and QOS that Slurm keeps to; None: it keeps to none.
     billing : BillingWeights or None
@@ -172,6 +174,7 @@ class SlurmFacts:
     sharing: Sharing = Sharing()
     given: Sharing = Sharing()
     basic: bool = False
+    switches: bool = False
     requeue_delay: float = 0.0
     backfill: float = 30.0
     limits: LimitRules | None = field(default=None, compare=False)
@@ -269,6 +272,12 @@ def sharing_of(config: dict[str, str]) -> tuple[Sharing, str]:
     resources = (CPU, *memory, *(name for name in tracked if name.startswith(GRES)))
     most = number(config.get("MaxMemPerCPU", "")) * MEGABYTE
     return Sharing(resources, *default_memory(config), most), ""
+
+
+def has_switches(config: Mapping[str, str]) -> bool:
+    """Return whether a topology plug-in is set that knows of switches or blocks of nodes."""
+    plugin = config.get("TopologyPlugin", "").rpartition("/")[2]
+    return plugin not in {"", "(null)", "none", "flat", "default"}
 
 
 def backfill_interval_of(config: Mapping[str, str]) -> float:

@@ -150,6 +150,27 @@ class PartitionParts:
         assert cluster.node_sets is not None  # noqa: S101 - as it was made
         return hardware.of(cluster.node_sets[request])
 
+    def neighbours(self, name: str, request: str, count: int, turn: int) -> list[str]:
+        """Return the names of so many nodes that a request means and that follow each other.
+
+        Of several such rows of nodes that of `turn`, so that jobs do not wait for one; none if
+        there is none. As Slurm orders nodes; those that are not up are left out.
+        """
+        cluster = self._of[0]
+        assert cluster.node_sets is not None  # noqa: S101 - as it was made
+        mask = cluster.node_sets[request] if request else cluster.partitions[name]
+        mask = mask & (cluster.nodes.state == NodeState.UP)
+        starts, length = list[int](), 0
+        for at, free in enumerate(mask.tolist()):
+            length = length + 1 if free else 0
+            if length == count:
+                starts.append(at - count + 1)
+                length = 0
+        if not starts:
+            return []
+        first = starts[turn % len(starts)]
+        return [str(each) for each in cluster.nodes.texts("name")[first : first + count]]
+
     def part(self, name: str, mask: NDArray[np.bool_]) -> Partition:
         """Return the facts of some nodes of a partition, bool[m]."""
         cluster, hardware, said, sharing = self._of

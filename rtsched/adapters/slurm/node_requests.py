@@ -61,7 +61,7 @@ def part_of(name: str, request: JobRequest, facts: SlurmFacts, *, fresh: bool) -
     part, left_out = facts.parts.asked(name, text)
     problem = _unclear(request, left_out) if left_out else ""
     if not problem and not part.nodes:
-        problem = f"no node of partition {name} is as it asks for ({_options(text)})"
+        problem = f"no node in partition {name!r} matches {_options(text)}"
         if request.het:
             problem += "; each node of a heterogeneous job must be as each component asks for"
     if problem and not fresh and LeftOut.CONSTRAINT not in left_out:
@@ -87,10 +87,17 @@ def fitted(request: JobRequest, each: PerNode, facts: SlurmFacts, name: str) -> 
     """Return a request that says what each of its nodes must have.
 
     Of features of which all its nodes are to have the same one (`[a|b]`), those that most nodes of
-    partition `name` have are chosen.
+    partition `name` have are chosen; of nodes that follow each other (`--contiguous`) as many as it
+    wants, if there are so many.
     """
     wishes = dict(each.wishes)
-    if _BRACKETS.search(request.features) and max(each.nodes, request.max_nodes) > 1:
+    most = max(each.nodes, request.max_nodes)
+    if request.contiguous and most > 1 and not request.required and facts.parts is not None:
+        request = replace(request, wishes=wishes_text(wishes))
+        text = _text_of(name, request, facts.parts.nodes)
+        run = facts.parts.neighbours(name, text, most, int(min(request.deadline, 1 << 40)))
+        request = replace(request, required=fold(run))
+    if _BRACKETS.search(request.features) and most > 1:
         wishes["constraint"] = _most_common(request, facts, name)
     return replace(request, wishes=wishes_text(wishes)) if wishes else request
 
@@ -184,8 +191,8 @@ def too_few_nodes(part: Partition, text: str, needs: Requirements) -> str:
         )
     if part.nodes < least:
         return (
-            f"asks for {counted(least, 'node')}, and partition {part.name} has {part.nodes} as it "
-            f"asks for ({_options(text)})"
+            f"asks for {counted(least, 'node')}; in partition {part.name!r} {part.nodes} "
+            f"{'matches' if part.nodes == 1 else 'match'} {_options(text)}"
         )
     return ""
 

@@ -162,6 +162,10 @@ def _when_it_may_start(
         least = max(least, part.min_nodes)
     most = max(request.max_nodes, least)
     problem = _problem(request, part, limit, shared=shared, several=most > 1)
+    if request.needs_rtsched and request.switches and most > 1 and facts.switches:
+        problem = problem or (
+            "cannot plan with --switches on several nodes; leave it out, or ask for one node"
+        )
     problem = problem or (_apart(request, facts) if request.het else "") or wrong
     if fresh and request.needs_rtsched:
         problem = problem or _elsewhere(request, facts)
@@ -316,8 +320,8 @@ def _problem(
     if request.other:
         names = " and ".join(written(name, request.line) for name in request.other.split(","))
         return f"cannot plan with {names[:160]}; leave it out"
-    if request.contiguous and several:
-        return "cannot plan with --contiguous on several nodes; leave it out, or ask for one node"
+    if request.contiguous and several and not request.required:
+        return "no so many nodes of its partition follow each other; leave --contiguous out"
     if part is None:
         return f"there is no partition {request.partition[:60]!r}"
     if not math.isfinite(limit) and not request.spec.divisible:

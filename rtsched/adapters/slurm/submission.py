@@ -17,7 +17,7 @@ from rtsched.adapters.slurm.comments import record_of, with_record
 from rtsched.adapters.slurm.dependencies import dependency_of
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.limits import limits_for
-from rtsched.adapters.slurm.node_requests import with_node_list
+from rtsched.adapters.slurm.node_requests import node_list_in, with_node_list
 from rtsched.adapters.slurm.per_node import count_for_gpus, processors_in
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.rows import tasks_in
@@ -26,7 +26,7 @@ from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.spec import Spec, spec_of
 from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
-from rtsched.logs.hostlist import fold
+from rtsched.logs.hostlist import expand, fold
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.limit_rules import JobNames, kinds_of
 
@@ -247,6 +247,9 @@ class SlurmTranslator:
                 fields |= _spread(submission)
             else:
                 fields[Tag.SHARED] = 0
+                own = node_list_in(submission.jobs.texts("node_request")[0] or "")
+                if own and len(expand(own)) == reply.size:  # of --contiguous, it was chosen here
+                    fields[Tag.REQ_NODES] = own
         if kind == Kind.DIVISIBLE:
             record = record_of(reply.promise, reply.nodes, reply.shares, reply.rounds)
             fields[Tag.COMMENT] = with_record(submission.comment, record)
@@ -272,6 +275,7 @@ class SlurmTranslator:
         return f"--deadline=uts{math.ceil(deadline)}"
 
     taking = "rtsched take {} job.sh"
+    beginning = "--begin"
 
     def adjustable(
         self, fields: Mapping[int, str | int], submission: Submission, facts: SlurmFacts | None
