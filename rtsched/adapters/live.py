@@ -370,6 +370,8 @@ class SubmitReply:
         Whether the promise is a likely one: nothing is planned for the job.
     note : str
         What the job keeps of a promise, with dates, to be read at any time; empty: nothing.
+    limit : float
+        The time limit that it gets, seconds, of those that its user allows; nan: its own.
     """
 
     rejected: bool
@@ -385,6 +387,7 @@ class SubmitReply:
     rounds: tuple[float, ...] = ()
     likely: bool = False
     note: str = ""
+    limit: float = np.nan
 
 
 @dataclass(frozen=True)

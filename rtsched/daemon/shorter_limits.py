@@ -56,7 +56,7 @@ def judged_by_limits(
     def tried(minutes: int) -> AdmissionResult:
         wall = jobs.replace(wall_time=np.array([longest - MINUTE * minutes]))
         result = judge(site, replace(submission, jobs=wall), now)
-        return _with_limit(result, limit - MINUTE * minutes) if minutes else result
+        return _with_limit(result, limit - MINUTE * minutes, shorter=minutes > 0)
 
     result = tried(least)
     if result.verdict != "reject" or least == most:
@@ -75,9 +75,13 @@ def judged_by_limits(
     return found
 
 
-def _with_limit(result: AdmissionResult, limit: float) -> AdmissionResult:
-    """Return a promise that says which time limit the job gets, seconds."""
-    if not result.reply.token:
+def _with_limit(result: AdmissionResult, limit: float, *, shorter: bool) -> AdmissionResult:
+    """Return a result with the time limit that the job gets, seconds; a promise says a shorter one.
+
+    So does one that is held until the next poll, which judges it with that limit.
+    """
+    reply = result.reply
+    if not (reply.token or reply.deferred):
         return result
-    text = f"{result.reply.text}; time limit set to {span(limit)} (--time-min)"
-    return replace(result, reply=replace(result.reply, text=text))
+    text = f"{reply.text}; time limit set to {span(limit)} (--time-min)" if shorter else reply.text
+    return replace(result, reply=replace(reply, text=text, limit=limit))

@@ -237,6 +237,9 @@ class SlurmTranslator:
                 fields[Tag.SHARED] = 0
             if submission.component:
                 fields[Tag.MIN_NODES] = fields[Tag.MAX_NODES] = int(submission.jobs.size[0])
+        if not math.isnan(reply.limit):
+            fields[Tag.TIME_LIMIT] = max(math.floor(reply.limit / 60.0 + 1e-6), 1)
+            fields[Tag.TIME_MIN] = 0  # Slurm might shorten it further
         if not reply.token:
             return fields
         if reply.size > 0 and kind != Kind.ARRAY:
@@ -256,10 +259,6 @@ class SlurmTranslator:
         if kind in {Kind.MOLDABLE, Kind.DIVISIBLE} and reply.end > reply.start:
             names = kinds_of(submission.jobs)[0][0]
             fields[Tag.TIME_LIMIT] = limit_minutes(reply.end - reply.start, names, facts)
-        if submission.limits[0] < math.inf and kind == Kind.RIGID and reply.end > reply.start:
-            minutes = math.floor((reply.end - reply.start - facts.margin) / 60.0 + 1e-6)
-            fields[Tag.TIME_LIMIT] = max(minutes, 1)
-            fields[Tag.TIME_MIN] = 0  # Slurm might shorten it further
         if reply.likely:  # Slurm would give it up, or cut it, by its time limit
             fields[Tag.DEADLINE] = 0
         if reply.promise < math.inf:
