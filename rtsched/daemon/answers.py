@@ -66,9 +66,9 @@ known: its answer may have to be written down first."""
 MOMENT = 0.002
 """Seconds that choices with odds may wait at the last for their turn to be judged."""
 
-SPARE = 0.008
-"""Seconds of those that the filter waits that are left to write an answer and to read it, where a
-job is not evaluated at once."""
+SPARE = 0.012
+"""Seconds of those that the filter waits that are left to write an answer and to read it. A job
+that is not evaluated by then is evaluated in a cycle."""
 
 USUAL = 0.01
 """Seconds that an evaluation is thought to take before any was made."""
@@ -104,6 +104,10 @@ class _Case:
     answered_by: float
     asked: Future[Odds] | None = None
     """What is known of its odds, where it is rejected."""
+    is_late: bool = False
+    """Whether its user has been answered that it is evaluated later; then nothing is promised."""
+    is_kept: bool = False
+    """Whether what it is promised is being written down; then that is the answer."""
 
 
 class Answers:
@@ -224,17 +228,29 @@ class Answers:
         HungUpError
             If nobody waits for the answer any more; then nothing was written down.
         """
-        uid, left = case.request.submission.uid, case.answered_by - time.perf_counter()
+        working = asyncio.ensure_future(self._when_in_turn(case, client))
+        working.add_done_callback(_retrieved)
+        left = case.answered_by - time.perf_counter() - SPARE
         self._asking += 1
         try:
-            async with self._turns.of(uid, left - self._usual - SPARE):
-                return await self._in_turn(case, client)
-        except TimeoutError:
+            await asyncio.wait([working], timeout=max(left, 0.0) if math.isfinite(left) else None)
+            if working.done() or case.is_kept:
+                return await working
+            case.is_late = True
             if not client.waits():
-                raise HungUpError from None
+                raise HungUpError
             return case.judge.later(self.daemon.site)
         finally:
             self._asking -= 1
+
+    async def _when_in_turn(self, case: _Case, client: Client) -> AdmissionResult:
+        """Judge a submission when its turn comes, unless it is too late for that by then."""
+        async with self._turns.of(case.request.submission.uid):
+            left = case.answered_by - time.perf_counter() - SPARE
+            if case.is_late or left < self._usual:
+                case.is_late = True
+                return case.judge.later(self.daemon.site)
+            return await self._in_turn(case, client)
 
     async def _in_turn(self, case: _Case, client: Client) -> AdmissionResult:
         daemon, submission, begun = self.daemon, case.request.submission, time.perf_counter()
@@ -249,7 +265,10 @@ class Answers:
             self._reply(submission, judged)  # one that fails does so before anything is promised
             if not client.waits():
                 raise HungUpError
+            if case.is_late:
+                return case.judge.later(daemon.site)
             if judged.changed:
+                case.is_kept = True
                 await daemon.admit(judged.site, judged.changed)
                 tokens = [record.token for record in judged.changed if record.standing in OPEN]
                 client.if_unread(partial(daemon.withdraw, tokens))
@@ -380,6 +399,12 @@ async def _known(asked: Future[Odds], until: float) -> Odds:
         log.warning("odds_not_known", error=f"{type(error).__name__}: {error}")
         return Odds()
     return answer.result()
+
+
+def _retrieved(done: asyncio.Future[AdmissionResult]) -> None:
+    """Take notice of how an evaluation ended for which nobody may wait any more."""
+    if not done.cancelled():
+        done.exception()
 
 
 def patience(fields: Mapping[int, int | str]) -> float:

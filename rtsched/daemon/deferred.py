@@ -71,7 +71,7 @@ def judge_deferred(
     most: int = AT_A_TIME,
     everything: bool = False,
 ) -> DeferredResult:
-    """Judge the first `most` jobs that are deferred, in order of (submit, id).
+    """Judge the first `most` jobs that are deferred: of each user the first, then the second ones.
 
     `everything`: all jobs with a deadline are judged, deferred or not, as in a dry-run.
     """
@@ -99,7 +99,14 @@ def _waiting(site: Site, everything: bool) -> NDArray[np.int64]:
     waits |= np.isin(queued.id, list(site.orphans))
     done = [*site.declined, *site.put_off]
     waits &= ~np.isin(queued.id, site.requested.id) & ~np.isin(queued.id, done)
-    return queued.id[waits]
+    ids = queued.id[waits]
+    place, _ = places(site.marks.job, ids)
+    uid = site.marks.uid[place] if len(site.marks) else np.zeros(len(ids), np.int64)
+    by_user = np.argsort(uid, kind="stable")
+    first = np.searchsorted(uid[by_user], uid[by_user])
+    turn = np.empty(len(ids), np.int64)
+    turn[by_user] = np.arange(len(ids)) - first
+    return ids[np.argsort(turn, kind="stable")]
 
 
 def _tried(site: Site, admission: AdmissionController, job: int, now: float) -> DeferredResult:

@@ -166,3 +166,17 @@ def test_a_request_is_read_beside_the_loop(
 def test_job_ids_are_read_as_by_slurmctld(text: str, number: int) -> None:
     """It takes any that strtol(3) reads, above 0 and below LONG_MAX, and keeps 32 bits of it."""
     assert job_id({Tag.JOB_ID_STR: text}) == number
+
+
+def test_one_that_takes_too_long_is_held_and_promised_nothing_twice(running: Running) -> None:
+    """The answer comes in time; what the evaluation comes to is forgotten, and a cycle decides."""
+
+    async def course(gate: Gate) -> None:
+        fields = (await asyncio.to_thread(answer_of, running.asked(timeout_ms=300)))[1]
+        assert gate.inside == 1
+        assert "held for a moment" in str(fields[Tag.MESSAGE])
+        gate.open.set()
+        await asyncio.to_thread(answer_of, running.asked())
+        assert len(running.daemon.site.records) == 1
+
+    run(running, course)

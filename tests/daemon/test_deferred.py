@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scene import ANN, T0, Scene
+from scene import ANN, BOB, T0, Scene
 
 from rtsched.adapters.live import Submission
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
-from rtsched.daemon.deferred import AGAIN, AT_A_TIME
+from rtsched.daemon.deferred import AGAIN, AT_A_TIME, _waiting
 from rtsched.model.actions import Admit, Cancel, Release, Tell
 from rtsched.model.jobs import Edges, Jobs
 from rtsched_plugins.mcdf import Mcdf
@@ -52,6 +52,16 @@ def test_a_long_queue_is_judged_in_turns() -> None:
     assert judged(scene, T0 + 1, jobs)[Release] == list(range(1, AT_A_TIME + 1))
     left = jobs.take(np.arange(AT_A_TIME, AT_A_TIME + 7))
     assert judged(scene, T0 + 2, left)[Release] == list(range(AT_A_TIME + 1, AT_A_TIME + 8))
+
+
+def test_users_are_judged_in_turns() -> None:
+    """Who has deferred hundreds keeps nobody's one job from its cycle."""
+    scene = Scene()
+    scene.poll(T0 + 1, deferred=deferred(5, wall_time=60.0, begin=T0 + 9e3, deadline=T0 + 1e4))
+    uid = np.array([ANN, ANN, ANN, BOB, BOB])
+    site = replace(scene.site, marks=scene.site.marks.replace(uid=uid), put_off={}, declined={})
+    assert site.marks.job.tolist() == [1, 2, 3, 4, 5]
+    assert _waiting(site, False).tolist() == [1, 4, 2, 5, 3]
 
 
 def test_what_was_decided_is_asked_for_until_it_is_so() -> None:
