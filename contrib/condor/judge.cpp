@@ -22,10 +22,17 @@ constexpr int64_t JOB_MS = 2000;
 constexpr int64_t CLUSTER_MS = 24 * 3600 * 1000;
 constexpr size_t CLUSTERS = 1024;
 
+/* Why nobody judged a job, as the user reads it; what follows is at the end. */
+struct Cause {
+	std::string what;
+	std::string end;
+};
+
 struct Remembered {
 	SubmitReply reply;
 	int64_t until;	 /* ms */
 	Lines needs = {}; /* of an array's first proc */
+	const Cause *cause = nullptr; /* why nobody judged it */
 };
 
 /* Name what a proc says differently from the first one of its array; empty: nothing. */
@@ -73,19 +80,32 @@ class Memory {
 		return {};
 	}
 
-	/* Keep a reply; what nobody judged is asked about again soon. */
-	void keep(const JobAd &job, const SubmitReply &reply, bool is_final)
+	/* Return why nobody judged the first procs of a job's cluster; null: somebody did, or the job
+	 * came in later than these. Procs of one transaction share what becomes of them. */
+	const Cause *unanswered(const JobAd &job)
+	{
+		std::lock_guard<std::mutex> held(lock);
+		auto cluster = clusters.find(job.cluster);
+
+		if (cluster == clusters.end() || job.materialized)
+			return nullptr;
+		return cluster->second.cause;
+	}
+
+	/* Keep a reply; what nobody judged, for which there is a cause, is asked about again soon,
+	 * where it comes in bit by bit. */
+	void keep(const JobAd &job, const SubmitReply &reply, const Cause *cause)
 	{
 		std::lock_guard<std::mutex> held(lock);
 		int64_t now = rtsched_now_ms();
 
 		lines = job.lines;
 		last = {reply, now + JOB_MS};
-		if (!(job.whole || reply.per_slot > 0) || job.cluster < 0)
+		if (!(job.whole || reply.per_slot > 0 || cause) || job.cluster < 0)
 			return;
 		if (!clusters.contains(job.cluster))
 			order.push_back(job.cluster);
-		clusters[job.cluster] = {reply, now + (is_final ? CLUSTER_MS : JOB_MS), job.needs};
+		clusters[job.cluster] = {reply, now + (cause ? JOB_MS : CLUSTER_MS), job.needs, cause};
 		if (order.size() > CLUSTERS) {
 			clusters.erase(order.front());
 			order.pop_front();
@@ -132,12 +152,6 @@ class Patience {
 Patience patience;
 
 /* Without a verdict */
-
-/* Why there is none, as the user reads it; what follows is at the end. */
-struct Cause {
-	std::string what;
-	std::string end;
-};
 
 const Cause SILENT = {"the scheduler daemon does not answer", ""};
 const Cause FAILED = {"the scheduler daemon could not evaluate it",
@@ -238,20 +252,21 @@ SubmitReply ruled(const struct rtsched_settings &settings, const JobAd &job)
 
 	if (request.too_long) {
 		SubmitReply reply = too_long(job);
-		memory.keep(job, reply, true);
+		memory.keep(job, reply, nullptr);
 		return reply;
 	}
 	int64_t began = rtsched_now_ms();
 	std::optional<SubmitReply> reply = asked(settings, request, cause);
 	patience.spend(job.cluster, rtsched_now_ms() - began);
-	bool is_final = reply.has_value();
-	if (!reply)
+	if (reply)
+		cause = nullptr;
+	else
 		reply = unjudged(settings, job, *cause);
-	else if (reply->rejected && job.materialized)
+	if (!cause && reply->rejected && job.materialized)
 		reply = {false, PARKED, reply->message};
 	if (reply->per_slot > 0)
 		reply->deadline = job.deadline;
-	memory.keep(job, *reply, is_final);
+	memory.keep(job, *reply, cause);
 	return *reply;
 }
 
@@ -282,6 +297,8 @@ std::optional<SubmitReply> judge(const ClassAd &ad)
 	/* One promise per job: the first proc has its cluster's, the daemon judges each other one. */
 	if (job.apart && job.wishes)
 		return in_the_queue();
+	if (const Cause *cause = memory.unanswered(job))
+		return unjudged(settings, job, *cause);
 	if (std::optional<SubmitReply> known = memory.recall(job))
 		return known;
 	if (job.wishes && patience.is_over(job.cluster))

@@ -355,7 +355,7 @@ def test_without_the_daemon_a_site_may_refuse(site: Site) -> None:
 
 
 def test_a_daemon_that_hangs_does_not_stop_the_schedd(site: Site) -> None:
-    """Of 200 jobs two wait for the time-out; then the breaker is open."""
+    """Of 200 jobs the first waits for the time-out; the others share what becomes of it."""
     with site.serve(Promising()):
         site.submit(*WISH)  # failures of earlier tests are forgotten
     site.set(timeout_ms=50, breaker_ms=3000)
@@ -364,10 +364,33 @@ def test_a_daemon_that_hangs_does_not_stop_the_schedd(site: Site) -> None:
         cluster, _ = site.submit(*WISH, "queue 200")
         seconds = time.monotonic() - begin
     assert {row[0] for row in site.jobs(cluster)} == {"unjudged"}
-    assert len(server.asked) == 2
+    assert len(server.asked) == 1
     assert seconds < 2.5
     site.remove(cluster)
     time.sleep(3)  # until the breaker lets a question through
+
+
+@pytest.mark.parametrize("load", [[], ["+RtSigma = 100", "+RtCms = 1", "+RtCps = 1"]])
+def test_a_cluster_has_one_decision(site: Site, load: list[str]) -> None:
+    """Whose first procs nobody judged: a daemon that answers again later judges no rest of it."""
+    promising = Promising()
+
+    def behave(
+        connection: socket.socket, kind: MessageKind, fields: Mapping[int, int | str]
+    ) -> None:
+        if len(server.asked) == 1:
+            connection.shutdown(socket.SHUT_RDWR)
+        else:
+            promising(connection, kind, fields)
+
+    with site.serve(behave) as server:
+        cluster, said = site.submit(*WISH, *load, "queue 5")
+        assert {row[0] for row in site.jobs(cluster)} == {"unjudged"}
+        assert "accepted without a promise" in said
+        assert len(server.asked) == 1
+        time.sleep(PAUSE_MS / 1000 + 0.01)
+        cluster, _ = site.submit(*WISH)
+        assert site.jobs(cluster)[0][0] == "t1"
 
 
 def test_the_schedd_asks_as_condor(site: Site) -> None:
