@@ -1,5 +1,6 @@
 #include "job_ad.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <set>
@@ -20,8 +21,16 @@ constexpr const char *sent[] = {
 	"RequestGPUs", "MinHosts", "MaxHosts", "AllowedExecuteDuration", "AllowedJobDuration",
 	"JobPrio", "QDate", "DAGManJobId", "DAGNodeName", "JobBatchName", "DeferralTime", "Cmd",
 	"JobStatus", "HoldReasonCode", "GPUsMinCapability", "GPUsMaxCapability", "GPUsMinMemory",
-	"GPUsMinRuntime",
+	"GPUsMinRuntime", "JobMaxVacateTime", "CronMinute", "CronHour", "CronDayOfMonth", "CronMonth",
+	"CronDayOfWeek",
 };
+
+/* Sent as `error` where they have no value before the job is matched: that is not the default. */
+constexpr const char *requests[] = {"RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs"};
+
+/* When a job may start: the expression, where there is more to it than numbers. */
+constexpr const char *DEFERRAL = "DeferralTime";
+constexpr const char *DEFERRAL_WRITTEN = "DeferralTimeWritten";
 
 /* Sent as they are written: only a slot and its GPUs give them a value. */
 constexpr const char *REQUIREMENTS = "Requirements";
@@ -129,12 +138,33 @@ void add_literal(std::string &to, const Value &value)
 		to += "error";
 }
 
+/* Return an expression as it is written; empty: there is none. */
+std::string written(const ClassAd &ad, const std::string &name)
+{
+	classad::ClassAdUnParser unparser;
+	std::string text;
+
+	if (const classad::ExprTree *expression = ad.Lookup(name))
+		unparser.Unparse(text, expression);
+	return text;
+}
+
+/* Whether an attribute is an expression that has no value yet. */
+bool is_open(const ClassAd &ad, const std::string &name)
+{
+	std::string text = written(ad, name);
+
+	return !text.empty() && strcasecmp(text.c_str(), "undefined");
+}
+
 /* Add a line, unless the attribute is undefined; return whether there is one. */
 bool add_line(const ClassAd &ad, const std::string &name, std::string &lines)
 {
 	Value value;
 
 	if (!ad.EvaluateAttr(name, value))
+		value.SetErrorValue();
+	if (value.IsUndefinedValue() && is_one_of(name, requests) && is_open(ad, name))
 		value.SetErrorValue();
 	if (value.IsUndefinedValue())
 		return false;
@@ -158,17 +188,6 @@ long long integer_of(const ClassAd &ad, const char *name)
 	Value value;
 
 	return ad.EvaluateAttr(name, value) && value.IsIntegerValue(integer) ? integer : -1;
-}
-
-/* Return an expression as it is written; empty: there is none. */
-std::string written(const ClassAd &ad, const std::string &name)
-{
-	classad::ClassAdUnParser unparser;
-	std::string text;
-
-	if (const classad::ExprTree *expression = ad.Lookup(name))
-		unparser.Unparse(text, expression);
-	return text;
 }
 
 /* Whether all procs of an array must have an attribute in common. Disk only where a number is stated:
@@ -197,15 +216,29 @@ bool add(const ClassAd &ad, const std::string &name, bool is_common, JobAd &job)
 }
 
 /* Add an expression as a string; the procs of an array have it in common. */
-void add_written(const ClassAd &ad, const std::string &name, JobAd &job)
+void add_text(const std::string &name, const std::string &text, JobAd &job)
 {
-	std::string text = written(ad, name), literal;
+	std::string literal;
 
 	if (text.empty())
 		return;
 	add_string(literal, text.c_str());
 	job.lines += name + " = " + literal + '\n';
 	job.needs[name] = literal;
+}
+
+void add_written(const ClassAd &ad, const std::string &name, JobAd &job)
+{
+	add_text(name, written(ad, name), job);
+}
+
+/* Add what a job's start follows from, unless that is a number. */
+void add_deferral(const ClassAd &ad, JobAd &job)
+{
+	std::string text = written(ad, DEFERRAL);
+
+	if (std::any_of(text.begin(), text.end(), [](unsigned char letter) { return isalpha(letter); }))
+		add_text(DEFERRAL_WRITTEN, text, job);
 }
 
 /* Return the place behind a word, or behind a text in quotes, that begins at a place. */
@@ -276,6 +309,7 @@ JobAd describe(const ClassAd &ad)
 	if (is_defined(ad, "RtDeadline")) {
 		add_written(ad, REQUIREMENTS, job);
 		add_referred(ad, job);
+		add_deferral(ad, job);
 	}
 	for (const std::string &name : names) {
 		bool is_deadline = !strcasecmp(name.c_str(), "RtDeadline");

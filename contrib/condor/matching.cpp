@@ -161,7 +161,7 @@ Truth may_start(const classad::ArgumentList &arguments, EvalState &state)
 	/* RtSlot is the name, but of a dynamic slot; and takes longer. */
 	Value value = slot.attribute(is_dynamic ? "RtSlot" : "Name");
 	if (value.IsStringValue(name))
-		kept = kept_before(name, end_of(slot));
+		kept = is_dynamic ? lacks_before(name, end_of(slot)) : kept_before(name, end_of(slot));
 	Number cpus = number(slot.request(CPUS));
 	if (!cpus)
 		return {};

@@ -53,6 +53,10 @@ double delay_of(std::string_view slot, double otherwise);
 /* Return how much of a slot must be free for starts before `end` (s since the epoch). */
 Amounts kept_before(std::string_view slot, double end);
 
+/* Return the same of a partitionable slot of which no more is taken: one of its dynamic slots is used
+ * again. Nothing where it has enough left for what is kept. */
+Amounts lacks_before(std::string_view slot, double end);
+
 } // namespace rtsched
 
 #endif

@@ -139,6 +139,19 @@ double delay_of(std::string_view slot, double otherwise)
 	return found == table->slots.end() ? otherwise : found->second.delay;
 }
 
+namespace {
+
+/* Return what the last of some steps names that begins before `end`. */
+Amounts before(const std::vector<Step> &kept, double end)
+{
+	auto after = std::partition_point(kept.begin(), kept.end(), [end](const Step &step) {
+		return static_cast<double>(step.start) < end;
+	});
+	return after == kept.begin() ? Amounts{} : std::prev(after)->amounts;
+}
+
+} // namespace
+
 Amounts kept_before(std::string_view slot, double end)
 {
 	std::shared_ptr<const Table> table = file.current();
@@ -146,13 +159,21 @@ Amounts kept_before(std::string_view slot, double end)
 	if (!table)
 		return {};
 	auto found = table->slots.find(slot);
-	if (found == table->slots.end())
+	return found == table->slots.end() ? Amounts{} : before(found->second.kept, end);
+}
+
+Amounts lacks_before(std::string_view slot, double end)
+{
+	std::shared_ptr<const Table> table = file.current();
+	std::string again(slot);
+
+	if (!table)
 		return {};
-	const std::vector<Step> &kept = found->second.kept;
-	auto after = std::partition_point(kept.begin(), kept.end(), [end](const Step &step) {
-		return static_cast<double>(step.start) < end;
-	});
-	return after == kept.begin() ? Amounts{} : std::prev(after)->amounts;
+	again.insert(std::min(again.find('@'), again.size()), "_");
+	auto found = table->slots.find(again);
+	if (found == table->slots.end()) /* a daemon of an earlier release says nothing of that */
+		found = table->slots.find(slot);
+	return found == table->slots.end() ? Amounts{} : before(found->second.kept, end);
 }
 
 } // namespace rtsched

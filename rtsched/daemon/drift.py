@@ -65,6 +65,7 @@ def changed_by_users(
         "it was moved to another account": _moved(seen, requested, "account")
         & _named_by_user(requested, "account"),
         "it requests more nodes than were promised": fixed & (seen.size > requested.size),
+        "its number of nodes was changed": _sized_otherwise(site, seen, requested, ids[there]),
         "it requests more time than was promised": fixed
         & ~_follows(requested)  # there it cannot be changed, and contains a margin that can
         & (seen.wall_time > requested.wall_time + MINUTE),
@@ -81,6 +82,22 @@ def _problems(observation: Observation, jobs: NDArray[np.int64]) -> dict[int, st
     marks, waits = observation.marks, set(jobs.tolist())
     pairs = zip(marks.job.tolist(), marks.texts("problem"), strict=True)
     return {job: problem for job, problem in pairs if problem and job in waits}
+
+
+def _sized_otherwise(
+    site: Site, seen: Jobs, requested: Jobs, jobs: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which jobs that could have several sizes can no longer have the planned one.
+
+    One that has one size now may have been given that by us.
+    """
+    moldable, plan = requested.kind == Kind.MOLDABLE, site.snapshot.plan.entries
+    place, known = places(plan.job, jobs)
+    size = np.where(known, plan.size[place] if len(plan) else 0, seen.size)
+    least = np.where(seen.kind == Kind.MOLDABLE, seen.size_min, requested.size_min)
+    most = np.where(seen.kind == Kind.MOLDABLE, seen.size_max, requested.size_max)
+    size = np.where(seen.kind == Kind.MOLDABLE, size, seen.size)
+    return np.asarray(moldable & ((size < least) | (size > most)), np.bool_)
 
 
 def _moved(seen: Jobs, requested: Jobs, name: str) -> NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,6 +89,71 @@ def test_without_a_run_time() -> None:
     assert "RtRunTime" in problem(RtDeadline=NOW)
     assert requirements_of(ad(), FACTS).wall_time == math.inf
     assert not problem()
+
+
+@pytest.mark.parametrize(
+    "name", ["CronMinute", "CronHour", "CronDayOfMonth", "CronMonth", "CronDayOfWeek"]
+)
+def test_a_job_of_a_crontab_is_refused(name: str) -> None:
+    """It starts when the next of its times comes, again and again; without a deadline it may."""
+    due = {"RtDeadline": NOW, "RtRunTime": 60}
+    assert "cron_minute" in problem(**due, **{name: "30"})
+    assert "cron_minute" in problem(**due, **{name: 0})
+    assert not problem(RtClass="fast", RtRunTime=60, **{name: "30"})
+
+
+@pytest.mark.parametrize(
+    ("written", "moves"),
+    [
+        ("time() + 600", True),
+        ("CurrentTime + 3600", True),
+        ("ifThenElse(NumJobStarts > 0, 1800000000, 1700000000)", True),
+        ("MY.QDate + 3600", False),
+        ("int(QDate) + 3.6e3", False),
+        ("1700000000 + 60 * 60", False),
+    ],
+)
+def test_a_start_that_moves_is_refused(written: str, moves: bool) -> None:
+    """As the library writes the expression, and as the queue has it."""
+    due = {"RtDeadline": NOW, "RtRunTime": 60}
+    sent = problem(**due, DeferralTime=NOW - 60, DeferralTimeWritten=written)
+    queued = problem(**due, DeferralTime=Expression(written))
+    assert sent == queued
+    assert ("changes while the job waits" in sent) == moves
+    assert not problem(RtRunTime=60, DeferralTimeWritten=written)
+
+
+def test_requests_that_only_the_match_gives_a_value() -> None:
+    """They are not taken for the default amount."""
+    due = {"RtDeadline": NOW, "RtRunTime": 60}
+    for name in ("Cpus", "Memory", "Disk"):
+        for value in ("error", "TARGET.TotalSlotCpus", "2 * MemoryUsage"):
+            said = problem(**due, **{f"Request{name}": Expression(value)})
+            assert said.startswith(f"request_{name.lower()} has no value until"), said
+    assert not problem(**due, RequestMemory=512)
+
+
+def test_a_jobs_own_vacate_time_is_planned() -> None:
+    """What goes beyond the time that any job has to leave its slot, up to the machines' most."""
+    facts = replace(FACTS, vacating=10.0, vacating_most=600.0)
+    due = {"RtDeadline": NOW, "RtRunTime": 60}
+    for own, more in ((5, 0.0), (10, 0.0), (130, 120.0), (5000, 590.0), ("soon", 0.0)):
+        needs = requirements_of(ad(**due, JobMaxVacateTime=own), facts)
+        assert needs.wall_time == 60 + 30 + more
+        hosts = {"JobUniverse": 11, "MinHosts": 2, "MaxHosts": 2, "JobMaxVacateTime": own}
+        assert requirements_of(ad(**due, **hosts), facts).wall_time == 60 + 30 + more
+    assert requirements_of(ad(**due), facts).wall_time == 60 + 30
+    assert requirements_of(ad(RtDeadline=NOW, AllowedJobDuration=60), facts).wall_time == 60 + 30
+
+
+def test_a_job_that_asks_for_nothing_has_the_machines_vacate_time() -> None:
+    """Whatever limit of HTCondor's own it has; one that states a run time leaves sooner."""
+    facts = replace(FACTS, vacating=10.0, vacating_most=600.0)
+    limited = ad(JobStatus=2, RemoteHost="s", AllowedJobDuration=300, RtRunTime=300)
+    jobs = [limited, ad(RtRunTime=200), limited | {"jobmaxvacatetime": 60}, ad()]
+    ads = [one | {"procid": at} for at, one in enumerate(jobs)]
+    queue = queue_of(JobAds.of(ads), facts)
+    assert queue.procs.vacating.tolist() == [590.0, 0.0, 50.0, 590.0]
 
 
 def test_a_divisible_cluster() -> None:

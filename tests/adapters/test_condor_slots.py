@@ -154,6 +154,16 @@ def test_a_slot_that_was_lost_a_moment_ago() -> None:
     assert inventory.flapping(NOW + 80.0) == ["slot1@a"]
 
 
+def test_a_slot_that_is_drained_resumes_soon_or_not() -> None:
+    """Somebody decided that: it is not waited for as long as for one that is lost."""
+    inventory = SlotInventory()
+    inventory.update(slots(static(), static(name="slot2@a")), NOW, forgetful=False)
+    gone = (static(state="Drained"), static(name="slot2@a", state="Owner"))
+    inventory.update(slots(*gone), NOW + 5, forgetful=False)
+    assert inventory.flapping(NOW + 6) == ["slot1@a", "slot2@a"]
+    assert inventory.flapping(NOW + 26) == ["slot2@a"]
+
+
 def test_a_collector_that_has_just_started_makes_nothing_down() -> None:
     """It has not heard of all slots yet; they stay as they were."""
     inventory = SlotInventory()

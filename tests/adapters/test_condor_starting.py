@@ -63,6 +63,20 @@ def test_the_next_start_is_planned_on_other_slots() -> None:
     assert other.shunned == set(), "after some minutes it may be back"
 
 
+def test_a_start_that_was_kept_is_not_missed() -> None:
+    """A job that began as planned, and waits again since it was stopped, is to be planned anew."""
+    start_failures = StartFailureTracker()
+    stopped = BOUND | {"rtplannedstart": NOW, "jobcurrentstartdate": NOW + 3}
+    for later in (5, 21, 60):
+        queue = queued([stopped])
+        assert not start_failures.update(queue, FACTS, NOW + later)
+        assert start_failures.shunned == set()
+        assert bound_of(queue, FACTS, NOW + later) == {}
+    again = queued([stopped | {"rtplannedstart": NOW + 30}])
+    assert list(bound_of(again, FACTS, NOW + 31)) == [7 << 20]
+    assert bound_of(again, FACTS, NOW + 31, {"s1"}) == {}, "its slot takes no jobs any more"
+
+
 def test_a_job_that_fits_is_not_to_blame() -> None:
     """Where its own requirements hold, others keep it from starting, and it begins anew."""
     asked, start_failures = [], StartFailureTracker()

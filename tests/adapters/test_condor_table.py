@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor.pool_state import Slots
-from rtsched.adapters.condor.table import WORST, SlotTable, delays_of, kept_of
+from rtsched.adapters.condor.table import (
+    WORST,
+    SlotTable,
+    delays_of,
+    kept_of,
+    lacking_of,
+    slots_in,
+)
 from rtsched.adapters.files import replace_file
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.model.schedule import Schedule
@@ -132,6 +140,23 @@ def test_the_text_of_the_table() -> None:
         "s2\t2.5\t-",
         "",
     ]
+
+
+def test_dynamic_slots_that_are_used_again() -> None:
+    """They may be until the first step for which there is not enough left; read as no slots."""
+    kept = {"s1@a": ((100, 2, 10), (200, 4, 10)), "s2@a": ((100, 1, 1),), "s3": ((50, 1, 1),)}
+    lacking = lacking_of(kept, {"s1@a": (3.0, 20.0), "s2@a": (1.0, 1.0), "s3": (1.0, 0.0)})
+    assert lacking == {"s1@a": 200.0, "s2@a": math.inf, "s3": 50.0}
+    lines = SlotTable({}, {"s1@a": 1.0}, lacking).text(50.0, 900.0).split("\n")
+    assert lines[2:] == ["s1_@a\t1\t200:1", "s2_@a\t1\t-", "s3_\t1\t50:1", ""]
+
+
+def test_slots_of_a_table(tmp_path: Path) -> None:
+    """Those that it names, each once."""
+    path = tmp_path / "slots"
+    table = SlotTable({"s1@a": ((1, 1),)}, {"s1@a": 1.0, "s2@a": 1.0}, {"s1@a": math.inf})
+    path.write_text(table.text(5.0, 9.0))
+    assert slots_in(str(path)) == {"s1@a", "s2@a"}
 
 
 def test_the_file_is_replaced_as_a_whole(tmp_path: Path) -> None:

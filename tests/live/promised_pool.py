@@ -116,7 +116,8 @@ class LivePool(Watched):
         """Return what the daemon's table says is kept of slots, by name."""
         lines = self.pool.path(TABLE).read_text().splitlines()[1:]
         rows = [line.split("\t") for line in lines]
-        return {name: kept for name, _, kept in rows if kept != "-"}
+        again = "_@"  # how the table names a slot whose dynamic slots are used again
+        return {name: kept for name, _, kept in rows if kept != "-" and again not in name}
 
     def fill(self, count: int, seconds: float = 10, user: str = "bob") -> int:
         """Submit best-effort jobs that state their run time; return their cluster's first job."""

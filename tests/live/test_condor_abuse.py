@@ -237,7 +237,7 @@ def test_in_somebody_elses_name(live: LivePool) -> None:
 def test_wishes_cannot_be_changed(live: LivePool, firm: int) -> None:
     """What was asked for, and what a plan is read from, stays as it was; the promise stands."""
     before = live.ad(firm)
-    others = ("RemoteHost", "AllRemoteHosts", "QDate", "MinHosts", "MaxHosts", "DeferralTime")
+    others = ("RemoteHost", "AllRemoteHosts", "QDate")
     for name in (*REQUEST_ATTRIBUTES.values(), *others):
         assert not edit(live, firm, name, 99), name
     after = live.ad(firm)
@@ -249,6 +249,7 @@ def test_wishes_cannot_be_changed(live: LivePool, firm: int) -> None:
 VOIDING = {
     "RequestCpus": ("2", "it requests larger nodes"),
     "RequestMemory": ("100000", "it requests larger nodes"),
+    "DeferralTime": ("9999999999", "its start was postponed"),
     "Requirements": ("false", "it requests other nodes than were promised"),
 }
 HARMLESS = {

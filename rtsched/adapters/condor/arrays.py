@@ -246,7 +246,7 @@ class StartedArrays:
         """Return what is to be remembered of an array that has begun."""
         start = start if math.isfinite(start) else now
         row = (array.waits or array.runs)[0]
-        limit = float(queue.procs.run_time[row]) + facts.margin
+        limit = float(queue.procs.run_time[row] + queue.procs.vacating[row]) + facts.margin
         rounds = -(-(len(array.waits) + len(array.runs)) // max(array.at_a_time, 1))
         return _Seen(start, start + rounds * limit, now)
 

@@ -158,11 +158,15 @@ class Bindings:
         return [self.record(ad, worked_out) for ad in self.ask(daemon, call)]
 
     def record(self, ad: Any, worked_out: Sequence[str] = ()) -> Record:
-        """Return the record of an ad; `worked_out`: attributes whose expressions are evaluated."""
+        """Return the record of an ad; `worked_out`: attributes whose expressions are evaluated.
+
+        Those that have no value yet stay expressions.
+        """
         items = self.items(ad)
         for name, value in items.items():
             if name.lower() in worked_out and type(value) not in _PLAIN:
-                items[name] = ad.eval(name)
+                known = ad.eval(name)
+                items[name] = value if known is self.classad.Value.Undefined else known
         return self.plain(items)
 
     def plain(self, items: Mapping[str, Any]) -> Record:

@@ -178,6 +178,9 @@ class CondorFacts:
         Which rows meet a job's Requirements, and what it requires of its GPUs.
     names : JobNames
         What jobs are called.
+    vacating, vacating_most : float
+        Seconds that a job has to leave its slot, as the margin contains them, and those of the
+        machines, which a job has that asks rtsched for nothing. None has more.
     """
 
     version: str = ""
@@ -191,6 +194,14 @@ class CondorFacts:
     arrays: bool = True
     sets: SlotSets | None = None
     names: JobNames = field(default_factory=JobNames)
+    vacating: float = 0.0
+    vacating_most: float = 0.0
+
+    def beyond(self, vacate_time: float) -> float:
+        """Return by how much a vacate time goes beyond what the margin contains; nan: machine's."""
+        most = self.vacating_most
+        own = most if math.isnan(vacate_time) else min(vacate_time, most)
+        return max(own - self.vacating, 0.0)
 
     @property
     def tail(self) -> float:

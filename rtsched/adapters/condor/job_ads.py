@@ -21,7 +21,9 @@ from rtsched.adapters.condor.requirements import (
     OURS,
     PARALLEL,
     REQUEST_ATTRIBUTES,
+    is_limited,
     run_time,
+    vacate_time,
 )
 from rtsched.adapters.condor.submission import name_in, submitter_of
 from rtsched.logs.classads import number
@@ -107,6 +109,7 @@ class Ads(Table):
     start = Column(np.float64, np.nan, "JobCurrentStartDate, seconds since the epoch.")
     run_time = Column(np.float64, np.nan, "Stated run time, seconds; nan: none.")
     limited = Column(np.bool_, False, "That is a limit of HTCondor's own.")
+    vacate_time = Column(np.float64, np.nan, "Seconds to leave its slot; nan: the machine's.")
     executing = Column(np.float64, np.nan, "As in `Procs`.")
     cpus = Column(np.float64, np.nan, "RequestCpus.")
     memory = Column(np.float64, np.nan, "RequestMemory, MB.")
@@ -246,7 +249,7 @@ class _Merged(NamedTuple):
 
 def ads_of(ads: Sequence[Record]) -> Ads:
     """Return what different ads mean."""
-    limited = [_is_limited(ad) for ad in ads]
+    limited = [is_limited(ad) for ad in ads]
     universe = _whole(ads, "jobuniverse", 5)
     ours = np.array([not _OF_OURS.isdisjoint(ad) for ad in ads], np.bool_)
     return Ads.build(
@@ -264,6 +267,7 @@ def ads_of(ads: Sequence[Record]) -> Ads:
         start=reals(ads, "jobcurrentstartdate"),
         run_time=np.array([run_time(ad, _STATED) for ad in ads], np.float64),
         limited=np.array(limited, np.bool_),
+        vacate_time=np.array([vacate_time(ad) for ad in ads], np.float64),
         executing=np.array(
             [_executing(ad) if own else math.nan for own, ad in zip(limited, ads, strict=True)],
             np.float64,
@@ -289,13 +293,6 @@ def ads_of(ads: Sequence[Record]) -> Ads:
 def _held(ads: Sequence[Record], how: Callable[[Record], bool]) -> NDArray[np.bool_]:
     """Return which jobs are held in some way."""
     return np.array([ad.get("jobstatus") == HELD and how(ad) for ad in ads], np.bool_)
-
-
-def _is_limited(ad: Record) -> bool:
-    """Return whether the run time of a job that wants no promise is a limit of HTCondor's own."""
-    stated = ad.get("rtruntime")
-    own = (ad.get("allowedexecuteduration"), ad.get("allowedjobduration"))
-    return stated is not None and stated in own and "rtdeadline" not in ad and "rtlimit" not in ad
 
 
 def _executing(ad: Record) -> float:

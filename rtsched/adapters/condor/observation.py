@@ -218,6 +218,7 @@ def allocations_of(
     start = np.fmin(np.fmin(_starts(queue.procs, groups)[running], late), first)
     start = np.where(start <= now + DEFERRAL_S, start, now)  # its owner can change the ad
     more = np.where(np.isnan(late), facts.tail, facts.margin)
+    more += queue.procs.vacating[groups.first[running]]
     end = start + _lengths(queue, groups, running, begun, facts) + more
     gone = queue.procs.status[groups.first[running]] == REMOVED
     soon = now + facts.tail
@@ -238,8 +239,9 @@ def _end_of_array(
     array, procs = queue.arrays[job], queue.procs
     runs = np.array(array.runs, np.int64)
     began = np.nan_to_num(work_began(procs)[runs], nan=now)
-    ends = np.maximum(began + procs.run_time[runs], now) + facts.tail
-    limit = float(procs.run_time[(array.waits or array.runs)[0]]) + facts.margin
+    ends = np.maximum(began + procs.run_time[runs], now) + facts.tail + procs.vacating[runs]
+    row = (array.waits or array.runs)[0]
+    limit = float(procs.run_time[row] + procs.vacating[row]) + facts.margin
     most = max(array.at_a_time, len(runs), 1)
     end = last_end(ends, len(array.waits), most, limit, now)
     if begun is not None and end <= begun.end + facts.start_delay:
@@ -270,7 +272,8 @@ def _lengths(
         needs = queue.requirements.get(row)
         if needs is not None and needs.whole:
             count = begun.get(int(groups.job[group]), 1)
-            length[at] = min(length[at], load_time(needs.load, count) - facts.margin)
+            margin = facts.margin + float(queue.procs.vacating[row])
+            length[at] = min(length[at], load_time(needs.load, count) - margin)
         elif planned > 0:
             length[at] = min(length[at], planned)
     return length
@@ -344,7 +347,7 @@ def _shaped(
     """
     count = len(first)
     columns = plain_columns(count) | {
-        "wall_time": procs.run_time + facts.margin,
+        "wall_time": procs.run_time + procs.vacating + facts.margin,
         "size": np.ones(count, np.int32) if sizes is None else np.maximum(sizes, 1),
         "partition": [None] * count,
         "node_request": [None] * count,

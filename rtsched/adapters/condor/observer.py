@@ -49,9 +49,11 @@ from rtsched.adapters.condor.slots import (
     Slot,
     SlotInventory,
     claims_of,
+    free_of,
     layout_of,
     parent_of,
     slots_of,
+    vacating_most,
 )
 from rtsched.adapters.condor.stale_claims import emptied_of, without_stale_claims
 from rtsched.adapters.condor.starting import Bound, StartedLoads, StartFailureTracker, bound_of
@@ -60,6 +62,7 @@ from rtsched.adapters.live import Completions, Observation
 from rtsched.counting import counted
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import number, text
+from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -147,7 +150,7 @@ class Observer:
         self._read_machines(ads, now)
         shown = self._with_gpus(shown)
         machine = self._machine_now(shown, now)
-        facts = self._facts(machine, version)
+        facts = self._facts(machine, version, vacating_most(ads))
         claims = claims_of(ads)
         wanted = (*OF_JOBS, *OF_DISK) if machine.shared else OF_JOBS
         jobs, silent = self._read_jobs(wanted, now)
@@ -158,7 +161,9 @@ class Observer:
         problems = _problems(queue.skipped, small)
         problems += (*silent.values(), *self._read_submitters())
         accounts, facts = self._charged(queue, facts)
-        bound, arrays = bound_of(queue, facts, now), self._started_arrays.update(queue, facts, now)
+        away = {name for name, slot in machine.by_name.items() if slot.state != NodeState.UP}
+        bound = bound_of(queue, facts, now, away)
+        arrays = self._started_arrays.update(queue, facts, now)
         observation = self._observe(queue, machine, (claims, schedds), bound, arrays, facts, now)
         waiting = {job for job in arrays if queue.arrays[job].waits}
         observation = replace(observation, accounts=accounts, facts=facts, problems=problems)
@@ -175,6 +180,7 @@ class Observer:
             leaving=frozenset(claim.name for claim in claims if claim.leaving),
             arrays=queue.arrays,
             away=frozenset(silent),
+            free=free_of(ads, shared=machine.shared),
         )
 
     def find_completions(self, jobs: Sequence[int], since: float = -math.inf) -> Completions:
@@ -414,8 +420,8 @@ class Observer:
             return _Taken(pairs, slots, np.empty(0, np.int64), demand, others)
         return _Taken(pairs, slots, np.array(sorted({*chain(*foreign)}), np.int64))
 
-    def _facts(self, machine: PoolLayout, version: str) -> CondorFacts:
-        """Return all facts but who is charged."""
+    def _facts(self, machine: PoolLayout, version: str, vacating: float) -> CondorFacts:
+        """Return all facts but who is charged; `vacating`: of `vacating_most`."""
         settings, setting = self._settings, self._pool.setting
         interval = setting("NEGOTIATOR_INTERVAL", 60.0)
         delay = 2 * interval + 10.0 if settings.start_delay_s is None else settings.start_delay_s
@@ -430,6 +436,8 @@ class Observer:
             arrays=settings.arrays,
             sets=machine.sets,
             names=settings.names,
+            vacating=settings.completing_s,
+            vacating_most=vacating,
         )
 
     def _read_jobs(self, attributes: Sequence[str], now: float) -> tuple[JobAds, dict[int, str]]:

@@ -110,6 +110,7 @@ class Pool:
         return self._bindings.records(
             "collector",
             lambda: self._collector().query(kind, constraint, list(attributes)),
+            ("machinemaxvacatetime",),
         )
 
     def machines(self, slots: Sequence[str] = ()) -> dict[str, Machine]:

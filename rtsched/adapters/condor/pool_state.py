@@ -46,6 +46,9 @@ class Procs(Table):
     start = Column(np.float64, np.nan, "JobCurrentStartDate of one that runs; else nan.")
     run_time = Column(np.float64, np.inf, "Stated run time, seconds; inf: none.")
     limited = Column(np.bool_, False, "That is a limit of HTCondor's own, which counts otherwise.")
+    vacating = Column(
+        np.float64, 0.0, "Seconds to leave its slot, beyond what the margin contains of them."
+    )
     executing = Column(
         np.float64,
         np.nan,
@@ -168,6 +171,9 @@ class PoolState:
         Clusters with one promise, by job.
     away : frozenset of int
         Schedds that do not answer, by their places in the settings: their procs are old ones.
+    free : dict of str to tuple of float
+        What partitionable slots have left beside their dynamic slots, by name: CPUs, MB, GPUs and
+        KB of disk; where jobs do not share slots, CPUs that have their part of the memory.
     """
 
     procs: Procs
@@ -183,6 +189,7 @@ class PoolState:
     unplanned: frozenset[int] = frozenset()
     arrays: dict[int, Array] = field(default_factory=dict)
     away: frozenset[int] = frozenset()
+    free: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     @cached_property
     def place(self) -> dict[int, int]:

@@ -19,7 +19,7 @@ from rtsched.adapters.live import dag_key
 from rtsched.adapters.notifications import CHOICES, notify_choice
 from rtsched.adapters.requirements import LOAD, ODDS, Requirements, is_odds, shortened
 from rtsched.counting import counted
-from rtsched.logs.classads import number, text
+from rtsched.logs.classads import Expression, number, text
 from rtsched.model.jobs import MOST_ROUNDS, Kind
 from rtsched.suggestions import similar
 
@@ -69,6 +69,13 @@ OURS = (
     *("RtJobPrio", "RtPerSlot", "RtSlots"),
 )
 """Attributes that only rtsched writes."""
+
+CRON = ("CronMinute", "CronHour", "CronDayOfMonth", "CronMonth", "CronDayOfWeek")
+"""Attributes of a job that starts at the times of a crontab."""
+
+_REQUESTS = ("RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs")
+_MOVING = re.compile(r"(?i)(?<![\w.])(?!qdate\b|my\b|int\b|floor\b|ceiling\b|round\b)[a-z_]\w*")
+"""A word in an expression that is no constant of the job."""
 
 _RANGE = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})", re.ASCII)
 """RtHosts: host counts that were asked for, where MinHosts and MaxHosts hold the planned one."""
@@ -129,6 +136,34 @@ def run_time(ad: Record, facts: CondorFacts) -> float:
     return stated if math.isfinite(stated) and stated > 0 else facts.run_time
 
 
+def margin_of(ad: Record, facts: CondorFacts) -> float:
+    """Return by how much a job outlives its stated run time at the latest, seconds.
+
+    It may have asked for more time to leave its slot than the margin contains.
+    """
+    return facts.margin + facts.beyond(vacate_time(ad))
+
+
+def vacate_time(ad: Record) -> float:
+    """Return the seconds in which a job must leave its slot: as it says, or as any job of rtsched.
+
+    nan: it asks rtsched for nothing, and has the machine's own. A job whose run time is a limit of
+    HTCondor's own is such a job.
+    """
+    own = number(ad, "jobmaxvacatetime")
+    if math.isfinite(own):
+        return max(own, 0.0)
+    plain = ad.keys().isdisjoint(("rtruntime", "rtdeadline"))
+    return math.nan if plain or is_limited(ad) else 0.0
+
+
+def is_limited(ad: Record) -> bool:
+    """Return whether the run time of a job that wants no promise is a limit of HTCondor's own."""
+    stated = ad.get("rtruntime")
+    own = (ad.get("allowedexecuteduration"), ad.get("allowedjobduration"))
+    return stated is not None and stated in own and "rtdeadline" not in ad and "rtlimit" not in ad
+
+
 def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> CondorRequirements:
     """Return the requirements of a job; `fresh`: nothing was promised to it yet.
 
@@ -160,10 +195,11 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Co
     least, most = hosts(ad)
     nodes = nodes_for(ad, needs.partition, facts, least)
     problem = problem or (_too_many(least, nodes) if asks else "")
-    needs = replace(needs, size=least, wall_time=length + facts.margin, problem=problem)
+    margin = margin_of(ad, facts)
+    needs = replace(needs, size=least, wall_time=length + margin, problem=problem)
     if most == least or text(ad, "rtspeedup") == "none" or not needs_rtsched(ad):
         return needs
-    return needs.as_moldable(least, most, length, facts.margin)
+    return needs.as_moldable(least, most, length, margin)
 
 
 def hosts(ad: Record) -> tuple[int, int]:
@@ -185,15 +221,16 @@ def _divisible(
     Its stated run time, where it has one, holds it.
     """
     load = {name: _or(number(ad, key), 0.0) for name, key in _LOAD_ATTRIBUTES.items()}
-    load["setup_node"] += facts.margin
+    margin = margin_of(ad, facts)
+    load["setup_node"] += margin
     most = _count(ad, "totalsubmitprocs", 1)
     least = min(_count(ad, "rtminnodes", 1), most)
     nodes = nodes_for(ad, needs.partition, facts, most)
     most = max(least, min(most, nodes))
     needs = replace(needs, problem=needs.problem or _too_many(least, nodes))
     too_long = f"its load takes longer than its run time on {counted(most, 'slot')}"
-    needs = replace(needs, rounds=_count(ad, "rtrounds", 1), setup_once=facts.margin)
-    return needs.as_divisible(load, least, most, length + facts.margin, too_long)
+    needs = replace(needs, rounds=_count(ad, "rtrounds", 1), setup_once=margin)
+    return needs.as_divisible(load, least, most, length + margin, too_long)
 
 
 def _malformed(ad: Record) -> str:
@@ -268,12 +305,38 @@ def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
         return "RtAfter needs RtDeadline; for jobs without a deadline use DAGMan"
     if not math.isfinite(length) and not is_whole(ad):
         return "states no run time, so its end cannot be promised; set +RtRunTime"
+    if problem := _unfixed(ad):
+        return problem
     if number(ad, "requestgpus") > 0 and not facts.shared:
         return "jobs that need GPUs get no promise"
     if facts.shared and universe == PARALLEL:
         return "a parallel job gets no promise where jobs share slots (share_nodes)"
     if facts.parts.nodes and not part_of(ad, facts):
         return _too_large(ad, facts)
+    return ""
+
+
+def _unfixed(ad: Record) -> str:
+    """Return what of a job is not fixed when it is submitted; empty: all that counts is.
+
+    Such a job starts at another time, or takes other amounts, than could be planned.
+    """
+    if math.isfinite(number(ad, "rtdeadline")):
+        if any(ad.get(name.lower()) is not None for name in CRON):
+            return (
+                "jobs with cron_minute, cron_hour, ... get no promise; submit a job for each time, "
+                "with deferral_time in seconds since the epoch"
+            )
+        written = ad.get("deferraltimewritten", ad.get("deferraltime"))
+        if isinstance(written, str) and _MOVING.search(written):
+            return (
+                f"deferral_time ({_cut(written)}) changes while the job waits; give a number of "
+                "seconds since the epoch"
+            )
+    for name in _REQUESTS:
+        if isinstance(ad.get(name.lower()), Expression):
+            option = f"request_{name.removeprefix('Request').lower()}"
+            return f"{option} has no value until the job is matched; give a number"
     return ""
 
 

@@ -28,7 +28,7 @@ from rtsched.adapters.condor.pool_state import DEFERRED, HELD, IDLE, UNJUDGED
 from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.requirements import hosts, is_whole
 from rtsched.adapters.condor.sharing import demand_of_procs, kept_amounts
-from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of
+from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of, lacking_of
 from rtsched.adapters.planned import first_starts, rounds_of, waiting
 from rtsched.counting import counted
 from rtsched.logs.classads import text
@@ -103,7 +103,7 @@ def table_changes(
     delays |= {
         name: last_applied.delays[name] for name in delays.keys() & last_applied.delays.keys()
     }
-    table = SlotTable(last_applied.kept, delays)
+    table = SlotTable(last_applied.kept, delays, lacking_of(last_applied.kept, view.free))
     if table != last_applied.table or now - last_applied.written >= settings.table_valid_s / 3:
         text = f"write {settings.table}: {len(delays)} slots, {len(last_applied.kept)} reserved"
         yield change("reserve", -1, text, Publish(table))
@@ -280,7 +280,8 @@ def _carried(binding: Binding, at: int, plan: Schedule, view: PoolState) -> dict
     if kind == Kind.RIGID:
         return {}
     ad, marks = view.ads.get(row, {}), dict[str, str | float]()
-    marks["RtLimit"] = max(1, math.ceil(binding.lengths[at] - view.facts.margin))
+    margin = view.facts.margin + float(view.procs.vacating[row])
+    marks["RtLimit"] = max(1, math.ceil(binding.lengths[at] - margin))
     if kind == Kind.MOLDABLE:
         least, most = hosts(ad)
         return {"RtHosts": f"{least}-{most}", **marks, "MinHosts": size, "MaxHosts": size}

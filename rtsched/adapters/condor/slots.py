@@ -12,6 +12,7 @@ Points" for the states.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ OF_SLOTS = (
     *("State", "Activity", "Offline", "SlotBrokenReason", "RtClass", "RtSpeed"),
     *("Cpus", "Memory", "GPUs", "TotalSlotCpus", "TotalSlotMemory", "TotalSlotGPUs"),
     *("Disk", "TotalSlotDisk"),
-    *("RemoteScheddName", "GlobalJobId"),
+    *("RemoteScheddName", "GlobalJobId", "MachineMaxVacateTime"),
     *("EnteredCurrentState", "DaemonStartTime", "DaemonLastReconfigTime"),
 )
 """What is read of a slot."""
@@ -52,6 +53,10 @@ elsewhere at once, and a machine that starts anew finds its rows in place."""
 
 RETURN_S = 60.0
 """Seconds that a startd may take to come back, as at a restart, before a promise breaks for it."""
+
+DRAINED_S = 20.0
+"""Seconds likewise that a machine is drained: one that is drained to be defragmented resumes at
+once, another one stays so."""
 
 MOST = 1 << 16
 """CPUs of a slot that are believed."""
@@ -86,6 +91,8 @@ class Slot:
         Bytes, where jobs share slots; 0: it has none, or does not say.
     kinds : tuple of Gpu
         The kinds of its GPUs, where jobs share slots; empty: it has none, or does not say.
+    drains : bool
+        Whether its machine is drained, or about to be.
     """
 
     name: str
@@ -100,6 +107,7 @@ class Slot:
     jobs: int = 0
     disk: int = 0
     kinds: tuple[Gpu, ...] = ()
+    drains: bool = False
 
     @property
     def rows(self) -> int:
@@ -221,8 +229,10 @@ class SlotInventory:
         return sorted(slots, key=lambda slot: (_natural(slot.machine), _natural(slot.name)))
 
     def flapping(self, now: float) -> list[str]:
-        """Return the slots that took jobs a moment ago and do not now."""
-        return [name for name, at in self._lost.items() if now - at < RETURN_S]
+        """Return the slots that took jobs a moment ago and do not now, and may be back at once."""
+        drained = {slot.name for slot, _ in self._known.values() if slot.drains}
+        waits = {name: DRAINED_S if name in drained else RETURN_S for name in self._lost}
+        return [name for name, at in self._lost.items() if now - at < waits[name]]
 
 
 def slots_of(ads: Sequence[Record], settings: CondorSettings) -> tuple[list[Slot], int]:
@@ -246,6 +256,27 @@ def claims_of(ads: Sequence[Record]) -> list[Claim]:
         gpus, disk = _gpus(ad, "gpus"), _disk(ad, "disk")
         claims.append(Claim(name, slot, cpus, memory, schedd, leaving, gpus, disk))
     return claims
+
+
+def free_of(ads: Sequence[Record], *, shared: bool) -> dict[str, tuple[float, ...]]:
+    """Return what partitionable slots have left, as `PoolState.free` has it."""
+    found = {}
+    for ad in ads:
+        if ad.get("partitionableslot") is True and _counts(ad):
+            names = ("cpus", "memory", "gpus", "disk")
+            amounts = [max(float(np.nan_to_num(number(ad, name))), 0.0) for name in names]
+            total, memory = number(ad, "totalslotcpus"), number(ad, "totalslotmemory")
+            part = amounts[1] * total / memory if total > 0 and memory > 0 else math.inf
+            left = tuple(amounts) if shared else (min(amounts[0], part),)
+            found[text(ad, "name") or ""] = left
+    return found
+
+
+def vacating_most(ads: Sequence[Record]) -> float:
+    """Return how long a job may take to leave its slot, seconds, as any slot says; 0: none does."""
+    return max(
+        (said for ad in ads if (said := number(ad, "machinemaxvacatetime")) >= 0), default=0.0
+    )
 
 
 def parent_of(name: str) -> str:
@@ -311,18 +342,21 @@ def _slot(ad: Record, settings: CondorSettings) -> Slot | None:
     partitionable = ad.get("partitionableslot") is True
     total = "totalslot" if partitionable else ""
     cpus, memory = _size(ad, f"{total}cpus", f"{total}memory")
+    drains = ad.get("state") == "Drained"
     if settings.share_nodes:
         gpus, jobs = _gpus(ad, f"{total}gpus"), cpus if partitionable else 1
         disk = _disk(ad, f"{total}disk")
-        return Slot(name, machine, kind, cpus, memory, speed, _state(ad), 0, gpus, jobs, disk)
+        amounts = (0, gpus, jobs, disk, (), drains)
+        return Slot(name, machine, kind, cpus, memory, speed, _state(ad), *amounts)
     if not partitionable:
-        return Slot(name, machine, kind, cpus, memory, speed, _state(ad))
+        return Slot(name, machine, kind, cpus, memory, speed, _state(ad), drains=drains)
     units = cpus // settings.unit_cpus
     if units == 0:
         return None
     part = memory // units
     part -= part % QUANTUM if part > QUANTUM else 0
-    return Slot(name, machine, kind, settings.unit_cpus, part, speed, _state(ad), units)
+    one = settings.unit_cpus
+    return Slot(name, machine, kind, one, part, speed, _state(ad), units, drains=drains)
 
 
 def _size(ad: Record, cpus: str, memory: str) -> tuple[int, int]:

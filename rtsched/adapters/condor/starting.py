@@ -48,11 +48,14 @@ class Bound:
     procs: int
 
 
-def bound_of(queue: Queue, facts: CondorFacts, now: float) -> dict[int, Bound]:
+def bound_of(
+    queue: Queue, facts: CondorFacts, now: float, away: Container[str] = ()
+) -> dict[int, Bound]:
     """Return the jobs that were given slots and are about to start on them.
 
     They count as running, so that no plan moves them any more. One that has not started within the
-    time that a start may take, or whose slots somebody else has, only waits.
+    time that a start may take, that has started and waits again, or whose slots somebody else has
+    or take no jobs (`away`), only waits.
     """
     procs, found, wait = queue.procs, dict[int, Bound](), set[int]()
     taken = _slots_taken(procs)
@@ -61,8 +64,10 @@ def bound_of(queue: Queue, facts: CondorFacts, now: float) -> dict[int, Bound]:
     sets, admissions = (procs.take(rows).texts(name) for name in ("node_set", "admission"))
     for row, words, admission in zip(rows.tolist(), sets, admissions, strict=True):
         job, start = int(procs.job[row]), number(queue.ads.get(row, {}), "rtplannedstart")
-        judged = admission not in {None, DEFERRED, UNJUDGED}
-        if judged and start + facts.start_delay >= now and taken.isdisjoint(slot_names(words)):
+        judged, names = admission not in {None, DEFERRED, UNJUDGED}, slot_names(words)
+        due = start + facts.start_delay >= now and not _has_started(procs, row, start)
+        free = taken.isdisjoint(names) and not all(name in away for name in names)
+        if judged and due and free:
             before = found.get(job, Bound(start, 0))
             found[job] = Bound(min(start, before.start), before.procs + 1)
         else:
@@ -129,9 +134,11 @@ class StartFailureTracker:
         procs, late = queue.procs, dict[int, set[float]]()
         waits = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0)).tolist()
         rows = [row for row in waits if int(procs.job[row]) not in begun]
+        planned = {row: number(queue.ads.get(row, {}), "rtplannedstart") for row in rows}
+        rows = [row for row in rows if not _has_started(procs, row, planned[row])]
         taken = _slots_taken(procs)
         sets = procs.take(rows).texts("node_set")
-        starts = [number(queue.ads.get(row, {}), "rtplannedstart") for row in rows]
+        starts = [planned[row] for row in rows]
         over_before = now - facts.start_delay if negotiated else -math.inf
         suspect = {
             schedd_of(int(procs.job[row])): int(procs.job[row])
@@ -183,6 +190,11 @@ class StartFailureTracker:
         apart = len(machines) > 1 and len({job for job, _ in blamed}) > 1
         many = apart or 2 * len(self._shunned) > slots
         return many and self._began < planned - facts.start_delay
+
+
+def _has_started(procs: Procs, row: int, planned: float) -> bool:
+    """Return whether a proc that waits has begun since its planned start: it was stopped later."""
+    return bool(procs.start[row] >= planned)
 
 
 def _slots_taken(procs: Procs) -> set[str]:

@@ -418,7 +418,7 @@ def overrun_changes(
         planned = number(ad, "rtlimit")
         if planned > 0:
             limit[row] = min(limit[row], planned)
-    over = work_began(procs) + limit + settings.overrun_s + settings.completing_s
+    over = work_began(procs) + limit + settings.overrun_s + settings.completing_s + procs.vacating
     ours = (procs.status == RUNNING) & ~procs.limited
     for row in np.flatnonzero(ours & (over < now)).tolist():
         proc, slots = int(view.numbers[row]), text_of(view, "slot", row).split(",")

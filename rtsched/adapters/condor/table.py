@@ -6,6 +6,10 @@ on a row only the next one needs protection: what ends before it disturbs none o
 a partitionable slot the rows' next starts follow one another, and each keeps its CPUs besides those
 that start before.
 
+A dynamic slot that is used again takes no more of its parent. A further job may start on it if it
+ends before the first planned start for which the parent has not enough left beside its dynamic
+slots: `slot1_@host` in the table says that of `slot1@host`.
+
 A best-effort job may start a little after it was allowed to, and outlive its stated run time; a
 planned start is published that much earlier.
 """
@@ -50,10 +54,14 @@ class SlotTable:
         By slot name. Slots of which nothing is kept are left out.
     delay : mapping of str to float
         Delay factor by slot name, for every slot.
+    lacking : mapping of str to float
+        From when on a partitionable slot of which something is kept has not enough left for that,
+        seconds since the epoch; inf: it has.
     """
 
     kept: Mapping[str, Steps] = field(default_factory=dict)
     delay: Mapping[str, float] = field(default_factory=dict)
+    lacking: Mapping[str, float] = field(default_factory=dict)
 
     def text(self, written: float, valid: float) -> str:
         """Return the file's text; `written`: seconds since the epoch, `valid`: for how long."""
@@ -61,7 +69,43 @@ class SlotTable:
         for name, delay in self.delay.items():
             steps = ",".join(":".join(map(str, step)) for step in self.kept.get(name, ()))
             lines.append(f"{name}\t{delay:.6g}\t{steps or '-'}")
+        for name, since in self.lacking.items():
+            lines.append(f"{_used_again(name)}\t1\t{f'{since:.0f}:1' if since < math.inf else '-'}")
         return "\n".join([*lines, ""])
+
+
+def _used_again(slot: str) -> str:
+    """Return the name by which the library looks up a slot whose dynamic slots are used again."""
+    return slot.replace("@", f"{_AGAIN}@", 1) if "@" in slot else slot + _AGAIN
+
+
+_AGAIN = "_"
+
+
+def lacking_of(
+    kept: Mapping[str, Steps], free: Mapping[str, tuple[float, ...]]
+) -> dict[str, float]:
+    """Return from when on slots have not enough left for what is kept of them, see `SlotTable`.
+
+    Parameters
+    ----------
+    kept : mapping of str to Steps
+        By slot name.
+    free : mapping of str to tuple of float
+        What partitionable slots have left beside their dynamic slots, as in the steps.
+    """
+    return {
+        name: next(
+            (
+                float(start)
+                for start, *amounts in steps
+                if any(most > left for most, left in zip(amounts, free[name], strict=False))
+            ),
+            math.inf,
+        )
+        for name, steps in kept.items()
+        if name in free
+    }
 
 
 def kept_of(
@@ -123,4 +167,5 @@ def slots_in(path: str) -> set[str]:
         lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return set()
-    return {line.partition("\t")[0] for line in lines[1:]}
+    names = (line.partition("\t")[0] for line in lines[1:])
+    return {name for name in names if not name.partition("@")[0].endswith(_AGAIN)}

@@ -1,0 +1,107 @@
+"""Jobs that ask rtsched for nothing, and promises that end, on a pool whose slots jobs share."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from promised_pool import EAGER, SITE, LivePool, live_pool, within
+from testbed.waiting import eventually
+
+from rtsched.adapters.condor.ids import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MACHINE = {kind: {"NUM_CPUS": "8", "MEMORY": "8192"} for kind in ("fast", "slow")}
+SHARED = SITE.replace("start_delay_s = 6", "start_delay_s = 12") + "\nshare_nodes = true\n"
+NOTING = """\
+#!/bin/sh
+trap 'i=0; while [ $i -lt 10 ]; do sleep 1; i=$((i+1)); done; echo saved >> $1; exit 85' TERM
+echo began >> $1
+while :; do sleep 1; done
+"""
+"""Takes ten seconds to write its checkpoint."""
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[LivePool]:
+    """Run two machines of 8 CPUs that jobs share, with library and daemon."""
+    machines = {"startds": True, "hardware": MACHINE, "fast": 1, "slow": 1}
+    settings = EAGER | {"CLAIM_WORKLIFE": "1200", "NEGOTIATOR_INTERVAL": "6"}
+    with live_pool(SHARED, **machines, settings=settings, parallel=True) as up:
+        up.pool.write({"/usr/local/bin/noting": NOTING})
+        up.pool.run(["chmod", "755", "/usr/local/bin/noting"])
+        yield up
+
+
+@pytest.fixture(autouse=True)
+def clean(live: LivePool) -> Iterator[None]:
+    """Each test begins without jobs."""
+    yield
+    live.cancel_all()
+
+
+@pytest.mark.parametrize(
+    ("limit", "ends"),
+    [
+        ("allowed_job_duration = 3600", "saved"),
+        ("allowed_execute_duration = 3600", "saved"),
+        ("+RtRunTime = 3600", "began"),
+        ("+RtRunTime = 3600\njob_max_vacate_time = 60", "saved"),
+    ],
+)
+def test_who_is_vacated_has_its_time(live: LivePool, limit: str, ends: str) -> None:
+    """The machine's own, or what the job says; one with a run time of rtsched's leaves sooner."""
+    note = f"/home/alice/{limit.split()[0].strip('+')}.{len(limit)}"
+    lines = ("executable = /usr/local/bin/noting", f"arguments = {note}", limit)
+    job = live.submit(*lines, "transfer_executable = false").job
+    path = live.pool.path(note)
+    eventually(lambda: path.exists() and "began" in path.read_text(), 60)
+    live.pool.run(["condor_vacate_job", name_of(job)], user="alice")
+    eventually(lambda: live.ad(job).get("LastVacateTime"), 60)
+    live.pool.run(["condor_hold", name_of(job)], user="alice")
+    assert path.read_text().split()[1:2] == (["saved"] if ends == "saved" else [])
+
+
+def test_who_changes_hosts_or_start(live: LivePool) -> None:
+    """Any user may; a job that was promised something is another one then, and has no promise."""
+    plain = live.submit("hold = true", "universe = parallel", "machine_count = 1").job
+    for name in ("MinHosts", "MaxHosts", "DeferralTime"):
+        live.pool.run(["condor_qedit", name_of(plain), name, "2"], user="alice")
+        assert live.ad(plain)[name] == 2
+    later = f"deferral_time = {time.time() + 600:.0f}"
+    job = live.promise(later, *within(3000))
+    live.wait_standing(job, "firm")
+    words = ["condor_qedit", name_of(job), "DeferralTime", f"{time.time() + 2000:.0f}"]
+    live.pool.run(words, user="alice")
+    live.wait_standing(job, "void")
+    eventually(lambda: "its start was postponed" in live.ad(job).get("RtWhy", ""), 20)
+
+
+def test_a_promised_job_that_loses_its_only_machine(live: LivePool) -> None:
+    """It ran for longer than a start may take, and is drained: its promise is broken at once."""
+    lines = ('requirements = Machine == "fast1.testbed"', "request_cpus = 8")
+    job = live.promise(*lines, *within(1500, 200), seconds=150)
+    live.wait_status(job, "running")
+    eventually(lambda: time.time() - live.ad(job)["JobCurrentStartDate"] > 15, 60)
+    live.pool.run(["condor_drain", "fast1.testbed"])
+    try:
+        live.wait_standing(job, "broken", seconds=60)
+        eventually(lambda: "can no longer be kept" in live.ad(job).get("RtWhy", ""), 20)
+    finally:
+        live.pool.run(["condor_drain", "-cancel", "fast1.testbed"])
+    live.wait_usable(2)
+
+
+def test_claims_are_used_again_beside_a_promise(live: LivePool) -> None:
+    """Jobs without a run time that leave free what is kept go on without a new match."""
+    later = f"deferral_time = {time.time() + 1500:.0f}"
+    for machine in ("fast1.testbed", "slow1.testbed"):
+        live.promise(f'requirements = Machine == "{machine}"', later, *within(3000, 100))
+    eventually(lambda: len(live.kept_slots()) == 2, 30)
+    many = live.submit("request_cpus = 2", "queue 40", user="bob", seconds=1).job
+    eventually(lambda: not live.ads('Owner == "bob"'), 120, "all have run")
+    log = live.pool.path("/var/log/condor/SchedLog").read_text(errors="replace")
+    assert log.count(f"switching to job {many >> 20}.") >= 20
