@@ -98,8 +98,11 @@ _CALLS = PLAIN_CALLS | frozenset(
     | {"identicalmember", "anycompare", "allcompare", "size", "strcmp", "stricmp", "strcat"}
     | {"substr", "string", "bool", "floor", "ceiling", "round", "min", "max", "versioncmp"}
     | {"version_in_range", "stringlistsize", "stringlistsubsetmatch", "stringlistisubsetmatch"}
-    | {"stringlistmin", "stringlistmax", "stringlistsum", "stringlistavg", "regexp", "split"}
+    | {"stringlistmin", "stringlistmax", "stringlistsum", "stringlistavg", "split"}
+    | {"stringlistsintersect", "splitslotname", "splitusername", "quantize", "sum", "avg"}
 )
+_MATCHES = frozenset({"regexp", "regexpmember", "stringlist_regexpmember"})
+"""Functions whose first argument is a regular expression, and whose second is matched."""
 _QUANTIFIED = re.compile(r"[*+?{]")
 _QUANTIFIED_GROUP = re.compile(r"\)[*+{?]")
 _MOST_QUANTIFIERS = 2
@@ -347,11 +350,12 @@ def _wrong(condition: str) -> str:
         return f"its requirements ({condition[:80]}) cannot be read"
     words = [token for token in tokens if token.kind != "blank"]
     for at, token in enumerate(words):
-        if token.calls and token.text.lower() not in _CALLS:
+        if token.calls and token.text.lower() not in _CALLS | _MATCHES:
             return f"cannot plan with the function {token.text[:60]} in its requirements"
-        if token.calls and token.text.lower() == "regexp" and not _is_quick(words[at + 2 : at + 6]):
+        matches = token.calls and token.text.lower() in _MATCHES
+        if matches and not _is_quick(words[at + 2 : at + 6]):
             return (
-                "cannot plan with this regexp in its requirements; match an attribute of the "
+                f"cannot plan with this {token.text} in its requirements; match an attribute of the "
                 f"machine with a text of at most {_MOST_QUANTIFIERS} of * + ? {{, none after )"
             )
         if token.text == "[" and at + 2 < len(words) and words[at + 2].text == "=":
