@@ -355,8 +355,8 @@ def _wrong(condition: str) -> str:
         matches = token.calls and token.text.lower() in _MATCHES
         if matches and not _is_quick(words[at + 2 : at + 6]):
             return (
-                f"cannot plan with this {token.text} in its requirements; match an attribute of the "
-                f"machine with a text of at most {_MOST_QUANTIFIERS} of * + ? {{, none after )"
+                f"cannot plan with this {token.text} in its requirements; match an attribute of "
+                f"the machine with a text of at most {_MOST_QUANTIFIERS} of * + ? {{, none after )"
             )
         if token.text == "[" and at + 2 < len(words) and words[at + 2].text == "=":
             return "cannot plan with an ad in its requirements"
