@@ -71,7 +71,7 @@ def test_check(run, directory, site):
     assert result.exit_code == 1, result.stderr
     text = " ".join(result.stdout.split())
     assert f"{directory / ACCESS} does not exist" in text
-    assert "uses JOB_TRANSFORM_NAMES without RtForged RtFrozen RtParallel RtJudged" in text
+    assert "uses JOB_TRANSFORM_NAMES without RtForged RtFrozen RtJudged RtParallel" in text
     assert "QUEUE_SUPER_USERS without rtsched" in text
     assert "1 of 2 slots start jobs" in text
     assert "no negotiator answers here: " in text

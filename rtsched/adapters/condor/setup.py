@@ -24,7 +24,7 @@ PRIORITY_MAP = "PRIORITY_FACTOR_AUTHORIZATION"
 INSTALL = "`rtsched condor install` shows the change, `rtsched condor install --apply` makes it"
 
 SCHEDD: Mapping[str, tuple[str, ...]] = {
-    "JOB_TRANSFORM_NAMES": ("RtForged", "RtFrozen", "RtParallel", "RtJudged"),
+    "JOB_TRANSFORM_NAMES": ("RtForged", "RtFrozen", "RtJudged", "RtParallel"),
     "SUBMIT_REQUIREMENT_NAMES": ("RtRunTime", "RtVerdict", "RtMessage"),
     "PROTECTED_JOB_ATTRS": (*OURS, *REQUEST_ATTRIBUTES.values()),
 }
