@@ -232,7 +232,7 @@ class SlotInventory:
         """Return the slots that took jobs a moment ago and do not now, and may be back at once."""
         drained = {slot.name for slot, _ in self._known.values() if slot.drains}
         waits = {name: DRAINED_S if name in drained else RETURN_S for name in self._lost}
-        return [name for name, at in self._lost.items() if now - at < waits[name]]
+        return sorted(name for name, at in self._lost.items() if now - at < waits[name])
 
 
 def slots_of(ads: Sequence[Record], settings: CondorSettings) -> tuple[list[Slot], int]:
