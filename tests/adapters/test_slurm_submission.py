@@ -354,3 +354,14 @@ def test_a_load_that_is_not_whole(words: str) -> None:
     for more in ({}, {"max_nodes": 9}, {"time_limit": 5}, {"min_nodes": 2, "max_nodes": 4}):
         asked = described(extra=f"rtsched:{words}", **more)
         assert asked.problem.startswith("rtsched: sigma, cms and cps describe")
+
+
+def test_a_shorter_time_limit() -> None:
+    """The job gets the limit that was planned of those that its user allows, and no range."""
+    asked = described(time_limit=360, time_min=60)
+    assert (asked.limits, asked.jobs.wall_time[0]) == ((3600.0, 21600.0), 21620.0)
+    reply = SubmitReply(False, "yes", token="t1", size=1, limit=7140.0)  # noqa: S106
+    answer = TRANSLATOR.answer(asked, reply, FACTS)
+    assert (answer[Tag.TIME_LIMIT], answer[Tag.TIME_MIN]) == (119, 0)
+    for fields in ({"time_limit": 60}, {"time_limit": 60, "time_min": 60}):
+        assert described(**fields).limits == (math.inf, math.inf)
