@@ -316,6 +316,8 @@ class Submission:
         Whether it is a part of a job whose other parts are not known yet.
     singleton : bool
         Whether it waits for the jobs of its user and name, which are not all known yet.
+    unverified : str
+        What of it the batch system may refuse after this answer, such as `account`; empty: nothing.
     notify : str
         Of what its user wants to be notified, as in `notify_choice`; empty: as for other jobs.
     odds : float
@@ -338,6 +340,7 @@ class Submission:
     notify: str = ""
     odds: float = math.nan
     limits: tuple[float, float] = (math.inf, math.inf)
+    unverified: str = ""
 
 
 @dataclass(frozen=True)

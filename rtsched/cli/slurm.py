@@ -248,8 +248,8 @@ def restore(ctx: click.Context, /, config: Path, really: bool, as_json: bool) ->
 
     Site factors, node counts and node lists are reset to what users requested, and jobs that were
     held to be evaluated later are released. A promised job becomes an ordinary one with the node
-    count and time limit of its promise. The daemon must not run: it would set all that again. The
-    exit status is 1 if something could not be undone.
+    count and time limit of its promise; its comment tells its user. The daemon must not run: it
+    would set all that again. The exit status is 1 if something could not be undone.
     """
     from rtsched.adapters.slurm.commands import CommandRunner
     from rtsched.adapters.slurm.facts import config_of
@@ -268,7 +268,9 @@ def restore(ctx: click.Context, /, config: Path, really: bool, as_json: bool) ->
     memory = _remembered(site.slurm.memory, site.slurm.user)
     commands = CommandRunner(site.slurm)
     basic = config_of(commands.config()).get("PriorityType", "").endswith("basic")
-    changes = restoring(commands.jobs(), commands.reservations(), memory, basic=basic)
+    promised = _promised(Path(site.daemon.database))
+    rows, reservations = commands.jobs(), commands.reservations()
+    changes = restoring(rows, reservations, memory, basic=basic, promised=promised)
     changes.sort(key=rank_of)
     if not really or not changes:
         show_changes([(change.text, None, "") for change in changes], as_json)
@@ -293,6 +295,26 @@ def show_changes(changes: Sequence[tuple[str, str | None, str]], as_json: bool) 
         return
     for change, outcome, message in changes:
         click.echo(change if outcome in {None, "done"} else f"{change}: {message}")
+
+
+def _promised(database: Path) -> frozenset[int]:
+    """Return the jobs with open promises, by the daemon's database.
+
+    Raises
+    ------
+    ConfigError
+        If there is one, and it cannot be read.
+    """
+    from rtsched.daemon.store import Store
+    from rtsched.errors import StoreError
+
+    if not database.exists():
+        return frozenset()
+    try:
+        with Store(database) as store:
+            return frozenset(record.id for record in store.open_records())
+    except StoreError as error:
+        raise ConfigError([f"{error}; it records which jobs have promises"]) from error
 
 
 def _remembered(path: str, user: str) -> AppliedFile:

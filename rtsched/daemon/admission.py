@@ -240,11 +240,13 @@ class AdmissionController:
         job = replace(submission, jobs=row, edges=links)
         if job.held and _has_deadline(job) and self.chains.of(row).counts("admit"):
             return _deferred(site, ("submit.held",), messages.held())
+        if job.unverified and _has_deadline(job) and self.chains.of(row).counts("admit"):
+            return _deferred(site, ("submit.unverified",), messages.unverified(job.unverified))
         result = self._admit(site, job, now, redeems=not doubtful)
         if result.judgement is None or result.verdict != doubtful:
             return self._confirmed(site, job, now, result, redeems=not doubtful)
         name = self.wording.name_of(unseen)
-        return _rejected(site, "submit.unseen", messages.unseen(name))
+        return _deferred(site, ("submit.unseen",), messages.unseen(name))
 
     def _confirmed(
         self, site: Site, job: Submission, now: float, result: AdmissionResult, *, redeems: bool

@@ -76,6 +76,9 @@ USUAL = 0.01
 MENUS = 2
 """Menus at a time that wait for odds: the process that knows them answers one after the other."""
 
+SOON = frozenset({"submit.unconfirmed", "submit.unseen", "submit.unverified"})
+"""Codes of jobs that are evaluated as soon as a poll shows them."""
+
 
 class Judge(Protocol):
     """Who accepts or rejects a submission."""
@@ -203,7 +206,7 @@ class Answers:
                 raise
             log.warning("request_failed", kind=MessageKind.SUBMIT.name, error=str(error))
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])
-        if judged.codes == ("submit.unconfirmed",):
+        if SOON.intersection(judged.codes):
             daemon.poll_soon()
         uid, menu = submission.uid, judged.menu
         if not daemon.dry_run:

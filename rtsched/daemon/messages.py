@@ -25,6 +25,9 @@ _NUMBERED = re.compile(r"(job|task) (\d+)")
 WOULD = {Verdict.ADMIT: "admit", Verdict.DEFER: "put off", Verdict.REJECT: "reject"}
 PREFIX = "rtsched: "
 SUSPENDED = "the job is suspended"
+NO_PLACE = (
+    "no nodes are known on which the job could end in time; it is planned again at every poll"
+)
 LONGEST = 900
 """Characters of a message at most; the batch system shows one line."""
 
@@ -156,10 +159,11 @@ def begins_again(deadline: float, start: float, now: float, *, lost: bool) -> st
 def may_end_late(end: float, deadline: float, now: float, *, runs: bool) -> str:
     """Return what a user reads whose job runs, or is planned to, until `end`, after its deadline.
 
-    All times in seconds since the epoch; inf: it is suspended, and nobody knows when it ends.
+    All times in seconds since the epoch; inf: it is suspended, or has no place in the plan.
     """
     if not math.isfinite(end):
-        return f"{PREFIX}at risk: {SUSPENDED}; it is promised to end by {moment(deadline, now)}"
+        why = SUSPENDED if runs else NO_PLACE
+        return f"{PREFIX}at risk: {why}; it is promised to end by {moment(deadline, now)}"
     what = "the job may run until" if runs else "the job is now planned to end by"
     unless = "" if runs else ", unless jobs that run there end early"
     return (
@@ -216,9 +220,14 @@ def too_many_unused(count: int, wait: float) -> str:
 def unseen(name: str) -> str:
     """Return what a user reads whose job waits for one that no poll has shown yet."""
     return (
-        f"{PREFIX}job {name}, on which it depends, was submitted a moment ago and is not known "
-        "yet; submit again in a few seconds"
+        f"{PREFIX}the job is held until it has been evaluated with job {name}, on which it depends "
+        "and which was submitted a moment ago"
     )
+
+
+def unverified(what: str) -> str:
+    """Return what a user reads of a job with an account or QOS that no poll has shown."""
+    return f"{PREFIX}held for a moment: it is evaluated once its {what} has been accepted"
 
 
 def with_dependencies(planner: str | None) -> str:

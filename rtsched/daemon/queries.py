@@ -491,7 +491,8 @@ class SiteReader:
         why = messages.kept_waiting(limit) if limit else ""
         why = MAY_END_LATE if job in self._late else why
         paused = job in self._suspended
-        why = messages.SUSPENDED if paused else why
+        if not math.isfinite(self._late.get(job, 0.0)):
+            why = messages.SUSPENDED if paused else messages.NO_PLACE
         odds_now = self._odds_now.get(job) if record.standing in OPEN else None
         below = self.daemon.policy.live.likely.warn_below
         return reports.Promise(

@@ -10,8 +10,12 @@ REASONS: dict[str, str] = {
     "the last hour that no job followed, as with `sbatch --test-only`: each reserved nodes.",
     "submit.waits": "The job depends on other jobs, and the planner, as it is configured, does not "
     "support dependencies.",
-    "submit.unseen": "The job depends on a job that was submitted a moment ago and that no poll of "
-    "the batch system has shown yet; it can be evaluated some seconds later.",
+    "submit.unseen": "Not a rejection: the job depends on a job that was submitted a moment ago "
+    "and that no poll of the batch system has shown yet. It is held, and evaluated some seconds "
+    "later.",
+    "submit.unverified": "Not a rejection: no poll has shown its account or QOS, which the batch "
+    "system itself checks after rtsched. If it accepts the job, the job is held, and evaluated "
+    "some seconds later.",
     "submit.held": "Not a rejection: the user holds the job, so it is not known when it may start; "
     "it is evaluated when it is released.",
     "submit.component": "Not a rejection: it is a component of a heterogeneous job, which is held, "

@@ -37,6 +37,11 @@ GONE = "the batch system no longer knows the job and has no record of its end"
 NO_END = "the batch system's record of the job has no end time"
 NOT_TAKEN = "the batch system did not accept the job, or its user removed it at once"
 
+NEVER_APPEARED = "the job never appeared"
+
+REMEMBERED = 3600.0
+"""Seconds for which the user of an admission that lapsed is told, should its job appear yet."""
+
 SETTLED = 2.0
 """Seconds after an admission at which a poll shows its job, if there is one."""
 
@@ -151,7 +156,13 @@ def _notices(
 ) -> tuple[tuple[Action, ...], Mapping[str, PromiseRecord]]:
     """Return what users are told of promises that are no more, and whom nobody could tell yet."""
     texts = {r.id: messages.voided(r.why) for r in changed if r.standing == "void"}
+    until = now + REMEMBERED
     unnotified = {token: r for token, r in site.unnotified.items() if now < r.expires}
+    unnotified |= {
+        r.token: msgspec.structs.replace(r, expires=until)
+        for r in changed
+        if r.why == NEVER_APPEARED
+    }
     rows = zip(
         observation.marks.texts("token"),
         observation.marks.job.tolist(),
@@ -268,7 +279,7 @@ def _closed(
         return became("withdrawn", NOT_TAKEN)
     if job >= FIRST_OWN_ID:
         gone = min(shown.time, now) >= record.expires
-        return became("lapsed", "the job never appeared") if gone else None
+        return became("lapsed", NEVER_APPEARED) if gone else None
     if job in shown.restartable:
         return became("firm", "", job) if record.standing == "provisional" else None
     if job in shown.row:

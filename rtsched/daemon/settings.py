@@ -68,7 +68,7 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "Seconds after which an admission expires if its job never appeared in the queue."
             ),
         ),
-    ] = 60.0
+    ] = 15.0
     offer: Annotated[
         float,
         Meta(

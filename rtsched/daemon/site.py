@@ -304,9 +304,23 @@ def at_risk(site: Site) -> dict[int, float]:
     """Return by id the promised jobs that may end late, and until when, seconds since the epoch.
 
     They run, and may do so for longer than until their deadlines, or are suspended; or they wait,
-    and are planned too late, as there was no better place.
+    and are planned too late, as there was no better place, or not at all. inf: nobody knows.
     """
-    return _late_runs(site) | _late_plans(site) | dict.fromkeys(suspended(site), math.inf)
+    unknown = [*suspended(site), *_unplanned(site)]
+    return _late_runs(site) | _late_plans(site) | dict.fromkeys(unknown, math.inf)
+
+
+def _unplanned(site: Site) -> list[int]:
+    """Return the ids of promised jobs that wait and have no place, or one on nodes that are lost.
+
+    Such as one whose node was lost a moment ago, and may come back at once.
+    """
+    plan, usable = site.snapshot.plan, site.snapshot.cluster.usable
+    on_lost = plan.entries.job[np.unique(plan.rows()[~usable[plan.nodes]])]
+    waits = site.requested.id[np.isin(site.requested.id, site.snapshot.queued.id)]
+    homeless = np.union1d(np.setdiff1d(waits, plan.entries.job), on_lost).tolist()
+    found = [job for job in homeless if job in site.records and job not in site.restarting]
+    return [job for job in found if site.records[job].standing != "offered"]
 
 
 def suspended(site: Site) -> list[int]:

@@ -303,6 +303,11 @@ class LimitRules:
             (one.account.lower(), one.user, one.partition): one for one in site.associations or ()
         }
 
+    @cached_property
+    def qos_names(self) -> frozenset[str]:
+        """The names of all QOS, in lower case."""
+        return frozenset(name.lower() for name in self._site.qos or {})
+
     @property
     def calc_period(self) -> float:
         """Seconds between two times at which what running jobs used is counted."""

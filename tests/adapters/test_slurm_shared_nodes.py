@@ -190,6 +190,16 @@ def test_who_was_held_meanwhile_gets_its_own_nodes_back() -> None:
     assert words(restored) == words(changes)
 
 
+def test_who_loses_a_promise_with_rtsched_is_told() -> None:
+    """In the comment of the job, whether it waits or runs; nobody else is."""
+    view = view_of({}, {"comment": "mine"}, {"state": "RUNNING"}, {"state": "COMPLETED"})
+    changes = restoring(view.rows, [], AppliedFile(), basic=False, promised={2, 3, 4})
+    told = {each.job: each.command.words[-1] for each in changes if "Comment" in each.text.title()}
+    assert sorted(told) == [2, 3]
+    assert told[2].startswith("Comment=rtsched: the promise has ended")
+    assert told[2].endswith("mine")
+
+
 def test_an_admin_s_comment_does_not_end_a_promise() -> None:
     """Another AdminComment in place of ours: the admission is known on, by the next process too."""
     lifted = {"prioritylong": "3800000000", "reqnodes": "n1"}

@@ -10,6 +10,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from daemon_replies import answering, reported
 from hypothesis import HealthCheck, given, settings
@@ -212,6 +213,27 @@ def test_cancel(asked, refused):
     assert json.loads(result.stdout)["promise"]["standing"] == "withdrawn"
     message = frame(MessageKind.REPORT, refusal_payload("no job '1' of yours", "not-found"))
     refused(asked(message, "cancel", "1")[0], "no job '1' of yours")
+
+
+def test_cancel_all(run, monkeypatch):
+    """What is in the queue is given up; what is only offered lapses by itself."""
+    asked = []
+    promises = tuple(
+        Promise(str(at), "sim", "ann", standing, NOW, NOW)
+        for at, standing in enumerate(("firm", "at-risk", "offered", "provisional"), 1)
+    )
+
+    def answer(question, _):
+        asked.append(question)
+        if isinstance(question, Status):
+            return msgspec.structs.replace(STATUS, promises=promises)
+        return CancelReport(NOW, msgspec.structs.replace(promises[0], standing="withdrawn"))
+
+    monkeypatch.setattr("rtsched.cli.cancel.report_of", answer)
+    assert "2 promises cancelled; the users are informed" in said(run("cancel", "--all"))
+    assert asked[1:] == [Cancel("1"), Cancel("2")]
+    assert len(json.loads(run("cancel", "--all", "--json").stdout)) == 2
+    assert run("cancel").exit_code == run("cancel", "7", "--all").exit_code == 2
 
 
 def test_a_database_of_a_newer_release(run, refused, tmp_path):

@@ -7,8 +7,7 @@ import asyncio
 import numpy as np
 from running import ANN, Running, answer_of
 from scene import T0, Scene
-from test_replanning import RUN, promised
-from test_restarting import told
+from test_replanning import RUN, promised, told
 
 from rtsched.adapters.live import Marks
 from rtsched.daemon.ask import ask

@@ -10,12 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scene import BOB, T0, Scene
 
-from rtsched.daemon.site import at_risk
+from rtsched.daemon.site import at_risk, standings
 from rtsched.daemon.waiting import waits
 from rtsched.model.actions import Requeue, Tell
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
+    from rtsched.daemon.working import Settled
     from rtsched.model.schedule import Schedule
 
 RUN = 600.0
@@ -39,6 +40,12 @@ def overlaps(plan: Schedule) -> bool:
         if (starts[mine][1:] < ends[mine][:-1] - 1e-3).any():
             return True
     return False
+
+
+def told(settled: Settled) -> dict[int, str]:
+    """Return what users are told, by job id."""
+    tells = [each for each in settled.actions if isinstance(each, Tell)]
+    return {job: text for t in tells for job, text in zip(t.job.tolist(), t.text, strict=True)}
 
 
 def start_of(scene: Scene, job: int) -> float:
@@ -325,6 +332,8 @@ def test_a_requeued_job_waits_for_a_node_that_may_come_back(planner: str) -> Non
     settled = scene.poll(T0 + 30, queued, down=(0,), flapping=(0,))
     assert scene.site.records[7].standing == "firm"
     assert settled.actions[0].unplanned == {7}, "the batch system is not to let it go"
+    assert standings(scene.site) == {"at-risk": 1}
+    assert "at risk: no nodes are known" in told(settled)[7]
     settled = scene.poll(T0 + 60, queued)
     assert settled.actions[0].unplanned == frozenset()
     assert np.isfinite(start_of(scene, 7))
@@ -339,7 +348,7 @@ def test_nobody_waits_for_a_node_for_too_long(planned: bool) -> None:
     if not planned:
         scene.poll(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0,)),))
     scene.poll(T0 + 2 * RUN - 1, queued, down=(0,), flapping=(0,))
-    assert scene.site.records[7].standing == "firm"
+    assert standings(scene.site) == {"at-risk": 1}
     settled = scene.poll(T0 + 2 * RUN + 1, queued, down=(0,), flapping=(0,))
     assert [(record.id, record.standing) for record in settled.changed] == [(7, "broken")]
 

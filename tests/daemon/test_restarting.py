@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scene import BOB, T0, Scene
-from test_replanning import RUN, overlaps, promised, start_of
+from test_replanning import RUN, overlaps, promised, start_of, told
 
 from rtsched.adapters.live import CompletionStatus
 from rtsched.daemon.restarting import NO_ROOM, NOT_QUEUED, POLLS
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.start import policy_of
 from rtsched.errors import ConfigError
-from rtsched.model.actions import Restart, Tell
+from rtsched.model.actions import Restart
 from rtsched.model.events import EventKind
 
 if TYPE_CHECKING:
@@ -46,12 +46,6 @@ def restarts(settled: Settled) -> list[int]:
     """Return the jobs that are to be queued again."""
     found = [each.job.tolist() for each in settled.actions if isinstance(each, Restart)]
     return found[0] if found else []
-
-
-def told(settled: Settled) -> dict[int, str]:
-    """Return what users are told, by job id."""
-    tells = [each for each in settled.actions if isinstance(each, Tell)]
-    return {job: text for t in tells for job, text in zip(t.job.tolist(), t.text, strict=True)}
 
 
 @PLANNERS

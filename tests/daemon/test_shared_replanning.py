@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scene import T0, Scene
-from test_restarting import told
+from test_replanning import told
 
 from rtsched.core.planned_starts import free_now, start_delays
 from rtsched.daemon.imminent import with_imminent_started

@@ -16,7 +16,7 @@ from rtsched.daemon.reconcile import RENUMBERED
 from rtsched.daemon.records import StoredState
 from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.settings import LiveSite
-from rtsched.daemon.site import on_nodes
+from rtsched.daemon.site import at_risk, on_nodes
 from rtsched.logs.node_requests import NodeSets
 from rtsched.model.actions import Requeue, Reserve, Tell
 from rtsched.model.cluster import Cluster, Nodes
@@ -491,13 +491,16 @@ def test_a_late_starter_gives_way() -> None:
 
 
 def test_a_late_starter_runs_on_by_default() -> None:
-    """No job of others is stopped unless the site says so; the promise breaks."""
+    """No job of others is stopped unless the site says so; the promise is at risk, and breaks."""
     scene = Scene(nodes=2)
     policy = PluginChains(LiveSite(), *[scene.chains] * 3)
     scene.rules = replace(scene.rules, young=rules_of(policy, WORDS).young)
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + 900)
     slipped = (9, "", T0 + 1, T0 + 5000, (1,))
     settled = scene.poll(T0 + 2, queued=((7, token),), running=(slipped,))
+    assert not [a for a in settled.actions if isinstance(a, Requeue)]
+    assert at_risk(scene.site) == {7: T0 + 5600}
+    settled = scene.poll(T0 + 301, queued=((7, token),), running=(slipped,))
     assert not [a for a in settled.actions if isinstance(a, Requeue)]
     assert [r.standing for r in settled.changed] == ["broken"]
 
@@ -531,7 +534,10 @@ def test_a_job_that_has_run_long_is_left_alone() -> None:
     scene = Scene(nodes=2)
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + 900)
     old = (9, "", T0 - 500, T0 + 5000, (1,))
-    settled = scene.poll(T0 + 2, queued=((7, token),), running=(old,))
+    scene.poll(T0 + 2, queued=((7, token),), running=(old,))
+    assert at_risk(scene.site) == {7: T0 + 5600}
+    settled = scene.poll(T0 + 301, queued=((7, token),), running=(old,))
+    assert not [a for a in settled.actions if isinstance(a, Requeue)]
     assert [r.standing for r in settled.changed] == ["broken"]
 
 
@@ -670,8 +676,10 @@ def test_nothing_is_promised_behind_a_job_that_nobody_knows() -> None:
     """A best-effort job that no poll has shown may still wait for hours."""
     scene = Scene(planner="spare")
     judged = scene.submit(size=1, wall_time=600.0, deadline=T0 + HOUR, after=41)
-    assert judged.codes == ("submit.unseen",)
+    assert (judged.verdict, judged.codes) == ("defer", ("submit.unseen",))
+    assert judged.reply.deferred
     assert "job 41" in judged.reply.text
+    assert not scene.site.records
     scene.poll(T0 + 1, completions=((41, T0, CompletionStatus.COMPLETED),))
     judged = scene.submit(T0 + 2, size=1, wall_time=600.0, deadline=T0 + HOUR, after=41)
     assert judged.verdict == "admit"

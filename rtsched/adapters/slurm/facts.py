@@ -139,6 +139,8 @@ class SlurmFacts:
         Each user's default account.
     users : dict of int to str
         Names by uid, of those seen.
+    enforced : bool
+        Whether Slurm refuses jobs without an association (AccountingStorageEnforce).
     requeue_delay : float
         How long Slurm puts off a job that it queues again.
     backfill : float
@@ -175,6 +177,7 @@ class SlurmFacts:
     given: Sharing = Sharing()
     basic: bool = False
     switches: bool = False
+    enforced: bool = False
     requeue_delay: float = 0.0
     backfill: float = 30.0
     limits: LimitRules | None = field(default=None, compare=False)
@@ -222,6 +225,12 @@ def keeps_limits(config: dict[str, str]) -> bool:
     """Return whether Slurm keeps to limits of accounts and QOS (`limits`, `safe` or `all`)."""
     enforced = config.get("AccountingStorageEnforce", "").lower().split(",")
     return not {"limits", "safe", "all"}.isdisjoint(enforced)
+
+
+def keeps_associations(config: dict[str, str]) -> bool:
+    """Return whether Slurm refuses jobs whose user has no association with their account."""
+    enforced = config.get("AccountingStorageEnforce", "").lower().split(",")
+    return not {"associations", "limits", "safe", "qos", "wckeys", "all"}.isdisjoint(enforced)
 
 
 def used_time_rules(config: dict[str, str]) -> tuple[bool, float]:

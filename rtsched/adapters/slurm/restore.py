@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rtsched.adapters.slurm.comments import with_message
 from rtsched.adapters.slurm.last_applied import LastApplied
 from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.observation import is_admitted, is_deferred, keeps_order
@@ -19,15 +20,24 @@ from rtsched.adapters.slurm.scontrol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from rtsched.adapters.live import Change
     from rtsched.adapters.slurm.last_applied import AppliedFile
     from rtsched.adapters.slurm.rows import JobRows, ReservationRow
 
 
+ENDED = "the promise has ended: rtsched was removed from this cluster; the job runs as best effort"
+"""What users of promised jobs are told."""
+
+
 def restoring(
-    rows: JobRows, reservations: Sequence[ReservationRow], kept: AppliedFile, *, basic: bool
+    rows: JobRows,
+    reservations: Sequence[ReservationRow],
+    kept: AppliedFile,
+    *,
+    basic: bool,
+    promised: Container[int] = (),
 ) -> list[Change]:
     """Return what undoes all that rtsched set in waiting jobs, and its reservations.
 
@@ -43,12 +53,19 @@ def restoring(
         What was asked for that Slurm does not show.
     basic : bool
         The site has priority/basic: jobs were put forward and back by Nice.
+    promised : container of int
+        Jobs whose promises end with this: their users are told, in the jobs' comments.
     """
     LastApplied.of(kept).restore_marks(rows)
     changes = [deletion(row.name, Rank.DELETE) for row in reservations if is_ours(row.name)]
     for at in range(len(rows)):
         if alive(rows.state[at]):
             changes += _job(rows, at, kept, basic=basic)
+            job = int(rows.id[at])
+            if job in promised:
+                comment = with_message(rows.comment[at], ENDED)
+                text = f"set the comment of job {job}: {comment}"
+                changes.append(job_update("restore", job, text, Rank.JOB, f"Comment={comment}"))
     return changes
 
 

@@ -201,6 +201,7 @@ class SlurmTranslator:
             notify=spec.notify,
             odds=spec.odds,
             limits=_limits(request, requirements, facts),
+            unverified=_unverified(account, user, names.qos, facts),
         )
 
     def default_limit(self, facts: SlurmFacts | None) -> float:
@@ -314,6 +315,20 @@ class SlurmTranslator:
         if any(MARK in text for text in texts):
             found.append("its rtsched: word")
         return ", ".join(dict.fromkeys(found))
+
+
+def _unverified(account: str, user: str, qos: str, facts: SlurmFacts) -> str:
+    """Return what Slurm may refuse a job for after the filter: its account or QOS, if unknown.
+
+    They are read now and then, and may be newer. Names count alike in upper and lower case.
+    """
+    if not facts.enforced:
+        return ""
+    known = facts.associations
+    if known and (account, user) not in known and (account.lower(), user) not in known:
+        return "account"
+    names = facts.limits.qos_names if facts.limits is not None else frozenset[str]()
+    return "QOS" if qos and names and qos.lower() not in names else ""
 
 
 def _kept(reply: SubmitReply) -> str:
