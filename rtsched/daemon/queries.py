@@ -516,7 +516,7 @@ class SiteReader:
             odds=record.odds,
             odds_now=odds_now,
             unlikely=has_fallen(record.odds, odds_now, below),
-            text=_text(record, start, len(nodes)),
+            text=_text(record, None if running else start, len(nodes)),
         )
 
     def _closed(self, question: reports.Closed) -> reports.ClosedReport:
