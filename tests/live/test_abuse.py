@@ -217,9 +217,10 @@ CHANGES = (
 def test_a_promised_job_is_not_changed(live: Live, firm: int) -> None:
     """What a promise rests on cannot be changed by the job's owner; the promise stands."""
     before = live.cluster.job(firm)
-    for change in CHANGES:
-        said = live.command("scontrol", "update", f"job={firm}", change)
-        assert said.startswith("1 "), (change, said)
+    for change in (*CHANGES, "dependency=singleton"):
+        for job in (firm, firm + (1 << 32)):  # of which slurmctld keeps 32 bits
+            said = live.command("scontrol", "update", f"job={job}", change)
+            assert said.startswith("1 "), (job, change, said)
     after = live.cluster.job(firm)
     for name in (
         "TimeLimit",
@@ -279,3 +280,59 @@ def test_floods(live: Live, how: str) -> None:
     late = sum(not each.promised for each in said)
     assert late <= max(1, len(said) // 10)
     assert live.slowest(said) < BOUND
+
+
+EXTREMES = (
+    ("--nodelist=fast[1-999999]",),
+    ("--exclude=fast[1-99999],slow[1-99999]",),
+    ("--constraint=" + "&".join(["a"] * 60_000),),
+    ("--constraint=" + "(" * 900 + "a" + ")" * 900,),
+    ("--time=4000000000",),
+    ("--extra=rtsched:sigma=1e20,cms=1,cps=1", "-N1-2"),
+    ("--extra=rtsched:sigma=1e-300,cms=1e300,cps=1e300", "-N1-2"),
+    ("--dependency=" + ",".join(["afterok:99999999999"] * 3_000),),
+    ("--deadline=now+4000000000minutes",),
+)
+QUESTIONS = (
+    ("-N", "1", "-t", "4611686018427387904"),
+    ("-N", "1", "-t", "1", "-x", "n[1-999999]"),
+    ("-N", "10000000", "--sigma=1e300", "--cms=1e300", "--cps=1e300"),
+)
+
+
+def test_extreme_requests_keep_nobody_waiting(live: Live) -> None:
+    """Each is refused in words, or by Slurm itself; others are promised deadlines meanwhile."""
+    for options in EXTREMES:
+        said = live.submit(*WISH, in_minutes(20), *options, user="bob")
+        assert not said.promised, options
+        assert "Traceback" not in said.text
+        assert live.submit(*WISH, in_minutes(200)).promised, options
+    for words in QUESTIONS:
+        assert live.command("rtsched", "feasible", *words, user="bob")[0] in "12"
+        assert live.submit(*WISH, in_minutes(200)).promised, words
+
+
+def test_a_flood_of_deadlines_takes_no_promises_of_others(live: Live) -> None:
+    """Four loops of bob's, with deadlines that can and that cannot be met; alice is promised hers."""
+    wishes = "-N1 --time=1 --deadline=now+20hours", "-N6 --time=600 --deadline=now+601minutes"
+    loop = "for i in $(seq 30); do sbatch -o /dev/null --wrap=true {} >/dev/null 2>&1; done"
+    words = [["sh", "-c", loop.format(wish)] for wish in wishes * 2]
+    floods = [live.cluster.popen(each, user="bob") for each in words]
+    said = [live.submit(*WISH, "--deadline=now+20hours") for _ in range(20)]
+    for flood in floods:
+        flood.communicate()
+    good = sum(each.promised or "held for a moment" in each.text for each in said)
+    assert good >= 18, [each.text for each in said if not each.promised]
+    assert sum(each.promised for each in said) >= 10
+
+
+def test_a_database_that_is_removed_while_the_daemon_runs(live: Live, firm: int) -> None:
+    """It is made again, with the promise; the next one is written to it, and found by anybody."""
+    place = live.cluster.path("/var/lib/rtsched")
+    for end in ("", "-wal", "-shm"):
+        (place / f"rtsched.db{end}").unlink()
+    eventually(lambda: (place / "rtsched.db").exists())
+    eventually(lambda: any("made again" in text for text in live.ask("status")["problems"]))
+    job = live.promise(*WISH, in_minutes(40))
+    live.wait_standing(job, "firm")
+    assert live.standing(firm) == "firm"
