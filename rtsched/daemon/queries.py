@@ -392,7 +392,7 @@ class SiteReader:
             cycle_s=status.last_cycle_s or None,
             standings=self._standings(),
             answers=daemon.metrics.answers(),
-            lag_s=round(daemon.lag.longest(), 6),
+            lag_s=round(daemon.lag.longest(), 6) if everyone else None,
             problems=(*daemon.problems(), *unseen(peers)),
             everyone=everyone,
             promises=self._promises(shown),

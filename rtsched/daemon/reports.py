@@ -169,7 +169,7 @@ class StatusReport(Report, frozen=True):
         Time,
         Meta(
             description="Longest time that a submission waited before the daemon read it, in the "
-            "last minute or two, seconds."
+            "last minute or two, seconds; admins see it."
         ),
     ] = None
     problems: Annotated[tuple[str, ...], Meta(description="Problems, one sentence each.")] = ()

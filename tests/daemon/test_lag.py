@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from rtsched.daemon import lag
 from rtsched.daemon.ask import ask
 from rtsched.daemon.lag import LoopLag
+from rtsched.daemon.queries import SiteReader
 from rtsched.daemon.reports import Status
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ def test_status_and_metrics_tell(tmp_path: Path) -> None:
         running.daemon.lag.stop()
         assert report.lag_s == pytest.approx(running.daemon.lag.longest(), abs=1.0)
         assert 'rtsched_loop_lag_seconds_bucket{le="0.01"}' in report.metrics
+        answer = SiteReader(running.daemon, 1001, everyone=False).report(Status())
+        assert answer.lag_s is None  # it says nothing to others than admins
 
     asyncio.run(course())
     running.close()

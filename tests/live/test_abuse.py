@@ -313,7 +313,7 @@ def test_extreme_requests_keep_nobody_waiting(live: Live) -> None:
 
 
 def test_a_flood_of_deadlines_takes_no_promises_of_others(live: Live) -> None:
-    """Four loops of bob's, with deadlines that can and that cannot be met; alice is promised hers."""
+    """Four loops of bob's, with deadlines that can be met and that cannot."""
     wishes = "-N1 --time=1 --deadline=now+20hours", "-N6 --time=600 --deadline=now+601minutes"
     loop = "for i in $(seq 30); do sbatch -o /dev/null --wrap=true {} >/dev/null 2>&1; done"
     words = [["sh", "-c", loop.format(wish)] for wish in wishes * 2]
