@@ -242,6 +242,21 @@ def test_what_no_node_has(fields: dict[str, Any], says: str) -> None:
     assert says in described(different_nodes(), **fields).problem
 
 
+def test_what_slurm_ignores() -> None:
+    """--core-spec, unless the site allows it; and --switches where it knows of none."""
+    known = different_nodes()
+    assert (
+        "cannot plan with --core-spec or --thread-spec"
+        in described(known, other="core-spec").problem
+    )
+    assert not described(replace(known, core_spec=False), other="core-spec").problem
+    apart = {"req_switch": 1, "min_nodes": 2}
+    assert not described(known, **apart).problem
+    switched = replace(known, switches=True)
+    assert "cannot plan with --switches on several nodes" in described(switched, **apart).problem
+    assert not described(switched, req_switch=1).problem
+
+
 @pytest.mark.parametrize(
     ("fields", "cpus", "exclusive"),
     [

@@ -152,6 +152,8 @@ class SlurmFacts:
         What Slurm gives jobs of nodes, though promised ones may have whole nodes.
     basic : bool
         PriorityType is priority/basic, which knows no site factors: jobs are ordered by Nice.
+    core_spec : bool
+        Jobs may set processors aside for the system (`--core-spec`); else Slurm ignores that.
     switches : bool
         Slurm knows which nodes are on which switch, and chooses nodes by that.
     limits : LimitRules or None
@@ -176,6 +178,7 @@ class SlurmFacts:
     sharing: Sharing = Sharing()
     given: Sharing = Sharing()
     basic: bool = False
+    core_spec: bool = True
     switches: bool = False
     enforced: bool = False
     requeue_delay: float = 0.0

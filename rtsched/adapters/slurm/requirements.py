@@ -143,7 +143,7 @@ def _when_it_may_start(
     """Return the requirements of a request from the time on at which it may start."""
     name = request.partition.split(",", 1)[0] or facts.default
     shared = bool(facts.sharing.resources)
-    request = _of_this_cluster(request, facts)
+    request = _without_ignored(_of_this_cluster(request, facts), facts)
     part, node_request, wrong = part_of(name, request, facts, fresh=fresh)
     limit = request.limit
     if math.isnan(limit):
@@ -271,6 +271,14 @@ def _of_this_cluster(request: JobRequest, facts: SlurmFacts) -> JobRequest:
     if not request.clusters or request.clusters != facts.cluster:
         return request
     options = [name for name in request.other.split(",") if name != "clusters"]
+    return replace(request, other=",".join(options))
+
+
+def _without_ignored(request: JobRequest, facts: SlurmFacts) -> JobRequest:
+    """Return a request without the option --core-spec, where Slurm ignores it."""
+    if facts.core_spec or not request.other:
+        return request
+    options = [name for name in request.other.split(",") if name != "core-spec"]
     return replace(request, other=",".join(options))
 
 
