@@ -543,7 +543,8 @@ class PlanningSession:
         needed = math.nan
         if planner.hopeless(prepared, new, self._now):
             needed = planner.shortest(prepared, new)
-        return refusal_of(needed, plan.failed, self._now, left, pool.free, pool.ids)
+        free = self._free_now(pool, index)
+        return refusal_of(needed, plan.failed, self._now, left, free, pool.ids)
 
     def _place(self, pool: _Pool, index: int, new: Tasks) -> Place | None:
         """Return a place for a task of a pool beside the plan as it is; None: there is none."""
@@ -555,6 +556,15 @@ class PlanningSession:
         else:
             gaps = self.prepared.gaps(index, self._now)
         return place_of(gaps, planner, pool.prepared(), new, self._now)
+
+    def _free_now(self, pool: _Pool, index: int) -> NDArray[np.float64]:
+        """Return when nodes of a pool are free, with `beside` also of promised jobs that start."""
+        if not self.beside or self.prepared.insurance.max_nodes:
+            return pool.free
+        gaps = self.prepared.gaps_beside(self.schedule(), index, self._now)
+        free = np.full(len(pool.free), np.inf)
+        free[gaps.node[gaps.begin <= self._now]] = self._now
+        return free
 
     def _take(self, pool: _Pool, index: int, row: int, new: Tasks, place: Place) -> None:
         """Have the batch's job `row` in its place; all others stay where they are planned."""

@@ -94,7 +94,7 @@ def as_object(site: LiveSite, found: Mapping[str, Found]) -> dict[str, Any]:
     return {
         "policies": policies,
         **tables,
-        "changed_defaults": changed_defaults(site),
+        "changed_defaults": changed_defaults(site, found),
         "refused_by_serve": list(unserved(site, found)),
     }
 
@@ -166,7 +166,7 @@ def _show(path: Path, site: LiveSite, found: Mapping[str, Found]) -> None:
         out.print()
         out.print(name, style="bold")
         _show_settings(out, getattr(site, name))
-    for text in changed_defaults(site):
+    for text in changed_defaults(site, found):
         indented(out, f"note: {text}", 0, "yellow")
     for scope in site.scope:
         out.print(f"scope: {toml_text(_given(scope))}", markup=False)
@@ -174,18 +174,27 @@ def _show(path: Path, site: LiveSite, found: Mapping[str, Found]) -> None:
         indented(out, f"note: `rtsched serve` refuses this file: {problem}", 0, "yellow")
 
 
-def changed_defaults(site: LiveSite) -> list[str]:
+def changed_defaults(site: LiveSite, found: Mapping[str, Found]) -> list[str]:
     """Return which settings have another default than in earlier releases, if it is in effect."""
     import msgspec
 
     from rtsched.daemon.settings import FORMER_DEFAULTS, DaemonSettings
+    from rtsched.daemon.start import live_settings_of
 
     values, defaults = msgspec.to_builtins(site.daemon), msgspec.to_builtins(DaemonSettings())
-    return [
+    texts = [
         f"daemon.{name} is now {toml_text(values[name])} by default; it was {toml_text(former)}"
         for name, former in FORMER_DEFAULTS.items()
         if values[name] == defaults[name]
     ]
+    texts += [
+        f"{name} of plug-in {table.name} is now {toml_text(value)} by default on live systems; it "
+        f"was {toml_text(getattr(found[table.name].config(), name))}"
+        for table in site.plugin
+        for name, value in live_settings_of(table.name, found).items()
+        if name not in table.settings
+    ]
+    return texts
 
 
 def unserved(site: LiveSite, found: Mapping[str, Found]) -> Sequence[str]:

@@ -19,10 +19,12 @@ from rtsched.adapters.live import FIRST_OWN_ID, Submission, SubmitReply
 from rtsched.adapters.planned import rounds_of
 from rtsched.core.cycle import judge
 from rtsched.daemon import messages
+from rtsched.daemon.budgets import over_budget
 from rtsched.daemon.codec import decode_jobs, encode_jobs
-from rtsched.daemon.imminent import StartedBefore, with_imminent_started
+from rtsched.daemon.imminent import SOON, StartedBefore, can_start_now, with_imminent_started
 from rtsched.daemon.instant import Instant, Present, present
 from rtsched.daemon.limits import for_job, full_limit, limits_in, texts_of, without_limits
+from rtsched.daemon.offers import MINUTE, STATED, in_the_way, rounded_up, too_early_by
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.shorter_limits import judged_by_limits
@@ -57,7 +59,10 @@ REQUIREMENTS = (
 CHARGED = ("partition", "node_request", "account", "qos")
 """What must be equal for a submission to be the one that an offer was made for."""
 
-GAVE_WAY = "gave way to another job of its user"
+NAMED_TRIES = 4
+"""Deadlines that are tried at most for one that can be taken for a while."""
+
+GAVE_WAY = "gave way to another job"
 """Why an offer lapsed that was in the way."""
 
 UNUSED: tuple[PromiseState, ...] = ("provisional", "firm")
@@ -129,6 +134,15 @@ def _nodes(site: Site, job: Submission, judgement: Judgement) -> int:
     return int(verdicts.plan.entries.size[entry]) if entry >= 0 else 0
 
 
+def _at_once(site: Site, job: Submission, judgement: Judgement, now: float) -> bool:
+    """Return whether a job would be promised its deadline, on all its nodes, and start now."""
+    nodes = _nodes(site, job, judgement)
+    if not nodes or nodes < _most_nodes(job) or judgement.verdicts.plan is None:
+        return False
+    plan = judgement.verdicts.plan
+    return float(plan.entries.start[entry_of(plan, _id(job))]) <= now + SOON
+
+
 def _most_nodes(job: Submission) -> int:
     """Return the nodes with which a job wants no more; one that is not moldable: any."""
     return int(job.jobs.size_max[0]) if job.jobs.kind[0] == Kind.MOLDABLE else 1
@@ -172,6 +186,9 @@ class AdmissionController:
         since the poll.
     worst : bool
         Whether all counts as taken that may have been taken since.
+    names_offers : bool
+        Whether a rejected job is named a deadline that can be taken for a while; else the earliest
+        one that the plug-ins know.
     """
 
     chains: Chains
@@ -180,6 +197,7 @@ class AdmissionController:
     started: StartedBefore = field(default_factory=StartedBefore, repr=False, compare=False)
     instant: Instant | None = None
     worst: bool = False
+    names_offers: bool = True
 
     def judge(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
         """Judge a submission at `now`, seconds since the epoch.
@@ -350,11 +368,13 @@ class AdmissionController:
         most = settings.promises_per_user
         if most and len(site.open_promises(uid)) >= most:
             return _rejected(site, "submit.too-many", messages.too_many(most))
+        if what := over_budget(site, job.jobs, uid, settings):
+            return _rejected(site, "submit.budget", messages.over_budget(what))
         most, unused = settings.unused_promises_per_hour, site.unused_by(uid, now, *UNUSED)
         if not most or len(unused) < most:
             return None
         until = unused[-most] + HOUR
-        text = messages.too_many_unused(len(unused), until - now)
+        text = messages.too_many_unused(until - now)
         if not _queued(job):
             return _rejected(site, "submit.unused", text)
         text = messages.put_off(text.removeprefix(messages.PREFIX), until, now)
@@ -363,13 +383,17 @@ class AdmissionController:
     def _judge(self, site: Site, job: Submission, now: float) -> AdmissionResult:
         judgement, base = self._evaluate(site, job, now), site
         own = [record.id for record in site.of_user(job.uid, "offered")]
-        nodes = _nodes(site, job, judgement) if own else 0
-        if own and _has_deadline(job) and nodes < _most_nodes(job):
-            free = site.without(own)  # what is held for its user may be in its way
-            alone = self._evaluate(free, job, now)
+        held = [*dict.fromkeys([*own, *in_the_way(site, now)])]
+        if held and _has_deadline(job) and not _at_once(site, job, judgement, now):
+            free = site.without(held)  # what is held may be in its way
+            alone, nodes = self._evaluate(free, job, now), _nodes(site, job, judgement)
             rejected = judgement.verdicts.code[0] == Verdict.REJECT
-            if rejected or _nodes(free, job, alone) > nodes:
+            better = _nodes(free, job, alone) > nodes or _at_once(free, job, alone, now)
+            if better or (rejected and held == own):
                 base, judgement = free, alone
+            elif rejected and own:
+                base = site.without(own)
+                judgement = self._evaluate(base, job, now)
         if (
             own
             and judgement.verdicts.code[0] == Verdict.REJECT
@@ -470,21 +494,24 @@ class AdmissionController:
 
         `base` is the site without the user's offers that a new one replaces; they are given up.
         """
-        offer, held = float(judgement.verdicts.offer[0]), 0.0
+        offer, reserved = float(judgement.verdicts.offer[0]), False
         offer = offer if offer <= now + HORIZON else math.inf
         after, changed = site if _queued(job) else base, tuple[PromiseRecord, ...]()
-        if math.isfinite(offer) and not _queued(job) and self.may_hold(base, job.uid, now):
-            found = self._held(base, job, now, offer)
-            if found is not None:
-                after, record = found
-                offer, held, changed = record.deadline, self.settings.offer, (record,)
+        seconds = self.settings.offer or STATED
+        if math.isfinite(offer) and self.names_offers:
+            offer, asked, plan = self._named(base, job, now, offer, now + seconds)
+            if plan is not None and not _queued(job) and self.may_hold(base, job.uid, now):
+                record = record_of(asked, offer, "offered", now, now + seconds)
+                after, changed = base.with_record(record, asked.jobs, asked.edges, plan), (record,)
+                reserved = record.id not in in_the_way(after, now)
         gone = [r for r in site.of_user(job.uid, "offered") if r.id not in after.records]
         after = after.left_unused(gone, now) if gone else after
         why = messages.reasons(judgement, self.wording)[1]
         if limits := self._limits_in_the_way(base, job, now):
             why = f"{why}; {messages.within(limits)}"
         asking = self.wording.asking(offer) if math.isfinite(offer) else ""
-        text = messages.rejected(why, offer, asking, held, now)
+        taken = messages.offer_for(0.0 if _queued(job) else seconds, reserved=reserved)
+        text = messages.rejected(why, offer, asking, taken, now)
         return AdmissionResult(after, SubmitReply(True, text), changed, "reject", offer=offer)
 
     def _limits_in_the_way(self, site: Site, job: Submission, now: float) -> list[str]:
@@ -511,20 +538,36 @@ class AdmissionController:
         given_up = set(menus[: max(len(menus) + 1 - self.settings.offers_per_user, 0)])
         return site.without(record.id for record in older if record.made_at in given_up)
 
-    def _held(
-        self, site: Site, job: Submission, now: float, offer: float
-    ) -> tuple[Site, PromiseRecord] | None:
-        """Return the site with the job as if admitted by the offer; on a whole minute if it can."""
-        for deadline in (math.ceil(offer / 60.0) * 60.0, offer):
-            asked = replace(job, jobs=job.jobs.replace(deadline=np.array([deadline])))
-            try:
-                verdicts = self._evaluate(site, asked, now).verdicts
-            except PlannerError:  # the rejection stands, and its offer is named; it is not held
-                continue
-            if verdicts.code[0] == Verdict.ADMIT and verdicts.plan is not None:
-                record = record_of(asked, deadline, "offered", now, now + self.settings.offer)
-                return site.with_record(record, asked.jobs, asked.edges, verdicts.plan), record
-        return None
+    def _named(
+        self, site: Site, job: Submission, now: float, offer: float, until: float
+    ) -> tuple[float, Submission, Schedule | None]:
+        """Return the deadline that a rejected job is named, the job with it, and a plan for both.
+
+        On a whole minute, and so late that the job is admitted if it is submitted until then and
+        nothing else changes; where that cannot be, the earliest one. None: no plan was found.
+        """
+        deadline, found = rounded_up(offer), list[tuple[float, Submission, Schedule | None]]()
+        for _ in range(NAMED_TRIES):
+            tried = self._with_deadline(site, job, now, deadline)
+            early = MINUTE
+            if tried[2] is not None:
+                found.append(tried)
+                early = too_early_by(tried[2], entry_of(tried[2], _id(job)), deadline, until)
+            if early <= 0.0:
+                break
+            deadline = rounded_up(deadline + early)
+        return found[-1] if found else self._with_deadline(site, job, now, offer)
+
+    def _with_deadline(
+        self, site: Site, job: Submission, now: float, deadline: float
+    ) -> tuple[float, Submission, Schedule | None]:
+        """Return a deadline, the job with it, and a plan that has the job then, if there is one."""
+        asked = replace(job, jobs=job.jobs.replace(deadline=np.array([deadline])))
+        try:
+            verdicts = self._evaluate(site, asked, now).verdicts
+        except PlannerError:  # the rejection stands, and its offer is named; it is not held
+            return deadline, asked, None
+        return deadline, asked, verdicts.plan if verdicts.code[0] == Verdict.ADMIT else None
 
     def _redeem(
         self, site: Site, offer: PromiseRecord, job: Submission, now: float
@@ -630,10 +673,11 @@ def reply_of(record: PromiseRecord, site: Site, now: float) -> SubmitReply:
     plan, nodes = site.snapshot.plan, site.snapshot.cluster.nodes
     entry = entry_of(plan, record.id)
     start, size = float(plan.entries.start[entry]), int(plan.entries.size[entry])
+    at_once = can_start_now(replace(site.snapshot, now=now), entry)
     at = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
     return SubmitReply(
         False,
-        messages.promised(record.deadline, start, size, now),
+        messages.promised(record.deadline, start, size, now, at_once=at_once),
         note=messages.promised(record.deadline, start, size, None),
         token=record.token,
         promise=record.deadline,

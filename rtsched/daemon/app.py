@@ -26,6 +26,7 @@ import structlog
 
 from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.budgets import kept_for_nothing
 from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.deferred import AT_A_TIME
 from rtsched.daemon.lag import LoopLag
@@ -287,6 +288,8 @@ class Daemon:
             )
             if present.odds is None:
                 after = site.released(record.id)
+                if by == messages.ITS_USER and record.id not in site.snapshot.running.id:
+                    after = after.cancelled(kept_for_nothing(site, [present]), now)
             else:
                 after = replace(site, likely=site.likely.without([record.id]))
             await self._adopt(after, [closed])

@@ -13,7 +13,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_everywhere
-from rtsched.core.planned_starts import free_now, start_delays, with_leeway
+from rtsched.core.planned_starts import by_room, free_now, start_delays, with_leeway
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Schedule
 
@@ -103,6 +103,21 @@ def with_imminent_started(
         due &= first_everywhere(plan, len(snapshot.cluster)) | (entries.start <= now + SOON)
     due |= later & ~late
     return with_started(snapshot, due, before) if due.any() else (snapshot, Schedule.empty())
+
+
+def can_start_now(snapshot: Snapshot, row: int) -> bool:
+    """Return whether an entry of the plan is due, on nodes that are free, before all others there.
+
+    A running job that is past its limit is expected to end at any moment; its nodes are not free.
+    """
+    plan = snapshot.plan
+    if plan.entries.start[row] > snapshot.now + SOON:
+        return False
+    if by_room(snapshot):
+        return bool(free_now(snapshot, plan, SOON)[row])
+    nodes = plan.nodes_of(row)
+    free = snapshot.cluster.usable[nodes] & ~np.isin(nodes, snapshot.allocations.nodes)
+    return bool(free.all() and first_everywhere(plan, len(snapshot.cluster))[row])
 
 
 def _may_not_start(snapshot: Snapshot, until: float) -> NDArray[np.bool_]:

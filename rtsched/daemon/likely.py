@@ -238,7 +238,7 @@ class LikelyController:
         )
         if most and len(unused) >= most:
             until = unused[-most] + HOUR
-            return "submit.unused", messages.too_many_unused(len(unused), until - now)
+            return "submit.unused", messages.too_many_unused(until - now)
         if (code := self._by_plugins(site, job, now))[0]:
             return code
         if sold(site, row, now) > likely.share:
@@ -256,7 +256,7 @@ class LikelyController:
         if judgement.verdicts.code[0] < Verdict.DEFER:
             return "", ""
         codes, why = messages.reasons(judgement, self.wording)
-        text = messages.rejected(why, math.inf, "", 0.0, now)
+        text = messages.rejected(why, math.inf, "", "", now)
         return (codes[0] if codes else "likely.unsuitable"), text
 
 

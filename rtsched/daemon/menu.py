@@ -13,7 +13,8 @@ the choices are guaranteed ones and other odds. A guarantee is never dominated b
 
 One choice is held for its user, and others beside it where there is room; a choice that could run
 in the place of a held one is held by that. Whichever of these the user submits within the time is
-promised its deadline; the others are as of now. All that were held at one instant are one menu:
+promised its deadline; the others are not reserved, nor are held ones that would keep a job from
+starting that could start now. All that were held at one instant are one menu:
 they have the same `made_at`, count as one offer, and are given up together once one of the menu is
 taken.
 """
@@ -34,6 +35,7 @@ from rtsched.counting import counted, span
 from rtsched.daemon.admission import lapsed, same_request
 from rtsched.daemon.likely import Odds, stated_odds
 from rtsched.daemon.moments import moment
+from rtsched.daemon.offers import in_the_way
 from rtsched.daemon.reports import ChoiceKind
 from rtsched.daemon.site import entry_of
 from rtsched.daemon.stated import per_cent
@@ -113,6 +115,8 @@ class Choice:
         it is only as of now.
     odds : float or None
         Odds, 0 to 1, that its user asks for and that it has now; None: it is guaranteed.
+    reserved : bool
+        Whether nobody else may have the place of an offer that holds it.
     """
 
     kind: ChoiceKind
@@ -125,6 +129,7 @@ class Choice:
     text: str
     record: int = -1
     odds: float | None = None
+    reserved: bool = True
 
     @property
     def deadline(self) -> float:
@@ -532,8 +537,7 @@ class _Finder(_Asked):
     ) -> None:
         offered = site.of_user(request.submission.uid, "offered")
         super().__init__(site.without(record.id for record in offered), request, now)
-        settings = msgspec.structs.replace(admission.settings, offer=0.0)
-        self.silent = replace(admission, settings=settings)
+        self.silent = replace(admission, names_offers=False)
         self.admission, self.whole, self.allowance = admission, site, allowance
 
     def choices(self, judged: AdmissionResult) -> tuple[AdmissionResult, list[Choice]]:
@@ -622,6 +626,8 @@ class _Finder(_Asked):
                 record = None
             room -= extent if record is not None else 0.0
             kept.append(choice if record is None else replace(choice, record=record.id))
+        loose = in_the_way(site, self.now)
+        kept = [replace(choice, reserved=choice.record not in loose) for choice in kept]
         return site, kept, tuple(changed)
 
     def _covering(self, choice: Choice, held: Sequence[Choice]) -> Choice | None:
@@ -875,7 +881,7 @@ def _text(text: str, menu: Menu, taking: str, now: float, named: ChoiceKind) -> 
     for number, choice in enumerate(menu.choices, 1):
         if choice.kind == named or len(lines) > IN_TEXT:
             continue
-        by, held = moment(choice.deadline, now), "reserved" if choice.record >= 0 else "as of now"
-        held = held if choice.odds is None else "not reserved"
+        by, reserved = moment(choice.deadline, now), choice.record >= 0 and choice.reserved
+        held = "reserved" if reserved and choice.odds is None else "not reserved"
         lines.append(f"or `{taking.format(number)}`: {choice.text}, by {by}, {held}")
     return "\n".join(lines)

@@ -28,6 +28,9 @@ SUSPENDED = "the job is suspended"
 NO_PLACE = (
     "no nodes are known on which the job could end in time; it is planned again at every poll"
 )
+ITS_USER = "its user"
+"""Who cancels a promise, unless it is an admin."""
+
 LONGEST = 900
 """Characters of a message at most; the batch system shows one line."""
 
@@ -63,12 +66,13 @@ def fixed(name: str, deadline: float, what: str, now: float) -> str:
     )
 
 
-def promised(deadline: float, start: float, size: int, now: float | None) -> str:
-    """Return what a user reads whose job was promised its deadline.
+def promised(
+    deadline: float, start: float, size: int, now: float | None, *, at_once: bool = False
+) -> str:
+    """Return what a user reads whose job was promised its deadline; `at_once`: it can start now.
 
     Without `now`, it is to be read at any time later.
     """
-    at_once = now is not None and start <= now + 1
     when = "now" if at_once else f"at {moment(start, now)}"
     return f"{promised_by(deadline, now)}; planned to start {when} on {counted(size, 'node')}"
 
@@ -78,19 +82,29 @@ def promised_by(deadline: float, now: float | None = None) -> str:
     return f"{PREFIX}promised to end by {moment(deadline, now)}"
 
 
-def rejected(why: str, offer: float, asking: str, held: float, now: float) -> str:
+def rejected(why: str, offer: float, asking: str, taken: str, now: float) -> str:
     """Return what a user reads whose job was turned away.
 
     `offer` is the earliest deadline that would be promised, inf if there is none; `asking` how to
-    ask for it, empty where that cannot be done any more; `held` for how many seconds it is kept
-    for the user, 0 if it is not.
+    ask for it, empty where that cannot be done any more; `taken` until when, from `offer_for`.
     """
     text = f"{PREFIX}rejected: {why or 'this deadline cannot be promised'}"
     if not math.isfinite(offer):
         return shortened(text)
-    kept = f", reserved for you for {held:.0f} s" if held else ""
     how = f" ({asking})" if asking else ""
-    return f"{shortened(text)}. Feasible: {moment(offer, now)}{how}{kept}"
+    return f"{shortened(text)}. Feasible: {moment(offer, now)}{how}{taken}"
+
+
+def offer_for(seconds: float, *, reserved: bool) -> str:
+    """Return for how many seconds an offer can be taken, 0: nobody can, as the end of a sentence.
+
+    One that is not reserved is there until others take its place.
+    """
+    if not seconds:
+        return ""
+    if reserved:
+        return f", reserved for you for {seconds:.0f} s"
+    return f", not reserved: submit within {seconds:.0f} s"
 
 
 def voided(why: str) -> str:
@@ -210,11 +224,18 @@ def too_many(most: int) -> str:
     return f"{PREFIX}you have reached the limit of {counted(most, 'promise')} per user"
 
 
-def too_many_unused(count: int, wait: float) -> str:
-    """Return what a user reads whose admissions came to no jobs; `wait` in seconds."""
-    unused = counted(count, "of your admissions was", "of your admissions were")
+def too_many_unused(wait: float) -> str:
+    """Return what a user reads whose promises came to nothing; `wait` in seconds."""
     minutes = max(math.ceil(wait / 60.0), 1)
-    return f"{PREFIX}{unused} not used in the last hour; try again in {minutes} min"
+    return (
+        f"{PREFIX}too many promises to you came to nothing in the last hour: no job followed, or "
+        f"it was cancelled before it started; try again in {minutes} min"
+    )
+
+
+def over_budget(what: str) -> str:
+    """Return what a user reads whose promises take enough of the machine; `what` they do."""
+    return f"{PREFIX}{what}; submit again when some of these jobs have ended, or without a deadline"
 
 
 def unseen(name: str) -> str:

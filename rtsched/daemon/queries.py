@@ -31,6 +31,7 @@ from rtsched.daemon.menu import (
     with_menu,
     with_odds,
 )
+from rtsched.daemon.offers import STATED
 from rtsched.daemon.records import AT_RISK, OPEN
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.shares import account_shares
@@ -768,7 +769,7 @@ class SiteReader:
                 "not-found",
             )
         by = user_name(self.uid, NAMED)
-        own = "its user" if self.uid == record.uid else f"an admin ({by})"
+        own = messages.ITS_USER if self.uid == record.uid else f"an admin ({by})"
         return Cancellation(record, self._promise(record), own)
 
     # --- feasible ------------------------------------------------------------------------------
@@ -785,7 +786,8 @@ class SiteReader:
         """
         daemon, settings, now = self.daemon, self.daemon.policy.live.daemon, self.daemon.clock()
         if not isinstance(question, reports.Hold):
-            settings = msgspec.structs.replace(settings, offers_per_user=1, offer=1.0)
+            offer = settings.offer or STATED
+            settings = msgspec.structs.replace(settings, offers_per_user=1, offer=offer)
         elif daemon.dry_run:
             raise RefusedError("a dry run makes no promises, so nothing can be held")
         request = self._described(question, now)
@@ -843,7 +845,7 @@ class SiteReader:
                 nodes=self._names(choice.nodes),
                 options=choice.options,
                 take=self.daemon.translator.taking.format(number),
-                held=site is not None and choice.record in site.records,
+                held=site is not None and choice.reserved and choice.record in site.records,
                 odds=choice.odds,
             )
             for number, choice in enumerate(menu.choices, 1)

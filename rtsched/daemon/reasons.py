@@ -6,6 +6,8 @@ REASONS: dict[str, str] = {
     "submit.unusable": "The request cannot be promised, such as a job without a time limit or one "
     "beyond a limit of its account or QOS, or is malformed; the text says which.",
     "submit.too-many": "The user has reached the limit `promises_per_user`.",
+    "submit.budget": "Promises to the user, or to the account, would take more of the machine than "
+    "`promised_share_per_user` or `promised_share_per_account` allows.",
     "submit.unused": "The user has reached the limit `unused_promises_per_hour` of admissions in "
     "the last hour that no job followed, as with `sbatch --test-only`: each reserved nodes.",
     "submit.waits": "The job depends on other jobs, and the planner, as it is configured, does not "

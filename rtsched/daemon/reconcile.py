@@ -11,6 +11,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Completions, CompletionStatus
 from rtsched.daemon import messages
+from rtsched.daemon.budgets import kept_for_nothing
 from rtsched.daemon.drift import STUCK, changed_by_users, with_present
 from rtsched.daemon.limits import with_limits
 from rtsched.daemon.records import OPEN, Records
@@ -35,6 +36,7 @@ RENUMBERED = "the batch system lost the job and reused its number"
 LOST = "the batch system lost the job"
 GONE = "the batch system no longer knows the job and has no record of its end"
 NO_END = "the batch system's record of the job has no end time"
+NOT_KEPT = "the job failed or was cancelled before its deadline"
 NOT_TAKEN = "the batch system did not accept the job, or its user removed it at once"
 
 NEVER_APPEARED = "the job never appeared"
@@ -88,10 +90,30 @@ def reconcile(
     over |= set({(r.uid, r.why): r.token for r in new if r.why in {NOT_TAKEN, STUCK}}.values())
     lapsed = [record for record in site.records.values() if record.token in over]
     after = after.left_unused(lapsed, now) if lapsed else after
+    never_ran = _cancelled(site, new, names, observation)
+    after = after.cancelled(kept_for_nothing(site, never_ran), now) if never_ran else after
     tells, unnotified = _notices(site, observation, new, wording, now)
     changed_records = (*lost, *new)
-    events = _events(site, observation, failed.job)
+    events = _events(site, observation, failed.job, records)
     return Reconciled(replace(after, unnotified=unnotified), changed_records, events, tells, failed)
+
+
+def _cancelled(
+    site: Site,
+    changed: Sequence[PromiseRecord],
+    names: Mapping[int, int],
+    observation: Observation,
+) -> list[PromiseRecord]:
+    """Return, as they were, the records of promised jobs that ended before they had ever run."""
+    tokens = {r.token for r in changed if r.standing == "withdrawn" and r.why == NOT_KEPT}
+    over = observation.completions  # Slurm has one that never started start at its end
+    ran = over.take(over.start < over.end)
+    began = {*ran.job.tolist(), *site.snapshot.running.id.tolist()}
+    return [
+        record
+        for record in site.records.values()
+        if record.token in tokens and names.get(record.id, record.id) not in began
+    ]
 
 
 def closed_by_poll(
@@ -308,7 +330,7 @@ def _ending(completions: Completions, row: int, deadline: float) -> tuple[Promis
     if end > deadline + LATE:
         return "missed", f"the job ended {end - deadline:.0f} s late"
     if ending == CompletionStatus.FAILED:
-        return "withdrawn", "the job failed or was cancelled before its deadline"
+        return "withdrawn", NOT_KEPT
     return "kept", ""
 
 
@@ -445,11 +467,18 @@ def _links(
     return links.replace(before=np.array(before, np.int64)).take(np.array(hidden))
 
 
-def _events(site: Site, observation: Observation, failed: NDArray[np.int64]) -> Events:
+def _events(
+    site: Site,
+    observation: Observation,
+    failed: NDArray[np.int64],
+    records: Mapping[int, PromiseRecord],
+) -> Events:
     """Return what happened between two polls, in order of time.
 
-    A job that left the queue without having run counts as rejected: it will not run. Not one that
-    `failed`, and may be queued again.
+    A job arrives with its deadline only if that is promised (`records`): what got into the queue
+    without a verdict is best effort, and one request may be thousands of such jobs. A job that left
+    the queue without having run counts as rejected: it will not run. Not one that `failed`, and may
+    be queued again.
     """
     before, first = site.snapshot, site.seen == -np.inf
     parts: list[tuple[EventKind, Jobs, np.ndarray[tuple[int], np.dtype[np.float64]]]] = []
@@ -458,7 +487,10 @@ def _events(site: Site, observation: Observation, failed: NDArray[np.int64]) -> 
     there = np.concatenate([observation.queued.id, observation.running.id, failed])
     came_queued = observation.queued.take(~np.isin(observation.queued.id, before.queued.id))
     came_running = observation.running.take(~np.isin(observation.running.id, known))
-    parts += [(EventKind.ARRIVED, came, came.submit) for came in (came_queued, came_running)]
+    for came in (came_queued, came_running):
+        promised = np.isin(came.id, np.array(list(records), np.int64))
+        due = came.replace(deadline=np.where(promised, came.deadline, np.inf))
+        parts.append((EventKind.ARRIVED, due, came.submit))
     starts = ~np.isin(observation.running.id, before.running.id)
     parts.append(
         (

@@ -41,6 +41,7 @@ from rtsched.daemon import messages
 from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.daemon.imminent import with_imminent_started, with_started
 from rtsched.daemon.limits import room_from
+from rtsched.daemon.offers import offers_of
 from rtsched.daemon.records import Records
 from rtsched.daemon.site import (
     entry_of,
@@ -53,9 +54,10 @@ from rtsched.errors import PlannerError
 from rtsched.kernels.overlaps import ROUNDING
 from rtsched.model.actions import Action, Requeue, Tell
 from rtsched.model.allowed_nodes import allowed_nodes
-from rtsched.model.jobs import Kind
+from rtsched.model.jobs import Kind, array_time
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
+from rtsched.model.units import MINUTE
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -139,6 +141,10 @@ def replan(
     snapshot = replace(site.snapshot, now=now)
     lost = lost_starts(site, snapshot)
     try:
+        if len(less := np.setdiff1d(planned_for_more(site, now), lost)):
+            site = _with_less(site, snapshot, planner, less)
+            snapshot = replace(site.snapshot, now=now)
+            lost = lost_starts(site, snapshot)
         if len(lost) and not snapshot.cluster.shared:
             site = _from_their_begins(site, planner, lost, now)
             snapshot = replace(site.snapshot, now=now)
@@ -245,6 +251,35 @@ def _from_their_begins(site: Site, planner: Chain, lost: NDArray[np.int64], now:
     return site
 
 
+def planned_for_more(site: Site, now: float) -> NDArray[np.int64]:
+    """Return the jobs that are planned later on, for longer or on more nodes than they need.
+
+    Tasks of an array may have been cancelled, and the time limit of a job shortened.
+    """
+    plan = site.snapshot.plan
+    place, known = places(site.requested.id, plan.entries.job)
+    rows, entries = site.requested.take(place[known]), plan.entries.take(np.flatnonzero(known))
+    array = rows.kind == Kind.ARRAY
+    useful = -(-rows.tasks // np.maximum(rows.tasks_per_node, 1))
+    needed = np.where(array, array_time(rows, np.maximum(entries.size, 1)), np.inf)
+    needed = np.where(rows.kind == Kind.RIGID, rows.wall_time, needed)
+    more = entries.end - entries.start > needed + MINUTE
+    more |= array & (entries.size > useful)
+    return np.asarray(entries.job[more & (entries.start > now)])
+
+
+def _with_less(site: Site, snapshot: Snapshot, planner: Chain, jobs: NDArray[np.int64]) -> Site:
+    """Return the site in which these jobs are planned by what they need now, if all can be.
+
+    Raises
+    ------
+    PlannerError
+        If the planner raised or answered wrongly.
+    """
+    plan, failed = _elsewhere(site, snapshot, planner, jobs)
+    return site if len(failed) else with_plan(site, plan)
+
+
 def _improved(site: Site, snapshot: Snapshot, planner: Chain) -> Site:
     """Return the site with a better plan, if the planner knows one."""
     better = _verdicts(snapshot, planner, snapshot.queued.take([])).plan
@@ -267,10 +302,13 @@ def _mended(
     PlannerError
         If the planner raised or answered wrongly.
     """
-    now = snapshot.now
-    if (found := _restored(site, snapshot, planner, young)) is not None:
+    now, offers = snapshot.now, offers_of(site)
+    moving = 0.0 if len(offers) else young
+    if (found := _restored(site, snapshot, planner, moving)) is not None:
         return found
     plan, failed = _anew(site, snapshot, planner, lost)
+    if len(gone := _giving_way(offers, failed)):
+        return _without_offers(site, snapshot, planner, gone, wording, young, flapping)
     spared = np.intersect1d(failed, _may_be_kept(site, snapshot, flapping))
     if len(spared):
         plan, failed = _around(site, snapshot, planner, _Tried(lost, plan, failed), spared)
@@ -285,6 +323,38 @@ def _mended(
     plan = Schedule.joined([plan, at_risk])
     failed = np.setdiff1d(failed, at_risk.entries.job)
     return _broken(with_plan(site, plan), failed, wording, now)
+
+
+def _giving_way(offers: NDArray[np.int64], failed: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the offers that lapse where jobs have no place: all, if some are promised theirs."""
+    return np.intersect1d(offers, failed) if np.isin(failed, offers).all() else offers
+
+
+def _without_offers(
+    site: Site,
+    snapshot: Snapshot,
+    planner: Chain,
+    offers: NDArray[np.int64],
+    wording: messages.Wording,
+    young: float,
+    flapping: NDArray[np.int64],
+) -> Replanned:
+    """Return the site with a plan that holds, in which these offers are given up first.
+
+    Raises
+    ------
+    PlannerError
+        If the planner raised or answered wrongly.
+    """
+    kept = snapshot.plan.take(np.flatnonzero(~np.isin(snapshot.plan.entries.job, offers)))
+    given_up = _broken(with_plan(site, kept), offers, wording, snapshot.now)
+    site = given_up.site
+    snapshot = replace(site.snapshot, now=snapshot.now)
+    lost = lost_starts(site, snapshot)
+    if not len(lost):
+        return given_up
+    found = _mended(site, snapshot, planner, lost, wording, young, flapping)
+    return replace(found, changed=given_up.changed + found.changed)
 
 
 def _at_risk(site: Site, snapshot: Snapshot, failed: NDArray[np.int64], plan: Schedule) -> Schedule:

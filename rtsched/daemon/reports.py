@@ -310,7 +310,8 @@ class Choice(msgspec.Struct, frozen=True):
     ] = ()
     take: Annotated[str, Meta(description="The command by which a held menu's is submitted.")] = ""
     held: Annotated[
-        bool, Meta(description="Whether it is held for the user; if not, it is only as of now.")
+        bool,
+        Meta(description="Whether it is reserved for the user; if not, others may take it first."),
     ] = False
     odds: Annotated[
         float | None,

@@ -108,12 +108,31 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             description="After this many admissions in an hour that no job followed, as with "
-            "`sbatch --test-only`, the user gets no promise for a while; 0: no limit.",
+            "`sbatch --test-only`, the user gets no promise for a while; 0: no limit. A promise "
+            "that is cancelled before its job starts counts by what was planned for it: the whole "
+            "machine for an hour or more as five.",
         ),
     ] = 20
     promises_per_user: Annotated[
         int, Meta(ge=0, description="Maximum number of promises per user; 0: no limit.")
-    ] = 0
+    ] = 2000
+    promised_share_per_user: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Largest share of a week of the machine that the promised jobs of a user "
+            "may take, by size and requested time; 0: no limit.",
+        ),
+    ] = 0.5
+    promised_share_per_account: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="The same of all promised jobs of an account; 0: no limit.",
+        ),
+    ] = 1.0
     late_starters: Annotated[
         Literal["requeue", "leave"],
         Meta(
@@ -183,7 +202,12 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.system if self.filter_group is None else self.filter_group
 
 
-FORMER_DEFAULTS = {"late_starters": "requeue"}
+FORMER_DEFAULTS = {
+    "late_starters": "requeue",
+    "promises_per_user": 0,
+    "promised_share_per_user": 0,
+    "promised_share_per_account": 0,
+}
 """Former defaults of settings of `[daemon]`; `rtsched check` names what changed."""
 
 

@@ -147,11 +147,19 @@ class Site:
 
         They are given as they stood before. Offers that were made at one instant are one.
         """
+        kept = [(uid, standing) for uid, standing, _ in dict.fromkeys(map(_counted, records))]
+        return self._unused_too(dict(Counter(kept)), now)
+
+    def cancelled(self, counts: Mapping[int, int], now: float) -> Site:
+        """Return the site, in which cancelled promises of users count as so many unused ones."""
+        return self._unused_too({(uid, "firm"): count for uid, count in counts.items()}, now)
+
+    def _unused_too(self, more: Mapping[tuple[int, PromiseState], int], now: float) -> Site:
         recent = {
             key: tuple(at for at in times if at > now - HOUR) for key, times in self.unused.items()
         }
-        for uid, standing, _ in dict.fromkeys(map(_counted, records)):
-            recent[uid, standing] = (*recent.get((uid, standing), ()), now)
+        for key, count in more.items():
+            recent[key] = (*recent.get(key, ()), *[now] * count)
         return replace(self, unused={key: times for key, times in recent.items() if times})
 
     def unused_by(self, uid: int, now: float, *standings: PromiseState) -> list[float]:

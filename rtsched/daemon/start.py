@@ -102,11 +102,16 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Plugi
 def with_live_settings(table: PluginTable, found: Mapping[str, Found]) -> PluginTable:
     """Return a plug-in's table with what is the default on live systems only.
 
-    That is the plug-in's `live_settings`, by name; what the table sets stays.
+    That is the plug-in's `live_settings`; what the table sets stays.
     """
-    known = found.get(table.name)
-    defaults: Mapping[str, object] = getattr(known and known.plugin, "live_settings", {})
+    defaults = live_settings_of(table.name, found)
     return msgspec.structs.replace(table, settings={**defaults, **table.settings})
+
+
+def live_settings_of(name: str, found: Mapping[str, Found]) -> Mapping[str, object]:
+    """Return the defaults of a plug-in's settings that hold on live systems only, by name."""
+    known = found.get(name)
+    return getattr(known and known.plugin, "live_settings", {})
 
 
 def system_of(live: LiveSite) -> tuple[Callable[[], LiveSystem], Translator]:

@@ -13,6 +13,7 @@ from rtsched.core.cycle import observe, steer
 from rtsched.daemon import messages
 from rtsched.daemon.deferred import AT_A_TIME, judge_deferred, settled_deferred
 from rtsched.daemon.likely import reconcile_likely
+from rtsched.daemon.offers import promised_rows
 from rtsched.daemon.reconcile import reconcile
 from rtsched.daemon.records import JournalEntry
 from rtsched.daemon.replanning import replan
@@ -147,9 +148,10 @@ def settle(
     actions += told
     actions += _begin_again(site, before, now)
     actions += _may_end_late(site, before, now)
-    plan = site.snapshot.plan
-    planned = site.snapshot.planned if site.snapshot.cluster.shared else None
-    unplanned = np.setdiff1d(site.requested.id, plan.entries.job)
+    unplanned = np.setdiff1d(site.requested.id, site.snapshot.plan.entries.job)
+    rows = promised_rows(site)  # the batch system starts what it can beside offers
+    plan = site.snapshot.plan.take(rows)
+    planned = site.snapshot.planned.take(rows) if site.snapshot.cluster.shared else None
     reserve = Reserve(plan.entries.job, plan, planned, frozenset(unplanned.tolist()))
     whole = (reserve, *actions)
     journal = (*judged.journal, *notes)

@@ -365,3 +365,18 @@ def test_a_shorter_time_limit() -> None:
     assert (answer[Tag.TIME_LIMIT], answer[Tag.TIME_MIN]) == (119, 0)
     for fields in ({"time_limit": 60}, {"time_limit": 60, "time_min": 60}):
         assert described(**fields).limits == (math.inf, math.inf)
+
+
+def test_an_array_that_slurm_would_refuse_is_refused_with_a_reason() -> None:
+    """Task ids must be below MaxArraySize; nothing is promised or offered to such an array."""
+    facts = replace(FACTS, array_size=1001)
+
+    def problem(array: str, deadline: int | None = int(NOW) + 9000) -> str:
+        asked = {Tag.USER_ID: 1000, Tag.ARRAY_INX: array, Tag.DEADLINE: deadline}
+        given = {tag: value for tag, value in asked.items() if value is not None}
+        return TRANSLATOR.describe(given, facts, NOW).problem
+
+    assert problem("1-50000") == "--array names task 50000; task ids must be below 1001 here"
+    assert problem("0-8,1001%2").startswith("--array names task 1001;")
+    assert problem("0-1000:10%4") == problem("7") == ""
+    assert problem("1-50000", deadline=None) == ""

@@ -255,6 +255,16 @@ def test_changed_defaults_are_named(run, tmp_path, text, named):
     assert any("late_starters" in each for each in found) == named
 
 
+def test_defaults_that_only_live_systems_have_are_named(run, tmp_path):
+    """Where the site sets them, there is nothing to say."""
+    for settings, named in (("", True), ("settings = { beside_plan = false }", False)):
+        site(tmp_path, f"planner = 'mcdf'\n[[plugin]]\nname = 'mcdf'\n{settings}\n")
+        found = json.loads(run("check", "site.toml", "--json").stdout)["changed_defaults"]
+        text = "beside_plan of plug-in mcdf is now true by default on live systems; it was false"
+        assert (text in found) == named
+        assert any("promises_per_user is now 2000" in each for each in found)
+
+
 def test_a_planner_that_cannot_plan_around_periodic_work(run, tmp_path, refused):
     """It would promise its time: one sentence names the planners and settings that would not."""
     work = "[[workload.periodic]]\nname = 'backup'\nperiod = 86400\nduration = 3600"

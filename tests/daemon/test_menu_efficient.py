@@ -209,10 +209,10 @@ def test_no_choice_is_missing_or_dominated(
 def test_whichever_held_choice_is_taken_is_promised(
     until: list[int], others: list[Asked], asked: Asked, meanwhile: list[Asked], taken: int
 ) -> None:
-    """Whatever others submit meanwhile: a choice that is held is promised its deadline."""
+    """Whatever others submit meanwhile: a choice that is reserved is promised its deadline."""
     machine, menu = rejected(until, others, asked)
     machine.site = machine.after
-    held = [choice for choice in menu.choices if choice.record >= 0]
+    held = [choice for choice in menu.choices if choice.record >= 0 and choice.reserved]
     assert len({choice.record for choice in held}) <= MOST_HELD
     assume(taken < len(held))
     for other in meanwhile:

@@ -321,9 +321,9 @@ def test_odds_too_low_but_a_guarantee_is_to_be_had(patient: Running) -> None:
         assert "the odds of ending by this deadline are 50 %, 95 % were asked for" in first
         assert len(others) == 1
         assert others[0].startswith("or `rtsched take 1 job.sh`: guaranteed, by ")
-        assert others[0].endswith(", reserved")
+        assert others[0].endswith(", not reserved")  # on a free node
         (choice,) = (await ask(patient, Choices())).choices
-        assert (choice.kind, choice.odds, choice.held) == ("guaranteed", None, True)
+        assert (choice.kind, choice.odds, choice.held) == ("guaranteed", None, False)
         assert "--extra=rtsched:notify=none" in choice.options
         assert patient.standings() == ["offered"]
         said = await submit(patient, 1, 30, 60, EXTRA="rtsched:notify=none")
@@ -350,10 +350,10 @@ def test_odds_too_low_and_no_guarantee(patient: Running) -> None:
             ("later", "guaranteed", 150.0),
         ]
         assert [each.odds for each in report.choices] == [0.95, 0.9, None, None]
-        assert [each.held for each in report.choices] == [False, False, True, True]
+        assert [each.held for each in report.choices] == [False, False, False, True]
         assert [line.rpartition(", ")[2] for line in others] == [
             "not reserved",
-            "reserved",
+            "not reserved",
             "reserved",
         ]
         smaller = report.choices[2].options
@@ -412,7 +412,7 @@ def test_a_question_shows_odds_too(patient: Running) -> None:
         ]
         held = await ask(patient, Hold(**question))
         assert told(held.choices) == told(report.choices)
-        assert [each.held for each in held.choices] == [True, False, True]
+        assert [each.held for each in held.choices] == [True, False, False]
         assert known.asked == 2
         assert (await ask(patient, Feasible(nodes=1, time_s=1800.0, deadline=NOW + 7200))).feasible
         await ask(patient, Feasible(nodes=4, time_s=1800.0))

@@ -44,12 +44,12 @@ def asked(
 
 
 def test_held_for_its_user_alone(running: Running) -> None:
-    """Another user does not see it, nor gets the nodes, nor can hold anything for others."""
+    """Another user does not see it, nor can hold anything for others."""
     status, report = asked(running, ANN, "POST", "/v1/hold", WISH)
     assert (status, report["feasible"]) == (200, False)
     assert [(each["kind"], each["held"]) for each in report["choices"]] == [
         ("later", True),
-        ("smaller", True),
+        ("smaller", False),
     ]
     assert report["expires"] == NOW + 60
     assert report["choices"][1]["take"] == "rtsched take 2 job.sh"
@@ -59,7 +59,7 @@ def test_held_for_its_user_alone(running: Running) -> None:
         status, others = asked(running, uid, "GET", "/v1/choices")
         assert (status, others["expires"], others["choices"]) == (200, None, [])
     one = {"nodes": 1, "time_s": 2400.0, "deadline": NOW + 3600}
-    assert not asked(running, BOB, "POST", "/v1/feasible", one)[1]["feasible"]
+    assert asked(running, BOB, "POST", "/v1/feasible", one)[1]["feasible"], "it is not reserved"
     assert asked(running, ANN, "POST", "/v1/feasible", one)[1]["feasible"]
     for wrong in ({"uid": ANN}, {"user": "ann"}, {"job": "4711"}, {"choice": 2}):
         status, refused = asked(running, BOB, "POST", "/v1/hold", WISH | wrong)

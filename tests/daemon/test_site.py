@@ -109,7 +109,7 @@ def test_offers_that_nobody_takes_do_not_stand_in_the_way_of_all() -> None:
     wide = {"size": 4, "wall_time": 600.0}
     first = scene.submit(begin, uid=ANN, deadline=begin + 60.0, **wide)
     second = scene.submit(begin, uid=BOB, deadline=begin + 60.0, **wide)
-    assert [first.offer, second.offer] == [begin + 600.0, begin + 1200.0]
+    assert [first.offer, second.offer] == [begin + 720.0, begin + 1200.0]
     third = scene.submit(begin + 5.0, uid=BOB + 1, deadline=begin + 60.0, **wide)
     assert (third.verdict, third.offer) == ("reject", begin + 1800.0)
     assert (
@@ -710,8 +710,8 @@ def test_who_leaves_admissions_unused_is_promised_no_more_for_a_while() -> None:
     refused = scene.submit(T0 + 200, deadline=T0 + 2 * HOUR, **asked)
     assert refused.codes == ("submit.unused",)
     assert (
-        "2 of your admissions were not used in the last hour; try again in 58 min"
-        in refused.reply.text
+        "came to nothing in the last hour: no job followed, or it was cancelled before it started; "
+        "try again in 58 min" in refused.reply.text
     )
     assert scene.submit(T0 + 200, **asked).verdict == "pass"
     assert scene.submit(T0 + 200, BOB, deadline=T0 + HOUR, **asked).verdict == "admit"

@@ -150,6 +150,8 @@ class SlurmFacts:
         How promised jobs share nodes.
     given : Sharing
         What Slurm gives jobs of nodes, though promised ones may have whole nodes.
+    array_size : int
+        MaxArraySize: task ids are below it; 0: not known.
     basic : bool
         PriorityType is priority/basic, which knows no site factors: jobs are ordered by Nice.
     core_spec : bool
@@ -183,6 +185,7 @@ class SlurmFacts:
     enforced: bool = False
     requeue_delay: float = 0.0
     backfill: float = 30.0
+    array_size: int = 0
     limits: LimitRules | None = field(default=None, compare=False)
     billing: BillingWeights | None = None
     parts: PartitionParts | None = field(default=None, compare=False)

@@ -36,9 +36,9 @@ class JobRequest:
     `most_nodes`: those of its user's own count. `wishes`: what each node must have, worked out when
     it was submitted, as in our admin comment. `line`: the command line.
     `shown`: what squeue shows of its resources, in place of what its options say. `array`: the
-    tasks of a job array, each of which asks for the rest, and `parallel` how many may run at a time
-    (0: all). `het`: it is a heterogeneous job, or a component of one; `unlike`: why its components
-    cannot be planned as one job.
+    tasks of a job array, each of which asks for the rest, `parallel` how many may run at a time
+    (0: all), and `last_task` the highest task id. `het`: it is a heterogeneous job, or a component
+    of one; `unlike`: why its components cannot be planned as one job.
     """
 
     limit: float = math.nan
@@ -88,6 +88,7 @@ class JobRequest:
     begin: float = -math.inf
     array: int = 0
     parallel: int = 0
+    last_task: int = -1
     het: bool = False
     unlike: str = ""
     held: bool = False
@@ -168,7 +169,7 @@ def _when_it_may_start(
         )
     problem = problem or (_apart(request, facts) if request.het else "") or wrong
     if fresh and request.needs_rtsched:
-        problem = problem or _elsewhere(request, facts)
+        problem = problem or _elsewhere(request, facts) or _beyond_arrays(request, facts)
     demand = Demand({})
     if facts.sharing.resources and part is not None:
         demand = demand_of(request, part, facts.sharing, least)
@@ -335,6 +336,13 @@ def _problem(
     if not math.isfinite(limit) and not request.spec.divisible:
         return "has no time limit, so its end cannot be promised; set --time"
     return ""
+
+
+def _beyond_arrays(request: JobRequest, facts: SlurmFacts) -> str:
+    """Return that Slurm takes no array with such task ids; empty if it does."""
+    if not 0 < facts.array_size <= request.last_task:
+        return ""
+    return f"--array names task {request.last_task}; task ids must be below {facts.array_size} here"
 
 
 def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> str:

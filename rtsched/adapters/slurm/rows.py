@@ -248,6 +248,12 @@ def tasks_in(text: str) -> tuple[int, int]:
     return min(count, MOST_TASKS), min(number(limit), MOST_TASKS)
 
 
+def last_task_in(text: str) -> int:
+    """Return the highest task id that `1-5000:2%10` names; -1: none."""
+    found = (_TASKS.fullmatch(part) for part in text.partition("%")[0].split(","))
+    return max((int(each[2] or each[1]) for each in found if each is not None), default=-1)
+
+
 def arrays_in(labels: Iterable[str]) -> dict[str, NDArray[np.int64]]:
     """Return the columns `array`, `tasks` and `parallel` of labels such as `12_[3-4%2]`, `12_3`."""
     found = np.array([_array_in(label) for label in labels], np.int64).reshape(-1, 3)

@@ -58,6 +58,7 @@ from rtsched.adapters.slurm.observation import (
     requeued_parts,
 )
 from rtsched.adapters.slurm.route import Route
+from rtsched.adapters.slurm.rows import number
 from rtsched.adapters.slurm.scontrol import carried_out, rank_of
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
@@ -356,6 +357,7 @@ class SlurmSystem:
             users=users,
             enforced=keeps_associations(config),
             requeue_delay=requeue_delay_of(config),
+            array_size=number(config.get("MaxArraySize", "")),
             backfill=backfill_interval_of(config),
             limits=self._limits_now(problems),
             billing=machine.cluster.billing,

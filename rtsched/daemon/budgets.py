@@ -1,0 +1,99 @@
+"""How much of the machine promises take: of a user, of an account, and for nothing.
+
+Work is what a promised job may use at most, in node-seconds, or in processor-seconds where jobs
+share nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rtsched.model.jobs import Kind
+from rtsched.model.resources import CPU
+from rtsched.model.table import amounts_of
+from rtsched.model.units import HOUR, WEEK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.settings import DaemonSettings
+    from rtsched.daemon.site import Site
+    from rtsched.model.cluster import Cluster
+    from rtsched.model.jobs import Jobs
+
+WHOLE = 5
+"""A promise of the whole machine for an hour or more that its user cancels before the job starts
+counts as so many unused promises, one of less in proportion."""
+
+NEGLIGIBLE = 0.25
+"""Less than this much of an unused promise counts as none."""
+
+
+def work_of(jobs: Jobs, cluster: Cluster) -> NDArray[np.float64]:
+    """Return float64[n]: what jobs may use at most; of a divisible load what it needs at least."""
+    work = jobs.size * jobs.wall_time
+    array, load = jobs.kind == Kind.ARRAY, jobs.kind == Kind.DIVISIBLE
+    rounds = np.ceil(jobs.tasks / np.maximum(jobs.tasks_per_node, 1))
+    work = np.where(array, rounds * jobs.wall_time, work)
+    work = np.where(load, jobs.sigma * (jobs.cms + jobs.cps), work)
+    if cluster.shared:
+        work = work * np.maximum(amounts_of(jobs, "demand", (CPU,))[:, 0], 1)
+    return np.where(np.isfinite(work), work, 0.0)
+
+
+def machine_size(cluster: Cluster) -> float:
+    """Return how many nodes are in service, or processors where jobs share nodes."""
+    if not cluster.shared:
+        return float(cluster.usable.sum())
+    return float(amounts_of(cluster.nodes, "capacity", (CPU,))[cluster.usable].sum())
+
+
+def over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> str:
+    """Return whose promises would take more of the machine than they may with one more; or none.
+
+    A sentence part, empty: nobody's. `job` is one row.
+    """
+    cluster = site.snapshot.cluster
+    room, own = WEEK * machine_size(cluster), float(work_of(job, cluster)[0])
+    open_ = [r.id for r in site.records.values() if r.standing != "offered"]
+    rows = site.requested.take(np.isin(site.requested.id, np.array(open_, np.int64)))
+    user = np.isin(rows.id, np.array([r.id for r in site.open_promises(uid)], np.int64))
+    account = job.texts("account")[0]
+    names = np.array([*(name == account for name in rows.names("account")), False], np.bool_)
+    for what, mine, share in (
+        ("your promises", user, settings.promised_share_per_user),
+        (
+            f"promises to account {account}",
+            names[rows.account],
+            settings.promised_share_per_account,
+        ),
+    ):
+        if not share or (account is None and mine is not user):
+            continue
+        if own + float(work_of(rows.take(mine), cluster).sum()) > share * room:
+            return f"{what} would take more than {100 * share:g} % of a week of the machine"
+    return ""
+
+
+def kept_for_nothing(site: Site, records: Iterable[PromiseRecord]) -> dict[int, int]:
+    """Return by user as how many unused promises these count: they kept others from the machine.
+
+    In proportion to what was planned for them; what is cancelled at once was of use to nobody else
+    for the same time, and so counts as the whole machine for an hour at most.
+    """
+    by_user: dict[int, list[int]] = {}
+    for record in records:
+        by_user.setdefault(record.uid, []).append(record.id)
+    cluster, counts = site.snapshot.cluster, dict[int, int]()
+    whole = max(machine_size(cluster), 1.0) * HOUR
+    for uid, jobs in by_user.items():
+        rows = site.requested.take(np.isin(site.requested.id, np.array(jobs, np.int64)))
+        share = min(float(work_of(rows, cluster).sum()) / whole, 1.0)
+        counts[uid] = max(math.ceil(WHOLE * share - NEGLIGIBLE), 0)
+    return counts
