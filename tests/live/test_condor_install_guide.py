@@ -57,7 +57,9 @@ def test_the_guide_leads_from_a_bare_pool_to_a_counter_offer_and_back(suite):
         assert "rtsched: warning: " in said["Warn"]
         assert "1 job(s) submitted to cluster" in said["Warn"]
         assert "rtsched: promised to end by" in said["Enforce"]
-        assert re.search(r"rtsched: rejected: .* Feasible: .*\+RtDeadline=\d+\), reserved", last)
+        assert re.search(
+            r"rtsched: rejected: .* Feasible: .*\+RtDeadline=\d+\), not reserved", last
+        )
         follow(pool, back)
         assert configuration(pool) == bare
         wait_for("the schedd is back", lambda: accepted(pool), 60)

@@ -50,7 +50,9 @@ def test_the_guide_leads_from_a_bare_slurm_to_a_counter_offer_and_back(suite):
         assert "sbatch: rtsched: warning: " in said["Warn"]
         assert "Submitted batch job" in said["Warn"]
         assert "sbatch: rtsched: promised to end by" in said["Enforce"]
-        assert re.search(r"rtsched: rejected: .* Feasible: .*--deadline=uts\d+\), reserved", last)
+        assert re.search(
+            r"rtsched: rejected: .* Feasible: .*--deadline=uts\d+\), not reserved", last
+        )
         follow(cluster, back)
         assert cluster.path("/etc/slurm/slurm.conf").read_text() == conf
         assert "rtsched" not in cluster.run(["scontrol", "show", "config"]).stdout

@@ -1,0 +1,84 @@
+"""Offers and budgets on a real Slurm: rejected jobs keep nobody from starting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from promising import QUICK, SITE, SUBMIT_CONF, Live, without_jobs
+from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NODES = 4
+HELD = SITE.replace("offer = 20", "offer = 45")
+TOO_SOON = ("--time=10", "--deadline=now+30seconds")
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """Run four nodes with our filter and daemon."""
+    options = SlurmOptions(fast=1, slow=3, job_submit=("rtsched",))
+    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
+        cluster.start_daemon(HELD)
+        yield Live(cluster)
+
+
+@pytest.fixture(autouse=True)
+def clean(live: Live) -> Iterator[None]:
+    """Each test begins without jobs, on all nodes, and ends so."""
+    yield from without_jobs(live, NODES)
+
+
+def state(live: Live, job: int) -> str:
+    """Return the state of a job."""
+    return live.cluster.run(["squeue", "-h", "-o", "%T", "-j", str(job)]).stdout.strip()
+
+
+def test_best_effort_jobs_start_beside_any_number_of_rejected_jobs(live: Live) -> None:
+    """Nothing is reserved for offers on an idle cluster, not of an array that Slurm refuses."""
+    for nodes in (1, 2, 3, 4):
+        said = live.submit(f"-N{nodes}", *TOO_SOON)
+        assert not said.job
+        assert "not reserved: submit within 45 s" in said.text
+    said = live.submit("--array=1-50000", *TOO_SOON)
+    assert (said.job, said.offer) == (0, "")
+    assert "task 50000; task ids must be below" in said.text
+    live.polled()
+    assert live.reservations() == {}
+    wide = live.submit("-N4", "--time=20", user="bob", script="sleep 600")
+    eventually(lambda: state(live, wide.job) == "RUNNING", 30, "a best-effort job starts")
+    live.polled()
+    assert state(live, wide.job) == "RUNNING"
+
+
+def test_what_a_rejection_names_can_be_submitted(live: Live) -> None:
+    """After any number of offers that nobody took."""
+    for _ in range(12):
+        assert not live.submit("-n1", *TOO_SOON).job
+    said = live.submit("-n1", *TOO_SOON)
+    assert "not reserved" in said.text
+    live.polled()
+    assert live.submit("-n1", "--time=10", f"--deadline={said.offer}").promised
+
+
+def test_whoever_cancels_and_submits_again_has_the_machine_for_a_while_only(live: Live) -> None:
+    """Behind bob's job alice's is planned on all nodes, cancelled, and planned again."""
+    busy = live.submit("-N4", "--time=20", user="bob", script="sleep 600")
+    eventually(lambda: state(live, busy.job) == "RUNNING", 60, "bob's job runs")
+    live.polled()
+    accepted, text = 0, ""
+    while accepted < 12:
+        said = live.submit("-N4", "--time=600", "--deadline=now+30hours")
+        if not said.promised:
+            text = said.text
+            break
+        accepted += 1
+        live.polled()
+        live.cluster.run(["scancel", str(said.job)], user="alice")
+        live.polled()
+    assert "came to nothing in the last hour" in text
+    assert accepted <= 6
+    assert live.submit("-N4", "--time=60", "--deadline=now+30hours", user="carol").promised
