@@ -70,6 +70,9 @@ SPARE = 0.012
 """Seconds of those that the filter waits that are left to write an answer and to read it. A job
 that is not evaluated by then is evaluated in a cycle."""
 
+FORGET = 0.9
+"""By how much an evaluation is thought to take less after one that was not even begun."""
+
 USUAL = 0.01
 """Seconds that an evaluation is thought to take before any was made."""
 
@@ -250,8 +253,8 @@ class Answers:
         """Judge a submission when its turn comes, unless it is too late for that by then."""
         async with self._turns.of(case.request.submission.uid):
             left = case.answered_by - time.perf_counter() - SPARE
-            if case.is_late or left < self._usual:
-                case.is_late = True
+            if case.is_late or (left < self._usual and self._asking > 1):
+                case.is_late, self._usual = True, self._usual * FORGET
                 return case.judge.later(self.daemon.site)
             return await self._in_turn(case, client)
 

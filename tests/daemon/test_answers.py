@@ -11,7 +11,7 @@ from running import ANN, Running, answer_of, until
 from scene import BOB
 
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
-from rtsched.daemon.answers import job_id
+from rtsched.daemon.answers import Answers, job_id
 from rtsched.daemon.ask import ask
 from rtsched.daemon.reports import Status
 
@@ -180,3 +180,18 @@ def test_one_that_takes_too_long_is_held_and_promised_nothing_twice(running: Run
         assert len(running.daemon.site.records) == 1
 
     run(running, course)
+
+
+def test_one_slow_evaluation_does_not_have_all_others_held(running: Running) -> None:
+    """Who is alone at the door is evaluated, however long that took before."""
+    answers = Answers(running.daemon)
+    answers._usual = 3600.0
+    running.server.handler = answers.answer
+
+    async def course(gate: Gate) -> None:
+        gate.open.set()
+        fields = (await asyncio.to_thread(answer_of, running.asked(timeout_ms=60_000)))[1]
+        assert "promised to end by" in str(fields[Tag.MESSAGE])
+
+    assert run(running, course).calls
+    assert answers._usual < 3600.0
