@@ -179,10 +179,13 @@ class CondorHistoryReader:
 
     def _cpus(self, ad: Record) -> float:
         """Return the processors of one host that a job asks for."""
-        asked = number(ad, "requestcpus")
+        asked, given = number(ad, "requestcpus"), number(ad, "cpusprovisioned")
+        if given > asked:
+            self._assume(
+                "a job that was given more processors than it asked for occupies what it was given"
+            )
         if math.isfinite(asked):
-            return asked
-        given = number(ad, "cpusprovisioned")
+            return given if given > asked else asked
         if math.isfinite(given):
             if isinstance(ad.get("requestcpus"), Expression):
                 self._assume("RequestCpus is an expression: CpusProvisioned is taken")

@@ -20,7 +20,7 @@ from rtsched.logs.gather import Coder
 from rtsched.logs.sacct_lines import SACCT, Header, split_lines, split_plainly
 from rtsched.logs.sacct_repair import readings
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
-from rtsched.logs.slurm_text import deadline_in, ending, minutes, submit_line
+from rtsched.logs.slurm_text import deadline_in, ending, generic_column, minutes, submit_line
 from rtsched.logs.source import readable
 from rtsched.model.units import (
     known_zone,
@@ -54,7 +54,9 @@ class SacctReader:
         self._zone = known_zone(options.timezone)
         self._rows = SlurmRows()
         self._texts = {name: Interner() for name in TEXTS if name != "nodes"}
-        self._tres = Interner()
+        self._tres = {name: Interner() for name in ("tres", "tres_given")}
+        self._gres, self._gres_column = Coder(), Interner()
+        self._without_gres = Meanings(lambda text: float("gres/" not in text))
         self._dependencies, self._job_names, self._node_options = Coder(), Coder(), Coder()
         self._licenses = Coder()
         self._constraints = Interner()
@@ -98,8 +100,10 @@ class SacctReader:
         header, rest, number = read_header(source, block, self._given_delimiter)
         if not self._details:
             header.place.pop("name", None)
-        if not self._resources and "asked" in header.place:
-            header.place.pop("asked_tres", None)
+        if not self._resources:
+            spare = ("held_tres", "gres", *(("asked_tres",) if "asked" in header.place else ()))
+            for role in spare:
+                header.place.pop(role, None)
         return header, rest, number
 
     def _take(self, block: bytes, header: Header, before: int) -> int:
@@ -205,8 +209,9 @@ class SacctReader:
         width = read.integers(cells["width"]) if "width" in cells else np.ones(n)
         if "width" in cells:
             row["width"] = width
-        if self._resources and "asked_tres" in cells:
-            row["tres"] = self._tres.codes(cells["asked_tres"])
+        for role, name in (("asked_tres", "tres"), ("held_tres", "tres_given")):
+            if self._resources and role in cells:
+                row[name] = self._tres[name].codes(cells[role])
         if not row.keys() & {"asked", "given"}:
             row["asked"] = np.where(width > 0, width, 1.0)
             self._rows.assume("the log has no processor counts: one per node is assumed", n)
@@ -240,13 +245,17 @@ class SacctReader:
         row["size_min"], row["size_max"] = np.full((2, n), -1, np.int32)
         marked = np.zeros(n, np.bool_)
         row["exclusive"] = np.zeros(n, np.bool_)
-        for name in ("dependency", "job_name", "node_options", "licenses"):
+        for name in ("dependency", "job_name", "node_options", "licenses", "gres"):
             row[name] = np.full(n, -1, np.int32)
+        if self._resources:
+            self._generic(cells, row)
         if "constraint" in cells:
             row["constraint"] = self._constraints.codes(cells["constraint"])
         row["array_limit"], row["begin"] = np.zeros(n, np.int32), np.full(n, np.nan)
         if "submit_line" in cells:
             marked = read.telling(cells["submit_line"]) | read.with_node_range(cells["submit_line"])
+            if self._resources:
+                marked |= self._may_ask_for_gpus(cells)
         free = [name for name in ("extra", "comment") if name in cells]
         for name in free:
             marked |= read.marked(cells[name], b"eadline=", b"EADLINE=")
@@ -264,6 +273,8 @@ class SacctReader:
             row["node_options"][at] = self._node_options.code(asked.nodes_asked(features))
             if self._resources:
                 row["licenses"][at] = self._licenses.code(asked.licenses)
+                if asked.gres or asked.gpus:
+                    row["gres"][at] = self._gres.code(f"{asked.gres};{asked.gpus}")
             if "singleton" in asked.dependency:
                 row["job_name"][at] = self._job_names.code(asked.job_name)
             if asked.begin:
@@ -273,13 +284,32 @@ class SacctReader:
                 ends = (min(count * asked.per_node, 2**31 - 1) for count in asked.nodes)
                 row["size_min"][at], row["size_max"][at] = ends
 
+    def _may_ask_for_gpus(self, cells: dict[str, Cells]) -> NDArray[np.bool_]:
+        """Return which submit lines may ask for generic resources that no column tells."""
+        line = cells["submit_line"]
+        marked = read.marked(line, b"--gres", b"--gpu", b"--tres", b"-G")
+        for role in ("asked_tres", "held_tres"):
+            if role in cells and marked.any():
+                marked &= self._without_gres(cells[role])[0] != 0
+        return marked
+
+    def _generic(self, cells: dict[str, Cells], row: dict[str, NDArray[Any]]) -> None:
+        """Fill in the generic resources of a column of their own, as before Slurm 21.08."""
+        if "gres" not in cells:
+            return
+        codes = self._gres_column.codes(cells["gres"])
+        texts = map(generic_column, self._gres_column.names())
+        row["gres"] = np.array([*map(self._gres.code, texts), -1], np.int32)[codes]
+
     def log(self) -> Log:
         """Return everything taken in."""
         if self._local:
             zone = zone_label(self._zone_name)
             self._rows.remarks.append(f"the log's times are local times ({zone})")
         names = {name: interner.names() for name, interner in self._texts.items()}
-        names["nodes"], names["tres"] = self._nodes.interner.names(), self._tres.names()
+        names["nodes"] = self._nodes.interner.names()
+        names |= {name: interner.names() for name, interner in self._tres.items()}
+        names["gres"] = self._gres.names()
         names["dependency"] = self._dependencies.names()
         names["node_options"] = self._node_options.names()
         names["licenses"] = self._licenses.names()

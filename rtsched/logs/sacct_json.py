@@ -175,7 +175,7 @@ class SacctJsonReader:
         self._local = False
         self._rows = SlurmRows()
         self._texts = {name: Coder() for name in TEXTS}
-        self._tres = Coder()
+        self._tres, self._given, self._gres = Coder(), Coder(), Coder()
         self._dependencies, self._job_names, self._node_options = Coder(), Coder(), Coder()
         self._licenses = Coder()
         self._decoder = msgspec.json.Decoder(Record, strict=True)
@@ -237,6 +237,7 @@ class SacctJsonReader:
             "memory": _amount(tres.requested, "mem") * _MEGABYTE,
             "width": _value(record.allocation_nodes),
             "tres": self._tres.code(_tres_text(tres.requested)) if self._resources else -1,
+            "tres_given": self._given.code(_tres_text(tres.allocated)) if self._resources else -1,
             "exclusive": False,
             "array_limit": _array_limit(record.array),
             "restarts": max(0.0, _whole(_value(record.restart_cnt))),
@@ -277,6 +278,8 @@ class SacctJsonReader:
         features = asked.constraint if record.constraints is None else record.constraints
         row["node_options"] = self._node_options.code(asked.nodes_asked(features))
         row["licenses"] = self._licenses.code(asked.licenses) if self._resources else -1
+        generic = self._resources and (asked.gres or asked.gpus)
+        row["gres"] = self._gres.code(f"{asked.gres};{asked.gpus}") if generic else -1
         alone = "singleton" in asked.dependency
         row["job_name"] = self._job_names.code(asked.job_name) if alone else -1
         known = asked.begin and submit == submit
@@ -299,6 +302,7 @@ class SacctJsonReader:
             self._rows.remarks.append(f"deadlines without a zone are local times ({zone})")
         names = {name: coder.names() for name, coder in self._texts.items()}
         names["tres"], names["dependency"] = self._tres.names(), self._dependencies.names()
+        names["tres_given"], names["gres"] = self._given.names(), self._gres.names()
         names["node_options"], names["constraint"] = self._node_options.names(), ()
         names["licenses"] = self._licenses.names()
         return self._rows.log(self.format, names)

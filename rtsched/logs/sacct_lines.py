@@ -27,6 +27,8 @@ ROLES: dict[str, tuple[str, ...]] = {
     "asked_tres": ("reqtres",),
     "given": ("alloccpus", "ncpus"),
     "given_tres": ("alloctres",),
+    "held_tres": ("alloctres",),
+    "gres": ("reqgres", "allocgres"),
     "width": ("nnodes", "allocnodes", "reqnodes"),
     "memory": ("reqmem",),
     "restarts": ("restarts",),
@@ -56,7 +58,7 @@ _NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
 
 SACCT_COLUMNS = (
     "JobID,JobIDRaw,User,Account,Partition,QOS,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,"
-    "ReqCPUS,NCPUS,NNodes,ReqMem,ReqTRES,State,NodeList,Restarts,SubmitLine,Extra,Comment,"
+    "ReqCPUS,NCPUS,NNodes,ReqMem,ReqTRES,AllocTRES,State,NodeList,Restarts,SubmitLine,Extra,Comment,"
     "Constraints,Reservation"
 )
 """The columns that a replay can use."""

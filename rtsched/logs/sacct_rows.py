@@ -14,13 +14,13 @@ import numpy as np
 from rtsched.kernels.cells import ARRAY, HET, PENDING_ARRAY, SINGLE
 from rtsched.logs.gather import MOST, Columns, of_jobs, unique_ids, unless_constant, whole
 from rtsched.logs.slurm_dependencies import grouped, waiting
-from rtsched.logs.slurm_text import licenses_in, trackable
+from rtsched.logs.slurm_text import generic_amounts, licenses_in, trackable
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
-from rtsched.model.resources import LICENSE
+from rtsched.model.resources import CPU, GRES, LICENSE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,6 +46,9 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
     "memory": (np.int64, -1),  # bytes per processor
     "width": (np.float64, np.nan),  # nodes
     "tres": (np.int32, -1),  # code of the resources asked for, of all nodes together
+    "tres_given": (np.int32, -1),  # the same, of those that it was given
+    "gres": (np.int32, -1),  # code of generic resources that the submit line or a column tells
+    "more": (np.bool_, False),  # whether it was given more processors than it asked for
     "exclusive": (np.bool_, False),
     "dependency": (np.int32, -1),  # code of what the submit line says
     "node_options": (np.int32, -1),  # the same, of the nodes asked for
@@ -193,8 +196,16 @@ class SlurmRows:
         size_min, size_max = _ranges(size, size_min, size_max)
         n = len(key)
         width = take("width")
-        asked = _demands(take("tres"), names["tres"], width)
-        demand, resources = _with_licenses(*asked, take("licenses"), names["licenses"])
+        asked, given, generic = (
+            (take(name), names[name]) for name in ("tres", "tres_given", "gres")
+        )
+        more = take("more")
+        demand, resources = _demands(asked, given, generic, width, np.where(more, size, 0.0))
+        demand, resources = _with_licenses(demand, resources, take("licenses"), names["licenses"])
+        self.assume(
+            "a job that was given more processors than it asked for occupies what it was given",
+            int(more.sum()),
+        )
         texts = {name: take(name) for name in TEXTS}
         ids = key if ranks is None else ranks
         shown = {"raw": take("raw"), "base": base, "part": part, "meaning": meaning}
@@ -326,27 +337,76 @@ class SlurmRows:
             return {}
         self.assume("a job that was resized keeps the size with which it began", int(resized.sum()))
         first = np.where(resized, fold.begin, rows)
-        names = ("start", "asked", "given", "memory", "width", "tres", "nodes")
+        names = (
+            "start",
+            "asked",
+            "given",
+            "more",
+            "memory",
+            "width",
+            "tres",
+            "tres_given",
+            "nodes",
+        )
         changed = {name: look(name)[first] for name in names}
         changed["elapsed"] = np.where(resized, fold.elapsed, look("elapsed")[rows])
         return changed
 
 
-def _demands(
-    code: NDArray[np.int32], texts: tuple[str, ...], width: NDArray[np.float64]
-) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
-    """Return what jobs ask for on each of their nodes, rounded up, and the resources' names.
+_Coded = tuple["NDArray[np.int32]", tuple[str, ...]]
 
-    Licences are for all nodes together. None: the log does not say.
+
+def _demands(
+    asked: _Coded,
+    given: _Coded,
+    generic: _Coded,
+    width: NDArray[np.float64],
+    held: NDArray[np.float64],
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
+    """Return what jobs take on each of their nodes, rounded up, and the resources' names.
+
+    Parameters
+    ----------
+    asked, given : (int32[n], tuple of str)
+        Codes and texts of the resources asked for, and of those that a job was given.
+    generic : (int32[n], tuple of str)
+        The same of generic resources by other sources, which count where those name none.
+    width : float64[n]
+        Nodes.
+    held : float64[n]
+        Processors of jobs that were given more than they asked for; 0: others.
+
+    Returns
+    -------
+    demand : int64[n, r] or None
+        Licences are for all nodes together. None: the log does not say.
+    resources : tuple of str
     """
-    amounts = [trackable(text) for text in texts]
-    resources = tuple(sorted({name for some in amounts for name in some}))
+    total = [[trackable(text) for text in texts] for _, texts in (asked, given)]
+    others = [generic_amounts(text) for text in generic[1]]
+    every = [*total[0], *total[1], *(some for pair in others for some in pair)]
+    resources = tuple(sorted({name for some in every for name in some}))
     if not resources:
         return None, ()
-    table = np.array([[some.get(name, 0) for name in resources] for some in (*amounts, {})])
-    nodes = np.where(width > 1, width, 1.0).astype(np.int64)
+    nodes = np.where(width > 1, width, 1.0).astype(np.int64)[:, None]
+
+    def table(amounts: Sequence[Mapping[str, int]], code: NDArray[np.int32]) -> NDArray[np.int64]:
+        rows = [[some.get(name, 0) for name in resources] for some in (*amounts, {})]
+        return np.array(rows, np.int64)[code]
+
+    demand = np.maximum(table(total[0], asked[0]), table(total[1], given[0]))
     per_node = np.array([not name.startswith(LICENSE) for name in resources])
-    return -(-table[code] // np.where(per_node, nodes[:, None], 1)), resources
+    demand = -(-demand // np.where(per_node, nodes, 1))
+    if others:
+        each, together = (table([pair[at] for pair in others], generic[0]) for at in (0, 1))
+        named = np.array([name.startswith(GRES) for name in resources])
+        unknown = ~(demand[:, named] > 0).any(axis=1)
+        demand[unknown] = np.maximum(demand, np.maximum(each, -(-together // nodes)))[unknown]
+    if CPU in resources:
+        cores = demand[:, resources.index(CPU)]
+        held = -(-held // nodes[:, 0])
+        demand[:, resources.index(CPU)] = np.where(cores > 0, np.maximum(cores, held), 0)
+    return demand, resources
 
 
 def _with_licenses(
@@ -404,6 +464,7 @@ def _finish(row: dict[str, NDArray[Any]]) -> None:
     start, end, elapsed = row["start"], row["end"], row["elapsed"]
     ending, given = row["ending"], row["given"]
     row["asked"] = np.where(row["asked"] > 0, row["asked"], given)
+    _hold(row)
     waiting = ending == Ending.PENDING
     running = ending == Ending.RUNNING
     gone = ending == Ending.CANCELLED
@@ -418,6 +479,20 @@ def _finish(row: dict[str, NDArray[Any]]) -> None:
     row["given"] = np.where(never, 0.0, given)
     killed = (ending == Ending.MISSED) & np.isinf(row["deadline"]) & ~never
     row["deadline"] = np.where(killed & ~np.isnan(end), end, row["deadline"])
+
+
+def _hold(row: dict[str, NDArray[Any]]) -> None:
+    """Let jobs that were given more processors than they asked for occupy what they were given.
+
+    Slurm rounds requests up to whole cores, and to whole nodes with --exclusive, select/linear or
+    OverSubscribe=EXCLUSIVE. A job that may have several sizes keeps the one asked for.
+    """
+    asked, given = row["asked"], np.maximum(row["given"], 1.0)
+    row["more"] = (given > asked) & (given <= MOST) & ~(row["size_min"] > 0)
+    if row["more"].any():
+        memory = np.where(row["more"], -(-row["memory"] * asked // given), row["memory"])
+        row["memory"] = np.where(row["memory"] > 0, memory, row["memory"]).astype(np.int64)
+        row["asked"] = np.where(row["more"], given, asked)
 
 
 def _key(

@@ -14,10 +14,10 @@ import msgspec
 from rtsched.errors import InputError
 from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import Node, slurm_state
-from rtsched.logs.slurm_text import licenses_in, with_totals
+from rtsched.logs.slurm_text import gres, licenses_in
 from rtsched.logs.source import readable
 from rtsched.model.billing import BillingWeights
-from rtsched.model.resources import GRES, LICENSE, MEMORY
+from rtsched.model.resources import LICENSE, MEMORY
 from rtsched.model.units import size_bytes
 
 if TYPE_CHECKING:
@@ -259,24 +259,6 @@ def _node(name: str, pairs: Pairs) -> Node:
 def _features(text: str | list[str]) -> set[str]:
     words = text.split(",") if isinstance(text, str) else text
     return {word for word in words if word and word != "(null)"}
-
-
-def gres(text: str) -> dict[str, int]:
-    """Return the amounts in `gpu:a100:4(S:0-1),shard:8`, by their names as trackable resources.
-
-    References
-    ----------
-    Slurm manual page slurm.conf: Gres.
-    """
-    amounts: dict[str, int] = {}
-    for part in re.sub(r"\([^)]*\)", "", text).split(","):
-        kind, *rest = part.split(":")
-        rest = [word for word in rest if word != "no_consume"]
-        amount = size_bytes(rest.pop()) if rest and rest[-1][:1].isdigit() else 1.0
-        if kind and 0 < amount < 2.0**62:
-            name = f"{GRES}{kind}" + "".join(f":{word}" for word in rest)
-            amounts[name] = amounts.get(name, 0) + int(amount)
-    return with_totals(amounts)
 
 
 def shown_licenses(text: str) -> dict[str, int]:

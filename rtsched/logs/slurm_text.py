@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rtsched.model.log import Ending
-from rtsched.model.resources import LICENSE
+from rtsched.model.resources import GRES, LICENSE
 from rtsched.model.units import size_bytes
 
 ENDINGS: dict[str, Ending] = {
@@ -60,6 +60,9 @@ _DEADLINE = re.compile(r"(?:^|[\s,;])(?:rt:)?(?:rt)?deadline=([^\s,;]+)", re.IGN
 _NODES = re.compile(r"(\d{1,9})(k?)(?:-(\d{1,9})(k?))?", re.ASCII)
 _THROTTLED = re.compile(r"[^%]*%(\d{1,9})", re.ASCII)
 _LICENSE = re.compile(r"([^\s:=@]{1,80}(?:@[^\s:=]{1,80})?)(?:[:=](\d{1,9}))?", re.ASCII)
+_GENERIC = re.compile(
+    r"(gres[/:])?([a-z_]\w*(?::(?!\d+(?:[:=]|$))[^:=]+)?)(?:[:=](\d{1,9}))?", re.ASCII
+)
 _COUNT = re.compile(r"(\d{1,9})", re.ASCII)
 
 
@@ -86,6 +89,8 @@ class SubmitLine:
         several partitions, in this order.
     licenses : str
         What `--licenses` says.
+    gres, gpus : str
+        Generic resources of each node, and GPUs of all nodes together, as `--gres` writes them.
     """
 
     deadline: str = ""
@@ -99,6 +104,8 @@ class SubmitLine:
     constraint: str = ""
     node_options: str = ""
     licenses: str = ""
+    gres: str = ""
+    gpus: str = ""
 
     def nodes_asked(self, constraint: str) -> str:
         """Return which nodes are asked for, with features that may stand elsewhere in the log."""
@@ -130,7 +137,35 @@ def submit_line(text: str) -> SubmitLine:
         options.get("constraint", ""),
         _node_options(options),
         options.get("licenses", ""),
+        *_generic(options),
     )
+
+
+def _generic(options: dict[str, str]) -> tuple[str, str]:
+    """Return the generic resources of each node and the GPUs of all nodes that options ask for.
+
+    Where the number of tasks is not said, there is one on each node.
+    """
+    each = _count(options.get("ntasks-per-node"))
+    tasks = options.get("ntasks", "")
+    per_task = "job" if tasks.isdigit() else "node"
+    times = _count(tasks) if tasks.isdigit() else each
+    found: dict[str, list[str]] = {"node": [], "job": []}
+    for name, basis, factor in (
+        ("gres", "node", 1),
+        ("tres-per-node", "node", 1),
+        ("gpus-per-node", "node", 1),
+        ("gpus-per-socket", "node", _count(options.get("sockets-per-node"))),
+        ("gpus-per-task", per_task, times),
+        ("tres-per-task", per_task, times),
+        ("gpus", "job", 1),
+    ):
+        for part in options.get(name, "").split(","):
+            match = _GENERIC.fullmatch(f"gpu:{part}" if name.startswith("gpus") else part)
+            if part and match is not None and (match[1] or not name.startswith("tres")):
+                basis = basis if match[2].startswith("gpu") else "node"
+                found[basis].append(f"{match[2]}:{_count(match[3]) * factor}")
+    return ",".join(found["node"]), ",".join(found["job"])
 
 
 def _node_options(options: dict[str, str]) -> str:
@@ -169,6 +204,7 @@ _LONG = {
     "w": "nodelist",
     "x": "exclude",
     "L": "licenses",
+    "G": "gpus",
 }
 
 
@@ -261,6 +297,47 @@ def with_totals(amounts: dict[str, int]) -> dict[str, int]:
         if kind and whole not in amounts:
             totals[whole] = totals.get(whole, 0) + amount
     return amounts | totals
+
+
+def generic_column(text: str) -> str:
+    """Return what ReqGRES or AllocGRES means: resources of each node, `;`, those of all together.
+
+    Before Slurm 21.08 these columns counted all nodes together; `PER_NODE:gpu:2` is of each.
+    """
+    node: list[str] = []
+    job: list[str] = []
+    for part in text.split(","):
+        basis, _, rest = part.partition(":")
+        name = (rest if basis.startswith("PER_") else part).removeprefix("gres:")
+        if name and not name.endswith(":0") and name != "(null)":
+            (job if basis in {name, name.partition(":")[0], "gres", "PER_JOB"} else node).append(
+                name
+            )
+    return f"{','.join(node)};{','.join(job)}" if node or job else ""
+
+
+def generic_amounts(text: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the generic resources of each node, and of all together, in `gpu:2;gpu:8`."""
+    node, _, job = text.partition(";")
+    return gres(node), gres(job)
+
+
+def gres(text: str) -> dict[str, int]:
+    """Return the amounts in `gpu:a100:4(S:0-1),shard:8`, by their names as trackable resources.
+
+    References
+    ----------
+    Slurm manual page slurm.conf: Gres.
+    """
+    amounts: dict[str, int] = {}
+    for part in re.sub(r"\([^)]*\)", "", text).split(","):
+        kind, *rest = part.split(":")
+        rest = [word for word in rest if word != "no_consume"]
+        amount = size_bytes(rest.pop()) if rest and rest[-1][:1].isdigit() else 1.0
+        if kind and 0 < amount < 2.0**62:
+            name = f"{GRES}{kind}" + "".join(f":{word}" for word in rest)
+            amounts[name] = amounts.get(name, 0) + int(amount)
+    return with_totals(amounts)
 
 
 def licenses_in(text: str) -> dict[str, int]:

@@ -335,7 +335,8 @@ def test_resources_tell_processors(read: Read) -> None:
         "2026-11-21T12:00:00", "billing=8,cpu=8,node=1", "cpu=16,mem=1G"
     )
     log = read(text)
-    assert (log.jobs.size[0], log.outcomes.size[0]) == (8, 16)
+    assert (log.jobs.size[0], log.outcomes.size[0]) == (16, 16)
+    assert any("was given more processors" in said for said in log.assumptions)
 
 
 def test_fields_that_hold_the_delimiter(read: Read) -> None:

@@ -108,3 +108,71 @@ def test_a_job_that_waits_again_counts_with_its_last_run(read: Read) -> None:
     assert log.outcomes.run_time.tolist() == [3600.0]
     assert log.outcomes.ending.tolist() == [Ending.FAILED]
     assert log.outcomes.restarts.tolist() == [0]
+
+
+HELD = "JobID|Submit|Start|End|ReqCPUS|AllocCPUS|NNodes|ReqMem|State|SubmitLine"
+DAY = "2026-11-21T08:00:00|2026-11-21T08:10:00|2026-11-21T10:10:00"
+
+
+def test_what_was_held_counts(read: Read) -> None:
+    """Slurm gave whole nodes, or whole cores, to jobs that asked for less."""
+    whole, same, less = (
+        f"1|{DAY}|2|48|2|8G|COMPLETED|sbatch a",
+        f"2|{DAY}|4|4|1|8G|COMPLETED|sbatch a",
+        f"3|{DAY}|8|4|1|8G|COMPLETED|sbatch -N 1-2 a",
+    )
+    log = read(text(HELD, whole, same, less))
+    assert log.jobs.size.tolist() == [48, 4, 8]
+    assert log.jobs.memory.tolist() == [-(-(8 << 30) // 48), 2 << 30, 1 << 30]
+    said = "a job that was given more processors than it asked for occupies what it was given"
+    assert f"{said} (1 job)" in log.assumptions
+
+
+def test_a_job_of_several_sizes_keeps_the_one_asked_for(read: Read) -> None:
+    """Its range says that it may have more; it asked for the least."""
+    log = read(text(HELD, f"1|{DAY}|1|3|3||COMPLETED|sbatch -N 1-4 a"))
+    assert (log.jobs.size[0], log.jobs.size_max[0]) == (1, 4)
+
+
+GPUS = "JobID|Submit|Start|End|ReqCPUS|NNodes|ReqTRES|AllocTRES|ReqGRES|SubmitLine|State"
+PLAIN = "billing=8,cpu=8,mem=16G,node=2"
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "column", "line", "gpus"),
+    [
+        (f"{PLAIN},gres/gpu=4", "", "", "", 2),
+        (PLAIN, f"{PLAIN},gres/gpu:a100=8,gres/gpu=8", "", "", 4),
+        ("", f"{PLAIN},gres/gpu:a100=8", "", "", 4),
+        (f"{PLAIN},gres/gpu=4", f"{PLAIN},gres/gpu=8", "", "", 4),
+        (PLAIN, PLAIN, "", "sbatch --gres=gpu:3 x", 3),
+        (PLAIN, PLAIN, "", "sbatch --gres gpu:a100:3 x", 3),
+        (PLAIN, PLAIN, "", "sbatch --gres=gpu x", 1),
+        (PLAIN, PLAIN, "", "srun --gres=shard:4,gres:gpu:v100:2 x", 2),
+        (PLAIN, PLAIN, "", "sbatch -G 4 x", 2),
+        (PLAIN, PLAIN, "", "sbatch --gpus=h100:5 x", 3),
+        (PLAIN, PLAIN, "", "sbatch --gpus-per-node=a100:2 x", 2),
+        (PLAIN, PLAIN, "", "sbatch -n 6 --gpus-per-task=1 x", 3),
+        (PLAIN, PLAIN, "", "sbatch --ntasks-per-node=4 --gpus-per-task=1 x", 4),
+        (PLAIN, PLAIN, "", "sbatch --tres-per-node=gres/gpu:2 x", 2),
+        (PLAIN, PLAIN, "", "sbatch -n2 --tres-per-task=cpu=4,gres/gpu=2 x", 2),
+        (PLAIN, PLAIN, "", "sbatch --gres=gpu:1g.5gb:2 x", 2),
+        (f"{PLAIN},gres/gpu=4", "", "", "sbatch --gres=gpu:8 x", 2),
+        ("", "", "gpu:tesla:4", "", 2),
+        ("", "", "PER_NODE:gpu:4", "", 4),
+        ("", "", "gres:gpu:4", "", 2),
+        (PLAIN, PLAIN, "", "sbatch run.sh --gres=gpu:8", 0),
+        (PLAIN, PLAIN, "", "sbatch --gres=none x", 0),
+        ("", "", "gpu:0", "", 0),
+    ],
+)
+def test_gpus_of_each_node_wherever_they_are_told(
+    read: Read, asked: str, given: str, column: str, line: str, gpus: int
+) -> None:
+    """On two nodes, by ReqTRES, AllocTRES, ReqGRES of old releases, or the submit line."""
+    row = f"1|{DAY}|8|2|{asked}|{given}|{column}|{line}|COMPLETED"
+    plain = f"2|{DAY}|8|2|||||COMPLETED"
+    jobs = read(text(GPUS, row, plain), resources=True).jobs
+    names = jobs.names("demand")
+    found = jobs.demand[:, names.index("gres/gpu")].tolist() if "gres/gpu" in names else [0, 0]
+    assert found == [gpus, 0]

@@ -150,8 +150,8 @@ def test_processors_from_resources(read: Read) -> None:
         "allocated": [{"type": "energy", "count": -2}, {"type": "cpu", "count": 6}],
     }
     log = read(text(record(tres=tres)))
-    assert (log.jobs.size[0], log.outcomes.size[0]) == (4, 6)
-    assert log.jobs.memory[0] == 256 << 20
+    assert (log.jobs.size[0], log.outcomes.size[0]) == (6, 6)
+    assert log.jobs.memory[0] == -(-(1024 << 20) // 6)
 
 
 def test_wishes(read: Read) -> None:

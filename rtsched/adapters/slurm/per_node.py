@@ -20,7 +20,7 @@ import numpy as np
 
 from rtsched.adapters.slurm.options import written
 from rtsched.logs.node_hardware import MIB, OPTIONS
-from rtsched.logs.slurm_cluster import gres
+from rtsched.logs.slurm_text import gres
 from rtsched.model.resources import GRES, LICENSE
 
 if TYPE_CHECKING:

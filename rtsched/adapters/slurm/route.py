@@ -30,7 +30,7 @@ from rtsched.adapters.slurm.rows import (
 )
 from rtsched.adapters.slurm.texts import Texts
 from rtsched.errors import AdapterError
-from rtsched.logs.slurm_cluster import gres
+from rtsched.logs.slurm_text import gres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

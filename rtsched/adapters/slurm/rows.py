@@ -19,8 +19,7 @@ import numpy as np
 from rtsched.adapters.slurm.texts import Texts
 from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import slurm_state
-from rtsched.logs.slurm_cluster import gres
-from rtsched.logs.slurm_text import ENDINGS, licenses_in
+from rtsched.logs.slurm_text import ENDINGS, gres, licenses_in
 from rtsched.model.cluster import NodeState
 from rtsched.model.log import Ending
 from rtsched.model.resources import LICENSE

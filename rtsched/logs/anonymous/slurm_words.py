@@ -11,8 +11,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rtsched.logs.hostlist import expand
-from rtsched.logs.slurm_text import ENDINGS, SubmitLine, deadline_in, licenses_in, submit_line
-from rtsched.model.resources import LICENSE
+from rtsched.logs.slurm_text import (
+    ENDINGS,
+    SubmitLine,
+    deadline_in,
+    generic_column,
+    licenses_in,
+    submit_line,
+)
+from rtsched.model.resources import GRES, LICENSE
 from rtsched.model.units import slurm_moment
 
 if TYPE_CHECKING:
@@ -28,6 +35,7 @@ _CONDITION = re.compile(
     r"(?:after(?:any|ok|notok|corr|burstbuffer)?:)?\d[\d_*+:]*|singleton", re.ASCII
 )
 _FEATURE = re.compile(r"[^&|()\[\]*,\s]+")
+_GENERIC = re.compile(r"([^:]+(?::(?!\d+$)[^:]+)?)(?::(\d{1,9}))?", re.ASCII)
 _COUNT = re.compile(r"\d{1,9}", re.ASCII)
 _TRES = re.compile(r"([^=,\s]+)=(\d{1,15}(?:\.\d{1,9})?[KMGTPEkmgtpe]?)", re.ASCII)
 _PLAIN_TRES = frozenset(("billing", "cpu", "energy", "fs/disk", "mem", "node", "pages", "vmem"))
@@ -151,6 +159,11 @@ class SlurmWords:
             options.append(f"--job-name={self.name('job', asked.job_name)}")
         if asked.constraint:
             options.append(f"--constraint={self.features(asked.constraint)}")
+        if asked.gres:
+            options.append(f"--gres={self._generic(asked.gres)}")
+        if asked.gpus:
+            kinds = (each.removeprefix("gpu:") for each in self._generic(asked.gpus).split(","))
+            options.append(f"--gpus={','.join(kinds)}")
         licenses = licenses_in(asked.licenses)
         if licenses:
             listed = (
@@ -159,6 +172,21 @@ class SlurmWords:
             )
             options.append(f"--licenses={','.join(listed)}")
         return options
+
+    def generic_column(self, text: str) -> str:
+        """Return ReqGRES or AllocGRES with other names."""
+        node, _, job = generic_column(text).partition(";")
+        each = (f"PER_NODE:{part}" for part in self._generic(node).split(",") if part)
+        return ",".join([*each, *filter(None, [self._generic(job)])])
+
+    def _generic(self, text: str) -> str:
+        """Return `gpu:a100:2,shard:1` with other names."""
+        parts = (_GENERIC.fullmatch(part) for part in text.split(","))
+        return ",".join(
+            f"{self.resource(GRES + part[1]).removeprefix(GRES)}:{part[2] or 1}"
+            for part in parts
+            if part is not None
+        )
 
     def _times(self, asked: SubmitLine) -> list[str]:
         times = {"deadline": asked.deadline, "begin": asked.begin}

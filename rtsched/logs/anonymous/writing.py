@@ -244,7 +244,10 @@ NAMES = {
     "reservation": "reservation",
 }
 """Columns that hold one name, and its kind."""
-TEXTS = ("jobid", "state", "reqtres", "alloctres", "nodelist", "constraints", "submitline")
+TEXTS = (
+    *("jobid", "state", "reqtres", "alloctres", "reqgres", "allocgres"),
+    *("nodelist", "constraints", "submitline"),
+)
 """Columns of which what is known is written anew."""
 DEADLINES = ("extra", "comment")
 """Columns of which only the deadline is written."""
@@ -271,13 +274,16 @@ class _SacctWriter(_Writer):
             before += len(lines)
 
     def _head(self, header: Header) -> bytes:
-        for role in ("name", *(("asked_tres",) if "asked" in header.place else ())):
+        spare = ("name", "held_tres", "gres")
+        for role in (*spare, *(("asked_tres",) if "asked" in header.place else ())):
             header.place.pop(role, None)  # what may be cut in two ways need not be the same in both
         writers: dict[str, Callable[[str], str]] = {
             "jobid": job_id,
             "state": state,
             "reqtres": self.words.resources,
             "alloctres": self.words.resources,
+            "reqgres": self.words.generic_column,
+            "allocgres": self.words.generic_column,
             "nodelist": self.words.nodes,
             "constraints": self.words.features,
             "submitline": self.words.submit_line,
