@@ -5,7 +5,7 @@ Each part is an estimate or a `Refused` with the reason: what a log cannot tell 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -34,7 +34,8 @@ class Options:
     Attributes
     ----------
     unit : str
-        What a load is cut over: `core` or `node`, as in `[workload]`.
+        What a load is cut over: `core` or `node`, as in `[workload]`; `auto`: `node` if all jobs
+        held the same number of cores, several, on each of their nodes.
     groups : tuple of str
         Patterns of node names: nodes of one pattern are taken as equal. Empty: a node is a group.
     within : tuple of float
@@ -43,7 +44,7 @@ class Options:
         False: divisible loads have no set-up times.
     """
 
-    unit: Literal["core", "node"] = "core"
+    unit: Literal["auto", "core", "node"] = "auto"
     groups: tuple[str, ...] = ()
     within: tuple[float, ...] = (0.9, 0.95, 0.99)
     setup: bool = True
@@ -89,6 +90,9 @@ def calibrate(log: Log, options: Options | None = None) -> Calibration:
     """Return what a log, read with `ReadOptions(details=True)`, tells of the models' parameters."""
     options = options or Options()
     records = Records.of(log, options.groups)
+    chosen: tuple[str, ...] = ()
+    if options.unit == "auto":
+        options, chosen = _chosen(options, records)
     speeds, loads = _speeds(records), _loads(records, options)
     return Calibration(
         speeds,
@@ -98,8 +102,20 @@ def calibrate(log: Log, options: Options | None = None) -> Calibration:
         len(records.run_time),
         log.sources,
         options.unit,
-        (*log.assumptions, *_assumed(records, speeds, loads)),
+        (*chosen, *log.assumptions, *_assumed(records, speeds, loads)),
     )
+
+
+def _chosen(options: Options, records: Records) -> tuple[Options, tuple[str, ...]]:
+    """Return the options with a unit, and a sentence about it."""
+    known = records.nodes > 0
+    each = records.size[known] / records.nodes[known]
+    unit: Literal["core", "node"] = "core"
+    if len(each) and known.all() and each[0] > 1 and (each == each[0]).all():
+        unit = "node"
+    why = "all jobs held equally many cores of each node" if unit == "node" else "jobs share nodes"
+    said = f"Unit: {unit}, as {why}, as far as the log tells (--unit)."
+    return replace(options, unit=unit), (said,) if known.any() else ()
 
 
 def _assumed(records: Records, speeds: Speeds | Refused, loads: Loads | Refused) -> tuple[str, ...]:

@@ -34,10 +34,11 @@ _MOST_SHOWN = 40
 )
 @click.option(
     "--unit",
-    type=click.Choice(["core", "node"]),
-    default="core",
+    type=click.Choice(["auto", "core", "node"]),
+    default="auto",
     show_default=True,
-    help="What a divisible load is divided over.",
+    help="What a divisible load is divided over. auto: nodes, if all jobs held the same number of "
+    "cores, several, on each of their nodes; else cores.",
 )
 @click.option(
     "--no-setup", is_flag=True, help="Divisible loads have no set-up times; do not estimate them."

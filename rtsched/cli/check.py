@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rtsched.core.plugins import Found
     from rtsched.daemon.settings import LiveSite
     from rtsched.replay.policies import Policy
+    from rtsched.replay.workload import WorkloadOptions
 
 
 @click.command("check")
@@ -116,12 +117,7 @@ def load_checked(path: Path, found: Mapping[str, Found]) -> LiveSite:
         "" if name == SITE else f"policy.{name}: ": policy
         for name, policy in site.policies().items()
     }
-    problems = chain_problems(
-        tables,
-        found,
-        periodic=bool(site.workload.periodic),
-        resources=site.workload.unit == "resources",
-    )
+    problems, _ = problems_by_unit(tables, found, site.workload)
     try:
         site.workload.rules()
     except ConfigError as error:
@@ -129,6 +125,25 @@ def load_checked(path: Path, found: Mapping[str, Found]) -> LiveSite:
     if problems:
         raise ConfigError(problems, path)
     return site
+
+
+def problems_by_unit(
+    policies: Mapping[str, Policy], found: Mapping[str, Found], workload: WorkloadOptions
+) -> tuple[list[str], bool | None]:
+    """Return `chain_problems`, and what `prepare` is told of `sharing` where the unit is `auto`."""
+    periodic = bool(workload.periodic)
+    if workload.unit != "auto":
+        shared = workload.unit == "resources"
+        return chain_problems(policies, found, periodic=periodic, resources=shared), None
+    alone, shared_too = (
+        chain_problems(policies, found, periodic=periodic, resources=resources)
+        for resources in (False, True)
+    )
+    if alone and shared_too:
+        return alone, None
+    if not alone and not shared_too:
+        return [], None
+    return [], bool(alone)
 
 
 def chain_problems(
@@ -194,6 +209,8 @@ def changed_defaults(site: LiveSite, found: Mapping[str, Found]) -> list[str]:
         for name, value in live_settings_of(table.name, found).items()
         if name not in table.settings
     ]
+    if site.workload.unit == "auto":
+        texts.append('workload.unit is now "auto" by default; it was "core"')
     return texts
 
 

@@ -85,6 +85,7 @@ class Request:
     site_workload: Mapping[str, Any]
     policies: Mapping[str, Policy]
     found: Mapping[str, Found]
+    sharing: bool | None
     out: Path | None
     html: Path | None
     title: str | None
@@ -135,7 +136,7 @@ def request(given: Mapping[str, Any]) -> Request:
     RtschedError
         For everything that is wrong with it: settings, policies, places that cannot be written.
     """
-    from rtsched.cli.check import chain_problems, load_checked
+    from rtsched.cli.check import load_checked, problems_by_unit
     from rtsched.core.config import read_toml
     from rtsched.core.plugins import discover
     from rtsched.logs.readers import ReadOptions
@@ -158,8 +159,8 @@ def request(given: Mapping[str, Any]) -> Request:
     policies = choose(policy_names(given["asked"], has_site=site is not None), site)
     policies = swept(policies, [Sweep.parse(text) for text in given["sweeps"]])
     tables = {f"policy {name}: ": policy for name, policy in policies.items()}
-    shared, periodic = workload.unit == "resources", bool(workload.periodic)
-    if problems := chain_problems(tables, found, periodic=periodic, resources=shared):
+    problems, sharing = problems_by_unit(tables, found, workload)
+    if problems:
         raise ConfigError(problems)
     out = None if given["no_out"] else given["out"]
     return Request(
@@ -176,6 +177,7 @@ def request(given: Mapping[str, Any]) -> Request:
         site_workload=site_workload,
         policies=policies,
         found=found,
+        sharing=sharing,
         out=out,
         html=_report_place(given["html"], out, given["logs"], no_report=given["no_report"]),
         title=given["title"],
@@ -289,7 +291,16 @@ def load(asked: Request) -> tuple[Workload, int]:
     reservations: Sequence[Reservation] = ()
     if asked.reservations is not None:
         reservations = read_reservations(asked.reservations, asked.reading.timezone)
-    workload = prepare(log, options, cluster, limits, outages, reservations, preemption)
+    workload = prepare(
+        log,
+        options,
+        cluster,
+        limits,
+        outages,
+        reservations,
+        preemption,
+        sharing=asked.sharing,
+    )
     return workload, log.skipped.count.total()
 
 

@@ -74,8 +74,9 @@ CHECK: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--unit",
-        type=click.Choice(["core", "node", "resources"]),
-        help="With --check: what is allocated to one job at a time. Default: core.",
+        type=click.Choice(["auto", "core", "node", "resources"]),
+        help="With --check: what is allocated to one job at a time. Default: as in --config, else "
+        "auto: chosen by the log and the machine.",
     ),
     click.option(
         "--every",

@@ -11,7 +11,14 @@ from rtsched.errors import InputError
 from rtsched.logs.ad_files import read_ads
 from rtsched.logs.classads import Record, number, text
 from rtsched.logs.machine import Node, cluster_of
-from rtsched.logs.slurm_cluster import Described, as_shown, billing_of, from_conf, from_json
+from rtsched.logs.slurm_cluster import (
+    Described,
+    as_shown,
+    billing_of,
+    from_conf,
+    from_json,
+    gives_whole_nodes,
+)
 from rtsched.logs.slurm_topology import topology_of, topology_places
 from rtsched.logs.source import Source, readable
 from rtsched.model.cluster import Cluster, NodeState
@@ -55,7 +62,7 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
     said: list[str] = []
     with Source(path) as source:
         tree = Path(source.path).parent / "topology.conf"
-        nodes, licenses, billing = _described(source, said)
+        nodes, licenses, billing, whole_nodes = _described(source, said)
         if not nodes:
             tree = Path(source.path)
             nodes = _leaves(tree, said)
@@ -69,7 +76,12 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
         if empty:
             said.append(f"nodes without processors are left out ({empty:,})")
         nodes = [node for node in nodes if node.cpus > 0]
-        cluster = replace(cluster_of(source.path, nodes), licenses=licenses, billing=billing)
+        cluster = replace(
+            cluster_of(source.path, nodes),
+            licenses=licenses,
+            billing=billing,
+            gives_whole_nodes=whole_nodes,
+        )
         places = _places(tree, nodes, said)
         if places:
             cluster = replace(cluster, topology=topology_of(places, nodes, said))
@@ -116,10 +128,11 @@ def _described(source: Source, said: list[str]) -> Described:
     if is_json:
         return from_json(source.path, data)
     text = readable(data)
-    billing = billing_of(source.path, text)
-    if re.search(rb"^NodeName=\S+ .*\n?.*\bCPUAlloc=", data, re.M):
-        return as_shown(text)._replace(billing=billing)
-    return from_conf(source.path, text, said)._replace(billing=billing)
+    shown = re.search(rb"^NodeName=\S+ .*\n?.*\bCPUAlloc=", data, re.M)
+    found = as_shown(text) if shown else from_conf(source.path, text, said)
+    return found._replace(
+        billing=billing_of(source.path, text), whole_nodes=gives_whole_nodes(source.path, text)
+    )
 
 
 def _slots(source: Source, said: list[str]) -> list[Node]:

@@ -33,11 +33,12 @@ Pairs = dict[str, str]
 
 
 class Described(NamedTuple):
-    """The nodes that a file describes; its licences and billing, as `Cluster` has them."""
+    """The nodes that a file describes; its licences and the rest as `Cluster` has them."""
 
     nodes: list[Node]
     licenses: dict[str, int]
     billing: BillingWeights | None = None
+    whole_nodes: bool = False
 
 
 def from_conf(path: str, text: str, said: list[str]) -> Described:
@@ -151,6 +152,18 @@ def billing_of(path: str, text: str) -> BillingWeights | None:
     settings = partition_settings(lines, "tresbillingweights")
     flags = ",".join(pairs_of(line).get("priorityflags", "") for _, line in lines)
     return billing_by(path, settings, flags) if settings else None
+
+
+def gives_whole_nodes(path: str, text: str) -> bool:
+    """Return whether every job gets whole nodes, by a slurm.conf or `scontrol show partition`."""
+    lines = conf_lines(Path(path), text, [])
+    if any(pairs_of(line).get("selecttype", "").lower() == "select/linear" for _, line in lines):
+        return True
+    said: dict[str, bool] = {}
+    for setting in ("shared", "oversubscribe"):
+        for name, (_, value) in partition_settings(lines, setting).items():
+            said[name] = said.get(name, False) or value.upper().startswith("EXCLUSIVE")
+    return bool(said) and all(said.values())
 
 
 def billing_by(path: str, settings: Mapping[str, tuple[int, str]], flags: str) -> BillingWeights:

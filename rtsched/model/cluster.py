@@ -104,6 +104,9 @@ class Cluster:
         sets when they are asked for.
     version : int
         Grows with every change of the nodes.
+    gives_whole_nodes : bool
+        Whether the batch system gives every job whole nodes (select/linear, or
+        OverSubscribe=EXCLUSIVE of all partitions), as far as the description tells.
     by_clock : bool
         A requested time counts by the clock on every node, as batch systems that run count it; else
         it is that on nodes of speed 1, as in a replay.
@@ -117,6 +120,7 @@ class Cluster:
     licenses: Mapping[str, int] = field(default_factory=dict)
     billing: BillingWeights | None = None
     node_sets: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    gives_whole_nodes: bool = False
 
     def __post_init__(self) -> None:
         for kind, sets in (("partition", self.partitions), ("node set", self.node_sets)):

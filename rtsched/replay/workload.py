@@ -51,6 +51,7 @@ from rtsched.replay.rules import (
     kinds,
     relative_deadlines,
 )
+from rtsched.replay.unit import chosen_unit, overfull
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -75,14 +76,15 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a log is made ready for replay: the `[workload]` table of a site.toml."""
 
     unit: Annotated[
-        Literal["core", "node", "resources"],
+        Literal["auto", "core", "node", "resources"],
         Meta(
-            description="What is allocated to one job at a time. `core`: jobs share nodes, so "
+            description="What is allocated to one job at a time. `auto`: chosen by what the log's "
+            "jobs held and what the cluster's nodes have. `core`: jobs share nodes, so "
             "a cluster of 30 nodes with 4 cores is 120 rows. `node`: a job has its nodes to "
             "itself; its request is rounded up to whole nodes. `resources`: jobs share nodes, and "
             "each takes the cores, memory and GPUs that it asks for on each of its nodes."
         ),
-    ] = "core"
+    ] = "auto"
     deadline_rule: Annotated[
         str,
         Meta(
@@ -251,6 +253,7 @@ def prepare(
     preemption: SitePreemption = SitePreemption(),  # noqa: B008 - immutable
     *,
     assume_requested: bool = True,
+    sharing: bool | None = None,
 ) -> Workload:
     """Return a log as a workload.
 
@@ -273,6 +276,9 @@ def prepare(
     assume_requested : bool
         Whether a job without a requested time counts as if it had requested its run time; else it
         has no limit.
+    sharing : bool, optional
+        With unit `auto`: whether the policies need nodes that jobs share by resources (True), or
+        cannot have them (False).
 
     Raises
     ------
@@ -283,6 +289,10 @@ def prepare(
     """
     deadline_rule, kind_rule = options.rules()
     said = list(log.assumptions)
+    if options.unit == "auto":
+        unit, sentence = chosen_unit(log, cluster or log.cluster, sharing=sharing)
+        options = msgspec.structs.replace(options, unit=unit)
+        said = [*filter(None, [sentence]), *said]
     skipped = Skipped(log.skipped.count.copy(), dict(log.skipped.first))
     read = log
     log, known = in_units(log, options.unit, cluster or log.cluster, said)
@@ -347,6 +357,8 @@ def prepare(
         jobs = _billed(jobs, amounts, machine, said)
         limits = None if site is None else limits_of_jobs(amounts, site, said)
     outcomes = log.outcomes if rows is None else gathered(log.outcomes, rows)
+    if misfit := overfull(jobs, outcomes, machine):
+        said.append(misfit)
     preemption = as_set(preemption, options.preempt_type, options.preempt_mode)
     qos = None if site is None else site.qos
     return Workload(
