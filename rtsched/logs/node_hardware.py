@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.logs.slurm_cluster import gres
+from rtsched.logs.slurm_text import gres
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
