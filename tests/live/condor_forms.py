@@ -178,7 +178,7 @@ FORMS: dict[str, Form] = {
         "output = out.$(Cluster).$(Process)\nerror = err.$(ClusterId)\nlog = log.$(ClusterId)"
     ),
     "transfer plugin": Form(
-        "transfer_input_files = file:///etc/hostname\nshould_transfer_files = YES", runs=False
+        "transfer_input_files = file:///etc/hostname\nshould_transfer_files = YES"
     ),
     "remaps": Form(
         'transfer_output_files = ""\ntransfer_output_remaps = "a=b"\ninitialdir = /home/alice/forms'
@@ -190,8 +190,8 @@ FORMS: dict[str, Form] = {
     "batch name": Form("batch_name = nightly\ndescription = nightly run of $(Cluster)"),
     "stream": Form("stream_output = true\nstream_error = true\noutput = s.out"),
     "job set": Form("jobset_name = sweep", runs=True),
-    "spool": Form(args=("-spool",), runs=False),
-    "remote": Form(args=("-remote", "head.testbed"), runs=False),
+    "spool": Form(args=("-spool",)),
+    "remote": Form(args=("-remote", "head.testbed")),
     "name": Form(args=("-name", "head.testbed")),
     "append": Form(args=("-append", "request_memory = 300")),
     # Universes

@@ -46,11 +46,13 @@ OF_THE_RUN = re.compile(
     r"(Rt\w+|.*(Date|Time|Bday|Id|Duration|Usage|Cpu|Claim|Addr|Ids|Size|Sec|RAW|Renewal)\d*"
     r"|(Cluster|Global|Server|AutoCluster|LastRej|LastMatch|Remote|Last|Num|Bytes|Transfer\w+Stats"
     r"|Machine|Match|Startd|DAG|Condor|Submit|Total|Block|Recent|Stats|Committed|Cumulative)\w*"
-    r"|(StageIn|TransferIn|TransferOut)(Start|Finish)\w*|EnteredCurrentStatus|JobFinishedHookDone"
+    r"|(StageIn|TransferIn|TransferOut)(Start|Finish|Queued)\w*|EnteredCurrentStatus|JobFinishedHookDone"
     r"|JobRunCount|JobPid|ToE|Iwd|AllRemoteHosts|CurrentHosts|\w*Provisioned|OrigMaxHosts"
-    r"|ScratchDirFileCount|\w+_)",
+    r"|ScratchDirFileCount|\w+Mtime|\w+_)",
 )
 """Attributes that differ from run to run: what rtsched writes, ids, times, measurements."""
+NUMBERED = ("Err", "Out", "UserLog", "JobDescription")
+"""Texts in which the forms put the number of the job."""
 ENDS = ("JobStatus", "ExitCode", "ExitBySignal", "NumJobStarts", "NumHolds", "HoldReasonCode")
 
 
@@ -92,17 +94,18 @@ def plain(ad: dict[str, Any]) -> dict[str, Any]:
     """Return what of a job does not differ from run to run; its number in texts is N."""
     number = re.compile(rf"\b{ad['ClusterId']}\b")
     kept = {name: value for name, value in ad.items() if not OF_THE_RUN.fullmatch(name)}
-    kept |= {name: ad.get(name) for name in ENDS}
-    return {
-        name: number.sub("N", value) if isinstance(value, str) else value
-        for name, value in kept.items()
-    }
+    kept |= {name: number.sub("N", kept[name]) for name in NUMBERED if name in kept}
+    return kept | {name: ad.get(name) for name in ENDS}
 
 
 def as_they_are(pool: Pool) -> dict[str, Any]:
-    """Submit each form without a deadline, and return what became of it."""
+    """Submit each form without a deadline, and return what became of it.
+
+    Those that do not end by themselves are held.
+    """
     prepare(pool)
-    clusters = {name: submit(pool, form) for name, form in FORMS.items()}
+    held = {name: () if form.runs else ("hold = true",) for name, form in FORMS.items()}
+    clusters = {name: submit(pool, form, *held[name]) for name, form in FORMS.items()}
     wait = [str(c) for name in FORMS if FORMS[name].runs for c in clusters[name][0]]
 
     def left() -> str:
@@ -117,6 +120,17 @@ def as_they_are(pool: Pool) -> dict[str, Any]:
         said = re.sub(r"\d+", "N", text)
         found[name] = (said, [plain(ad) for number in numbers for ad in ads_of(pool, number)])
     pool.run(["condor_rm", "-all"])
+    return found
+
+
+def difference(before: tuple[str, list[dict[str, Any]]], after: Any) -> list[Any]:
+    """Return in what two outcomes of a form differ."""
+    (words, ads), (others, again) = before, after
+    found: list[Any] = [(words, others)] * (words != others)
+    found += [(len(ads), len(again))] * (len(ads) != len(again))
+    for one, other in zip(ads, again, strict=False):
+        names = sorted({*one, *other})
+        found += [(n, one.get(n), other.get(n)) for n in names if one.get(n) != other.get(n)]
     return found
 
 
@@ -135,7 +149,7 @@ def test_jobs_without_a_deadline_are_as_on_a_pool_without_rtsched(
     """The same words at the prompt, the same ads, the same ends."""
     before, live = both
     after = as_they_are(live.pool)
-    differing = {name: (before[name], after[name]) for name in FORMS if before[name] != after[name]}
+    differing = {name: found for name in FORMS if (found := difference(before[name], after[name]))}
     assert differing == {}
 
 
