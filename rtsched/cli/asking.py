@@ -30,6 +30,9 @@ json_option: Callable[[Any], Any] = click.option(
     "--json", "as_json", is_flag=True, help="Print the daemon's report as one JSON object."
 )
 
+WIDEST = 10_000
+"""Characters of a line of a table at most."""
+
 
 def report_of(question: Question, path: str) -> Any:
     """Return the daemon's report: by its socket, or by the site's server."""
@@ -64,6 +67,18 @@ def when(at: float | None, now: float) -> str:
     return MISSING if at is None else moment(at, now)
 
 
+def zone(now: float) -> str:
+    """Return the local offset from UTC, such as `+0100`, for the head of a table."""
+    import time
+
+    return time.strftime("%z", time.localtime(now))
+
+
+def brief(at: float | None, now: float) -> str:
+    """Return an instant as `when` does, without the offset that stands in the table's head."""
+    return when(at, now).removesuffix(f" {zone(now)}")
+
+
 def gap(at: float | None, now: float) -> str:
     """Return how far away an instant is: `in 3m 20s`, `now`, `2h 05m ago`."""
     from rtsched.report.wording import MISSING, duration
@@ -92,8 +107,14 @@ def show_facts(out: Console, facts: Sequence[tuple[str, str]]) -> None:
         indented(out, text, 18, lead=f"  {name}")
 
 
-def show_table(out: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table as wide as it needs; what users named is shown, never obeyed."""
+def show_table(
+    out: Console, titles: Sequence[str], rows: Sequence[Sequence[str]], *, lines: bool = False
+) -> None:
+    """Print a table; what users named is shown, never obeyed.
+
+    With `lines` it is as wide as it needs, one line a row, for people who search it.
+    """
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -101,10 +122,16 @@ def show_table(out: Console, titles: Sequence[str], rows: Sequence[Sequence[str]
 
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for title in titles:
-        table.add_column(Text(title), overflow="fold")
+        table.add_column(Text(title), overflow="fold", no_wrap=lines)
     for row in rows:
         table.add_row(*(Text(visible(cell)) for cell in row))
+    if not lines:
+        out.print(table)
+        return
+    width, wide = out.width, out.options.update(max_width=WIDEST)
+    out.width = max(width, Measurement.get(out, wide, table).maximum)
     out.print(table)
+    out.width = width
 
 
 def progress(promise: Promise) -> str:
@@ -121,23 +148,23 @@ def promise_rows(
     from rtsched.daemon.stated import standing_of
     from rtsched.report.wording import shortened
 
-    titles = ["job", "name", *(["user"] if everyone else []), "standing", "finish by"]
-    titles += ["start", "end", "nodes"]
+    titles = ["job", "name", *(["user"] if everyone else []), "standing"]
+    titles += [f"finish by ({zone(now)})", "start", "end", "nodes"]
     rows = []
     for promise in promises:
         user = [promise.user] if everyone else []
-        start = when(promise.start, now)
+        start = brief(promise.start, now)
         rows.append(
             [
                 promise.job or "(none yet)",
                 shortened(promise.name, 24) + progress(promise),
                 *user,
                 standing_of(promise.standing, promise.odds, promise.odds_now),
-                when(promise.deadline, now),
+                brief(promise.deadline, now),
                 f"{start} ({'suspended' if promise.suspended else 'runs'})"
                 if promise.running
                 else start,
-                when(promise.end, now),
+                brief(promise.end, now),
                 node_list(promise.nodes),
             ]
         )

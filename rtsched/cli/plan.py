@@ -68,7 +68,7 @@ def show(out: Console, report: PlanReport) -> None:
     planned = counted(len(report.entries), "planned job")
     indented(out, f"plan {report.version}: {planned}", 0, "bold")
     if report.entries:
-        show_table(out, *promise_rows(report.entries, report.now, everyone=True))
+        show_table(out, *promise_rows(report.entries, report.now, everyone=True), lines=True)
     if report.mode != "dry-run":
         return
     out.print()

@@ -70,7 +70,7 @@ def show(out: Console, report: StatusReport) -> None:
     if not report.promises:
         out.print("no promises" if report.everyone else "you have no promises")
         return
-    show_table(out, *promise_rows(report.promises, report.now, report.everyone))
+    show_table(out, *promise_rows(report.promises, report.now, report.everyone), lines=True)
 
 
 def facts(report: StatusReport) -> list[tuple[str, str]]:
@@ -97,7 +97,7 @@ def facts(report: StatusReport) -> list[tuple[str, str]]:
     ]
     if report.cycle_s is not None:
         found.append(("last cycle", clocked(report.cycle_s)))
-    if report.lag_s is not None:
+    if report.lag_s is not None and report.everyone:
         late = " (the submit filter may time out)" if report.lag_s >= 0.05 else ""
         found.append(("longest delay", f"{report.lag_s * 1000:.0f} ms{late}"))
     if report.standings:

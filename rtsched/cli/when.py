@@ -16,6 +16,7 @@ from rtsched.cli.asking import (
     show_facts,
     show_table,
     socket_option,
+    zone,
 )
 from rtsched.cli.common import Exit, console, debug_option, indented
 from rtsched.cli.feasible import node_range, request_of, request_options
@@ -235,22 +236,26 @@ def _show_one(out: Console, estimate: StartEstimate, now: float) -> None:
 
 
 def _show_table(out: Console, report: WhenReport) -> None:
-    from rtsched.report.start_wording import about, interval
+    from rtsched.report.start_wording import TOO_LITTLE, about, interval
     from rtsched.report.wording import MISSING, shortened
 
     now, rows = report.now, []
     for each in report.jobs:
         note = {"plan": "as promised", "none": each.why}.get(each.basis, "")
+        inner = (each.start_low_80, each.start_high_80)
+        outer = (each.start_low_95, each.start_high_95)
+        if inner == outer and any(inner):
+            outer, note = (None, None), note or TOO_LITTLE
         rows.append(
             [
                 each.job,
                 shortened(each.name, 24),
                 MISSING if each.start is None else about(each.start, now),
-                interval(each.start_low_80, each.start_high_80, now),
-                interval(each.start_low_95, each.start_high_95, now),
+                interval(*inner, now),
+                interval(*outer, now),
                 MISSING if each.end is None else about(each.end, now),
                 note,
             ]
         )
-    titles = ["job", "name", "starts", "80 %", "95 %", "ends", ""]
-    show_table(out, titles, rows)
+    titles = ["job", "name", f"starts ({zone(now)})", "80 %", "95 %", "ends", ""]
+    show_table(out, titles, rows, lines=True)

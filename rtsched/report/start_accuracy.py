@@ -154,11 +154,19 @@ class StartAccuracy:
         """Return where the 90 % intervals cover too little or too much, each with its share."""
         found = []
         for part in self.parts:
-            low, high = ON_THE_WHOLE if part is self.parts[0] else IN_A_PART
+            low, high = self._bounds(part)
             if part.enough and not low <= part.covered[1] <= high:
                 where = "on the whole" if part is self.parts[0] else f"of {part.name}"
                 found.append(f"{percent(part.covered[1])} {where}")
         return found
+
+    def _bounds(self, part: Part) -> tuple[float, float]:
+        return ON_THE_WHOLE if part is self.parts[0] else IN_A_PART
+
+    @property
+    def too_narrow(self) -> bool:
+        """Return whether the 90 % intervals cover too little somewhere."""
+        return any(part.enough and part.covered[1] < self._bounds(part)[0] for part in self.parts)
 
     @property
     def holds(self) -> bool:
@@ -179,6 +187,10 @@ class StartAccuracy:
         )
         if self.outside:
             where = ", ".join(self.outside)
+            if not self.too_narrow:
+                return (
+                    f"The 90 % intervals are wider than they need be: they cover {where}; {nearer}."
+                )
             return f"The 90 % intervals do not hold everywhere: they cover {where}; {nearer}."
         cover = percent(whole.covered[1])
         return f"The 90 % intervals hold: they cover {cover} of the starts; {nearer}."

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 _LAST = 2.0**33
 
+TOO_LITTLE = "too little history for a wider interval"
+"""In place of a second interval that is the same as the first."""
+
 
 def about(at: float, now: float) -> str:
     """Return an instant to the minute, in local time, with the date if it is not today."""
@@ -86,7 +89,9 @@ def _spread(
             if high is None
             else f"between {about(low, now)} and {about(high, now)} (80 %)"
         )
-    if by is not None:
+    if by is not None and by == high:
+        parts.append(TOO_LITTLE)
+    elif by is not None:
         parts.append(f"by {about(by, now)} (95 %)")
     return ", ".join(parts)
 
