@@ -168,7 +168,7 @@ def show_choices(out: Console, choices: Sequence[Choice], now: float) -> None:
                 f"{when(choice.deadline, now)}, {gap(choice.deadline, now)}",
                 f"{len(choice.nodes):,}" if choice.nodes else "",
                 certain,
-                "reserved" if choice.held else "not reserved",
+                "yes" if choice.held else "no",
             ]
         )
-    show_table(out, ["no", "choice", "finish by", "nodes", "odds", "held"], rows)
+    show_table(out, ["no", "choice", "finish by", "nodes", "odds", "reserved"], rows)
