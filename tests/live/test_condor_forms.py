@@ -48,7 +48,7 @@ OF_THE_RUN = re.compile(
     r"|Machine|Match|Startd|DAG|Condor|Submit|Total|Block|Recent|Stats|Committed|Cumulative)\w*"
     r"|(StageIn|TransferIn|TransferOut)(Start|Finish|Queued)\w*|EnteredCurrentStatus|JobFinishedHookDone"
     r"|JobRunCount|JobPid|ToE|Iwd|AllRemoteHosts|CurrentHosts|\w*Provisioned|OrigMaxHosts"
-    r"|ScratchDirFileCount|\w+Mtime|\w+_)",
+    r"|ScratchDirFileCount|JobMaterializeDigestFile|\w+Mtime|\w+_)",
 )
 """Attributes that differ from run to run: what rtsched writes, ids, times, measurements."""
 NUMBERED = ("Err", "Out", "UserLog", "JobDescription")
