@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rtsched.adapters.slurm import SlurmSettings
-from rtsched.adapters.slurm.route import Route, shown_dependency
+from rtsched.adapters.slurm.route import Route, rows_of, shown_dependency
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -70,3 +70,25 @@ def test_a_pyslurm_that_hangs_delays_the_first_poll_only(
     assert time.monotonic() - begin < 5.0
     assert route.name == "commands"
     assert "pyslurm did not answer within 0.5 s" in route.problem
+
+
+class Unreadable:
+    """A job of pyslurm's whose exit code it cannot read, and that says nothing else."""
+
+    id = 7
+    state = "FAILED"
+
+    @property
+    def exit_code(self) -> int:
+        """Return what pyslurm does of a killed srun."""
+        raise OverflowError("Python int too large to convert to C int")
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+
+def test_an_exit_code_that_pyslurm_cannot_read() -> None:
+    """Any user's killed srun has one: the poll goes on, and it did not fail by itself."""
+    (shown,) = rows_of([Unreadable()]).exit_code
+    assert shown == "0:0"

@@ -150,7 +150,7 @@ def rows_of(jobs: list[Any]) -> JobRows:
         name=texts("name"),
         comment=texts("comment"),
         extra=Texts.of(shown_text(job, "extra") if alive(job.state) else "" for job in jobs),
-        exit_code=Texts.of(f"{job.exit_code or 0}:{job.exit_code_signal or 0}" for job in jobs),
+        exit_code=Texts.of(map(_exit_code, jobs)),
         restarts=numbers("requeue_count"),
         requeue=np.array([bool(job.is_requeueable) for job in jobs], np.bool_),
         het=np.array([job.heterogeneous_id or -1 for job in jobs], np.int64),
@@ -205,6 +205,17 @@ def _tres(job: Any) -> str:
     """Return the generic resources asked for."""
     asked = (job.tres_per_node, job.tres_per_job, job.tres_per_socket, job.tres_per_task)
     return asked_tres(*(str(value or "") for value in asked))
+
+
+def _exit_code(job: Any) -> str:
+    """Return exit status and signal; of an interactive job that was killed pyslurm reads neither.
+
+    Its status is above 2^31 (seen of srun and salloc on 26.05), for which pyslurm raises.
+    """
+    try:
+        return f"{job.exit_code or 0}:{job.exit_code_signal or 0}"
+    except OverflowError:
+        return "0:0"
 
 
 def _least(job: Any, most: int) -> int:
