@@ -1,7 +1,7 @@
 """What the answer to a submission takes on the processor, step by step, in a daemon of its own.
 
     python benchmarks/answers.py [--pending N] [--promises N] [--nodes N] [--tests N] [--wide]
-        [--menu-ms MS] [--json]
+        [--taken] [--menu-ms MS] [--json]
 
 A daemon over the made-up Slurm of `made_up.py`: so many nodes, all busy for six hours, so many
 pending jobs, and so many promises, which a poll has shown. Users then submit jobs of one to 32
@@ -13,6 +13,9 @@ the whole process on the processor, milliseconds. No socket and no poll is in th
 With `--wide` the jobs are those that are rejected on a real controller (`live/answers.py`): each of
 another user (up to 180 tests), on a third of all nodes, for a deadline that is too near. So each
 gets an offer, which is held beside those of all before.
+
+With `--taken` half of the nodes were free at the poll, and every other one of these was taken
+since, as the filter tells: another list of nodes with each job.
 
 A second table says what an answer is made of: the mean time in each of `PARTS`, without that in the
 others that it calls, so that they add up to the whole.
@@ -29,6 +32,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,8 +41,10 @@ import numpy as np
 from made_up import FIRST_USER, MadeUp, Spool, admission_of, job_fields, policy_in, promise
 
 from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.wire import Tag
 from rtsched.core import chain, checks
 from rtsched.daemon import admission as admissions
+from rtsched.daemon import instant as instants
 from rtsched.daemon import store as stores
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.app import Daemon
@@ -49,6 +55,7 @@ from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.site import Site
 from rtsched.daemon.store import Store
 from rtsched.daemon.worker import Worker
+from rtsched.logs.hostlist import fold
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.planning import PlanningSession, PreparedPlan, Rules
 
@@ -68,6 +75,7 @@ PARTS: Mapping[str, list[tuple[Any, str]]] = {
         (admissions, "_redeemed"),
     ],
     "imminent starts": [(admissions, "with_imminent_started")],
+    "what is idle now": [(instants, "instant_of"), (admissions, "present")],
     "chain: calls of hooks": [(chain.Chain, "admit"), (chain.Chain, "delay_class")],
     "planner: preparation": [
         (PreparedPlan, "__init__"),
@@ -145,11 +153,13 @@ async def measure(
     tests: int,
     wide: bool = False,
     menu_ms: float = DaemonSettings().menu_ms,
+    taken: bool = False,
 ) -> dict[str, dict[str, list[float]]]:
     """Return the seconds of each step and in each of `PARTS`, by verdict."""
     watch = Stopwatch()
     policy, translator = policy_in(directory), SlurmTranslator()
-    worker = Worker(partial(MadeUp, directory, pending, nodes, nodes), 300.0)
+    busy = nodes // 2 if taken else nodes
+    worker = Worker(partial(MadeUp, directory, pending, nodes, busy), 300.0)
     took: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     with Store(directory / "rtsched.db", policy.live.daemon.durable) as store:
         daemon = Daemon(policy, store, worker, translator, Metrics(), reread=lambda: policy)
@@ -160,6 +170,7 @@ async def measure(
         spool.write()
         await daemon.cycle()
         admission, random = admission_of(daemon), np.random.default_rng(3)
+        lists = instants.NodeLists()
         for k in range(FIRST + tests):
             now, size = time.time(), int(random.integers(1, 33))
             user = FIRST_USER + int(random.integers(200))
@@ -167,9 +178,13 @@ async def measure(
             if wide:
                 user, size, deadline = FIRST_USER + k, nodes // 3, now + 600.0
             fields = job_fields(user, size, deadline)
+            if taken:
+                fields |= _idle(daemon, busy, k)
             watch.taken()
             at = [time.process_time()]
             job = translator.describe(fields, daemon.site.facts, now)
+            instant = instants.instant_of(fields, daemon.site, lists)
+            admission = replace(admission, instant=instant)
             at.append(time.process_time())
             judged = admission.judge(daemon.site, job, now)
             at.append(time.process_time())
@@ -189,6 +204,20 @@ async def measure(
     return took
 
 
+def _idle(daemon: Daemon, busy: int, number: int) -> dict[int, int | str]:
+    """Return what the filter sends where every other free node was taken; each list is another."""
+    names = [name or "" for name in daemon.site.snapshot.cluster.nodes.texts("name")]
+    free = names[busy:][::2]
+    free.pop(number % len(free))
+    now = int(time.time())
+    return {
+        Tag.IDLE_NODES: fold(free),
+        Tag.AVAIL_NODES: fold(names),
+        Tag.PASSED: f"{now}:10",
+        Tag.LAST_NODE_UPDATE: now,
+    }
+
+
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
@@ -197,6 +226,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2_000)
     parser.add_argument("--tests", type=int, default=300)
     parser.add_argument("--wide", action="store_true", help="ask for a third of all nodes")
+    parser.add_argument("--taken", action="store_true", help="nodes were taken since the poll")
     parser.add_argument(
         "--menu-ms", type=float, default=DaemonSettings().menu_ms, help="as in site.toml"
     )
@@ -205,7 +235,7 @@ def main() -> None:
     log_events("warning")
     with tempfile.TemporaryDirectory(prefix="rtsched-answers-") as name:
         extent = given.pending, given.promises, given.nodes, given.tests
-        took = asyncio.run(measure(Path(name), *extent, given.wide, given.menu_ms))
+        took = asyncio.run(measure(Path(name), *extent, given.wide, given.menu_ms, given.taken))
     if given.json:
         json.dump(took, sys.stdout)
         return

@@ -127,6 +127,7 @@ def job_fields(uid: int, nodes: int, deadline: float) -> dict[int, int | str]:
         Tag.MAX_NODES: nodes,
         Tag.TIME_LIMIT: 60,
         Tag.DEADLINE: int(deadline),
+        Tag.LAST_NODE_UPDATE: 0,  # nothing has started since the poll
     }
 
 

@@ -217,6 +217,7 @@ def _job(number: int, nodes: int, deadline: int, minutes: int) -> bytes:
         Tag.DEADLINE: deadline,
         Tag.TIME_LIMIT: minutes,
         Tag.BATCH: 1,
+        Tag.LAST_NODE_UPDATE: 0,  # nothing has started since the poll
     }
     return encode(MessageKind.SUBMIT, fields.items())
 

@@ -61,7 +61,7 @@ constexpr const char *common[] = {
 	"DeferralTime", "GPUsMinCapability", "GPUsMaxCapability", "GPUsMinMemory", "GPUsMinRuntime",
 };
 
-constexpr int PARALLEL = 11; /* JobUniverse */
+constexpr int SCHEDULER = 7, PARALLEL = 11, LOCAL = 12; /* JobUniverse */
 
 template <size_t N> bool is_one_of(const std::string &name, const char *const (&names)[N])
 {
@@ -323,7 +323,11 @@ JobAd describe(const ClassAd &ad)
 	bool is_factory = is_defined(ad, "JobFactoryId");
 	job.cluster = integer_of(ad, "ClusterId");
 	job.materialized = !is_factory && is_defined(ad, "JobMaterializeDigestFile");
-	bool is_wide = is_load || integer_of(ad, "JobUniverse") == PARALLEL;
+	const long long universe = integer_of(ad, "JobUniverse");
+	bool is_wide = is_load || universe == PARALLEL;
+	job.takes_slot = universe != SCHEDULER && universe != LOCAL;
+	if (double seconds = 0; ad.EvaluateAttrNumber("RtRunTime", seconds) && seconds >= 0)
+		job.minutes = seconds < 6e8 ? static_cast<long long>(std::ceil(seconds / 60)) : -1;
 	job.whole = is_factory || job.materialized || is_wide;
 	job.apart = job.materialized && !is_wide && integer_of(ad, "ProcId") > 0;
 	ad.EvaluateAttrString("RtVerdict", verdict);

@@ -21,6 +21,8 @@ struct JobAd {
 	bool materialized = false; /* made from a cluster that is in the queue already */
 	bool apart = false;	  /* materialized, and a job by itself that its cluster's verdict does
 				   * not speak of */
+	bool takes_slot = true;	  /* it does not run on the access point itself */
+	long long minutes = -2;	  /* RtRunTime, rounded up; -2: none is stated */
 	bool open = false;	  /* its transform waits for a verdict */
 };
 

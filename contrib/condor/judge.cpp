@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <ctime>
 #include <deque>
 #include <functional>
 #include <mutex>
 #include <unordered_map>
 
+#include "../common/rtsched_passed.h"
 #include "filter.h"
 #include "job_ad.h"
 
@@ -189,6 +191,9 @@ SubmitReply too_long(const JobAd &job)
 		"and its command"};
 }
 
+/* Best-effort jobs that were submitted lately: they may start before the daemon's next poll. */
+struct rtsched_passed passed = RTSCHED_NOTHING_PASSED;
+
 /* With it */
 
 std::atomic<bool> arrays;
@@ -215,6 +220,9 @@ struct Request : rtsched_request {
 
 		rtsched_request_begin(this, RTSCHED_KIND_SUBMIT);
 		rtsched_add_text(this, RTSCHED_TAG_AD, lines.c_str());
+		char text[RTSCHED_PASSED_SIZE];
+		rtsched_passed_text(&passed, time(nullptr), text);
+		rtsched_add_text(this, RTSCHED_TAG_PASSED, text);
 	}
 	~Request() { rtsched_request_free(this); }
 	Request(const Request &) = delete;
@@ -284,7 +292,12 @@ void keeps_arrays()
 
 bool concerns_us(const ClassAd &ad)
 {
-	return concerns_us(rtsched_filter_settings(&filter), describe(ad));
+	const JobAd job = describe(ad);
+	const bool concerns = concerns_us(rtsched_filter_settings(&filter), job);
+
+	if (!concerns && job.takes_slot)
+		rtsched_passed_note(&passed, time(nullptr), job.minutes);
+	return concerns;
 }
 
 std::optional<SubmitReply> judge(const ClassAd &ad)

@@ -18,7 +18,7 @@ from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_field
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.fair import Turns
 from rtsched.daemon.imminent import StartedBefore
-from rtsched.daemon.instant import NodeLists, instant_of
+from rtsched.daemon.instant import NodeLists, filter_problem, instant_of
 from rtsched.daemon.likely import JudgedByOdds, LikelyController, Odds, odds_of
 from rtsched.daemon.menu import (
     Allowance,
@@ -184,6 +184,7 @@ class Answers:
         request = Request(daemon.translator, fields, submission)
         if submission.job >= 0 and submission.job in site.marks.job:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
+        daemon.filter_problem = filter_problem(fields)
         unstated = daemon.translator.default_limit(site.facts)
         admission = AdmissionController(
             daemon.policy.submits,

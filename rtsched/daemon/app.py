@@ -200,6 +200,7 @@ class Daemon:
         self._unreported = joined([])
         self._unwritten: tuple[PromiseRecord, ...] = ()
         self._write_problem = self._damage = self._lost_store = self._orphans = ""
+        self.filter_problem = ""
         self._renewed, self._looked_for_orphans = (-math.inf, ""), False
         self._planning_problems: tuple[str, ...] = ()
         self._pending_notices: dict[int, str] = {}
@@ -457,7 +458,7 @@ class Daemon:
         listing = self.promised.problem if self.promised is not None else ""
         renewed = self._renewed[1] if self.clock() < self._renewed[0] + DAY else ""
         store = (self._damage, self._lost_store, renewed, self._write_problem, self._orphans)
-        own = [problem for problem in (*store, listing) if problem]
+        own = [problem for problem in (*store, listing, self.filter_problem) if problem]
         status.problems = (*own, *self._planning_problems, *observation.problems)
         below = self.policy.live.likely.warn_below
         count = 0

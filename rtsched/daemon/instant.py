@@ -121,14 +121,12 @@ class NodeLists:
 
 def instant_of(
     fields: Mapping[int, int | str], site: Site, lists: NodeLists, unstated: float = math.inf
-) -> Instant | None:
+) -> Instant:
     """Return what a request to submit a job says about its instant.
 
-    None: nothing is counted there. An older filter of Slurm sends nothing: all is unknown then.
+    An older filter sends nothing: all is unknown then.
     `unstated`: for how long a job may run that names no limit, seconds; inf: not known.
     """
-    if Tag.AD in fields:
-        return None
     nodes = site.snapshot.cluster.nodes
     parts = [fields.get(tag) for tag in (Tag.IDLE_NODES, Tag.AVAIL_NODES)]
     masks = [lists.mask(nodes, part) if isinstance(part, str) else None for part in parts]
@@ -139,6 +137,27 @@ def instant_of(
         _longest(passed, site.seen - MARGIN, unstated) if isinstance(passed, str) else math.inf
     )
     return Instant(idle, float(changed), longest)
+
+
+def filter_problem(fields: Mapping[int, int | str]) -> str:
+    """Return what a request to submit a job should say of its instant, and does not, in words."""
+    if not fields.keys().isdisjoint({Tag.IDLE_NODES, Tag.LAST_NODE_UPDATE}):
+        return ""
+    if Tag.PASSED in fields and Tag.AD in fields:
+        return ""
+    if Tag.PASSED in fields:
+        return (
+            "slurmctld does not show the submit filter which nodes are idle: jobs without time to "
+            "spare wait for a poll before they are promised anything"
+        )
+    what, restart = "submit filter", "slurmctld"
+    if Tag.AD in fields:
+        what, restart = "ClassAd library", "HTCondor"
+    return (
+        f"the {what} is of an earlier release and does not tell what passed it: jobs without time "
+        "to spare wait for a poll before they are promised anything; rebuild it, and restart "
+        f"{restart}"
+    )
 
 
 def _longest(passed: str, since: float, unstated: float) -> float:

@@ -39,7 +39,7 @@ UNOPTIMIZED = ("CFLAGS=-O0", "CXXFLAGS=-O0", "HARDEN=")
 def sent(server: FilterServer, question: int = 0) -> dict[str, str]:
     """Return the lines of a question, by name."""
     kind, fields = server.asked[question]
-    assert (kind, list(fields)) == (MessageKind.SUBMIT, [Tag.AD, Tag.TIMEOUT_MS])
+    assert (kind, list(fields)) == (MessageKind.SUBMIT, [Tag.AD, Tag.PASSED, Tag.TIMEOUT_MS])
     lines = str(fields[Tag.AD]).splitlines()
     return dict(line.split(" = ", 1) for line in lines)
 
@@ -100,6 +100,16 @@ def test_make_installs_and_uninstalls(workshop: Workshop) -> None:
     workshop.make("/opt/install", "DESTDIR=/opt/root", "uninstall")
     found = workshop.run(["find", "/opt/root", "-type", "f"]).stdout.split()
     assert found == ["/opt/root/etc/rtsched/submit.conf"]
+
+
+def test_best_effort_jobs_are_counted_with_their_run_times(library: Library) -> None:
+    """As they are submitted: they may start before the next poll. Managers of DAGs take no slot."""
+    jobs = [ad(), ad(RtRunTime=90), ad(JobUniverse=7, RtRunTime=9000)]
+    commands = [each for job in jobs for each in (f"job {job}", WANTED)]
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        assert library.run(*commands, f"job {WISH}", ADMISSION)[:3] == ["false"] * 3
+    passed = str(server.asked[0][1][Tag.PASSED]).split(",")
+    assert {part.partition(":")[2] for part in passed} == {"2", "-2"}
 
 
 def test_the_example_settings_are_the_defaults(library: Library) -> None:

@@ -11,7 +11,7 @@ import pytest
 from scene import BOB, SHARED, T0, Scene
 
 from rtsched.adapters.wire import Tag
-from rtsched.daemon.instant import Instant, NodeLists, instant_of
+from rtsched.daemon.instant import Instant, NodeLists, filter_problem, instant_of
 from rtsched.logs.hostlist import fold
 from rtsched.model.actions import Requeue
 from rtsched.model.jobs import Jobs
@@ -157,6 +157,9 @@ def test_of_an_older_filter_nothing_is_known() -> None:
     scene = Scene(nodes=2)
     instant = instant_of({}, scene.site, NodeLists())
     assert instant == Instant()
+    assert "earlier release" in filter_problem({})
+    assert "slurmctld does not show" in filter_problem({Tag.PASSED: ""})
+    assert not filter_problem({Tag.PASSED: "", Tag.LAST_NODE_UPDATE: 5})
     by = replace(scene.admission, instant=instant)
     judged = scene.submit(by=by, size=1, wall_time=60.0, deadline=T0 + 100)
     assert judged.codes == ("submit.unconfirmed",)

@@ -28,6 +28,7 @@ PROLOG = "/usr/libexec/rtsched/task_prolog.sh"
 PROMISED = "promised to end by"
 OPEN = {"offered", "provisional", "firm"}
 UNPROMISED = "accepted without a promise"
+DEFERRED = "held for a moment"
 BOUND = 3.0
 """Seconds of a quiet machine: nobody at the prompt waits longer, unless something hangs."""
 
@@ -213,14 +214,18 @@ class Watched:
     def must_promise(self, submit: Callable[[], Said]) -> int:
         """Return the job of a submission that must be promised its deadline.
 
-        Where a busy machine kept the daemon from answering in time, the user submits it again.
+        Where a busy machine kept the daemon from answering in time, the user submits it again; and
+        where other jobs may just have started, the next poll decides.
         """
         said = submit()
         for _ in attempts(5, "the daemon answers in time") if UNPROMISED in said.text else ():
             said = submit()
             if UNPROMISED not in said.text:
                 break
-        assert said.promised, said.text
+        if said.job and DEFERRED in said.text:
+            self.wait_standing(said.job, "firm", "kept")
+        else:
+            assert said.promised, said.text
         return said.job
 
     def wait_promise(self) -> None:

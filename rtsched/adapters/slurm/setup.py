@@ -58,6 +58,8 @@ class Setup(HostSetup):
         Our submit filter, where PluginDir holds it.
     plugin_version : str
         The Slurm it was built for; empty: it cannot be loaded.
+    tells_idle : bool
+        Whether it tells the daemon which nodes are idle at the instant of a submission.
     level : str
         The AdminLevel of the daemon's user; empty: unknown.
     federation : str
@@ -74,6 +76,7 @@ class Setup(HostSetup):
     version: str = ""
     plugin: Path | None = None
     plugin_version: str = ""
+    tells_idle: bool = True
     level: str = ""
     federation: str = ""
     share_nodes: bool = False
@@ -186,6 +189,13 @@ def _plugin(setup: Setup) -> Iterator[CheckResult]:
             f"{setup.plugin} was built for Slurm {setup.plugin_version}, {setup.version} is "
             "installed: slurmctld cannot start with it",
             "rebuild it before slurmctld restarts",
+        )
+    elif not setup.tells_idle:
+        yield CheckResult(
+            "wrong",
+            f"{setup.plugin} is of an earlier release of rtsched: it does not tell which nodes are "
+            "idle, so jobs without time to spare wait for a poll before they are promised anything",
+            "rebuild it, and restart slurmctld",
         )
     else:
         yield CheckResult("good", f"{setup.plugin} is built for Slurm {setup.plugin_version}")

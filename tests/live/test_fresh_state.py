@@ -1,0 +1,119 @@
+"""Promises rest on what is free when a job is submitted, though the last poll was long ago."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from gpu_nodes import SHARED
+from promising import PROMISED, QUICK, SITE, SUBMIT_CONF, UNPROMISED, Live
+from racing import DEADLINE, Races, race
+from testbed import Cluster, SlurmOptions
+from testbed.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NODES = 6
+SELDOM = SITE.replace("cycle = 1", "cycle = 40")
+"""The daemon polls when it gives a promise, and else so seldom that a test is over before."""
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """Run six nodes with filter and daemon."""
+    options = SlurmOptions(
+        fast=0,
+        slow=NODES,
+        hardware={"slow": "CPUs=4 RealMemory=1000"},
+        job_submit=("rtsched",),
+        settings={"SchedulerParameters": "bf_interval=5", "ReturnToService": "1"},
+    )
+    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
+        cluster.start_daemon(SELDOM)
+        yield Live(cluster)
+
+
+def with_site(live: Live, site: str) -> None:
+    """Start the daemon anew, when no job is left: its first poll sees an empty cluster."""
+    live.cancel_all()
+    live.cluster.stop_daemon()
+    live.cluster.start_daemon(site)
+    live.wait_usable(NODES)
+
+
+def take(live: Live, count: int, *options: str, first: int = 1) -> list[int]:
+    """Have bob's jobs start on so many nodes from slow`first` on, unseen by the daemon."""
+    before = live.daemon_status()
+    jobs = [
+        live.cluster.sbatch(
+            [*options, f"--nodelist=slow{k}", "--time=10"], user="bob", script="sleep 590"
+        )
+        for k in range(first, first + count)
+    ]
+    eventually(lambda: all(live.cluster.job(job)["JobState"] == "RUNNING" for job in jobs), 20)
+    after = live.daemon_status()
+    assert before is not None
+    assert after is not None
+    assert before.looked == after.looked, "a poll came between; this shows nothing"
+    assert after.running == 0
+    return jobs
+
+
+def asked(live: Live, size: int) -> str:
+    """Ask for a promise without slack; return what the user reads."""
+    said = live.submit(f"-N{size}", "--time=1", DEADLINE, script="sleep 3")
+    assert UNPROMISED not in said.text
+    return said.text
+
+
+def test_no_promise_on_nodes_that_were_just_taken(live: Live) -> None:
+    """All are rejected at once, with an offer that can be taken; nobody's job is stopped."""
+    with_site(live, SELDOM)
+    jobs = take(live, 3, "-N1", "--exclusive", "--no-requeue")
+    jobs += take(live, 3, "-N1", "--exclusive", first=4)
+    first = live.submit("-N2", "--time=1", DEADLINE)
+    texts = [first.text, *(asked(live, 2) for _ in range(3))]
+    assert all("rejected" in text and "0 of 6 nodes are free" in text for text in texts), texts
+    live.polled()
+    taken = live.submit("-N2", "--time=1", f"--deadline={first.offer or live.said[-1].offer}")
+    assert taken.promised or live.said[-2].promised, taken.text
+    live.polled()
+    shown = [live.cluster.job(job) for job in jobs]
+    assert {(job["JobState"], job["Restarts"]) for job in shown} == {("RUNNING", "0")}
+    assert not [each for each in live.kept() if each.standing == "broken"]
+
+
+def test_what_is_left_is_promised(live: Live) -> None:
+    """Four of six nodes were taken: two are promised, start at once, and no third is."""
+    with_site(live, SELDOM)
+    take(live, 4, "-N1", "--exclusive")
+    said = live.submit("-N2", "--time=1", DEADLINE, script="sleep 3")
+    assert said.promised, said.text
+    assert PROMISED not in asked(live, 1)
+    live.wait_standing(said.job, "kept", seconds=60)
+
+
+def test_on_shared_nodes_a_promise_without_slack_waits_for_a_poll(live: Live) -> None:
+    """What is left of nodes is not known, so the next poll decides, and comes at once."""
+    with_site(live, SELDOM + SHARED)
+    take(live, NODES, "-n1", "--mem=100")
+    idle = live.submit("-n2", "-N1", "--mem=100", "--time=1", DEADLINE, script="sleep 3")
+    assert "held for a moment" in idle.text, idle.text
+    live.wait_standing(idle.job, "firm", "kept", seconds=20)
+    hour = "--deadline=now+1hour"
+    slack = live.submit("-n2", "-N1", "--mem=100", "--time=1", hour, script="sleep 3")
+    assert slack.promised, slack.text
+
+
+def test_some_races(live: Live) -> None:
+    """No promise breaks by a stale state; `benchmarks/live_races.py` runs hundreds."""
+    with_site(live, SITE)
+    races, rng = Races(), random.Random(7)  # noqa: S311
+    for _ in range(3):
+        race(live, races, rng, NODES, submissions=4)
+    assert not races.stale, races.stale
+    assert races.requeued == 0
+    assert races.outcomes["unjudged"] < len(races.seconds)
+    live.cancel_all()
