@@ -72,7 +72,7 @@ PARTS: Mapping[str, list[tuple[Any, str]]] = {
     "limits, and what the user has": [
         (admissions, "for_job"),
         *((AdmissionController, name) for name in ("_used_up", "_too_much")),
-        (admissions, "_redeemed"),
+        (admissions, "_redeemable"),
     ],
     "imminent starts": [(admissions, "with_imminent_started")],
     "what is idle now": [(instants, "instant_of"), (admissions, "present")],
@@ -213,7 +213,7 @@ def _idle(daemon: Daemon, busy: int, number: int) -> dict[int, int | str]:
     return {
         Tag.IDLE_NODES: fold(free),
         Tag.AVAIL_NODES: fold(names),
-        Tag.PASSED: f"{now}:10",
+        Tag.PASSED: f"{now}:500:10",
         Tag.LAST_NODE_UPDATE: now,
     }
 

@@ -277,14 +277,18 @@ class AdmissionController:
         instant = self.instant
         if instant is None or result.verdict not in {"admit", "reject"}:
             return result
-        seen = self._present(site, replace(site.snapshot, now=now))
+        snapshot = replace(site.snapshot, now=now)
         if result.verdict == "admit":
-            if not instant.doubtful(seen.snapshot, site).any():
+            if instant.is_certain(site):
+                return result
+            if not instant.doubtful(self._present(site, snapshot).snapshot, site).any():
                 return result
             other = replace(self, worst=True)
         else:
-            sure = math.isfinite(result.offer) and not seen.unclear
-            if sure or result.judgement is None or not seen.taken.any():
+            if result.judgement is None or instant.idle is None:
+                return result
+            seen = self._present(site, snapshot)
+            if not seen.taken.any() or (math.isfinite(result.offer) and not seen.unclear):
                 return result
             other = replace(self, instant=None)
         stays = other._admit(site, job, now, redeems).verdict == "admit"
@@ -334,8 +338,7 @@ class AdmissionController:
             job = replace(job, jobs=row)
             if (used := self._used_up(site, job)) is not None:
                 return _rejected(site, "submit.used-up", messages.used_up(used))
-            present = self._present(site, replace(site.snapshot, now=now)).snapshot
-            if redeems and (offer := _redeemed(site, job, present)) is not None:
+            if redeems and (offer := self._redeemed(site, job, now)) is not None:
                 return self._redeem(site, offer, job, now)
             if (refused := self._too_much(site, job, now)) is not None:
                 return refused
@@ -343,6 +346,18 @@ class AdmissionController:
                 text = messages.with_dependencies(self.chains.of(job.jobs).planner)
                 return _rejected(site, "submit.waits", text)
         return self._judge(site, job, now)
+
+    def _redeemed(self, site: Site, job: Submission, now: float) -> PromiseRecord | None:
+        """Return the offer that a job takes; None: there is none.
+
+        One whose planned start was lost, and that no cycle could plan anew, is not there to be
+        taken.
+        """
+        offers = _redeemable(site, job, now)
+        if not offers:
+            return None
+        lost = lost_starts(site, self._present(site, replace(site.snapshot, now=now)).snapshot)
+        return next((offer for offer in offers if offer.id not in lost), None)
 
     def _used_up(self, site: Site, job: Submission) -> UsedUp | None:
         """Return the limit of used time of which not enough is left, if some plug-in counts."""
@@ -613,22 +628,20 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
     return Edges.joined([known, guessed]), int(links.before[new][0]), doubtful
 
 
-def _redeemed(site: Site, job: Submission, snapshot: Snapshot) -> PromiseRecord | None:
-    """Return the offer that a job takes: made for the same job, by this deadline or an earlier one.
+def _redeemable(site: Site, job: Submission, now: float) -> list[PromiseRecord]:
+    """Return the offers made for the same job, by the deadline that it asks for or an earlier one.
 
-    It waits for the same jobs, of those that have not ended. An offer whose planned start was lost,
-    and that no cycle could plan anew, is not there to be taken; `snapshot` is of now.
+    It waits for the same jobs, of those that have not ended.
     """
-    row, offers = job.jobs, site.of_user(job.uid, "offered")
-    for record in offers:
-        alike = same_request(site.row(record.id), row) and _waits(site, job.edges) == _waits(
-            site, site.links.take(site.links.after == record.id)
-        )
-        if alike and row.deadline[0] >= record.deadline and snapshot.now < record.expires:
-            lost = lost_starts(site, snapshot)
-            if record.id not in lost:
-                return record
-    return None
+    row = job.jobs
+    return [
+        record
+        for record in site.of_user(job.uid, "offered")
+        if row.deadline[0] >= record.deadline
+        and now < record.expires
+        and same_request(site.row(record.id), row)
+        and _waits(site, job.edges) == _waits(site, site.links.take(site.links.after == record.id))
+    ]
 
 
 def same_request(one: Jobs, other: Jobs) -> bool:

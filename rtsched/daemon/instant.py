@@ -6,7 +6,8 @@ sends with its request which nodes are idle, and for how long jobs may run that 
 * **Whole nodes**: a node that the poll showed free and that is not idle was taken. It counts as
   taken for the longest time that a job may run which may have started there: one that waited at
   the poll and may use the node, or one that passed the filter since. So what is promised beside it
-  holds, and what is offered can be taken.
+  holds, and what is offered can be taken. For jobs that passed the filter and have not started
+  yet, as many idle nodes are doubtful.
 * **Otherwise** (jobs share nodes, or the request does not say what is idle): what is free on a node
   is doubtful, if jobs may have started since the poll. A promise is given only if it could be kept
   also if all of that was taken; else the job is deferred and evaluated on the next poll, which is
@@ -65,11 +66,14 @@ class Instant:
     longest : float
         Seconds for which a job may run that passed the filter since the poll; 0: none passed, inf:
         one without limit, or not known.
+    passed : float
+        How many nodes jobs ask for that passed the filter since the poll; inf: not known.
     """
 
     idle: NDArray[np.bool_] | None = None
     changed: float = math.inf
     longest: float = math.inf
+    passed: float = math.inf
 
     def may_have_started(self, site: Site) -> bool:
         """Return whether jobs may have started since the last poll."""
@@ -80,12 +84,26 @@ class Instant:
         waits = ~np.isin(site.marks.job, site.requested.id) & ~site.marks.held
         return bool(np.isin(site.snapshot.queued.id, site.marks.job[waits]).any())
 
+    def is_certain(self, site: Site) -> bool:
+        """Return whether it is known of each node what is free there."""
+        if self.idle is not None and not site.snapshot.cluster.shared:
+            return self.passed <= 0.0
+        return not self.may_have_started(site)
+
     def doubtful(self, snapshot: Snapshot, site: Site) -> NDArray[np.bool_]:
-        """Return bool[m]: on which nodes jobs may have started that nobody sees."""
+        """Return bool[m]: on which nodes jobs may have started that nobody sees.
+
+        Of whole nodes: as many idle ones as jobs that passed the filter may be about to take.
+        """
         cluster = snapshot.cluster
-        whole = self.idle is not None and not cluster.shared
-        if whole or not self.may_have_started(site):
+        if self.is_certain(site):
             return np.zeros(len(cluster), np.bool_)
+        if self.idle is not None and not cluster.shared:
+            taken = cluster.usable & ~self.idle
+            taken[site.snapshot.allocations.nodes] = False
+            free = self.idle.copy()
+            free[snapshot.allocations.nodes] = False
+            return free & (np.cumsum(free) <= self.passed - np.count_nonzero(taken))
         found = cluster.usable & ~_full(snapshot)
         return found if self.idle is None else found & ~self.idle
 
@@ -133,10 +151,10 @@ def instant_of(
     idle = None if masks[0] is None or masks[1] is None else masks[0] & masks[1]
     changed = fields.get(Tag.LAST_NODE_UPDATE, math.inf)
     passed = fields.get(Tag.PASSED)
-    longest = (
-        _longest(passed, site.seen - MARGIN, unstated) if isinstance(passed, str) else math.inf
-    )
-    return Instant(idle, float(changed), longest)
+    longest = nodes_passed = math.inf
+    if isinstance(passed, str):
+        longest, nodes_passed = _passed(passed, site.seen, unstated)
+    return Instant(idle, float(changed), longest, nodes_passed)
 
 
 def filter_problem(fields: Mapping[int, int | str]) -> str:
@@ -160,19 +178,24 @@ def filter_problem(fields: Mapping[int, int | str]) -> str:
     )
 
 
-def _longest(passed: str, since: float, unstated: float) -> float:
-    """Return for how long a job may run that passed since then, seconds; 0: none did."""
-    found = 0.0
+def _passed(passed: str, seen: float, unstated: float) -> tuple[float, float]:
+    """Return for how long a job may run that passed since a poll, and the nodes of all of them.
+
+    Seconds, 0 if none did. One that passed just before the poll may have started after it; its
+    nodes do not count, as the poll has it as a rule.
+    """
+    longest, nodes = 0.0, dict[int, int]()
     for part in filter(None, passed.split(",")):
-        second, _, minutes = part.partition(":")
         try:
-            at, limit = int(second), int(minutes)
+            second, count, limit = map(int, part.split(":"))
         except ValueError:
-            return math.inf
-        if at >= since:
+            return math.inf, math.inf
+        if second >= seen - MARGIN:
             seconds = {-1: math.inf, -2: unstated}.get(limit, limit * 60.0)
-            found = max(found, seconds, 1.0)
-    return found
+            longest = max(longest, seconds, 1.0)
+        if second >= math.floor(seen):
+            nodes[second] = count
+    return longest, float(sum(nodes.values()))
 
 
 @dataclass(frozen=True)
@@ -236,8 +259,10 @@ def _with_taken(
     started = Schedule.empty()
     if not gone.any():
         return Present(snapshot, started, gone)
-    promised = [job for job, each in site.records.items() if each.standing != "offered"]
-    due = (plan.entries.start <= now + site.leeway + SOON) & np.isin(plan.entries.job, promised)
+    due = plan.entries.start <= now + site.leeway + SOON
+    for row in np.flatnonzero(due).tolist():
+        record = site.records.get(int(plan.entries.job[row]))
+        due[row] = record is not None and record.standing != "offered"
     taken_of = np.bincount(plan.rows()[gone[plan.nodes]], minlength=len(plan))
     runs = due & (taken_of == plan.ragged.lengths) & (plan.ragged.lengths > 0)
     unclear = bool((due & ~runs).any())
@@ -273,7 +298,7 @@ def _held(snapshot: Snapshot, site: Site, instant: Instant, taken: NDArray[np.bo
     runs = Schedule.build(ids, start, ends, offsets_of(size), rows[order].astype(np.int32))
     return replace(
         snapshot,
-        running=Jobs.joined([snapshot.running, jobs]),
+        running=snapshot.running.with_rows(jobs),
         allocations=Schedule.joined([snapshot.allocations, runs]),
     )
 
@@ -284,13 +309,14 @@ def _until(snapshot: Snapshot, site: Site, instant: Instant) -> NDArray[np.float
     due = plan.entries.start <= now + site.leeway + SOON
     spans = plan.entries.end[due] - plan.entries.start[due]
     longest = np.full(len(cluster), max(instant.longest, float(spans.max(initial=0.0))))
-    queued = snapshot.queued
-    jobs = queued.take(~np.isin(queued.id, site.requested.id))
+    jobs = snapshot.queued
     codes, masks = allowed_nodes(jobs, cluster)
-    for code in np.unique(codes).tolist():
-        most = float(jobs.wall_time[codes == code].max())
-        mask = masks[code] if code >= 0 else np.ones(len(cluster), np.bool_)
-        longest[mask] = np.maximum(longest[mask], most)
+    most = np.zeros(len(masks) + 1)  # the last serves code -1: any node
+    others = ~np.isin(jobs.id, site.requested.id)
+    np.maximum.at(most, codes[others], jobs.wall_time[others])
+    longest = np.maximum(longest, most[-1])
+    for mask, least in zip(masks, most.tolist(), strict=False):
+        longest[mask] = np.maximum(longest[mask], least)
     return now + longest
 
 
