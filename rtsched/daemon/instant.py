@@ -317,7 +317,7 @@ def _until(snapshot: Snapshot, site: Site, instant: Instant) -> NDArray[np.float
     longest = np.maximum(longest, most[-1])
     for mask, least in zip(masks, most.tolist(), strict=False):
         longest[mask] = np.maximum(longest[mask], least)
-    return now + longest
+    return np.asarray(now + longest)
 
 
 def _full(snapshot: Snapshot) -> NDArray[np.bool_]:
