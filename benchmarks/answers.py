@@ -213,7 +213,7 @@ def _idle(daemon: Daemon, busy: int, number: int) -> dict[int, int | str]:
     return {
         Tag.IDLE_NODES: fold(free),
         Tag.AVAIL_NODES: fold(names),
-        Tag.PASSED: f"{now}:500:10",
+        Tag.PASSED: f"{now}:10",
         Tag.LAST_NODE_UPDATE: now,
     }
 

@@ -1,6 +1,5 @@
-/* Which jobs a submit filter let pass lately, for how long they may run, and on how many nodes: the
- * daemon sees them with its next poll only, and they may have started by then. One entry per second.
- * Thread safe.
+/* Which jobs a submit filter let pass lately, and for how long they may run: the daemon sees them with
+ * its next poll only, and they may have started by then. One entry per second. Thread safe.
  */
 #ifndef RTSCHED_PASSED_H
 #define RTSCHED_PASSED_H
@@ -13,17 +12,15 @@
 #include <string.h>
 
 #define RTSCHED_PASSED_SECONDS 64 /* longer than the daemon answers from one poll */
-#define RTSCHED_PASSED_SIZE 8192  /* bytes of the text of all of them */
+#define RTSCHED_PASSED_SIZE 4096  /* bytes of the text of all of them */
 #define RTSCHED_UNLIMITED INT64_C(-1)
 #define RTSCHED_DEFAULT_LIMIT INT64_C(-2) /* it named no limit */
-#define RTSCHED_MANY_NODES 1000000	  /* of a job of which nobody knows how many */
 
 struct rtsched_passed {
 	pthread_mutex_t lock;
 	struct {
 		int64_t second;	 /* since the epoch */
 		int64_t longest; /* the longest limit, minutes, or RTSCHED_UNLIMITED */
-		int64_t nodes;	 /* of all of them */
 		bool by_default; /* a job that named no limit was among them */
 	} at[RTSCHED_PASSED_SECONDS];
 };
@@ -31,9 +28,8 @@ struct rtsched_passed {
 #define RTSCHED_NOTHING_PASSED                                                                     \
 	{.lock = PTHREAD_MUTEX_INITIALIZER, .at = {}}
 
-/* Note a job that passes now, with its limit: minutes, or one of the two above; and its nodes. */
-static inline void rtsched_passed_note(struct rtsched_passed *passed, int64_t now, int64_t limit,
-				       int64_t nodes)
+/* Note a job that passes now, with its limit: minutes, or one of the two above. */
+static inline void rtsched_passed_note(struct rtsched_passed *passed, int64_t now, int64_t limit)
 {
 	int slot = (int)(now % RTSCHED_PASSED_SECONDS);
 
@@ -42,10 +38,9 @@ static inline void rtsched_passed_note(struct rtsched_passed *passed, int64_t no
 	pthread_mutex_lock(&passed->lock);
 	if (passed->at[slot].second != now) {
 		passed->at[slot].second = now;
-		passed->at[slot].longest = passed->at[slot].nodes = 0;
+		passed->at[slot].longest = 0;
 		passed->at[slot].by_default = false;
 	}
-	passed->at[slot].nodes += nodes;
 	if (limit == RTSCHED_DEFAULT_LIMIT)
 		passed->at[slot].by_default = true;
 	else if (limit < 0 || passed->at[slot].longest < 0)
@@ -55,16 +50,7 @@ static inline void rtsched_passed_note(struct rtsched_passed *passed, int64_t no
 	pthread_mutex_unlock(&passed->lock);
 }
 
-static inline size_t rtsched_passed_entry(char *text, size_t used, int64_t second, int64_t nodes,
-					  int64_t limit)
-{
-	return (size_t)snprintf(text + used, RTSCHED_PASSED_SIZE - used,
-				"%s%" PRId64 ":%" PRId64 ":%" PRId64, used ? "," : "", second, nodes,
-				limit);
-}
-
-/* Write what passed lately as `SECOND:NODES:LIMIT,...`, with a second of which there are two limits
- * twice; `text` has RTSCHED_PASSED_SIZE bytes. */
+/* Write what passed lately as `SECOND:LIMIT,...`; `text` has RTSCHED_PASSED_SIZE bytes. */
 static inline void rtsched_passed_text(struct rtsched_passed *passed, int64_t now, char *text)
 {
 	size_t used = 0;
@@ -77,11 +63,13 @@ static inline void rtsched_passed_text(struct rtsched_passed *passed, int64_t no
 		if (second <= now - RTSCHED_PASSED_SECONDS)
 			continue;
 		if (passed->at[slot].longest || !passed->at[slot].by_default)
-			used += rtsched_passed_entry(text, used, second, passed->at[slot].nodes,
-						     passed->at[slot].longest);
+			used += (size_t)snprintf(text + used, RTSCHED_PASSED_SIZE - used,
+						 "%s%" PRId64 ":%" PRId64, used ? "," : "", second,
+						 passed->at[slot].longest);
 		if (passed->at[slot].by_default)
-			used += rtsched_passed_entry(text, used, second, passed->at[slot].nodes,
-						     RTSCHED_DEFAULT_LIMIT);
+			used += (size_t)snprintf(text + used, RTSCHED_PASSED_SIZE - used,
+						 "%s%" PRId64 ":%" PRId64, used ? "," : "", second,
+						 RTSCHED_DEFAULT_LIMIT);
 	}
 	pthread_mutex_unlock(&passed->lock);
 }

@@ -296,7 +296,7 @@ bool concerns_us(const ClassAd &ad)
 	const bool concerns = concerns_us(rtsched_filter_settings(&filter), job);
 
 	if (!concerns && job.takes_slot)
-		rtsched_passed_note(&passed, time(nullptr), job.minutes, 1);
+		rtsched_passed_note(&passed, time(nullptr), job.minutes);
 	return concerns;
 }
 

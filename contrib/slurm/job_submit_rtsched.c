@@ -209,23 +209,16 @@ static int submit_unjudged(const struct rtsched_settings *set, enum rtsched_subm
 	return SLURM_SUCCESS;
 }
 
-/* Note that a job passes which the daemon does not know: it may start before the next poll. */
+/* Note that a job passes: it may start before the daemon's next poll. */
 static void note(const job_desc_msg_t *job)
 {
 	int64_t limit = job->time_limit;
-	int64_t nodes = job->min_nodes && job->min_nodes != NO_VAL ? job->min_nodes : 1;
-	const char *mark = job->admin_comment;
-
-	if (mark && !strncmp(mark, "rtsched:", strlen("rtsched:")) && strcmp(mark, UNJUDGED))
-		return;
-	if (job->array_inx || job->min_nodes == INFINITE)
-		nodes = RTSCHED_MANY_NODES;
 
 	if (job->time_limit == NO_VAL)
 		limit = RTSCHED_DEFAULT_LIMIT;
 	else if (job->time_limit == INFINITE)
 		limit = RTSCHED_UNLIMITED;
-	rtsched_passed_note(&passed, time(NULL), limit, nodes);
+	rtsched_passed_note(&passed, time(NULL), limit);
 }
 
 static void describe_instant(struct rtsched_request *request)

@@ -123,9 +123,9 @@ class Tag(IntEnum):
     AVAIL_NODES = 49
     """Nodes that take jobs, likewise."""
     PASSED = 50
-    """Jobs without promises that passed the filter in the last minute, by the second: how many
-    nodes they ask for, and their longest limit, as `SECOND:NODES:MINUTES,...`; -1: unlimited, -2:
-    not given. Absent: the filter does not count them."""
+    """The longest time limits of jobs that passed the filter in the last minute, by the second, as
+    `SECOND:MINUTES,...`; -1: unlimited, -2: not given. Absent: the filter does
+    not count them."""
     # numbers
     DEADLINE = 64
     """Seconds since the epoch."""

@@ -6,8 +6,7 @@ sends with its request which nodes are idle, and for how long jobs may run that 
 * **Whole nodes**: a node that the poll showed free and that is not idle was taken. It counts as
   taken for the longest time that a job may run which may have started there: one that waited at
   the poll and may use the node, or one that passed the filter since. So what is promised beside it
-  holds, and what is offered can be taken. For jobs that passed the filter and have not started
-  yet, as many idle nodes are doubtful.
+  holds, and what is offered can be taken.
 * **Otherwise** (jobs share nodes, or the request does not say what is idle): what is free on a node
   is doubtful, if jobs may have started since the poll. A promise is given only if it could be kept
   also if all of that was taken; else the job is deferred and evaluated on the next poll, which is
@@ -66,14 +65,11 @@ class Instant:
     longest : float
         Seconds for which a job may run that passed the filter since the poll; 0: none passed, inf:
         one without limit, or not known.
-    passed : float
-        How many nodes jobs ask for that passed the filter since the poll; inf: not known.
     """
 
     idle: NDArray[np.bool_] | None = None
     changed: float = math.inf
     longest: float = math.inf
-    passed: float = math.inf
 
     def may_have_started(self, site: Site) -> bool:
         """Return whether jobs may have started since the last poll."""
@@ -86,24 +82,14 @@ class Instant:
 
     def is_certain(self, site: Site) -> bool:
         """Return whether it is known of each node what is free there."""
-        if self.idle is not None and not site.snapshot.cluster.shared:
-            return self.passed <= 0.0
-        return not self.may_have_started(site)
+        whole = self.idle is not None and not site.snapshot.cluster.shared
+        return whole or not self.may_have_started(site)
 
     def doubtful(self, snapshot: Snapshot, site: Site) -> NDArray[np.bool_]:
-        """Return bool[m]: on which nodes jobs may have started that nobody sees.
-
-        Of whole nodes: as many idle ones as jobs that passed the filter may be about to take.
-        """
+        """Return bool[m]: on which nodes jobs may have started that nobody sees."""
         cluster = snapshot.cluster
         if self.is_certain(site):
             return np.zeros(len(cluster), np.bool_)
-        if self.idle is not None and not cluster.shared:
-            taken = cluster.usable & ~self.idle
-            taken[site.snapshot.allocations.nodes] = False
-            free = self.idle.copy()
-            free[snapshot.allocations.nodes] = False
-            return free & (np.cumsum(free) <= self.passed - np.count_nonzero(taken))
         found = cluster.usable & ~_full(snapshot)
         return found if self.idle is None else found & ~self.idle
 
@@ -151,10 +137,10 @@ def instant_of(
     idle = None if masks[0] is None or masks[1] is None else masks[0] & masks[1]
     changed = fields.get(Tag.LAST_NODE_UPDATE, math.inf)
     passed = fields.get(Tag.PASSED)
-    longest = nodes_passed = math.inf
+    longest = math.inf
     if isinstance(passed, str):
-        longest, nodes_passed = _passed(passed, site.seen, unstated)
-    return Instant(idle, float(changed), longest, nodes_passed)
+        longest = _longest(passed, site.seen - MARGIN, unstated)
+    return Instant(idle, float(changed), longest)
 
 
 def filter_problem(fields: Mapping[int, int | str]) -> str:
@@ -178,24 +164,19 @@ def filter_problem(fields: Mapping[int, int | str]) -> str:
     )
 
 
-def _passed(passed: str, seen: float, unstated: float) -> tuple[float, float]:
-    """Return for how long a job may run that passed since a poll, and the nodes of all of them.
-
-    Seconds, 0 if none did. One that passed just before the poll may have started after it; its
-    nodes do not count, as the poll has it as a rule.
-    """
-    longest, nodes = 0.0, dict[int, int]()
+def _longest(passed: str, since: float, unstated: float) -> float:
+    """Return for how long a job may run that passed since then, seconds; 0: none did."""
+    found = 0.0
     for part in filter(None, passed.split(",")):
+        second, _, minutes = part.partition(":")
         try:
-            second, count, limit = map(int, part.split(":"))
+            at, limit = int(second), int(minutes)
         except ValueError:
-            return math.inf, math.inf
-        if second >= seen - MARGIN:
+            return math.inf
+        if at >= since:
             seconds = {-1: math.inf, -2: unstated}.get(limit, limit * 60.0)
-            longest = max(longest, seconds, 1.0)
-        if second >= math.floor(seen):
-            nodes[second] = count
-    return longest, float(sum(nodes.values()))
+            found = max(found, seconds, 1.0)
+    return found
 
 
 @dataclass(frozen=True)

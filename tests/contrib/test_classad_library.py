@@ -109,7 +109,7 @@ def test_best_effort_jobs_are_counted_with_their_run_times(library: Library) -> 
     with FilterServer(library.socket, answering(*ACCEPTED)) as server:
         assert library.run(*commands, f"job {WISH}", ADMISSION)[:3] == ["false"] * 3
     passed = str(server.asked[0][1][Tag.PASSED]).split(",")
-    assert {part.rpartition(":")[2] for part in passed} == {"2", "-2"}
+    assert {part.partition(":")[2] for part in passed} == {"2", "-2"}
 
 
 def test_the_example_settings_are_the_defaults(library: Library) -> None:

@@ -22,16 +22,13 @@ if TYPE_CHECKING:
 MINUTE = 60.0
 
 
-def idle(
-    scene: Scene, *nodes: int, longest: float = 0.0, passed: float = 0.0
-) -> AdmissionController:
+def idle(scene: Scene, *nodes: int, longest: float = 0.0) -> AdmissionController:
     """Return the admission at an instant at which these nodes are idle.
 
-    `longest`: for how long a job may run that passed the filter since the poll, seconds; `passed`:
-    how many nodes such jobs ask for.
+    `longest`: for how long a job may run that passed the filter since the poll, seconds.
     """
     mask = np.isin(np.arange(len(scene.cluster)), nodes)
-    return replace(scene.admission, instant=Instant(mask, T0 + 1, longest, passed))
+    return replace(scene.admission, instant=Instant(mask, T0 + 1, longest))
 
 
 def test_a_node_that_was_taken_is_not_counted_on() -> None:
@@ -124,18 +121,6 @@ def test_nothing_breaks_when_the_poll_shows_what_took_the_nodes() -> None:
     assert not [a for a in settled.actions if isinstance(a, Requeue)]
 
 
-@pytest.mark.parametrize(
-    ("passed", "size", "verdict"),
-    [(2, 4, "admit"), (4, 2, "admit"), (4, 3, "defer"), (math.inf, 1, "defer")],
-)
-def test_jobs_that_have_not_started_yet_are_counted(passed: float, size: int, verdict: str) -> None:
-    """Two of six nodes were taken; jobs that passed for more nodes are about to take others."""
-    scene = Scene(nodes=6)
-    by = idle(scene, 2, 3, 4, 5, longest=600.0, passed=passed)
-    asked = {"wall_time": 60.0, "deadline": T0 + 110}
-    assert scene.submit(by=by, size=size, **asked).verdict == verdict
-
-
 # --- where what is idle does not say all ----------------------------------------------------------
 
 
@@ -190,17 +175,17 @@ def test_what_a_request_says_of_its_instant() -> None:
         Tag.IDLE_NODES: "n[0-2]",
         Tag.AVAIL_NODES: "n[1-3],nobody",
         Tag.LAST_NODE_UPDATE: int(T0),
-        Tag.PASSED: f"{int(T0) - 30}:9:-1,{int(T0) - 1}:4:10,{int(T0)}:2:0,{int(T0)}:2:-2",
+        Tag.PASSED: f"{int(T0) - 30}:-1,{int(T0) - 1}:10,{int(T0)}:0,{int(T0)}:-2",
     }
     instant = instant_of(fields, scene.site, NodeLists(), 60.0)
     assert instant.idle is not None
     assert instant.idle.tolist() == [False, True, True, False]
-    assert (instant.changed, instant.longest, instant.passed) == (T0, 600.0, 2.0)
+    assert (instant.changed, instant.longest) == (T0, 600.0)
 
 
 @pytest.mark.parametrize(
     ("passed", "longest"),
-    [("", 0.0), (f"{int(T0)}:1:-1", math.inf), (f"{int(T0)}:1:-2", 77.0), ("?:1,", math.inf)],
+    [("", 0.0), (f"{int(T0)}:-1", math.inf), (f"{int(T0)}:-2", 77.0), ("?:1,", math.inf)],
 )
 def test_what_passed(passed: str, longest: float) -> None:
     """No limit, the partition's, and what is no list."""
