@@ -232,6 +232,7 @@ def plugin(tmp_path):
     source = tmp_path / "plugin.c"
     source.write_text(
         "#include <stdint.h>\nextern void slurm_info(const char *);\n"
+        'const char looked_up[] = "idle_node_bitmap";\n'
         f"const uint32_t plugin_version = {26 << 16 | 5 << 8 | 5};\n"
         'void go(void) { slurm_info("x"); }\n'
     )
