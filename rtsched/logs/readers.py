@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
@@ -131,11 +132,67 @@ def reader_of(source: Source, options: ReadOptions) -> type[Reader]:
     raise InputError(source.path, _unknown(head))
 
 
+def _other(form: bytes, what: str, instead: str = "") -> tuple[re.Pattern[bytes], str]:
+    remedy = instead or f"make the log with `{SACCT}`"
+    return re.compile(form, re.IGNORECASE), f"this is {what}, not an accounting log; {remedy}"
+
+
+_CONDOR = "make the log with `condor_history -long`"
+_OTHERS = (
+    _other(rb"\A\S*JOBID\S*\s+(?:\S+\s+)*(?:PARTITION|NODELIST|ST)\b", "what squeue prints"),
+    _other(rb"\APARTITION\s+AVAIL|\ANODELIST\s+NODES|\AHOSTNAMES?\s", "what sinfo prints"),
+    _other(rb"\AJobId=\d+ UserId=", "a job completion log (jobcomp/filetxt)"),
+    _other(rb"\AJobId=\d+", "what `scontrol show job` prints"),
+    _other(rb"\A(?:PartitionName|ReservationName|LicenseName)=", "what scontrol shows"),
+    _other(
+        rb"\A(?:[^\n|]*\|)*(?:GraceTime|GrpTRES|MaxJobs|TimeStart|RawUsage|Share|ParentName)\b",
+        "what sacctmgr or sshare prints",
+        "give it as --qos, --associations or --outages, beside the log",
+    ),
+    _other(
+        rb"(?m)^\s*(?:SlurmctldHost|ControlMachine|SelectType|SlurmctldPort|AuthType)\s*=",
+        "a slurm.conf",
+        "give it as --cluster, beside the log",
+    ),
+    _other(rb"\A\[\d{4}-\d\d-\d\dT[\d:.]+\]", "a log file of Slurm's daemons"),
+    _other(
+        rb"\A\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Z];",
+        "an accounting log of PBS or Torque",
+        "convert it to SWF",
+    ),
+    _other(rb'\A"JOB_(?:FINISH|NEW|START)"', "an accounting log of LSF", "convert it to SWF"),
+    _other(rb"\A[^:\n]*(?::[^:\n]*){40,}", "an accounting log of Grid Engine", "convert it to SWF"),
+    _other(rb"\A\d{3} \(\d+\.\d+\.\d+\) ", "a user's event log of HTCondor", _CONDOR),
+    _other(
+        rb"\A(?:ID\s+OWNER|-- Schedd|OWNER\s+BATCH_NAME|Name\s+OpSys)",
+        "a table of HTCondor for reading by eye",
+        _CONDOR,
+    ),
+    _other(rb"\A\d\d/\d\d/\d\d \d\d:\d\d:\d\d ", "a log file of HTCondor's daemons", _CONDOR),
+    _other(
+        rb"\A\d+(?:_\d+)?\|(?:[^|\n]*\|)*\d{4}-\d\d-\d\dT",
+        "the text of sacct without its header line (--noheader)",
+        "make the log without that option, or put the names of its columns, separated by |, into "
+        "a first line",
+    ),
+    _other(rb"\A(?:<!DOCTYPE|<html)", "an HTML page"),
+    _other(rb"\A#!", "a script"),
+    _other(
+        rb"\A[\"\w ]+(?:,[\"\w .()-]+){2,}\r?\n",
+        "a CSV table without the columns JobID and Submit",
+    ),
+)
+"""What else people have at hand, by its beginning, and what to do."""
+
+
 def _unknown(head: bytes) -> str:
     """Return what to do about a file that no reader claims."""
     start = head.lstrip()
     if start.startswith(b"JobID ") or b"\n---" in head[:2000]:
         return f"this is sacct's table for reading by eye; make the log with `{SACCT}`"
+    for form, what in _OTHERS:
+        if form.search(start[:4000]):
+            return what
     if start.startswith(b"<?xml"):
         return "XML is not supported; make the log with `condor_history -long` or `-json`"
     if start.startswith((b"NodeName=", b"ClusterName=")) or b'"nodes"' in start[:200]:

@@ -18,7 +18,7 @@ from rtsched.logs import cells as read
 from rtsched.logs.cells import Cells, Interner, Meanings
 from rtsched.logs.gather import Coder
 from rtsched.logs.sacct_lines import SACCT, Header, split_lines, split_plainly
-from rtsched.logs.sacct_repair import readings
+from rtsched.logs.sacct_repair import begins_record, readings, whole_records
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
 from rtsched.logs.slurm_text import deadline_in, ending, generic_column, minutes, submit_line
 from rtsched.logs.source import readable
@@ -79,6 +79,7 @@ class SacctReader:
         header = Header(line, None)
         names = {b"jobid", b"jobidraw"}
         delimited = len(header.columns) > 1 and not header.delimiter.isspace()
+        delimited &= b"=" not in header.delimiter  # `JobId=7 JobName=x` of scontrol
         return (delimited or b"\t" in header.delimiter) and bool(
             names & {name.encode() for name in header.columns}
         )
@@ -87,13 +88,16 @@ class SacctReader:
         """Take in one file."""
         self._rows.open(source.path)
         header: Header | None = None
-        before = 0
+        before, rest = 0, b""
         for block in source.line_blocks():
             text = block
             if header is None:
                 header, text, skipped = self._header(source, block)
                 before += skipped
+            text, rest = _cut(rest + text, header)
             before += self._take(text, header, before)
+        if header is not None and rest:
+            self._take(rest, header, before)
 
     def _header(self, source: Source, block: bytes) -> tuple[Header, bytes, int]:
         """Return the header, the text behind it, and how many lines both take."""
@@ -138,7 +142,8 @@ class SacctReader:
     ) -> list[tuple[int, list[bytes]]]:
         """Return line and fields (in the order of the roles) of what can be put right."""
         good = []
-        for start, end, line in odd.tolist():
+        joined = whole_records(block, odd.tolist(), header.columns, header.delimiter)
+        for start, end, line in joined:
             text, number = block[start:end], before + line + 1
             if text.strip() == header.line or not text.strip():
                 continue
@@ -317,6 +322,20 @@ class SacctReader:
         return self._rows.log(self.format, names)
 
 
+_LONGEST_RECORD = 1 << 20
+"""A record has no more bytes."""
+
+
+def _cut(text: bytes, header: Header) -> tuple[bytes, bytes]:
+    """Return lines without the last record, which may go on in the next block, and that record."""
+    end, least = len(text), max(0, len(text) - _LONGEST_RECORD)
+    while (start := text.rfind(b"\n", least, end - 1)) >= 0:
+        if begins_record(text[start + 1 : end], header.columns, header.delimiter):
+            return text[: start + 1], text[start + 1 :]
+        end = start + 1
+    return text, b""
+
+
 def read_header(source: Source, block: bytes, delimiter: str | None) -> tuple[Header, bytes, int]:
     """Return the header of a file, the text of `block` behind it, and how many lines it takes.
 
@@ -359,6 +378,10 @@ def read_fields(line: bytes, header: Header) -> tuple[str, list[bytes]]:
     for way in readings(header.columns, fields, header.delimiter):
         chosen = [way[at] for at in header.place.values()]
         ways[_gist(chosen, list(header.place))] = way
+    likely = next(iter(ways.values()), [])
+    fixed = [at for role, at in header.place.items() if role not in _FREE]
+    if len(ways) > 1 and all(way[at] == likely[at] for way in ways.values() for at in fixed):
+        return "", likely  # they differ in free text only
     if ways and all(b"." in way[header.place["id"]] for way in ways.values()):
         return "", []  # a step, however it is read
     if len(ways) == 1:

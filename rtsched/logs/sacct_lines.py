@@ -58,8 +58,8 @@ _NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
 
 SACCT_COLUMNS = (
     "JobID,JobIDRaw,User,Account,Partition,QOS,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,"
-    "ReqCPUS,NCPUS,NNodes,ReqMem,ReqTRES,AllocTRES,State,NodeList,Restarts,SubmitLine,Extra,Comment,"
-    "Constraints,Reservation"
+    "ReqCPUS,NCPUS,NNodes,ReqMem,ReqTRES,AllocTRES,State,NodeList,Restarts,Constraints,"
+    "Reservation,Extra,Comment,SubmitLine"
 )
 """The columns that a replay can use."""
 SACCT = f"sacct --allusers --allocations --duplicates --parsable2 --format {SACCT_COLUMNS}"

@@ -207,6 +207,7 @@ class SlurmRows:
             int(more.sum()),
         )
         texts = {name: take(name) for name in TEXTS}
+        self._several(texts["cluster"], names["cluster"])
         ids = key if ranks is None else ranks
         shown = {"raw": take("raw"), "base": base, "part": part, "meaning": meaning}
         shown |= {name: texts[name] for name in ("cluster", "user")}
@@ -260,6 +261,16 @@ class SlurmRows:
             names={name: names[name] for name in ("nodes", "reservation")},
         )
         return jobs, outcomes, waits.edges
+
+    def _several(self, code: NDArray[np.int32], names: tuple[str, ...]) -> None:
+        """Say so if the jobs are of several clusters."""
+        count = np.bincount(code[code >= 0], minlength=len(names))
+        known = [f"{name} {n:,}" for name, n in zip(names, count.tolist(), strict=True) if n]
+        if len(known) > 1:
+            self.remarks.append(
+                f"the log has jobs of {len(known)} clusters ({', '.join(known[:8])}), taken as one "
+                "machine; export one of them with `sacct --clusters NAME`"
+            )
 
     def _begin(
         self,

@@ -355,7 +355,7 @@ def test_fields_that_hold_the_delimiter(read: Read) -> None:
 def test_ambiguous_lines_are_counted(read: Read) -> None:
     """A line with two meanings is left out."""
     log = read(
-        table({"JobID": "1", "JobName": "a|b", "Account": "x", "Comment": ""}, {"JobID": "2"})
+        table({"JobID": "1", "JobName": "a|b", "Account": "x", "Comment": "c"}, {"JobID": "2"})
     )
     assert log.jobs.id.tolist() == [2]
     (reason,) = log.skipped.count

@@ -176,3 +176,64 @@ def test_gpus_of_each_node_wherever_they_are_told(
     names = jobs.names("demand")
     found = jobs.demand[:, names.index("gres/gpu")].tolist() if "gres/gpu" in names else [0, 0]
     assert found == [gpus, 0]
+
+
+TUTORIAL = (
+    "JobID|User|Submit|Start|End|ReqCPUS|NNodes|State|SubmitLine|Extra|Comment|Constraints|"
+    "Reservation"
+)
+LAST = "JobID|User|Submit|Start|End|ReqCPUS|NNodes|State|Constraints|Reservation|Comment|SubmitLine"
+PIPED = "sbatch --wrap=cut -f1 x | sort || true"
+BROKEN = "sbatch --deadline=now+600 --wrap=cd x\n./a | b\n\n./c"
+
+
+@pytest.mark.parametrize("line", [PIPED, BROKEN, PIPED + "\n" + PIPED, "sbatch a.sh"])
+@pytest.mark.parametrize("comment", ["", "two words"])
+@pytest.mark.parametrize("features", ["", "(null)"])
+def test_pipes_and_line_breaks_in_free_text(
+    read: Read, line: str, comment: str, features: str
+) -> None:
+    """Sacct escapes neither; each record is read whatever the order of its columns."""
+    rows = [f"{job}|ann|{DAY}|4|1|COMPLETED|{{}}" for job in ("1", "1.batch", "2", "3")]
+    for header, free in (
+        (TUTORIAL, f"{line}||{comment}|{features}|"),
+        (LAST, f"{features}||{comment}|{line}"),
+    ):
+        plain = "||||" if header == TUTORIAL else "|||sbatch b"
+        log = read(
+            text(header, *(row.format(free if at != 3 else plain) for at, row in enumerate(rows)))
+        )
+        assert log.jobs.id.tolist() == [1, 2, 3]
+        assert log.jobs.size.tolist() == [4, 4, 4]
+        assert not log.skipped.count
+        due = log.jobs.deadline - log.jobs.submit
+        assert due[:2].tolist() == [600.0 if "deadline" in line else float("inf")] * 2
+
+
+def test_a_line_that_is_cut_short_takes_no_other_with_it(read: Read) -> None:
+    """It is counted; the record behind it is read."""
+    whole = f"2|ann|{DAY}|4|1|COMPLETED|||a b|sbatch x"
+    log = read(text(LAST, f"1|ann|{DAY}|4", whole))
+    assert log.jobs.id.tolist() == [2]
+    assert log.skipped.count == {"the line is cut short (too few fields)": 1}
+
+
+def test_records_over_the_ends_of_blocks(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is read in pieces, which may end inside a record of several lines."""
+    monkeypatch.setattr("rtsched.logs.source.BLOCK", 300)
+    monkeypatch.setattr("rtsched.logs.source.HEAD", 300)
+    rows = [f"{job}|ann|{DAY}|4|1|COMPLETED|{BROKEN}||||" for job in range(1, 30)]
+    log = read(text(TUTORIAL, *rows))
+    assert log.jobs.id.tolist() == list(range(1, 30))
+    assert not log.skipped.count
+
+
+def test_several_clusters_are_named(read: Read) -> None:
+    """They are one machine in a replay, unless one of them is exported."""
+    rows = [f"{job}|{name}|{DAY}|4|COMPLETED" for job, name in ((1, "a"), (2, "b"), (3, "b"))]
+    log = read(text("JobID|Cluster|Submit|Start|End|ReqCPUS|State", *rows))
+    assert any("jobs of 2 clusters (a 1, b 2)" in said for said in log.assumptions)
+    assert not any(
+        "clusters" in said
+        for said in read(text(TUTORIAL) + f"1|ann|{DAY}|4|1|COMPLETED|||||\n").assumptions
+    )
