@@ -398,7 +398,7 @@ _WRITTEN = (
     "CumulativeSuspensionTime AllowedExecuteDuration AllowedJobDuration MaxRuntime RequestRuntime "
     "RtRunTime RtDeadline RequestCpus CpusProvisioned MinHosts MaxHosts RequestMemory "
     "MemoryProvisioned RequestDisk DiskProvisioned DiskUsage RequestGPUs TransferInputSizeMB "
-    "LastRemoteHost Cmd DAGManJobId DAGNodeName DAGParentNodeNames"
+    "LastRemoteHost LastVacateTime Cmd DAGManJobId DAGNodeName DAGParentNodeNames"
 )
 ATTRIBUTE_NAMES = tuple(_WRITTEN.split())
 """What is written of an ad, in this order. Owner has User in it, AcctGroup AccountingGroup."""
