@@ -204,7 +204,7 @@ def _listed(value: Any) -> str:
 def _tres(job: Any) -> str:
     """Return the generic resources asked for."""
     asked = (job.tres_per_node, job.tres_per_job, job.tres_per_socket, job.tres_per_task)
-    return asked_tres(*(str(value or "") for value in asked))
+    return asked_tres(*(value if isinstance(value, str) else "" for value in asked))
 
 
 def _exit_code(job: Any) -> str:
