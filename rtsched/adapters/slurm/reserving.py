@@ -628,7 +628,7 @@ def _in_time(
 
     Slurm puts such a job off until the credentials of its last run have expired, two minutes, or as
     `requeue_delay` says. It need not: slurmd takes a newer credential for the same job at once
-    (seen on 26.05 and 24.11). An array that runs is planned to go on in its reservation.
+    (seen on 26.05). An array that runs is planned to go on in its reservation.
     """
     if not view.requeued:
         return
