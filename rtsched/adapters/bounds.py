@@ -106,7 +106,7 @@ def beyond_horizon(jobs: Jobs, edges: Edges, now: float) -> str:
         Seconds since the epoch.
     """
     wall_time = float(jobs.wall_time[0])
-    if not wall_time <= HORIZON:
+    if not wall_time <= HORIZON and wall_time != np.inf:  # planners refuse one that states none
         return f"it may run for {AHEAD}, and nothing is planned for so long; state a shorter time"
     deadline = float(jobs.deadline[0])
     if np.isfinite(deadline) and deadline > now + HORIZON:

@@ -233,6 +233,8 @@ def command_lines(path):
     """Return every `rtsched ...` command line in a page's fenced blocks, as words."""
     for text in [*blocks(path, "sh"), *blocks(path, "console")]:
         for line in text.replace("\\\n", " ").splitlines():
+            if "rtsched" not in line:  # it may begin a text of several lines
+                continue
             words = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars=True)
             words.whitespace_split = True
             for operator, part in itertools.groupby(words, lambda word: not word.strip(OPERATORS)):
