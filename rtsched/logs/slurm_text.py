@@ -60,6 +60,17 @@ _DEADLINE = re.compile(r"(?:^|[\s,;])(?:rt:)?(?:rt)?deadline=([^\s,;]+)", re.IGN
 _NODES = re.compile(r"(\d{1,9})(k?)(?:-(\d{1,9})(k?))?", re.ASCII)
 _THROTTLED = re.compile(r"[^%]*%(\d{1,9})", re.ASCII)
 _LICENSE = re.compile(r"([^\s:=@]{1,80}(?:@[^\s:=]{1,80})?)(?:[:=](\d{1,9}))?", re.ASCII)
+_GENERIC_OPTIONS = frozenset(
+    [
+        "gres",
+        "gpus",
+        "gpus-per-node",
+        "gpus-per-socket",
+        "gpus-per-task",
+        "tres-per-node",
+        "tres-per-task",
+    ]
+)
 _GENERIC = re.compile(
     r"(gres[/:])?([a-z_]\w*(?::(?!\d+(?:[:=]|$))[^:=]+)?)(?:[:=](\d{1,9}))?", re.ASCII
 )
@@ -146,6 +157,8 @@ def _generic(options: dict[str, str]) -> tuple[str, str]:
 
     Where the number of tasks is not said, there is one on each node.
     """
+    if _GENERIC_OPTIONS.isdisjoint(options):
+        return "", ""
     each = _count(options.get("ntasks-per-node"))
     tasks = options.get("ntasks", "")
     per_task = "job" if tasks.isdigit() else "node"
