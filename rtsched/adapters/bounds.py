@@ -44,6 +44,9 @@ LONGEST: dict[Tag, tuple[int, str]] = {
     Tag.TRES_PER_SOCKET: (1 << 12, "its list of resources per socket"),
     Tag.TRES_PER_TASK: (1 << 12, "its list of resources per task"),
     Tag.CLUSTERS: (1 << 12, "its list of clusters"),
+    Tag.CPUS_PER_TRES: (1 << 12, "its list of processors per resource"),
+    Tag.MEM_PER_TRES: (1 << 12, "its memory per resource"),
+    Tag.OTHER: (1 << 10, "its list of options"),
 }
 """Characters of a text that is read, and what users call it."""
 

@@ -227,10 +227,13 @@ def test_whole_nodes_that_have_enough(fields: dict[str, Any], found: str) -> Non
         ),
         ({"sockets_per_node": 3, "submit_line": "sbatch -B3"}, "has what -B asks for"),
         ({"tres_per_node": "gres/gpu:a:4", "features": "y"}, "no node of partition all has gres"),
-        ({"contiguous": 1, "min_nodes": 5}, "nodes of its partition follow each other; leave --co"),
+        (
+            {"contiguous": 1, "min_nodes": 5},
+            "does not have that many consecutive nodes; leave --co",
+        ),
         (
             {"contiguous": 1, "min_nodes": 3, "exc_nodes": "n1"},
-            "no so many nodes of its partition follow each other",
+            "its partition does not have that many consecutive nodes",
         ),
         ({"other": "threads-per-core"}, "cannot plan with --threads-per-core or --hint or -B;"),
         ({"other": "nodes-list,bb"}, "cannot plan with --nodes and --bb; leave it out"),

@@ -232,15 +232,26 @@ def test_exports_are_made_with_one_command(name):
 def command_lines(path):
     """Return every `rtsched ...` command line in a page's fenced blocks, as words."""
     for text in [*blocks(path, "sh"), *blocks(path, "console")]:
+        command = ""
         for line in text.replace("\\\n", " ").splitlines():
-            if "rtsched" not in line:  # it may begin a text of several lines
+            command += line.removeprefix("$ ")
+            try:
+                words = split(command)
+            except ValueError:  # a quoted text of several lines
+                command += "\n"
                 continue
-            words = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars=True)
-            words.whitespace_split = True
+            command = ""
             for operator, part in itertools.groupby(words, lambda word: not word.strip(OPERATORS)):
-                command = [] if operator else list(part)
-                if command[:1] == ["rtsched"]:
-                    yield command[1:]
+                words = [] if operator else list(part)
+                if words[:1] == ["rtsched"]:
+                    yield words[1:]
+
+
+def split(command):
+    """Return the words and operators of a command line."""
+    words = shlex.shlex(command, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    return list(words)
 
 
 def parse(group, words, context):

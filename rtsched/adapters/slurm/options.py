@@ -8,8 +8,6 @@ Source: manual page sbatch.
 
 from __future__ import annotations
 
-import re
-
 _HINT = "--hint"
 _EXTRA_NODE_INFO = "-B"
 
@@ -27,12 +25,13 @@ WRITTEN: dict[str, tuple[str, ...]] = {
 """Options that a field is made of, where these are not one of the same name."""
 
 _SPELLINGS = {
-    _EXTRA_NODE_INFO: r"(?:-B|--extra-node-info\b)",
-    "--nodes": r"(?:-N|--nodes\b)",
-    "--core-spec": r"(?:-S|--core-spec\b)",
-    "--cpus-per-task": r"(?:-c|--cpus-per-task\b)",
-    "--ntasks": r"(?:-n|--ntasks(?![\w-]))",
+    _EXTRA_NODE_INFO: ("-B", "--extra-node-info"),
+    "--nodes": ("-N", "--nodes"),
+    "--core-spec": ("-S", "--core-spec"),
+    "--cpus-per-task": ("-c", "--cpus-per-task"),
+    "--ntasks": ("-n", "--ntasks"),
 }
+"""Options that have a short form, which its value may follow without a space."""
 
 
 def written(name: str, line: str) -> str:
@@ -46,7 +45,9 @@ def written(name: str, line: str) -> str:
         The command line; empty: not known.
     """
     options = WRITTEN.get(name, (f"--{name}",))
-    given = [
-        one for one in options if re.search(rf"(?:^|\s){_SPELLINGS.get(one, re.escape(one))}", line)
-    ]
-    return given[0] if given else " or ".join(options)
+    words = [word.partition("=")[0] for word in line.split()]
+    for option in options:
+        short, long = _SPELLINGS.get(option, ("", option))
+        if long in words or (short and any(word.startswith(short) for word in words)):
+            return option
+    return " or ".join(options)

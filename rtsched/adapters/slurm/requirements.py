@@ -330,7 +330,7 @@ def _problem(
         names = " and ".join(written(name, request.line) for name in request.other.split(","))
         return f"cannot plan with {names[:160]}; leave it out"
     if request.contiguous and several and not request.required:
-        return "no so many nodes of its partition follow each other; leave --contiguous out"
+        return "its partition does not have that many consecutive nodes; leave --contiguous out"
     if part is None:
         return f"there is no partition {request.partition[:60]!r}"
     if not math.isfinite(limit) and not request.spec.divisible:
