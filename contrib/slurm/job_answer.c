@@ -177,6 +177,8 @@ static bool sensible(const struct rtsched_field *field)
 		return name_length(field) > 0;
 	if (field->tag == RTSCHED_TAG_DEADLINE) /* it can be taken away only */
 		return field->type == RTSCHED_NUMBER && value == 0;
+	if (field->tag == RTSCHED_TAG_PREFER) /* likewise */
+		return field->type == RTSCHED_TEXT && field->length == 0;
 	if (place_of_text(&nowhere, field->tag) || field->tag == RTSCHED_TAG_MESSAGE)
 		return field->type == RTSCHED_TEXT;
 	return true;
@@ -203,6 +205,8 @@ static void set(job_desc_msg_t *job, const struct rtsched_field *field)
 		set_variable(job, field);
 	} else if (field->tag == RTSCHED_TAG_DEADLINE) {
 		job->deadline = (time_t)value;
+	} else if (field->tag == RTSCHED_TAG_PREFER) {
+		FREE(job->prefer);
 	}
 }
 

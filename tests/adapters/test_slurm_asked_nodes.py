@@ -474,6 +474,7 @@ def test_where_jobs_share_nodes_a_job_gets_its_own_list_back() -> None:
     )
     fields = TRANSLATOR.answer(asked, replace(reply, nodes=("n1", "n2")), known)
     assert fields[Tag.REQ_NODES] == "n[1-2]"
+    assert fields[Tag.PREFER] == ""  # Slurm refuses a job whose nodes lack what it prefers
     assert fields[Tag.ADMIN_COMMENT] == "rtsched:t1 --nodelist=n[1-3]"
     later = TRANSLATOR.answer(asked, SubmitReply(False, "later", deferred=True), known)
     assert later[Tag.ADMIN_COMMENT] == "rtsched:parked --nodelist=n[1-3]"

@@ -218,10 +218,11 @@ def test_an_answer_is_carried_out(tested: Filter) -> None:
         *((Tag.ADMIN_COMMENT, "rtsched:abc"), (Tag.COMMENT, "c"), (Tag.SHARED, 0)),
         *((Tag.RESERVATION, "rtsched_1"), (Tag.ENV, "RTSCHED_A=1"), (Tag.ENV, "RTSCHED_B=x=y")),
         *((Tag.ENV, "RTSCHED_A=2"), (Tag.LICENSES, "not settable"), (Tag.NTASKS_PER_NODE, 6)),
-        (Tag.TIME_MIN, 0),
+        *((Tag.TIME_MIN, 0), (Tag.PREFER, "")),
     )
     with FilterServer(tested.socket, answer):
-        job = tested.submit("deadline=9", "comment=mine", "features=mine", "env=3000", "time_min=4")
+        own = ("comment=mine", "features=mine", "prefer=mine", "env=3000", "time_min=4")
+        job = tested.submit("deadline=9", *own)
     assert job == {
         "returned": "0",
         "message": "promised by 14:10 [1m",
@@ -239,6 +240,7 @@ def test_an_answer_is_carried_out(tested: Filter) -> None:
         "shared": "0",
         "ntasks_per_node": "6",
         "time_min": UNSET,
+        "prefer": "",
         "env": "RTSCHED_B=x=y",
         "env_size": "3002",
     }
@@ -269,6 +271,7 @@ def test_a_rejection_is_read_by_the_user(tested: Filter) -> None:
         (Tag.MIN_NODES, "3"),
         (Tag.TIME_LIMIT, 0),
         (Tag.TIME_MIN, 1),
+        (Tag.PREFER, "fast"),
         (Tag.TIME_LIMIT, 2**32 - 2),
         (Tag.SITE_FACTOR, 2**31 - 1),
         (Tag.NICE, -(2**40)),

@@ -254,6 +254,8 @@ class SlurmTranslator:
                 own = node_list_in(submission.jobs.texts("node_request")[0] or "")
                 if own and len(expand(own)) == reply.size:  # of --contiguous, it was chosen here
                     fields[Tag.REQ_NODES] = own
+        if Tag.REQ_NODES in fields:  # sbatch is refused where these lack what --prefer names
+            fields[Tag.PREFER] = ""
         if kind == Kind.DIVISIBLE:
             record = record_of(reply.promise, reply.nodes, reply.shares, reply.rounds)
             fields[Tag.COMMENT] = with_record(submission.comment, record)

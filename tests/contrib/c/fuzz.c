@@ -362,7 +362,7 @@ static void fill(job_desc_msg_t *job, const struct input *input)
 {
 	char **texts[] = {&job->name, &job->comment, &job->extra, &job->admin_comment,
 			  &job->reservation, &job->features, &job->req_nodes, &job->exc_nodes,
-			  &job->dependency, &job->script, &job->job_id_str};
+			  &job->dependency, &job->script, &job->job_id_str, &job->prefer};
 	uint32_t *numbers[] = {&job->time_limit, &job->time_min, &job->min_nodes, &job->max_nodes,
 			       &job->min_cpus, &job->max_cpus, &job->num_tasks, &job->priority,
 			       &job->nice, &job->site_factor, &job->pn_min_tmp_disk, &job->delay_boot,

@@ -54,7 +54,7 @@ static void fill(job_desc_msg_t *job, const char *pair)
 	TEXT(name) TEXT(comment) TEXT(extra) TEXT(admin_comment) TEXT(reservation) TEXT(features)
 	TEXT(req_nodes) TEXT(exc_nodes) TEXT(dependency) TEXT(script) TEXT(job_id_str)
 	TEXT(array_inx) TEXT(clusters) TEXT(tres_per_task) TEXT(cpus_per_tres) TEXT(mem_per_tres)
-	TEXT(submit_line)
+	TEXT(submit_line) TEXT(prefer)
 	NUMBER(deadline) NUMBER(time_limit) NUMBER(min_nodes) NUMBER(max_nodes) NUMBER(nice)
 	NUMBER(priority) NUMBER(user_id) NUMBER(pn_min_memory) NUMBER(contiguous) NUMBER(end_time)
 	NUMBER(num_tasks) NUMBER(begin_time) NUMBER(het_job_offset) NUMBER(time_min)
@@ -78,6 +78,7 @@ static void show(const job_desc_msg_t *job, int returned, const char *message)
 	       (long long)job->site_factor - NICE_OFFSET, (long long)job->nice - NICE_OFFSET,
 	       job->shared);
 	printf("ntasks_per_node=%u\ntime_min=%u\n", job->ntasks_per_node, job->time_min);
+	printf("prefer=%s\n", job->prefer ? job->prefer : "");
 	for (uint32_t i = 0; i < job->env_size; i++)
 		if (!strncmp(job->environment[i], "RTSCHED_", 8))
 			printf("env=%s\n", job->environment[i]);
