@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rtsched.adapters.live import FeasibilityRequest, SubmitReply
@@ -302,6 +302,7 @@ def test_a_moldable_job_keeps_its_margin(minutes: int, least: int, more: int, ex
     assert limit * 60.0 + FACTS.margin <= duration + 1e-6
 
 
+@example({Tag.USER_ID: 0, Tag.TRES_PER_JOB: "\ud7a4", Tag.DEADLINE: 1})
 @given(st.dictionaries(st.sampled_from(list(Tag)), st.integers(-(2**62), 2**62) | st.text()))
 def test_any_request(fields: dict[int, int | str]) -> None:
     """Whatever a request holds, it is described, if only by what is wrong with it."""

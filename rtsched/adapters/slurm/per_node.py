@@ -147,7 +147,8 @@ def per_node(request: JobRequest, hardware: Hardware, name: str, *, whole: bool)
     nodes = _fewest(request, hardware, enough, holds, usable)
     for wanted in generic(request.tres):
         if not hardware.amount(wanted).any():
-            return PerNode(nodes, {}, f"no node of partition {name} has {wanted}")
+            shown = wanted if wanted.isprintable() else repr(wanted)
+            return PerNode(nodes, {}, f"no node of partition {name} has {shown}")
     wishes = _wishes(request, nodes, whole=whole)
     if not wishes:
         return PerNode(nodes, {})
