@@ -126,7 +126,7 @@ class Answers:
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
-        self._turns, self._usual = Turns(), USUAL
+        self._turns, self._commits, self._usual = Turns(), Turns(), USUAL
         self._started = StartedBefore()
         self._node_lists = NodeLists()
         self._asking = 0
@@ -251,24 +251,37 @@ class Answers:
             self._asking -= 1
 
     async def _when_in_turn(self, case: _Case, client: Client) -> AdmissionResult:
-        """Judge a submission when its turn comes, unless it is too late for that by then."""
-        async with self._turns.of(case.request.submission.uid):
+        """Judge a submission when its turn comes, unless it is too late for that by then.
+
+        What is promised is written down when the turn of that comes: a slow disk keeps nobody from
+        being judged.
+        """
+        uid = case.request.submission.uid
+        async with self._turns.of(uid):
             left = case.answered_by - time.perf_counter() - SPARE
             if case.is_late or (left < self._usual and self._asking > 1):
                 case.is_late, self._usual = True, self._usual * FORGET
                 return case.judge.later(self.daemon.site)
-            return await self._in_turn(case, client)
-
-    async def _in_turn(self, case: _Case, client: Client) -> AdmissionResult:
-        daemon, submission, begun = self.daemon, case.request.submission, time.perf_counter()
-        site, judged = await self._evaluated(case, client)
-        if daemon.dry_run or not judged.changed:
+            begun = time.perf_counter()
+            site, judged = await self._evaluated(case, client)
+            spent = time.perf_counter() - begun
+        if self.daemon.dry_run or not judged.changed:
             return judged
+        async with self._commits.of(uid):
+            return await self._committed(case, client, site, judged, spent)
+
+    async def _committed(
+        self, case: _Case, client: Client, site: Site, judged: AdmissionResult, spent: float
+    ) -> AdmissionResult:
+        """Write down what a submission is promised or offered, judged on `site` in `spent` s."""
+        daemon, submission = self.daemon, case.request.submission
         if not await self._lock_site(client):
             return case.judge.later(daemon.site)
         try:
+            begun = time.perf_counter()
             if daemon.site is not site:
-                _, judged = await self._evaluated(case, client)
+                async with self._turns.of(submission.uid):
+                    _, judged = await self._evaluated(case, client)
             self._reply(submission, judged)  # one that fails does so before anything is promised
             if not client.waits():
                 raise HungUpError
@@ -279,9 +292,10 @@ class Answers:
                 await daemon.admit(judged.site, judged.changed)
                 tokens = [record.token for record in judged.changed if record.standing in OPEN]
                 client.if_unread(partial(daemon.withdraw, tokens))
+            spent += time.perf_counter() - begun
         finally:
             daemon.site_lock.release()
-        self._usual += (time.perf_counter() - begun - self._usual) / 8.0
+        self._usual += (spent - self._usual) / 8.0
         return judged
 
     async def _evaluated(self, case: _Case, client: Client) -> tuple[Site, AdmissionResult]:

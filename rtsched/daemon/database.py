@@ -128,6 +128,9 @@ class FileOnDisk:
 
     What is removed or replaced stays open, and takes what is written to it into nowhere.
 
+    It is read through one descriptor that stays open: a process that closes any descriptor of a
+    file loses all its POSIX locks on it, those of SQLite's connections too.
+
     Parameters
     ----------
     path : Path
@@ -136,6 +139,7 @@ class FileOnDisk:
 
     def __init__(self, path: Path) -> None:
         self._path, self._log = path, path.with_name(f"{path.name}-wal")
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._opened, self._log_opened = _stat(path), _stat(self._log)
         self.corrupt = ""
         """What SQLite found damaged in it."""
@@ -144,9 +148,8 @@ class FileOnDisk:
         """Return what was done to the file since it was opened; empty: it is there as it was."""
         try:
             found = os.stat(self._path)
-            with open(self._path, "rb") as file:
-                header = file.read(100)
-            with open(self._log, "rb") as file:
+            header = os.pread(self._descriptor, len(_HEADER), 0)
+            with open(self._log, "rb") as file:  # it holds no locks
                 log, log_found = file.read(4), os.fstat(file.fileno())
         except FileNotFoundError:
             return "was removed while the daemon ran"
@@ -166,9 +169,13 @@ class FileOnDisk:
             return "was truncated while the daemon ran"
         if not os.access(self._path, os.R_OK | os.W_OK):
             return "can no longer be read and written by the daemon's user"
-        if not header.startswith(_HEADER) or (log and log not in _LOG_HEADERS):
+        if header != _HEADER or (log and log not in _LOG_HEADERS):
             return "was overwritten while the daemon ran"
         return self.corrupt
+
+    def close(self) -> None:
+        """Close the file; after SQLite's connections to it."""
+        os.close(self._descriptor)
 
 
 _HEADER = b"SQLite format 3\0"

@@ -187,6 +187,9 @@ class Store:
                 if hasattr(self, name):
                     with suppress(sqlite3.Error):
                         getattr(self, name).close()
+            if self._file is not None:
+                self._file.close()
+                self._file = None
             if self._held is not None:
                 os.close(self._held)
                 self._held = None
@@ -223,7 +226,7 @@ class Store:
             If no file can be made there; then everything is as it was.
         """
         with self._tidying, self._asking, self._exclusive():
-            old = (self._asked, self._side, self._base)
+            old, old_file = (self._asked, self._side, self._base), self._file
             try:
                 set_aside(self.path, suffix)
                 whole = copied(self._base, self.path)
@@ -241,6 +244,8 @@ class Store:
             for each in old:
                 with suppress(sqlite3.Error):
                     each.close()
+            if old_file is not None:
+                old_file.close()
             return whole
 
     def _lost_lock(self) -> bool:

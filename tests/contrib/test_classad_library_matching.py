@@ -22,8 +22,6 @@ SLOT_NAME = re.findall(r"^RtSlot = (.*)$", condor_conf.shipped(condor_conf.EXECU
     0
 ]
 REQUESTS = ("RequestCpus", "RequestMemory", "RequestGPUs", "RequestDisk")
-ARGUMENTS = ", ".join(f"TARGET.{name}" for name in ("RtRunTime", "DeferralTime", *REQUESTS))
-MAY_START = f"rtschedMayStart({ARGUMENTS})"
 RANK = "rtschedRank(TARGET.RtNodeSet, TARGET.RtRankSet)"
 RESOURCES = {"": "", "_MEMORY": ', "memory"', "_GPUS": ', "gpus"', "_DISK": ', "disk"'}
 KEPT = {
@@ -37,6 +35,7 @@ def expression(name: str, file: str, more: Mapping[str, str]) -> str:
     """Return a macro's expression as it is without the library, with other macros replaced."""
     text = condor_conf.shipped(file).replace("\\\n", " ")
     macros = dict(re.findall(r"^(RTSCHED_\w+) = *(.*)$", text, re.MULTILINE)) | dict(more)
+    macros["MachineMaxVacateTime"] = "600"  # as HTCondor sets it
     said = f"$({name})"
     while (found := re.search(r"\$\((\w+)\)", said)) is not None:
         said = said.replace(found[0], macros[found[1]])
@@ -44,6 +43,11 @@ def expression(name: str, file: str, more: Mapping[str, str]) -> str:
 
 
 START = expression("RTSCHED_MAY_START", condor_conf.EXECUTE, KEPT)
+RUN_TIME = "(TARGET.RtRunTime ?: {}) + {}".format(
+    *(expression(f"RTSCHED_{name}", condor_conf.EXECUTE, {}) for name in ("RUN_TIME", "LONGER"))
+)
+ARGUMENTS = ", ".join(f"TARGET.{name}" for name in ("DeferralTime", *REQUESTS))
+MAY_START = f"rtschedMayStart({RUN_TIME}, {ARGUMENTS})"
 
 
 def ad(values: Mapping[str, object]) -> str:
@@ -141,7 +145,7 @@ def test_a_job_may_start_if_it_ends_before_what_is_kept(
     now = int(time.time())
     write(library, f"slot1@a\t1\t{now + 500}:1")
     until = None if deferred is None else now + deferred
-    job = {"RtRunTime": run_time, "DeferralTime": until, "RequestCpus": 1}
+    job = {"RtRunTime": run_time, "DeferralTime": until, "RequestCpus": 1, "JobMaxVacateTime": 10}
     asked = (f"slot {ad(STATIC)}", f"job {ad(job)}", f"eval {MAY_START}")
     assert library.run(*asked) == [may]
 

@@ -143,8 +143,12 @@ def test_promises_at_risk():
     runs = Schedule.build([7, 8], [0.0, 0.0], [100.0, 100.0], np.array([0, 1, 2]), nodes)
     promises = Promises.build(2, job=[7, 8], deadline=[50.0, 150.0])
     snapshot = Snapshot(0.0, cluster, allocations=runs, promises=promises)
+    records = {
+        job: msgspec.structs.replace(record("firm"), id=job, deadline=deadline)
+        for job, deadline in ((7, 50.0), (8, 150.0))
+    }
     metrics = Metrics()
-    metrics.cycle_done(0.3, Site(snapshot, {}, seen=1.0))
+    metrics.cycle_done(0.3, Site(snapshot, records, seen=1.0))
     assert values(metrics.text())["rtsched_promises_at_risk"] == 1
 
 
