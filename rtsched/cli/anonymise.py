@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rtsched.cli.common import Exit, complain, debug_option, refuse_unwritable
+from rtsched.cli.options import columns_option
 from rtsched.errors import ConfigError, OutputError
 from rtsched.logs.anonymous.kinds import KEEPABLE
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     multiple=True,
     help=f"Keep names of this kind: {', '.join(KEEPABLE)}. May be given several times.",
 )
+@columns_option
 @click.option("--delimiter", help="What separates the fields of `sacct` text.")
 @click.option("--format", "format_", metavar="NAME", help="The log's format; default: by content.")
 @click.option(
@@ -105,7 +107,9 @@ def _write(
 
     known = keys.names()
     names = Pseudonyms(keys.key(make=True), known, frozenset(given["keep"]))
-    options = ReadOptions(format=given["format_"], delimiter=given["delimiter"])
+    options = ReadOptions(
+        format=given["format_"], delimiter=given["delimiter"], columns=given["columns"]
+    )
     done = anonymise(log, output, names, options, before_release=lambda: keys.add(names.new))
     return done, names
 
@@ -135,6 +139,7 @@ def _as_object(done: Anonymised, names: Pseudonyms, output: Path) -> dict[str, A
         "records": done.records,
         "names": names.counts(),
         "kept": sorted(names.kept),
+        "assumptions": list(done.assumptions),
         "columns_left_out": list(done.columns_left_out),
         "left_out": _reasons(done.skipped),
         "blanked": _reasons(done.blanked),
@@ -158,6 +163,7 @@ def _sentences(shown: Mapping[str, Any]) -> str:
     lines.append(f"names replaced: {names or 'none'}")
     if shown["kept"]:
         lines.append(f"names kept: {', '.join(shown['kept'])}")
+    lines += shown["assumptions"]
     if shown["columns_left_out"]:
         lines.append(f"columns left out: {', '.join(shown['columns_left_out'])}")
     for word, key in (("record", "left_out"), ("value", "blanked")):

@@ -108,7 +108,13 @@ def estimate(logs: Sequence[Path], given: dict[str, Any]) -> Calibration:
         not given["no_setup"],
     )
     known_zone(given["timezone"])
-    reading = ReadOptions(given["log_format"], given["delimiter"], given["timezone"], details=True)
+    reading = ReadOptions(
+        given["log_format"],
+        given["delimiter"],
+        given["timezone"],
+        details=True,
+        columns=given["columns"],
+    )
     return calibrate(read_logs(logs, reading), options)
 
 

@@ -28,6 +28,14 @@ title_option: Callable[[Any], Any] = click.option(
 )
 
 
+columns_option: Callable[[Any], Any] = click.option(
+    "--columns",
+    metavar="NAMES",
+    help="Columns of `sacct` text without a header line (`--noheader`), as given to `sacct "
+    "--format`. Default: by their form, if that is certain.",
+)
+
+
 def reading_options(function: F) -> F:
     """Add the options that say how logs are to be read."""
     for option in (
@@ -36,6 +44,7 @@ def reading_options(function: F) -> F:
             metavar="D",
             help="Delimiter given to `sacct --delimiter`. Default: detected from the header.",
         ),
+        columns_option,
         click.option(
             "--timezone",
             metavar="ZONE",

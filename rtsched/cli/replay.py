@@ -166,7 +166,11 @@ def request(given: Mapping[str, Any]) -> Request:
     return Request(
         logs=given["logs"],
         reading=ReadOptions(
-            given["log_format"], given["delimiter"], given["timezone"], resources=True
+            given["log_format"],
+            given["delimiter"],
+            given["timezone"],
+            resources=True,
+            columns=given["columns"],
         ),
         cluster=given["cluster_file"],
         qos=given["qos_file"],

@@ -118,7 +118,12 @@ def _read(asked: Asked) -> Workload:
 
     given = asked.given
     reading = ReadOptions(
-        given["log_format"], given["delimiter"], given["timezone"], details=True, resources=True
+        given["log_format"],
+        given["delimiter"],
+        given["timezone"],
+        details=True,
+        resources=True,
+        columns=given["columns"],
     )
     log, cluster = read_logs(asked.logs, reading), None
     if given["cluster_file"] is not None:

@@ -10,6 +10,7 @@ import msgspec
 from rtsched.errors import ConfigError, InputError
 from rtsched.logs.condor_history import CondorHistoryReader
 from rtsched.logs.sacct import SacctReader
+from rtsched.logs.sacct_headerless import is_headerless
 from rtsched.logs.sacct_json import SacctJsonReader
 from rtsched.logs.sacct_lines import SACCT
 from rtsched.logs.source import Source
@@ -35,6 +36,8 @@ class ReadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether to read job names and input sizes too, which only a calibration asks for."""
     resources: bool = False
     """Whether to read what jobs ask for on each node, for nodes that jobs share."""
+    columns: str | None = None
+    """Names of the columns of `sacct` text without a header line, as for `sacct --format`."""
 
 
 class Reader(Protocol):
@@ -127,6 +130,8 @@ def reader_of(source: Source, options: ReadOptions) -> type[Reader]:
     for reader in READERS:
         if reader.claims(head):
             return reader
+    if b"\0" not in head and is_headerless(head, options.columns, options.delimiter):
+        return SacctReader
     if b"\0" in head:
         raise InputError(source.path, "binary data, not an accounting log; check the file name")
     raise InputError(source.path, _unknown(head))
@@ -172,8 +177,8 @@ _OTHERS = (
     _other(
         rb"\A\d+(?:_\d+)?\|(?:[^|\n]*\|)*\d{4}-\d\d-\d\dT",
         "the text of sacct without its header line (--noheader)",
-        "make the log without that option, or put the names of its columns, separated by |, into "
-        "a first line",
+        "make the log without that option, or name its columns with --columns, as for `sacct "
+        "--format`",
     ),
     _other(rb"\A(?:<!DOCTYPE|<html)", "an HTML page"),
     _other(rb"\A#!", "a script"),

@@ -17,6 +17,13 @@ from rtsched.kernels.compiling import COMPILING
 from rtsched.logs import cells as read
 from rtsched.logs.cells import Cells, Interner, Meanings
 from rtsched.logs.gather import Coder
+from rtsched.logs.sacct_headerless import (
+    columns_named,
+    guess_said,
+    guessed_header,
+    header_of,
+    is_header,
+)
 from rtsched.logs.sacct_lines import SACCT, Header, split_lines, split_plainly
 from rtsched.logs.sacct_repair import begins_record, readings, whole_records
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
@@ -48,7 +55,7 @@ class SacctReader:
     format: ClassVar[str] = "sacct"
 
     def __init__(self, options: ReadOptions) -> None:
-        self._given_delimiter = options.delimiter
+        self._given_delimiter, self._columns = options.delimiter, options.columns
         self._details, self._resources = options.details, options.resources
         self._zone_name = options.timezone
         self._zone = known_zone(options.timezone)
@@ -101,7 +108,9 @@ class SacctReader:
 
     def _header(self, source: Source, block: bytes) -> tuple[Header, bytes, int]:
         """Return the header, the text behind it, and how many lines both take."""
-        header, rest, number = read_header(source, block, self._given_delimiter)
+        header, rest, number = read_header(source, block, self._given_delimiter, self._columns)
+        if header.guessed and header.guessed not in self._rows.remarks:
+            self._rows.remarks.insert(0, header.guessed)
         if not self._details:
             header.place.pop("name", None)
         if not self._resources:
@@ -336,19 +345,43 @@ def _cut(text: bytes, header: Header) -> tuple[bytes, bytes]:
     return text, b""
 
 
-def read_header(source: Source, block: bytes, delimiter: str | None) -> tuple[Header, bytes, int]:
+def read_header(
+    source: Source, block: bytes, delimiter: str | None, columns: str | None = None
+) -> tuple[Header, bytes, int]:
     """Return the header of a file, the text of `block` behind it, and how many lines it takes.
+
+    Parameters
+    ----------
+    source : Source
+    block : bytes
+        The first piece of the file.
+    delimiter : str or None
+        What separates fields; None: find out.
+    columns : str or None
+        Names of the columns, for a file without a header line; None: guess.
 
     Raises
     ------
     InputError
         If it lacks what no log can do without.
+    ConfigError
+        If `columns` is no list of columns.
     """
     block = block.removeprefix(b"\xef\xbb\xbf")
     start = len(block) - len(block.lstrip())
     line, _, rest = block[start:].partition(b"\n")
-    header = Header(line, delimiter)
     number = block.count(b"\n", 0, start) + 1
+    said = ""
+    if not is_header(line):
+        made = None
+        if columns is not None:
+            made = header_of(source.path, block, columns_named(columns), delimiter)
+        elif made := guessed_header(block, delimiter):
+            said = guess_said(Header(made, None).columns)
+        if made is not None:
+            line, rest, number = made, block[start:], number - 1
+    header = Header(line, delimiter)
+    header.guessed = said
     if delimiter and len(header.columns) == 1:
         raise InputError(
             source.path,

@@ -76,7 +76,11 @@ class Header:
     delimiter : bytes
     place : dict of str to int
         Column of each role that the file has.
+    guessed : str
+        What to say of columns that no line of the file names; empty: one does.
     """
+
+    guessed: str = ""
 
     def __init__(self, line: bytes, delimiter: str | None) -> None:
         text = line.strip(b"\r\n\t ")

@@ -131,3 +131,28 @@ def test_wrong_use(run, refused, tmp_path, arguments, words):
     refused(run("anonymise", *arguments), *words)
     assert not (tmp_path / "o").exists()
     assert log.read_text() == before
+
+
+def test_columns_of_text_without_a_header(run, tmp_path):
+    """They are named, or guessed, which is said; the log for others has a header."""
+    header, _, body = (LOGS / "slurm-sacct.txt").read_text().partition("\n")
+    (tmp_path / "whole").write_text(f"{header}\n{body}")
+    (tmp_path / "bare").write_text(body)
+    named = ("--columns", header.replace("|", ","))
+    for log, output, more in (("whole", "1", ()), ("bare", "2", named)):
+        result = run("anonymise", log, "--key", "key", "-o", output, *more)
+        assert result.exit_code == 0, result.stderr
+        assert "no header" not in result.stdout
+    assert (tmp_path / "1").read_text() == (tmp_path / "2").read_text()
+    rows = (
+        f"{n}|ann|2026-01-01T0{n}:00:00|2026-01-01T0{n}:01:00|2026-01-01T0{n}:03:00|"
+        for n in range(1, 6)
+    )
+    (tmp_path / "short").write_text("".join(f"{row}120|COMPLETED|cpu=2,node=1\n" for row in rows))
+    result = run("anonymise", "short", "--key", "key", "-o", "3")
+    assert "the log has no header line" in result.stdout
+    assert (
+        (tmp_path / "3")
+        .read_text()
+        .startswith("JobID|Submit|Start|End|ElapsedRaw|State|AllocTRES\n1|")
+    )

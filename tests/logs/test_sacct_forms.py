@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from rtsched.errors import ConfigError, InputError
+from rtsched.logs.sacct_lines import SACCT_COLUMNS
 from rtsched.model.log import Ending
 
 if TYPE_CHECKING:
@@ -237,3 +241,107 @@ def test_several_clusters_are_named(read: Read) -> None:
         "clusters" in said
         for said in read(text(TUTORIAL) + f"1|ann|{DAY}|4|1|COMPLETED|||||\n").assumptions
     )
+
+
+SHORT = "JobID,User%20,Submit,Start,End,ReqCPUS,State"
+DUMP = (Path(__file__).parents[1] / "data" / "logs" / "sacct_26.05.txt").read_text()
+
+
+def headerless(columns: list[str], at: str = "|", end: str = "") -> str:
+    """Return the dump without its header, with these columns."""
+    names = DUMP.partition("\n")[0].split("|")
+    rows = [dict(zip(names, line.split("|"), strict=False)) for line in DUMP.splitlines()[1:]]
+    return "".join(at.join(row[name] for name in columns) + end + "\n" for row in rows)
+
+
+def same(one: Log, other: Log) -> None:
+    """Compare what two logs say of their jobs."""
+    for mine, its in ((one.jobs, other.jobs), (one.outcomes, other.outcomes)):
+        for name in ("id", "submit", "size", "deadline", "start", "end", "ending"):
+            if hasattr(mine, name) and getattr(mine, name) is not None:
+                np.testing.assert_array_equal(getattr(mine, name), getattr(its, name), name)
+
+
+@pytest.mark.parametrize(("at", "end"), [("|", ""), ("|", "|"), ("\t", ""), (";", "")])
+def test_columns_that_are_named(read: Read, at: str, end: str) -> None:
+    """`--columns` stands for the header line, with -p, -P and --delimiter."""
+    names = [name.partition("%")[0] for name in SHORT.split(",")]
+    body = headerless(names, at, end)
+    log = read(body, columns=SHORT)
+    same(log, read(at.join(names) + (end and at) + "\n" + body))
+    same(log, read("\n" + body, columns=SHORT, format="sacct"))
+    assert len(log.jobs) > 10
+    assert not any("header" in said for said in log.assumptions)
+
+
+def test_a_header_counts_more_than_named_columns(read: Read) -> None:
+    """Of several files some may have one."""
+    same(read(DUMP, columns=SHORT), read(DUMP))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        SACCT_COLUMNS,
+        "JobID,Submit,Start,End,Elapsed,State,AllocTRES",
+        "JobID,User,Partition,State,Submit,Eligible,Start,End,ElapsedRaw,NNodes,AllocTRES,NodeList",
+    ],
+)
+@pytest.mark.parametrize("end", ["", "|"])
+def test_columns_that_are_certain_are_guessed(read: Read, columns: str, end: str) -> None:
+    """The guess is the first assumption, and comes to what the header would."""
+    names = [name for name in columns.split(",") if name != "Elapsed"]
+    body = headerless(names, end=end)
+    if "Elapsed," in columns:
+        names.insert(4, "Elapsed")
+        body = "".join(
+            "|".join([*(cells := line.split("|"))[:4], lasted(*cells[2:4]), *cells[4:]]) + "\n"
+            for line in body.splitlines()
+        )
+    log = read(body)
+    assert log.assumptions[0].startswith("the log has no header line: by their form its columns")
+    assert "--columns" in log.assumptions[0]
+    same(log, read("|".join(names) + end + "\n" + body))
+
+
+def lasted(start: str, end: str) -> str:
+    """Return the time between two as sacct shows it."""
+    if not {start, end}.isdisjoint(("Unknown", "None", "")):
+        return "00:00:00"
+    return str(datetime.fromisoformat(end) - datetime.fromisoformat(start)).rjust(8, "0")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "JobID,Submit,Start,End,ElapsedRaw,State,ReqTRES,AllocTRES",  # which is which?
+        "JobID,Start,End,ElapsedRaw,State,AllocTRES",  # when was it submitted?
+        "JobID,Submit,Start,End,ElapsedRaw,State,ReqCPUS,NNodes",
+        "JobID,End,Start,Submit,ElapsedRaw,State,AllocTRES",
+        "JobID,Submit,Start,End,State,AllocTRES",
+    ],
+)
+def test_columns_that_are_not_certain_are_asked_for(read: Read, columns: str) -> None:
+    """The error names the option."""
+    with pytest.raises(InputError, match=r"without its header line.*--columns"):
+        read(headerless(columns.split(",")))
+    assert len(
+        read(headerless(columns.split(",")), columns=columns.replace(",Start", ",Submit")).jobs
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "words"),
+    [
+        ("JobID,,Submit", ConfigError, "'' is no column"),
+        ("JobID,Submit", ConfigError, "names no Start, End or Elapsed"),
+        (f"{SHORT},User,User", InputError, "has 7 fields, and --columns names 9"),
+    ],
+)
+def test_wrong_names_of_columns(
+    read: Read, columns: str, error: type[Exception], words: str
+) -> None:
+    """What cannot be is said with the option's name."""
+    body = headerless([name.partition("%")[0] for name in SHORT.split(",")])
+    with pytest.raises(error, match=words):
+        read(body, columns=columns)

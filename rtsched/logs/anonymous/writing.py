@@ -60,6 +60,8 @@ class Anonymised:
         Values that were not written, of records that were.
     columns_left_out : tuple of str
         Columns of sacct's text that were not written.
+    assumptions : tuple of str
+        What had to be assumed.
     """
 
     format: str
@@ -67,6 +69,7 @@ class Anonymised:
     skipped: Skipped = field(default_factory=Skipped)
     blanked: Skipped = field(default_factory=Skipped)
     columns_left_out: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
 
 def anonymise(
@@ -101,7 +104,7 @@ def anonymise(
     options = options or ReadOptions()
     with Source(log) as source:
         done = Anonymised(reader_of(source, options).format)
-        writer = _WRITERS[done.format](source, names, done, options.delimiter)
+        writer = _WRITERS[done.format](source, names, done, options)
         with _replaced(output) as file:
             for piece in writer.written():
                 file.write(piece)
@@ -141,9 +144,9 @@ class _Writer:
     """Writes one log."""
 
     def __init__(
-        self, source: Source, names: Pseudonyms, done: Anonymised, delimiter: str | None
+        self, source: Source, names: Pseudonyms, done: Anonymised, options: ReadOptions
     ) -> None:
-        self.source, self.names, self.done, self.delimiter = source, names, done, delimiter
+        self.source, self.names, self.done, self.options = source, names, done, options
         self.words = SlurmWords(names)
 
     def written(self) -> Written:
@@ -263,7 +266,10 @@ class _SacctWriter(_Writer):
         for block in self.source.line_blocks():
             content = block
             if header is None:
-                header, content, skipped = read_header(self.source, block, self.delimiter)
+                header, content, skipped = read_header(
+                    self.source, block, self.options.delimiter, self.options.columns
+                )
+                self.done.assumptions = (header.guessed,) if header.guessed else ()
                 yield self._head(header)
                 before += skipped
             lines = content.split(b"\n")
