@@ -114,6 +114,7 @@ def estimate(logs: Sequence[Path], given: dict[str, Any]) -> Calibration:
         given["timezone"],
         details=True,
         columns=given["columns"],
+        clusters=given["clusters"],
     )
     return calibrate(read_logs(logs, reading), options)
 

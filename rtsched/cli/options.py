@@ -46,6 +46,12 @@ def reading_options(function: F) -> F:
         ),
         columns_option,
         click.option(
+            "--clusters",
+            metavar="NAMES",
+            help="Clusters whose jobs are read, of a `sacct` log of several. Default: all, as one "
+            "machine.",
+        ),
+        click.option(
             "--timezone",
             metavar="ZONE",
             help="Time zone of times in the log that have none, such as Europe/Berlin. Default: "

@@ -171,6 +171,7 @@ def request(given: Mapping[str, Any]) -> Request:
             given["timezone"],
             resources=True,
             columns=given["columns"],
+            clusters=given["clusters"],
         ),
         cluster=given["cluster_file"],
         qos=given["qos_file"],

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 CHECKING = (
     "config", "cluster_file", "qos_file", "associations_file", "unit", "every", "starts", "draws",
-    "html", "no_progress", "log_format", "delimiter", "columns", "timezone",
+    "html", "no_progress", "log_format", "delimiter", "columns", "clusters",
+    "timezone",
 )  # fmt: skip
 """Parameters that go with --check alone."""
 

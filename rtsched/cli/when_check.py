@@ -124,6 +124,7 @@ def _read(asked: Asked) -> Workload:
         details=True,
         resources=True,
         columns=given["columns"],
+        clusters=given["clusters"],
     )
     log, cluster = read_logs(asked.logs, reading), None
     if given["cluster_file"] is not None:

@@ -11,7 +11,7 @@ from rtsched.errors import ConfigError, InputError
 from rtsched.logs.condor_history import CondorHistoryReader
 from rtsched.logs.sacct import SacctReader
 from rtsched.logs.sacct_headerless import is_headerless
-from rtsched.logs.sacct_json import SacctJsonReader
+from rtsched.logs.sacct_json import SacctJsonReader, is_squeue_json
 from rtsched.logs.sacct_lines import SACCT
 from rtsched.logs.source import Source
 from rtsched.logs.swf import SwfReader
@@ -38,6 +38,8 @@ class ReadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether to read what jobs ask for on each node, for nodes that jobs share."""
     columns: str | None = None
     """Names of the columns of `sacct` text without a header line, as for `sacct --format`."""
+    clusters: str | None = None
+    """Clusters of sacct's log whose jobs are read, separated by commas; None: all."""
 
 
 class Reader(Protocol):
@@ -94,6 +96,10 @@ def read_logs(paths: Sequence[str | Path], options: ReadOptions | None = None) -
         with Source(path) as source:
             kind = reader_of(source, options)
             if reader is None:
+                if options.clusters is not None and not kind.format.startswith("sacct"):
+                    raise ConfigError(
+                        ["--clusters: only logs of sacct name clusters; leave the option out"]
+                    )
                 reader = kind(options)
             elif reader.format != kind.format:
                 raise InputError(
@@ -193,6 +199,11 @@ _OTHERS = (
 def _unknown(head: bytes) -> str:
     """Return what to do about a file that no reader claims."""
     start = head.lstrip()
+    if start.startswith(b"{") and is_squeue_json(head):
+        return (
+            "this is JSON of squeue or of `scontrol show jobs`, not an accounting log; make the "
+            "log with `sacct --json`"
+        )
     if start.startswith(b"JobID ") or b"\n---" in head[:2000]:
         return f"this is sacct's table for reading by eye; make the log with `{SACCT}`"
     for form, what in _OTHERS:

@@ -59,7 +59,7 @@ class SacctReader:
         self._details, self._resources = options.details, options.resources
         self._zone_name = options.timezone
         self._zone = known_zone(options.timezone)
-        self._rows = SlurmRows()
+        self._rows = SlurmRows(options.clusters)
         self._texts = {name: Interner() for name in TEXTS if name != "nodes"}
         self._tres = {name: Interner() for name in ("tres", "tres_given")}
         self._gres, self._gres_column = Coder(), Interner()
@@ -143,7 +143,7 @@ class SacctReader:
             row = {name: np.concatenate([row[name], late[name]]) for name in row}
             order = np.argsort(row["line"], kind="stable")
             row = {name: values[order] for name, values in row.items()}
-        self._rows.append(len(row["line"]), row)
+        self._rows.append(len(row["line"]), row, self._texts["cluster"].names())
         return lines
 
     def _repair(

@@ -173,7 +173,7 @@ class SacctJsonReader:
         self._details, self._resources = options.details, options.resources
         self._zone = known_zone(options.timezone)
         self._local = False
-        self._rows = SlurmRows()
+        self._rows = SlurmRows(options.clusters)
         self._texts = {name: Coder() for name in TEXTS}
         self._tres, self._given, self._gres = Coder(), Coder(), Coder()
         self._dependencies, self._job_names, self._node_options = Coder(), Coder(), Coder()
@@ -183,9 +183,9 @@ class SacctJsonReader:
 
     @staticmethod
     def claims(head: bytes) -> bool:
-        """Return whether an object begins that has a list `jobs`."""
+        """Return whether an object begins that has a list `jobs`, which is not squeue's."""
         return re.match(rb'\s*\{\s*"', head) is not None and (
-            re.search(rb'"jobs"\s*:\s*\[', head) is not None
+            re.search(rb'"jobs"\s*:\s*\[', head) is not None and not is_squeue_json(head)
         )
 
     def read(self, source: Source) -> None:
@@ -210,7 +210,7 @@ class SacctJsonReader:
             }
             size = np.where(columns["asked"] > 0, columns["asked"], columns["given"])
             columns["memory"] = per_processor(columns["memory"], size)
-            self._rows.append(len(rows), columns)
+            self._rows.append(len(rows), columns, self._texts["cluster"].names())
 
     def _row(self, record: Record) -> dict[str, float]:
         """Return the columns of `SlurmRows` for one record."""
@@ -306,6 +306,13 @@ class SacctJsonReader:
         names["node_options"], names["constraint"] = self._node_options.names(), ()
         names["licenses"] = self._licenses.names()
         return self._rows.log(self.format, names)
+
+
+def is_squeue_json(head: bytes) -> bool:
+    """Return whether JSON is of `squeue` or `scontrol show jobs`: its jobs have no `time`."""
+    return re.search(rb'"(?:job_state|submit_time)"\s*:', head) is not None and (
+        re.search(rb'"time"\s*:\s*\{', head) is None
+    )
 
 
 def json_reason(error: Exception) -> str:

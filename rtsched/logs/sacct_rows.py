@@ -87,7 +87,9 @@ class _Fold(NamedTuple):
 class SlurmRows:
     """Gathers records, then makes the log of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clusters: str | None = None) -> None:
+        """Keep the jobs of these clusters, a list with commas; None: of all."""
+        self._wanted = None if clusters is None else [each.strip() for each in clusters.split(",")]
         self.skipped = Skipped()
         self.remarks: list[str] = []
         self._assumed: dict[str, int] = {}
@@ -107,8 +109,11 @@ class SlurmRows:
         if times > 0:
             self._assumed[sentence] = self._assumed.get(sentence, 0) + times
 
-    def append(self, n: int, given: Row) -> None:
-        """Append `n` records; columns that are not given say nothing."""
+    def append(self, n: int, given: Row, clusters: Sequence[str] = ()) -> None:
+        """Append `n` records; columns that are not given say nothing.
+
+        `clusters` are the names behind the codes of clusters.
+        """
         row = {
             name: _fitted(given[name], dtype, missing)
             if name in given
@@ -117,6 +122,13 @@ class SlurmRows:
         }
         _finish(row)
         keep = self._possible(row, n)
+        if self._wanted is not None:
+            known = [code for code, name in enumerate(clusters) if name in self._wanted]
+            others = keep & ~np.isin(row["cluster"], known)
+            if others.any():
+                place = self.where(int(row["line"][np.argmax(others)]))
+                self.skipped.add("it is of another cluster", place, int(others.sum()))
+            keep &= ~others
         row["file"] = np.full(n, len(self._sources) - 1, np.int32)
         if not keep.all():
             row = {name: values[keep] for name, values in row.items()}
@@ -269,7 +281,7 @@ class SlurmRows:
         if len(known) > 1:
             self.remarks.append(
                 f"the log has jobs of {len(known)} clusters ({', '.join(known[:8])}), taken as one "
-                "machine; export one of them with `sacct --clusters NAME`"
+                "machine; choose one of them with `--clusters NAME`"
             )
 
     def _begin(

@@ -67,6 +67,11 @@ def test_content_tells_the_format(path: Path, packed: bool, tmp_path: Path) -> N
         (b"JobId=7 UserId=u(1) GroupId=g(1) Name=a\n", "job completion log"),
         (b"Name|Priority|GraceTime|Preempt\nnormal|0|00:00:00|\n", "sacctmgr"),
         (b"# a comment\nClusterName=c\nSlurmctldHost=h\n", "slurm.conf"),
+        (
+            b'{"jobs": [{"job_id": 7, "job_state": ["RUNNING"], "submit_time": {"number": 9}}]}',
+            "JSON of squeue",
+        ),
+        (b'{"meta": {}, "jobs": [{"account": "a", "job_state": "PENDING"}]}', "JSON of squeue"),
         (b"[2026-11-21T12:00:00.123] slurmctld version 26.05\n", "Slurm's daemons"),
         (b"11/21/2026 12:00:00;E;12.h;user=a group=b\n", "PBS"),
         (b'"JOB_FINISH" "10.1" 1795262400 1 2\n', "LSF"),

@@ -237,6 +237,7 @@ def test_several_clusters_are_named(read: Read) -> None:
     rows = [f"{job}|{name}|{DAY}|4|COMPLETED" for job, name in ((1, "a"), (2, "b"), (3, "b"))]
     log = read(text("JobID|Cluster|Submit|Start|End|ReqCPUS|State", *rows))
     assert any("jobs of 2 clusters (a 1, b 2)" in said for said in log.assumptions)
+    assert any("--clusters NAME" in said for said in log.assumptions)
     assert not any(
         "clusters" in said
         for said in read(text(TUTORIAL) + f"1|ann|{DAY}|4|1|COMPLETED|||||\n").assumptions
@@ -345,3 +346,26 @@ def test_wrong_names_of_columns(
     body = headerless([name.partition("%")[0] for name in SHORT.split(",")])
     with pytest.raises(error, match=words):
         read(body, columns=columns)
+
+
+def test_one_of_several_clusters(read: Read) -> None:
+    """Others are left out with the reason; what names none is of another."""
+    rows = [f"{job}|{name}|{DAY}|4|COMPLETED" for job, name in ((1, "a"), (1, "b"), (3, ""))]
+    body = text("JobID|Cluster|Submit|Start|End|ReqCPUS|State", *rows)
+    for clusters, left in (("a", 2), ("b", 2), ("a, b", 1)):
+        log = read(body, clusters=clusters)
+        assert len(log.jobs) == 3 - left
+        assert log.skipped.count == {"it is of another cluster": left}
+    with pytest.raises(InputError, match="3 because it is of another cluster"):
+        read(body, clusters="c")
+    with pytest.raises(ConfigError, match="--clusters: only logs of sacct"):
+        read("; Version: 2\n", clusters="a")
+
+
+def test_one_of_several_clusters_in_json(read: Read) -> None:
+    """The same."""
+    job = '{"job_id": %d, "cluster": "%s", "required": {"CPUs": 1}, "time": {"submission": 100}}'
+    body = '{"jobs": [' + ",".join(job % pair for pair in ((1, "a"), (2, "b"))) + "]}"
+    log = read(body, clusters="b")
+    assert log.jobs.id.tolist() == [2]
+    assert log.skipped.count == {"it is of another cluster": 1}
