@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from rtsched.errors import InputError
 from rtsched.logs.hostlist import expand
 from rtsched.logs.sacctmgr import Row, rows_of, text_of
@@ -29,6 +31,8 @@ _FIELD = re.compile(r"(\w+)=(\S*)")
 _COLUMNS = {"timestart": "starttime", "timeend": "endtime", "nodename": "nodes"}
 _CPUS = re.compile(r"(?:^|,)cpu=(\d{1,9})(?:,|$)", re.ASCII)
 _NO_NODES = frozenset(("", "(null)", "none"))
+_FLAGS = {"FLOAT": "TIME_FLOAT"}
+"""Flags that JSON calls otherwise than text."""
 _RECURRING = frozenset(("HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY"))
 
 
@@ -58,7 +62,8 @@ def read_reservations(path: str | Path, zone: str | None) -> list[Reservation]:
     Parameters
     ----------
     path : path
-        The output of `SHOW_RESERVATIONS`, with or without `-o`, or of `PAST_RESERVATIONS`.
+        The output of `SHOW_RESERVATIONS`, with or without `-o` or `--json`, or of
+        `PAST_RESERVATIONS`.
     zone : str or None
         The time zone of its times, such as Europe/Berlin; None: this machine's.
 
@@ -74,6 +79,8 @@ def read_reservations(path: str | Path, zone: str | None) -> list[Reservation]:
 def _rows(path: str | Path) -> list[Row]:
     """Return the fields of each reservation, under scontrol's names in lower case."""
     name, text = text_of(path)
+    if text.lstrip().startswith("{"):
+        return _rows_of_json(name, text)
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
     lines = [(number, line) for number, line in lines if line]
     if lines and lines[0][1] == "No reservations in the system":
@@ -102,6 +109,69 @@ def _rows(path: str | Path) -> list[Row]:
             f"`{PAST_RESERVATIONS}`",
         )
     return rows
+
+
+class _Number(msgspec.Struct):
+    set: bool = True
+    infinite: bool = False
+    number: float = 0.0
+
+
+class _Cores(msgspec.Struct):
+    node: str
+    core: str
+
+
+class _Shown(msgspec.Struct):
+    name: str
+    start_time: _Number | float
+    end_time: _Number | float
+    node_list: str | None = None
+    flags: list[str] | None = None
+    tres: str | None = None
+    core_specializations: list[_Cores] | None = None
+
+
+class _AllShown(msgspec.Struct):
+    reservations: list[_Shown]
+
+
+def _rows_of_json(name: str, text: str) -> list[Row]:
+    """Return the fields of each reservation of `scontrol --json show reservation`."""
+    try:
+        found = msgspec.json.decode(text, type=_AllShown).reservations
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InputError(
+            name, f"no `scontrol --json show reservation` ({error}); write the file again"
+        ) from error
+    return [
+        Row(
+            name,
+            1,
+            SHOW_RESERVATIONS,
+            {
+                "reservationname": each.name,
+                "starttime": _seconds(each.start_time),
+                "endtime": _seconds(each.end_time),
+                "nodes": each.node_list or "",
+                "flags": ",".join(_FLAGS.get(flag, flag) for flag in each.flags or ()),
+                "tres": each.tres or "",
+                "cores": " ".join(
+                    f"{one.node}={one.core}" for one in each.core_specializations or ()
+                ),
+            },
+        )
+        for each in found
+    ]
+
+
+def _seconds(value: _Number | float) -> str:
+    """Return a time as text that `Row.moment` reads; no number where it is not set."""
+    if isinstance(value, _Number):
+        if value.infinite or not value.set:
+            return "not set"
+        value = value.number
+    return f"{value:.0f}"
 
 
 def _reservation(row: Row, zone: tzinfo | None) -> Reservation:

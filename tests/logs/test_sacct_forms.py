@@ -369,3 +369,22 @@ def test_one_of_several_clusters_in_json(read: Read) -> None:
     log = read(body, clusters="b")
     assert log.jobs.id.tolist() == [2]
     assert log.skipped.count == {"it is of another cluster": 1}
+
+
+FREE = ("Constraints", "Reservation", "Extra", "Comment", "SubmitLine")
+"""The tutorial's order of what may hold a pipe."""
+
+
+@pytest.mark.parametrize("features", ["", "fast|big", "[rack1|rack2]", "(a|b)&c"])
+@pytest.mark.parametrize("comment", ["", "x | y", "step 1|2"])
+@pytest.mark.parametrize("line", ["sbatch a.sh", PIPED, "sbatch --deadline=now+600 --wrap=a | b"])
+def test_pipes_in_several_fields(read: Read, features: str, comment: str, line: str) -> None:
+    """Constraints, comment and submit line may all have some: each is read as it is."""
+    header = "|".join(("JobID|User|Submit|Start|End|ReqCPUS|NNodes|State", *FREE))
+    row = f"|ann|{DAY}|4|1|COMPLETED|"
+    log = read(text(header, f"1{row}{features}|||{comment}|{line}", f"2{row}||||sbatch b"))
+    assert log.jobs.id.tolist() == [1, 2]
+    assert not log.skipped.count
+    due = log.jobs.deadline - log.jobs.submit
+    assert due.tolist() == [600.0 if "deadline" in line else float("inf"), float("inf")]
+    assert log.jobs.names("node_request") == ((f"--constraint={features}",) if features else ())

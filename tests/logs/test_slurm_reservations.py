@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rtsched.errors import InputError
@@ -127,3 +129,46 @@ def test_something_else(tmp_path, text, message):
     """One sentence says what is wrong."""
     with pytest.raises(InputError, match=message.replace("[", r"\[")):
         read(tmp_path, text)
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_json_says_what_text_says(tmp_path, wrapped):
+    """`scontrol --json show reservation`: times are numbers, or objects since Slurm 23.02."""
+    text, shown = tmp_path / "text", tmp_path / "json"
+    text.write_text(
+        "ReservationName=one StartTime=2026-11-21T12:00:00 EndTime=2026-11-21T14:00:00 "
+        "Nodes=n[1-2] Flags=MAINT,WEEKLY TRES=cpu=4\n  NodeName=n1 CoreIDs=0-1\n"
+        "ReservationName=two StartTime=2026-11-21T12:00:00 EndTime=2026-11-21T14:00:00 "
+        "Nodes=(null) Flags=TIME_FLOAT TRES=(null)\n"
+    )
+
+    def at(moment):
+        return {"set": True, "infinite": False, "number": moment} if wrapped else moment
+
+    times = {"start_time": at(1795262400), "end_time": at(1795269600)}
+    one = {"name": "one", "node_list": "n[1-2]", "flags": ["MAINT", "WEEKLY"], "tres": "cpu=4"}
+    one |= {"core_specializations": [{"node": "n1", "core": "0-1"}]}
+    two = {"name": "two", "node_list": "", "flags": ["FLOAT"], "tres": "", "partition": "p"}
+    shown.write_text(json.dumps({"reservations": [one | times, two | times], "meta": {}}))
+    assert read_reservations(shown, "UTC") == read_reservations(text, "UTC")
+    shown.write_text(json.dumps({"reservations": []}))
+    assert read_reservations(shown, "UTC") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"reservations": [', "no `scontrol --json show reservation`"),
+        ('{"jobs": []}', "no `scontrol --json show reservation`"),
+        (
+            '{"reservations": [{"name": "a", "start_time": {"set": false}, "end_time": 7}]}',
+            "StartTime is 'not set'|starttime is 'not set'",
+        ),
+    ],
+)
+def test_json_of_something_else(tmp_path, content, words):
+    """It is refused with the command."""
+    path = tmp_path / "json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=words):
+        read_reservations(path, "UTC")
