@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.errors import InputError
 from rtsched.logs.sacctmgr import Row, rows_in, rows_of, text_of
+from rtsched.logs.sacctmgr_json import qos_rows
 from rtsched.logs.slurm_cluster import conf_lines, pairs_of, partition_settings
 from rtsched.logs.slurm_preemption import mode_of
 from rtsched.model.limit_rules import GROUP_WALL, JOB_MINUTES, LEAST, MINUTES
@@ -108,7 +109,7 @@ def read_limits(
     Parameters
     ----------
     qos : path or None
-        The output of `sacctmgr -P show qos`.
+        The output of `sacctmgr -P show qos`, or of `sacctmgr --json show qos`.
     associations : path or None
         The output of `sacctmgr -P show assoc`, with `tree` or the column ParentName if accounts
         stand below others.
@@ -133,7 +134,7 @@ def read_limits(
             "the output of `scontrol show partition` behind that of `scontrol show nodes`."
         )
     return SiteLimits(
-        None if qos is None else _qos(rows_of(qos, ("Name",), SHOW_QOS)),
+        None if qos is None else _qos(_qos_rows(qos)),
         None
         if associations is None
         else _associations(rows_of(associations, ("Account", "User"), SHOW_ASSOCIATIONS), said),
@@ -142,6 +143,14 @@ def read_limits(
         half_life,
         assumptions=tuple(said),
     )
+
+
+def _qos_rows(path: str | Path) -> list[Row]:
+    """Return what text or JSON says of each QOS."""
+    name, text = text_of(path)
+    if text.lstrip().startswith("{"):
+        return qos_rows(name, text, SHOW_QOS)
+    return rows_in(name, text, ("Name",), SHOW_QOS)
 
 
 def limits_in(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING
 
@@ -286,3 +287,96 @@ def test_bad_associations(tmp_path: Path) -> None:
         associations(tmp_path, text)
     with pytest.raises(InputError, match="there is no such file"):
         read_limits(tmp_path / "none", None)
+
+
+def number(value: float | None) -> dict[str, object]:
+    """Return a number as Slurm's JSON has it."""
+    return {"set": value is not None, "infinite": value is None, "number": value or 0}
+
+
+def amounts(text: str) -> list[dict[str, object]]:
+    """Return amounts as Slurm's JSON has them."""
+    pairs = [pair.split("=") for pair in text.split(",") if pair]
+    kinds = [(*kind.partition("/"), int(count)) for kind, count in pairs]
+    return [{"type": kind, "name": name, "id": 1, "count": n} for kind, _, name, n in kinds]
+
+
+def shown(name: str, given: dict[str, str], flags: list[str]) -> dict[str, object]:
+    """Return a QOS of `sacctmgr --json show qos`, with what its text has in these columns."""
+
+    def count(column: str) -> dict[str, object]:
+        return number(float(given[column]) if column in given else None)
+
+    def of(**columns: str) -> dict[str, object]:
+        return {key: amounts(given.get(column, "")) for key, column in columns.items()}
+
+    minutes = {
+        "total": amounts(given.get("GrpTRESMins", "")),
+        "per": of(
+            qos="GrpTRESRunMins",
+            job="MaxTRESMins",
+            account="MaxTRESRunMinsPA",
+            user="MaxTRESRunMinsPU",
+        ),
+    }
+    most = {
+        "active_jobs": {"accruing": number(None), "count": count("GrpJobs")},
+        "jobs": {
+            "count": count("GrpSubmit"),
+            "active_jobs": {"per": {"account": count("MaxJobsPA"), "user": count("MaxJobsPU")}},
+            "per": {"account": count("MaxSubmitPA"), "user": count("MaxSubmitPU")},
+        },
+        "tres": {
+            "total": amounts(given.get("GrpTRES", "")),
+            "minutes": minutes,
+            "per": of(account="MaxTRESPA", job="MaxTRES", node="MaxTRESPerNode", user="MaxTRESPU"),
+        },
+        "wall_clock": {"per": {"qos": count("GrpWall"), "job": count("MaxWall")}},
+    }
+    return {
+        "name": name,
+        "flags": flags,
+        "limits": {
+            "grace_time": int(given.get("GraceTime", 0)) * 60,
+            "max": most,
+            "factor": count("LimitFactor"),
+            "min": {"tres": {"per": of(job="MinTRES")}},
+        },
+        "preempt": {
+            "list": given.get("Preempt", "").split(",") if "Preempt" in given else [],
+            "mode": [given.get("PreemptMode", "disabled").upper()],
+            "exempt_time": number(None),
+        },
+        "priority": count("Priority"),
+        "usage_factor": count("UsageFactor"),
+    }
+
+
+def test_json_of_qos_says_what_text_says(tmp_path: Path) -> None:
+    """Each limit is in the place that Slurm 23.11 and later give it; times are in minutes."""
+    both = [{"Name": "low", "Priority": "3"}, {"Name": "high"}]
+    columns = QOS_COLUMNS.split()
+    for at, column in enumerate(columns):
+        if "TRES" in column:
+            both[1][column] = f"cpu={at},gres/gpu:a100=2,mem=1000"
+        elif column.startswith(("Grp", "Max")) or column in {"GraceTime", "LimitFactor"}:
+            both[1][column] = str(at)
+    both[1] |= {"Preempt": "low", "PreemptMode": "requeue", "UsageFactor": "0.5"}
+    text, js = tmp_path / "text", tmp_path / "json"
+    text.write_text(printed(QOS_COLUMNS, both[0], both[1] | {"Flags": "OverPartQOS,NoDecay"}))
+    flags = ["OVERRIDE_PARTITION_QOS", "NO_DECAY"]
+    js.write_text(
+        json.dumps({"qos": [shown("low", both[0], []), shown("high", both[1], flags)], "meta": {}})
+    )
+    found = read_limits(js, None).qos
+    assert found == read_limits(text, None).qos
+    assert found is not None
+    assert found["high"].limits.wall == 60 * columns.index("MaxWall")
+
+
+@pytest.mark.parametrize("content", ["{", "{}", '{"qos": [{"name": "a"}]}', '{"qos": 7}'])
+def test_json_of_other_releases_is_refused(tmp_path: Path, content: str) -> None:
+    """A limit is never taken to be missing because it lies elsewhere."""
+    (tmp_path / "qos").write_text(content)
+    with pytest.raises(InputError, match="write the file with `sacctmgr -P show qos`"):
+        read_limits(tmp_path / "qos", None)
