@@ -1,12 +1,15 @@
-"""QOS of `sacctmgr --json show qos` (Slurm 23.11 to 26.05), as the rows that its text has."""
+"""JSON of `sacctmgr show qos` and `show assoc` (Slurm 23.11 to 26.05), as rows of their text."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rtsched.errors import InputError
 from rtsched.logs.sacctmgr import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 _MOST, _PER = "limits/max/", "limits/max/tres/minutes/per/"
 _TRES = {
@@ -43,6 +46,26 @@ _FLAGS = {"OVERRIDE_PARTITION_QOS": "OverPartQOS", "NO_DECAY": "NoDecay"}
 """Flags that limits depend on, and what text calls them."""
 
 
+_OF_ASSOCIATION = {
+    "GrpTRES": "max/tres/total",
+    "GrpTRESMins": "max/tres/group/minutes",
+    "GrpTRESRunMins": "max/tres/group/active",
+    "MaxTRESMins": "max/tres/minutes/per/job",
+    "MaxTRES": "max/tres/per/job",
+    "MaxTRESPerNode": "max/tres/per/node",
+}
+_COUNTS_OF_ASSOCIATION = {
+    "GrpJobs": "max/jobs/per/count",
+    "GrpSubmit": "max/jobs/per/submitted",
+    "MaxJobs": "max/jobs/active",
+    "MaxSubmit": "max/jobs/total",
+}
+_WALLS_OF_ASSOCIATION = {
+    "GrpWall": ("max/per/account/wall_clock", 60),
+    "MaxWall": ("max/jobs/per/wall_clock", 60),
+}
+
+
 def qos_rows(path: str, text: str, command: str) -> list[Row]:
     """Return what JSON says of each QOS, under the columns of `sacctmgr -P show qos`.
 
@@ -51,17 +74,42 @@ def qos_rows(path: str, text: str, command: str) -> list[Row]:
     InputError
         If it is something else, or of a release that puts limits elsewhere.
     """
+    return _rows(path, text, command, "qos", _of_qos)
+
+
+def association_rows(path: str, text: str, command: str) -> list[Row]:
+    """Return what JSON says of each association, under the columns of `sacctmgr -P show assoc`.
+
+    Raises
+    ------
+    InputError
+        If it is something else, or of a release that puts limits elsewhere.
+    """
+    return _rows(path, text, command, "associations", _of_association)
+
+
+def _rows(
+    path: str,
+    text: str,
+    command: str,
+    key: str,
+    cells_of: Callable[[dict[str, Any]], dict[str, str]],
+) -> list[Row]:
     try:
-        return [Row(path, 1, command, _cells(each)) for each in json.loads(text)["qos"]]
+        found = [cells_of(each) for each in json.loads(text)[key]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             path,
-            "no `sacctmgr --json show qos` of Slurm 23.11 or later; write the file with "
+            f"no JSON of `sacctmgr show {key}` of Slurm 23.11 or later; write the file with "
             f"`{command}`",
         ) from error
+    return [
+        Row(path, 1, command, {column.lower(): cell for column, cell in cells.items()})
+        for cells in found
+    ]
 
 
-def _cells(qos: dict[str, Any]) -> dict[str, str]:
+def _of_qos(qos: dict[str, Any]) -> dict[str, str]:
     """Return the cells of one QOS; every field must be where it is looked for."""
     cells = {
         "Name": str(qos["name"]),
@@ -69,14 +117,40 @@ def _cells(qos: dict[str, Any]) -> dict[str, str]:
         "Preempt": ",".join(qos["preempt"]["list"]),
         "PreemptMode": ",".join(mode for mode in qos["preempt"]["mode"] if mode != "DISABLED"),
     }
-    cells |= {column: _amounts(_at(qos, place)) for column, place in _TRES.items()}
-    for column, place in _COUNTS.items():
-        number = _number(_at(qos, place))
+    return cells | _limits(qos, _TRES, _COUNTS, _SECONDS)
+
+
+def _of_association(association: dict[str, Any]) -> dict[str, str]:
+    """Return the cells of one association; the account above it is named."""
+    cells = {
+        "Cluster": str(association["cluster"]),
+        "Account": str(association["account"]),
+        "User": str(association["user"]),
+        "Partition": str(association["partition"] or ""),
+        "ParentName": str(association["parent_account"] or ""),
+        "QOS": ",".join(association["qos"]),
+        "Def QOS": str(association["default"]["qos"] or ""),
+    }
+    return cells | _limits(
+        association, _OF_ASSOCIATION, _COUNTS_OF_ASSOCIATION, _WALLS_OF_ASSOCIATION
+    )
+
+
+def _limits(
+    table: dict[str, Any],
+    tres: Mapping[str, str],
+    counts: Mapping[str, str],
+    seconds: Mapping[str, tuple[str, int]],
+) -> dict[str, str]:
+    """Return the cells of limits by the columns' places in the JSON."""
+    cells = {column: _amounts(_at(table, place)) for column, place in tres.items()}
+    for column, place in counts.items():
+        number = _number(_at(table, place))
         cells[column] = "" if number is None else f"{number:.15g}"
-    for column, (place, scale) in _SECONDS.items():
-        number = _number(_at(qos, place))
+    for column, (place, scale) in seconds.items():
+        number = _number(_at(table, place))
         cells[column] = "" if number is None else _duration(int(number) * scale)
-    return {column.lower(): cell for column, cell in cells.items()}
+    return cells
 
 
 def _at(table: Any, place: str) -> Any:

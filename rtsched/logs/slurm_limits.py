@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtsched.errors import InputError
-from rtsched.logs.sacctmgr import Row, rows_in, rows_of, text_of
-from rtsched.logs.sacctmgr_json import qos_rows
+from rtsched.logs.sacctmgr import Row, rows_in, text_of
+from rtsched.logs.sacctmgr_json import association_rows, qos_rows
 from rtsched.logs.slurm_cluster import conf_lines, pairs_of, partition_settings
 from rtsched.logs.slurm_preemption import mode_of
 from rtsched.model.limit_rules import GROUP_WALL, JOB_MINUTES, LEAST, MINUTES
@@ -135,9 +135,7 @@ def read_limits(
         )
     return SiteLimits(
         None if qos is None else _qos(_qos_rows(qos)),
-        None
-        if associations is None
-        else _associations(rows_of(associations, ("Account", "User"), SHOW_ASSOCIATIONS), said),
+        None if associations is None else _associations(_association_rows(associations), said),
         partitions or {},
         safe,
         half_life,
@@ -151,6 +149,14 @@ def _qos_rows(path: str | Path) -> list[Row]:
     if text.lstrip().startswith("{"):
         return qos_rows(name, text, SHOW_QOS)
     return rows_in(name, text, ("Name",), SHOW_QOS)
+
+
+def _association_rows(path: str | Path) -> list[Row]:
+    """Return what text or JSON says of each association."""
+    name, text = text_of(path)
+    if text.lstrip().startswith("{"):
+        return association_rows(name, text, SHOW_ASSOCIATIONS)
+    return rows_in(name, text, ("Account", "User"), SHOW_ASSOCIATIONS)
 
 
 def limits_in(

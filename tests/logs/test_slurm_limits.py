@@ -380,3 +380,63 @@ def test_json_of_other_releases_is_refused(tmp_path: Path, content: str) -> None
     (tmp_path / "qos").write_text(content)
     with pytest.raises(InputError, match="write the file with `sacctmgr -P show qos`"):
         read_limits(tmp_path / "qos", None)
+
+
+def test_json_of_associations_says_what_text_says(tmp_path: Path) -> None:
+    """Each limit is in the place that Slurm 23.11 and later give it."""
+    rows = [
+        {"Account": "root", "User": ""},
+        {"Account": "physics", "User": "", "ParentName": "root", "GrpJobs": "8"},
+        {"Account": "physics", "User": "ann", "Partition": "p", "QOS": "a,b", "DefQOS": "a"},
+    ]
+    columns = (ASSOCIATION_COLUMNS + " ParentName").split()
+    limits = [name for name in columns if name.startswith(("Grp", "Max"))]
+    for at, column in enumerate(limits, 2):
+        rows[2][column] = f"cpu={at},mem=1000" if "TRES" in column else str(at)
+    objects = []
+    for row in rows:
+
+        def count(column: str, row: dict[str, str] = row) -> dict[str, object]:
+            return number(float(row[column]) if column in row else None)
+
+        def tres(column: str, row: dict[str, str] = row) -> list[dict[str, object]]:
+            return amounts(row.get(column, ""))
+
+        jobs = {
+            "per": {
+                "count": count("GrpJobs"),
+                "submitted": count("GrpSubmit"),
+                "wall_clock": count("MaxWall"),
+            },
+            "active": count("MaxJobs"),
+            "total": count("MaxSubmit"),
+        }
+        amounts_of = {
+            "total": tres("GrpTRES"),
+            "group": {"minutes": tres("GrpTRESMins"), "active": tres("GrpTRESRunMins")},
+            "minutes": {"total": [], "per": {"job": tres("MaxTRESMins")}},
+            "per": {"job": tres("MaxTRES"), "node": tres("MaxTRESPerNode")},
+        }
+        wall = {"account": {"wall_clock": count("GrpWall")}}
+        objects.append(
+            {
+                "account": row["Account"],
+                "cluster": "c",
+                "user": row["User"],
+                "partition": row.get("Partition", ""),
+                "parent_account": row.get("ParentName", ""),
+                "qos": row["QOS"].split(",") if "QOS" in row else [],
+                "default": {"qos": row.get("DefQOS", "")},
+                "max": {"jobs": jobs, "tres": amounts_of, "per": wall},
+            }
+        )
+    text, js = tmp_path / "text", tmp_path / "json"
+    text.write_text(printed(" ".join(columns), *rows))
+    js.write_text(json.dumps({"associations": objects}))
+    found = read_limits(None, js).associations
+    assert found == read_limits(None, text).associations
+    assert found is not None
+    assert found[1].parent == "root"
+    js.write_text('{"associations": [{"account": "a"}]}')
+    with pytest.raises(InputError, match="write the file with `sacctmgr -P show assoc tree`"):
+        read_limits(None, js)
