@@ -4,7 +4,8 @@ A name service (nsswitch.conf(5)) may be slow, or away for a while. What it said
 name is looked up again in the background after an hour and stays if that fails, and a user who was
 not found is looked for again after some seconds. Look-ups run in threads of their own, and nobody
 waits for one longer than a bound. On an event loop nobody waits at all: `NotKnownYetError` is
-raised there, and whoever works on the loop awaits `known` and asks again.
+raised there, and whoever works on the loop awaits `known` and asks again. So it is in a thread that
+works for the loop by `at_once`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import asyncio
 import pwd
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
+from contextvars import ContextVar
 from threading import Lock, Thread
 from time import monotonic as clock
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, ParamSpec, TypeVar
 
 from rtsched.errors import AdapterError
 
@@ -39,6 +41,8 @@ MOST = 4096
 
 K = TypeVar("K", int, str)
 V = TypeVar("V", int, str)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class NotKnownYetError(AdapterError):
@@ -73,7 +77,7 @@ class _Users(Generic[K, V]):
             return found.value
         if found is not None and now < found.at + RETRY:
             return None
-        if asyncio._get_running_loop() is not None:
+        if asyncio._get_running_loop() is not None or _AT_ONCE.get():
             raise NotKnownYetError(self, key)  # type: ignore[arg-type]
         try:
             running = self.begin(key)
@@ -117,6 +121,25 @@ class _Users(Generic[K, V]):
             if len(self._found) > MOST:
                 del self._found[next(iter(self._found))]
         running.set_result(value)
+
+
+_AT_ONCE = ContextVar("at_once", default=False)
+"""Whether a thread works for the event loop, and waits for nobody's name either."""
+
+
+def at_once(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what `work` returns in a thread that waits for no name, as an event loop does not.
+
+    Raises
+    ------
+    NotKnownYetError
+        If a name would have to be waited for.
+    """
+    token = _AT_ONCE.set(True)
+    try:
+        return work(*args, **kwargs)
+    finally:
+        _AT_ONCE.reset(token)
 
 
 _NAMES: _Users[int, str] = _Users(lambda uid: pwd.getpwuid(uid).pw_name)

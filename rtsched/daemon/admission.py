@@ -423,7 +423,7 @@ class AdmissionController:
         elif verdicts.code[0] == Verdict.DEFER:
             retry_at = float(verdicts.retry_at[0])
             text = messages.put_off(why, retry_at, now)
-            if retry_at == job.jobs.begin[0]:
+            if math.isfinite(retry_at) and retry_at == job.jobs.begin[0]:
                 text = messages.begins_later(retry_at, self.wording.begin, now)
             result = _deferred(site, codes, text, retry_at)
         elif verdicts.plan is None or not math.isfinite(verdicts.promise[0]):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from rtsched.adapters.users import NotKnownYetError, known, user_name
+from rtsched.adapters.users import NotKnownYetError, at_once, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.fair import Turns
@@ -180,7 +180,8 @@ class Answers:
             raise AdapterError(
                 f"the last poll of the batch system was {age:.0f} s ago; not evaluated"
             )
-        submission = await asyncio.to_thread(daemon.translator.describe, fields, site.facts, now)
+        describe = partial(daemon.translator.describe, fields, site.facts, now)
+        submission = await asyncio.to_thread(at_once, describe)
         request = Request(daemon.translator, fields, submission)
         if submission.job >= 0 and submission.job in site.marks.job:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue

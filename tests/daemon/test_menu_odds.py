@@ -205,12 +205,14 @@ def test_odds_that_hang_are_given_up_in_time(patient: Running) -> None:
     hanging = Hanging()
 
     async def steps() -> None:
-        for timeout, most in ((50, DEFAULT), (50_000, DEFAULT), (30, 0.015)):
+        for timeout, most in ((50, DEFAULT), (50_000, DEFAULT), (40, 0.025)):
             sells(patient, hanging, wait=DEFAULT)
             asked = len(hanging.times)
             async with asyncio.timeout(120.0):
-                while len(hanging.times) == asked:  # on a busy machine no time may be left to ask
+                said, held = {}, True  # on a busy machine no time may be left to ask, or to answer
+                while len(hanging.times) == asked or held:
                     said = await submit(patient, 4, 30, 60, TIMEOUT_MS=timeout)
+                    held = "held for a moment" in str(said[Tag.MESSAGE])
             assert "odds" not in str(said[Tag.MESSAGE])
             assert "rtsched take 2" in str(said[Tag.MESSAGE])
             assert 0.0 < hanging.times[-1] <= most

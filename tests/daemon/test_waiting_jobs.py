@@ -7,6 +7,7 @@ import pytest
 from scene import T0, Scene
 
 from rtsched.adapters.live import CompletionStatus
+from rtsched.daemon.site import at_risk
 from rtsched.model.jobs import Jobs
 
 PLANNERS = pytest.mark.parametrize("planner", ["mcdf", "edf", "spare"])
@@ -69,10 +70,13 @@ def test_both_are_planned_anew_in_order(planner: str) -> None:
 
 @PLANNERS
 def test_a_promise_that_cannot_wait_so_long_breaks(planner: str) -> None:
-    """Job 7 runs for longer than the deadline of job 8 allows: its user is told at once."""
+    """Job 7 runs for longer than the deadline of job 8 allows: at risk, until there is no hope."""
     scene, first, second = chained(planner, deadline=1250.0)
     late = (7, first, T0 + 100, T0 + 700, (0,))
     settled = scene.poll(T0 + 101, queued=((8, second),), running=(late,), edges=EDGE)
+    assert not settled.changed
+    assert at_risk(scene.site).keys() == {8}
+    settled = scene.poll(T0 + 652, queued=((8, second),), running=(late,), edges=EDGE)
     assert [(record.id, record.standing) for record in settled.changed] == [(8, "broken")]
 
 
