@@ -35,7 +35,7 @@ def expression(name: str, file: str, more: Mapping[str, str]) -> str:
     """Return a macro's expression as it is without the library, with other macros replaced."""
     text = condor_conf.shipped(file).replace("\\\n", " ")
     macros = dict(re.findall(r"^(RTSCHED_\w+) = *(.*)$", text, re.MULTILINE)) | dict(more)
-    macros["MachineMaxVacateTime"] = "600"  # as HTCondor sets it
+    macros["MachineMaxVacateTime"] = "10 * 60"  # as HTCondor sets it
     said = f"$({name})"
     while (found := re.search(r"\$\((\w+)\)", said)) is not None:
         said = said.replace(found[0], macros[found[1]])
