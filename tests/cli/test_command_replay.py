@@ -258,7 +258,18 @@ def test_table_options_add_to_the_sites(run, log):
 def test_cluster_file(run, log, tmp_path):
     """--cluster says what the machine is, whatever the log's header says."""
     (tmp_path / "slurm.conf").write_text("ClusterName=c\nNodeName=n[1-8] CPUs=4\n")
-    result = run("replay", log, "--json", *QUICK, "--policy", "easy", "--cluster", "slurm.conf")
+    result = run(
+        "replay",
+        log,
+        "--json",
+        *QUICK,
+        "--policy",
+        "easy",
+        "--cluster",
+        "slurm.conf",
+        "--unit",
+        "core",
+    )
     assert json.loads(result.stdout)["log"]["machine_nodes"] == 32
 
 
