@@ -24,7 +24,7 @@ from rtsched.daemon.codec import decode_jobs, encode_jobs
 from rtsched.daemon.imminent import SOON, StartedBefore, can_start_now, with_imminent_started
 from rtsched.daemon.instant import Instant, Present, present
 from rtsched.daemon.limits import for_job, full_limit, limits_in, texts_of, without_limits
-from rtsched.daemon.offers import MINUTE, STATED, in_the_way, rounded_up, too_early_by
+from rtsched.daemon.offers import STATED, in_the_way, rounded_up, too_early_by
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.shorter_limits import judged_by_limits
@@ -35,7 +35,7 @@ from rtsched.model.jobs import Edges, Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.table import same_amounts
-from rtsched.model.units import HOUR
+from rtsched.model.units import HOUR, MINUTE
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:

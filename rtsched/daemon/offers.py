@@ -16,14 +16,13 @@ import numpy as np
 from rtsched.adapters.planned import first_entries
 from rtsched.core.planned_starts import by_room, free_now, with_leeway
 from rtsched.daemon.imminent import SOON
+from rtsched.model.units import MINUTE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.daemon.site import Site
     from rtsched.model.schedule import Schedule
-
-MINUTE = 60.0
 
 STATED = 60.0
 """Seconds for which an offer can be taken where the site holds none."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.counting import span
+from rtsched.model.units import MINUTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from rtsched.daemon.admission import AdmissionResult
     from rtsched.daemon.site import Site
 
-MINUTE = 60.0
 TRIALS = 5
 """After the longest and the shortest limit, so many between them are tried."""
 
