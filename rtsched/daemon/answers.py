@@ -237,7 +237,7 @@ class Answers:
             If nobody waits for the answer any more; then nothing was written down.
         """
         working = asyncio.ensure_future(self._when_in_turn(case, client))
-        working.add_done_callback(_retrieved)
+        working.add_done_callback(partial(_settled, case))
         left = case.answered_by - time.perf_counter() - SPARE
         self._asking += 1
         try:
@@ -423,10 +423,13 @@ async def _known(asked: Future[Odds], until: float) -> Odds:
     return answer.result()
 
 
-def _retrieved(done: asyncio.Future[AdmissionResult]) -> None:
-    """Take notice of how an evaluation ended for which nobody may wait any more."""
-    if not done.cancelled():
-        done.exception()
+def _settled(case: _Case, done: asyncio.Future[AdmissionResult]) -> None:
+    """Take notice of how an evaluation ended, and ask for no odds that nobody will see."""
+    failed = done.cancelled() or done.exception() is not None
+    shown = not failed and not case.is_late and done.result().verdict == "reject"
+    if case.asked is not None and not shown:
+        case.asked.cancel()
+
 
 
 def patience(fields: Mapping[int, int | str]) -> float:

@@ -471,7 +471,8 @@ PARALLEL_JOBS = POOLS / "parallel_jobs.history.gz"
 
 def as_it_went(history: Path, slots: int, **settings: Any) -> tuple[Workload, Results]:
     """Return a real pool's history and its replay under the pool's own settings."""
-    work = prepare(read_logs([history]), WorkloadOptions(deadline_rule="none"), slots_of(slots))
+    options = WorkloadOptions(deadline_rule="none", unit="core")
+    work = prepare(read_logs([history]), options, slots_of(slots))
     own = NegotiatorSettings(interval=20.0, cycle_delay=10.0, claim_worklife=60.0, **settings)
     system = ExclusiveSettings(loop="negotiator", negotiator=own)
     chosen = msgspec.structs.replace(presets()["negotiator"], system=system)
