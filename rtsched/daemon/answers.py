@@ -431,7 +431,6 @@ def _settled(case: _Case, done: asyncio.Future[AdmissionResult]) -> None:
         case.asked.cancel()
 
 
-
 def patience(fields: Mapping[int, int | str]) -> float:
     """Return for how many seconds after a request its filter waits for the answer."""
     timeout = fields.get(Tag.TIMEOUT_MS)
