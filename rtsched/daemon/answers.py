@@ -112,8 +112,6 @@ class _Case:
     """What is known of its odds, where it is rejected."""
     is_late: bool = False
     """Whether its user has been answered that it is evaluated later; then nothing is promised."""
-    is_kept: bool = False
-    """Whether what it is promised is being written down; then that is the answer."""
 
 
 class Answers:
@@ -229,7 +227,8 @@ class Answers:
     async def _judged(self, case: _Case, client: Client) -> AdmissionResult:
         """Judge a submission when its turn comes; write down what it is promised or offered.
 
-        It is judged again if a cycle has changed the site before that can be written down.
+        It is judged again if a cycle has changed the site before that can be written down. What is
+        on a slow disk only after its user was answered is withdrawn.
 
         Raises
         ------
@@ -242,7 +241,7 @@ class Answers:
         self._asking += 1
         try:
             await asyncio.wait([working], timeout=max(left, 0.0) if math.isfinite(left) else None)
-            if working.done() or case.is_kept:
+            if working.done():
                 return await working
             case.is_late = True
             if not client.waits():
@@ -289,9 +288,11 @@ class Answers:
             if case.is_late:
                 return case.judge.later(daemon.site)
             if judged.changed:
-                case.is_kept = True
                 await daemon.admit(judged.site, judged.changed)
                 tokens = [record.token for record in judged.changed if record.standing in OPEN]
+                if case.is_late:
+                    daemon.withdraw(tokens)
+                    return case.judge.later(daemon.site)
                 client.if_unread(partial(daemon.withdraw, tokens))
             spent += time.perf_counter() - begun
         finally:

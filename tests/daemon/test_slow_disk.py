@@ -62,6 +62,36 @@ def test_a_slow_commit_keeps_nobody_waiting(
     asyncio.run(course())
 
 
+def test_a_filter_does_not_wait_for_the_disk_longer_than_it_can(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its job is held for the next cycle; what was being written down for it goes back."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(point: str) -> None:
+        if point == "written":
+            begun.set()
+            assert go_on.wait(120.0)
+
+    async def course() -> None:
+        await running.start()
+        await asyncio.to_thread(answer_of, running.asked(hours=0.1))  # kernels are compiled
+        monkeypatch.setattr(store, "passing", slowly)
+        line = running.asked(nodes=4, hours=0.6, timeout_ms=2000)
+        _, fields = await asyncio.to_thread(answer_of, line)
+        assert begun.is_set()
+        assert "held for a moment" in str(fields[Tag.MESSAGE])
+        monkeypatch.undo()
+        go_on.set()
+        await until(lambda: bool(running.store.counts().get("lapsed")))
+        await until(lambda: running.standings() == [])
+        assert running.daemon.site.unused == {}
+        _, fields = await asyncio.to_thread(answer_of, running.asked(nodes=4, hours=0.6))
+        assert fields[Tag.VERDICT] == ACCEPT
+
+    asyncio.run(course())
+
+
 def test_submissions_at_once_share_no_nodes(running: Running) -> None:
     """Each is judged on a site that holds what was promised just before."""
 
