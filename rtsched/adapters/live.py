@@ -103,9 +103,6 @@ class Marks(Table):
     last = Column(
         np.int64, -1, "Of a job that the batch system shows in parts: the highest of their ids."
     )
-    singleton = Column(
-        np.bool_, False, "It waits for whatever jobs of its user and name there are."
-    )
     notify = Text("Of what its user wants to be notified; none: as for other jobs.")
     odds = Column(np.float64, np.nan, "Odds that its user asks for; nan: a guarantee.")
     priority = Column(

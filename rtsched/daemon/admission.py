@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import numpy as np
@@ -34,11 +34,13 @@ from rtsched.errors import PlannerError
 from rtsched.model.jobs import Edges, Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
-from rtsched.model.table import same_amounts
+from rtsched.model.table import no_more, same_amounts
 from rtsched.model.units import HOUR, MINUTE
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     from rtsched.core.chain import Judgement
@@ -58,6 +60,9 @@ REQUIREMENTS = (
 )
 CHARGED = ("partition", "node_request", "account", "qos")
 """What must be equal for a submission to be the one that an offer was made for."""
+
+Covers: TypeAlias = "Callable[[Site, PromiseRecord, Jobs], bool]"
+"""Whether a job may take an offer."""
 
 NAMED_TRIES = 4
 """Deadlines that are tried at most for one that can be taken for a while."""
@@ -338,22 +343,24 @@ class AdmissionController:
             job = replace(job, jobs=row)
             if (used := self._used_up(site, job)) is not None:
                 return _rejected(site, "submit.used-up", messages.used_up(used))
-            if redeems and (offer := self._redeemed(site, job, now)) is not None:
+            if redeems and (offer := self._redeemed(site, job, now, same)) is not None:
                 return self._redeem(site, offer, job, now)
             if (refused := self._too_much(site, job, now)) is not None:
                 return refused
             if len(job.edges) and not self._follows_edges(job):
                 text = messages.with_dependencies(self.chains.of(job.jobs).planner)
                 return _rejected(site, "submit.waits", text)
-        return self._judge(site, job, now)
+        return self._judge(site, job, now, redeems)
 
-    def _redeemed(self, site: Site, job: Submission, now: float) -> PromiseRecord | None:
+    def _redeemed(
+        self, site: Site, job: Submission, now: float, covers: Covers
+    ) -> PromiseRecord | None:
         """Return the offer that a job takes; None: there is none.
 
         One whose planned start was lost, and that no cycle could plan anew, is not there to be
         taken.
         """
-        offers = _redeemable(site, job, now)
+        offers = _redeemable(site, job, now, covers)
         if not offers:
             return None
         lost = lost_starts(site, self._present(site, replace(site.snapshot, now=now)).snapshot)
@@ -395,7 +402,9 @@ class AdmissionController:
         text = messages.put_off(text.removeprefix(messages.PREFIX), until, now)
         return _deferred(site, ("submit.unused",), text, until)
 
-    def _judge(self, site: Site, job: Submission, now: float) -> AdmissionResult:
+    def _judge(
+        self, site: Site, job: Submission, now: float, redeems: bool = True
+    ) -> AdmissionResult:
         judgement, base = self._evaluate(site, job, now), site
         own = [record.id for record in site.of_user(job.uid, "offered")]
         held = [*dict.fromkeys([*own, *in_the_way(site, now)])]
@@ -409,6 +418,12 @@ class AdmissionController:
             elif rejected and own:
                 base = site.without(own)
                 judgement = self._evaluate(base, job, now)
+        if (
+            redeems
+            and judgement.verdicts.code[0] == Verdict.REJECT
+            and (offer := self._redeemed(site, job, now, room_for)) is not None
+        ):
+            return replace(self._redeem(site, offer, job, now), judgement=judgement)
         if (
             own
             and judgement.verdicts.code[0] == Verdict.REJECT
@@ -588,7 +603,7 @@ class AdmissionController:
         self, site: Site, offer: PromiseRecord, job: Submission, now: float
     ) -> AdmissionResult:
         """Give the promise that was offered: the plan already holds its place."""
-        plan = renamed(site.snapshot.plan, {offer.id: _id(job)})
+        plan = renamed(_narrowed(site, offer, job.jobs), {offer.id: _id(job)})
         deadline = float(job.jobs.deadline[0])
         result = self._promise(site.without([offer.id]), job, deadline, plan, now)
         changed = (*result.changed, *_dropped(site, result.site, now, "accepted"))
@@ -628,26 +643,64 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
     return Edges.joined([known, guessed]), int(links.before[new][0]), doubtful
 
 
-def _redeemable(site: Site, job: Submission, now: float) -> list[PromiseRecord]:
-    """Return the offers made for the same job, by the deadline that it asks for or an earlier one.
+def _redeemable(site: Site, job: Submission, now: float, covers: Covers) -> list[PromiseRecord]:
+    """Return a user's offers that cover a job and end by the deadline that it asks for.
 
-    It waits for the same jobs, of those that have not ended.
+    The job waits for the same jobs, of those that have not ended.
     """
-    row = job.jobs
     return [
         record
         for record in site.of_user(job.uid, "offered")
-        if row.deadline[0] >= record.deadline
-        and now < record.expires
-        and same_request(site.row(record.id), row)
+        if now < record.expires
+        and covers(site, record, job.jobs)
         and _waits(site, job.edges) == _waits(site, site.links.take(site.links.after == record.id))
     ]
 
 
+def same(site: Site, offer: PromiseRecord, job: Jobs) -> bool:
+    """Return whether an offer was made for a job, and by its deadline or an earlier one."""
+    return bool(job.deadline[0] >= offer.deadline) and same_request(site.row(offer.id), job)
+
+
+def room_for(site: Site, offer: PromiseRecord, job: Jobs) -> bool:
+    """Return whether a job that asks for no more ends in time in the place of an offer."""
+    row, entry = site.row(offer.id), entry_of(site.snapshot.plan, offer.id)
+    if entry < 0 or row.kind[0] != Kind.RIGID:
+        return False
+    less = job.size[0] <= row.size[0] and job.wall_time[0] <= row.wall_time[0]
+    less = less and no_more(without_limits(job), without_limits(row), "demand")
+    alike = _alike(row, job, besides=("size", "size_min", "size_max", "wall_time"))
+    return bool(less and alike and _ends(site, offer, job) <= job.deadline[0])
+
+
+def _ends(site: Site, offer: PromiseRecord, job: Jobs) -> float:
+    """Return when a job ends that starts in the place of an offer, seconds since the epoch."""
+    plan = site.snapshot.plan
+    less = site.row(offer.id).wall_time[0] - job.wall_time[0]
+    return float(plan.entries.end[entry_of(plan, offer.id)] - less)
+
+
+def _narrowed(site: Site, offer: PromiseRecord, job: Jobs) -> Schedule:
+    """Return the plan in which an offer has as many nodes, for as long, as a job needs."""
+    plan, row = site.snapshot.plan, site.row(offer.id)
+    if row.kind[0] != Kind.RIGID or same_request(row, job):
+        return plan
+    entry, size = entry_of(plan, offer.id), int(job.size[0])
+    start, end = plan.entries.start[entry], _ends(site, offer, job)
+    nodes = plan.nodes_of(entry)[:size]
+    part = Schedule.build([offer.id], [start], [end], np.array([0, size]), nodes)
+    return Schedule.joined([plan.take(np.flatnonzero(plan.entries.job != offer.id)), part])
+
+
 def same_request(one: Jobs, other: Jobs) -> bool:
     """Return whether two jobs, of one row each, ask for the same, whatever their deadlines."""
-    alike = all(_equal(one, other, name) for name in REQUIREMENTS)
-    alike = alike and same_amounts(without_limits(one), without_limits(other), "demand")
+    same_demand = same_amounts(without_limits(one), without_limits(other), "demand")
+    return same_demand and _alike(one, other)
+
+
+def _alike(one: Jobs, other: Jobs, besides: Sequence[str] = ()) -> bool:
+    """Return whether two jobs ask for the same besides their demand, deadlines, and these."""
+    alike = all(_equal(one, other, name) for name in REQUIREMENTS if name not in besides)
     return alike and all(one.texts(name) == other.texts(name) for name in CHARGED)
 
 

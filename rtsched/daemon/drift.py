@@ -50,11 +50,9 @@ def changed_by_users(
         "its start was postponed": seen.begin > late,
         "it is held": _held(observation, ids[there]),
         "its dependencies were changed": np.isin(
-            ids[there],
-            np.union1d(
-                _newly_waiting(site, observation, names), _newly_singleton(site, observation)
-            ),
-        ),
+            ids[there], _newly_waiting(site, observation, names)
+        )
+        | (seen.singleton & ~requested.singleton),
         STUCK: np.isin(ids[there], observation.marks.job[observation.marks.stuck]),
         "it was moved to another partition": _elsewhere(seen, requested),
         "it requests other nodes than were promised": _asks_otherwise(seen, requested),
@@ -66,7 +64,10 @@ def changed_by_users(
         & _named_by_user(requested, "account"),
         "it requests more nodes than were promised": fixed & (seen.size > requested.size),
         "its number of nodes was changed": _sized_otherwise(site, seen, requested, ids[there]),
-        "it requests more time than was promised": fixed
+        "fewer of its tasks may run at a time than was promised": _throttled(
+            site, seen, requested, ids[there]
+        ),
+        "it requests more time than was promised": (fixed | (requested.kind == Kind.ARRAY))
         & ~_follows(requested)  # there it cannot be changed, and contains a margin that can
         & (seen.wall_time > requested.wall_time + MINUTE),
     }
@@ -98,6 +99,18 @@ def _sized_otherwise(
     most = np.where(seen.kind == Kind.MOLDABLE, seen.size_max, requested.size_max)
     size = np.where(seen.kind == Kind.MOLDABLE, size, seen.size)
     return np.asarray(moldable & ((size < least) | (size > most)), np.bool_)
+
+
+def _throttled(
+    site: Site, seen: Jobs, requested: Jobs, jobs: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return of which arrays so few tasks may run at a time that they need more rounds."""
+    plan, limit = site.snapshot.plan.entries, seen.array_limit
+    place, known = places(plan.job, jobs)
+    nodes = np.where(known, plan.size[place] if len(plan) else 0, requested.size_max)
+    together = np.maximum(nodes * np.maximum(requested.tasks_per_node, 1), 1)
+    more = -(-seen.tasks // np.maximum(limit, 1)) > -(-seen.tasks // together)
+    return np.asarray((requested.kind == Kind.ARRAY) & (limit > 0) & more, np.bool_)
 
 
 def _moved(seen: Jobs, requested: Jobs, name: str) -> NDArray[np.bool_]:
@@ -243,24 +256,10 @@ def _newly_waiting(
     old = [ends.tolist() for ends in _ends_of(site.snapshot.edges)]
     pairs = {*zip(*links, strict=True), *zip(*old, strict=True)}
     guessed = {job for first, job in pairs if first >= FIRST_OWN_ID}
-    singletons = observation.marks.job[observation.marks.singleton].tolist()
+    singletons = observation.queued.id[observation.queued.singleton].tolist()
     known = {*site.marks.job.tolist(), *links[1]}.difference(guessed, singletons)
     new = set(zip(*(ends.tolist() for ends in _ends_of(observation.edges)), strict=True)) - pairs
     return np.array(sorted({job for _, job in new} & known), np.int64)
-
-
-def _newly_singleton(site: Site, observation: Observation) -> NDArray[np.int64]:
-    """Return the jobs that wait for those of their name, and did not before.
-
-    One that was submitted so was promised something only after a poll had shown that. Of a job that
-    no poll has shown since the daemon started it is not known.
-    """
-    marks, before = observation.marks, site.marks
-    others = before.job[before.singleton]
-    provisional = [r.token for r in site.records.values() if r.standing == "provisional"]
-    new = np.isin(marks.job, before.job) & ~np.isin(marks.job, site.snapshot.running.id)
-    new |= np.array([token in provisional for token in marks.texts("token")], np.bool_)
-    return np.asarray(marks.job[marks.singleton & new & ~np.isin(marks.job, others)])
 
 
 def _ends_of(edges: Edges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

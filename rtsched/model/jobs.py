@@ -85,6 +85,9 @@ class Jobs(Table):
     het_job = Column(
         np.int64, -1, "Key of the heterogeneous job that it is a component of; -1: none."
     )
+    singleton = Column(
+        np.bool_, False, "Whether it waits for whatever jobs of its name and user there are."
+    )
     pinned = Column(np.int32, -1, "The one node it must run on; -1: any.")
     process_bytes = Column(np.int64, -1, "Size of one process, bytes, for migration; -1: unknown.")
     checkpoints = Column(np.bool_, False, "Whether it may be requeued or moved while it runs.")

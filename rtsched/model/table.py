@@ -520,6 +520,12 @@ def same_amounts(one: Table, other: Table, name: str) -> bool:
     return bool((amounts_of(one, name, resources) == amounts_of(other, name, resources)).all())
 
 
+def no_more(one: Table, other: Table, name: str) -> bool:
+    """Return whether one table has no more of any resource than another has, row by row."""
+    resources = _resources((one, other), name)
+    return bool((amounts_of(one, name, resources) <= amounts_of(other, name, resources)).all())
+
+
 def _all_resources(parts: Sequence[Table], name: str) -> tuple[NDArray[np.int64], Names]:
     """Return the amounts of all parts, one after the other, and the resources that they name."""
     resources = _resources(parts, name)

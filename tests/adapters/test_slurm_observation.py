@@ -275,9 +275,12 @@ def test_what_slurm_will_not_start(reason: str) -> None:
     assert reason in problem
 
 
-def test_a_promised_job_that_was_changed_into_what_cannot_be_planned() -> None:
+@pytest.mark.parametrize("changed", [{"feature": "fast*2"}, {"reservation": "course"}])
+def test_a_promised_job_that_was_changed_into_what_cannot_be_planned(
+    changed: dict[str, str],
+) -> None:
     """The reason is what is the matter now, not that its deadline was removed, which it was not."""
-    ours, changed = {"admin_comment": "rtsched:abc"}, {"feature": "fast*2"}
+    ours = {"admin_comment": "rtsched:abc"}
     found = rows(ours | changed, changed, ours, ours | changed | {"deadline": "N/A"})
     jobs = jobs_of(found, np.arange(4), facts())
     known = marks_of(found, np.arange(4), facts(), jobs)

@@ -229,7 +229,7 @@ class Scene:
                 held=np.ones(count, np.bool_),
             )
             marks = Marks.joined([marks, marked])
-        marks = marks.replace(singleton=np.isin(marks.job, singleton))
+        waiting = waiting.replace(singleton=np.isin(waiting.id, singleton))
         past = Completions.build(
             len(completions),
             job=[e[0] for e in completions] or None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from running import FACTS
 from scene import ANN, BOB, T0, WORDS, Scene
@@ -139,6 +139,10 @@ ASKED = st.builds(Asked, st.integers(1, 6), st.integers(2, 40), st.integers(5, 9
 OTHERS = st.lists(ASKED, max_size=3)
 
 
+BOBS = [Asked(1, 4, 74), Asked(5, 6, 32), Asked(3, 25, 87)]
+"""Jobs of another user, of which the planner moves one before an offer."""
+
+
 def rejected(until: list[int], others: list[Asked], asked: Asked) -> tuple[Machine, Menu]:
     """Return a machine, with promises of bob's, that rejected ann's job, and its menu."""
     assume(asked.nodes <= len(until))
@@ -205,6 +209,7 @@ def test_no_choice_is_missing_or_dominated(
 
 
 @QUIET
+@example([15, 0, 60, 5, 5, 45], BOBS, Asked(3, 40, 31), BOBS, 1)
 @given(UNTIL, OTHERS, ASKED, st.lists(ASKED, max_size=6), st.integers(0, MOST_CHOICES))
 def test_whichever_held_choice_is_taken_is_promised(
     until: list[int], others: list[Asked], asked: Asked, meanwhile: list[Asked], taken: int

@@ -267,24 +267,48 @@ def test_a_shortened_time_limit_is_planned_with() -> None:
 
 @pytest.mark.parametrize("shown", [True, False])
 @pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("restarted", [True, False])
 def test_a_job_that_waits_for_its_name_all_at_once_loses_its_promise(
-    shown: bool, before: bool
+    shown: bool, before: bool, restarted: bool
 ) -> None:
-    """An update to --dependency=singleton, whoever made it; not one that was promised so."""
+    """An update to --dependency=singleton, whenever it was made; not one that was promised so."""
     scene = Scene()
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     if shown:
         scene.poll(T0 + 2, queued=((7, token),))
-        marks = scene.site.marks
-    else:
-        marks = Marks.build(1, job=[7], uid=[ANN], token=[token])
-    single = marks.replace(singleton=np.array([True]))
-    site = replace(scene.site, marks=single if before else scene.site.marks)
-    queued = scene.site.snapshot.queued.replace(id=np.array([7]))
+    requested = scene.site.requested.replace(singleton=np.array([before]))
+    site = replace(scene.site, requested=requested)
+    site = replace(site, marks=Marks.build(0)) if restarted else site
+    marks = Marks.build(1, job=[7], uid=[ANN], token=[token])
+    queued = requested.replace(id=np.array([7]), singleton=np.array([True]))
     names = {} if shown else {next(iter(scene.site.records)): 7}
-    observation = Observation(T0 + 3, scene.cluster, queued, marks=single)
+    observation = Observation(T0 + 3, scene.cluster, queued, marks=marks)
     why = None if before else "its dependencies were changed"
     assert changed_by_users(site, observation, names).get(7) == why
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"array_limit": np.int32(3)}, "fewer of its tasks may run at a time than was promised"),
+        ({"array_limit": np.int32(4)}, None),
+        ({"array_limit": np.int32(3), "tasks": np.int32(3)}, None),
+        ({"array_limit": np.int32(0)}, None),
+        ({"wall_time": 600.0}, "it requests more time than was promised"),
+    ],
+)
+def test_an_array_that_needs_more_rounds_loses_its_promise(
+    changed: dict[str, object], why: str | None
+) -> None:
+    """Its throttle was lowered, or its tasks got more time; fewer tasks do with less."""
+    scene = Scene()
+    array = {"kind": np.int8(Kind.ARRAY), "size_min": 1, "size_max": 4, "tasks": np.int32(8)}
+    given = {"wall_time": 60.0, "deadline": T0 + 120.0, "tasks_per_node": np.int32(1)}
+    token = promised(scene, size=1, **array, **given)
+    scene.poll(T0 + 1, queued=((7, token),))
+    assert scene.site.snapshot.plan.entries.size.tolist() == [4]
+    settled = scene.poll(T0 + 2, queued=((7, token),), changed=changed)
+    assert [record.why for record in settled.changed] == ([why] if why else [])
 
 
 @pytest.mark.parametrize(

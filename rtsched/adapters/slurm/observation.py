@@ -187,7 +187,6 @@ def marks_of(
         suspended=some.state.map("SUSPENDED".__eq__, np.bool_),
         last=last,
         odds=odds,
-        singleton=some.dependency.map(lambda text: dependency_of(text).singleton, np.bool_),
     )
 
 
@@ -359,6 +358,8 @@ def _plain(rows: JobRows, first: Texts, facts: SlurmFacts) -> dict[str, Any]:
             "memory": np.where(memory > 0, memory * MEGABYTE, -1),
             "nice": rows.nice.astype(np.float64),
             "tasks": np.where(rows.array < 0, 1, rows.tasks).astype(np.int32),
+            "array_limit": np.where(rows.array < 0, 0, rows.parallel).astype(np.int32),
+            "singleton": rows.dependency.map(lambda text: dependency_of(text).singleton, np.bool_),
         }
     )
 
