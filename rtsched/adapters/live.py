@@ -319,6 +319,9 @@ class Submission:
         Of what its user wants to be notified, as in `notify_choice`; empty: as for other jobs.
     odds : float
         Least odds, 0 to 1, with which it is to end by its deadline; nan: with a guarantee.
+    shape : str
+        What a plan may change of it, as its user asked for it and the batch system writes it;
+        empty: nothing.
     limits : (float, float)
         The shortest and the longest time limit that its user allows, seconds, where it may have a
         shorter one than asked for; inf: it may not.
@@ -338,6 +341,7 @@ class Submission:
     odds: float = math.nan
     limits: tuple[float, float] = (math.inf, math.inf)
     unverified: str = ""
+    shape: str = ""
 
 
 @dataclass(frozen=True)

@@ -248,8 +248,8 @@ def restore(ctx: click.Context, /, config: Path, really: bool, as_json: bool) ->
 
     Site factors, node counts and node lists are reset to what users requested, and jobs that were
     held to be evaluated later are released. A promised job becomes an ordinary one with the node
-    count and time limit of its promise; its comment tells its user. The daemon must not run: it
-    would set all that again. The exit status is 1 if something could not be undone.
+    count and time limit that its user requested; its comment tells its user. The daemon must not
+    run: it would set all that again. The exit status is 1 if something could not be undone.
     """
     from rtsched.adapters.slurm.commands import CommandRunner
     from rtsched.adapters.slurm.facts import config_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from slurm_printed import job_rows, printed
 
-from rtsched.adapters.live import FIRST_OWN_ID, Change, Observation, SubmitReply
+from rtsched.adapters.live import FIRST_OWN_ID, Change, Done, Observation, SubmitReply
 from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
 from rtsched.adapters.slurm.cluster_state import SlurmState, applied
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
@@ -20,7 +20,9 @@ from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.restore import restoring
 from rtsched.adapters.slurm.rows import ReservationRow
 from rtsched.adapters.slurm.scontrol import promised_priority, rank_of
+from rtsched.adapters.slurm.steering import SlurmSteering
 from rtsched.adapters.wire import Tag
+from rtsched.model.actions import Reserve
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.schedule import Schedule
 
@@ -28,6 +30,7 @@ NOW = 1_800_000_000.0
 NAMES = ("n0", "n1", "n2")
 GIB = 2**30
 RESOURCES = ("cpu", "mem")
+NOBODY = np.empty(0, np.int64)
 PLAIN = {
     "tres": "cpu=2,mem=1G,node=1,billing=2",
     "numcpus": "2",
@@ -166,6 +169,46 @@ def test_demand_is_read_per_node() -> None:
     assert queued.deadline.tolist() == [NOW + 5000] * 2
     foreign = view_of({"reqnodes": "n[0-1]", "admin_comment": "rtsched:unjudged"})
     assert np.isinf(foreign.observation.queued.deadline).all()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_job_that_is_not_planned_any_more_has_its_own_shape(shared: bool) -> None:
+    """Node count and time limit that its user asked for, once; what is set later stays."""
+    mark = "rtsched:abc --nodes=1-3 --time=40"
+    given = {"admin_comment": mark, "minnodes": "2", "maxnodes": "2", "tres": "cpu=2,node=2"}
+    view = view_of(given, given | {"admin_comment": "rtsched:abc"}, shared=shared)
+    memory = LastApplied()
+    steering = SlurmSteering(view, memory, SlurmSettings(share_nodes=shared))
+    both = plan((1, 0.0, (0, 1)), (2, 0.0, (0, 1)))
+    planned, nothing = Reserve(both.entries.job, both), Reserve(NOBODY, Schedule.empty())
+    assert "as asked for" not in str(steering.reserve(planned))
+    late = Reserve(NOBODY, Schedule.empty(), unplanned=frozenset({1}))
+    assert "asked for" not in str(steering.reserve(late)), "it waits for another start"
+    (back,) = [each for each in steering.reserve(nothing) if "asked for" in each.text]
+    assert back.command.words[3:5] == ("NumNodes=1-3", "TimeLimit=40")
+    (again,) = [
+        each
+        for each in restoring(view.rows, [], memory.kept(), basic=False)
+        if "asked for" in each.text
+    ]
+    assert again.command == back.command
+    memory.remember(Done(back, "done", ""), NOW)
+    assert "asked for" not in str(steering.reserve(nothing))
+    after = SlurmSteering(view, LastApplied.of(memory.kept()), steering.settings)
+    assert "asked for" not in str(after.reserve(nothing)), "its user has set it since"
+
+
+def test_what_a_user_changed_while_it_was_planned_stays() -> None:
+    """A shorter limit is the job's own; a job that waits to be evaluated is as it is."""
+    mark = "--nodes=1-3 --time=40"
+    given = {"minnodes": "2", "maxnodes": "2", "tres": "cpu=2,node=2"}
+    view = view_of(
+        given | {"admin_comment": f"rtsched:abc {mark}"},
+        given | {"admin_comment": f"rtsched:parked {mark}"},
+    )
+    memory = LastApplied(shapes={1: (2, 900.0)})
+    steering = SlurmSteering(view, memory, SlurmSettings(share_nodes=True))
+    assert "asked for" not in str(steering.reserve(Reserve(NOBODY, Schedule.empty())))
 
 
 def test_who_is_not_planned_any_more_waits_as_any_other() -> None:

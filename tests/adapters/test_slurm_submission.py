@@ -23,6 +23,7 @@ from rtsched.adapters.slurm.facts import (
 )
 from rtsched.adapters.slurm.node_requests import node_list_in
 from rtsched.adapters.slurm.observation import is_admitted, is_deferred, token_of
+from rtsched.adapters.slurm.reserving import has_shape
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.kernels.dlt import exec_time
 from rtsched.kernels.loads import Load
@@ -284,6 +285,27 @@ def test_the_admin_comment_says_what_was_promised(nodes: str) -> None:
     assert is_admitted(mark)
     assert not is_deferred(mark)
     assert Tag.COMMENT not in fields
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape"),
+    [
+        ({"time_limit": 30, "min_nodes": 2, "max_nodes": 4}, "--nodes=2-4 --time=30"),
+        ({"time_limit": 30, "time_min": 10}, "--time=30"),
+        ({"time_limit": 30, "min_nodes": 2}, ""),
+        ({"extra": "rtsched:sigma=4,cms=1,cps=1"}, "--nodes=1-1 --time="),
+        (
+            {"extra": "rtsched:sigma=4,cms=1,cps=1", "min_nodes": 2, "time_limit": 9},
+            "--nodes=2-2 --time=9",
+        ),
+    ],
+)
+def test_the_admin_comment_keeps_what_a_plan_changes(asked: dict[str, Any], shape: str) -> None:
+    """Node count and time limit, as they were asked for: Slurm shows only the planned ones."""
+    fields = TRANSLATOR.answer(described(**asked), PROMISE, FACTS)
+    mark = str(fields[Tag.ADMIN_COMMENT])
+    assert mark.startswith(f"rtsched:T0ken-1 {shape}".rstrip())
+    assert has_shape(mark) == bool(shape)
 
 
 @given(st.integers(1, 600), st.integers(1, 8), st.integers(0, 8), st.integers(0, 8))

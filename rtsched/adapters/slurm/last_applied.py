@@ -16,6 +16,7 @@ import numpy as np
 
 from rtsched.adapters.files import replace_file
 from rtsched.adapters.slurm.observation import is_admitted
+from rtsched.adapters.slurm.reserving import RETURNED
 from rtsched.adapters.slurm.rows import WAITING
 from rtsched.adapters.slurm.scontrol import Command
 from rtsched.adapters.slurm.submission import MARK
@@ -45,12 +46,16 @@ class AppliedFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         The site factor, or Nice below zero under priority/basic; `UNSURE`: nobody knows.
     marks : dict of int to str
         Our part of the admin comment of promised jobs of which somebody else wrote another one.
+    shapes : dict of int to (int, float)
+        Node count and time limit, seconds, that a promised job was planned with last; `RETURNED`:
+        it has its own again.
     """
 
     ranges: dict[int, Range] = {}
     sent: dict[int, tuple[str, float]] = {}
     factors: dict[int, int] = {}
     marks: dict[int, str] = {}
+    shapes: dict[int, tuple[int, float]] = {}
 
 
 def read(path: str) -> AppliedFile:
@@ -100,6 +105,8 @@ class LastApplied:
         The admin comments of promised jobs that wait, as the last poll showed them.
     overwritten : dict of job id to str
         Those in whose place somebody has written another one.
+    shapes : dict of job id to (int, float)
+        The node count and time limit, seconds, that a promised job was planned with last.
     no_weights : bool
         Slurm refuses weights to this user.
     """
@@ -110,19 +117,28 @@ class LastApplied:
     counts: dict[int, int] = field(default_factory=dict)
     marks: dict[int, str] = field(default_factory=dict)
     overwritten: dict[int, str] = field(default_factory=dict)
+    shapes: dict[int, tuple[int, float]] = field(default_factory=dict)
     no_weights: bool = False
 
     @classmethod
     def of(cls, kept: AppliedFile) -> LastApplied:
         """Return what a process knows that follows another one."""
         return cls(
-            dict(kept.factors), dict(kept.ranges), dict(kept.sent), overwritten=dict(kept.marks)
+            dict(kept.factors),
+            dict(kept.ranges),
+            dict(kept.sent),
+            overwritten=dict(kept.marks),
+            shapes=dict(kept.shapes),
         )
 
     def kept(self) -> AppliedFile:
         """Return what the next process must know."""
         return AppliedFile(
-            dict(self.ranges), dict(self.sent), dict(self.factors), dict(self.overwritten)
+            dict(self.ranges),
+            dict(self.sent),
+            dict(self.factors),
+            dict(self.overwritten),
+            dict(self.shapes),
         )
 
     def restore_marks(self, rows: JobRows) -> None:
@@ -161,6 +177,7 @@ class LastApplied:
         self.factors = {job: value for job, value in self.factors.items() if job in jobs}
         self.ranges = {job: value for job, value in self.ranges.items() if job in jobs}
         self.sent = {job: value for job, value in self.sent.items() if job in jobs}
+        self.shapes = {job: value for job, value in self.shapes.items() if job in jobs}
 
     def remember(self, done: Done, now: float) -> None:
         """Keep in mind what was carried out, at `now`, and cannot be read back."""
@@ -180,6 +197,12 @@ class LastApplied:
             self.ranges[job] = command.before
         elif "NumNodes" in words:
             self.counts[job] = int(words["NumNodes"].partition("-")[0])
+        if command.returns:
+            self.shapes[job] = RETURNED
+        elif job in self.shapes:
+            nodes, limit = self.shapes[job]
+            nodes = int(words.get("NumNodes", f"{nodes}").partition("-")[0])
+            self.shapes[job] = nodes, float(words.get("TimeLimit", limit / 60.0)) * 60.0
         if words.get("ReqNodeList"):
             self.sent[job] = (words["ReqNodeList"], now)
 

@@ -26,12 +26,14 @@ one for nobody keeps the rest.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.live import Change
 from rtsched.adapters.planned import rounds_of, waiting
 from rtsched.adapters.slurm.advance_reservations import (
     AdvanceReservation,
@@ -46,6 +48,7 @@ from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.adapters.slurm.node_requests import node_list_in
 from rtsched.adapters.slurm.observation import (
     is_admitted,
+    is_deferred,
     keeps_order,
     may_not_start_yet,
     names_of_job,
@@ -53,6 +56,7 @@ from rtsched.adapters.slurm.observation import (
 from rtsched.adapters.slurm.rows import WAITING, names_of
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
+    Command,
     Rank,
     change,
     deletion,
@@ -73,7 +77,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.live import Change
     from rtsched.adapters.slurm.cluster_state import SlurmState
     from rtsched.adapters.slurm.rows import JobRows, ReservationRow
     from rtsched.adapters.slurm.settings import SlurmSettings
@@ -94,6 +97,12 @@ SPARE_S = 120.0
 
 DUE_S = 5.0
 """Seconds before its planned start from which on a job with licences must be able to start."""
+
+_SHAPE = re.compile(r"\s--(nodes|time)=(\d+-\d+|\d+|UNLIMITED)(?!\S)", re.ASCII)
+"""A node count and a time limit in an admin comment, as a job's user asked for them."""
+
+RETURNED = (0, 0.0)
+"""In place of the planned node count and time limit of a job that has its own again."""
 
 POOL = 0
 """No job has this number: the reservation of licences for all that have none of their own yet."""
@@ -410,6 +419,36 @@ def own_nodes(rows: JobRows, at: int, kind: str) -> Iterator[Change]:
         text = f"let job {job} start on {own or 'any node'} again"
         words = f"ReqNodeList={own}", only_waiting(rows, at, Rank.BIND)
         yield job_update(kind, job, text, Rank.BIND, *words)
+
+
+def has_shape(mark: str) -> bool:
+    """Return whether an admin comment keeps the node count or time limit that a job had."""
+    return _SHAPE.search(mark) is not None
+
+
+def own_shape(
+    rows: JobRows, at: int, shapes: Mapping[int, tuple[int, float]], kind: str
+) -> Iterator[Change]:
+    """Yield what gives a waiting job node count and time limit back that its user asked for.
+
+    `shapes` as in `AppliedFile`: what somebody has changed since the job was planned stays.
+    """
+    job, asked = int(rows.id[at]), dict(_SHAPE.findall(rows.mark[at]))
+    present = int(rows.min_nodes[at]), float(rows.limit[at])
+    planned = shapes.get(job, RETURNED if is_deferred(rows.mark[at]) else present)
+    if not asked or planned != present:
+        return
+    words = []
+    least, _, most = asked.get("nodes", "").partition("-")
+    if least and (int(least), int(most)) != (rows.min_nodes[at], rows.max_nodes[at]):
+        words.append(f"NumNodes={least}-{most}")
+    limit = asked.get("time", "UNLIMITED")
+    if (math.inf if limit == "UNLIMITED" else float(limit) * 60.0) != present[1]:
+        words.append(f"TimeLimit={limit}")
+    if words:
+        text = f"set {' '.join(words)} of job {job}, as asked for"
+        command = ("scontrol", "update", f"JobId={job}", *words, only_waiting(rows, at))
+        yield Change(kind, job, text, Command(Rank.SIZE, command, returns=True))
 
 
 def _priorities(plan: Schedule, view: SlurmState, factors: Mapping[int, int]) -> list[Change]:

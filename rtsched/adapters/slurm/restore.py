@@ -8,7 +8,13 @@ from rtsched.adapters.slurm.comments import with_message
 from rtsched.adapters.slurm.last_applied import LastApplied
 from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.observation import is_admitted, is_deferred, keeps_order
-from rtsched.adapters.slurm.reserving import is_first, keeps_nodes, out_of_order, own_nodes
+from rtsched.adapters.slurm.reserving import (
+    is_first,
+    keeps_nodes,
+    out_of_order,
+    own_nodes,
+    own_shape,
+)
 from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.adapters.slurm.scontrol import (
     Rank,
@@ -40,8 +46,6 @@ def restoring(
     promised: Container[int] = (),
 ) -> list[Change]:
     """Return what undoes all that rtsched set in waiting jobs, and its reservations.
-
-    A promised job keeps the node count and time limit that it was promised its deadline with.
 
     Parameters
     ----------
@@ -88,6 +92,7 @@ def _job(rows: JobRows, at: int, kept: AppliedFile, *, basic: bool) -> Iterator[
     elif kept.factors.get(job, int(is_first(rows, at, basic=basic))):
         words = priority_argument(0, basic)
         yield update(f"set {words} of job {job}", Rank.JOB, words)
+    yield from own_shape(rows, at, kept.shapes, "restore")
     asked = kept.ranges.get(job)
     if asked and asked != (rows.min_nodes[at], rows.max_nodes[at]):
         words = f"NumNodes={asked[0]}-{asked[1]}"

@@ -70,12 +70,15 @@ class Command:
         The node counts that the job's user asked for, where this sets another.
     nodes : tuple of str
         Names of the nodes that a reservation keeps, where this makes, changes or deletes one.
+    returns : bool
+        Whether this gives a job the node count and time limit back that its user asked for.
     """
 
     rank: Rank
     words: tuple[str, ...]
     before: tuple[int, int] | None = None
     nodes: tuple[str, ...] = ()
+    returns: bool = False
 
 
 _SAFE = re.compile(r"[A-Za-z0-9_.,:=@\[\]+*/-]+", re.ASCII)

@@ -12,7 +12,13 @@ from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.comments import with_message
 from rtsched.adapters.slurm.layout import foreign, is_ours
 from rtsched.adapters.slurm.observation import is_admitted, is_task
-from rtsched.adapters.slurm.reserving import comment_changes, reserve_changes
+from rtsched.adapters.slurm.reserving import (
+    RETURNED,
+    comment_changes,
+    has_shape,
+    own_shape,
+    reserve_changes,
+)
 from rtsched.adapters.slurm.rows import WAITING, alive
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
@@ -66,10 +72,18 @@ class SlurmSteering(Steering):
 
     def reserve(self, action: Reserve) -> list[Change]:
         """Return what a plan asks for: reservations, sizes, bindings, order."""
-        applied = self.last_applied
-        return reserve_changes(
-            action.plan, self.view, self.settings, applied.factors, applied.counts, applied.sent
+        applied, view = self.last_applied, self.view
+        planned = [job for job in action.plan.entries.job.tolist() if job in view.queued]
+        changes = reserve_changes(
+            action.plan, view, self.settings, applied.factors, applied.counts, applied.sent
         )
+        for job in planned:
+            row = view.place[job]
+            if applied.shapes.get(job, RETURNED) == RETURNED and has_shape(view.rows.mark[row]):
+                applied.shapes[job] = int(view.rows.min_nodes[row]), float(view.rows.limit[row])
+        for job in view.queued.keys() - action.unplanned.union(planned):
+            changes += own_shape(view.rows, view.place[job], applied.shapes, "reserve")
+        return changes
 
     def set_priorities(self, action: SetPriority) -> Iterator[Change]:
         """Yield site factors that differ by a step at least, the largest differences first."""

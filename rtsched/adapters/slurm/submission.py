@@ -200,6 +200,7 @@ class SlurmTranslator:
             singleton=dependency_of(request.dependency).singleton,
             notify=spec.notify,
             odds=spec.odds,
+            shape=_shape(request, requirements, facts),
             limits=_limits(request, requirements, facts),
             unverified=_unverified(account, user, names.qos, facts),
         )
@@ -228,7 +229,8 @@ class SlurmTranslator:
         if reply.deferred or reply.token:
             asked = submission.jobs.texts("node_request")[0] or ""
             mark = with_node_list(MARK + (reply.token or DEFERRED), asked)
-            fields[Tag.ADMIN_COMMENT] = f"{mark} {_kept(reply)}".rstrip()
+            said = filter(None, (mark, submission.shape, _kept(reply)))
+            fields[Tag.ADMIN_COMMENT] = " ".join(said)
         if reply.deferred:
             fields[Tag.PRIORITY] = 0
             whole = bool(submission.jobs.exclusive[0]) and not submission.singleton
@@ -339,6 +341,24 @@ def _kept(reply: SubmitReply) -> str:
     Programs that submit jobs often show nothing of what sbatch prints. Comment is theirs.
     """
     return reply.note.removeprefix(MARK).strip() if reply.token else ""
+
+
+def _shape(request: JobRequest, needs: Requirements, facts: SlurmFacts) -> str:
+    """Return node count and time limit of a request of which a promised job may be given others.
+
+    Once the promise ends the job gets them back; Slurm shows only what was set last.
+    """
+    open_size = needs.kind in {Kind.MOLDABLE, Kind.DIVISIBLE}
+    if not open_size and math.isinf(_limits(request, needs, facts)[0]):
+        return ""
+    part, least, limit = facts.partitions.get(needs.partition), request.min_nodes, request.limit
+    if open_size and not least and request.cpus <= 1:
+        least = 1
+    if math.isnan(limit):
+        limit = part.default_s if part is not None else math.inf
+    words = [f"--nodes={least}-{max(request.max_nodes, least)}"] if open_size and least else []
+    words.append(f"--time={limit / 60.0:.0f}" if math.isfinite(limit) else "--time=UNLIMITED")
+    return " ".join(words)
 
 
 def _limits(request: JobRequest, needs: Requirements, facts: SlurmFacts) -> tuple[float, float]:
