@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rtsched.cli.asking import json_option, print_json, report_of, socket_option
 from rtsched.cli.common import debug_option
 from rtsched.counting import counted
+
+if TYPE_CHECKING:
+    from rtsched.daemon.reports import CancelReport
 
 
 @click.command("cancel")
@@ -32,13 +37,20 @@ def command(job: str, everything: bool, as_json: bool, path: str) -> None:
     if everything == bool(job):
         raise click.UsageError("name one job, or use --all")
     if everything:
-        status = report_of(Status(), path)
-        jobs = [each.job for each in status.promises if each.standing in {"firm", "at-risk"}]
-        reports = [report_of(Cancel(each), path) for each in jobs]
+        promises = report_of(Status(), path).promises
+        open_ = [each.job for each in promises if each.standing in {"firm", "at-risk"}]
+        reports = [report for each in open_ if (report := _cancelled(each, path)) is not None]
+        young = sum(each.standing == "provisional" for each in promises)
         if as_json:
             print_json(reports)
-            return
-        click.echo(f"{counted(len(reports), 'promise')} cancelled; the users are informed")
+        else:
+            click.echo(f"{counted(len(reports), 'promise')} cancelled; the users are informed")
+        if young:
+            click.echo(
+                f"{counted(young, 'promise')} of jobs submitted a moment ago cannot be cancelled "
+                "yet; run the command again in a few seconds",
+                err=True,
+            )
         return
     report = report_of(Cancel(job), path)
     if as_json:
@@ -46,3 +58,16 @@ def command(job: str, everything: bool, as_json: bool, path: str) -> None:
         return
     click.echo(f"the promise of job {report.promise.job} is {report.promise.why}")
     click.echo("the job goes on as best effort")
+
+
+def _cancelled(job: str, path: str) -> CancelReport | None:
+    """Give up the promise of a job; return None if it was closed meanwhile."""
+    from rtsched.daemon.reports import Cancel, RefusedError
+
+    try:
+        report: CancelReport = report_of(Cancel(job), path)
+    except RefusedError as error:
+        if error.code == "not-found":
+            return None
+        raise
+    return report

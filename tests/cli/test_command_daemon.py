@@ -35,6 +35,7 @@ from rtsched.daemon.reports import (
     PlanReport,
     Promise,
     Reason,
+    RefusedError,
     Status,
     StatusReport,
     Verdict,
@@ -217,22 +218,26 @@ def test_cancel(asked, refused):
 
 
 def test_cancel_all(run, monkeypatch):
-    """What is in the queue is given up; what is only offered lapses by itself."""
+    """What is in the queue is given up, though a job may just have ended; offers lapse."""
     asked = []
     promises = tuple(
         Promise(str(at), "sim", "ann", standing, NOW, NOW)
-        for at, standing in enumerate(("firm", "at-risk", "offered", "provisional"), 1)
+        for at, standing in enumerate(("firm", "firm", "at-risk", "offered", "provisional"), 1)
     )
 
     def answer(question, _):
         asked.append(question)
         if isinstance(question, Status):
             return msgspec.structs.replace(STATUS, promises=promises)
-        return CancelReport(NOW, msgspec.structs.replace(promises[0], standing="withdrawn"))
+        if question == Cancel("1"):
+            raise RefusedError("job 1 has no promise that could be cancelled", "not-found")
+        return CancelReport(NOW, msgspec.structs.replace(promises[1], standing="withdrawn"))
 
     monkeypatch.setattr("rtsched.cli.cancel.report_of", answer)
-    assert "2 promises cancelled; the users are informed" in said(run("cancel", "--all"))
-    assert asked[1:] == [Cancel("1"), Cancel("2")]
+    result = run("cancel", "--all")
+    assert "2 promises cancelled; the users are informed" in said(result)
+    assert "1 promise of jobs submitted a moment ago cannot be cancelled yet" in result.stderr
+    assert asked[1:] == [Cancel("1"), Cancel("2"), Cancel("3")]
     assert len(json.loads(run("cancel", "--all", "--json").stdout)) == 2
     assert run("cancel").exit_code == run("cancel", "7", "--all").exit_code == 2
 
