@@ -20,7 +20,7 @@ from rtsched.cli.asking import (
     when,
 )
 from rtsched.cli.common import Exit, console, debug_option, indented
-from rtsched.daemon.reports import MOST_ROUNDS
+from rtsched.daemon.reports import MOST_COUNTED, MOST_ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.reports import Feasible, FeasibleReport
 
 _NODES = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", re.ASCII)
-
+COUNT = click.IntRange(1, MOST_COUNTED)
 
 REQUEST: tuple[Callable[[Any], Any], ...] = (
     click.option(
@@ -46,16 +46,12 @@ REQUEST: tuple[Callable[[Any], Any], ...] = (
     click.option("-p", "--partition", default="", help="Partition (HTCondor: RtClass)."),
     click.option("-A", "--account", default="", help="Account; default: your default account."),
     click.option("-q", "--qos", default="", help="Quality of service; default: your default QOS."),
-    click.option("-n", "--ntasks", "tasks", type=click.IntRange(1), help="Tasks (Slurm)."),
-    click.option(
-        "-c", "--cpus-per-task", type=click.IntRange(1), help="CPUs of a task (RequestCpus)."
-    ),
+    click.option("-n", "--ntasks", "tasks", type=COUNT, help="Tasks (Slurm)."),
+    click.option("-c", "--cpus-per-task", type=COUNT, help="CPUs of a task (RequestCpus)."),
     click.option(
         "--mem", "memory", metavar="SIZE", help="Memory per node: 4G, 500M (RequestMemory)."
     ),
-    click.option(
-        "--gpus-per-node", "gpus", type=click.IntRange(1), help="GPUs per node (RequestGPUs)."
-    ),
+    click.option("--gpus-per-node", "gpus", type=COUNT, help="GPUs per node (RequestGPUs)."),
     click.option("-L", "--licenses", default="", help="Licences: matlab:2,fluent (Slurm)."),
     click.option("-C", "--constraint", default="", help="Features of nodes: 'a&b' (Slurm)."),
     click.option("-w", "--nodelist", default="", help="Nodes to run on (Slurm)."),

@@ -15,6 +15,9 @@ from rtsched.errors import RtschedError
 
 Time: TypeAlias = float | None
 
+MOST_COUNTED = 1_000_000_000
+"""Tasks, processors and the like that a job may ask for at the most."""
+
 MOST_ROUNDS = 64
 """`rtsched.model.jobs.MOST_ROUNDS`; users' commands start without numpy, which that imports."""
 
@@ -357,7 +360,7 @@ class Choices(Question, frozen=True, tag="choices"):
 Positive: TypeAlias = Annotated[float, Meta(gt=0)]
 NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]
 Nodes: TypeAlias = Annotated[int, Meta(ge=1, le=10_000_000)]
-Count: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_COUNTED)]
 Bytes: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 60)]
 
 

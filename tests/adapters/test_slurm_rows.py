@@ -18,6 +18,7 @@ from rtsched.adapters.slurm.rows import (
     MOST_TASKS,
     JobRows,
     extra_in,
+    last_task_in,
     node_rows,
     reservation_rows,
     tasks_in,
@@ -47,6 +48,34 @@ def test_an_array_and_a_part() -> None:
     assert rows.parallel.tolist() == [0, 0, 0, 2]
     rows = job_rows(printed({}, {"hetjobid": "12"}))
     assert rows.het.tolist() == [-1, 12]
+
+
+@pytest.mark.parametrize(
+    ("text", "tasks", "parallel", "last"),
+    [
+        ("1-5", 5, 0, 5),
+        ("[1-5]", 5, 0, 5),
+        ("[1-5:2]%2", 3, 2, 5),
+        ("0-6:2]", 4, 0, 6),
+        ("1-3, 5", 4, 0, 5),
+        (" 3-+4,,", 2, 0, 4),
+        ("1-4%2,20", 5, 2, 20),
+        ("007-009%x", 3, 0, 9),
+        ("7%-1", 1, 0, 7),
+        ("1-4294967296", MOST_TASKS, 0, 4294967296),
+    ],
+)
+def test_tasks_as_slurm_reads_them(text: str, tasks: int, parallel: int, last: int) -> None:
+    """Brackets, blanks, signs and a limit behind any of the ranges."""
+    assert (*tasks_in(text), last_task_in(text)) == (tasks, parallel, last)
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "1-", "5-1", "1-5:0", "1;2", "0x3", "1-2-3", "1-9,x", f"0-{'9' * 20}", "9" * 9999]
+)
+def test_no_tasks_for_slurm(text: str) -> None:
+    """What Slurm cannot read names no last task."""
+    assert last_task_in(text) == -1
 
 
 @given(st.text())

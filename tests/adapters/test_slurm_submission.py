@@ -402,4 +402,6 @@ def test_an_array_that_slurm_would_refuse_is_refused_with_a_reason() -> None:
     assert problem("1-50000") == "--array names task 50000; task ids must be below 1001 here"
     assert problem("0-8,1001%2").startswith("--array names task 1001;")
     assert problem("0-1000:10%4") == problem("7") == ""
-    assert problem("1-50000", deadline=None) == ""
+    assert problem("1-4294967296").startswith("--array names task 4294967296; task ids must be")
+    assert problem("1-x") == "cannot read --array='1-x'; write 1-100, 1,3,5 or 0-15:4%2"
+    assert problem("1-50000", deadline=None) == problem("1-x", deadline=None) == ""

@@ -13,6 +13,7 @@ from rtsched.adapters.slurm.limits import within_limits
 from rtsched.adapters.slurm.node_requests import fitted, hardware_of, part_of, too_few_nodes
 from rtsched.adapters.slurm.options import written
 from rtsched.adapters.slurm.per_node import per_node
+from rtsched.adapters.slurm.rows import last_task_in
 from rtsched.adapters.slurm.spec import NOTHING, Spec
 from rtsched.counting import counted
 from rtsched.model.array_rounds import array_width
@@ -37,8 +38,8 @@ class JobRequest:
     it was submitted, as in our admin comment. `line`: the command line.
     `shown`: what squeue shows of its resources, in place of what its options say. `array`: the
     tasks of a job array, each of which asks for the rest, `parallel` how many may run at a time
-    (0: all), and `last_task` the highest task id. `het`: it is a heterogeneous job, or a component
-    of one; `unlike`: why its components cannot be planned as one job.
+    (0: all), as `array_line` says when it is submitted. `het`: it is a heterogeneous job, or a
+    component of one; `unlike`: why its components cannot be planned as one job.
     """
 
     limit: float = math.nan
@@ -88,7 +89,7 @@ class JobRequest:
     begin: float = -math.inf
     array: int = 0
     parallel: int = 0
-    last_task: int = -1
+    array_line: str = ""
     het: bool = False
     unlike: str = ""
     held: bool = False
@@ -340,9 +341,14 @@ def _problem(
 
 def _beyond_arrays(request: JobRequest, facts: SlurmFacts) -> str:
     """Return that Slurm takes no array with such task ids; empty if it does."""
-    if not 0 < facts.array_size <= request.last_task:
+    if not request.array_line:
         return ""
-    return f"--array names task {request.last_task}; task ids must be below {facts.array_size} here"
+    last = last_task_in(request.array_line)
+    if last < 0:
+        return f"cannot read --array={request.array_line[:60]!r}; write 1-100, 1,3,5 or 0-15:4%2"
+    if not 0 < facts.array_size <= last:
+        return ""
+    return f"--array names task {last}; task ids must be below {facts.array_size} here"
 
 
 def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> str:

@@ -25,7 +25,7 @@ from rtsched.model.log import Ending
 from rtsched.model.resources import LICENSE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,7 +42,10 @@ _AWAY = ("POWER", "REBOOT", "INVAL", "BLOCKED")
 _EMPTY = {"(null)", "N/A", "None", "Unknown", "NONE"}
 _NODES = re.compile(r"(?:^|,)node=(\d{1,9})")
 _ARRAY = re.compile(r"(\d{1,10})_(?:\d{1,9}|\[(.*)\])")
-_TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?(?::(\d{1,9}))?")
+_NUMBER = r"\s*\+?([0-9]{1,18})\]?"
+_TASKS = re.compile(rf"\[?{_NUMBER}(?:-{_NUMBER}(?::{_NUMBER})?)?(?:%.*)?", re.ASCII)
+"""`_parse_array_tok` in src/slurmctld/job_mgr.c."""
+_PARALLEL = re.compile(r"%\s*\+?([0-9]{1,18})", re.ASCII)
 MOST_TASKS = (1 << 31) - 1
 """More are not counted; Slurm's MaxArraySize is far less."""
 _EXTRA = re.compile(r"(?m)^   Extra=(.*)$")
@@ -237,20 +240,30 @@ def megabytes(value: str) -> int:
 
 def tasks_in(text: str) -> tuple[int, int]:
     """Return how many tasks `1-5000:2%10` names, and how many may run at a time (0: all)."""
-    indices, _, limit = text.partition("%")
-    count = 0
-    for part in indices.split(","):
-        found = _TASKS.fullmatch(part)
-        if found is not None:
-            first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
-            count += max(last - first, 0) // max(step, 1) + 1
-    return min(count, MOST_TASKS), min(number(limit), MOST_TASKS)
+    count = sum((last - first) // step + 1 for first, last, step in filter(None, _ranges(text)))
+    limit = _PARALLEL.search(text)
+    parallel = int(limit[1]) if limit is not None and limit.start() == text.find("%") else 0
+    return min(count, MOST_TASKS), min(parallel, MOST_TASKS)
 
 
 def last_task_in(text: str) -> int:
-    """Return the highest task id that `1-5000:2%10` names; -1: none."""
-    found = (_TASKS.fullmatch(part) for part in text.partition("%")[0].split(","))
-    return max((int(each[2] or each[1]) for each in found if each is not None), default=-1)
+    """Return the highest task id that `1-5000:2%10` names; -1: none, or Slurm cannot read it."""
+    last = -1
+    for each in _ranges(text):
+        if each is None:
+            return -1
+        last = max(last, each[1])
+    return last
+
+
+def _ranges(text: str) -> Iterator[tuple[int, int, int] | None]:
+    """Yield first, last and step of each range of task ids; None: it cannot be read."""
+    for part in filter(None, text.split(",")):
+        found = _TASKS.fullmatch(part)
+        first, last, step = (0, -1, 0)
+        if found is not None:
+            first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+        yield (first, last, step) if first <= last and step > 0 else None
 
 
 def arrays_in(labels: Iterable[str]) -> dict[str, NDArray[np.int64]]:

@@ -20,7 +20,7 @@ from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import node_list_in, with_node_list
 from rtsched.adapters.slurm.per_node import count_for_gpus, processors_in
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
-from rtsched.adapters.slurm.rows import last_task_in, tasks_in
+from rtsched.adapters.slurm.rows import tasks_in
 from rtsched.adapters.slurm.scontrol import promised_priority
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.spec import Spec, spec_of
@@ -448,7 +448,7 @@ def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRe
         dependency=_text(fields, Tag.DEPENDENCY),
         array=array,
         parallel=parallel,
-        last_task=last_task_in(_text(fields, Tag.ARRAY_INX)),
+        array_line=_text(fields, Tag.ARRAY_INX),
         het=Tag.HET_JOB_OFFSET in fields,
         held=_number(fields, Tag.PRIORITY, 1) == 0,
         cron=Tag.CRON in fields,
