@@ -24,6 +24,9 @@ from rtsched.adapters.slurm.facts import (
 from rtsched.adapters.slurm.node_requests import node_list_in
 from rtsched.adapters.slurm.observation import is_admitted, is_deferred, token_of
 from rtsched.adapters.slurm.reserving import has_shape
+from rtsched.adapters.slurm.scontrol import TOP_NICE, promised_factor
+from rtsched.adapters.slurm.settings import SlurmSettings
+from rtsched.adapters.slurm.steering import LARGEST_FACTOR
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.kernels.dlt import exec_time
 from rtsched.kernels.loads import Load
@@ -268,8 +271,28 @@ def test_a_promise() -> None:
         Tag.MIN_NODES: 4,
         Tag.MAX_NODES: 4,
         Tag.SHARED: 0,
+        Tag.SITE_FACTOR: promised_factor(NOW + 80000.0, basic=False),
         Tag.ENV: f"RTSCHED_DEADLINE={int(NOW) + 7000}",
     }
+
+
+@pytest.mark.parametrize("array", ["", "1-3%1"])
+def test_a_promised_job_is_before_all_others_from_its_submission_on(array: str) -> None:
+    """Jobs that wait for nodes which are idle still would start there before the next poll."""
+    asked = described(time_limit=30, min_nodes=1, array_inx=array or None)
+
+    def place(reply: SubmitReply, facts: SlurmFacts, settings: SlurmSettings) -> list[Any]:
+        fields = SlurmTranslator(settings).answer(asked, reply, facts)
+        return [fields.get(tag) for tag in (Tag.SITE_FACTOR, Tag.NICE)]
+
+    first, unchanged = promised_factor(NOW + 80000.0, basic=False), SlurmSettings()
+    assert first > LARGEST_FACTOR
+    assert place(PROMISE, FACTS, unchanged) == [first, None]
+    assert place(PROMISE, replace(FACTS, basic=True), unchanged) == [None, -TOP_NICE]
+    assert place(PROMISE, FACTS, SlurmSettings(promised_first=False)) == [None, None]
+    assert place(replace(PROMISE, likely=True), FACTS, unchanged) == [None, None]
+    deferred = SubmitReply(False, "held", deferred=True)
+    assert place(deferred, FACTS, unchanged) == [None, None]
 
 
 @pytest.mark.parametrize("nodes", ["", "n[1-3]"])

@@ -35,7 +35,8 @@ class Races:
     Attributes
     ----------
     outcomes : Counter of str
-        How many submissions were `promised`, `rejected`, `deferred` and `unjudged`.
+        How many submissions were `promised`, `rejected`, `deferred` and `unjudged`; and how many of
+        those that were deferred were `promised by a poll`.
     stale : list of str
         Promises that broke though no best-effort job started after them.
     overtaken : list of str
@@ -92,12 +93,18 @@ def race(live: Live, races: Races, rng: random.Random, nodes: int, submissions: 
     races.seconds += [each.seconds for each in said]
     races.outcomes.update(map(_outcome, said))
     promised = {each.job for each in said if each.promised}
+    held = {each.job for each in said if _outcome(each) == "deferred"}
 
     def over() -> bool:
-        new = [k for k in live.kept() if k.token not in before and k.id in promised]
-        return all(k.standing in LOST | {"kept", "void"} for k in new) and len(new) >= len(promised)
+        new = {kept.id: kept.standing for kept in live.kept() if kept.token not in before}
+        if not promised <= new.keys() or not _waiting(live).isdisjoint(held - new.keys()):
+            return False
+        return all(new.get(job, "kept") in LOST | {"kept", "void"} for job in promised | held)
 
     eventually(over, 200, "all promises of a race have come to their ends")
+    races.outcomes["promised by a poll"] += sum(
+        kept.id in held for kept in live.kept() if kept.token not in before
+    )
     starts = _starts(live)
     for kept in live.kept():
         if kept.token not in before and kept.standing in LOST:
@@ -122,6 +129,12 @@ def _outcome(said: Said) -> str:
     if not said.job:
         return "rejected"
     return "unjudged" if UNPROMISED in said.text else "deferred"
+
+
+def _waiting(live: Live) -> set[int]:
+    """Return alice's jobs that wait."""
+    words = ["squeue", "-h", "-t", "PD", "-u", "alice", "-o", "%A"]
+    return {int(job) for job in live.cluster.run(words).stdout.split()}
 
 
 def _starts(live: Live) -> list[tuple[float, int]]:

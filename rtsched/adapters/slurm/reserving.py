@@ -64,6 +64,7 @@ from rtsched.adapters.slurm.scontrol import (
     job_update,
     only_waiting,
     priority_argument,
+    promised_factor,
     promised_priority,
 )
 from rtsched.adapters.slurm.submission import limit_minutes
@@ -461,7 +462,7 @@ def _priorities(plan: Schedule, view: SlurmState, factors: Mapping[int, int]) ->
         row = view.place.get(job, -1)
         if job not in view.queued or not math.isfinite(view.rows.deadline[row]):
             continue
-        factor = min(FIRST_FACTOR - int(view.rows.deadline[row] // 60.0), highest(basic))
+        factor = promised_factor(float(view.rows.deadline[row]), basic)
         if factors.get(job) != factor:
             text = f"move job {job} ahead of jobs without a promise: site factor {factor}"
             words = priority_argument(factor, basic)

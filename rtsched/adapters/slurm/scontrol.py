@@ -131,6 +131,14 @@ def highest(basic: bool) -> int:
     return TOP_NICE if basic else FIRST_FACTOR
 
 
+def promised_factor(deadline: float, basic: bool) -> int:
+    """Return the factor of a promised job on whole nodes, by its deadline, seconds since the epoch.
+
+    It comes before all jobs without a promise; the earlier its deadline, the larger.
+    """
+    return min(FIRST_FACTOR - int(deadline // 60.0), highest(basic))
+
+
 def promised_priority(start: float) -> int:
     """Return the priority of a job that is planned to start then, seconds since the epoch.
 

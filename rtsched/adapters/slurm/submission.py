@@ -21,7 +21,7 @@ from rtsched.adapters.slurm.node_requests import node_list_in, with_node_list
 from rtsched.adapters.slurm.per_node import count_for_gpus, processors_in
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.rows import tasks_in
-from rtsched.adapters.slurm.scontrol import promised_priority
+from rtsched.adapters.slurm.scontrol import promised_factor, promised_priority
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.spec import Spec, spec_of
 from rtsched.adapters.users import user_name
@@ -216,7 +216,8 @@ class SlurmTranslator:
         """Return the fields that the filter is to set in the job.
 
         A promised job gets whole nodes, its planned size, and the time limit that the plan leaves
-        it; or where jobs share nodes the nodes planned for it, and its place in the queue. A
+        it; or where jobs share nodes the nodes planned for it. It comes before all others in the
+        queue at once, for jobs without a promise may wait there for nodes that are still idle. A
         divisible one gets its fractions at once: Slurm may start it before the next poll.
         """
         facts = facts or SlurmFacts()
@@ -245,6 +246,8 @@ class SlurmTranslator:
             fields[Tag.TIME_MIN] = 0  # Slurm might shorten it further
         if not reply.token:
             return fields
+        if not reply.likely and not facts.sharing.resources and self.settings.promised_first:
+            fields |= _before_others(float(submission.jobs.deadline[0]), basic=facts.basic)
         if reply.size > 0 and kind != Kind.ARRAY:
             fields[Tag.MIN_NODES] = fields[Tag.MAX_NODES] = reply.size
             if facts.sharing.resources:
@@ -319,6 +322,14 @@ class SlurmTranslator:
         if any(MARK in text for text in texts):
             found.append("its rtsched: word")
         return ", ".join(dict.fromkeys(found))
+
+
+def _before_others(deadline: float, *, basic: bool) -> dict[int, str | int]:
+    """Return the fields that put a job with a deadline before all without a promise."""
+    if not math.isfinite(deadline):
+        return {}
+    factor = promised_factor(deadline, basic)
+    return {Tag.NICE: -factor} if basic else {Tag.SITE_FACTOR: factor}
 
 
 def _unverified(account: str, user: str, qos: str, facts: SlurmFacts) -> str:
