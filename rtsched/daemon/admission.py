@@ -245,6 +245,17 @@ class AdmissionController:
             return self.later(site)
         return self._admit(site, Submission(row, links, uid, job=job, notify=notify), now)
 
+    def holds_anyway(self, site: Site, job: int, now: float) -> bool:
+        """Return whether a job of the queue is promised its deadline if all free nodes are taken.
+
+        Raises
+        ------
+        PlannerError
+            As `judge_queued` does.
+        """
+        worst = replace(self, instant=Instant(), worst=True, names_offers=False)
+        return worst.judge_queued(site, job, now).verdict == "admit"
+
     @staticmethod
     def later(site: Site) -> AdmissionResult:
         """Have a job wait, held, until the next cycle judges it: now nothing may be promised."""

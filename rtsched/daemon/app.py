@@ -340,7 +340,10 @@ class Daemon:
         observation = await self._completion_lookup(self.site, await self.worker.poll())
         await self._find_orphans(observation)
         at.append(time.perf_counter())
+        known = self.site.secured
         settled = await self._settle(observation)
+        if settled.site.secured.keys() - known.keys():
+            self._wake.set()  # the next poll shows whether these nodes are free still
         await self._list_promised()
         at.append(time.perf_counter())
         self._unreported = joined([self._unreported, settled.events])

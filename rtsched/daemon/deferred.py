@@ -2,12 +2,17 @@
 
 What was decided is asked of the batch system with every poll until it is so: a release that failed
 once, or that a daemon did not live to see, is asked for again.
+
+Other jobs may start on free nodes between a poll and the moment at which they are kept for a
+promise. So a job that needs these nodes gets its promise in two steps, where the batch system can
+keep nodes for a job that is held: they are secured first, and if the next poll still shows them
+free, the job is promised its deadline.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,11 +22,15 @@ import structlog
 from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.records import JournalEntry, Records
+from rtsched.daemon.site import entry_of
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Admit, Cancel, Release, Tell
+from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from rtsched.daemon.admission import AdmissionController, AdmissionResult
@@ -55,6 +64,8 @@ class DeferredResult:
         What users are told.
     problem : str
         How many jobs could not be judged, and why the first of them; empty if all were.
+    secures : Schedule
+        Where jobs would be planned that are to be judged again once these nodes are kept for them.
     """
 
     site: Site
@@ -62,6 +73,7 @@ class DeferredResult:
     journal: tuple[JournalEntry, ...] = ()
     actions: tuple[Action, ...] = ()
     problem: str = ""
+    secures: Schedule = field(default_factory=Schedule.empty)
 
 
 def judge_deferred(
@@ -70,14 +82,20 @@ def judge_deferred(
     now: float,
     most: int = AT_A_TIME,
     everything: bool = False,
+    secure: bool = False,
 ) -> DeferredResult:
     """Judge the first `most` jobs that are deferred: of each user the first, then the second ones.
 
-    `everything`: all jobs with a deadline are judged, deferred or not, as in a dry-run.
+    `everything`: all jobs with a deadline are judged, deferred or not, as in a dry-run; `secure`:
+    promises that need the nodes that are free now are given only where these are kept already.
     """
-    whole, problems = DeferredResult(site), list[str]()
+    whole, problems, unsecured = DeferredResult(site), list[str](), list[int]()
     for job in _waiting(site, everything)[:most].tolist():
         one = _tried(whole.site, admission, job, now)
+        if secure and not _is_kept(whole.site, one, admission, job, now):
+            unsecured.append(job)
+            changed = tuple(record for record in one.changed if record.id != job)
+            one = DeferredResult(one.site, changed)
         problems += [one.problem] if one.problem else []
         whole = DeferredResult(
             one.site,
@@ -85,10 +103,48 @@ def judge_deferred(
             (*whole.journal, *one.journal),
             (*whole.actions, *one.actions),
         )
+    whole = _to_be_secured(whole, unsecured)
     if not problems:
         return whole
     many = f"{counted(len(problems), 'held job')} could not be evaluated: {problems[0]}"
     return replace(whole, problem=many)
+
+
+def _is_kept(
+    before: Site, one: DeferredResult, admission: AdmissionController, job: int, now: float
+) -> bool:
+    """Return whether nothing can come between a promise to a job and its nodes; no promise: true.
+
+    `before`: the site on which the job was judged.
+    """
+    if job not in one.site.records or job in before.orphans:
+        return True
+    if _nodes_of(one.site, job) <= before.secured.get(job, frozenset()):
+        return True
+    try:
+        return admission.holds_anyway(before, job, now)
+    except PlannerError:
+        return False
+
+
+def _nodes_of(site: Site, job: int) -> frozenset[str]:
+    """Return the names of the nodes on which a job is planned."""
+    plan, names = site.snapshot.plan, site.snapshot.cluster.nodes.texts("name")
+    nodes = plan.nodes_of(entry_of(plan, job)).tolist()
+    return frozenset(names[node] or "" for node in nodes)
+
+
+def _to_be_secured(result: DeferredResult, jobs: Sequence[int]) -> DeferredResult:
+    """Return the result in which some jobs are promised nothing yet, and their nodes secured."""
+    site = result.site
+    plan = site.snapshot.plan
+    secured = {job: _nodes_of(site, job) for job in jobs}
+    for job in jobs:
+        site = site.released(job)
+    site = replace(site, secured=secured, declined=result.site.declined)
+    return replace(
+        result, site=site, secures=plan.take(np.flatnonzero(np.isin(plan.entries.job, jobs)))
+    )
 
 
 def _waiting(site: Site, everything: bool) -> NDArray[np.int64]:

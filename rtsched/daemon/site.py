@@ -95,6 +95,9 @@ class Site:
         sought meanwhile that could have it start before.
     likely : LikelyPromises
         Open promises with odds; what is planned knows nothing of them.
+    secured : mapping of int to frozenset of str
+        Deferred jobs for which the batch system was asked after this poll to keep nodes free, by
+        name: they are judged again on the next one.
     orphans : mapping of int to str
         Waiting jobs, and the tokens that they carry, whose promises the database did not know when
         the daemon started.
@@ -122,6 +125,7 @@ class Site:
     missed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     delayed: bool = False
     likely: LikelyPromises = field(default_factory=LikelyPromises)
+    secured: Mapping[int, frozenset[str]] = field(default_factory=dict)
     orphans: Mapping[int, str] = field(default_factory=dict)
 
     def promise_of(self, job: int) -> PromiseRecord | None:

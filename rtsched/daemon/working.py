@@ -115,7 +115,12 @@ def settle(
     seen = _as_planned_with(observation, rules)
     reconciled = reconcile(site, seen, wording, now, rules.restart_policy)
     judged = judge_deferred(
-        reconciled.site, rules.admission, now, deferred, everything=rules.everything
+        reconciled.site,
+        rules.admission,
+        now,
+        deferred,
+        everything=rules.everything,
+        secure=observation.keeps_for_held and not rules.everything,
     )
     site, changed = judged.site, [*reconciled.changed, *judged.changed]
     actions = [*reconciled.actions, *judged.actions, *settled_deferred(site)]
@@ -152,7 +157,8 @@ def settle(
     rows = promised_rows(site)  # the batch system starts what it can beside offers
     plan = site.snapshot.plan.take(rows)
     planned = site.snapshot.planned.take(rows) if site.snapshot.cluster.shared else None
-    reserve = Reserve(plan.entries.job, plan, planned, frozenset(unplanned.tolist()))
+    waits = frozenset(unplanned.tolist())
+    reserve = Reserve(plan.entries.job, plan, planned, waits, judged.secures)
     whole = (reserve, *actions)
     journal = (*judged.journal, *notes)
     return Settled(site, tuple(changed), whole, reconciled.events, journal, tuple(problems))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from rtsched.model.jobs import Jobs
-    from rtsched.model.schedule import Schedule
     from rtsched.model.verdicts import Placement
 
 
@@ -75,12 +76,14 @@ class Reserve(Action):
 
     `jobs` are those of the plan, row by row, where jobs share nodes: what each takes there. The
     batch system may not know all of them yet. `unplanned` are ids of promised jobs for which the
-    plan has no start now: they wait for one.
+    plan has no start now: they wait for one. `secured` are nodes to be kept for jobs that wait held
+    and are promised nothing yet; nothing else is done about these jobs.
     """
 
     plan: Schedule
     jobs: Jobs | None = None
     unplanned: frozenset[int] = frozenset()
+    secured: Schedule = field(default_factory=Schedule.empty)
 
 
 @dataclass(frozen=True)

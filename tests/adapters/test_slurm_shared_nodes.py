@@ -19,7 +19,7 @@ from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.restore import restoring
 from rtsched.adapters.slurm.rows import ReservationRow
-from rtsched.adapters.slurm.scontrol import promised_priority, rank_of
+from rtsched.adapters.slurm.scontrol import Rank, promised_priority, rank_of
 from rtsched.adapters.slurm.steering import SlurmSteering
 from rtsched.adapters.wire import Tag
 from rtsched.model.actions import Reserve
@@ -94,6 +94,23 @@ def words(changes: list[Change]) -> list[tuple[int, str]]:
 def asked(view: SlurmState, *entries: tuple[int, float, tuple[int, ...]]) -> list[Change]:
     """Return what a plan asks for."""
     return reserve_changes(plan(*entries), view, SlurmSettings(share_nodes=True), {}, {})
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_nodes_are_kept_for_a_job_before_it_is_promised_anything(shared: bool) -> None:
+    """Nothing but the reservation is made; it stays while the job is let go."""
+    held = {"prioritylong": "0", "admin_comment": "rtsched:parked", "reservation": "(null)"}
+    view, settings = view_of(held, shared=shared), SlurmSettings(share_nodes=shared)
+    secured = plan((1, 0.0, (2,)))
+    (made,) = reserve_changes(plan(), view, settings, {}, {}, None, secured)
+    assert (made.command.rank, made.command.nodes) == (Rank.CREATE, ("n2",))
+    asked = next(word for word in made.command.words if word.startswith("EndTime=uts"))
+    row = ReservationRow(
+        "rtsched_1", NOW, float(asked.removeprefix("EndTime=uts")), ("n2",), ("ann",), ()
+    )
+    kept = replace(view, reservations=[row])
+    promised = reserve_changes(secured, kept, settings, {}, {})
+    assert not {change.command.rank for change in promised} & {Rank.DELETE, Rank.RENEW}
 
 
 def test_planned_jobs_come_first_in_the_order_of_their_starts() -> None:

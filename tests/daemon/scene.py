@@ -148,6 +148,7 @@ class Scene:
         requeue_delay: float = 0.0,
         unusable: str | None = None,
         singleton: tuple[int, ...] = (),
+        keeps_for_held: bool = False,
     ) -> Settled:
         """Take in a poll that shows these jobs.
 
@@ -156,10 +157,10 @@ class Scene:
         for whom, `(before, after)`; `changed`: columns of all that wait which are not as submitted;
         `flapping`: nodes that may come back at once; `problems`: by id, what is wrong with a job;
         `limits`: by id, the limit that it waits for;
-        `leeway`, `requeue_delay`: as of an `Observation`; `failed`: id, end, exit code of jobs
-        that may be queued again, and have been as often as `restarts` says; `unusable`: why none of
-        `deferred` can be promised anything; `singleton`: ids of jobs that wait for those of their
-        name.
+        `leeway`, `requeue_delay`, `keeps_for_held`: as of an `Observation`; `failed`: id, end, exit
+        code of jobs that may be queued again, and have been as often as `restarts` says;
+        `unusable`: why none of `deferred` can be promised anything; `singleton`: ids of jobs that
+        wait for those of their name.
         """
         state = np.zeros(len(self.cluster), np.int8)
         state[list(down)] = 2
@@ -255,7 +256,12 @@ class Scene:
             now, self.cluster, waiting, at_work, runs, marks, past, edges=links
         )
         observation = replace(observation, flapping=np.array(flapping, np.int64), leeway=leeway)
-        observation = replace(observation, requeue_delay=requeue_delay, limits=self.limit_rules)
+        observation = replace(
+            observation,
+            requeue_delay=requeue_delay,
+            keeps_for_held=keeps_for_held,
+            limits=self.limit_rules,
+        )
         observation = replace(observation, used_time=self.used_time)
         observation = replace(
             observation,

@@ -11,7 +11,7 @@ from scene import ANN, BOB, T0, Scene
 from rtsched.adapters.live import Submission
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.deferred import AGAIN, AT_A_TIME, _waiting
-from rtsched.model.actions import Admit, Cancel, Release, Tell
+from rtsched.model.actions import Admit, Cancel, Release, Reserve, Tell
 from rtsched.model.jobs import Edges, Jobs
 from rtsched_plugins.mcdf import Mcdf
 
@@ -191,3 +191,48 @@ def test_a_component_waits_for_the_others() -> None:
     assert judged.site is scene.site
     plain = Submission(Jobs.build(1, wall_time=[60.0]), Edges.build(0), ANN, component=True)
     assert scene.admission.judge(scene.site, plain, T0).verdict == "pass"
+
+
+def test_free_nodes_are_secured_before_they_are_promised() -> None:
+    """Others may start there between a poll and what keeps them; the next poll shows it."""
+    scene = Scene(nodes=4)
+    jobs = Jobs.build(
+        2,
+        id=[1, 2],
+        submit=[T0, T0],
+        size=[2, 2],
+        wall_time=[600.0, 600.0],
+        deadline=[T0 + 700, T0 + 700],
+    )
+    first = scene.poll(T0 + 1, deferred=jobs, keeps_for_held=True)
+    (reserve,) = (each for each in first.actions if isinstance(each, Reserve))
+    assert reserve.secured.entries.job.tolist() == [1, 2]
+    assert sorted(reserve.secured.nodes.tolist()) == [0, 1, 2, 3]
+    assert not len(reserve.plan)
+    assert not [each for each in first.actions if isinstance(each, Admit | Cancel | Tell)]
+    assert not scene.site.records
+    assert not first.changed
+    assert not first.journal
+    kept = {job: {f"n{node}" for node in nodes} for job, nodes in _nodes_by_job(reserve).items()}
+    assert scene.site.secured == kept
+    lost = _nodes_by_job(reserve)[2]
+    ran = ((9, "", T0 + 1, T0 + 9000.0, tuple(lost)),)
+    second = scene.poll(T0 + 2, running=ran, deferred=jobs, keeps_for_held=True)
+    assert [each.job.tolist() for each in second.actions if isinstance(each, Admit)] == [[1]]
+    assert [each.job.tolist() for each in second.actions if isinstance(each, Cancel)] == [[2]]
+    assert scene.site.records[1].standing == "firm"
+    assert not scene.site.secured
+
+
+def _nodes_by_job(reserve: Reserve) -> dict[int, list[int]]:
+    plan = reserve.secured
+    return {job: plan.nodes_of(at).tolist() for at, job in enumerate(plan.entries.job.tolist())}
+
+
+def test_with_time_to_spare_nothing_is_secured() -> None:
+    """What runs ends in time: whatever takes the free nodes, the promise can be kept."""
+    scene = Scene(nodes=2)
+    ran = ((9, "", T0, T0 + 100.0, (0,)),)
+    jobs = deferred(1, wall_time=600.0, deadline=T0 + 750)
+    polled = scene.poll(T0 + 1, running=ran, deferred=jobs, keeps_for_held=True)
+    assert [each.job.tolist() for each in polled.actions if isinstance(each, Admit)] == [[1]]

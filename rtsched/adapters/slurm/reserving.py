@@ -70,6 +70,7 @@ from rtsched.adapters.slurm.scontrol import (
 from rtsched.adapters.slurm.submission import limit_minutes
 from rtsched.logs.hostlist import fold
 from rtsched.model.jobs import Kind
+from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
 
@@ -81,7 +82,6 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.cluster_state import SlurmState
     from rtsched.adapters.slurm.rows import JobRows, ReservationRow
     from rtsched.adapters.slurm.settings import SlurmSettings
-    from rtsched.model.schedule import Schedule
 
 FLAGS = "IGNORE_JOBS,OVERLAP,NO_HOLD_JOBS_AFTER_END"
 """Of every reservation of nodes: it is made over jobs that run, beside others of ours, and a job
@@ -119,14 +119,18 @@ def reserve_changes(
     factors: Mapping[int, int],
     counts: Mapping[int, int],
     sent: Mapping[int, tuple[str, float]] | None = None,
+    secured: Schedule | None = None,
 ) -> list[Change]:
     """Return what a plan asks for: reservations, sizes, bindings, order.
 
     `factors` are the site factors set so far, by job id; `counts` the node counts set of which
-    Slurm shows no highest one; `sent` the node lists set, and when.
+    Slurm shows no highest one; `sent` the node lists set, and when; `secured` nodes that are kept
+    as well, for jobs that are promised nothing yet.
     """
     plan = waiting(plan, view.observation.queued.id)
-    kept = [*_kept(plan, view, settings), *_in_use(view, settings)]
+    secured = waiting(secured or Schedule.empty(), view.observation.queued.id)
+    kept = _kept(Schedule.joined([plan, secured]), view, settings)
+    kept += _in_use(view, settings)
     single = plan.take(np.flatnonzero(~_in_parts(plan, view)))  # others have their reservations
     order: list[Change] = []
     licensed = _licensed(view)
@@ -134,12 +138,13 @@ def reserve_changes(
         order = _in_order(single, view, licensed)
     elif settings.promised_first:
         order = _priorities(plan, view, factors)
+    own = [each for each in kept if each.job not in secured.entries.job]
     moved = difference(kept, view.reservations, view.now, settings.grace_s / 2)
     return [
         *_reservations(moved, view),
-        *_bindings(kept, view, frozenset(moved.renew), licensed),
+        *_bindings(own, view, frozenset(moved.renew), licensed),
         *_sizes(single, view, counts, licensed),
-        *_records(plan, kept, view),
+        *_records(plan, own, view),
         *order,
         *_out_of_order(plan, view, sent or {}),
         *_in_time(plan, kept, view),
@@ -149,7 +154,8 @@ def reserve_changes(
 def _kept(plan: Schedule, view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservation]:
     """Return the reservations that a plan needs.
 
-    On shared nodes these are of jobs without time to spare, and, on all their nodes, of arrays, of
+    On shared nodes these are of jobs without time to spare, of those that wait to be promised
+    theirs, and, on all their nodes, of arrays, of
     heterogeneous jobs, and of jobs that may not start yet: jobs that are planned there before have
     none.
     """
@@ -158,9 +164,10 @@ def _kept(plan: Schedule, view: SlurmState, settings: SlurmSettings) -> list[Adv
     alone = _in_parts(plan, view) | _may_not_start_yet(plan, view)
     jobs = plan.entries.job.tolist()
     spare = {
-        job: view.rows.deadline[view.place[job]] - end
+        job: 0.0 if job in view.held else view.rows.deadline[view.place[job]] - end
         for job, end in zip(jobs, plan.entries.end.tolist(), strict=True)
-        if job in view.queued and job not in view.held
+        if job in view.queued
+        and (job not in view.held or is_deferred(view.rows.mark[view.place[job]]))
     }
     whole = [
         _behind_others(each, plan)

@@ -75,9 +75,10 @@ class SlurmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     promised_first: Annotated[
         bool,
         Meta(
-            description="Promised jobs get a site factor above all others, by deadline. Without "
-            "it, a long queue may hide a promised job from the scheduler, which considers only the "
-            "first jobs (`default_queue_depth`)."
+            description="Promised jobs get a site factor above all others, by deadline, from "
+            "their submission on. Without it, jobs that wait already may take their nodes before "
+            "these are reserved, and a long queue may hide a promised job from the scheduler, "
+            "which considers only the first jobs (`default_queue_depth`)."
         ),
     ] = True
     site_factor_scale: Annotated[

@@ -75,7 +75,13 @@ class SlurmSteering(Steering):
         applied, view = self.last_applied, self.view
         planned = [job for job in action.plan.entries.job.tolist() if job in view.queued]
         changes = reserve_changes(
-            action.plan, view, self.settings, applied.factors, applied.counts, applied.sent
+            action.plan,
+            view,
+            self.settings,
+            applied.factors,
+            applied.counts,
+            applied.sent,
+            action.secured,
         )
         for job in planned:
             row = view.place[job]
