@@ -301,7 +301,7 @@ class SacctReader:
     def _may_ask_for_gpus(self, cells: dict[str, Cells]) -> NDArray[np.bool_]:
         """Return which submit lines may ask for generic resources that no column tells."""
         line = cells["submit_line"]
-        marked = read.marked(line, b"--gres", b"--gpu", b"--tres", b"-G")
+        marked = read.marked(line, b"--gres", b"--gpu", b"--tres", b"-G", b"-per-gpu")
         for role in ("asked_tres", "held_tres"):
             if role in cells and marked.any():
                 marked &= self._without_gres(cells[role])[0] != 0

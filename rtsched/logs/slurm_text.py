@@ -54,6 +54,24 @@ _WORDS = (
 _FLAGS = frozenset(_WORDS.split())
 """Long options that take no value in the next word."""
 
+_WITH_VALUES = (
+    "account acctg-freq array batch bb bbf begin bcast chdir cluster-constraint clusters comment "
+    "constraint container container-id core-spec cores-per-socket cpu-bind cpu-freq cpus-per-gpu "
+    "cpus-per-task deadline delay-boot dependency distribution error exclude export export-file "
+    "extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task "
+    "gres gres-flags hint input job-name kill-on-invalid-dep licenses mail-type mail-user "
+    "mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus mpi network nodefile nodelist nodes "
+    "ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output "
+    "partition power prefer priority profile qos reservation resv-ports segment signal "
+    "sockets-per-node switches thread-spec threads-per-core time time-min tmp tres-bind "
+    "tres-per-node tres-per-task uid wckey wrap"
+)
+_LONG_NAMES = _FLAGS | frozenset(_WITH_VALUES.split())
+_EVEN_WRAPPED = frozenset(
+    ["deadline", "gres", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"]
+)
+"""Options that count behind `--wrap` too: the job's command, if it has them, needs as much."""
+
 _SHORT_FLAGS = frozenset("EHIKOQVWXZhklsuv")
 
 _DEADLINE = re.compile(r"(?:^|[\s,;])(?:rt:)?(?:rt)?deadline=([^\s,;]+)", re.IGNORECASE)
@@ -69,10 +87,12 @@ _GENERIC_OPTIONS = frozenset(
         "gpus-per-task",
         "tres-per-node",
         "tres-per-task",
+        "ntasks-per-gpu",
     ]
 )
 _GENERIC = re.compile(
-    r"(gres[/:])?([a-z_]\w*(?::(?!\d+(?:[:=]|$))[^:=]+)?)(?:[:=](\d{1,9}))?", re.ASCII
+    r"(gres[/:])?([a-z_]\w*(?::(?!\d+[kmgtp]?(?:[:=]|$))[^:=]+)?)(?:[:=](\d{1,9}[kmgtp]?))?",
+    re.ASCII | re.IGNORECASE,
 )
 _COUNT = re.compile(r"(\d{1,9})", re.ASCII)
 
@@ -129,7 +149,7 @@ def submit_line(text: str) -> SubmitLine:
     """Return what a command line of sbatch, srun or salloc asks for.
 
     The log has lost the quotes around words. Options of the job's own command do not count; after
-    `--wrap`, whose value cannot be told from further options, only a deadline does.
+    `--wrap`, whose value cannot be told from further options, only a deadline and GPUs do.
     """
     if "-" not in text:
         return SubmitLine()
@@ -175,9 +195,13 @@ def _generic(options: dict[str, str]) -> tuple[str, str]:
     ):
         for part in options.get(name, "").split(","):
             match = _GENERIC.fullmatch(f"gpu:{part}" if name.startswith("gpus") else part)
-            if part and match is not None and (match[1] or not name.startswith("tres")):
-                basis = basis if match[2].startswith("gpu") else "node"
-                found[basis].append(f"{match[2]}:{_count(match[3]) * factor}")
+            if match is None or part in {"", "none"} or not (match[1] or name[:4] != "tres"):
+                continue
+            basis = basis if match[2].startswith("gpu") else "node"
+            if amount := int(size_bytes(match[3] or "1")) * factor:
+                found[basis].append(f"{match[2]}:{amount}")
+    if "ntasks-per-gpu" in options and tasks.isdigit() and not any(found.values()):
+        found["job"].append(f"gpu:{-(-int(tasks) // _count(options['ntasks-per-gpu']))}")
     return ",".join(found["node"]), ",".join(found["job"])
 
 
@@ -232,12 +256,11 @@ def _options(words: list[str]) -> dict[str, str]:
         follows = words[at] if at < len(words) else ""
         if word.startswith("--"):
             name, given, value = word[2:].partition("=")
+            name = _full(name)
             if not given and name not in _FLAGS and not follows.startswith("-"):
                 value = follows
                 at += 1
-            if len(name) > 2 and "dependency".startswith(name):
-                name = "dependency"
-            if not wrapped or name == "deadline":
+            if not wrapped or name in _EVEN_WRAPPED:
                 options[name] = value
             wrapped |= name == "wrap"
         elif word.startswith("-") and len(word) > 1 and not wrapped:
@@ -250,6 +273,15 @@ def _options(words: list[str]) -> dict[str, str]:
         elif not wrapped and word != ":":
             break
     return options
+
+
+@lru_cache(maxsize=1024)
+def _full(name: str) -> str:
+    """Return the option that a name means, as getopt does: `--dep` is `--dependency`."""
+    if name in _LONG_NAMES:
+        return name
+    found = [full for full in _LONG_NAMES if name and full.startswith(name)]
+    return found[0] if len(found) == 1 else name
 
 
 def deadline_in(*texts: str) -> str:

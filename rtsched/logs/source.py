@@ -1,17 +1,19 @@
-"""One input file, opened once and read in blocks: plain or gzip, checked, with clear errors."""
+"""One input file, opened once and read in blocks: plain or packed, checked, with clear errors."""
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
+import lzma
 import os
 import zlib
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from rtsched.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -24,14 +26,23 @@ HEAD = 1 << 16
 LONGEST_LINE = 32 << 20
 """A longer line is no line of an accounting log."""
 
-_GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
-_OTHER = {
-    b"BZh": ("bzip2", "bunzip2"),
-    b"\xfd7zXZ\x00": ("xz", "unxz"),
-    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
-    b"PK\x03\x04": ("zip", "unzip"),
+_PACKED: dict[bytes, tuple[str, Callable[[Any], Any]]] = {
+    b"\x1f\x8b": ("gzip", lambda packed: gzip.GzipFile(fileobj=packed, mode="rb")),
+    b"BZh": ("bzip2", bz2.BZ2File),
+    b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
 }
+"""How packed files begin, what packed them, and how they are opened."""
+_OTHER = {
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
+    b"\x5d\x00\x00": ("lzma", "unlzma"),
+    b"\x1f\x9d": ("compress", "uncompress"),
+    b"\x04\x22\x4d\x18": ("lz4", "unlz4"),
+    b"PK\x03\x04": ("zip", "unzip"),
+    b"7z\xbc\xaf\x27\x1c": ("7-Zip", "7z x"),
+}
+"""How files begin that are packed otherwise, and what unpacks them."""
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
 _WHY = {
     errno.ENOENT: "there is no such file; check the name",
     errno.EISDIR: "this is a directory; name the log files in it",
@@ -62,11 +73,13 @@ class Source:
     def _start(self) -> bytes:
         """Return the first bytes, unpacked, without a byte order mark."""
         try:
-            packed = self._file.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
+            start = self._file.peek(6)[:6]  # type: ignore[attr-defined]
         except OSError as error:
             raise self._unreadable(error) from error
-        if packed:
-            self._file = gzip.GzipFile(fileobj=self._file, mode="rb")  # type: ignore[assignment]
+        self._by = ""
+        for magic, (name, opened) in _PACKED.items():
+            if start.startswith(magic):
+                self._file, self._by = opened(self._file), name
         head = self._read(HEAD)
         for magic, (name, tool) in _OTHER.items():
             if head.startswith(magic):
@@ -81,6 +94,11 @@ class Source:
         why = _WHY.get(error.errno or 0, f"cannot be read ({error.strerror or error}); check it")
         return InputError(self.path, why)
 
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(
+            self.path, f"damaged {self._by} data ({error}); fetch it again, or unpack what is left"
+        )
+
     def _read(self, size: int) -> bytes:
         """Return up to `size` bytes, fewer only at the end."""
         pieces = []
@@ -88,11 +106,11 @@ class Source:
             while size > 0 and (piece := self._file.read(size)):
                 pieces.append(piece)
                 size -= len(piece)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(
-                self.path, f"damaged gzip data ({error}); fetch it again, or unpack what is left"
-            ) from error
+        except _DAMAGED as error:
+            raise self._damaged(error) from error
         except OSError as error:
+            if error.errno is None and self._by:
+                raise self._damaged(error) from error  # as bz2 says it
             raise self._unreadable(error) from error
         return b"".join(pieces)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from promised_pool import EAGER, SITE, LivePool, live_pool, within
+from testbed.images import SUITES
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
@@ -25,12 +26,13 @@ while :; do sleep 1; done
 """Takes ten seconds to write its checkpoint."""
 
 
-@pytest.fixture(scope="module")
-def live() -> Iterator[LivePool]:
+@pytest.fixture(scope="module", params=SUITES)
+def live(request: pytest.FixtureRequest) -> Iterator[LivePool]:
     """Run two machines of 8 CPUs that jobs share, with library and daemon."""
     machines = {"startds": True, "hardware": MACHINE, "fast": 1, "slow": 1}
     settings = EAGER | {"CLAIM_WORKLIFE": "1200", "NEGOTIATOR_INTERVAL": "6"}
-    with live_pool(SHARED, **machines, settings=settings, parallel=True) as up:
+    options = {"suite": request.param, "settings": settings, "parallel": True}
+    with live_pool(SHARED, **machines, **options) as up:
         up.pool.write({"/usr/local/bin/noting": NOTING})
         up.pool.run(["chmod", "755", "/usr/local/bin/noting"])
         yield up

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import lzma
@@ -33,12 +34,13 @@ OPTIONS = ReadOptions(timezone="UTC")
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
-@pytest.mark.parametrize("packed", [False, True])
-def test_content_tells_the_format(path: Path, packed: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_content_tells_the_format(
+    path: Path, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
     """Every sample is known under any name, plain or packed."""
-    data = path.read_bytes()
     copy = tmp_path / "log.swf"
-    copy.write_bytes(gzip.compress(data) if packed else data)
+    copy.write_bytes(pack(path.read_bytes()))
     log, same = read_logs([copy], OPTIONS), read_logs([path], OPTIONS)
     assert log.format in FORMATS
     assert log.jobs.labels() == same.jobs.labels()
@@ -52,7 +54,14 @@ def test_content_tells_the_format(path: Path, packed: bool, tmp_path: Path) -> N
         (b"\0\1\2" * 99, "binary data"),
         (b"hello world\n", "not a log that rtsched knows"),
         (b"\xff\xfeJ\0o\0b\0", "UTF-16"),
-        (lzma.compress(b"x"), "packed with xz"),
+        (b"PK\3\4rubbish", r"packed with zip; unpack it first \(unzip\)"),
+        (b"\x1f\x9d\x90rubbish", r"packed with compress; unpack it first"),
+        (b"\x28\xb5\x2f\xfdrubbish", "packed with zstd; unpack it first"),
+        (lzma.compress(b"x", lzma.FORMAT_ALONE), "packed with lzma; unpack it first"),
+        (lzma.compress(SWF.encode())[:-20], "damaged xz data"),
+        (lzma.compress(SWF.encode())[:40] + b"rubbish", "damaged xz data"),
+        (bz2.compress(SWF.encode())[:-20], "damaged bzip2 data"),
+        (b"BZh9rubbish and more of it", "damaged bzip2 data"),
         (gzip.compress(SWF.encode())[:-20], "damaged gzip data"),
         (b"\x1f\x8b\x08rubbish", "damaged gzip data"),
         (b"JobID JobName State\n------- --- ---\n", "make the log with `sacct --allusers"),

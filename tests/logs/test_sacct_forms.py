@@ -167,6 +167,16 @@ PLAIN = "billing=8,cpu=8,mem=16G,node=2"
         ("", "", "gres:gpu:4", "", 2),
         (PLAIN, PLAIN, "", "sbatch run.sh --gres=gpu:8", 0),
         (PLAIN, PLAIN, "", "sbatch --gres=none x", 0),
+        (PLAIN, PLAIN, "", "sbatch --gres=gpu:0 x", 0),
+        (PLAIN, PLAIN, "", "sbatch --gpus=0 x", 0),
+        (PLAIN, PLAIN, "", "sbatch --gres=tmp:20G,gpu:a100:2 x", 2),
+        (PLAIN, PLAIN, "", "sbatch --gpus-per-n 2 x", 2),
+        (PLAIN, PLAIN, "", "sbatch --gpu 2 x", 0),  # ambiguous, which sbatch refuses
+        (PLAIN, PLAIN, "", "sbatch --ntasks=8 --ntasks-per-gpu=2 x", 2),
+        (PLAIN, PLAIN, "", "sbatch -n 8 --ntasks-per-gpu=2 --gpus-per-node=3 x", 3),
+        (PLAIN, PLAIN, "", "sbatch --wrap=python t.py --gres=gpu:2", 2),
+        (PLAIN, PLAIN, "", "sbatch --gres=gpu:1 --wrap=python t.py --gpus 8", 1),
+        ("", "", "tmp:2,gpu:v100:4", "", 2),
         ("", "", "gpu:0", "", 0),
     ],
 )
@@ -180,6 +190,15 @@ def test_gpus_of_each_node_wherever_they_are_told(
     names = jobs.names("demand")
     found = jobs.demand[:, names.index("gres/gpu")].tolist() if "gres/gpu" in names else [0, 0]
     assert found == [gpus, 0]
+
+
+@pytest.mark.parametrize(("amount", "each"), [("20G", 20 << 30), ("3K", 3072), ("7", 7)])
+def test_generic_resources_have_units(read: Read, amount: str, each: int) -> None:
+    """`--gres=tmp:20G` is an amount, no type."""
+    row = f"1|{DAY}|8|2|{PLAIN}|||sbatch --gres=tmp:{amount} x|COMPLETED"
+    jobs = read(text(GPUS, row), resources=True).jobs
+    assert [name for name in jobs.names("demand") if "tmp" in name] == ["gres/tmp"]
+    assert jobs.demand[0, jobs.names("demand").index("gres/tmp")] == each
 
 
 TUTORIAL = (
