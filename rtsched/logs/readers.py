@@ -181,7 +181,7 @@ _OTHERS = (
     ),
     _other(rb"\A\d\d/\d\d/\d\d \d\d:\d\d:\d\d ", "a log file of HTCondor's daemons", _CONDOR),
     _other(
-        rb"\A\d+(?:_\d+)?\|(?:[^|\n]*\|)*\d{4}-\d\d-\d\dT",
+        rb"\A\d+(?:_\d+)?([|,;\t^])(?:[^\n]{0,2000}\1)?\d{4}-\d\d-\d\d[T ]\d\d:",
         "the text of sacct without its header line (--noheader)",
         "make the log without that option, or name its columns with --columns, as for `sacct "
         "--format`",
@@ -226,7 +226,10 @@ def _no_jobs(log: Log) -> str:
         return f"no job in it (read as {log.format}); check how the log was made"
     reason, times = count.most_common(1)[0]
     where = log.skipped.first[reason]
+    remedy = "check how the log was made"
+    if reason.endswith("is no time"):
+        remedy = "make the log with SLURM_TIME_FORMAT=standard"
     return (
         f"no usable job in it (read as {log.format}): {count.total()} records left out, {times} "
-        f"because {reason} (first at {where}); check how the log was made"
+        f"because {reason} (first at {where}); {remedy}"
     )

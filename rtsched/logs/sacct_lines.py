@@ -112,7 +112,7 @@ class Header:
 
 def _delimiter(line: bytes) -> bytes:
     """Return what stands between the first two names of a header."""
-    first = _NAME.match(line)
+    first = _NAME.search(line)  # a table with row numbers begins with the delimiter
     if first is None:
         return b""
     second = _NAME.search(line, first.end())

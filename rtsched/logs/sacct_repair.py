@@ -44,6 +44,10 @@ _FORM = {
     name: re.compile(form, re.DOTALL) for names, form in _FORMS.items() for name in names.split()
 }
 _MAY_HOLD = frozenset(_FREE.split())
+_LISTS = frozenset(("reqtres", "alloctres", "nodelist"))
+"""Columns of lists, whose values hold commas."""
+_HOST = rb"[\w.-]+(?:\[[\d,-]+\][\w.-]*)?"
+_HOSTS = re.compile(rb"%b(?:,%b)*|None assigned|\(null\)|" % (_HOST, _HOST))
 
 MOST_EXTRA = 60
 """More fields too many than this are not looked into."""
@@ -83,6 +87,7 @@ def readings(columns: list[str], fields: list[bytes], delimiter: bytes) -> list[
         At most 64 of them, each with one field per column; empty if there is none.
     """
     extra = len(fields) - len(columns)
+    lists: frozenset[str] = _LISTS if delimiter == b"," else frozenset()
     if not 0 <= extra <= MOST_EXTRA:
         return []
     best: dict[tuple[int, int], tuple[float, list[int]]] = {}
@@ -98,8 +103,10 @@ def readings(columns: list[str], fields: list[bytes], delimiter: bytes) -> list[
             name, form = columns[column], _FORM.get(columns[column])
             spare = extra - (at - column)
             found: list[tuple[float, int]] = []
-            for more in range(spare + 1 if name in _MAY_HOLD else 1):
+            for more in range(spare + 1 if name in _MAY_HOLD or name in lists else 1):
                 field = text(at, more)
+                if name in lists and not _is_list(name, field):
+                    continue
                 if form is None or form.fullmatch(field):
                     known = name in _MAY_HOLD or name == "reservation"
                     own = _oddity(name, field) if known else 0
@@ -118,6 +125,14 @@ def readings(columns: list[str], fields: list[bytes], delimiter: bytes) -> list[
             for more in best[column, at][1]
         ][:_MOST_WAYS]
     return [read for _, read in ways]
+
+
+def _is_list(name: str, field: bytes) -> bool:
+    """Return whether a text is one list of hosts, or of resources, each of which is in it once."""
+    if name == "nodelist":
+        return _HOSTS.fullmatch(field) is not None
+    names = [pair.partition(b"=")[0] for pair in field.split(b",")]
+    return len(set(names)) == len(names)
 
 
 def begins_record(line: bytes, columns: list[str], delimiter: bytes) -> bool:

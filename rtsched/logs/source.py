@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import errno
 import gzip
 import lzma
 import os
 import zlib
+from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from rtsched.errors import InputError
+from rtsched.logs.sacct_csv import Unquoted, quoted_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,7 +91,13 @@ class Source:
             raise InputError(
                 self.path, "text in UTF-16; convert it first (iconv -f UTF-16 -t UTF-8)"
             )
-        return head.removeprefix(_BOM)
+        head = head.removeprefix(_BOM)
+        if delimiter := quoted_by(head):
+            table = self._file
+            rest = iter(lambda: self._read(BLOCK, table), b"")
+            self._file = Unquoted(chain([head], rest), delimiter)  # type: ignore[assignment]
+            head = self._read(HEAD)
+        return head
 
     def _unreadable(self, error: OSError) -> InputError:
         why = _WHY.get(error.errno or 0, f"cannot be read ({error.strerror or error}); check it")
@@ -99,13 +108,18 @@ class Source:
             self.path, f"damaged {self._by} data ({error}); fetch it again, or unpack what is left"
         )
 
-    def _read(self, size: int) -> bytes:
+    def _read(self, size: int, file: IO[bytes] | None = None) -> bytes:
         """Return up to `size` bytes, fewer only at the end."""
         pieces = []
+        file = file or self._file
         try:
-            while size > 0 and (piece := self._file.read(size)):
+            while size > 0 and (piece := file.read(size)):
                 pieces.append(piece)
                 size -= len(piece)
+        except csv.Error as error:
+            raise InputError(
+                self.path, f"a quoted field does not end ({error}); write the table again"
+            ) from error
         except _DAMAGED as error:
             raise self._damaged(error) from error
         except OSError as error:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rtsched.logs.readers import ReadOptions
     from rtsched.logs.source import Source
 
-__all__ = ["FIELDS", "HEADER", "NAMED", "SwfReader", "parse_lines", "write"]
+__all__ = ["COMMENT", "FIELDS", "HEADER", "NAMED", "SwfReader", "parse_lines", "write"]
 
 FIELDS = (
     "job",
@@ -63,7 +63,9 @@ FIELDS = (
 
 _KEPT = ("job", "status", "user", "group", "application", "queue", "partition", "before")
 _LARGEST = 2.0**53
-HEADER = re.compile(rb"\s*;\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
+COMMENT = (b";", b"#")
+"""How a comment begins; by the format's definition with `;` only."""
+HEADER = re.compile(rb"\s*[;#]\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
 NAMED = re.compile(rb"(-?\d+)\s+(\S.*)")
 _MACHINE = ("MaxProcs", "MaxNodes")
 _SIZE = re.compile(rb"[+-]?[0-9]{1,20}")
@@ -125,7 +127,7 @@ def scan_lines(block: bytes) -> Lines:
     late: list[tuple[int, NDArray[np.float64]]] = []
     for start, end, line in odd[:odds].tolist():
         text = block[start:end]
-        if text.lstrip().startswith(b";"):
+        if text.lstrip().startswith(COMMENT):
             strange.append((line, text))
             continue
         values, _, _, _, more = parse_lines(text)
@@ -158,10 +160,13 @@ class SwfReader:
 
     @staticmethod
     def claims(head: bytes) -> bool:
-        """Return whether the first line with text is a comment or begins with 18 numbers."""
+        """Return whether the first line with text is a comment or begins with 18 numbers.
+
+        Comments with `#`, and one line of names, may stand before.
+        """
         text = head.lstrip()
-        first = text.partition(b"\n")[0]
-        return text.startswith(b";") or len(parse_lines(first)[1]) == 1
+        lines = [line for line in text.split(b"\n", 100)[:100] if not line.startswith(b"#")]
+        return text.startswith(b";") or len(parse_lines(b"\n".join(lines[:2]))[1]) > 0
 
     def read(self, source: Source) -> None:
         """Take in one file."""
@@ -174,7 +179,7 @@ class SwfReader:
             self._longer += longer
             first = line_of[0] if len(line_of) else lines
             for line, text in odd:
-                if not text.lstrip().startswith(b";"):
+                if not text.lstrip().startswith(COMMENT):
                     self._skip_odd(text, f"{source.path}:{before + line + 1}")
                 elif rows == 0 and line < first:
                     self._note(text, header, before + line + 1)

@@ -407,3 +407,80 @@ def test_pipes_in_several_fields(read: Read, features: str, comment: str, line: 
     due = log.jobs.deadline - log.jobs.submit
     assert due.tolist() == [600.0 if "deadline" in line else float("inf"), float("inf")]
     assert log.jobs.names("node_request") == ((f"--constraint={features}",) if features else ())
+
+
+TABLE = "JobID,User,Submit,Start,End,ReqCPUS,NNodes,AllocTRES,State,NodeList,Comment"
+MOMENTS = "2026-11-21T08:00:00,2026-11-21T08:10:00,2026-11-21T10:10:00"
+GIVEN = "billing=8,cpu=8,gres/gpu=2,mem=16G,node=2"
+
+
+def quoted(line: list[str], at: str, *, every: bool) -> str:
+    """Return a line of a table, with quotes where they are needed, or everywhere."""
+    need = [every or any(each in cell for each in (at, '"', "\n")) for cell in line]
+    cells = [cell.replace('"', '""') for cell in line]
+    return at.join(f'"{cell}"' if one else cell for cell, one in zip(cells, need, strict=True))
+
+
+@pytest.mark.parametrize("at", [",", ";", "\t"])
+@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_table_with_quotes(read: Read, at: str, every: bool, numbered: bool, end: str) -> None:
+    """As R and pandas write it, perhaps with numbers of rows in a first column."""
+    first = ["7", "ann", *MOMENTS.split(","), "8", "2", GIVEN, "COMPLETED", "n[1,3]"]
+    rows = [[*first, 'a "b", c;\nrtdeadline=2026-11-21T12:00:00\td'], [*first, "plain, text"]]
+    rows[1][0] = "8"
+    lines = [TABLE.split(","), *rows]
+    lines = [["" if i == 0 else str(i), *line][not numbered :] for i, line in enumerate(lines)]
+    body = end.join([*(quoted(line, at, every=every) for line in lines), ""])
+    log = read(body, resources=True)
+    assert log.jobs.labels() == ["7", "8"]
+    assert log.jobs.deadline.tolist() == [utc("2026-11-21T12:00:00"), np.inf]
+    assert log.jobs.demand[:, log.jobs.names("demand").index("gres/gpu")].tolist() == [1, 1]
+    assert not log.skipped.count
+
+
+def test_a_quote_in_the_text_of_sacct_is_none_of_a_table(read: Read) -> None:
+    """Sacct quotes nothing: such a field is as it is."""
+    log = read(f'JobID|Submit|Start|End|Comment\n7|{DAY}|"a, b", c\n8|{DAY}|"\n9|{DAY}|x\n')
+    assert log.jobs.labels() == ["7", "8", "9"]
+
+
+def test_a_quote_that_does_not_end(read: Read) -> None:
+    """The rest of the file is one field."""
+    body = f'"JobID","Submit","Start","End","Comment"\n7,{MOMENTS},"x"\n8,{MOMENTS},"'
+    assert len(read(body).jobs) == 2
+    with pytest.raises(InputError, match="a quoted field does not end"):
+        read(body + "a" * 200_000)
+
+
+def test_lists_with_the_delimiter(read: Read) -> None:
+    """`--delimiter=,` cuts TRES and node lists."""
+    asked = GIVEN.replace("gres/gpu=2,", "")
+    header = TABLE.replace("AllocTRES", "ReqTRES,AllocTRES")
+    lines = (
+        f"7,ann,{MOMENTS},8,2,{asked},{GIVEN},COMPLETED,n[1,3],x y, z",
+        f"8,ann,{MOMENTS},8,2,{asked},,COMPLETED,n1,",
+        f"9,ann,{MOMENTS},8,2,{asked},{GIVEN},COMPLETED,n1,m[3-4,6]x,",
+    )
+    log = read(text(header, *lines), resources=True)
+    assert log.jobs.labels() == ["7", "8", "9"]
+    assert log.jobs.demand[:, log.jobs.names("demand").index("gres/gpu")].tolist() == [1, 0, 1]
+    assert [log.outcomes.names("nodes")[code] for code in log.outcomes.nodes][2] == "n1,m[3-4,6]x"
+
+
+@pytest.mark.parametrize("at", ["|", ",", ";", "\t", "^"])
+def test_text_without_a_header_is_named_for_what_it_is(read: Read, at: str) -> None:
+    """Whatever is between its fields."""
+    line = at.join(["7", "ann", "p", *MOMENTS.split(","), "8"])
+    with pytest.raises(InputError, match=r"without its header line.*--columns"):
+        read(line + "\n" + line + "\n")
+
+
+@pytest.mark.parametrize(
+    "moment", ["11/21/26 08:00:00", "Sat Nov 21 08:00:00 2026", "21 Nov 08:00"]
+)
+def test_times_of_another_form(read: Read, moment: str) -> None:
+    """SLURM_TIME_FORMAT was set; which day is meant cannot be told from all forms."""
+    with pytest.raises(InputError, match=r"Submit is no time.*SLURM_TIME_FORMAT=standard"):
+        read(text("JobID|Submit|Start|End|ReqCPUS", f"7|{moment}|{moment}|{moment}|8"))

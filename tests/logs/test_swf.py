@@ -266,3 +266,18 @@ def test_nothing_known_is_written_as_minus_one(tmp_path: Path) -> None:
     assert path.read_text().splitlines()[-1].split()[1:5] == ["0.25", "-1", "-1", "-1"]
     with pytest.raises(InputError, match="cannot be written"):
         swf.write(tmp_path / "no" / "where", Jobs.build(0))
+
+
+@pytest.mark.parametrize(
+    "head", ["# a site's remark\n", "id submit wait\n", "\n\n# MaxProcs: 8\n#\n"]
+)
+@pytest.mark.parametrize("between", ["", ";\n", "# 3 4\n", "\n; MaxProcs: 2\n"])
+def test_comments_of_other_forms(tmp_path: Path, head: str, between: str) -> None:
+    """With `#`, and in odd places; a line of names is left out with its reason."""
+    line = "{} 0 5 100 4 -1 -1 4 200 -1 1 1 1 -1 1 -1 -1 -1\n"
+    path = tmp_path / "log"
+    path.write_text(head + line.format(1) + between + line.format(2))
+    log = read_logs([path])
+    assert (log.format, log.jobs.labels()) == ("swf", ["1", "2"])
+    assert log.skipped.count.total() == ("id submit" in head)
+    assert (log.cluster is not None) == ("MaxProcs" in head)

@@ -27,7 +27,7 @@ from rtsched.logs.sacct import read_fields, read_header
 from rtsched.logs.sacct_json import Comment, Reserved, State, json_reason
 from rtsched.logs.sacct_json import Record as SlurmRecord
 from rtsched.logs.source import Source, readable
-from rtsched.logs.swf import FIELDS, HEADER, NAMED, parse_lines
+from rtsched.logs.swf import COMMENT, FIELDS, HEADER, NAMED, parse_lines
 from rtsched.model.log import Skipped
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ _OUT_OF_RANGE = b"1e300"
 class _SwfWriter(_Writer):
     def written(self) -> Written:
         for line, content in self.lines():
-            if content.lstrip().startswith(b";"):
+            if content.lstrip().startswith(COMMENT):
                 head = self._head(content) if not self.done.records else b""
                 if head:
                     yield head
