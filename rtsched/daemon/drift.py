@@ -56,7 +56,8 @@ def changed_by_users(
         STUCK: np.isin(ids[there], observation.marks.job[observation.marks.stuck]),
         "it was moved to another partition": _elsewhere(seen, requested),
         "it requests other nodes than were promised": _asks_otherwise(seen, requested),
-        "it requests larger nodes than were promised": _grown(seen, requested),
+        "it requests larger nodes than were promised": _grown(seen, requested)
+        & ~np.isin(ids[there], site.snapshot.running.id),
         "it requests more licences than were promised": _more_licenses(seen, requested),
         "it was moved to another QOS": _moved(seen, requested, "qos")
         & _named_by_user(requested, "qos"),
@@ -169,14 +170,16 @@ def _more_licenses(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
     return np.asarray((now > before).any(axis=1))
 
 
-def with_present(requested: Jobs, observation: Observation) -> Jobs:
+def with_present(requested: Jobs, observation: Observation, ran: NDArray[np.int64]) -> Jobs:
     """Return the jobs in the partitions that follow from their sizes now, loads no larger than now.
 
     A load that lost some of its parts can no longer be divided among so many, and of an array some
     tasks may have run or been cancelled. A job that may start now may share nodes from now on. One
-    whose time limit was shortened is planned for no longer than that.
+    whose time limit was shortened is planned for no longer than that. One that `ran` at the poll
+    before and waits again may request what it was measured to use, as HTCondor's defaults do.
     """
     requested = _with_fewer_tasks(requested, observation)
+    requested = _as_measured(requested, observation, ran)
     requested = _with_shorter_limits(requested, observation)
     requested = _sharing(requested, observation)
     place, there = places(observation.queued.id, requested.id)
@@ -207,6 +210,20 @@ def _with_fewer_tasks(requested: Jobs, observation: Observation) -> Jobs:
     tasks = requested.tasks.copy()
     tasks[row] = np.minimum(tasks[row], observation.queued.tasks[place[there]])
     return requested if np.array_equal(tasks, requested.tasks) else requested.replace(tasks=tasks)
+
+
+def _as_measured(requested: Jobs, observation: Observation, ran: NDArray[np.int64]) -> Jobs:
+    """Return the jobs; those that wait again need as much of a node as they request by now."""
+    place, there = places(observation.queued.id, requested.id)
+    there &= _follows(requested) & np.isin(requested.id, ran)
+    if not there.any():
+        return requested
+    seen = observation.queued.take(place[there])
+    columns = {name: requested.column(name).copy() for name in ("cores", "memory", "demand")}
+    demand = amounts_of(seen, "demand", requested.names("demand"))
+    for name, now in (("cores", seen.cores), ("memory", seen.memory), ("demand", demand)):
+        columns[name][there] = np.maximum(columns[name][there], now)
+    return requested.replace(**columns)
 
 
 def _with_shorter_limits(requested: Jobs, observation: Observation) -> Jobs:

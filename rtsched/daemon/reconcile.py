@@ -80,7 +80,8 @@ def reconcile(
         records.pop(old, None)
         if record.standing in OPEN:
             records[record.id] = record
-    requested = with_present(_of_records(site.requested, names, records), observation)
+    requested = _of_records(site.requested, names, records)
+    requested = with_present(requested, observation, site.snapshot.running.id)
     failed = observation.completions.take(
         np.isin(observation.completions.job, list(shown.restartable & records.keys()))
     )

@@ -11,7 +11,7 @@ from scene import ANN, BOB, T0, WORDS, Scene
 from rtsched.adapters.condor.matching import MachineAds, SlotSets
 from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus, Marks, Observation
 from rtsched.daemon.app import PluginChains, rules_of
-from rtsched.daemon.drift import changed_by_users
+from rtsched.daemon.drift import changed_by_users, with_present
 from rtsched.daemon.reconcile import RENUMBERED
 from rtsched.daemon.records import StoredState
 from rtsched.daemon.recovery import recovered, states_to_store
@@ -358,6 +358,42 @@ def test_a_job_that_asks_for_far_more_disk_loses_its_promise(
     why = "it requests larger nodes than were promised" if more > 0 else None
     expected = why if before and partition.startswith("/") else None
     assert changed_by_users(site, observation, {}).get(7) == expected
+
+
+@pytest.mark.parametrize("ran", [True, False])
+def test_a_job_that_waits_again_may_request_what_it_used(ran: bool) -> None:
+    """HTCondor's default requests follow what was measured; no user changed anything."""
+    scene = Scene()
+    given = {"size": 1, "wall_time": 60.0, "deadline": T0 + HOUR, "partition": "/1/8"}
+    parts = {"/1/8": (0, 1, 2, 3)}
+    scene.poll(T0, partitions=parts)
+    token = scene.submit(T0, memory=2 << 20, cores=np.int32(1), **given).reply.token
+    scene.poll(T0 + 1, queued=((7, token),))
+    if ran:
+        scene.poll(T0 + 2, running=((7, token, T0 + 2, T0 + 62, (0,)),))
+    larger = "it requests larger nodes than were promised"
+    settled = scene.poll(T0 + 3, queued=((7, token),), changed={"memory": 3 << 20})
+    if not ran:
+        assert [record.why for record in settled.changed] == [larger]
+        return
+    assert settled.site.requested.memory.tolist() == [3 << 20]
+    settled = scene.poll(T0 + 4, queued=((7, token),), changed={"memory": 3 << 20})
+    assert [record.standing for record in settled.site.records.values()] == ["firm"]
+    settled = scene.poll(T0 + 5, queued=((7, token),), changed={"memory": 4 << 20})
+    assert [record.why for record in settled.changed] == [larger]  # that is its user's doing
+
+
+def test_what_a_job_used_is_planned_with() -> None:
+    """Of all that its slot must have, and no less than before."""
+    scene = Scene(1, capacity=[(8, 8)])
+    given = {"size": 1, "wall_time": 60.0, "deadline": T0 + HOUR, "partition": "/4/8"}
+    token = scene.submit(T0, demand=(2, 1), **given).reply.token
+    scene.poll(T0 + 1, queued=((7, token),))
+    seen = scene.site.snapshot.queued.with_column("demand", np.array([[1, 3]]))
+    observation = Observation(T0 + 2, scene.cluster, seen, marks=scene.site.marks)
+    for ran, demand in ([7], [[2, 3]]), ([8], [[2, 1]]):
+        found = with_present(scene.site.requested, observation, np.array(ran))
+        assert found.demand.tolist() == demand
 
 
 @pytest.mark.parametrize(("licenses", "more"), [(2, True), (1, False), (0, False)])
