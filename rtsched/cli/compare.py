@@ -21,6 +21,7 @@ SHOWN = (
     "mean_bounded_slowdown",
     "utilisation",
     "reject_ratio",
+    "in_time_ratio",
     "miss_ratio",
     "promises_kept",
 )

@@ -49,7 +49,7 @@ REPORT = "report.html"
 ON_DISK = 8_000_000
 """Jobs from which the log, and what policies made of it, are on disk: about 1 GB each."""
 
-WITHOUT_SITE = ("easy", "multifactor", "mcdf")
+WITHOUT_SITE = ("easy", "edf-easy", "multifactor", "mcdf")
 WITH_SITE = ("site", "easy")
 
 
@@ -495,7 +495,7 @@ def _file_option(name: str, text: str) -> Callable[[Any], Any]:
     multiple=True,
     help="Policy to replay; repeatable, or several separated by commas: "
     f"{', '.join(presets())}; with --config also `site` and those defined in "
-    "the file. Default: `site,easy` with --config, else `easy,multifactor,mcdf`.",
+    "the file. Default: `site,easy` with --config, else `easy,edf-easy,multifactor,mcdf`.",
 )
 @click.option(
     "--list-policies",

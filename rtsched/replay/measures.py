@@ -65,6 +65,21 @@ MEASURES: Mapping[str, Measure] = {
     "rejected_work_ratio": Measure(
         "1", "Node-seconds requested by rejected jobs, over those of all jobs.", -1
     ),
+    "rejected_run_ratio": Measure(
+        "1", "Node-seconds that rejected jobs would have run, over those of all jobs.", -1
+    ),
+    "in_time": Measure(
+        "jobs",
+        "Jobs with a deadline, of all submitted ones, that ended by it. A rejected job did not.",
+        1,
+    ),
+    "in_time_ratio": Measure("1", "Jobs that ended in time over all jobs with a deadline.", 1),
+    "in_time_work_ratio": Measure(
+        "1",
+        "Node-seconds that jobs which ended in time ran, over those that all jobs with a deadline "
+        "run.",
+        1,
+    ),
     "missed": Measure(
         "jobs",
         "Accepted jobs with a deadline that ended after it, or did not end; lateness below 1e-9 of "
@@ -81,6 +96,12 @@ MEASURES: Mapping[str, Measure] = {
         "arrays", "Promised arrays of which all tasks ended by the promised deadline.", 1
     ),
     "mean_wait_s": Measure("s", "Mean time from submission to start.", -1),
+    "mean_common_wait_s": Measure(
+        "s",
+        "Mean time from submission to start of the jobs that started under all of the policies "
+        "that are compared.",
+        -1,
+    ),
     "median_wait_s": Measure("s", "Median time from submission to start.", -1),
     "p95_wait_s": Measure("s", "95th percentile of the time from submission to start.", -1),
     "max_wait_s": Measure("s", "Longest time from submission to start.", -1),
@@ -159,7 +180,12 @@ MEASURES: Mapping[str, Measure] = {
 """Every measure by name; the name ends in the unit, none is a pure number or a count."""
 
 
-def measure(workload: Workload, results: Results, node_rows: NodeRows | None = None) -> Values:
+def measure(
+    workload: Workload,
+    results: Results,
+    node_rows: NodeRows | None = None,
+    common: NDArray[np.bool_] | None = None,
+) -> Values:
     """Return every measure of what a policy made of a workload; None where nothing ran.
 
     Parameters
@@ -170,12 +196,13 @@ def measure(workload: Workload, results: Results, node_rows: NodeRows | None = N
         What became of them.
     node_rows : (int64[n + 1], int32[k]), optional
         Nodes of each job, as in `PolicyRun`; without them no measure tells of nodes.
+    common : bool[n], optional
+        Which jobs started under all of the policies that are compared, where not all did.
     """
     jobs, fate = workload.jobs, results.fate
     n = len(jobs)
     rejected = np.equal(fate, FinalState.REJECTED)
     late = is_late(results.end, jobs.deadline, jobs.submit)
-    late &= ~rejected
     promised = np.isfinite(results.promise)
     broken = is_late(results.end, results.promise, jobs.submit)
     counts: Values = {
@@ -184,16 +211,19 @@ def measure(workload: Workload, results: Results, node_rows: NodeRows | None = N
         "rejected": _count(rejected),
         "unfinished": _count(np.equal(fate, FinalState.UNFINISHED)),
         "reject_ratio": _ratio(_count(rejected), n),
-        "rejected_work_ratio": _rejected_work(workload, rejected),
-        "missed": _count(late),
-        "miss_ratio": _ratio(_count(late), n),
+        "rejected_work_ratio": _part(_work(workload, jobs.wall_time), rejected),
+        "rejected_run_ratio": _part(_work(workload, workload.run_time), rejected),
+        "missed": _count(late & ~rejected),
+        "miss_ratio": _ratio(_count(late & ~rejected), n),
         "promises": _count(promised),
         "promises_kept": _count(promised & ~broken),
     }
     return (
         counts
+        | _in_time(workload, late)
         | _of_arrays(workload.arrays, promised, broken)
         | _times(workload, results)
+        | {"mean_common_wait_s": _mean_wait(workload, results, common)}
         | _span(workload, results)
         | _preemption(workload, results)
         | {"stranded_gpu_h": stranded_gpu_hours(workload, results, node_rows)}
@@ -209,7 +239,8 @@ def logged(workload: Workload) -> Values:
     """
     results = logged_results(workload)
     found = measure(workload, results)
-    told_nothing = ["rejected", "reject_ratio", "rejected_work_ratio", "promises", "promises_kept"]
+    told_nothing = ["rejected", "reject_ratio", "rejected_work_ratio", "rejected_run_ratio"]
+    told_nothing += ["promises", "promises_kept"]
     told_nothing += ["array_promises", "array_promises_kept", "preempted", "preempted_core_h"]
     if not np.isfinite(workload.outcomes.start).any():
         told_nothing = [name for name in found if name != "jobs"]
@@ -218,6 +249,7 @@ def logged(workload: Workload) -> Values:
         late = is_late(results.end, jobs.deadline, jobs.submit)
         late |= np.equal(outcomes.ending, Ending.MISSED)
         found |= {"missed": _count(late), "miss_ratio": _ratio(_count(late), len(jobs))}
+        found |= _in_time(workload, late)
     return found | dict.fromkeys(told_nothing)
 
 
@@ -268,13 +300,27 @@ def bounded_slowdown(
     return np.maximum(1.0, (end - submit) / np.maximum(end - start, TAU))
 
 
-def _rejected_work(workload: Workload, rejected: NDArray[np.bool_]) -> float | None:
+def _in_time(workload: Workload, late: NDArray[np.bool_]) -> Values:
+    """Return how much ended in time, given who with a deadline did not; None without deadlines."""
+    asked = np.isfinite(workload.jobs.deadline)
+    work = _work(workload, workload.run_time)
+    return {
+        "in_time": _count(asked & ~late),
+        "in_time_ratio": _ratio(_count(asked & ~late), _count(asked)),
+        "in_time_work_ratio": _part(work[asked], ~late[asked]),
+    }
+
+
+def _work(workload: Workload, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return float64[n]: node-seconds of jobs of the sizes asked for that run for so long."""
     jobs = workload.jobs
-    work = served(jobs, workload.cluster, jobs.size, jobs.wall_time)
-    if work is None:
-        work = jobs.wall_time * jobs.size
+    work = served(jobs, workload.cluster, jobs.size, seconds)
+    return np.asarray(seconds * jobs.size if work is None else work)
+
+
+def _part(work: NDArray[np.float64], chosen: NDArray[np.bool_]) -> float | None:
     whole = float(work.sum())
-    return _ratio(float(work[rejected].sum()), whole) if whole < np.inf else None
+    return _ratio(float(work[chosen].sum()), whole) if whole < np.inf else None
 
 
 def _of_arrays(arrays: Arrays, promised: NDArray[np.bool_], broken: NDArray[np.bool_]) -> Values:
@@ -311,6 +357,14 @@ def _times(workload: Workload, results: Results) -> Values:
             float(bounded_slowdown(submit, start, end).mean()) if len(end) else None
         ),
     }
+
+
+def _mean_wait(
+    workload: Workload, results: Results, rows: NDArray[np.bool_] | None
+) -> float | None:
+    if rows is None or not rows.any():
+        return None
+    return float((results.start - workload.jobs.submit)[rows].mean())
 
 
 def _span(workload: Workload, results: Results) -> Values:

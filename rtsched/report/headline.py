@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rtsched.report.summary import Summary
 
-TILES = ("mean_wait_s", "mean_bounded_slowdown", "miss_ratio", "reject_ratio", "utilisation")
+TILES = ("mean_wait_s", "mean_bounded_slowdown", "in_time_ratio", "reject_ratio", "utilisation")
 """Measures shown as bars; those that are 0 for all are left out."""
 
 MOST_NAMED = 5
@@ -104,7 +104,7 @@ def tiles(summary: Summary) -> list[Tile]:
             for place, (policy, measures) in enumerate(named.items())
         )
         hint = "higher is better" if MEASURES[name].better > 0 else "lower is better"
-        if name == "miss_ratio" and "deadlines" in summary.assumptions:
+        if name == "in_time_ratio" and "deadlines" in summary.assumptions:
             hint += "; deadlines are assumed"
         made.append(Tile(_TITLES[name], hint, bars))
     return made
@@ -113,7 +113,7 @@ def tiles(summary: Summary) -> list[Tile]:
 _TITLES = {
     "mean_wait_s": "Mean wait",
     "mean_bounded_slowdown": "Bounded slowdown",
-    "miss_ratio": "Missed deadlines",
+    "in_time_ratio": "Ended in time",
     "reject_ratio": "Rejected jobs",
     "utilisation": "Utilisation",
 }
@@ -215,7 +215,7 @@ def _on_deadlines(
     policies: Mapping[str, Mapping[str, Any]], with_deadline: int, jobs: int
 ) -> list[str]:
     if not with_deadline:
-        return ["No job has a deadline, so none is missed."]
+        return ["No job has a deadline."]
     who = (
         "Every job has"
         if with_deadline == jobs
@@ -223,11 +223,11 @@ def _on_deadlines(
     )
     parts = []
     for name, measures in policies.items():
-        turned, missed = measures.get("reject_ratio"), measures.get("miss_ratio")
-        more = f" (and {percent(turned)} rejected)" if turned else ""
-        parts.append((missed or 0.0, f"{name} {percent(missed)}{more}"))
+        rejected, in_time = measures.get("reject_ratio"), measures.get("in_time_ratio")
+        more = f" ({percent(rejected)} rejected)" if rejected else ""
+        parts.append((in_time or 0.0, f"{name} {percent(in_time)}{more}"))
     if len(parts) > MOST_NAMED:
-        few, many = min(parts)[1], max(parts)[1]
-        return [f"{who} a deadline. Fewest miss theirs under {few} of all jobs, most under {many}."]
-    said = ", ".join(text for _, text in parts)
-    return [f"{who} a deadline. Of all jobs, these miss theirs: {said}."]
+        few, most = min(parts)[1], max(parts)[1]
+        return [f"{who} a deadline. Most end in time under {most}, fewest under {few}."]
+    named = ", ".join(text for _, text in parts)
+    return [f"{who} a deadline. In time end, of all that were submitted: {named}."]

@@ -53,6 +53,7 @@ class Row:
 
 OF_STARTED = frozenset(
     {
+        "miss_ratio",
         "mean_wait_s",
         "median_wait_s",
         "p95_wait_s",
@@ -61,17 +62,21 @@ OF_STARTED = frozenset(
         "mean_bounded_slowdown",
     }
 )
-"""Measures over the jobs that started."""
+"""Measures over the jobs that were accepted, or that started."""
 
 ROWS = (
     Row("jobs", "jobs"),
+    Row("ended in time", "in_time_ratio", "in_time", optional=True),
+    Row("in-time work", "in_time_work_ratio", optional=True),
     Row("rejected", "reject_ratio", "rejected", optional=True),
     Row("rejected work", "rejected_work_ratio", optional=True),
+    Row("rejected run time", "rejected_run_ratio", optional=True),
     Row("missed deadlines", "miss_ratio", "missed"),
     Row("promises kept", "promises_kept", total="promises", optional=True),
     Row("of whole arrays", "array_promises_kept", total="array_promises", optional=True),
     Row("never finished", "unfinished", optional=True),
     Row("wait, mean", "mean_wait_s"),
+    Row("of common jobs", "mean_common_wait_s", optional=True),
     Row("wait, median", "median_wait_s"),
     Row("wait, 95 % below", "p95_wait_s"),
     Row("wait, longest", "max_wait_s"),
@@ -101,9 +106,9 @@ def shown(columns: Sequence[Mapping[str, Any]]) -> list[Row]:
 def best(row: Row, columns: Sequence[Mapping[str, Any]]) -> set[int]:
     """Return which of the policies have the best value; none where all are equal, or one is alone.
 
-    Values are compared as they are shown, so nobody wins by what nobody sees. Waits, responses and
-    slowdowns are those of the jobs that started: nobody wins by them where policies may have
-    started different jobs, because one rejected or lost some.
+    Values are compared as they are shown, so nobody wins by what nobody sees. Waits, responses,
+    slowdowns and missed deadlines are those of the jobs that were accepted: nobody wins by them
+    where policies may have started different jobs, because one rejected or lost some.
     """
     better = MEASURES[row.measure].better
     values = [measures.get(row.measure) for measures in columns]

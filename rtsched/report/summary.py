@@ -15,6 +15,8 @@ from rtsched.report.assumed import named
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from rtsched.core.chain import HookMetrics
     from rtsched.model.cluster import Cluster
     from rtsched.model.log import Skipped
@@ -96,9 +98,9 @@ def summarise(workload: Workload, runs: Sequence[PolicyRun], *, timings: bool = 
     timings : bool
         Whether to tell how long the replay and each plug-in took.
     """
-    policies = {}
+    policies, common = {}, _common([run.results for run in runs])
     for run in runs:
-        entry: dict[str, Any] = _plain(measure(workload, run.results, run.node_rows))
+        entry: dict[str, Any] = _plain(measure(workload, run.results, run.node_rows, common))
         entry |= _use(workload, run.results)
         entry["hooks"] = {
             hook: {plugin: _book(book, timings) for plugin, book in books.items()}
@@ -118,6 +120,15 @@ def summarise(workload: Workload, runs: Sequence[PolicyRun], *, timings: bool = 
     return Summary(
         _log(workload), named([_text(sentence) for sentence in workload.assumptions]), policies
     )
+
+
+def _common(results: Sequence[Results]) -> NDArray[np.bool_] | None:
+    """Return bool[n]: who started under all policies; None where all of them started the same."""
+    started = [np.isfinite(some.start) for some in results]
+    if not started:
+        return None
+    common = np.logical_and.reduce(started)
+    return None if all(np.array_equal(common, some) for some in started) else common
 
 
 def _log(workload: Workload) -> dict[str, Any]:

@@ -82,6 +82,10 @@ def test_every_measure_by_hand():
         "unfinished": 1,
         "reject_ratio": 0.25,
         "rejected_work_ratio": 10 / (200 + 200 + 10 + 40),
+        "rejected_run_ratio": 1 / (2 + 4 + 1 + 1),  # each would run for a second
+        "in_time": 1,
+        "in_time_ratio": 0.25,
+        "in_time_work_ratio": 2 / (2 + 4 + 1 + 1),
         "missed": 2,  # the second is 10 s late, the fourth never ended
         "miss_ratio": 0.5,
         "promises": 2,
@@ -100,6 +104,16 @@ def test_every_measure_by_hand():
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     assert all(value is None for name, value in found.items() if name not in expected)
     assert set(found) == set(MEASURES)
+
+
+def test_the_waits_of_the_jobs_that_all_policies_started():
+    """Given by who compares them; of one policy alone there is nothing to say."""
+    work = workload([0.0, 10.0, 20.0])
+    results = Results.build(3, start=[5.0, 40.0, 20.0], end=[6.0, 41.0, 21.0], size=1)
+    common = np.array([True, False, True])
+    assert measure(work, results, common=common)["mean_common_wait_s"] == 2.5
+    assert measure(work, results)["mean_common_wait_s"] is None
+    assert measure(work, results, common=~common & False)["mean_common_wait_s"] is None
 
 
 def test_short_runs_count_as_ten_seconds_in_the_slowdown():

@@ -54,7 +54,7 @@ class Terminal:
         """Return what a command prints, without blanks at the ends of lines."""
         if command not in self._printed:
             words = [sys.executable, "-m", *shlex.split(command)]
-            environment = {**os.environ, "TZ": "UTC", "COLUMNS": "90", "NO_COLOR": "1"}
+            environment = {**os.environ, "TZ": "UTC", "COLUMNS": "100", "NO_COLOR": "1"}
             done = subprocess.run(  # noqa: S603 - the commands of our own pages
                 words,
                 cwd=self.directory,
