@@ -181,6 +181,7 @@ class _Telling:
             promise=results.promise[of],
             offer=results.offer[of],
             reason=results.reason[of],
+            ran_on=results.ran_on[of],
             service=self._service(size),
         )
         by_row = Ragged(offsets_of(np.bincount(of)), np.argsort(of, kind="stable"))

@@ -289,6 +289,7 @@ class Replay:
             promise=outcomes.promise,
             offer=self._with_static_offers(outcomes.offer),
             reason=reason,
+            ran_on=outcomes.rejected,
             service=outcomes.service,
             preempted=outcomes.preempted,
             lost=outcomes.lost,

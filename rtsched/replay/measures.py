@@ -56,6 +56,7 @@ MEASURES: Mapping[str, Measure] = {
     "jobs": Measure("jobs", "Jobs of the workload.", 0),
     "finished": Measure("jobs", "Jobs that ran to their end.", 0),
     "rejected": Measure("jobs", "Jobs rejected at submission.", -1),
+    "ran_on": Measure("jobs", "Rejected jobs that ran on without a promise.", 0),
     "unfinished": Measure(
         "jobs",
         "Jobs that never started, were lost with their node, or were cancelled by preemption.",
@@ -201,7 +202,7 @@ def measure(
     """
     jobs, fate = workload.jobs, results.fate
     n = len(jobs)
-    rejected = np.equal(fate, FinalState.REJECTED)
+    rejected = np.equal(fate, FinalState.REJECTED) | results.ran_on
     late = is_late(results.end, jobs.deadline, jobs.submit)
     promised = np.isfinite(results.promise)
     broken = is_late(results.end, results.promise, jobs.submit)
@@ -213,6 +214,7 @@ def measure(
         "reject_ratio": _ratio(_count(rejected), n),
         "rejected_work_ratio": _part(_work(workload, jobs.wall_time), rejected),
         "rejected_run_ratio": _part(_work(workload, workload.run_time), rejected),
+        "ran_on": _count(results.ran_on),
         "missed": _count(late & ~rejected),
         "miss_ratio": _ratio(_count(late & ~rejected), n),
         "promises": _count(promised),
@@ -240,7 +242,7 @@ def logged(workload: Workload) -> Values:
     results = logged_results(workload)
     found = measure(workload, results)
     told_nothing = ["rejected", "reject_ratio", "rejected_work_ratio", "rejected_run_ratio"]
-    told_nothing += ["promises", "promises_kept"]
+    told_nothing += ["ran_on", "promises", "promises_kept"]
     told_nothing += ["array_promises", "array_promises_kept", "preempted", "preempted_core_h"]
     if not np.isfinite(workload.outcomes.start).any():
         told_nothing = [name for name in found if name != "jobs"]

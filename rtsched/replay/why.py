@@ -94,6 +94,8 @@ class Why:
     whole, served : float
         Node-seconds from its start to its end, and those in which its nodes served it; nan: it did
         not end.
+    ran_on : bool
+        Whether it was rejected, and ran on without a promise.
     """
 
     row: int
@@ -115,6 +117,7 @@ class Why:
     decisions: Sequence[Mapping[str, object]] = field(default=())
     whole: float = np.nan
     served: float = np.nan
+    ran_on: bool = False
 
     @property
     def wait(self) -> float:
@@ -177,6 +180,7 @@ def explain(
         end=float(end[row]),
         promise=float(results.promise[row]),
         offer=float(results.offer[row]),
+        ran_on=bool(results.ran_on[row]),
         asked=int(jobs.size[row]),
         given=int(results.size[row]),
         met=_met(jobs, results, submit, earlier, waited, machine, shared),

@@ -71,6 +71,7 @@ ROWS = (
     Row("rejected", "reject_ratio", "rejected", optional=True),
     Row("rejected work", "rejected_work_ratio", optional=True),
     Row("rejected run time", "rejected_run_ratio", optional=True),
+    Row("rejected, ran on", "ran_on", optional=True),
     Row("missed deadlines", "miss_ratio", "missed"),
     Row("promises kept", "promises_kept", total="promises", optional=True),
     Row("of whole arrays", "array_promises_kept", total="array_promises", optional=True),
@@ -126,4 +127,5 @@ def best(row: Row, columns: Sequence[Mapping[str, Any]]) -> set[int]:
 
 
 def _lacks_jobs(measures: Mapping[str, Any]) -> bool:
-    return bool(measures.get("rejected") or measures.get("unfinished"))
+    rejected = (measures.get("rejected") or 0) - (measures.get("ran_on") or 0)
+    return bool(rejected or measures.get("unfinished"))

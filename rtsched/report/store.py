@@ -307,6 +307,8 @@ def _job_cells(workload: Workload, run: PolicyRun, labels: Cells) -> dict[str, C
     }
     if np.isfinite(results.service).any():
         cells["service_node_s"] = number_cells(results.service)
+    if results.ran_on.any():
+        cells["ran_on"] = Cells(results.ran_on, np.ones(len(jobs), np.bool_))
     if workload.preemption is not None:
         cells["preempted"] = number_cells(results.preempted, None)
         cells["lost_node_s"] = number_cells(results.lost)

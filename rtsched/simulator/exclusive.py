@@ -100,6 +100,8 @@ class ExclusiveNodes(System):
             self.origin,
             preempts=self.preemption is not None,
         )
+        if self.static.reject is not None and self.settings.rejected == "run":
+            self._ledger.reject(np.flatnonzero(self.static.reject))
         self._machine = with_gates(self._machine, self.jobs, self.edges)
         if self.limits is not None:
             self._machine = with_limits(self._machine, self.limits)
@@ -235,7 +237,9 @@ class ExclusiveNodes(System):
         """
         may = self._loop is advance and self.preemption is None and self._arrays is None
         self._test = test if may else None
-        if self._test is not None and self._test.final is None:
+        if self._test is not None and (
+            self._test.final is None or self.settings.rejected == "run"
+        ):  # who is rejected by the loop does not run
             self._test = self._test._replace(final=np.zeros(len(self.jobs), np.bool_))
 
     def place_by(self, placer: RowPlacer) -> None:
@@ -457,6 +461,9 @@ class ExclusiveNodes(System):
         return self._change(command.ADMIT, rows)
 
     def _turn_away(self, rows: Rows) -> int:
+        if self.settings.rejected == "run":
+            self._ledger.reject(rows)
+            return self._change(command.ADMIT, rows)
         return self._set_aside(command.REJECT, rows)
 
     def _hold(self, action: Hold, rows: Rows) -> int:

@@ -98,6 +98,8 @@ class JobOutcomes(NamedTuple):
     """Deadline promised; inf: none."""
     offer: NDArray[np.float64]
     """Counter-offer with its rejection; inf: none."""
+    rejected: NDArray[np.bool_] | None = None
+    """Which jobs were rejected and ran on; None: none."""
     restarts: NDArray[np.int32] | None = None
     """How often a dead node or preemption sent it back to the queue; None: never."""
     service: NDArray[np.float64] | None = None

@@ -23,6 +23,7 @@ class Ledger:
     def __init__(self, ids: NDArray[np.int64]) -> None:
         self._ids = ids
         self._promise = self._made_at = self._offer = np.zeros(0)
+        self._rejected = np.zeros(0, np.bool_)
         self._open: Rows = np.zeros(0, np.int64)
         self._new: list[Rows] = []
         """Rows promised something since `_open` was put in order."""
@@ -57,6 +58,17 @@ class Ledger:
             if not len(self._offer):
                 self._offer = np.full(len(self._ids), np.inf)
             self._offer[rows] = deadline
+
+    def reject(self, rows: Rows) -> None:
+        """Note jobs that are rejected and run on."""
+        if not len(self._rejected):
+            self._rejected = np.zeros(len(self._ids), np.bool_)
+        self._rejected[rows] = True
+
+    def rejected(self) -> NDArray[np.bool_]:
+        """Return bool[n]: which jobs were rejected and run on."""
+        none = np.broadcast_to(np.False_, len(self._ids))
+        return self._rejected.copy() if len(self._rejected) else none
 
     def open(self, alive: NDArray[np.bool_]) -> Promises:
         """Return the promises to jobs that are `alive`, one flag per row of `open_rows`."""

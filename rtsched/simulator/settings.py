@@ -119,6 +119,13 @@ class ExclusiveSettings(SystemSettings, frozen=True, tag="exclusive"):
             "GPUs without cores or memory, an even share of a node's for each of its GPUs."
         ),
     ] = "first"
+    rejected: Annotated[
+        Literal["leave", "run"],
+        Meta(
+            description="What becomes of a rejected job. `leave`: it does not run. `run`: it waits "
+            "in the queue like jobs without a promise, and runs where promises leave nodes."
+        ),
+    ] = "leave"
     requeue: Annotated[
         bool,
         Meta(description="Whether a job whose node failed is requeued; otherwise it is lost."),

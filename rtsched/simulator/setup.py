@@ -80,7 +80,7 @@ def lay_out(
         conservative=settings.loop == "conservative",
         every_part=cluster.shared or preempts,
     )
-    _fill_jobs(machine, jobs, run_time, static)
+    _fill_jobs(machine, jobs, run_time, settings, static)
     _resize(machine, jobs, run_time, settings, static, len(cluster))
     if extended:
         _fill_more(machine, jobs, settings, static, group, origin)
@@ -173,7 +173,11 @@ def _blank(
 
 
 def _fill_jobs(
-    machine: kernel.MachineState, jobs: Jobs, run_time: NDArray[np.float64], static: StaticAnswers
+    machine: kernel.MachineState,
+    jobs: Jobs,
+    run_time: NDArray[np.float64],
+    settings: ExclusiveSettings,
+    static: StaticAnswers,
 ) -> None:
     table = machine.jobs
     table["submit"] = jobs.submit
@@ -186,7 +190,7 @@ def _fill_jobs(
     table["width"] = jobs.size
     table["start"] = table["end"] = np.nan
     table["first"] = -1
-    if static.reject is not None:
+    if static.reject is not None and settings.rejected == "leave":
         table["status"][static.reject] = kernel.REJECTED
 
 

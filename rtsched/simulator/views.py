@@ -130,6 +130,7 @@ def job_outcomes(machine: kernel.MachineState, ledger: Ledger, origin: float) ->
         first_node=table["first"].copy(),
         promise=ledger.promises(),
         offer=ledger.offers(),
+        rejected=ledger.rejected(),
         restarts=restarts,
         service=_service(machine),
     )

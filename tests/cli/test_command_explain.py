@@ -172,3 +172,23 @@ def test_a_job_that_periodic_work_leaves_no_time(run, log, tmp_path):
     said = " ".join(result.stdout.split())
     assert "easy: rejected at submission by the system: requests" in said
     assert "reject, periodic.no-gap: " in said
+
+
+def test_a_rejected_job_that_ran_on(run, log, tmp_path):
+    """The rejection and its reason, then what became of the job."""
+    (tmp_path / "site.toml").write_text(
+        'planner = "mcdf"\nsystem = { order = "deadline", rejected = "run" }\n'
+        '[[plugin]]\nname = "mcdf"\n'
+    )
+    options = ("--config", "site.toml", "--policy", "site", *REPLAY[3:], "--no-report")
+    result = run("replay", log, *options)
+    assert result.exit_code == 0, result.stderr
+    assert "rejected, ran on" in result.stdout
+    text = (tmp_path / "rtsched-replay" / "site" / "decisions.jsonl").read_text()
+    findings = [json.loads(line) for line in text.splitlines()]
+    finding = next(each for each in findings if each["verdict"] == "reject")
+    result = run("explain", finding["job"])
+    assert result.exit_code == 0, result.stderr
+    said = " ".join(result.stdout.split())
+    assert f"rejected by mcdf: {finding['text']}; ran without a promise, waited" in said
+    assert "started" in said

@@ -13,9 +13,11 @@ from rtsched.core.config import PluginTable
 from rtsched.kernels.machine_tests import ASKED
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes, NodeState
+from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.replay import engine
+from rtsched.replay.measures import measure
 from rtsched.replay.planner_answers import PlannerAnswers, short_form
 from rtsched.replay.planners import load_chain
 from rtsched.replay.policies import Policy, presets
@@ -289,3 +291,51 @@ def test_gaps_on_unequal_nodes_in_partitions(monkeypatch: pytest.MonkeyPatch) ->
     graphs = jobs.replace(dag=np.zeros(n, np.int64))
     assert is_short(work, presets()["spare-rf"])
     assert not is_short(replace(work, jobs=graphs), presets()["spare-rf"])
+
+
+def running_on(policy: Policy) -> Policy:
+    """Return the policy with rejected jobs that run on, in the order of deadlines."""
+    system = msgspec.structs.replace(policy.system, order="deadline", rejected="run")
+    return msgspec.structs.replace(policy, system=system)
+
+
+@pytest.mark.parametrize("name", ["mcdf", "edf-mn", "spare-uf"])
+def test_rejected_jobs_may_run_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hooks and in short form alike; they break no promise, and all jobs run."""
+    rigid = np.full(150, Kind.RIGID, np.int8)
+    work, policy = workload(5, kind=rigid, sigma=0.0), running_on(presets()[name])
+    run = engine.replay(work, "test", policy)
+    assert not list(differences(run, by_hooks(work, policy, monkeypatch)))
+    results, due = run.results, np.isfinite(work.jobs.deadline)
+    assert np.equal(results.fate, FinalState.FINISHED).all()
+    promised = np.isfinite(results.promise)
+    assert (results.end[promised] <= results.promise[promised] + 1e-6).all()
+    assert results.ran_on.any()
+    assert (results.ran_on == due & ~promised).all()
+    found = measure(work, results)
+    assert found["rejected"] == found["ran_on"] == int(results.ran_on.sum())
+    in_time = int((results.end <= work.jobs.deadline)[due].sum())
+    assert found["in_time"] == in_time
+
+
+def test_a_rejected_job_runs_when_promises_leave_its_nodes() -> None:
+    """Two jobs of 100 s for both nodes by 150 s: one is promised, one is late and still runs."""
+    jobs = Jobs.build(
+        2,
+        id=[1, 2],
+        submit=[0.0, 0.0],
+        size=2,
+        wall_time=100.0,
+        deadline=[150.0, 150.0],
+    )
+    cluster, nobody = Cluster.uniform(2), Accounts.build(0)
+    work = Workload(
+        jobs, np.full(2, 100.0), Outcomes.build(2), cluster, nobody, Edges.build(0), (), Skipped()
+    )
+    leaves = engine.replay(work, "test", presets()["edf-mn"]).results
+    assert leaves.fate.tolist() == [FinalState.FINISHED, FinalState.REJECTED]
+    runs = engine.replay(work, "test", running_on(presets()["edf-mn"])).results
+    assert runs.start.tolist() == [0.0, 100.0]
+    assert runs.ran_on.tolist() == [False, True]
+    assert runs.promise.tolist() == [150.0, np.inf]
+    assert runs.offer[1] == leaves.offer[1] == 200.0
