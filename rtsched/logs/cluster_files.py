@@ -19,6 +19,7 @@ from rtsched.logs.slurm_cluster import (
     from_json,
     gives_whole_nodes,
 )
+from rtsched.logs.slurm_partitions_json import nodes_json, with_partitions_as_text
 from rtsched.logs.slurm_topology import topology_of, topology_places
 from rtsched.logs.source import Source, readable
 from rtsched.model.cluster import Cluster, NodeState
@@ -50,9 +51,9 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
     path : path
         A slurm.conf, the output of `scontrol show nodes` (text or --json) or of
         `condor_status -long` (or -json); its content tells which. The output of `scontrol show
-        licenses` may follow in the same file. A topology.conf in the same
-        directory as a slurm.conf or output of scontrol says how the nodes are linked. A
-        topology.conf alone names nodes of one processor each.
+        licenses`, and of `scontrol show partition` (text or --json), may follow in the same file. A
+        topology.conf in the same directory as a slurm.conf or output of scontrol says how the nodes
+        are linked. A topology.conf alone names nodes of one processor each.
 
     Raises
     ------
@@ -125,11 +126,15 @@ def _described(source: Source, said: list[str]) -> Described:
         data += block
         if len(data) > LARGEST:
             raise InputError(source.path, f"is larger than {LARGEST >> 20} MB; check the file")
-    if is_json:
-        return from_json(source.path, data)
-    text = readable(data)
-    shown = re.search(rb"^NodeName=\S+ .*\n?.*\bCPUAlloc=", data, re.M)
-    found = as_shown(text) if shown else from_conf(source.path, text, said)
+    given = readable(data)
+    text = with_partitions_as_text(source.path, given)
+    nodes = nodes_json(source.path, text) if text != given else text * is_json
+    if nodes:
+        found = from_json(source.path, nodes)
+    elif re.search(r"^NodeName=\S+ .*\n?.*\bCPUAlloc=", text, re.M):
+        found = as_shown(text)
+    else:
+        found = from_conf(source.path, text, said)
     return found._replace(
         billing=billing_of(source.path, text), whole_nodes=gives_whole_nodes(source.path, text)
     )

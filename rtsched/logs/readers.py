@@ -181,7 +181,7 @@ _OTHERS = (
     ),
     _other(rb"\A\d\d/\d\d/\d\d \d\d:\d\d:\d\d ", "a log file of HTCondor's daemons", _CONDOR),
     _other(
-        rb"\A\d+(?:_\d+)?([|,;\t^])(?:[^\n]{0,2000}\1)?\d{4}-\d\d-\d\d[T ]\d\d:",
+        rb"\A\d+(?:_\d+)?([|,;\t^])(?:[^\n]{0,2000}\1)?(?:\d{4}-\d\d-\d\d[T ]\d\d:|1\d{9}\1)",
         "the text of sacct without its header line (--noheader)",
         "make the log without that option, or name its columns with --columns, as for `sacct "
         "--format`",

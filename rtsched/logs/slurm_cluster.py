@@ -14,6 +14,7 @@ import msgspec
 from rtsched.errors import InputError
 from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import Node, slurm_state
+from rtsched.logs.slurm_partitions_json import with_partitions_as_text
 from rtsched.logs.slurm_text import gres, licenses_in
 from rtsched.logs.source import readable
 from rtsched.model.billing import BillingWeights
@@ -28,6 +29,9 @@ _INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
 _WEIGHT = re.compile(r"([^=\s]+)=(\d+(?:\.\d*)?|\.\d+)([KMGTPkmgtp]?)")
 _DEEPEST = 10
 _MEGABYTE = 2**20
+
+_ALONE = {"shared": "EXCLUSIVE", "oversubscribe": "EXCLUSIVE", "exclusive": "NODE"}
+"""Settings of partitions that give jobs whole nodes."""
 
 Pairs = dict[str, str]
 
@@ -85,8 +89,12 @@ def from_conf(path: str, text: str, said: list[str]) -> Described:
 
 
 def conf_lines(path: Path, text: str, said: list[str], depth: int = 0) -> list[tuple[int, str]]:
-    """Return the numbered lines of a configuration file, comments left out, included files in."""
+    """Return the numbered lines of a configuration file, comments left out, included files in.
+
+    JSON of partitions is read as its text.
+    """
     lines: list[tuple[int, str]] = []
+    text = with_partitions_as_text(str(path), text)
     pending, first = "", 0
     for number, raw in enumerate(text.splitlines(), 1):
         line = re.sub(r"(?<!\\)#.*", "", raw).rstrip()
@@ -160,10 +168,18 @@ def gives_whole_nodes(path: str, text: str) -> bool:
     if any(pairs_of(line).get("selecttype", "").lower() == "select/linear" for _, line in lines):
         return True
     said: dict[str, bool] = {}
-    for setting in ("shared", "oversubscribe"):
+    for setting in _ALONE:
         for name, (_, value) in partition_settings(lines, setting).items():
-            said[name] = said.get(name, False) or value.upper().startswith("EXCLUSIVE")
+            said[name] = said.get(name, False) or has_whole_nodes({setting: value})
     return bool(said) and all(said.values())
+
+
+def has_whole_nodes(partition: Mapping[str, str]) -> bool:
+    """Return whether jobs have whole nodes by the settings of their partition, in lower case.
+
+    Since Slurm 26.05 scontrol shows `OverSubscribe=EXCLUSIVE` of a slurm.conf as `Exclusive=NODE`.
+    """
+    return any(partition.get(name, "").upper().startswith(word) for name, word in _ALONE.items())
 
 
 def billing_by(path: str, settings: Mapping[str, tuple[int, str]], flags: str) -> BillingWeights:
@@ -338,10 +354,10 @@ class _JsonNodes(msgspec.Struct):
     nodes: list[_JsonNode]
 
 
-def from_json(path: str, data: bytes) -> Described:
+def from_json(path: str, text: str) -> Described:
     """Return the nodes of `scontrol show nodes --json` (Slurm 21.08 to 26.05)."""
     try:
-        found = msgspec.json.decode(data, type=_JsonNodes).nodes
+        found = msgspec.json.decode(text, type=_JsonNodes).nodes
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InputError(
             path, f"no `scontrol show nodes --json` ({error}); write the file again"

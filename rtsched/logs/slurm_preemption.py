@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from rtsched.errors import InputError
 from rtsched.logs.sacctmgr import text_of
 from rtsched.logs.slurm_cluster import conf_lines, pairs_of, partition_settings
+from rtsched.logs.slurm_partitions_json import with_partitions_as_text
 from rtsched.model.preemption import CANCEL, NONE, OFF, REQUEUE, SUSPEND, SitePreemption
 from rtsched.model.units import slurm_duration
 
@@ -52,6 +53,7 @@ def read_preemption(cluster: str | Path) -> SitePreemption:
         If the file cannot be read, or a setting has a value that Slurm does not know.
     """
     path, text = text_of(cluster)
+    text = with_partitions_as_text(path, text)
     if not any(word in text.lower() for word in ("preempt", "prioritytier", "include")):
         return SitePreemption()
     lines = conf_lines(Path(path), text, [])

@@ -150,11 +150,14 @@ NodeName=c1 CPUTot=8 RealMemory=32000 Gres=(null) State=IDLE Partitions=all Weig
 """
 
 
-def test_capacities_and_partitions() -> None:
+@pytest.mark.parametrize(
+    "alone", [{"oversubscribe": "EXCLUSIVE"}, {"exclusive": "NODE", "oversubscribe": "NO"}]
+)
+def test_capacities_and_partitions(alone: dict[str, str]) -> None:
     """Nodes have what they have; a partition knows which other one comes before it there."""
     said = {
-        "all": {"prioritytier": "1", "defmempercpu": "100"},
-        "top": {"prioritytier": "10", "oversubscribe": "EXCLUSIVE"},
+        "all": {"prioritytier": "1", "defmempercpu": "100", "exclusive": "USER"},
+        "top": {"prioritytier": "10", **alone},
     }
     sharing = Sharing(RESOURCES, core_memory=GIB)
     layout = layout_of(node_rows(NODES), said, "all", set(), SlurmSettings(), 1, sharing)
@@ -166,6 +169,7 @@ def test_capacities_and_partitions() -> None:
     every, top = layout.partitions["all"], layout.partitions["top"]
     assert (every.threads, every.core_memory, every.above) == (2, 100 * mib, "top")
     assert (top.exclusive, top.core_memory, top.above) == (True, GIB, "")
+    assert not every.exclusive
     assert [every.most(name) for name in RESOURCES] == [16, 64000 * mib, 4, 4]
     small, large = (dict(zip(RESOURCES, row, strict=True)) for row in reversed(expected))
     assert every.hardware == ((small, 1), (large, 1))

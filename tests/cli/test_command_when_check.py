@@ -261,3 +261,30 @@ def test_limits_of_accounts_and_qos(run, queue, tmp_path):
     assert (done.exit_code, "no header line with Name" in done.stderr) == (2, True)
     done = run("when", "--qos-file", "bad.txt")
     assert (done.exit_code, "--qos-file goes with --check LOG" in done.stderr) == (2, True)
+
+
+def test_the_jobs_of_one_cluster_in_text_without_a_header(run, refused, queue, tmp_path):
+    """`--columns` and `--clusters` choose the same jobs that a file of their own has."""
+    names = ["JobID", "Cluster", "User", "Submit", "End", "ElapsedRaw", "TimelimitRaw", "NCPUS"]
+    both, own = [], []
+    for line in queue.read_text().splitlines()[2:]:
+        job, at, _, run_s, size, *_, limit, _, _, user, _, _, _, _, _, _, _ = line.split()
+        begin = 1795219200 + int(at)
+        cells = [user, begin, begin + int(run_s), run_s, int(limit) // 60]
+        own.append("|".join(map(str, [job, "a", *cells, size])))
+        both += [own[-1], "|".join(map(str, [f"9{job}", "b", *cells, 8]))]
+    headed, bare = tmp_path / "headed.txt", tmp_path / "bare.txt"
+    headed.write_text("\n".join(["|".join(names), *own, ""]))
+    bare.write_text("\n".join([*both, ""]))
+    machine = tmp_path / "slurm.conf"
+    machine.write_text("NodeName=n[1-8] CPUs=1\nPartitionName=p Nodes=ALL\n")
+    asked = (*FEW, "--starts", "replayed", "--cluster", machine, "--timezone", "UTC", "--json")
+    one = run("when", "--check", headed, *asked)
+    assert one.exit_code in {0, 1}, one.stderr
+    expected = json.loads(one.stdout)
+    columns = ("--columns", ",".join(names))
+    found = json.loads(run("when", "--check", bare, *columns, "--clusters", "a", *asked).stdout)
+    assert (found["jobs"], found["parts"]) == (expected["jobs"], expected["parts"])
+    assert json.loads(run("when", "--check", bare, *columns, *asked).stdout)["jobs"] == 320
+    refused(run("when", "--check", bare, "--clusters", "a", *asked), "--columns")
+    refused(run("when", "--check", bare, *columns, "--clusters", "c", *asked), "of another cluster")

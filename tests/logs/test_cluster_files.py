@@ -10,6 +10,8 @@ import pytest
 from rtsched.errors import InputError
 from rtsched.logs import read_cluster
 from rtsched.logs.hostlist import expand
+from rtsched.logs.slurm_limits import read_limits
+from rtsched.logs.slurm_preemption import read_preemption
 from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:
@@ -218,3 +220,80 @@ def test_wrong_node_lists(text: str) -> None:
     """What is no node list is refused."""
     with pytest.raises(ValueError, match=r"node|range"):
         expand(text)
+
+
+NODES_TEXT = """NodeName=n1 Arch=x86_64 CoresPerSocket=4
+   CPUAlloc=0 CPUEfctv=8 CPUTot=8 CPULoad=0.00
+   RealMemory=8000 State=IDLE Partitions=big,small
+"""
+NODES_JSON = json.dumps(
+    {"nodes": [{"name": "n1", "cpus": 8, "real_memory": 8000, "state": ["IDLE"]}]}, indent=1
+)
+
+
+def partition(name: str, jobs: int, **more: object) -> dict[str, object]:
+    """Return a partition as Slurm 24.11 shows it, with less beside."""
+    return {
+        "name": name,
+        "nodes": {"configured": "n1", "total": 1},
+        "qos": {"allowed": "", "deny": "", "assigned": f"part_{name}"},
+        "maximums": {
+            "oversubscribe": {"jobs": jobs, "flags": []},
+            "time": {"set": False, "infinite": True, "number": 0},
+        },
+        "priority": {"job_factor": 1, "tier": 3 * jobs},
+        "tres": {"billing_weights": "CPU=1.0,Mem=0.25G", "configured": "cpu=8,mem=8000M,node=1"},
+        **more,
+    }
+
+
+def partitions_json(*jobs: int, **more: object) -> str:
+    """Return the JSON of partitions with so many jobs a node."""
+    named = zip(("big", "small"), jobs, strict=False)
+    return json.dumps({"partitions": [partition(*each, **more) for each in named]}, indent=1)
+
+
+@pytest.mark.parametrize(("exclusive", "whole"), [("NODE", True), ("NO", False), ("USER", False)])
+def test_whole_nodes_as_slurm_26_shows_them(tmp_path: Path, exclusive: str, whole: bool) -> None:
+    """`Exclusive=NODE` in place of `OverSubscribe=EXCLUSIVE`, and 0 jobs a node of all others."""
+    path = tmp_path / "cluster"
+    state = {"exclusive": exclusive, "oversubscribe": "NO", "state": ["UP"]}
+    body = partitions_json(0, 0, partition=state, preempt_mode=["CLUSTER_GLOBAL"])
+    assert read_cluster(write(path, NODES_JSON + "\n" + body))[0].gives_whole_nodes == whole
+    assert read_preemption(path).partition_modes == {}
+    told = (
+        f"PartitionName=big\n   Exclusive={exclusive} GraceTime=0\n   OverSubscribe=NO State=UP\n"
+    )
+    assert read_cluster(write(path, NODES_TEXT + told))[0].gives_whole_nodes == whole
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("nodes", [NODES_TEXT, NODES_JSON])
+@pytest.mark.parametrize("jobs", [(0, 0), (0, 1), (1, 4)])
+def test_partitions_as_json(tmp_path: Path, order: int, nodes: str, jobs: tuple[int, int]) -> None:
+    """Behind the nodes or before them, whichever form these have: all that the text tells."""
+    both = [nodes, partitions_json(*jobs)]
+    path = write(tmp_path / "cluster", "\n".join(both[::order]) + "\n")
+    cluster, _ = read_cluster(path)
+    assert len(cluster) == 8
+    assert cluster.gives_whole_nodes == (jobs == (0, 0))
+    assert cluster.billing is not None
+    assert cluster.billing.partitions["big"] == {"cpu": 1.0, "mem": 0.25 / 2**30}
+    assert read_preemption(path).tiers == {"big": 3 * jobs[0], "small": 3 * jobs[1]}
+    assert read_limits(None, None, path).partition_qos == {"big": "part_big", "small": "part_small"}
+
+
+def test_partitions_of_another_shape(tmp_path: Path) -> None:
+    """Cut short, without names, and alone."""
+    path = tmp_path / "cluster"
+    with pytest.raises(InputError, match="show partition --json"):
+        read_cluster(write(path, NODES_TEXT + partitions_json(0, 1)[:-9]))
+    nameless = partitions_json(0, 1).replace('"name"', '"id"')
+    with pytest.raises(InputError, match="a partition without a name"):
+        read_cluster(write(path, NODES_TEXT + nameless))
+    with pytest.raises(InputError, match="no node in it"):
+        read_cluster(write(path, partitions_json(0, 1)))
+    cluster, _ = read_cluster(write(path, NODES_TEXT + '{"partitions": []}\n'))
+    assert cluster.billing is None
+    old = partitions_json(0, 1, maximums={"shares": 0}, priority={}, tres={}, qos={})
+    assert read_cluster(write(path, NODES_TEXT + old))[0].gives_whole_nodes

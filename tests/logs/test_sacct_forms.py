@@ -472,9 +472,10 @@ def test_lists_with_the_delimiter(read: Read) -> None:
 @pytest.mark.parametrize("at", ["|", ",", ";", "\t", "^"])
 def test_text_without_a_header_is_named_for_what_it_is(read: Read, at: str) -> None:
     """Whatever is between its fields."""
-    line = at.join(["7", "ann", "p", *MOMENTS.split(","), "8"])
-    with pytest.raises(InputError, match=r"without its header line.*--columns"):
-        read(line + "\n" + line + "\n")
+    for moments in (MOMENTS, "1795248000,1795248600,1795255800"):  # SLURM_TIME_FORMAT=%s
+        line = at.join(["7", "ann", "p", *moments.split(","), "8"])
+        with pytest.raises(InputError, match=r"without its header line.*--columns"):
+            read(line + "\n" + line + "\n")
 
 
 @pytest.mark.parametrize(

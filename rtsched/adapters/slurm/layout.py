@@ -13,6 +13,7 @@ from rtsched.adapters.slurm.facts import Partition, Sharing, default_memory, lim
 from rtsched.adapters.slurm.rows import names_of, number
 from rtsched.logs.node_hardware import Hardware
 from rtsched.logs.node_requests import MOST_KEPT, NodeSets
+from rtsched.logs.slurm_cluster import has_whole_nodes
 from rtsched.model.blocked import Blocked
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.resources import CPU, MEMORY
@@ -194,7 +195,7 @@ class PartitionParts:
             int(hardware.threads[mask].max(initial=1)),
             node_memory,
             core_memory,
-            pairs.get("oversubscribe", "").upper().startswith("EXCLUSIVE"),
+            has_whole_nodes(pairs),
             _hardware(nodes.capacity[mask], sharing.resources),
             self._above(name, mask) if sharing.resources else "",
             _restricted(pairs),
