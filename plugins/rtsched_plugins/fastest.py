@@ -1,7 +1,7 @@
 """Give the fastest (or the slowest) nodes first.
 
 Each job's node set is all nodes of its partition that take jobs, by speed, then by row. The job
-starts on the first free ones among them; nothing is said about how many. Set `slow` where fast
+starts on the first free ones among them; how many is left open. Set `slow` where fast
 nodes should stay free for those who ask for them.
 
 References

@@ -129,5 +129,5 @@ def rtsched_observe(
     """Return the plug-in's next state after `events`; None keeps the present one.
 
     A pure reducer: batches of events may be cut differently from run to run without changing the
-    final state. Everybody is told; each answer is that plug-in's own.
+    final state. Every plug-in is asked; each answer is that plug-in's own.
     """

@@ -139,7 +139,7 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="A best-effort job may start on planned nodes just before they are "
             "reserved, or run on spare nodes (`spare_nodes`). `leave`: it keeps running, and the "
             "promise may break; `requeue`: if a promise cannot be kept otherwise, such a job is "
-            "requeued if it allows that, and its user is told why."
+            "requeued if it allows that, and its comment names the reason."
         ),
     ] = "leave"
     restart_exit_codes: Annotated[

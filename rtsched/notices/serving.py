@@ -134,8 +134,8 @@ def load(path: Path) -> State:
         return State()
     except (OSError, msgspec.MsgspecError) as error:
         raise AdapterError(
-            f"{path}: cannot be read ({error}); remove it to begin anew: what happens from then on "
-            "is told"
+            f"{path}: cannot be read ({error}); remove it to begin anew: "
+            "what happens from then on is sent"
         ) from error
 
 

@@ -31,7 +31,7 @@ class NoticesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     events: Annotated[
         list[Event],
-        Meta(description="What users are told who chose nothing themselves."),
+        Meta(description="Of what users are notified who chose nothing themselves."),
     ] = msgspec.field(default_factory=lambda: [*DEFAULT_EVENTS])
     choices: Annotated[
         str,
@@ -71,7 +71,7 @@ class NoticesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             description="Seconds in which what happens to a user's jobs is put into one notice; "
-            "broken promises are told at once.",
+            "broken promises are sent at once.",
         ),
     ] = 300.0
     moved_s: Annotated[
@@ -89,7 +89,7 @@ class NoticesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     query_socket: Annotated[str, Meta(description="Socket of the daemon for queries.")] = (
         "/run/rtsched/query.sock"
     )
-    state: Annotated[str, Meta(description="File that remembers what was told.")] = (
+    state: Annotated[str, Meta(description="File that remembers what was sent.")] = (
         "/var/lib/rtsched-notices/state.json"
     )
     log_level: Annotated[Level, Meta(description="Log level.")] = "info"

@@ -108,7 +108,7 @@ ASSUMPTIONS = {
         ("past_deadlines", "Deadlines that are left out.", "that is no time after"),
         ("no_deadlines", "Jobs without a deadline.", "best effort"),
         ("deadlines", "Where deadlines lie.", "deadline that the log does not give"),
-        ("equal_shares", "Nobody's share is said.", "have equal shares"),
+        ("equal_shares", "The log gives no shares.", "have equal shares"),
         ("unused_shares", "Shares of nobody in the log.", "Shares of names"),
     )
 }

@@ -236,7 +236,11 @@ def test_whole_nodes_that_have_enough(fields: dict[str, Any], found: str) -> Non
             "its partition does not have that many consecutive nodes",
         ),
         ({"other": "threads-per-core"}, "cannot plan with --threads-per-core or --hint or -B;"),
-        ({"other": "nodes-list,bb"}, "cannot plan with --nodes and --bb; leave it out"),
+        (
+            {"other": "nodes-list,bb"},
+            "a list of node counts; ask for one of them, such as --nodes=",
+        ),
+        ({"other": "core-spec,bb"}, "and --bb; leave it out"),
         ({"tres_per_socket": "gres/gpu:1"}, "--gpus-per-socket; write --gpus-per-node"),
     ],
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.live import FeasibilityRequest, SubmitReply
 from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.comments import parts_of
 from rtsched.adapters.slurm.facts import (
     Partition,
     SlurmFacts,
@@ -28,6 +29,7 @@ from rtsched.adapters.slurm.scontrol import TOP_NICE, promised_factor
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import LARGEST_FACTOR
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.cli.chunk import variables
 from rtsched.kernels.dlt import exec_time
 from rtsched.kernels.loads import Load
 from rtsched.model.jobs import Kind
@@ -329,6 +331,26 @@ def test_the_admin_comment_keeps_what_a_plan_changes(asked: dict[str, Any], shap
     mark = str(fields[Tag.ADMIN_COMMENT])
     assert mark.startswith(f"rtsched:T0ken-1 {shape}".rstrip())
     assert has_shape(mark) == bool(shape)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "record"),
+    [(2, "fractions=0.500000000:"), (70, "fractions=1429e-5:"), (200, "")],
+)
+def test_slurm_takes_the_comment_of_a_divisible_job(nodes: int, record: str) -> None:
+    """Of at most 1,024 bytes; the record of a promise on many nodes is shorter, or follows."""
+    asked = described(extra="rtsched:sigma=4,cms=1,cps=1", comment="mine")
+    names = tuple(f"n{k:03}" for k in range(nodes))
+    reply = replace(PROMISE, size=nodes, nodes=names, shares=(1.0 / nodes,) * nodes)
+    comment = str(TRANSLATOR.answer(asked, reply, FACTS)[Tag.COMMENT])
+    assert len(comment.encode()) <= 1024
+    assert record in comment
+    assert comment.endswith("mine")
+    assert bool(parts_of(comment).record) == bool(record)
+    told = variables(f"Comment={comment}", {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": names[1]})
+    if record:
+        assert told["ON"].split(":") == list(names)
+        assert float(told["FRACTION"]) == pytest.approx(1.0 / nodes, rel=1e-3)
 
 
 @given(st.integers(1, 600), st.integers(1, 8), st.integers(0, 8), st.integers(0, 8))

@@ -236,7 +236,7 @@ exit $status""",
         "Access/permission denied",  # scrontab does not print the reason
     ),
     plain("--hold", "-H --mem=200", "leave --hold out, or use --begin"),
-    plain("sizes in a list", "-N 1,3 --mem=200", "cannot plan with --nodes"),
+    plain("sizes in a list", "-N 1,3 --mem=200", "cannot plan with a list of node counts"),
     plain("--gpus-per-socket", "--gpus-per-socket=1 --sockets-per-node=2 --mem=200", "write --gpu"),
     plain("counts of features", "-N 2 -C '[fast*1&slow*1]' --mem=200", "it counts nodes"),
     plain("--reboot", "--reboot --mem=200", "cannot plan with --reboot"),

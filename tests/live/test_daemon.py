@@ -190,6 +190,25 @@ def test_moldable_and_divisible_jobs_learn_their_plan(live: Live) -> None:
             assert 2 <= int(nodes) <= 4
 
 
+def test_a_job_whose_promise_ends_has_its_own_size_and_limit(live: Live) -> None:
+    """It waits as its user submitted it, whatever was planned for it."""
+    live.cluster.wait_job(live.submit("-N8", "--time=10", script="sleep 300").job, "RUNNING")
+    load = "--extra=rtsched:sigma=100,cms=0.01,cps=2"
+    asked = {("-N2-4", "--time=4"): "00:04:00", ("-N1-4", load): "00:30:00"}
+    jobs = {live.promise(*words, in_minutes(60)): words for words in asked}
+    for job, (nodes, last) in jobs.items():
+        assert live.cluster.job(job)["NumNodes"] != nodes.removeprefix("-N")
+        live.cluster.run(["scontrol", "update", f"JobId={job}", "Deadline=now+50hours"])
+        live.wait_standing(job, "void")
+        own = nodes.removeprefix("-N"), asked[nodes, last]
+
+        def shape(job: int = job) -> tuple[str, str]:
+            shown = live.cluster.job(job)
+            return shown["NumNodes"], shown["TimeLimit"]
+
+        eventually(lambda own=own, shape=shape: shape() == own)  # type: ignore[misc]
+
+
 def test_parked_jobs_are_judged_later(live: Live) -> None:
     """Held while the daemon was down, they get a promise, or are cancelled with a reason."""
     live.hold_without_daemon()

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LONGEST = 4096
 """Characters of a user's own comment that are kept; of a longer one the words for rtsched are."""
 
+MOST_AT_SUBMISSION = 1024
+"""Bytes of a comment with which Slurm takes a job (`MAX_COMMENT_LEN`)."""
+
 RECORD = "rtsched:promise"
 """How the record of a promise begins."""
 
@@ -74,7 +77,12 @@ def parts_of(comment: str) -> Comment:
 
 
 def record_of(
-    deadline: float, names: Sequence[str], shares: Sequence[float], rounds: Sequence[float] = ()
+    deadline: float,
+    names: Sequence[str],
+    shares: Sequence[float],
+    rounds: Sequence[float] = (),
+    *,
+    short: bool = False,
 ) -> str:
     """Return the record of a promise (contrib/slurm/task_prolog.sh).
 
@@ -86,16 +94,43 @@ def record_of(
         The nodes in sending order, and the fraction of the load on each.
     rounds : sequence of float
         The share of its part that each node takes in each round; empty: all at once.
+    short : bool
+        With four digits of each number.
     """
+    number = _short if short else "{:.9f}".format
     words = [RECORD]
     if math.isfinite(deadline):
         words.append(f"deadline={deadline:.0f}")
     words.append(f"nodes={len(names)}")
-    words.append("fractions=" + ":".join(f"{share:.9f}" for share in shares))
+    words.append("fractions=" + ":".join(map(number, shares)))
     if rounds:
-        words.append("rounds=" + ":".join(f"{share:.9f}" for share in rounds))
+        words.append("rounds=" + ":".join(map(number, rounds)))
     words.append("on=" + ":".join(names))
     return " ".join(words)
+
+
+def _short(share: float) -> str:
+    """Return four digits of a number, such as `1667e-5`, as TaskProlog reads it."""
+    digits, _, power = f"{share:.3e}".partition("e")
+    return f"{digits.replace('.', '')}e{int(power) - 3}"
+
+
+def record_at_submission(
+    comment: str,
+    deadline: float,
+    names: Sequence[str],
+    shares: Sequence[float],
+    rounds: Sequence[float],
+) -> str:
+    """Return a job's comment with the record of its promise, as far as Slurm takes the job with it.
+
+    As in `record_of`. Where not even a short one fits, it follows once the job is in the queue.
+    """
+    for short in (False, True):
+        found = with_record(comment, record_of(deadline, names, shares, rounds, short=short))
+        if len(found.encode()) <= MOST_AT_SUBMISSION:
+            return found
+    return comment
 
 
 def with_record(comment: str, record: str) -> str:

@@ -327,6 +327,9 @@ def _problem(
             return f"no promise can be given to {what}"
     if "clusters" in request.other.split(","):
         return "rtsched cannot plan for several or other clusters; name this one in --clusters"
+    if "nodes-list" in request.other.split(","):
+        size = f"--nodes={request.max_nodes}" if request.max_nodes else "--nodes=2"
+        return f"cannot plan with a list of node counts; ask for one of them, such as {size}"
     if request.other:
         names = " and ".join(written(name, request.line) for name in request.other.split(","))
         return f"cannot plan with {names[:160]}; leave it out"
