@@ -39,7 +39,7 @@ from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.reloading import ConfigReloader
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.restarting import RestartPolicy
-from rtsched.daemon.warming import keep_loaded, warm_up
+from rtsched.daemon.warming import keep_loaded, rehearse, warm_up
 from rtsched.daemon.working import CycleRules, Settled, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.actions import Tell
@@ -605,6 +605,9 @@ class Daemon:
             if self.estimating is not None:
                 self.estimating.start()
             await self._try_cycle()
+            if self.site.facts is not None:
+                asked = self.site, self.policy, self.translator, self.wording, self.clock()
+                await asyncio.to_thread(rehearse, *asked)
             self.lag.start()
             for server, group in servers:
                 await server.listen(group)

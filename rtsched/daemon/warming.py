@@ -1,33 +1,39 @@
-"""Ask the plug-ins once before anybody waits for them.
+"""Ask the plug-ins once before anybody waits for them, and answer as a submit filter is answered.
 
-Kernels are compiled when they are first called, which takes seconds, and a submit filter waits for
-milliseconds.
+Kernels are compiled, or read from the disk, when they are first called, which takes seconds, and a
+submit filter waits for milliseconds.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import structlog
 
-from rtsched.adapters.live import Marks, Observation, Submission
+from rtsched.adapters.live import FeasibilityRequest, Marks, Observation, Submission
 from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.menu import Allowance, Request, with_lines, with_menu
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.site import Site
 from rtsched.daemon.working import settle, steered
-from rtsched.errors import PlannerError
+from rtsched.errors import PlannerError, RtschedError
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.resources import CPU
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.units import HOUR, MINUTE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rtsched.adapters.live import Translator
     from rtsched.daemon.app import PluginChains
     from rtsched.daemon.working import CycleRules
 
@@ -70,6 +76,38 @@ def _ask(policy: PluginChains, rules: CycleRules, *, shares: bool) -> None:
     observation = replace(_observation(site), time=_NOW + 1.0)
     settled = settle(site, observation, rules, _NOW + 1.0)
     steered(settled.site, settled.events, rules)
+
+
+def rehearse(
+    site: Site, policy: PluginChains, translator: Translator, wording: Wording, now: float
+) -> None:
+    """Answer made-up submissions on the site as it is, from the request to the reply.
+
+    Nothing is kept. `now` in seconds since the epoch.
+    """
+    begun, settings = time.perf_counter(), policy.live.daemon
+    admission = AdmissionController(policy.submits, settings, wording)
+    for asked in _questions(now):
+        try:
+            fields = translator.fields_of(asked)
+            request = Request(translator, fields, translator.describe(fields, site.facts, now))
+            judged = admission.judge(site, request.submission, now)
+            allowance = Allowance(settings.menu_ms / 1000.0)
+            judged = with_menu(admission, site, judged, request, now, allowance)
+            judged = with_lines(judged, request, now)
+            translator.answer(request.submission, judged.reply, site.facts)
+        except RtschedError as error:  # the batch system has no such jobs, or no plan is made now
+            log.debug("not_rehearsed", problem=str(error))
+    log.info("answers_rehearsed", seconds=round(time.perf_counter() - begun, 3))
+
+
+def _questions(now: float) -> Iterator[FeasibilityRequest]:
+    """Yield jobs of ten minutes of every kind, with deadlines that fit and that are too soon."""
+    load = {"sigma": 100.0, "cms": 0.01, "cps": 2.0}
+    kinds: tuple[dict[str, Any], ...] = ({}, {"nodes_max": 2}, {"load": load}, {"array": "0-3"})
+    for left in (3.0 * HOUR, MINUTE):
+        for kind in kinds:
+            yield FeasibilityRequest(os.getuid(), now + left, time_s=10.0 * MINUTE, **kind)
 
 
 def keep_loaded() -> None:
