@@ -1,7 +1,7 @@
 """What the answer to a submission takes on the processor, step by step, in a daemon of its own.
 
     python benchmarks/answers.py [--pending N] [--promises N] [--nodes N] [--tests N] [--wide]
-        [--taken] [--menu-ms MS] [--json]
+        [--taken] [--anew] [--menu-ms MS] [--json]
 
 A daemon over the made-up Slurm of `made_up.py`: so many nodes, all busy for six hours, so many
 pending jobs, and so many promises, which a poll has shown. Users then submit jobs of one to 32
@@ -16,6 +16,8 @@ gets an offer, which is held beside those of all before.
 
 With `--taken` half of the nodes were free at the poll, and every other one of these was taken
 since, as the filter tells: another list of nodes with each job.
+
+With `--anew` each job is put into a new plan (`beside_plan = false`).
 
 A second table says what an answer is made of: the mean time in each of `PARTS`, without that in the
 others that it calls, so that they add up to the whole.
@@ -83,6 +85,7 @@ PARTS: Mapping[str, list[tuple[Any, str]]] = {
         (Rules, "prepare"),
     ],
     "planner: arithmetic": [(Rules, "admit"), (Rules, "offer"), (Rules, "hopeless")],
+    "planner: a place beside the plan": [(PlanningSession, name) for name in ("_place", "_take")],
     "planner: the plan as a schedule": [(PlanningSession, "schedule")],
     "planner: the rest": [(Mcdf, "judge")],
     "check of the answer": [(checks.CHECKS, "admit")],
@@ -154,10 +157,11 @@ async def measure(
     wide: bool = False,
     menu_ms: float = DaemonSettings().menu_ms,
     taken: bool = False,
+    anew: bool = False,
 ) -> dict[str, dict[str, list[float]]]:
     """Return the seconds of each step and in each of `PARTS`, by verdict."""
     watch = Stopwatch()
-    policy, translator = policy_in(directory), SlurmTranslator()
+    policy, translator = policy_in(directory, beside_plan=not anew), SlurmTranslator()
     busy = nodes // 2 if taken else nodes
     worker = Worker(partial(MadeUp, directory, pending, nodes, busy), 300.0)
     took: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -227,6 +231,7 @@ def main() -> None:
     parser.add_argument("--tests", type=int, default=300)
     parser.add_argument("--wide", action="store_true", help="ask for a third of all nodes")
     parser.add_argument("--taken", action="store_true", help="nodes were taken since the poll")
+    parser.add_argument("--anew", action="store_true", help="plan all anew for each job")
     parser.add_argument(
         "--menu-ms", type=float, default=DaemonSettings().menu_ms, help="as in site.toml"
     )
@@ -235,7 +240,8 @@ def main() -> None:
     log_events("warning")
     with tempfile.TemporaryDirectory(prefix="rtsched-answers-") as name:
         extent = given.pending, given.promises, given.nodes, given.tests
-        took = asyncio.run(measure(Path(name), *extent, given.wide, given.menu_ms, given.taken))
+        how = given.wide, given.menu_ms, given.taken, given.anew
+        took = asyncio.run(measure(Path(name), *extent, *how))
     if given.json:
         json.dump(took, sys.stdout)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -151,12 +151,17 @@ class Spool:
             file.rename(file.with_suffix(".new"))
 
 
-def policy_in(directory: Path) -> PluginChains:
-    """Return what a daemon needs that promises by `mcdf`, and has its files in a directory."""
+def policy_in(directory: Path, **planner: Any) -> PluginChains:
+    """Return what a daemon needs that promises by `mcdf`, and has its files in a directory.
+
+    `planner`: settings of `mcdf`.
+    """
     settings = DaemonSettings(
         unused_promises_per_hour=0, lapse=600.0, run=str(directory), log_level="warning"
     )
-    return policy_of(LiveSite(planner="mcdf", plugin=[PluginTable("mcdf")], daemon=settings))
+    return policy_of(
+        LiveSite(planner="mcdf", plugin=[PluginTable("mcdf", settings=planner)], daemon=settings)
+    )
 
 
 def admission_of(daemon: Daemon) -> AdmissionController:

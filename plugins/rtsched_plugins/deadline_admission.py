@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
 
 import numpy as np
+from msgspec import Meta
 
 from rtsched.api import (
     Capabilities,
@@ -36,6 +37,15 @@ if TYPE_CHECKING:
     from rtsched.api import Cluster, PreparedState, RejectedRows, ReplayPlanner, Snapshot
     from rtsched_plugins.planning import NodeAware, Planner, Proposal, Refusal, RowPlanner
 
+BesidePlan = Annotated[
+    bool,
+    Meta(
+        description="A new job is planned beside the plan as it is where it fits, and a new plan "
+        "is made only otherwise. Off: each new job is put into a new plan, in the planner's order, "
+        "as published. On live systems the default is on. Replays take some times longer with it."
+    ),
+]
+"""A setting of planners."""
 
 NOTHING_PROMISED = (
     "cannot meet this deadline; {left:time} are left, {free} of {nodes:node} are free"

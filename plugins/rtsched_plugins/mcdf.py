@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Meta
 
 from rtsched.api import Reason, hookimpl
-from rtsched_plugins.deadline_admission import DeadlineAdmission
+from rtsched_plugins.deadline_admission import BesidePlan, DeadlineAdmission
 from rtsched_plugins.insurance import Insurance
 from rtsched_plugins.kernels.admission import (
     BY_ARRIVAL,
@@ -97,14 +97,7 @@ class Mcdf(DeadlineAdmission):
                 "Off: a job gets all its nodes at once."
             ),
         ] = False
-        beside_plan: Annotated[
-            bool,
-            Meta(
-                description="A new job is planned beside the plan as it is where it fits, and a "
-                "new plan is made only otherwise. Off: each new job is put into a new plan, in the "
-                "planner's order, as published. On live systems the default is on."
-            ),
-        ] = False
+        beside_plan: BesidePlan = False
         spare_nodes: Annotated[
             int | dict[str, int],
             Meta(

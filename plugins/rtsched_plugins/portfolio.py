@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Meta
 
 from rtsched.api import EventKind, Finding, Reason, Verdict, Verdicts, hookimpl, places
-from rtsched_plugins.deadline_admission import DeadlineAdmission, bounded, senseless
+from rtsched_plugins.deadline_admission import BesidePlan, DeadlineAdmission, bounded, senseless
 from rtsched_plugins.kernels.admission_rows import LOW
 from rtsched_plugins.kernels.portfolio_load import Reading
 from rtsched_plugins.kernels.portfolio_plan import least_work, rows_of
@@ -130,14 +130,7 @@ class Portfolio(DeadlineAdmission):
                 "some large jobs are admitted.",
             ),
         ] = 0.1
-        beside_plan: Annotated[
-            bool,
-            Meta(
-                description="A new job is planned beside the plan as it is where it fits, and a "
-                "new plan is made only otherwise. Off: each new job is put into a new plan, in the "
-                "planner's order, as published. On live systems the default is on."
-            ),
-        ] = False
+        beside_plan: BesidePlan = False
         offer_tests: Annotated[
             int,
             Meta(

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.core.chain import Judgement
+    from rtsched.core.config import Mode
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.limits import FullLimit
     from rtsched.daemon.menu import Menu
@@ -157,6 +158,16 @@ def _without_offer(judgement: Judgement) -> bool:
     """Return whether a job is rejected, and no later deadline could be promised either."""
     verdicts = judgement.verdicts
     return bool(verdicts.code[0] == Verdict.REJECT and not math.isfinite(verdicts.offer[0]))
+
+
+def _plan_by(judgement: Judgement, mode: Mode) -> Schedule | None:
+    """Return the plan in which plug-ins of a mode have a job; None: they do not admit it."""
+    found = [judgement.verdicts]
+    if mode != "enforce":
+        found = [a.value for a in judgement.answers if a.mode == mode and a.value is not None]
+    if any(verdicts.code[0] >= Verdict.DEFER for verdicts in found):
+        return None
+    return next((verdicts.plan for verdicts in found if verdicts.plan is not None), None)
 
 
 def _rejected(site: Site, code: str, text: str) -> AdmissionResult:
@@ -453,7 +464,7 @@ class AdmissionController:
                 text = messages.begins_later(retry_at, self.wording.begin, now)
             result = _deferred(site, codes, text, retry_at)
         elif verdicts.plan is None or not math.isfinite(verdicts.promise[0]):
-            return self._passed(site, judgement, now)
+            return self._passed(site, job, judgement, now)
         elif (full := full_limit(base, job.jobs, verdicts.plan)) is not None:
             result = self._beyond_limit(site, job, now, full)
             codes = result.codes
@@ -474,10 +485,17 @@ class AdmissionController:
         text = messages.put_off(text.removeprefix(messages.PREFIX), full.until, now)
         return _deferred(site, ("submit.limit",), text, full.until)
 
-    def _passed(self, site: Site, judgement: Judgement, now: float) -> AdmissionResult:
+    def _passed(
+        self, site: Site, job: Submission, judgement: Judgement, now: float
+    ) -> AdmissionResult:
         """Let a job pass that nobody promises anything; say what would have become of it."""
         codes, text, offer = messages.foreseen(judgement, self.wording)
-        reply = SubmitReply(False, messages.warned(judgement, self.wording, now))
+        _, why, named = messages.uncounted(judgement, ("warn",), self.wording)
+        named = named if named <= now + HORIZON else math.inf
+        if why and math.isfinite(named) and self.names_offers:
+            until = now + (self.settings.offer or STATED)
+            offer = named = self._named(site, job, now, named, until, of="warn")[0]
+        reply = SubmitReply(False, messages.warned(why, named, self.wording, now))
         return AdmissionResult(site, reply, (), "pass", codes, offer, judgement, text)
 
     def _promise(
@@ -580,16 +598,23 @@ class AdmissionController:
         return site.without(record.id for record in older if record.made_at in given_up)
 
     def _named(
-        self, site: Site, job: Submission, now: float, offer: float, until: float
+        self,
+        site: Site,
+        job: Submission,
+        now: float,
+        offer: float,
+        until: float,
+        of: Mode = "enforce",
     ) -> tuple[float, Submission, Schedule | None]:
         """Return the deadline that a rejected job is named, the job with it, and a plan for both.
 
         On a whole minute, and so late that the job is admitted if it is submitted until then and
-        nothing else changes; where that cannot be, the earliest one. None: no plan was found.
+        nothing else changes; where that cannot be, the earliest one. None: no plan was found. `of`
+        is the mode of the plug-ins that reject it.
         """
         deadline, found = rounded_up(offer), list[tuple[float, Submission, Schedule | None]]()
         for _ in range(NAMED_TRIES):
-            tried = self._with_deadline(site, job, now, deadline)
+            tried = self._with_deadline(site, job, now, deadline, of)
             early = MINUTE
             if tried[2] is not None:
                 found.append(tried)
@@ -597,18 +622,18 @@ class AdmissionController:
             if early <= 0.0:
                 break
             deadline = rounded_up(deadline + early)
-        return found[-1] if found else self._with_deadline(site, job, now, offer)
+        return found[-1] if found else self._with_deadline(site, job, now, offer, of)
 
     def _with_deadline(
-        self, site: Site, job: Submission, now: float, deadline: float
+        self, site: Site, job: Submission, now: float, deadline: float, of: Mode
     ) -> tuple[float, Submission, Schedule | None]:
         """Return a deadline, the job with it, and a plan that has the job then, if there is one."""
         asked = replace(job, jobs=job.jobs.replace(deadline=np.array([deadline])))
         try:
-            verdicts = self._evaluate(site, asked, now).verdicts
+            judgement = self._evaluate(site, asked, now)
         except PlannerError:  # the rejection stands, and its offer is named; it is not held
             return deadline, asked, None
-        return deadline, asked, verdicts.plan if verdicts.code[0] == Verdict.ADMIT else None
+        return deadline, asked, _plan_by(judgement, of)
 
     def _redeem(
         self, site: Site, offer: PromiseRecord, job: Submission, now: float

@@ -346,9 +346,11 @@ def lost_promise() -> str:
     )
 
 
-def warned(judgement: Judgement, wording: Wording, now: float) -> str:
-    """Return what plug-ins that only warn would have said against the job; empty: nothing."""
-    _, why, offer = uncounted(judgement, ("warn",), wording)
+def warned(why: str, offer: float, wording: Wording, now: float) -> str:
+    """Return what a user reads of a job that plug-ins only warn of; empty: nothing.
+
+    `why`: what they have against it; `offer`: a deadline that they would promise, inf: none.
+    """
     if not why:
         return ""
     text = shortened(f"{PREFIX}warning: {why}")

@@ -87,6 +87,15 @@ NO_PLAN = "no plan meets it after changes on the cluster"
 _NONE: NDArray[np.int64] = np.empty(0, np.int64)
 
 
+class _Means(NamedTuple):
+    """By what jobs get other starts; as the arguments of `replan`."""
+
+    planner: Chain
+    wording: messages.Wording
+    young: float
+    flapping: NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class Replanned:
     """The site with a plan that holds, the promises that broke, and what has to be done for it.
@@ -150,7 +159,7 @@ def replan(
             snapshot = replace(site.snapshot, now=now)
             lost = lost_starts(site, snapshot)
         if len(lost):
-            found = _mended(site, snapshot, planner, lost, wording, young, flapping)
+            found = _mended(site, snapshot, lost, _Means(planner, wording, young, flapping))
         else:
             not_yet = bool((site.requested.begin > now).any())  # what is better may be too early
             stays = site.delayed or snapshot.cluster.shared or not_yet
@@ -286,15 +295,7 @@ def _improved(site: Site, snapshot: Snapshot, planner: Chain) -> Site:
     return site if better is None else with_plan(site, better)
 
 
-def _mended(
-    site: Site,
-    snapshot: Snapshot,
-    planner: Chain,
-    lost: NDArray[np.int64],
-    wording: messages.Wording,
-    young: float,
-    flapping: NDArray[np.int64],
-) -> Replanned:
+def _mended(site: Site, snapshot: Snapshot, lost: NDArray[np.int64], means: _Means) -> Replanned:
     """Return the site with a plan in which the jobs `lost` have other starts, or without them.
 
     Raises
@@ -302,13 +303,14 @@ def _mended(
     PlannerError
         If the planner raised or answered wrongly.
     """
+    planner, wording, young, flapping = means
     now, offers = snapshot.now, offers_of(site)
     moving = 0.0 if len(offers) else young
     if (found := _restored(site, snapshot, planner, moving)) is not None:
         return found
     plan, failed = _anew(site, snapshot, planner, lost)
     if len(gone := _giving_way(offers, failed)):
-        return _without_offers(site, snapshot, planner, gone, wording, young, flapping)
+        return _without_offers(site, snapshot, gone, means)
     spared = np.intersect1d(failed, _may_be_kept(site, snapshot, flapping))
     if len(spared):
         plan, failed = _around(site, snapshot, planner, _Tried(lost, plan, failed), spared)
@@ -331,13 +333,7 @@ def _giving_way(offers: NDArray[np.int64], failed: NDArray[np.int64]) -> NDArray
 
 
 def _without_offers(
-    site: Site,
-    snapshot: Snapshot,
-    planner: Chain,
-    offers: NDArray[np.int64],
-    wording: messages.Wording,
-    young: float,
-    flapping: NDArray[np.int64],
+    site: Site, snapshot: Snapshot, offers: NDArray[np.int64], means: _Means
 ) -> Replanned:
     """Return the site with a plan that holds, in which these offers are given up first.
 
@@ -347,13 +343,13 @@ def _without_offers(
         If the planner raised or answered wrongly.
     """
     kept = snapshot.plan.take(np.flatnonzero(~np.isin(snapshot.plan.entries.job, offers)))
-    given_up = _broken(with_plan(site, kept), offers, wording, snapshot.now)
+    given_up = _broken(with_plan(site, kept), offers, means.wording, snapshot.now)
     site = given_up.site
     snapshot = replace(site.snapshot, now=snapshot.now)
     lost = lost_starts(site, snapshot)
     if not len(lost):
         return given_up
-    found = _mended(site, snapshot, planner, lost, wording, young, flapping)
+    found = _mended(site, snapshot, lost, means)
     return replace(found, changed=given_up.changed + found.changed)
 
 

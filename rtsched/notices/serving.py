@@ -22,6 +22,7 @@ from rtsched.daemon.logs import log_events
 from rtsched.daemon.notify import notify
 from rtsched.daemon.reports import Closed, ClosedReport, Status, StatusReport
 from rtsched.errors import AdapterError, RtschedError
+from rtsched.model.units import HOUR
 from rtsched.notices.delivery import Letter, deliver
 from rtsched.notices.events import OVERLAP, Memory, Notice, is_urgent, noticed
 from rtsched.notices.settings import chosen
@@ -36,7 +37,6 @@ log = structlog.get_logger(__name__)
 
 MOST = 200
 """Notices of one user that wait at the most; older ones are only counted."""
-HOUR = 3600.0
 RETRY = 300.0
 """Seconds after which a letter is sent again that could not be."""
 

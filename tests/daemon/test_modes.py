@@ -43,8 +43,10 @@ def test_warn_tells_what_would_be_accepted() -> None:
     found = judged("warn", size=2, wall_time=1000.0, deadline=T0 + 990.4)
     assert not found.reply.rejected
     assert found.reply.text.startswith("rtsched: warning: ")
-    assert f"--deadline={T0 + 1000:.0f}" in found.reply.text
-    assert ".4" not in found.reply.text
+    assert f"--deadline={T0 + 1100:.0f}" in found.reply.text, "a whole minute, for a minute"
+    assert found.offer == T0 + 1100
+    again = judged("warn", size=2, wall_time=1000.0, deadline=T0 + 1100)
+    assert again.reply.text == ""
 
 
 def test_what_would_be_promised_is_remembered_too() -> None:
