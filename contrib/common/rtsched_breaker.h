@@ -45,10 +45,13 @@ static inline bool rtsched_breaker_failed(struct rtsched_breaker *breaker, int64
 /* A breaker that tells users apart: failures of one user alone, such as of one who asks what takes
  * long, close the daemon to that user only. Those of several users in a row close it to all; if one
  * of them was borne more for that, for twice as long the first time, so that a daemon that hangs
- * costs no more in all. Zeros are a closed one.
+ * costs no more in all. Questions that were under way when one failed wait for the same thing, and
+ * do not count: else one moment at which the daemon stands still, while many submit, would close it
+ * to all. Zeros are a closed one.
  */
 struct rtsched_user_breaker {
 	struct rtsched_breaker all, one;
+	int64_t failed_at; /* ms; of the last failure that counted */
 	int64_t row;  /* whose failures in a row there are: a user + 1, or several users' */
 	int64_t user; /* who is kept out by `one`: a user + 1; 0: nobody */
 };
@@ -76,13 +79,20 @@ static inline void rtsched_user_breaker_succeeded(struct rtsched_user_breaker *b
 		rtsched_breaker_succeeded(&breaker->one);
 }
 
-/* Return whether this failure opened it, for one user or for all. */
+/* Return whether the failure of a question that began then opened it, for one user or for all. */
 static inline bool rtsched_user_breaker_failed(struct rtsched_user_breaker *breaker, uint32_t user,
-					       int64_t now, int failures, int pause_ms)
+					       int64_t began, int64_t now, int failures,
+					       int pause_ms)
 {
 	int64_t own = (int64_t)user + 1, whose = 0;
-	int count = __atomic_add_fetch(&breaker->all.failures, 1, __ATOMIC_RELAXED);
+	int64_t before = __atomic_load_n(&breaker->failed_at, __ATOMIC_ACQUIRE);
+	int count;
 
+	if (began < before ||
+	    !__atomic_compare_exchange_n(&breaker->failed_at, &before, now, false, __ATOMIC_ACQ_REL,
+					 __ATOMIC_ACQUIRE))
+		return false;
+	count = __atomic_add_fetch(&breaker->all.failures, 1, __ATOMIC_RELAXED);
 	if (__atomic_compare_exchange_n(&breaker->row, &whose, own, false, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE))
 		whose = own;

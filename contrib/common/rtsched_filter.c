@@ -96,11 +96,11 @@ enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter, uint32_t 
 {
 	/* Without a known daemon_user only root's socket is trusted. */
 	uid_t owner = settings->daemon_uid == RTSCHED_NOBODY ? 0 : settings->daemon_uid;
+	int64_t began = rtsched_now_ms();
 	enum rtsched_outcome outcome;
 
 	memset(answer, 0, sizeof(*answer));
-	if (!rtsched_user_breaker_lets(&filter->breaker, user, rtsched_now_ms(),
-				       settings->breaker_ms))
+	if (!rtsched_user_breaker_lets(&filter->breaker, user, began, settings->breaker_ms))
 		return RTSCHED_NOT_ASKED;
 	rtsched_add_number(request, RTSCHED_TAG_TIMEOUT_MS, settings->timeout_ms);
 	outcome = rtsched_ask(settings->socket, settings->timeout_ms, owner, request, answer);
@@ -109,7 +109,7 @@ enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter, uint32_t 
 		return outcome;
 	}
 	complain(filter, "could not be reached", rtsched_outcome_text(outcome));
-	if (rtsched_user_breaker_failed(&filter->breaker, user, rtsched_now_ms(),
+	if (rtsched_user_breaker_failed(&filter->breaker, user, began, rtsched_now_ms(),
 					settings->breaker_failures, settings->breaker_ms))
 		say(filter, true,
 		    "rtsched: after %d failures in a row the daemon is not contacted for %d ms",

@@ -35,30 +35,36 @@ static void by_user(void)
 {
 	struct rtsched_user_breaker breaker = {0};
 
-	assert(!rtsched_user_breaker_failed(&breaker, 7, 1000, 2, 500));
-	assert(rtsched_user_breaker_failed(&breaker, 7, 1000, 2, 500));
+	assert(!rtsched_user_breaker_failed(&breaker, 7, 1000, 1000, 2, 500));
+	assert(rtsched_user_breaker_failed(&breaker, 7, 1000, 1000, 2, 500));
 	assert(!rtsched_user_breaker_lets(&breaker, 7, 1499, 500));
 	assert(rtsched_user_breaker_lets(&breaker, 8, 1001, 500));
 	rtsched_user_breaker_succeeded(&breaker, 8); /* no word on the questions of the other one */
 	assert(!rtsched_user_breaker_lets(&breaker, 7, 1499, 500));
-	assert(!rtsched_user_breaker_failed(&breaker, 8, 1499, 2, 500));
+	assert(!rtsched_user_breaker_failed(&breaker, 8, 1499, 1499, 2, 500));
 	assert(rtsched_user_breaker_lets(&breaker, 7, 1500, 500)); /* a probe of its own */
 	assert(!rtsched_user_breaker_lets(&breaker, 7, 1500, 500));
 	rtsched_user_breaker_succeeded(&breaker, 7);
 	assert(rtsched_user_breaker_lets(&breaker, 7, 1501, 500));
 
-	assert(!rtsched_user_breaker_failed(&breaker, 7, 2000, 2, 500));
-	assert(rtsched_user_breaker_failed(&breaker, 8, 2000, 2, 500)); /* two of two users */
+	assert(!rtsched_user_breaker_failed(&breaker, 7, 2000, 2000, 2, 500));
+	assert(rtsched_user_breaker_failed(&breaker, 8, 2000, 2000, 2, 500)); /* two of two users */
 	assert(!rtsched_user_breaker_lets(&breaker, 9, 2499, 500));
 	assert(rtsched_user_breaker_lets(&breaker, 9, 2500, 500)); /* one probe of all */
 	assert(!rtsched_user_breaker_lets(&breaker, 8, 2500, 500));
 	rtsched_user_breaker_succeeded(&breaker, 9);
 
 	for (int i = 0; i < 2; i++)
-		rtsched_user_breaker_failed(&breaker, 7, 3000, 2, 500);
-	assert(rtsched_user_breaker_failed(&breaker, 8, 3000, 2, 500)); /* the third that is borne */
+		rtsched_user_breaker_failed(&breaker, 7, 3000, 3000, 2, 500);
+	assert(rtsched_user_breaker_failed(&breaker, 8, 3000, 3000, 2, 500)); /* the third that is borne */
 	assert(!rtsched_user_breaker_lets(&breaker, 9, 3999, 500)); /* for a pause more */
 	assert(rtsched_user_breaker_lets(&breaker, 9, 4000, 500));
+	rtsched_user_breaker_succeeded(&breaker, 9);
+
+	for (uint32_t user = 7; user < 17; user++) /* all of these wait when the daemon stands still */
+		assert(!rtsched_user_breaker_failed(&breaker, user, 5000, 5050, 2, 500));
+	assert(rtsched_user_breaker_lets(&breaker, 8, 5060, 500));
+	assert(rtsched_user_breaker_failed(&breaker, 8, 5060, 5110, 2, 500)); /* it still does */
 }
 
 static struct rtsched_user_breaker of_users;
@@ -69,7 +75,7 @@ static void *mixing_users(void *unused)
 	for (int i = 0; i < 20000; i++)
 		if (rtsched_user_breaker_lets(&of_users, (uint32_t)i % 3, i, 3)) {
 			if (i % 5)
-				rtsched_user_breaker_failed(&of_users, (uint32_t)i % 3, i, 2, 3);
+				rtsched_user_breaker_failed(&of_users, (uint32_t)i % 3, i, i, 2, 3);
 			else
 				rtsched_user_breaker_succeeded(&of_users, (uint32_t)i % 3);
 		}
