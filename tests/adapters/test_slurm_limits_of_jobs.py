@@ -422,3 +422,18 @@ def test_partitions_tell_their_qos() -> None:
     """As `scontrol show partition` shows it."""
     said = {"a": {"qos": "N/A"}, "b": {"qos": "part"}, "c": {}}
     assert qos_of_partitions(said) == {"b": "part"}
+
+
+def test_an_account_or_qos_that_no_poll_has_shown_is_named() -> None:
+    """Where Slurm enforces them it may refuse the job after its user has read a promise."""
+    known = replace(facts(), enforced=True, associations={("physics", "ann"): 0})
+
+    def unverified(known: SlurmFacts = known, **fields: Any) -> str:
+        asked = {"user_id": 1000, "deadline": int(NOW) + 500000, "time_limit": 30, **fields}
+        given = {Tag[name.upper()]: value for name, value in asked.items()}
+        return SlurmTranslator().describe(given, known, NOW).unverified
+
+    assert unverified() == unverified(account="Physics", qos="NORMAL") == ""
+    assert unverified(account="nosuch") == "account"
+    assert unverified(qos="nosuch") == "QOS"
+    assert unverified(replace(known, enforced=False), account="nosuch", qos="nosuch") == ""

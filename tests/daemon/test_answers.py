@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import ANN, Running, answer_of, until
+from running import ANN, FACTS, Running, answer_of, until
 from scene import BOB
 
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
@@ -130,6 +131,22 @@ def test_whose_turn_does_not_come_in_time_is_held(running: Running) -> None:
         await asyncio.to_thread(answer_of, first)
 
     assert run(running, course).calls == 1
+
+
+def test_an_account_that_slurm_may_refuse_is_held_at_once(running: Running) -> None:
+    """Nothing is promised or planned; it is evaluated as soon as a poll shows that it is there."""
+
+    async def course(gate: Gate) -> None:
+        del gate
+        facts = replace(FACTS, enforced=True, associations={("physics", "ann"): 0})
+        running.show(facts=facts)
+        await running.daemon.cycle()
+        fields = (await asyncio.to_thread(answer_of, running.asked()))[1]
+        assert (fields[Tag.VERDICT], fields[Tag.PRIORITY]) == (ACCEPT, 0)
+        assert "evaluated once its account has been accepted" in str(fields[Tag.MESSAGE])
+
+    run(running, course)
+    assert running.standings() == []
 
 
 def test_a_request_is_read_beside_the_loop(

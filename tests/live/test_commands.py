@@ -88,6 +88,24 @@ def test_a_promise_is_seen_by_its_owner_and_admins(running):
     assert closed not in {"firm", "provisional"}
 
 
+def test_all_promises_are_cancelled_before_rtsched_is_removed(running):
+    """Each user reads it in the comment of the job, which waits as a best-effort job."""
+    later = ["-N6", "--time=2", "--deadline=now+60minutes"]
+    running.sbatch(["-N6", "--time=2"], user="dave", script="sleep 100")
+    jobs = [running.sbatch(later, user=user, script="true") for user in ("alice", "bob")]
+
+    def firm():
+        promises = ask(running, "status", user="root")["promises"]
+        return sorted(p["job"] for p in promises if p["standing"] == "firm") == list(map(str, jobs))
+
+    eventually(firm, 20, "both are promised")
+    said = running.run(["rtsched", "cancel", "--all"], user="root").stdout
+    assert "2 promises cancelled; the users are informed" in said
+    for job in jobs:
+        eventually(lambda job=job: "cancelled by an admin" in running.job(job)["Comment"], 20)
+    assert not ask(running, "status", user="root")["promises"]
+
+
 def test_a_rejection_is_explained(running):
     """What sbatch was told is remembered for its user; the deadline named there is feasible."""
     with pytest.raises(SubmitError) as told:

@@ -377,6 +377,34 @@ def test_nobody_can_keep_it(live: Live) -> None:
         live.cluster.run(["scontrol", "update", "nodename=slow6", "state=resume"])
 
 
+def test_a_requeued_job_starts_as_planned(live: Live) -> None:
+    """Slurm puts off a job that is queued again for two minutes, which would be too late here."""
+    job = live.promise("-N1", "--time=1", in_minutes(2.8), script="sleep 12")
+    live.cluster.wait_job(job, "RUNNING")
+    live.polled()
+    live.cluster.run(["scontrol", "requeue", str(job)], user="alice")
+    live.wait_standing(job, "kept", seconds=150)
+    assert live.ran(job)[1] <= live.deadline_of(job)
+
+
+def test_a_job_that_is_suspended_is_at_risk_and_broken_when_hopeless(live: Live) -> None:
+    """Its user is informed of both, and the job goes on when it is resumed."""
+    job = live.promise("-N1", "--time=1", in_minutes(2), script="sleep 30")
+    live.cluster.wait_job(job, "RUNNING")
+    live.polled()
+    live.cluster.run(["scontrol", "suspend", str(job)])
+
+    def at_risk() -> bool:
+        shown = {each["job"]: each["standing"] for each in live.ask("status")["promises"]}
+        return shown.get(str(job)) == "at-risk"
+
+    eventually(at_risk, 20, "the promise is at risk")
+    eventually(lambda: "at risk: the job is suspended" in live.cluster.job(job)["Comment"], 20)
+    live.wait_standing(job, "broken", "missed", seconds=150)
+    eventually(lambda: "at risk" not in live.cluster.job(job)["Comment"], 20)
+    live.cluster.run(["scontrol", "resume", str(job)])
+
+
 def test_both_routes(live: Live) -> None:
     """A restart keeps promises; through Slurm's commands they are given and kept as by pyslurm."""
     first = live.promise("-N2", "--time=1", in_minutes(20), script="sleep 6")

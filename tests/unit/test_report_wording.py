@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtsched.daemon.reports import StartEstimate
+from rtsched.report.start_wording import starts
 from rtsched.report.wording import (
     compact,
     decimal,
@@ -98,3 +100,28 @@ def test_visible_text_has_nothing_to_obey(text):
     if text.isprintable():
         assert shown == text
     assert len(shortened(text, 10)) <= 10
+
+
+@pytest.mark.parametrize(
+    ("high_95", "says"),
+    [
+        (7200.0, "between 00:10 and 02:00 (80 %), too little history for a wider interval"),
+        (7260.0, "between 00:10 and 02:00 (80 %), by 02:01 (95 %)"),
+        (None, "between 00:10 and 02:00 (80 %)"),
+    ],
+)
+def test_two_equal_intervals_rest_on_too_little_history(high_95: float | None, says: str) -> None:
+    """A wider interval that is the same as the first one is not shown as one."""
+    estimate = StartEstimate(
+        "7",
+        "sim",
+        "ann",
+        "waiting",
+        "estimate",
+        3600.0,
+        start_low_80=600.0,
+        start_high_80=7200.0,
+        start_low_95=600.0,
+        start_high_95=high_95,
+    )
+    assert starts(estimate, 0.0) == f"about 01:00, {says}"
