@@ -1,4 +1,4 @@
-"""ClassAds of a file, one after another: raw history, `-long`, `-json` and `-jsonl`."""
+"""ClassAds of a file, one after another: raw, `-long`, `-json`, `-jsonl`, `-xml`, `-af:h`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import msgspec
 from rtsched.logs.classads import Record, json_value, parse_value
 from rtsched.logs.json_objects import json_objects
 from rtsched.logs.source import readable
+from rtsched.logs.table_ads import is_table, table_ads
+from rtsched.logs.xml_ads import is_xml, xml_ads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +38,10 @@ def read_ads(
     start = source.head.lstrip()[:1]
     if start in {b"[", b"{"}:
         return _json_ads(source, 1 if start == b"[" else 0, names, bad)
+    if is_xml(source.head):
+        return xml_ads(source, names, bad)
+    if is_table(source.head):
+        return table_ads(source, names, bad)
     return _text_ads(source, names, bad)
 
 

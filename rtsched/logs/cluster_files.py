@@ -22,6 +22,7 @@ from rtsched.logs.slurm_cluster import (
 from rtsched.logs.slurm_partitions_json import nodes_json, with_partitions_as_text
 from rtsched.logs.slurm_topology import topology_of, topology_places
 from rtsched.logs.source import Source, readable
+from rtsched.logs.xml_ads import is_xml
 from rtsched.model.cluster import Cluster, NodeState
 from rtsched.model.resources import DISK, GPU
 
@@ -37,6 +38,7 @@ _WANTED = (
 )
 _SLOT = frozenset(_WANTED.split())
 _SLOT_HEAD = re.compile(rb"^(?:Machine|SlotID|SlotType|TotalSlotCpus)[ \t]*=", re.M | re.I)
+_SLOT_XML = re.compile(rb'<a n="(?:Machine|SlotID|SlotType|TotalSlotCpus)">', re.I)
 _SLOT_JSON = re.compile(rb'"(?:Machine|SlotID|SlotType|TotalSlotCpus)"\s*:', re.I)
 
 
@@ -49,9 +51,9 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
     Parameters
     ----------
     path : path
-        A slurm.conf, the output of `scontrol show nodes` (text or --json) or of
-        `condor_status -long` (or -json); its content tells which. The output of `scontrol show
-        licenses`, and of `scontrol show partition` (text or --json), may follow in the same file. A
+        A slurm.conf, the output of `scontrol show nodes` (text or --json) or of `condor_status
+        -long` (or -json, -xml); its content tells which. The output of `scontrol show licenses`,
+        and of `scontrol show partition` (text or --json), may follow in the same file. A
         topology.conf in the same directory as a slurm.conf or output of scontrol says how the nodes
         are linked. A topology.conf alone names nodes of one processor each.
 
@@ -119,7 +121,8 @@ def _described(source: Source, said: list[str]) -> Described:
     """Return the nodes, licences and billing of a file."""
     head = source.head.lstrip()
     is_json = head[:1] in {b"[", b"{"}
-    if (_SLOT_JSON if is_json else _SLOT_HEAD).search(head):
+    slots = _SLOT_JSON if is_json else _SLOT_XML if is_xml(head) else _SLOT_HEAD
+    if slots.search(head):
         return Described(_slots(source, said), {})
     data = b""
     for block in source.blocks():

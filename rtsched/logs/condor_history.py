@@ -1,4 +1,4 @@
-"""History of HTCondor: the raw file, `condor_history -long`, `-json` and `-jsonl`.
+"""History of HTCondor: the raw file, `condor_history -long`, `-json`, `-xml` and `-af:h`.
 
 Source: the appendix "Job ClassAd Attributes" of HTCondor's manual. Tried with 25.14.
 """
@@ -23,6 +23,8 @@ from rtsched.logs.gather import (
     unless_constant,
     whole,
 )
+from rtsched.logs.table_ads import is_table
+from rtsched.logs.xml_ads import is_xml
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
 from rtsched.model.resources import CPU, DISK, GPU, MEMORY
@@ -74,6 +76,7 @@ _NUMBERS = tuple(_COLUMNS.split())
 _MEGABYTE = 2.0**20
 _FLUSH = 16384
 _HEAD = re.compile(rb"^(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)[ \t]*=", re.M | re.I)
+_XML_HEAD = re.compile(rb'<a n="(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)">', re.I)
 _JSON_HEAD = re.compile(rb'"(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)"\s*:', re.I)
 
 
@@ -97,7 +100,9 @@ class CondorHistoryReader:
         """Return whether attributes of a job are at the head."""
         if head.lstrip()[:1] in {b"[", b"{"}:
             return _JSON_HEAD.search(head) is not None
-        return _HEAD.search(head) is not None
+        if is_xml(head):
+            return _XML_HEAD.search(head) is not None
+        return is_table(head) or _HEAD.search(head) is not None
 
     def read(self, source: Source) -> None:
         """Take in one file."""

@@ -210,12 +210,12 @@ def _unknown(head: bytes) -> str:
         if form.search(start[:4000]):
             return what
     if start.startswith(b"<?xml"):
-        return "XML is not supported; make the log with `condor_history -long` or `-json`"
+        return "XML without jobs of HTCondor; make the log with `condor_history -xml` or `-json`"
     if start.startswith((b"NodeName=", b"ClusterName=")) or b'"nodes"' in start[:200]:
         return "this describes a machine, not jobs; give it as the cluster file"
     return (
         "not a log that rtsched knows: SWF, `sacct -P` or `--json` of Slurm, or history of "
-        "HTCondor (raw, -long, -json); check the file, or name its format"
+        "HTCondor (raw, -long, -json, -xml, -af:h); check the file, or name its format"
     )
 
 

@@ -297,3 +297,18 @@ def test_partitions_of_another_shape(tmp_path: Path) -> None:
     assert cluster.billing is None
     old = partitions_json(0, 1, maximums={"shares": 0}, priority={}, tres={}, qos={})
     assert read_cluster(write(path, NODES_TEXT + old))[0].gives_whole_nodes
+
+
+def test_slots_as_xml(tmp_path: Path) -> None:
+    """As `condor_status -xml` prints them."""
+    slot = (
+        '<c><a n="Name"><s>slot1@m</s></a><a n="Machine"><s>m</s></a><a n="SlotID"><i>1</i></a>'
+        '<a n="TotalSlotCpus"><i>8</i></a><a n="TotalSlotMemory"><i>4096</i></a>'
+        '<a n="PartitionableSlot"><b v="t"/></a></c>'
+    )
+    text = (
+        f'<?xml version="1.0"?>\n<!DOCTYPE classads SYSTEM "x">\n<classads>\n{slot}\n</classads>\n'
+    )
+    cluster, _ = read_cluster(write(tmp_path / "slots", text))
+    assert (len(cluster), cluster.nodes.texts("name")[0]) == (8, "slot1@m")
+    assert cluster.nodes.memory[0] == 512 << 20

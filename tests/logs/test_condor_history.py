@@ -311,3 +311,94 @@ def test_jobs_of_a_dag_wait_for_their_parents(read: Read) -> None:
     assert list(found) == [(a, b, False), (a, b1, False), (a, c, False), (b, c, True)]
     assert "a job of a DAG waits for its parents (3 jobs)" in log.assumptions
     assert alone > c
+
+
+def as_xml(text: str) -> str:
+    """Return records of `-long` as `-xml` prints them."""
+    out = ['<?xml version="1.0"?>\n<!DOCTYPE classads SYSTEM "classads.dtd">\n<classads>\n']
+    for record in text.strip().split("\n\n"):
+        out.append("\n<c>\n")
+        for line in record.splitlines():
+            name, _, value = line.partition(" = ")
+            tag = "s" if value.startswith('"') else "r" if "." in value else "i"
+            tag = tag if value[:1] in '"0123456789' else "e"
+            plain = value.strip('"').replace("&", "&amp;").replace("<", "&lt;")
+            shown = "<un/>" if value == "undefined" else f"<{tag}>{plain}</{tag}>"
+            shown = f'<b v="{value[0]}"/>' if value in {"true", "false"} else shown
+            out.append(f'    <a n="{name}">{shown}</a>\n')
+        out.append('    <a n="Inner"><c><a n="ProcId"><i>99</i></a></c></a>\n')
+        out.append('    <a n="QDate"><l><i>1</i></l></a>\n' if "list" in record else "")
+        out.append("</c>\n")
+    return "".join([*out, "\n</classads>\n"])
+
+
+def as_table(text: str, form: str) -> str:
+    """Return records of `-long` as `-af:h` prints them, with this between the columns."""
+    ads = [
+        dict(line.split(" = ") for line in record.splitlines())
+        for record in text.strip().split("\n\n")
+    ]
+    names = list(ads[0])
+    plain = [[each.get(name, "undefined") for name in names] for each in ads]
+    if form != "V":
+        plain = [[cell.strip('"') for cell in row] for row in plain]
+    at = {"t": "\t", ",": ", "}.get(form, " ")
+    return "".join(
+        f"{at.join(f'{c:9}' for c in row).rstrip()}{' ' * len(at)}\n" for row in [names, *plain]
+    )
+
+
+RECORDS = "\n".join(
+    [
+        ad(ExitBySignal="false", RequestGPUs="undefined", Owner='"ann"'),
+        ad(ProcId="1", RtDeadline="2000", RequestCpus="(2+1)", ExitCode="3", Owner='"b<&b"'),
+        ad(ProcId="2", RequestGPUs="2", JobStatus="3"),
+    ]
+)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_xml_says_what_the_long_form_says(read: Read, end: str) -> None:
+    """Nested ads and lists say nothing."""
+    same(read(as_xml(RECORDS).replace("\n", end), resources=True), read(RECORDS, resources=True))
+
+
+@pytest.mark.parametrize("form", ["", "t", ",", "V"])
+@pytest.mark.parametrize("number", ["", "ID "])
+def test_tables_say_what_the_long_form_says(read: Read, form: str, number: str) -> None:
+    """`-af:h` with the attributes that are read; `:j` puts the job's id before."""
+    records = "\n".join([ad(RequestGPUs="1"), ad(ProcId="1", RequestGPUs="undefined")])
+    table = as_table(records, form)
+    if number and form != "t" and form != ",":
+        head, *rows = table.splitlines()
+        table = "\n".join([f" ID {head}", *(f"7.{i} {row}" for i, row in enumerate(rows)), ""])
+    log = read(table, resources=True)
+    same(log, read(records, resources=True))
+    assert log.format == "condor-history"
+
+
+def same(one: Log, other: Log) -> None:
+    """Compare what is known of two logs' jobs."""
+    assert one.jobs.labels() == other.jobs.labels()
+    assert one.jobs.texts("user") == other.jobs.texts("user")
+    for name in ("submit", "size", "memory", "deadline", "demand"):
+        mine, its = getattr(one.jobs, name), getattr(other.jobs, name)
+        np.testing.assert_array_equal(mine, its, name)
+    for name in ("start", "end", "run_time", "ending"):
+        mine, its = getattr(one.outcomes, name), getattr(other.outcomes, name)
+        np.testing.assert_array_equal(mine, its, name)
+
+
+def test_xml_that_is_cut_short(read: Read) -> None:
+    """What was whole is read; the rest is counted once."""
+    text = as_xml(RECORDS)
+    log = read(text[: text.rindex("\n<c>\n") + 300])
+    assert len(log.jobs) == 2
+    assert dict(log.skipped.count) == {"the record is no XML, or cut short": 1}
+
+
+def test_lines_of_a_table_with_blanks_in_a_field(read: Read) -> None:
+    """They cannot be told apart, and are counted."""
+    log = read(as_table(RECORDS, "") + "7 9 a b c d e f g h i j k l m n o p q r s t\n")
+    assert log.jobs.labels() == ["7.0", "7.1", "7.2"]
+    assert log.skipped.count.total() == 1

@@ -65,7 +65,8 @@ def test_content_tells_the_format(
         (gzip.compress(SWF.encode())[:-20], "damaged gzip data"),
         (b"\x1f\x8b\x08rubbish", "damaged gzip data"),
         (b"JobID JobName State\n------- --- ---\n", "make the log with `sacct --allusers"),
-        (b"<?xml version='1.0'?>", "XML is not supported"),
+        (b"<?xml version='1.0'?>", "XML without jobs of HTCondor"),
+        (b"<classads><c><a n='Name'><s>x</s></a></c></classads>", "not a log that rtsched knows"),
         (b"NodeName=a CPUs=3\n", "describes a machine"),
         (
             b" JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)\n 1 p a b R 1 1 n\n",
