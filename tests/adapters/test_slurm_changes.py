@@ -330,6 +330,15 @@ def test_a_job_leaves_the_reservation_that_is_made_anew() -> None:
     assert ranks == [Rank.LEAVE, Rank.RENEW, Rank.CREATE, Rank.BIND]
 
 
+def test_slurm_takes_no_longer_comment() -> None:
+    """A message is cut to what is left; the record and the user's own words stay."""
+    record = record_of(NOW + 900, ["n4", "n1"], [0.7, 0.3])
+    whole = with_message(with_record("own " * 200, record), "rtsched: promised " + "x" * 400)
+    assert len(whole) <= 1024
+    assert whole.startswith(f"{record} rtsched: promised xxx")
+    assert " ... -- own own" in whole
+
+
 def test_the_record_of_a_promise() -> None:
     """It stands first in the comment, before what the user wrote, and replaces an older one."""
     record = record_of(NOW + 900, ["n4", "n1"], [0.7, 0.3])

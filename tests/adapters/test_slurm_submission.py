@@ -335,10 +335,10 @@ def test_the_admin_comment_keeps_what_a_plan_changes(asked: dict[str, Any], shap
 
 @pytest.mark.parametrize(
     ("nodes", "record"),
-    [(2, "fractions=0.500000000:"), (70, "fractions=1429e-5:"), (200, "")],
+    [(2, "fractions=0.500000000:"), (70, "fractions=1429e-5:"), (200, "nodes=200 mine")],
 )
 def test_slurm_takes_the_comment_of_a_divisible_job(nodes: int, record: str) -> None:
-    """Of at most 1,024 bytes; the record of a promise on many nodes is shorter, or follows."""
+    """Of at most 1,024 bytes; the record of a promise on very many nodes has no lists of them."""
     asked = described(extra="rtsched:sigma=4,cms=1,cps=1", comment="mine")
     names = tuple(f"n{k:03}" for k in range(nodes))
     reply = replace(PROMISE, size=nodes, nodes=names, shares=(1.0 / nodes,) * nodes)
@@ -346,9 +346,11 @@ def test_slurm_takes_the_comment_of_a_divisible_job(nodes: int, record: str) -> 
     assert len(comment.encode()) <= 1024
     assert record in comment
     assert comment.endswith("mine")
-    assert bool(parts_of(comment).record) == bool(record)
+    assert parts_of(comment).own == "mine"
     told = variables(f"Comment={comment}", {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": names[1]})
-    if record:
+    assert told["NODES"] == str(nodes)
+    assert ("ON" in told) == ("FRACTION" in told) == (nodes < 200)
+    if nodes < 200:
         assert told["ON"].split(":") == list(names)
         assert float(told["FRACTION"]) == pytest.approx(1.0 / nodes, rel=1e-3)
 

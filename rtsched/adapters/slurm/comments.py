@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 LONGEST = 4096
 """Characters of a user's own comment that are kept; of a longer one the words for rtsched are."""
 
-MOST_AT_SUBMISSION = 1024
-"""Bytes of a comment with which Slurm takes a job (`MAX_COMMENT_LEN`)."""
+MOST = 1024
+"""Bytes of a comment that Slurm takes (`MAX_COMMENT_LEN`)."""
 
 RECORD = "rtsched:promise"
 """How the record of a promise begins."""
@@ -115,22 +115,29 @@ def _short(share: float) -> str:
     return f"{digits.replace('.', '')}e{int(power) - 3}"
 
 
-def record_at_submission(
+def fitting_record(
     comment: str,
     deadline: float,
     names: Sequence[str],
     shares: Sequence[float],
     rounds: Sequence[float],
 ) -> str:
-    """Return a job's comment with the record of its promise, as far as Slurm takes the job with it.
+    """Return the record of a promise, as in `record_of`, that Slurm takes in a job's comment.
 
-    As in `record_of`. Where not even a short one fits, it follows once the job is in the queue.
+    Where it does not fit, with fewer digits; then without nodes and shares, of which `rtsched chunk
+    JOB` asks the daemon; empty where there is no room at all.
     """
-    for short in (False, True):
-        found = with_record(comment, record_of(deadline, names, shares, rounds, short=short))
-        if len(found.encode()) <= MOST_AT_SUBMISSION:
-            return found
-    return comment
+    forms = (
+        record_of(deadline, names, shares, rounds),
+        record_of(deadline, names, shares, rounds, short=True),
+        record_of(deadline, names, ()).partition(" fractions=")[0],
+        "",
+    )
+    return next(each for each in forms if _fits(with_record(comment, each)) or not each)
+
+
+def _fits(comment: str) -> bool:
+    return len(comment.encode()) <= MOST
 
 
 def with_record(comment: str, record: str) -> str:
@@ -139,8 +146,12 @@ def with_record(comment: str, record: str) -> str:
 
 
 def with_message(comment: str, message: str) -> str:
-    """Return a comment with this as what its user was told last, on one line."""
-    return str(parts_of(comment)._replace(message=_message(message)))
+    """Return a comment with this as what its user was told last, on one line, as far as it fits."""
+    parts = parts_of(comment)._replace(message=_message(message))
+    over = len(str(parts).encode()) - MOST
+    if over > 0 and len(parts.message) > over + len(_PREFIX):
+        parts = parts._replace(message=f"{parts.message[: -over - 4].rstrip()} ...")
+    return str(parts)
 
 
 def _message(message: str) -> str:

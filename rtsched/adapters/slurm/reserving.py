@@ -43,7 +43,7 @@ from rtsched.adapters.slurm.advance_reservations import (
     written,
     written_licenses,
 )
-from rtsched.adapters.slurm.comments import RECORD, record_of, with_record
+from rtsched.adapters.slurm.comments import RECORD, fitting_record, with_record
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.adapters.slurm.node_requests import node_list_in
 from rtsched.adapters.slurm.observation import (
@@ -718,7 +718,7 @@ def _records(
         shares = plan.shares()[plan.indptr[at] : plan.indptr[at + 1]].tolist()
         rounds = rounds_of(plan, at, view.observation.queued, view.queued[job])
         deadline = float(view.rows.deadline[view.place[job]])
-        records[job] = record_of(deadline, nodes, shares, rounds)
+        records[job] = fitting_record(view.comment(job), deadline, nodes, shares, rounds)
     changes: list[Change] = []
     for job, record in records.items():
         changes += comment_changes(job, with_record(view.comment(job), record), Rank.SIZE, view)

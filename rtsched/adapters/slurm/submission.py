@@ -13,7 +13,7 @@ from rtsched.adapters.bounds import too_long
 from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply, dag_key
 from rtsched.adapters.requirements import odds_alone, too_late
 from rtsched.adapters.slurm import adjusting
-from rtsched.adapters.slurm.comments import record_at_submission
+from rtsched.adapters.slurm.comments import fitting_record, with_record
 from rtsched.adapters.slurm.dependencies import dependency_of
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.limits import limits_for
@@ -263,7 +263,8 @@ class SlurmTranslator:
             fields[Tag.PREFER] = ""
         if kind == Kind.DIVISIBLE:
             plan = reply.promise, reply.nodes, reply.shares, reply.rounds
-            fields[Tag.COMMENT] = record_at_submission(submission.comment, *plan)
+            record = fitting_record(submission.comment, *plan)
+            fields[Tag.COMMENT] = with_record(submission.comment, record)
         if kind in {Kind.MOLDABLE, Kind.DIVISIBLE} and reply.end > reply.start:
             names = kinds_of(submission.jobs)[0][0]
             fields[Tag.TIME_LIMIT] = limit_minutes(reply.end - reply.start, names, facts)
