@@ -19,6 +19,7 @@ from rtsched.adapters.condor.queue import queue_of
 from rtsched.adapters.condor.requirements import (
     OURS,
     REQUEST_ATTRIBUTES,
+    hosts,
     needs_rtsched,
     requirements_of,
 )
@@ -194,6 +195,17 @@ def test_parallel_jobs() -> None:
     assert "has 5 suitable ones" in problem(
         **hosts | {"MinHosts": 9, "MaxHosts": 9}, RtDeadline=NOW
     )
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "range_"), [(3, 3, (2, 4)), (3, 6, (3, 6)), (3, 2, (2, 2)), (1, 3, (1, 3))]
+)
+def test_host_counts_that_a_user_changed_after_they_were_planned(
+    least: int, most: int, range_: tuple[int, int]
+) -> None:
+    """One number is the planned one, of the range in RtHosts; two are what the user wants now."""
+    found = ad(JobUniverse=11, MinHosts=least, MaxHosts=most, RtHosts="2-4")
+    assert hosts(found) == range_
 
 
 LOAD = {"RtSigma": 1, "RtCms": 1, "RtCps": 1}

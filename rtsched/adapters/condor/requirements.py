@@ -206,11 +206,12 @@ def hosts(ad: Record) -> tuple[int, int]:
     """Return the fewest and most slots that a job runs on at a time, as its user asked."""
     if number(ad, "jobuniverse") != PARALLEL:
         return 1, 1
-    asked = _RANGE.fullmatch(text(ad, "rthosts") or "")
-    if asked is not None:
-        return min(int(asked[1]), MOST), min(int(asked[2]), MOST)
     most = _count(ad, "maxhosts", 1)
-    return min(_count(ad, "minhosts", most), most), most
+    least = _count(ad, "minhosts", most)
+    asked = _RANGE.fullmatch(text(ad, "rthosts") or "")
+    if asked is not None and least == most:  # as planned; else its user changed it since
+        return min(int(asked[1]), MOST), min(int(asked[2]), MOST)
+    return min(least, most), most
 
 
 def _divisible(
