@@ -10,7 +10,7 @@ from gpu_nodes import SHARED
 from promising import PROMISED, QUICK, SITE, SUBMIT_CONF, UNPROMISED, Live
 from racing import DEADLINE, Races, race
 from testbed import Cluster, SlurmOptions
-from testbed.waiting import eventually
+from testbed.waiting import attempts, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,6 +93,33 @@ def test_what_is_left_is_promised(live: Live) -> None:
     assert said.promised, said.text
     assert PROMISED not in asked(live, 1)
     live.wait_standing(said.job, "kept", seconds=60)
+
+
+def test_jobs_that_wait_for_idle_nodes_come_after_a_promised_one(live: Live) -> None:
+    """Slurm starts batch jobs every 3 s. Until then the promise has its place in the queue only.
+
+    The daemon dies when it has answered, so nothing is reserved.
+    """
+    for _ in attempts(60, "a promise between two passes of Slurm's scheduler"):
+        live.cancel_all()
+        live.cluster.stop_daemon()
+        live.cluster.start_daemon(SELDOM, env={"RTSCHED_FAILPOINT": "answered"})
+        live.wait_usable(NODES)
+        take(live, 1, "-N1", "--exclusive")  # a pass has just been
+        waiting = [
+            live.cluster.sbatch(["-N1", "--exclusive", "--time=10"], user="bob", script="sleep 590")
+            for _ in range(NODES - 1)
+        ]
+        said = live.submit("-N2", "--time=1", DEADLINE, script="sleep 3")
+        waited = [job for job in waiting if live.cluster.job(job)["JobState"] == "PENDING"]
+        if said.promised and len(waited) == len(waiting):
+            break
+    assert said.promised, said.text
+    started = eventually(lambda: live.cluster.job(said.job)["JobState"] != "PENDING", 30)
+    assert started, "the promised job starts before those that waited for its nodes"
+    left = [job for job in waiting if live.cluster.job(job)["JobState"] == "PENDING"]
+    assert len(left) >= 2
+    assert not live.cluster.services.alive("rtsched")
 
 
 def test_on_shared_nodes_a_promise_without_slack_waits_for_a_poll(live: Live) -> None:
