@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ASKS = (EventKind.ARRIVED, EventKind.STARTED)
 """What a job asks for matters to these."""
-LEAVES = (EventKind.STARTED, EventKind.REJECTED, EventKind.ENDED)
+LEAVES = (EventKind.STARTED, EventKind.REJECTED, EventKind.ENDED, EventKind.WITHDRAWN)
 """After these a job does not wait."""
 BALANCES = (EventKind.ARRIVED, EventKind.ENDED, EventKind.NODE_CHANGED)
 """After these the queues may have become uneven."""

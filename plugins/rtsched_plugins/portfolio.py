@@ -27,7 +27,7 @@ from rtsched_plugins.kernels.portfolio_load import Reading
 from rtsched_plugins.kernels.portfolio_plan import least_work, rows_of
 from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY, IN_TURN
 from rtsched_plugins.planning import tasks_of
-from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived, decided
+from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived, decided, without
 from rtsched_plugins.resource_planning import scarcest_share
 
 if TYPE_CHECKING:
@@ -208,16 +208,22 @@ class Portfolio(DeadlineAdmission):
     def rtsched_observe(
         self, events: Events, snapshot: Snapshot, state: Recent | None
     ) -> Recent | None:
-        """Take in who arrived, and decide whom of them to decline."""
+        """Take in who arrived, and decide whom of them to decline; forget who was withdrawn."""
+        recent = self._with_arrivals(events, snapshot, state or NOBODY)
+        gone = events.jobs.id[events.rows.kind == EventKind.WITHDRAWN]
+        recent = without(recent, gone) if len(gone) else recent
+        return None if recent is (state or NOBODY) else recent
+
+    def _with_arrivals(self, events: Events, snapshot: Snapshot, recent: Recent) -> Recent:
         came = np.flatnonzero(events.rows.kind == EventKind.ARRIVED)
         came = came[np.isfinite(events.jobs.deadline[came])]
         if not len(came):
-            return None
+            return recent
         jobs, time = events.jobs.take(came), events.rows.time[came]
         known = bounded(jobs) & ~senseless(jobs)
         if not known.all():
             jobs, time = jobs.take(known), time[known]
-        return self._after(state or NOBODY, jobs, time, snapshot) if len(jobs) else None
+        return self._after(recent, jobs, time, snapshot) if len(jobs) else recent
 
     @hookimpl
     def rtsched_admit(

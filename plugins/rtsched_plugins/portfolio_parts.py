@@ -111,6 +111,23 @@ def arrived(
     )
 
 
+def without(recent: Recent, jobs: NDArray[np.int64]) -> Recent:
+    """Return the memory as if some jobs had not come; what was decided of others stays."""
+    kept = ~np.isin(recent.job, jobs)
+    if kept.all():
+        return recent
+    return Recent(
+        recent.job[kept],
+        recent.time[kept],
+        recent.work[kept],
+        recent.patience[kept],
+        recent.threshold[kept],
+        recent.load[kept],
+        recent.declined[kept],
+        recent.above,
+    )
+
+
 class Several(NamedTuple):
     """The planner: orders tried in turn, thrifty node counts."""
 

@@ -478,8 +478,8 @@ def _events(
 
     A job arrives with its deadline only if that is promised (`records`): what got into the queue
     without a verdict is best effort, and one request may be thousands of such jobs. A job that left
-    the queue without having run counts as rejected: it will not run. Not one that `failed`, and may
-    be queued again.
+    the queue without having run is withdrawn if it was promised its deadline, else rejected: it
+    will not run. Not one that `failed`, and may be queued again.
     """
     before, first = site.snapshot, site.seen == -np.inf
     parts: list[tuple[EventKind, Jobs, np.ndarray[tuple[int], np.dtype[np.float64]]]] = []
@@ -503,7 +503,12 @@ def _events(
     over = before.running.take(~np.isin(before.running.id, observation.running.id))
     parts.append((EventKind.ENDED, over, _ends(observation, over)))
     left = before.queued.take(~np.isin(before.queued.id, there) & (before.queued.id < FIRST_OWN_ID))
-    parts.append((EventKind.REJECTED, left, np.full(len(left), observation.time)))
+    had = np.isin(left.id, np.array(list(site.records), np.int64))
+    for kind, gone in (
+        (EventKind.REJECTED, left.take(~had)),
+        (EventKind.WITHDRAWN, left.take(had)),
+    ):
+        parts.append((kind, gone, np.full(len(gone), observation.time)))
     rows = [_rows(kind, jobs, time) for kind, jobs, time in parts]
     jobs = [each for _, each, _ in parts]
     if not first:

@@ -30,6 +30,8 @@ class EventKind(IntEnum):
     """It goes on, on `size` nodes."""
     MOVED = 7
     """It was given other nodes while it ran, or adapted to the load of its own."""
+    WITHDRAWN = 8
+    """It was promised its deadline, and left the queue without having run: nobody wants it now."""
 
 
 class EventRows(Table):

@@ -35,6 +35,22 @@ def test_five_hundred_procs_without_a_promise_do_not_overload_the_pool() -> None
         assert judged.verdict == "admit"
 
 
+def test_promised_jobs_that_were_removed_are_no_load() -> None:
+    """What nobody wants any more rejects nobody; others that came stay."""
+    scene = Scene(planner="portfolio", plugin=Portfolio(Portfolio.Config()), nodes=16)
+    tokens = [
+        scene.submit(T0, size=1, wall_time=60.0, deadline=T0 + 90000.0 + k).reply.token
+        for k in range(3)
+    ]
+    queued = tuple((7 + k, token) for k, token in enumerate(tokens))
+    take_in(scene, scene.poll(T0 + 2, queued=queued))
+    assert scene.site.snapshot.states["portfolio"].job.tolist() == [7, 8, 9]
+    take_in(
+        scene, scene.poll(T0 + 4, queued=queued[:1], running=((8, tokens[1], T0, T0 + 60, (0,)),))
+    )
+    assert scene.site.snapshot.states["portfolio"].job.tolist() == [7, 8]
+
+
 def take_in(scene: Scene, settled: Settled) -> None:
     """Let plug-ins see what happened, as a cycle does."""
     snapshot, _ = observe(settled.site.snapshot, scene.chains.chain, settled.events)
