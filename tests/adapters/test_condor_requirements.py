@@ -208,6 +208,26 @@ def test_host_counts_that_a_user_changed_after_they_were_planned(
     assert hosts(found) == range_
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("RequestCpus", "TARGET.Cpus", "request_cpus has no value until the job is matched"),
+        ("RequestMemory", "1 + target.Memory", "request_memory has no value"),
+        ("RequestMemory", "ifThenElse(x, 1, undefined)", ""),
+        ("RequestDisk", "MyTarget.Disk", ""),
+        ("DeferralTime", "time() + 100", "deferral_time (time() + 100) changes"),
+        ("DeferralTime", "QDate + 100", ""),
+    ],
+)
+def test_what_a_user_makes_to_move_after_a_promise(name: str, value: str, says: str) -> None:
+    """An edit cannot make of a promised job what would be refused at its submission."""
+    found = ad(RtDeadline=NOW + 900, RtRunTime=60, **{name: Expression(value)})
+    problem = requirements_of(found, FACTS, fresh=False).problem
+    assert problem.startswith(says) if says else not problem
+    plain = ad(**{name: Expression(value)})
+    assert not requirements_of(plain, FACTS, fresh=False).problem
+
+
 LOAD = {"RtSigma": 1, "RtCms": 1, "RtCps": 1}
 
 

@@ -76,6 +76,8 @@ CRON = ("CronMinute", "CronHour", "CronDayOfMonth", "CronMonth", "CronDayOfWeek"
 _REQUESTS = ("RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs")
 _MOVING = re.compile(r"(?i)(?<![\w.])(?!qdate\b|my\b|int\b|floor\b|ceiling\b|round\b)[a-z_]\w*")
 """A word in an expression that is no constant of the job."""
+_OF_SLOT = re.compile(r"(?i)(?<![\w.])target\s*\.")
+"""What in an expression names the slot."""
 
 _RANGE = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})", re.ASCII)
 """RtHosts: host counts that were asked for, where MinHosts and MaxHosts hold the planned one."""
@@ -175,6 +177,8 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Co
         return CondorRequirements(problem=problem)
     length, after, asks = run_time(ad, facts), _after(ad, facts.names), fresh and needs_rtsched(ad)
     problem = _problem(ad, facts, length, after is not None) if asks else ""
+    if not fresh and needs_rtsched(ad):
+        problem = _unfixed(ad, fresh=False)  # by its user, since
     part = part_of(ad, facts) if needs_rtsched(ad) else ""
     request = request_of(ad, part, facts)
     problem = problem or (_unmet(ad, request, facts) if asks else "")
@@ -306,7 +310,7 @@ def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
         return "RtAfter needs RtDeadline; for jobs without a deadline use DAGMan"
     if not math.isfinite(length) and not is_whole(ad):
         return "states no run time, so its end cannot be promised; set +RtRunTime"
-    if problem := _unfixed(ad):
+    if problem := _unfixed(ad, fresh=True):
         return problem
     if number(ad, "requestgpus") > 0 and not facts.shared:
         return "jobs that need GPUs get no promise"
@@ -317,10 +321,11 @@ def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
     return ""
 
 
-def _unfixed(ad: Record) -> str:
-    """Return what of a job is not fixed when it is submitted; empty: all that counts is.
+def _unfixed(ad: Record, *, fresh: bool) -> str:
+    """Return what of a job is not fixed while it waits; empty: all that counts is.
 
-    Such a job starts at another time, or takes other amounts, than could be planned.
+    Such a job starts at another time, or takes other amounts, than could be planned. Of a job that
+    is not `fresh`, amounts that have no value count only where they name the slot: others had one.
     """
     if math.isfinite(number(ad, "rtdeadline")):
         if any(ad.get(name.lower()) is not None for name in CRON):
@@ -335,7 +340,8 @@ def _unfixed(ad: Record) -> str:
                 "seconds since the epoch"
             )
     for name in _REQUESTS:
-        if isinstance(ad.get(name.lower()), Expression):
+        value = ad.get(name.lower())
+        if isinstance(value, Expression) and (fresh or _OF_SLOT.search(value)):
             option = f"request_{name.removeprefix('Request').lower()}"
             return f"{option} has no value until the job is matched; give a number"
     return ""
