@@ -26,6 +26,8 @@ _DEEPEST = 20
 _GREATEST = 2.0**53
 """Whole numbers up to here are exact."""
 
+_OF_SLOT = re.compile(r"(?<![\w.])target\s*\.", re.IGNORECASE)
+
 Value = float | int | bool | str | None
 Record = dict[str, Value]
 """Attributes of one ad by their names in lower case."""
@@ -35,6 +37,11 @@ class Expression(str):
     """The text of an expression that is no literal."""
 
     __slots__ = ()
+
+
+def names_slot(expression: str) -> bool:
+    """Return whether an expression of a job names an attribute of the slot: it has none yet."""
+    return _OF_SLOT.search(expression) is not None
 
 
 def parse_value(text: str) -> Value:

@@ -82,6 +82,18 @@ def test_who_changes_hosts_or_start(live: LivePool) -> None:
     eventually(lambda: "its start was postponed" in live.ad(job).get("RtWhy", ""), 20)
 
 
+def test_who_makes_a_request_move(live: LivePool) -> None:
+    """What has another value at the match is refused, or ends the promise when it is found."""
+    job = live.promise(*within(3000))
+    live.wait_standing(job, "firm")
+    live.pool.run(["condor_qedit", name_of(job), "RequestCpus", "TARGET.Cpus"], user="alice")
+    live.wait_standing(job, "void")
+    eventually(lambda: "until the job is matched" in live.ad(job).get("RtWhy", ""), 20)
+    moving = "request_memory = ifThenElse(isUndefined(TARGET.Memory), 64, TARGET.Memory)"
+    job = live.submit(moving, *within(3000)).job
+    eventually(lambda: "until the job is matched" in live.ad(job).get("RtWhy", ""), 20)
+
+
 def test_a_promised_job_that_loses_its_only_machine(live: LivePool) -> None:
     """It ran for longer than a start may take, and is drained: its promise is broken at once."""
     lines = ('requirements = Machine == "fast1.testbed"', "request_cpus = 8")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rtsched.errors import AdapterError
-from rtsched.logs.classads import Expression, Record
+from rtsched.logs.classads import Expression, Record, names_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -160,11 +160,13 @@ class Bindings:
     def record(self, ad: Any, worked_out: Sequence[str] = ()) -> Record:
         """Return the record of an ad; `worked_out`: attributes whose expressions are evaluated.
 
-        Those that have no value yet stay expressions.
+        Those that have no value yet stay expressions, and those that have another at the match.
         """
         items = self.items(ad)
         for name, value in items.items():
-            if name.lower() in worked_out and type(value) not in _PLAIN:
+            if name.lower() not in worked_out or type(value) in _PLAIN:
+                continue
+            if not names_slot(str(value)):
                 known = ad.eval(name)
                 items[name] = value if known is self.classad.Value.Undefined else known
         return self.plain(items)

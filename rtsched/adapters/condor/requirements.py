@@ -19,7 +19,7 @@ from rtsched.adapters.live import dag_key
 from rtsched.adapters.notifications import CHOICES, notify_choice
 from rtsched.adapters.requirements import LOAD, ODDS, Requirements, is_odds, shortened
 from rtsched.counting import counted
-from rtsched.logs.classads import Expression, number, text
+from rtsched.logs.classads import Expression, names_slot, number, text
 from rtsched.model.jobs import MOST_ROUNDS, Kind
 from rtsched.suggestions import similar
 
@@ -73,11 +73,11 @@ OURS = (
 CRON = ("CronMinute", "CronHour", "CronDayOfMonth", "CronMonth", "CronDayOfWeek")
 """Attributes of a job that starts at the times of a crontab."""
 
+_EXACT = 2.0**53
+"""Whole numbers up to here are exact."""
 _REQUESTS = ("RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs")
 _MOVING = re.compile(r"(?i)(?<![\w.])(?!qdate\b|my\b|int\b|floor\b|ceiling\b|round\b)[a-z_]\w*")
 """A word in an expression that is no constant of the job."""
-_OF_SLOT = re.compile(r"(?i)(?<![\w.])target\s*\.")
-"""What in an expression names the slot."""
 
 _RANGE = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})", re.ASCII)
 """RtHosts: host counts that were asked for, where MinHosts and MaxHosts hold the planned one."""
@@ -341,7 +341,7 @@ def _unfixed(ad: Record, *, fresh: bool) -> str:
             )
     for name in _REQUESTS:
         value = ad.get(name.lower())
-        if isinstance(value, Expression) and (fresh or _OF_SLOT.search(value)):
+        if isinstance(value, Expression) and (fresh or names_slot(value)):
             option = f"request_{name.removeprefix('Request').lower()}"
             return f"{option} has no value until the job is matched; give a number"
     return ""
@@ -422,13 +422,21 @@ class Size(NamedTuple):
 def size_of(ad: Record) -> Size:
     """Return what a job asks for on each slot."""
     names = ("cpus", "memory", "gpus", "disk")
-    cpus, memory, gpus, disk = (number(ad, f"request{name}") for name in names)
+    cpus, memory, gpus, disk = (_requested(ad, f"request{name}") for name in names)
     return Size(
         min(int(_or(cpus, 1.0)), GREATEST),
         min(int(_or(memory, 0.0) * MEGABYTE), GREATEST),
         min(math.ceil(_or(gpus, 0.0)), GREATEST),
         min(math.ceil(max(_or(disk, 0.0), 0.0)) * KILOBYTE, GREATEST),
     )
+
+
+def _requested(ad: Record, name: str) -> float:
+    """Return a request; nan: it is none. One beyond all exact numbers is as large as any."""
+    value = ad.get(name)
+    if isinstance(value, (int, float)) and value > _EXACT:
+        return _EXACT
+    return number(ad, name)
 
 
 def _part(size: Size, kind: str | None, facts: CondorFacts, jobs: int = 1) -> str:
