@@ -9,7 +9,7 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID, PART, WITHIN
 from rtsched.daemon.site import LATE
 from rtsched.model.jobs import Kind
-from rtsched.model.resources import DISK, GPU, LICENSE
+from rtsched.model.resources import CPU, DISK, GPU, LICENSE, MEMORY
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of, encode
 from rtsched.model.units import MINUTE
@@ -56,8 +56,6 @@ def changed_by_users(
         STUCK: np.isin(ids[there], observation.marks.job[observation.marks.stuck]),
         "it was moved to another partition": _elsewhere(seen, requested),
         "it requests other nodes than were promised": _asks_otherwise(seen, requested),
-        "it requests larger nodes than were promised": _grown(seen, requested)
-        & ~np.isin(ids[there], site.snapshot.running.id),
         "it requests more licences than were promised": _more_licenses(seen, requested),
         "it was moved to another QOS": _moved(seen, requested, "qos")
         & _named_by_user(requested, "qos"),
@@ -68,6 +66,10 @@ def changed_by_users(
         "fewer of its tasks may run at a time than was promised": _throttled(
             site, seen, requested, ids[there]
         ),
+        "it requests larger nodes than were promised": _grown(
+            seen, requested, observation.cluster.shared
+        )
+        & ~np.isin(ids[there], site.snapshot.running.id),
         "it requests more time than was promised": (fixed | (requested.kind == Kind.ARRAY))
         & ~_follows(requested)  # there it cannot be changed, and contains a margin that can
         & (seen.wall_time > requested.wall_time + MINUTE),
@@ -151,8 +153,12 @@ def _follows(jobs: Jobs) -> NDArray[np.bool_]:
     return np.array([PART in (text or "") for text in jobs.texts("partition")], np.bool_)
 
 
-def _grown(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
-    """Return which jobs ask for more of a node than they did, where that chooses the partition."""
+def _grown(seen: Jobs, requested: Jobs, shared: bool) -> NDArray[np.bool_]:
+    """Return which jobs ask for more of a node than they did, where that is planned.
+
+    It is where it chooses the partition, and where nodes are `shared`; processors and memory that
+    go with GPUs are not compared there.
+    """
     now, before = (amounts_of(jobs, "demand", (GPU, DISK)) for jobs in (seen, requested))
     tasks = np.maximum(requested.tasks_per_node, 1).astype(np.int64)
     together = np.where(requested.kind == Kind.ARRAY, tasks, 1)
@@ -160,7 +166,11 @@ def _grown(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
     more |= now[:, 0] > before[:, 0]
     planned = before[:, 1] > 0  # an earlier release planned no disk
     more |= planned & (now[:, 1] > before[:, 1] + DISK_LEEWAY * together)
-    return _follows(requested) & more
+    names = (CPU, MEMORY, GPU)
+    now, before = (amounts_of(jobs, "demand", names) for jobs in (seen, requested))
+    together = (now[:, :2] > before[:, :2]).any(axis=1) & (before[:, 2] == 0)
+    together &= shared & ~requested.exclusive
+    return np.where(_follows(requested), more, together)
 
 
 def _more_licenses(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:

@@ -37,6 +37,7 @@ LOST = "the batch system lost the job"
 GONE = "the batch system no longer knows the job and has no record of its end"
 NO_END = "the batch system's record of the job has no end time"
 NOT_KEPT = "the job failed or was cancelled before its deadline"
+SUSPENDED = "the job was suspended at its deadline"
 NOT_TAKEN = "the batch system did not accept the job, or its user removed it at once"
 
 NEVER_APPEARED = "the job never appeared"
@@ -179,6 +180,7 @@ def _notices(
 ) -> tuple[tuple[Action, ...], Mapping[str, PromiseRecord]]:
     """Return what users are told of promises that are no more, and whom nobody could tell yet."""
     texts = {r.id: messages.voided(r.why) for r in changed if r.standing == "void"}
+    texts |= {r.id: messages.broken(wording) for r in changed if r.why == SUSPENDED}
     until = now + REMEMBERED
     unnotified = {token: r for token, r in site.unnotified.items() if now < r.expires}
     unnotified |= {
@@ -237,6 +239,8 @@ class _Observed:
         Jobs of which nobody could tell yet how they ended.
     restartable : set of int
         Jobs that ended and may begin again.
+    suspended : set of int
+        Jobs that run and are suspended.
     """
 
     time: float
@@ -247,6 +251,7 @@ class _Observed:
     changed: dict[int, str]
     unknown: set[int]
     restartable: set[int]
+    suspended: set[int]
 
     @classmethod
     def of(
@@ -282,6 +287,7 @@ class _Observed:
             changed,
             unknown,
             restart,
+            set(observation.marks.job[observation.marks.suspended].tolist()),
         )
 
 
@@ -311,6 +317,8 @@ def _closed(
     if job in shown.there:
         if problem := shown.changed.get(job):
             return became("void", problem, job)
+        if job in shown.suspended and min(shown.time, now) > record.deadline + LATE:
+            return became("broken", SUSPENDED, job)
         return became("firm", "", job) if record.standing == "provisional" else None
     return None if job in shown.unknown else became("unknown", GONE, job)
 

@@ -176,7 +176,8 @@ class Scene:
             if isinstance(value, str):
                 waiting = waiting.replace_text(name, np.zeros(len(waiting), np.int32), (value,))
             else:
-                waiting = waiting.with_column(name, np.full(len(waiting), value))
+                rows = value if np.ndim(value) else np.full(len(waiting), value)
+                waiting = waiting.with_column(name, rows)
         at_work = Jobs.build(
             len(running),
             id=[r[0] for r in running] or None,

@@ -73,6 +73,20 @@ def test_a_suspended_job_is_at_risk() -> None:
     assert standings(scene.site) == {"firm": 1}
 
 
+def test_a_job_that_is_suspended_at_its_deadline_breaks_its_promise() -> None:
+    """Its user is informed then; the promise is not at risk for ever."""
+    scene = Scene()
+    deadline = T0 + 3 * RUN
+    _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
+    shown = ((7, token, T0 + 2, deadline + RUN, (0,)),)
+    scene.poll(deadline - 1, (), shown, suspended=(7,))
+    assert standings(scene.site) == {"at-risk": 1}
+    settled = scene.poll(deadline + 5, (), shown, suspended=(7,))
+    why = "the job was suspended at its deadline"
+    assert [(r.standing, r.why) for r in settled.changed] == [("broken", why)]
+    assert "can no longer be kept" in told(settled)[7]
+
+
 def test_best_effort_jobs_may_run_for_ever() -> None:
     """They have no deadline to end by."""
     scene = Scene()

@@ -282,3 +282,21 @@ def test_no_amount_is_planned_twice(
                 np.flatnonzero(snapshot.plan.entries.start >= snapshot.now - 1.0)
             )
             assert not overcommitted(snapshot, coming, beside_running=True)
+
+
+@pytest.mark.parametrize(
+    ("demand", "loses"), [((2, 0), False), ((1, 0), False), ((3, 0), True), ((4, 0), True)]
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_job_that_asks_for_more_of_its_nodes_loses_its_promise(
+    demand: tuple[int, int], loses: bool, first: bool
+) -> None:
+    """As its user may ask for until a poll shows the job, and an admin at any time."""
+    scene = Scene(nodes=2, capacity=[(4, 2), (4, 2)])
+    entry = promised(scene, 7, (2, 0))
+    if not first:
+        scene.poll(T0 + 1, queued=(entry,))
+    amounts = np.array([demand], np.int64)
+    settled = scene.poll(T0 + 2, queued=(entry,), changed={"demand": amounts})
+    why = ["it requests larger nodes than were promised"] if loses else []
+    assert [r.why for r in settled.changed if r.standing == "void"] == why

@@ -91,7 +91,8 @@ def test_a_promise_is_seen_by_its_owner_and_admins(running):
 def test_all_promises_are_cancelled_before_rtsched_is_removed(running):
     """Each user reads it in the comment of the job, which waits as a best-effort job."""
     later = ["-N6", "--time=2", "--deadline=now+60minutes"]
-    running.sbatch(["-N6", "--time=2"], user="dave", script="sleep 100")
+    hog = running.sbatch(["-N6", "--exclusive", "--time=2"], user="dave", script="sleep 100")
+    running.wait_job(hog, "RUNNING")
     jobs = [running.sbatch(later, user=user, script="true") for user in ("alice", "bob")]
 
     def firm():
@@ -102,7 +103,9 @@ def test_all_promises_are_cancelled_before_rtsched_is_removed(running):
     said = running.run(["rtsched", "cancel", "--all"], user="root").stdout
     assert "2 promises cancelled; the users are informed" in said
     for job in jobs:
-        eventually(lambda job=job: "cancelled by an admin" in running.job(job)["Comment"], 20)
+        eventually(
+            lambda job=job: "cancelled by an admin" in running.job(job).get("Comment", ""), 20
+        )
     assert not ask(running, "status", user="root")["promises"]
 
 
