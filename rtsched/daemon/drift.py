@@ -168,9 +168,9 @@ def _grown(seen: Jobs, requested: Jobs, shared: bool) -> NDArray[np.bool_]:
     more |= planned & (now[:, 1] > before[:, 1] + DISK_LEEWAY * together)
     names = (CPU, MEMORY, GPU)
     now, before = (amounts_of(jobs, "demand", names) for jobs in (seen, requested))
-    together = (now[:, :2] > before[:, :2]).any(axis=1) & (before[:, 2] == 0)
-    together &= shared & ~requested.exclusive
-    return np.where(_follows(requested), more, together)
+    of_node = (now[:, :2] > before[:, :2]).any(axis=1) & (before[:, 2] == 0)
+    of_node &= shared & ~requested.exclusive
+    return np.where(_follows(requested), more, of_node)
 
 
 def _more_licenses(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
