@@ -124,7 +124,7 @@ class Answers:
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
-        self._turns, self._commits, self._usual = Turns(), Turns(), USUAL
+        self.turns, self._commits, self._usual = Turns(), Turns(), USUAL
         self._started = StartedBefore()
         self._node_lists = NodeLists()
         self._asking = 0
@@ -257,7 +257,7 @@ class Answers:
         being judged.
         """
         uid = case.request.submission.uid
-        async with self._turns.of(uid):
+        async with self.turns.of(uid):
             left = case.answered_by - time.perf_counter() - SPARE
             if case.is_late or (left < self._usual and self._asking > 1):
                 case.is_late, self._usual = True, self._usual * FORGET
@@ -280,7 +280,7 @@ class Answers:
         try:
             begun = time.perf_counter()
             if daemon.site is not site:
-                async with self._turns.of(submission.uid):
+                async with self.turns.of(submission.uid):
                     _, judged = await self._evaluated(case, client)
             self._reply(submission, judged)  # one that fails does so before anything is promised
             if not client.waits():
@@ -353,7 +353,7 @@ class Answers:
             return judged
         uid, left = case.request.submission.uid, case.until - time.perf_counter()
         try:
-            async with self._turns.of(uid, max(left, MOMENT)):
+            async with self.turns.of(uid, max(left, MOMENT)):
                 site, request, now = self.daemon.site, case.request, case.now
                 arguments = judged, site, request, now, case.likely, odds
                 return await asyncio.to_thread(with_odds, *arguments)

@@ -90,6 +90,11 @@ class Turns:
         finally:
             self._give_back()
 
+    @property
+    def waiting(self) -> int:
+        """Return how many wait for a turn."""
+        return sum(map(len, self._waiting.values()))
+
     async def _take(self, uid: int) -> None:
         if not self._taken:
             self._taken, self._last = True, uid

@@ -137,9 +137,11 @@ class Running:
             promised=PromisedJobs(self.path / FILE),
             clock=lambda: self.now,
         )
-        filters = Answers(self.daemon).answer
+        self.answers = Answers(self.daemon)
         self.server = SocketServer(
-            self.path / "submit.sock", (MessageKind.SUBMIT, MessageKind.MODIFY), filters
+            self.path / "submit.sock",
+            (MessageKind.SUBMIT, MessageKind.MODIFY),
+            self.answers.answer,
         )
         self.queries = Queries(self.daemon, -1)
         self.users = SocketServer(

@@ -103,9 +103,10 @@ def test_users_are_evaluated_in_turn(running: Running) -> None:
 
     async def course(gate: Gate) -> None:
         lines = [running.asked() for _ in range(4)]
-        await until(lambda: gate.calls == 1 and len(running.server.answering) == 4)
+        turns = running.answers.turns
+        await until(lambda: gate.calls == 1 and turns.waiting == 3)
         lines.append(running.asked(uid=BOB))
-        await until(lambda: len(running.server.answering) == 5)
+        await until(lambda: turns.waiting == 4)
         gate.open.set()
         for line in lines:
             await asyncio.to_thread(answer_of, line)
