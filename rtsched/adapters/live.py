@@ -152,8 +152,9 @@ class Observation:
         The limits of accounts and QOS that the batch system keeps to; None: it keeps to none.
     used_time : UsedTime or None
         What is used of those that count used time; None: there are none, or that is not known.
-    keeps_for_held : bool
-        Whether the batch system keeps nodes free for a job that is held, where it is planned.
+    keeps_after : float
+        Seconds after which nobody else may come to nodes that the batch system was asked to keep
+        for a job that is held, and who came before shows in a poll; inf: it keeps none.
     """
 
     time: float
@@ -176,7 +177,7 @@ class Observation:
     requeue_delay: float = 0.0
     limits: LimitRules | None = None
     used_time: UsedTime | None = None
-    keeps_for_held: bool = False
+    keeps_after: float = math.inf
 
 
 @dataclass(frozen=True)

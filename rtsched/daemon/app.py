@@ -342,13 +342,14 @@ class Daemon:
         at.append(time.perf_counter())
         known = self.site.secured
         settled = await self._settle(observation)
-        if settled.site.secured.keys() - known.keys():
-            self._wake.set()  # the next poll shows whether these nodes are free still
         await self._list_promised()
         at.append(time.perf_counter())
         self._unreported = joined([self._unreported, settled.events])
         self._report_planning(settled.problems)
         first = await self._keep(settled.actions)
+        if settled.site.secured.keys() - known.keys():
+            # The poll then shows whether these nodes are free still.
+            asyncio.get_running_loop().call_later(observation.keeps_after, self._wake.set)
         at.append(time.perf_counter())
         rules = self._rules(self.policy)
         result = await asyncio.to_thread(steered, settled.site, self._unreported, rules)

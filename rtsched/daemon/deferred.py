@@ -22,7 +22,7 @@ import structlog
 from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.records import JournalEntry, Records
-from rtsched.daemon.site import entry_of
+from rtsched.daemon.site import Secured, entry_of
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Admit, Cancel, Release, Tell
 from rtsched.model.schedule import Schedule
@@ -82,17 +82,20 @@ def judge_deferred(
     now: float,
     most: int = AT_A_TIME,
     everything: bool = False,
-    secure: bool = False,
+    keeps_after: float = math.inf,
 ) -> DeferredResult:
     """Judge the first `most` jobs that are deferred: of each user the first, then the second ones.
 
-    `everything`: all jobs with a deadline are judged, deferred or not, as in a dry-run; `secure`:
-    promises that need the nodes that are free now are given only where these are kept already.
+    `everything`: all jobs with a deadline are judged, deferred or not, as in a dry-run.
+    `keeps_after`: as of an `Observation`; promises that need the nodes that are free now are given
+    only where these have been kept for so long.
     """
     whole, problems, unsecured = DeferredResult(site), list[str](), list[int]()
     for job in _waiting(site, everything)[:most].tolist():
         one = _tried(whole.site, admission, job, now)
-        if secure and not _is_kept(whole.site, one, admission, job, now):
+        if math.isfinite(keeps_after) and not _is_kept(
+            whole.site, one, admission, job, now, keeps_after
+        ):
             unsecured.append(job)
             changed = tuple(record for record in one.changed if record.id != job)
             one = DeferredResult(one.site, changed)
@@ -103,7 +106,7 @@ def judge_deferred(
             (*whole.journal, *one.journal),
             (*whole.actions, *one.actions),
         )
-    whole = _to_be_secured(whole, unsecured)
+    whole = _to_be_secured(whole, unsecured, now)
     if not problems:
         return whole
     many = f"{counted(len(problems), 'held job')} could not be evaluated: {problems[0]}"
@@ -111,7 +114,12 @@ def judge_deferred(
 
 
 def _is_kept(
-    before: Site, one: DeferredResult, admission: AdmissionController, job: int, now: float
+    before: Site,
+    one: DeferredResult,
+    admission: AdmissionController,
+    job: int,
+    now: float,
+    keeps_after: float,
 ) -> bool:
     """Return whether nothing can come between a promise to a job and its nodes; no promise: true.
 
@@ -119,7 +127,12 @@ def _is_kept(
     """
     if job not in one.site.records or job in before.orphans:
         return True
-    if _nodes_of(one.site, job) <= before.secured.get(job, frozenset()):
+    kept = before.secured.get(job)
+    if (
+        kept is not None
+        and _nodes_of(one.site, job) <= kept.nodes
+        and kept.since + keeps_after <= before.seen
+    ):
         return True
     try:
         return admission.holds_anyway(before, job, now)
@@ -134,11 +147,15 @@ def _nodes_of(site: Site, job: int) -> frozenset[str]:
     return frozenset(names[node] or "" for node in nodes)
 
 
-def _to_be_secured(result: DeferredResult, jobs: Sequence[int]) -> DeferredResult:
+def _to_be_secured(result: DeferredResult, jobs: Sequence[int], now: float) -> DeferredResult:
     """Return the result in which some jobs are promised nothing yet, and their nodes secured."""
     site = result.site
     plan = site.snapshot.plan
-    secured = {job: _nodes_of(site, job) for job in jobs}
+    secured = {}
+    for job in jobs:
+        nodes, known = _nodes_of(site, job), site.secured.get(job)
+        lasts = known is not None and nodes <= known.nodes
+        secured[job] = Secured(nodes, known.since if known is not None and lasts else now)
     for job in jobs:
         site = site.released(job)
     site = replace(site, secured=secured, declined=result.site.declined)

@@ -29,8 +29,8 @@ REASONS: dict[str, str] = {
     "promise anything. The job is held, and accepted or rejected in the next cycle, some seconds "
     "later.",
     "submit.unconfirmed": "Not a rejection: jobs may have started since the last poll on nodes "
-    "that the job would need. It is held, and accepted or rejected by the next poll, which follows "
-    "at once.",
+    "that the job would need. It is held, and accepted or rejected by a poll, in a few "
+    "seconds.",
     "submit.limit": "The running and promised jobs of its account, user or QOS leave no room for "
     "the job, where it would be planned, in a limit that the text names.",
     "submit.used-up": "The jobs of its account, user or QOS have used, and may yet use, so much of "

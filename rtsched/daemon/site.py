@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,16 @@ if TYPE_CHECKING:
 LATE = 1.0
 """Seconds by which a job may end after its deadline and count as in time: the batch system tells
 ends in whole seconds."""
+
+
+class Secured(NamedTuple):
+    """Nodes, by name, that the batch system was asked to keep for a job that is held.
+
+    `since` is when, seconds since the epoch.
+    """
+
+    nodes: frozenset[str]
+    since: float
 
 
 @dataclass(frozen=True)
@@ -95,9 +105,9 @@ class Site:
         sought meanwhile that could have it start before.
     likely : LikelyPromises
         Open promises with odds; what is planned knows nothing of them.
-    secured : mapping of int to frozenset of str
-        Deferred jobs for which the batch system was asked after this poll to keep nodes free, by
-        name: they are judged again on the next one.
+    secured : mapping of int to Secured
+        Deferred jobs for which the batch system is asked to keep nodes free: they are judged again
+        when a poll shows that nobody else has come there.
     orphans : mapping of int to str
         Waiting jobs, and the tokens that they carry, whose promises the database did not know when
         the daemon started.
@@ -125,7 +135,7 @@ class Site:
     missed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     delayed: bool = False
     likely: LikelyPromises = field(default_factory=LikelyPromises)
-    secured: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    secured: Mapping[int, Secured] = field(default_factory=dict)
     orphans: Mapping[int, str] = field(default_factory=dict)
 
     def promise_of(self, job: int) -> PromiseRecord | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -120,7 +121,7 @@ def settle(
         now,
         deferred,
         everything=rules.everything,
-        secure=observation.keeps_for_held and not rules.everything,
+        keeps_after=math.inf if rules.everything else observation.keeps_after,
     )
     site, changed = judged.site, [*reconciled.changed, *judged.changed]
     actions = [*reconciled.actions, *judged.actions, *settled_deferred(site)]

@@ -13,7 +13,7 @@ from rtsched.adapters.condor import observer as observers
 from rtsched.adapters.condor.bindings import Bindings, literal
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.job_ads import ProcAds
-from rtsched.adapters.condor.observer import Observer
+from rtsched.adapters.condor.observer import KEPT_BY_SCRIPT_S, KEPT_S, Observer
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.pool_state import COMPLETED, HELD, IDLE, REMOVED, RUNNING, SUSPENDED
 from rtsched.adapters.condor.settings import CondorSettings
@@ -88,6 +88,7 @@ class Shown:
         self.shown_submitters: list[Record] = []
         self.up = 1e6
         self.asked: list[str] = []
+        self.words: dict[str, str] = {"UID_DOMAIN": "pool"}
 
     def configure(self) -> None:
         """Read nothing."""
@@ -97,8 +98,8 @@ class Shown:
         return otherwise
 
     def word(self, name: str) -> str:
-        """Return the name of the domain."""
-        return "pool"
+        """Return the name of the domain, and what else was given."""
+        return self.words.get(name, "")
 
     def identity(self) -> tuple[str, str]:
         """Return who it is."""
@@ -184,6 +185,14 @@ def rows_of(view: PoolState, cluster: int, proc: int = 0) -> list[str]:
     at = held.entries.job.tolist().index(job_id(cluster, proc))
     names = view.observation.cluster.nodes.names("name")
     return [names[row] for row in held.nodes_of(at).tolist()]
+
+
+@pytest.mark.parametrize(("native", "seconds"), [("True", KEPT_S), ("", KEPT_BY_SCRIPT_S)])
+def test_after_how_long_slots_are_kept(native: str, seconds: float) -> None:
+    """By who reads the table; HTCondor's bindings show what is false, or not set, as nothing."""
+    polls = Polls(slot("slot1@a"))
+    polls.pool.words["RTSCHED_NATIVE"] = native
+    assert polls().observation.keeps_after == seconds
 
 
 def test_waiting_jobs_are_in_order_of_their_submission() -> None:

@@ -589,9 +589,15 @@ def test_who_may_start_counted_plainly(
 # --- from a plan to changes -----------------------------------------------------------------------
 
 
-def changes_of(plan: Schedule, view: PoolState, memory: LastApplied, now: float = NOW) -> Any:
+def changes_of(
+    plan: Schedule,
+    view: PoolState,
+    memory: LastApplied,
+    now: float = NOW,
+    secured: Schedule | None = None,
+) -> Any:
     """Return the node sets that jobs get, and the table's steps in seconds after now."""
-    made = reserve_changes(plan, view, SETTINGS, memory, now)
+    made = reserve_changes(plan, view, SETTINGS, memory, now, secured)
     steps = [step for one in made for step in one.command or ()]
     sets = {
         job: step.value
@@ -613,6 +619,17 @@ def test_a_job_is_bound_when_what_it_takes_has_been_kept_for_a_while() -> None:
     assert table.text(5.0, 9.0).splitlines()[1] == "slot1@0\t1\t0:4:8192:1:3145728"
     memory.closed = {each: since - CLOSED_S for each, since in memory.closed.items()}
     assert changes_of(plan, view, memory)[0] == {A: '"slot1@0"'}
+
+
+def test_what_waits_to_be_promised_its_slot_has_it_kept() -> None:
+    """It gets its slots in no other way; when it is promised them, they have been closed before."""
+    view, memory = shared(waits(1, 4, 8, 1, 3)), LastApplied()
+    sets, table = changes_of(plan_of(), view, memory, secured=plan_of((A, 0, [0])))
+    assert sets == {}
+    assert table.kept == {"slot1@0": ((0, 4, 8192, 1, 3 * MB),)}
+    memory.closed = {each: since - CLOSED_S for each, since in memory.closed.items()}
+    assert changes_of(plan_of(), view, memory, secured=plan_of((A, 0, [0])))[0] == {}
+    assert changes_of(plan_of((A, 0, [0])), view, memory)[0] == {A: '"slot1@0"'}
 
 
 def test_one_that_moves_to_another_slot_waits_anew() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +149,7 @@ class Scene:
         requeue_delay: float = 0.0,
         unusable: str | None = None,
         singleton: tuple[int, ...] = (),
-        keeps_for_held: bool = False,
+        keeps_after: float = math.inf,
     ) -> Settled:
         """Take in a poll that shows these jobs.
 
@@ -157,7 +158,7 @@ class Scene:
         for whom, `(before, after)`; `changed`: columns of all that wait which are not as submitted;
         `flapping`: nodes that may come back at once; `problems`: by id, what is wrong with a job;
         `limits`: by id, the limit that it waits for;
-        `leeway`, `requeue_delay`, `keeps_for_held`: as of an `Observation`; `failed`: id, end, exit
+        `leeway`, `requeue_delay`, `keeps_after`: as of an `Observation`; `failed`: id, end, exit
         code of jobs that may be queued again, and have been as often as `restarts` says;
         `unusable`: why none of `deferred` can be promised anything; `singleton`: ids of jobs that
         wait for those of their name.
@@ -260,7 +261,7 @@ class Scene:
         observation = replace(
             observation,
             requeue_delay=requeue_delay,
-            keeps_for_held=keeps_for_held,
+            keeps_after=keeps_after,
             limits=self.limit_rules,
         )
         observation = replace(observation, used_time=self.used_time)

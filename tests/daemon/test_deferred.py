@@ -204,7 +204,7 @@ def test_free_nodes_are_secured_before_they_are_promised() -> None:
         wall_time=[600.0, 600.0],
         deadline=[T0 + 700, T0 + 700],
     )
-    first = scene.poll(T0 + 1, deferred=jobs, keeps_for_held=True)
+    first = scene.poll(T0 + 1, deferred=jobs, keeps_after=0.0)
     (reserve,) = (each for each in first.actions if isinstance(each, Reserve))
     assert reserve.secured.entries.job.tolist() == [1, 2]
     assert sorted(reserve.secured.nodes.tolist()) == [0, 1, 2, 3]
@@ -214,10 +214,10 @@ def test_free_nodes_are_secured_before_they_are_promised() -> None:
     assert not first.changed
     assert not first.journal
     kept = {job: {f"n{node}" for node in nodes} for job, nodes in _nodes_by_job(reserve).items()}
-    assert scene.site.secured == kept
+    assert {job: one.nodes for job, one in scene.site.secured.items()} == kept
     lost = _nodes_by_job(reserve)[2]
     ran = ((9, "", T0 + 1, T0 + 9000.0, tuple(lost)),)
-    second = scene.poll(T0 + 2, running=ran, deferred=jobs, keeps_for_held=True)
+    second = scene.poll(T0 + 2, running=ran, deferred=jobs, keeps_after=0.0)
     assert [each.job.tolist() for each in second.actions if isinstance(each, Admit)] == [[1]]
     assert [each.job.tolist() for each in second.actions if isinstance(each, Cancel)] == [[2]]
     assert scene.site.records[1].standing == "firm"
@@ -229,10 +229,22 @@ def _nodes_by_job(reserve: Reserve) -> dict[int, list[int]]:
     return {job: plan.nodes_of(at).tolist() for at, job in enumerate(plan.entries.job.tolist())}
 
 
+def test_nodes_are_kept_for_a_while_before_they_are_promised() -> None:
+    """What was on its way there when they were to be kept shows only some seconds later."""
+    scene = Scene(nodes=2)
+    jobs = deferred(1, wall_time=600.0, deadline=T0 + 700)
+    for after in (1, 2, 3):
+        polled = scene.poll(T0 + after, deferred=jobs, keeps_after=3.0)
+        assert not [each for each in polled.actions if isinstance(each, Admit)]
+        assert scene.site.secured[1].since == T0 + 1
+    late = scene.poll(T0 + 4, deferred=jobs, keeps_after=3.0)
+    assert [each.job.tolist() for each in late.actions if isinstance(each, Admit)] == [[1]]
+
+
 def test_with_time_to_spare_nothing_is_secured() -> None:
     """What runs ends in time: whatever takes the free nodes, the promise can be kept."""
     scene = Scene(nodes=2)
     ran = ((9, "", T0, T0 + 100.0, (0,)),)
     jobs = deferred(1, wall_time=600.0, deadline=T0 + 750)
-    polled = scene.poll(T0 + 1, running=ran, deferred=jobs, keeps_for_held=True)
+    polled = scene.poll(T0 + 1, running=ran, deferred=jobs, keeps_after=0.0)
     assert [each.job.tolist() for each in polled.actions if isinstance(each, Admit)] == [[1]]

@@ -92,6 +92,13 @@ CHAIN = 4
 FEW = 100
 """So many slots are read by their names, more all together."""
 
+KEPT_S = 3.0
+"""Seconds after which what was being started on a slot when it was to be kept shows in a poll: the
+table is written, the library reads it once a second, and a match becomes a claim."""
+
+KEPT_BY_SCRIPT_S = 8.0
+"""Likewise where a script of the startd reads the table, every five seconds."""
+
 HEARD = 1.2
 """Times a startd's UPDATE_INTERVAL until a new collector has heard of it, and 5 s."""
 
@@ -266,7 +273,13 @@ class Observer:
             edges=edges_of(queue, groups),
             periodic=periodic_of(self._settings.recurring, machine.slots, now),
             flapping=np.union1d(machine.rows_of(self._inventory.flapping(now)), shunned),
+            keeps_after=self._keeps_after(),
         )
+
+    def _keeps_after(self) -> float:
+        """Return after how many seconds nobody else may come to slots that are kept."""
+        native = self._pool.word("RTSCHED_NATIVE").lower() == "true"
+        return KEPT_S if native else KEPT_BY_SCRIPT_S
 
     def _identities(self) -> tuple[frozenset[str], str]:
         """Return the names of the schedds, and the release of the first that can be found."""

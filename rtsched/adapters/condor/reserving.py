@@ -34,6 +34,7 @@ from rtsched.counting import counted
 from rtsched.logs.classads import text
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
+from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.table import Steps
     from rtsched.adapters.live import Change
     from rtsched.logs.classads import Record
-    from rtsched.model.schedule import Schedule
 
 NEGOTIATE_S = 10.0
 """Seconds between two requests for a negotiation."""
@@ -68,14 +68,27 @@ _PLANNED = ("RtNode", "RtFraction", "RtLimit", "RtSlots")
 
 
 def reserve_changes(
-    plan: Schedule, view: PoolState, settings: CondorSettings, last_applied: LastApplied, now: float
+    plan: Schedule,
+    view: PoolState,
+    settings: CondorSettings,
+    last_applied: LastApplied,
+    now: float,
+    secured: Schedule | None = None,
 ) -> list[Change]:
-    """Return what a plan asks for: the table, node sets, the order of promised jobs."""
+    """Return what a plan asks for: the table, node sets, the order of promised jobs.
+
+    `secured`: what is kept as well, for jobs that are promised nothing yet.
+    """
     plan = waiting(plan, view.observation.queued.id)
+    secured = waiting(secured or Schedule.empty(), view.observation.queued.id)
     ahead = math.inf if settings.reserve_ahead_s is None else settings.reserve_ahead_s
     keep = _keep_amounts if view.observation.cluster.shared else _keep_rows
-    last_applied.kept, closed = keep(plan, view, now + ahead, now)
-    bindings, short = bindings_of(plan, view, _settled(closed, view, last_applied, now), now)
+    both = Schedule.joined([plan, secured])
+    last_applied.kept, closed = keep(both, view, now + ahead, now)
+    settled = _settled(closed, view, last_applied, now)
+    if view.observation.cluster.shared:
+        settled = settled[: len(plan.nodes)]
+    bindings, short = bindings_of(plan, view, settled, now)
     bound = [each for binding in bindings for each in _bound(binding, plan, view, now)]
     bound += [each for job in view.arrays for each in _goes_on(job, view, now)]
     return [

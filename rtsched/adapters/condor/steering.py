@@ -90,7 +90,7 @@ class CondorSteering(Steering):
         """Yield what a plan asks for, and which jobs end that have outlived their run time."""
         self.view.planned, self.view.unplanned = action.jobs, action.unplanned
         asked = self.view, self.settings, self.last_applied, self.now
-        yield from reserve_changes(action.plan, *asked)
+        yield from reserve_changes(action.plan, *asked, action.secured)
         yield from overrun_changes(*asked)
 
     def set_priorities(self, action: SetPriority) -> Iterator[Change]:

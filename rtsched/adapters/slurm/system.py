@@ -172,7 +172,7 @@ class SlurmSystem:
             requeue_delay=facts.requeue_delay,
             limits=facts.limits,
             used_time=used,
-            keeps_for_held=True,
+            keeps_after=0.0,
         )
         names = machine.cluster.nodes.names("name")
         self._view = SlurmState(rows, observation, facts, names, reservations, now)
