@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from promised_pool import EAGER, SITE, LivePool, live_pool, within
+from promising import DEFERRED
 from testbed.images import SUITES
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
+from rtsched.adapters.condor.observer import KEPT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,3 +121,15 @@ def test_claims_are_used_again_beside_a_promise(live: LivePool) -> None:
     eventually(lambda: not live.ads('Owner == "bob"'), 120, "all have run")
     log = live.pool.path("/var/log/condor/SchedLog").read_text(errors="replace")
     assert log.count(f"switching to job {many >> 20}.") >= 20
+
+
+def test_jobs_that_are_being_matched_take_no_promised_place(live: LivePool) -> None:
+    """A poll does not show them yet, so what is free is kept for a while, and then promised."""
+    live.submit("request_cpus = 1", "queue 9", user="bob", seconds=60)
+    said = live.submit("request_cpus = 2", *within(70), seconds=3)
+    assert DEFERRED in said.text, said.text
+    live.wait_standing(said.job, "firm", "kept")
+    made = dict(live.box.database("SELECT id, made_at FROM records"))
+    assert made[said.job] - live.ad(said.job)["QDate"] >= KEPT_S
+    assert len(live.ads('Owner == "bob" && JobStatus == 2')) == 9
+    live.wait_standing(said.job, "kept", seconds=60)
