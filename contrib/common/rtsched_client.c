@@ -281,6 +281,37 @@ enum rtsched_outcome rtsched_ask(const char *path, int timeout_ms, uid_t owner,
 	return outcome;
 }
 
+int rtsched_probe(const char *path, uid_t owner)
+{
+	struct rtsched_request request = {0};
+	bool sent = false;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	rtsched_request_begin(&request, RTSCHED_KIND_MODIFY); /* of no job */
+	if (!request.too_long && connected(fd, path, 0) == RTSCHED_ANSWERED && owned_by(fd, owner))
+		sent = send(fd, request.bytes, request.length, MSG_NOSIGNAL) ==
+		       (ssize_t)request.length;
+	rtsched_request_free(&request);
+	if (sent)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+enum rtsched_probe_state rtsched_probe_state(int probe)
+{
+	unsigned char header[RTSCHED_HEADER_SIZE];
+	ssize_t got = recv(probe, header, sizeof(header), MSG_DONTWAIT);
+
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return RTSCHED_PROBE_WAITS;
+	return got == (ssize_t)sizeof(header) && !memcmp(header, RTSCHED_MAGIC, 4)
+		       ? RTSCHED_PROBE_ANSWERED
+		       : RTSCHED_PROBE_LOST;
+}
+
 const char *rtsched_outcome_text(enum rtsched_outcome outcome)
 {
 	switch (outcome) {

@@ -61,6 +61,15 @@ struct rtsched_answer {
 enum rtsched_outcome rtsched_ask(const char *path, int timeout_ms, uid_t owner,
 				 struct rtsched_request *request, struct rtsched_answer *answer);
 
+/* Send a question of nothing, and do not wait; return the socket, or -1 if it could not be sent now.
+ * Whoever answers it answers other questions too. */
+int rtsched_probe(const char *path, uid_t owner);
+
+enum rtsched_probe_state { RTSCHED_PROBE_WAITS, RTSCHED_PROBE_ANSWERED, RTSCHED_PROBE_LOST };
+
+/* Return what became of it by now; the socket stays open. */
+enum rtsched_probe_state rtsched_probe_state(int probe);
+
 /* Milliseconds of a clock that never jumps. */
 int64_t rtsched_now_ms(void);
 

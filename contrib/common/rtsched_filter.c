@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rtsched_file.h"
 
@@ -89,6 +90,48 @@ void rtsched_filter_complain(struct rtsched_filter *filter, const char *why)
 		 strncmp(why, mark, sizeof(mark) - 1) ? why : why + sizeof(mark) - 1);
 }
 
+/* Have another probe under way, or none (0), in place of the present one. */
+static void replace_probe(struct rtsched_filter *filter, int probe)
+{
+	int before = __atomic_exchange_n(&filter->probe, probe, __ATOMIC_ACQ_REL);
+
+	if (before)
+		close(before - 1);
+}
+
+/* Return whether the daemon answers again; what asks that stays under way until it is answered. */
+static bool answers_again(struct rtsched_filter *filter, const struct rtsched_settings *settings,
+			  uid_t owner)
+{
+	int probe = __atomic_exchange_n(&filter->probe, 0, __ATOMIC_ACQ_REL);
+	enum rtsched_probe_state state = RTSCHED_PROBE_LOST;
+
+	if (probe)
+		state = rtsched_probe_state(probe - 1);
+	if (state == RTSCHED_PROBE_WAITS) {
+		replace_probe(filter, probe);
+		return false;
+	}
+	if (probe)
+		close(probe - 1);
+	if (state == RTSCHED_PROBE_LOST)
+		replace_probe(filter, rtsched_probe(settings->socket, owner) + 1);
+	return state == RTSCHED_PROBE_ANSWERED;
+}
+
+/* Return whether the breaker lets a question of a user through. */
+static bool may_ask(struct rtsched_filter *filter, uint32_t user,
+		    const struct rtsched_settings *settings, uid_t owner, int64_t now)
+{
+	if (rtsched_user_breaker_lets(&filter->breaker, user, now, settings->breaker_ms))
+		return true;
+	if (!rtsched_user_breaker_waits(&filter->breaker, user, now) ||
+	    !answers_again(filter, settings, owner))
+		return false;
+	rtsched_user_breaker_recovers(&filter->breaker, now);
+	return rtsched_user_breaker_lets(&filter->breaker, user, now, settings->breaker_ms);
+}
+
 enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter, uint32_t user,
 					const struct rtsched_settings *settings,
 					struct rtsched_request *request,
@@ -100,7 +143,7 @@ enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter, uint32_t 
 	enum rtsched_outcome outcome;
 
 	memset(answer, 0, sizeof(*answer));
-	if (!rtsched_user_breaker_lets(&filter->breaker, user, began, settings->breaker_ms))
+	if (!may_ask(filter, user, settings, owner, began))
 		return RTSCHED_NOT_ASKED;
 	rtsched_add_number(request, RTSCHED_TAG_TIMEOUT_MS, settings->timeout_ms);
 	outcome = rtsched_ask(settings->socket, settings->timeout_ms, owner, request, answer);
@@ -110,9 +153,13 @@ enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter, uint32_t 
 	}
 	complain(filter, "could not be reached", rtsched_outcome_text(outcome));
 	if (rtsched_user_breaker_failed(&filter->breaker, user, began, rtsched_now_ms(),
-					settings->breaker_failures, settings->breaker_ms))
+					settings->breaker_failures, settings->breaker_ms)) {
 		say(filter, true,
-		    "rtsched: after %d failures in a row the daemon is not contacted for %d ms",
+		    "rtsched: after %d failures in a row the daemon is not contacted for %d ms, or "
+		    "until it answers again",
 		    settings->breaker_failures, settings->breaker_ms);
+		/* One of an earlier time may have been answered then. */
+		replace_probe(filter, rtsched_probe(settings->socket, owner) + 1);
+	}
 	return outcome;
 }

@@ -23,6 +23,7 @@ struct rtsched_filter {
 	void (*log)(bool is_error, const char *line);
 	struct rtsched_user_breaker breaker;
 	int64_t complain_at; /* ms */
+	int probe;	     /* a socket + 1: asks whether the daemon answers again; 0: none */
 	/* Below: guarded by the lock. */
 	pthread_mutex_t lock;
 	struct rtsched_settings settings;
@@ -32,14 +33,15 @@ struct rtsched_filter {
 
 /* A filter that has asked and read nothing yet; all members are named for the sake of C++. */
 #define RTSCHED_FILTER(to)                                                                         \
-	{.log = (to), .breaker = {}, .complain_at = 0, .lock = PTHREAD_MUTEX_INITIALIZER,          \
-	 .settings = {}, .read_of = {}, .look_at = 0}
+	{.log = (to), .breaker = {}, .complain_at = 0, .probe = 0,                                 \
+	 .lock = PTHREAD_MUTEX_INITIALIZER, .settings = {}, .read_of = {}, .look_at = 0}
 
 /* Return the settings; the file is looked at once a second, and read when it has changed. */
 struct rtsched_settings rtsched_filter_settings(struct rtsched_filter *filter);
 
 /* Ask the daemon for a user, unless the breaker is open; failures are logged. As rtsched_ask
- * otherwise. */
+ * otherwise. While it is open, it is looked whether the daemon answers again; nobody waits for
+ * that. */
 enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter, uint32_t user,
 					const struct rtsched_settings *settings,
 					struct rtsched_request *request,

@@ -35,15 +35,23 @@ class Filter:
         } | settings
         self.settings.write_text("".join(f"{key} = {value}\n" for key, value in known.items()))
 
-    def run(
-        self, kind: str, *fields: str | bytes, uid: int = USER, count: int = 1, threads: int = 1
-    ) -> dict[str, str]:
-        """Return what the last call returned, and what the job looks like then."""
+    def run(self, kind: str, *fields: str | bytes, uid: int = USER, **how: int) -> dict[str, str]:
+        """Return what the last call returned, and what the job looks like then.
+
+        `how`: `count` calls, by `threads` at once, with `pause_ms` between two.
+        """
         environment = os.environ | {
             "RTSCHED_SUBMIT_CONF": str(self.settings),
-            "THREADS": str(threads),
+            "THREADS": str(how.get("threads", 1)),
+            "PAUSE_MS": str(how.get("pause_ms", 0)),
         }
-        command: list[str | bytes] = [str(self.program), kind, str(uid), str(count), *fields]
+        command: list[str | bytes] = [
+            str(self.program),
+            kind,
+            str(uid),
+            str(how.get("count", 1)),
+            *fields,
+        ]
         done = subprocess.run(
             command, capture_output=True, env=environment, timeout=120, check=False
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import time
@@ -15,9 +16,30 @@ from filter_sources import ADDRESSES, COMMON, FILTER, PROGRAMS, SLURM, THREADS
 from rtsched.adapters.wire import MessageKind, Tag
 
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Mapping
     from pathlib import Path
 
     from conftest import Build
+    from filter_server import Behaviour
+
+
+def submissions(server: FilterServer) -> int:
+    """Return about how many jobs that are submitted a daemon was asked."""
+    return sum(kind is MessageKind.SUBMIT for kind, _ in server.asked)
+
+
+def hangs_for(count: int) -> Behaviour:
+    """Do not answer about so many submitted jobs; answer all else."""
+    answer, numbers = answering(*ACCEPTED), itertools.count()
+
+    def behave(
+        connection: socket.socket, kind: MessageKind, fields: Mapping[int, int | str]
+    ) -> None:
+        if kind is not MessageKind.SUBMIT or next(numbers) >= count:
+            answer(connection, kind, fields)
+
+    return behave
 
 
 def test_it_compiles_with_the_makefile(each_slurm: Path, tmp_path: Path) -> None:
@@ -369,9 +391,29 @@ def test_a_daemon_that_hangs_is_left_alone(tested: Filter) -> None:
         job = tested.submit("deadline=9", count=1000)
         seconds = time.monotonic() - begin
     assert job["admin_comment"] == "rtsched:unjudged"
-    assert len(server.asked) == 2
+    assert submissions(server) == 2
+    assert len(server.asked) <= 3  # and once whether it answers again
     assert seconds < 2
     assert tested.log.count("after 2 failures in a row") == 1
+
+
+def test_a_daemon_that_stood_still_for_a_moment_is_asked_again_at_once(tested: Filter) -> None:
+    """Two questions had no answer; once one about nothing has, nobody waits for the breaker."""
+    tested.set(timeout_ms=50, breaker_ms=600_000)
+    with FilterServer(tested.socket, hangs_for(2)) as server:
+        job = tested.submit("deadline=9", count=60, pause_ms=20)
+    assert job["message"] == "promised"
+    assert submissions(server) > 3
+    assert tested.log.count("after 2 failures in a row") == 1
+
+
+def test_a_daemon_that_answers_nothing_but_probes_is_left_alone(tested: Filter) -> None:
+    """Of 60 jobs three wait for the time-out."""
+    tested.set(timeout_ms=50, breaker_ms=600_000)
+    with FilterServer(tested.socket, hangs_for(60)) as server:
+        job = tested.submit("deadline=9", count=60, pause_ms=20)
+    assert job["admin_comment"] == "rtsched:unjudged"
+    assert submissions(server) == 3
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import pytest
 from running import ANN, FACTS, Running, answer_of, until
 from scene import BOB
 
-from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, encode
 from rtsched.daemon.answers import Answers, job_id
 from rtsched.daemon.ask import ask
 from rtsched.daemon.reports import Status
@@ -132,6 +133,24 @@ def test_whose_turn_does_not_come_in_time_is_held(running: Running) -> None:
         await asyncio.to_thread(answer_of, first)
 
     assert run(running, course).calls == 1
+
+
+def test_a_filter_may_ask_whether_the_daemon_answers(running: Running) -> None:
+    """A change of no job is accepted at once, whatever is evaluated meanwhile."""
+
+    async def course(gate: Gate) -> None:
+        first = running.asked()
+        await until(lambda: gate.calls == 1)
+        line = socket.socket(socket.AF_UNIX)
+        line.settimeout(120.0)
+        line.connect(str(running.server.path))
+        line.sendall(encode(MessageKind.MODIFY, []))
+        kind, fields = await asyncio.to_thread(answer_of, line)
+        assert (kind, fields) == (MessageKind.ANSWER, {Tag.VERDICT: ACCEPT})
+        gate.open.set()
+        await asyncio.to_thread(answer_of, first)
+
+    run(running, course)
 
 
 def test_an_account_that_slurm_may_refuse_is_held_at_once(running: Running) -> None:

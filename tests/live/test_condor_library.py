@@ -364,7 +364,7 @@ def test_a_daemon_that_hangs_does_not_stop_the_schedd(site: Site) -> None:
         cluster, _ = site.submit(*WISH, "queue 200")
         seconds = time.monotonic() - begin
     assert {row[0] for row in site.jobs(cluster)} == {"unjudged"}
-    assert len(server.asked) == 1
+    assert [kind for kind, _ in server.asked].count(MessageKind.SUBMIT) == 1
     assert seconds < 2.5
     site.remove(cluster)
     time.sleep(3)  # until the breaker lets a question through

@@ -30,6 +30,52 @@ static void by_hand(void)
 	assert(!rtsched_breaker_failed(&breaker, 2050, 2, 500)); /* the count began anew */
 }
 
+/* A daemon that answers again is asked before the pause ends, once; in vain, for twice as long not. */
+static void recovering(void)
+{
+	struct rtsched_breaker breaker = {0};
+
+	rtsched_breaker_recovers(&breaker, 900); /* it is closed: nothing to do */
+	assert(!rtsched_breaker_waits(&breaker, 900));
+	assert(rtsched_breaker_failed(&breaker, 1000, 1, 500));
+	assert(rtsched_breaker_waits(&breaker, 1010));
+	assert(!rtsched_breaker_lets(&breaker, 1010, 500));
+	rtsched_breaker_recovers(&breaker, 1010);
+	assert(rtsched_breaker_lets(&breaker, 1010, 500));
+	assert(!rtsched_breaker_lets(&breaker, 1010, 500)); /* one question decides */
+	rtsched_breaker_succeeded(&breaker);
+	assert(rtsched_breaker_lets(&breaker, 1020, 500));
+
+	assert(rtsched_breaker_failed(&breaker, 2000, 1, 500));
+	rtsched_breaker_recovers(&breaker, 2010);
+	assert(rtsched_breaker_lets(&breaker, 2010, 500));
+	assert(!rtsched_breaker_failed(&breaker, 2060, 1, 500));
+	assert(!rtsched_breaker_waits(&breaker, 2070));
+	rtsched_breaker_recovers(&breaker, 2070);
+	assert(!rtsched_breaker_lets(&breaker, 3059, 500));
+	assert(rtsched_breaker_lets(&breaker, 3060, 500));
+	assert(!rtsched_breaker_failed(&breaker, 3110, 1, 500)); /* from here as at first */
+	assert(rtsched_breaker_waits(&breaker, 3120));
+}
+
+/* Return how many questions of one user fail, if each does that goes through. */
+static int failing(bool seems_to_answer)
+{
+	struct rtsched_user_breaker breaker = {0};
+	int questions = 0;
+
+	for (int64_t now = 1; now < 100000; now++) {
+		if (!rtsched_user_breaker_lets(&breaker, 7, now, 500)) {
+			if (seems_to_answer && rtsched_user_breaker_waits(&breaker, 7, now))
+				rtsched_user_breaker_recovers(&breaker, now);
+			continue;
+		}
+		questions++;
+		rtsched_user_breaker_failed(&breaker, 7, now, now, 2, 500);
+	}
+	return questions;
+}
+
 /* Failures of one user alone close it to that user; of several in a row, to all. */
 static void by_user(void)
 {
@@ -78,6 +124,8 @@ static void *mixing_users(void *unused)
 				rtsched_user_breaker_failed(&of_users, (uint32_t)i % 3, i, i, 2, 3);
 			else
 				rtsched_user_breaker_succeeded(&of_users, (uint32_t)i % 3);
+		} else if (rtsched_user_breaker_waits(&of_users, (uint32_t)i % 3, i)) {
+			rtsched_user_breaker_recovers(&of_users, i);
 		}
 	return NULL;
 }
@@ -100,6 +148,8 @@ static void *mixing(void *unused)
 				rtsched_breaker_failed(&shared, i, 2, 3);
 			else
 				rtsched_breaker_succeeded(&shared);
+		} else {
+			rtsched_breaker_recovers(&shared, i);
 		}
 	return NULL;
 }
@@ -117,6 +167,8 @@ static void by_many(void *(*work)(void *))
 int main(void)
 {
 	by_hand();
+	recovering();
+	assert(failing(true) <= failing(false) + 1);
 	by_user();
 	by_many(mixing_users);
 	rtsched_breaker_failed(&shared, 1000, 1, 500);

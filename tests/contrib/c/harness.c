@@ -2,12 +2,14 @@
  *
  * FIELD*N=VALUE repeats the value N times; env=N gives the job so many variables. Prints for the last
  * of COUNT calls what was returned and what the job looks like then. With THREADS set, so many threads
- * do it at once.
+ * do it at once; with PAUSE_MS, so many milliseconds pass between two calls.
  */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fake_slurm.h"
 
@@ -89,6 +91,7 @@ static void *work(void *shown)
 {
 	uint32_t uid = (uint32_t)strtoul(values[2], NULL, 10);
 	int times = atoi(values[3]);
+	int pause_ms = getenv("PAUSE_MS") ? atoi(getenv("PAUSE_MS")) : 0;
 
 	for (int i = 0; i < times; i++) {
 		job_desc_msg_t job;
@@ -102,6 +105,8 @@ static void *work(void *shown)
 			returned = job_submit(&job, uid, &message);
 		else
 			returned = job_modify(&job, NULL, uid, &message);
+		if (pause_ms)
+			usleep((useconds_t)pause_ms * 1000);
 		if (shown && i == times - 1)
 			show(&job, returned, message);
 		slurm_xfree((void **)&message);
