@@ -1,8 +1,8 @@
 /* A circuit breaker: after some failures in a row the daemon is left alone for a while, since each
  * further question would stall the batch system for a whole time-out. Then one question goes
  * through; its outcome decides for all others. A daemon that is known to answer again is asked
- * before that, once; if it fails, the pause begins anew and takes twice as long, so that a daemon
- * that does not keep up is asked no more often. Zeros are a closed breaker. Thread safe.
+ * before that: at once, and after each question that it does not answer in time either it has twice
+ * as long, up to the whole pause; until it answers one. Zeros are a closed breaker. Thread safe.
  */
 #ifndef RTSCHED_BREAKER_H
 #define RTSCHED_BREAKER_H
@@ -10,23 +10,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum rtsched_early {
-	RTSCHED_EARLY_MAY = 0, /* a question may go through before the pause ends */
-	RTSCHED_EARLY_ASKED,   /* one does */
-	RTSCHED_EARLY_FAILED,  /* it failed: none until this pause has ended */
-};
+#define RTSCHED_EARLY 5 /* questions before the end of a pause, at most, without an answer */
 
 struct rtsched_breaker {
 	int failures;	   /* in a row */
-	int early;	   /* an rtsched_early */
+	int early;	   /* questions before the end of a pause since the last answer */
+	int64_t early_at;  /* ms; before that, none */
 	int64_t closed_at; /* ms; 0: questions go through */
 };
-
-static inline bool rtsched_early_becomes(struct rtsched_breaker *breaker, int from, int to)
-{
-	return __atomic_compare_exchange_n(&breaker->early, &from, to, false, __ATOMIC_ACQ_REL,
-					   __ATOMIC_ACQUIRE);
-}
 
 /* Return whether the daemon may be asked now; if so, the outcome must be told. */
 static inline bool rtsched_breaker_lets(struct rtsched_breaker *breaker, int64_t now, int pause_ms)
@@ -38,44 +29,51 @@ static inline bool rtsched_breaker_lets(struct rtsched_breaker *breaker, int64_t
 	if (now < until)
 		return false;
 	/* One of the threads that get here asks; for the others the pause begins anew. */
-	if (!__atomic_compare_exchange_n(&breaker->closed_at, &until, now + pause_ms, false,
-					 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-		return false;
-	rtsched_early_becomes(breaker, RTSCHED_EARLY_FAILED, RTSCHED_EARLY_MAY);
-	return true;
+	return __atomic_compare_exchange_n(&breaker->closed_at, &until, now + pause_ms, false,
+					   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
 /* Return whether it matters now that the daemon answers again. */
 static inline bool rtsched_breaker_waits(const struct rtsched_breaker *breaker, int64_t now)
 {
 	return now < __atomic_load_n(&breaker->closed_at, __ATOMIC_ACQUIRE) &&
-	       __atomic_load_n(&breaker->early, __ATOMIC_ACQUIRE) == RTSCHED_EARLY_MAY;
+	       now >= __atomic_load_n(&breaker->early_at, __ATOMIC_ACQUIRE);
 }
 
-/* The daemon answers again: the pause ends, unless that was tried in vain. */
-static inline void rtsched_breaker_recovers(struct rtsched_breaker *breaker, int64_t now)
+/* The daemon answers again: the pause ends, if that matters. */
+static inline void rtsched_breaker_recovers(struct rtsched_breaker *breaker, int64_t now,
+					    int pause_ms)
 {
 	int64_t until = __atomic_load_n(&breaker->closed_at, __ATOMIC_ACQUIRE);
+	int64_t early_at = __atomic_load_n(&breaker->early_at, __ATOMIC_ACQUIRE);
 
-	if (now < until &&
-	    rtsched_early_becomes(breaker, RTSCHED_EARLY_MAY, RTSCHED_EARLY_ASKED))
-		__atomic_compare_exchange_n(&breaker->closed_at, &until, now, false,
-					    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+	if (now >= until || now < early_at ||
+	    !__atomic_compare_exchange_n(&breaker->early_at, &early_at, now + pause_ms, false,
+					 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return;
+	__atomic_add_fetch(&breaker->early, 1, __ATOMIC_ACQ_REL);
+	__atomic_compare_exchange_n(&breaker->closed_at, &until, now, false, __ATOMIC_ACQ_REL,
+				    __ATOMIC_ACQUIRE);
 }
 
 static inline void rtsched_breaker_succeeded(struct rtsched_breaker *breaker)
 {
 	__atomic_store_n(&breaker->failures, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&breaker->early, RTSCHED_EARLY_MAY, __ATOMIC_RELAXED);
+	__atomic_store_n(&breaker->early, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&breaker->early_at, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&breaker->closed_at, 0, __ATOMIC_RELEASE);
 }
 
-/* Open it, or begin its pause anew; return whether it was closed. */
-static inline bool rtsched_breaker_opens(struct rtsched_breaker *breaker, int64_t now, int pause_ms)
+/* Open it, or begin its pause anew, longer by `more_ms`; return whether it was closed. */
+static inline bool rtsched_breaker_opens(struct rtsched_breaker *breaker, int64_t now, int pause_ms,
+					 int more_ms)
 {
-	if (rtsched_early_becomes(breaker, RTSCHED_EARLY_ASKED, RTSCHED_EARLY_FAILED))
-		now += pause_ms;
-	return !__atomic_exchange_n(&breaker->closed_at, now + pause_ms, __ATOMIC_ACQ_REL);
+	int early = __atomic_load_n(&breaker->early, __ATOMIC_ACQUIRE);
+	int64_t wait = early < RTSCHED_EARLY ? pause_ms >> (RTSCHED_EARLY - early) : pause_ms;
+
+	__atomic_store_n(&breaker->early_at, early ? now + wait : now, __ATOMIC_RELEASE);
+	return !__atomic_exchange_n(&breaker->closed_at, now + pause_ms + more_ms,
+				    __ATOMIC_ACQ_REL);
 }
 
 /* Return whether this failure opened it. */
@@ -84,7 +82,7 @@ static inline bool rtsched_breaker_failed(struct rtsched_breaker *breaker, int64
 {
 	if (__atomic_add_fetch(&breaker->failures, 1, __ATOMIC_RELAXED) < failures)
 		return false;
-	return rtsched_breaker_opens(breaker, now, pause_ms);
+	return rtsched_breaker_opens(breaker, now, pause_ms, 0);
 }
 
 /* A breaker that tells users apart: failures of one user alone, such as of one who asks what takes
@@ -121,10 +119,11 @@ static inline bool rtsched_user_breaker_waits(const struct rtsched_user_breaker 
 		rtsched_breaker_waits(&breaker->one, now));
 }
 
-static inline void rtsched_user_breaker_recovers(struct rtsched_user_breaker *breaker, int64_t now)
+static inline void rtsched_user_breaker_recovers(struct rtsched_user_breaker *breaker, int64_t now,
+						 int pause_ms)
 {
-	rtsched_breaker_recovers(&breaker->all, now);
-	rtsched_breaker_recovers(&breaker->one, now);
+	rtsched_breaker_recovers(&breaker->all, now, pause_ms);
+	rtsched_breaker_recovers(&breaker->one, now, pause_ms);
 }
 
 static inline void rtsched_user_breaker_succeeded(struct rtsched_user_breaker *breaker,
@@ -146,7 +145,7 @@ static inline bool rtsched_user_breaker_failed(struct rtsched_user_breaker *brea
 {
 	int64_t own = (int64_t)user + 1, whose = 0;
 	int64_t before = __atomic_load_n(&breaker->failed_at, __ATOMIC_ACQUIRE);
-	int count;
+	int count, more_ms = 0;
 
 	if (began < before ||
 	    !__atomic_compare_exchange_n(&breaker->failed_at, &before, now, false, __ATOMIC_ACQ_REL,
@@ -162,11 +161,11 @@ static inline bool rtsched_user_breaker_failed(struct rtsched_user_breaker *brea
 		return false;
 	if (whose == own) {
 		__atomic_store_n(&breaker->user, own, __ATOMIC_RELEASE);
-		return rtsched_breaker_opens(&breaker->one, now, pause_ms);
+		return rtsched_breaker_opens(&breaker->one, now, pause_ms, 0);
 	}
 	if (count > failures && whose != RTSCHED_SEVERAL_USERS)
-		now += pause_ms;
-	return rtsched_breaker_opens(&breaker->all, now, pause_ms);
+		more_ms = pause_ms;
+	return rtsched_breaker_opens(&breaker->all, now, pause_ms, more_ms);
 }
 
 #endif

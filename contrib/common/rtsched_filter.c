@@ -128,7 +128,7 @@ static bool may_ask(struct rtsched_filter *filter, uint32_t user,
 	if (!rtsched_user_breaker_waits(&filter->breaker, user, now) ||
 	    !answers_again(filter, settings, owner))
 		return false;
-	rtsched_user_breaker_recovers(&filter->breaker, now);
+	rtsched_user_breaker_recovers(&filter->breaker, now, settings->breaker_ms);
 	return rtsched_user_breaker_lets(&filter->breaker, user, now, settings->breaker_ms);
 }
 

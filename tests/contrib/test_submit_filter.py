@@ -408,7 +408,7 @@ def test_a_daemon_that_stood_still_for_a_moment_is_asked_again_at_once(tested: F
 
 
 def test_a_daemon_that_answers_nothing_but_probes_is_left_alone(tested: Filter) -> None:
-    """Of 60 jobs three wait for the time-out."""
+    """It is asked once more soon, and then after a while."""
     tested.set(timeout_ms=50, breaker_ms=600_000)
     with FilterServer(tested.socket, hangs_for(60)) as server:
         job = tested.submit("deadline=9", count=60, pause_ms=20)

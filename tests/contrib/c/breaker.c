@@ -30,32 +30,50 @@ static void by_hand(void)
 	assert(!rtsched_breaker_failed(&breaker, 2050, 2, 500)); /* the count began anew */
 }
 
-/* A daemon that answers again is asked before the pause ends, once; in vain, for twice as long not. */
+/* A daemon that answers again is asked before the pause ends; in vain, not for a while that doubles. */
 static void recovering(void)
 {
+	static const int waits[] = {0, 50, 100, 200, 400}; /* of a pause of 800 ms */
 	struct rtsched_breaker breaker = {0};
+	int64_t now = 1000;
 
-	rtsched_breaker_recovers(&breaker, 900); /* it is closed: nothing to do */
+	rtsched_breaker_recovers(&breaker, 900, 500); /* it is closed: nothing to do */
 	assert(!rtsched_breaker_waits(&breaker, 900));
 	assert(rtsched_breaker_failed(&breaker, 1000, 1, 500));
 	assert(rtsched_breaker_waits(&breaker, 1010));
 	assert(!rtsched_breaker_lets(&breaker, 1010, 500));
-	rtsched_breaker_recovers(&breaker, 1010);
+	rtsched_breaker_recovers(&breaker, 1010, 500);
 	assert(rtsched_breaker_lets(&breaker, 1010, 500));
-	assert(!rtsched_breaker_lets(&breaker, 1010, 500)); /* one question decides */
+	rtsched_breaker_recovers(&breaker, 1020, 500);
+	assert(!rtsched_breaker_lets(&breaker, 1020, 500)); /* one question decides */
 	rtsched_breaker_succeeded(&breaker);
 	assert(rtsched_breaker_lets(&breaker, 1020, 500));
 
-	assert(rtsched_breaker_failed(&breaker, 2000, 1, 500));
-	rtsched_breaker_recovers(&breaker, 2010);
-	assert(rtsched_breaker_lets(&breaker, 2010, 500));
-	assert(!rtsched_breaker_failed(&breaker, 2060, 1, 500));
-	assert(!rtsched_breaker_waits(&breaker, 2070));
-	rtsched_breaker_recovers(&breaker, 2070);
-	assert(!rtsched_breaker_lets(&breaker, 3059, 500));
-	assert(rtsched_breaker_lets(&breaker, 3060, 500));
-	assert(!rtsched_breaker_failed(&breaker, 3110, 1, 500)); /* from here as at first */
-	assert(rtsched_breaker_waits(&breaker, 3120));
+	assert(rtsched_breaker_failed(&breaker, now, 1, 800));
+	for (int i = 0; i < 5; i++) {
+		if (waits[i]) {
+			assert(!rtsched_breaker_waits(&breaker, now + waits[i] - 1));
+			rtsched_breaker_recovers(&breaker, now + waits[i] - 1, 800);
+		}
+		assert(!rtsched_breaker_lets(&breaker, now + waits[i], 800));
+		assert(rtsched_breaker_waits(&breaker, now + waits[i]));
+		now += waits[i];
+		rtsched_breaker_recovers(&breaker, now, 800);
+		assert(rtsched_breaker_lets(&breaker, now, 800));
+		assert(!rtsched_breaker_failed(&breaker, now, 1, 800));
+	}
+	for (int i = 0; i < 3; i++) { /* from here on, as if it did not answer at all */
+		assert(!rtsched_breaker_waits(&breaker, now + 799));
+		rtsched_breaker_recovers(&breaker, now + 799, 800);
+		assert(!rtsched_breaker_lets(&breaker, now + 799, 800));
+		now += 800;
+		assert(rtsched_breaker_lets(&breaker, now, 800));
+		assert(!rtsched_breaker_failed(&breaker, now, 1, 800));
+	}
+	assert(rtsched_breaker_lets(&breaker, now + 800, 800));
+	rtsched_breaker_succeeded(&breaker); /* and from here on, as at first */
+	assert(rtsched_breaker_failed(&breaker, now, 1, 800));
+	assert(rtsched_breaker_waits(&breaker, now));
 }
 
 /* Return how many questions of one user fail, if each does that goes through. */
@@ -67,7 +85,7 @@ static int failing(bool seems_to_answer)
 	for (int64_t now = 1; now < 100000; now++) {
 		if (!rtsched_user_breaker_lets(&breaker, 7, now, 500)) {
 			if (seems_to_answer && rtsched_user_breaker_waits(&breaker, 7, now))
-				rtsched_user_breaker_recovers(&breaker, now);
+				rtsched_user_breaker_recovers(&breaker, now, 500);
 			continue;
 		}
 		questions++;
@@ -104,6 +122,7 @@ static void by_user(void)
 		rtsched_user_breaker_failed(&breaker, 7, 3000, 3000, 2, 500);
 	assert(rtsched_user_breaker_failed(&breaker, 8, 3000, 3000, 2, 500)); /* the third that is borne */
 	assert(!rtsched_user_breaker_lets(&breaker, 9, 3999, 500)); /* for a pause more */
+	assert(rtsched_user_breaker_waits(&breaker, 9, 3001)); /* unless it answers again */
 	assert(rtsched_user_breaker_lets(&breaker, 9, 4000, 500));
 	rtsched_user_breaker_succeeded(&breaker, 9);
 
@@ -125,7 +144,7 @@ static void *mixing_users(void *unused)
 			else
 				rtsched_user_breaker_succeeded(&of_users, (uint32_t)i % 3);
 		} else if (rtsched_user_breaker_waits(&of_users, (uint32_t)i % 3, i)) {
-			rtsched_user_breaker_recovers(&of_users, i);
+			rtsched_user_breaker_recovers(&of_users, i, 3);
 		}
 	return NULL;
 }
@@ -149,7 +168,7 @@ static void *mixing(void *unused)
 			else
 				rtsched_breaker_succeeded(&shared);
 		} else {
-			rtsched_breaker_recovers(&shared, i);
+			rtsched_breaker_recovers(&shared, i, 3);
 		}
 	return NULL;
 }
@@ -168,7 +187,7 @@ int main(void)
 {
 	by_hand();
 	recovering();
-	assert(failing(true) <= failing(false) + 1);
+	assert(failing(true) <= failing(false) + RTSCHED_EARLY);
 	by_user();
 	by_many(mixing_users);
 	rtsched_breaker_failed(&shared, 1000, 1, 500);
