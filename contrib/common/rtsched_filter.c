@@ -146,6 +146,7 @@ enum rtsched_outcome rtsched_filter_ask(struct rtsched_filter *filter, uint32_t 
 	if (!may_ask(filter, user, settings, owner, began))
 		return RTSCHED_NOT_ASKED;
 	rtsched_add_number(request, RTSCHED_TAG_TIMEOUT_MS, settings->timeout_ms);
+	rtsched_add_number(request, RTSCHED_TAG_ASKED_MS, began);
 	outcome = rtsched_ask(settings->socket, settings->timeout_ms, owner, request, answer);
 	if (outcome == RTSCHED_ANSWERED) {
 		rtsched_user_breaker_succeeded(&filter->breaker, user);

@@ -179,6 +179,8 @@ class Tag(IntEnum):
     """The most leaf switches that its nodes may be spread over."""
     OVERCOMMIT = 97
     """1: its tasks need no processors of their own."""
+    ASKED_MS = 98
+    """When the filter began to wait, milliseconds of the host's monotonic clock."""
     LAST_NODE_UPDATE = 111
     """When a node changed last, seconds since the epoch; absent: not known."""
     # answers only

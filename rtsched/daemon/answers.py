@@ -196,13 +196,14 @@ class Answers:
             daemon.policy.submits, settings, daemon.policy.live.likely, daemon.wording
         )
         judge: Judge = admission
-        until = begun + odds_wait(fields, daemon.policy.live.likely.wait)
+        asked = asked_at(fields, begun)
+        until = asked + odds_wait(fields, daemon.policy.live.likely.wait)
         try:
             if likely.wanted(submission):
                 wait = max(until - time.perf_counter(), 0.0)
                 odds = await odds_of(daemon.odds, submission, site.likely.level, wait)
                 judge = JudgedByOdds(likely, odds)
-            case = _Case(judge, admission, likely, request, now, until, begun + patience(fields))
+            case = _Case(judge, admission, likely, request, now, until, asked + patience(fields))
             judged = await self._judged(case, client)
         except PlannerError as error:
             if not daemon.dry_run:
@@ -436,6 +437,21 @@ def patience(fields: Mapping[int, int | str]) -> float:
     """Return for how many seconds after a request its filter waits for the answer."""
     timeout = fields.get(Tag.TIMEOUT_MS)
     return math.inf if timeout is None else max(int(timeout) / 1000.0, 0.0)
+
+
+def asked_at(fields: Mapping[int, int | str], begun: float) -> float:
+    """Return since when the filter waits, of `time.perf_counter`.
+
+    Parameters
+    ----------
+    fields : mapping of int to int or str
+        The request.
+    begun : float
+        When it was read, which may be late on a busy machine. It counts where the filter's clock is
+        another one.
+    """
+    age = begun - float(fields.get(Tag.ASKED_MS, math.inf)) / 1000.0
+    return begun - age if 0.0 <= age <= patience(fields) else begun
 
 
 def odds_wait(fields: Mapping[int, int | str], wait: float) -> float:

@@ -39,7 +39,8 @@ UNOPTIMIZED = ("CFLAGS=-O0", "CXXFLAGS=-O0", "HARDEN=")
 def sent(server: FilterServer, question: int = 0) -> dict[str, str]:
     """Return the lines of a question, by name."""
     kind, fields = server.asked[question]
-    assert (kind, list(fields)) == (MessageKind.SUBMIT, [Tag.AD, Tag.PASSED, Tag.TIMEOUT_MS])
+    tags = [Tag.AD, Tag.PASSED, Tag.TIMEOUT_MS, Tag.ASKED_MS]
+    assert (kind, list(fields)) == (MessageKind.SUBMIT, tags)
     lines = str(fields[Tag.AD]).splitlines()
     return dict(line.split(" = ", 1) for line in lines)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import subprocess
 import time
@@ -143,13 +144,16 @@ def test_all_jobs_are_judged_where_the_site_says_so(tested: Filter) -> None:
 
 def test_the_daemon_is_told_what_was_asked_for(tested: Filter) -> None:
     """Offsets and unit flags are taken off, unlimited is -1, and what was left open is not sent."""
+    begin = math.floor(time.monotonic() * 1000.0)
     with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
         tested.submit(
             *("deadline=2000000000", f"time_limit={2**32 - 1}", "min_nodes=2", "max_nodes=8"),
             *(f"nice={2**31 - 7}", f"pn_min_memory={2**63 + 100}", "script=#!/bin/sh", "env=2"),
             *("contiguous=1", "end_time=5", "clusters=a,b"),
         )
-    assert server.asked[0][1] == {
+    asked = server.asked[0][1]
+    assert begin <= int(asked.pop(Tag.ASKED_MS)) <= time.monotonic() * 1000.0
+    assert asked == {
         Tag.SUBMIT_UID: USER,
         Tag.DEADLINE: 2_000_000_000,
         Tag.TIME_LIMIT: -1,
@@ -177,7 +181,7 @@ def test_the_layout_of_tasks_is_sent(tested: Filter) -> None:
             *("submit_line*300=sbatch ",),
         )
     asked = server.asked[0][1]
-    del asked[Tag.TIMEOUT_MS], asked[Tag.PASSED]
+    del asked[Tag.TIMEOUT_MS], asked[Tag.ASKED_MS], asked[Tag.PASSED]
     assert asked == {
         Tag.SUBMIT_UID: USER,
         Tag.DEADLINE: 2_000_000_000,

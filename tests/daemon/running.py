@@ -176,12 +176,14 @@ class Running:
         *,
         uid: int = ANN,
         timeout_ms: int = 0,
+        asked_ms: int = 0,
     ) -> socket.socket:
         """Return the socket of a filter that has asked about a job of ann's and not read yet."""
         fields = [
             (Tag.USER_ID, uid),
             (Tag.SUBMIT_UID, uid),
             *([(Tag.TIMEOUT_MS, timeout_ms)] if timeout_ms else []),
+            *([(Tag.ASKED_MS, asked_ms)] if asked_ms else []),
             (Tag.MIN_NODES, nodes),
             (Tag.MAX_NODES, nodes),
             (Tag.TIME_LIMIT, 30),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from running import ANN, FACTS, Running, answer_of, until
 from scene import BOB
 
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, encode
-from rtsched.daemon.answers import Answers, job_id
+from rtsched.daemon.answers import Answers, asked_at, job_id
 from rtsched.daemon.ask import ask
 from rtsched.daemon.reports import Status
 
@@ -133,6 +134,32 @@ def test_whose_turn_does_not_come_in_time_is_held(running: Running) -> None:
         await asyncio.to_thread(answer_of, first)
 
     assert run(running, course).calls == 1
+
+
+def test_a_filter_that_was_read_late_gets_its_answer_in_time(running: Running) -> None:
+    """Of the hour that it waits five milliseconds are left when the daemon reads what it asks."""
+
+    async def course(gate: Gate) -> None:
+        hour = 3_600_000
+        begun = int(time.perf_counter() * 1000.0) - hour + 5
+        line = running.asked(timeout_ms=hour, asked_ms=begun)
+        fields = (await asyncio.to_thread(answer_of, line))[1]
+        assert "held for a moment" in str(fields[Tag.MESSAGE])
+        gate.open.set()
+
+    run(running, course)
+
+
+@pytest.mark.parametrize(
+    ("asked", "since"),
+    [(99_960, 99.96), (100_000, 100.0), (99_949, 100.0), (100_001, 100.0), (-1, 100.0)],
+)
+def test_a_filter_waits_since_it_asked(asked: int, since: float) -> None:
+    """Unless that cannot be, since its clock is another one."""
+    fields: dict[int, int | str] = {Tag.TIMEOUT_MS: 50, Tag.ASKED_MS: asked}
+    assert asked_at(fields, 100.0) == pytest.approx(since)
+    del fields[Tag.ASKED_MS]
+    assert asked_at(fields, 100.0) == pytest.approx(100.0)
 
 
 def test_a_filter_may_ask_whether_the_daemon_answers(running: Running) -> None:
