@@ -46,6 +46,8 @@ def chosen_unit(log: Log, machine: Cluster | None, *, sharing: bool | None) -> t
     generic = _asks_for(log.jobs, GRES)
     if (nodes.nodes.cores <= 1).all() and not generic.any():
         return "core", _because("core", "each node has one core")
+    if len(np.unique(machine.nodes.name)) == len(machine) and not generic.any():
+        return "core", _because("core", "each slot has one core")
     if machine.gives_whole_nodes:
         return "node", _because("node", "the cluster gives jobs whole nodes")
     ran = log.outcomes.size > 0
