@@ -66,7 +66,9 @@ def test_users_see_what_the_guide_says(planner):
             assert (done.returncode != 0) == block.fails, f"{block.text}\n{text}"
             said[block.section] = said.get(block.section, "") + text
         if planner == "portfolio":
-            assert re.search(r"\(\+RtDeadline=\d+\), (?:not )?reserved", said["When it is rejected"])
+            assert re.search(
+                r"\(\+RtDeadline=\d+\), (?:not )?reserved", said["When it is rejected"]
+            )
             wait_for("the load is done", lambda: len(pieces(pool)[0]) == pieces(pool)[1], 60)
             dag = pool.path("/home/alice/night.dag.dagman.out")
             wait_for("the DAG is done", lambda: "All jobs Completed" in dag.read_text(), 90)

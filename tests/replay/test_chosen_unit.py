@@ -10,6 +10,7 @@ import pytest
 from rtsched.logs import ReadOptions, read_logs
 from rtsched.logs.cluster_files import read_cluster
 from rtsched.model.cluster import Cluster, Nodes
+from rtsched.replay.synth import Lublin
 from rtsched.replay.unit import chosen_unit
 from rtsched.replay.workload import WorkloadOptions, prepare
 
@@ -98,3 +99,11 @@ def test_a_log_that_does_not_fit_the_machine(tmp_path: Path, unit: str) -> None:
     odd = prepare(type(log)(moved, beside, log.sources, log.format), options, cluster)
     (said,) = [said for said in odd.assumptions if "do not fit" in said]
     assert "300 % on average" in said
+
+
+def test_static_slots_of_one_core_are_cores() -> None:
+    """Several on a host: a parallel job may take some of them, and is no job of several hosts."""
+    names = {"name": [f"slot{k}@a" for k in range(4)], "host": ["a"]}
+    slots = Nodes.build(4, names=names, name=np.arange(4, dtype=np.int32), host=np.zeros(4, int))
+    log = Lublin(jobs=20, nodes=4, seed=1).log()
+    assert chosen_unit(log, Cluster(slots), sharing=None)[0] == "core"
