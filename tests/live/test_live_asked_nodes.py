@@ -96,7 +96,7 @@ def test_what_cannot_be_planned_is_told(live: Live) -> None:
     for options, text in (
         (
             ("-N2", "-C", "a*1&c*1"),
-            "it counts nodes or cannot be read; combine features with & and |",
+            "it counts nodes or cannot be read; combine",
         ),
         (("-C", "a&x"), "no node in partition 'all' matches --constraint=a&x"),
         (("-N3", "-C", "a&b"), "asks for 3 nodes, and partition all has 2 as it asks for"),
