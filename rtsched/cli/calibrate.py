@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rtsched.cli.common import Exit, console, debug_option, indented, refuse_unwritable, say
-from rtsched.cli.options import reading_options
+from rtsched.cli.options import reading_of, reading_options
 from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def command(
 def estimate(logs: Sequence[Path], given: dict[str, Any]) -> Calibration:
     """Return what logs tell under the options given."""
     from rtsched.calibrate import Options, calibrate
-    from rtsched.logs.readers import ReadOptions, read_logs
+    from rtsched.logs.readers import read_logs
     from rtsched.model.units import known_zone
 
     if any(not each for each in given["groups"]):
@@ -108,15 +108,7 @@ def estimate(logs: Sequence[Path], given: dict[str, Any]) -> Calibration:
         not given["no_setup"],
     )
     known_zone(given["timezone"])
-    reading = ReadOptions(
-        given["log_format"],
-        given["delimiter"],
-        given["timezone"],
-        details=True,
-        columns=given["columns"],
-        clusters=given["clusters"],
-    )
-    return calibrate(read_logs(logs, reading), options)
+    return calibrate(read_logs(logs, reading_of(given, details=True)), options)
 
 
 def as_object(found: Calibration) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from rtsched.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from rtsched.logs.readers import ReadOptions
+
 T = TypeVar("T", bound=msgspec.Struct)
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -66,6 +68,23 @@ def reading_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def reading_of(
+    given: Mapping[str, Any], *, details: bool = False, resources: bool = False
+) -> ReadOptions:
+    """Return the `ReadOptions` that `reading_options` were given for."""
+    from rtsched.logs.readers import ReadOptions
+
+    return ReadOptions(
+        given["log_format"],
+        given["delimiter"],
+        given["timezone"],
+        details=details,
+        resources=resources,
+        columns=given["columns"],
+        clusters=given["clusters"],
+    )
 
 
 def options_of(kind: type[msgspec.Struct]) -> Callable[[F], F]:

@@ -23,7 +23,7 @@ from rtsched.cli.common import (
     say,
     toml_text,
 )
-from rtsched.cli.options import from_options, options_of, reading_options, title_option
+from rtsched.cli.options import from_options, options_of, reading_of, reading_options, title_option
 from rtsched.cli.progress import Bars
 from rtsched.errors import ConfigError, InputError, MissingExtraError
 from rtsched.model import on_disk
@@ -139,7 +139,6 @@ def request(given: Mapping[str, Any]) -> Request:
     from rtsched.cli.check import load_checked, problems_by_unit
     from rtsched.core.config import read_toml
     from rtsched.core.plugins import discover
-    from rtsched.logs.readers import ReadOptions
     from rtsched.replay.policies import choose
     from rtsched.replay.sweeps import Sweep, swept
 
@@ -165,14 +164,7 @@ def request(given: Mapping[str, Any]) -> Request:
     out = None if given["no_out"] else given["out"]
     return Request(
         logs=given["logs"],
-        reading=ReadOptions(
-            given["log_format"],
-            given["delimiter"],
-            given["timezone"],
-            resources=True,
-            columns=given["columns"],
-            clusters=given["clusters"],
-        ),
+        reading=reading_of(given, resources=True),
         cluster=given["cluster_file"],
         qos=given["qos_file"],
         associations=given["associations_file"],

@@ -16,6 +16,7 @@ from rtsched.cli.common import (
     require_page,
     say,
 )
+from rtsched.cli.options import from_options, reading_of
 from rtsched.cli.progress import Bars
 from rtsched.errors import ConfigError, InputError
 
@@ -112,20 +113,12 @@ def _read(asked: Asked) -> Workload:
 
     from rtsched.cli.replay import proposed_settings
     from rtsched.logs.cluster_files import read_cluster
-    from rtsched.logs.readers import ReadOptions, read_logs
+    from rtsched.logs.readers import read_logs
     from rtsched.logs.slurm_limits import read_limits
     from rtsched.replay.workload import prepare
 
     given = asked.given
-    reading = ReadOptions(
-        given["log_format"],
-        given["delimiter"],
-        given["timezone"],
-        details=True,
-        resources=True,
-        columns=given["columns"],
-        clusters=given["clusters"],
-    )
+    reading = reading_of(given, details=True, resources=True)
     log, cluster = read_logs(asked.logs, reading), None
     if given["cluster_file"] is not None:
         cluster, said = read_cluster(given["cluster_file"])
@@ -139,7 +132,6 @@ def _read(asked: Asked) -> Workload:
 
 
 def _workload_options(base: Mapping[str, Any], given: Mapping[str, Any]) -> WorkloadOptions:
-    from rtsched.cli.options import from_options
     from rtsched.replay.workload import WorkloadOptions
 
     unit = {} if given["unit"] is None else {"unit": given["unit"]}

@@ -118,14 +118,7 @@ def _throttled(
 
 def _moved(seen: Jobs, requested: Jobs, name: str) -> NDArray[np.bool_]:
     pairs = zip(seen.texts(name), requested.texts(name), strict=True)
-    return np.array([_printable(one) != _printable(other) for one, other in pairs], np.bool_)
-
-
-def _printable(text: str | None) -> str | None:
-    """Return a text as it comes with a request, in which a control character is a blank."""
-    if text is None:
-        return None
-    return "".join(each if each.isprintable() else " " for each in text)
+    return np.array([one != other for one, other in pairs], np.bool_)
 
 
 def _asks_otherwise(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:

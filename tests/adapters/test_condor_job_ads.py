@@ -123,6 +123,12 @@ def test_another_process_reads_anew() -> None:
     assert jobs.ads.cluster.tolist() == [8]
 
 
+def test_texts_are_those_of_requests() -> None:
+    """The library writes a control character as a blank; else an account would seem to change."""
+    ads = JobAds.of([{"clusterid": 1, "procid": 0, "acctgroup": "tab\there\x07\u00fc"}]).ads
+    assert ads.texts("account") == ["tab here \u00fc"]
+
+
 def test_what_a_site_adds_is_no_part_of_an_ad() -> None:
     """Its default run time, and the pool's domain, may change between two polls."""
     ads = JobAds.of([{"clusterid": 1, "procid": 0, "owner": "ann"}]).ads

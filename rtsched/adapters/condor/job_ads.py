@@ -316,9 +316,13 @@ def _slots(ad: Record) -> str | None:
     return _text(ad, "remotehost")
 
 
+_BLANKS = dict.fromkeys((*range(32), 127), " ")
+
+
 def _text(ad: Record, name: str) -> str | None:
+    """Return a text as requests have it: a control character is a blank (job_ad.cpp)."""
     value = ad.get(name)
-    return value if type(value) is str and value else None
+    return value.translate(_BLANKS) if type(value) is str and value else None
 
 
 def _texts(ads: Sequence[Record], name: str) -> list[str | None]:
