@@ -94,12 +94,9 @@ def test_each_runs_where_it_may(live: Live) -> None:
 def test_what_cannot_be_planned_is_told(live: Live) -> None:
     """In one sentence, before Slurm sees the job."""
     for options, text in (
-        (
-            ("-N2", "-C", "a*1&c*1"),
-            "it counts nodes or cannot be read; combine",
-        ),
+        (("-N2", "-C", "a*1&c*1"), "it counts nodes or cannot be read; combine features with &"),
         (("-C", "a&x"), "no node in partition 'all' matches --constraint=a&x"),
-        (("-N3", "-C", "a&b"), "asks for 3 nodes, and partition all has 2 as it asks for"),
+        (("-N3", "-C", "a&b"), "asks for 3 nodes; in partition 'all' 2 match --constraint=a&b"),
         (("-N3", "-w", "fast[1-2]"), "asks for 3 nodes and names 2 of them; name as many as"),
     ):
         said = live.submit(*options, "--time=1", in_minutes(6))
