@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import loading
+from measure import DEFERRED
 
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encode, read_header
 
@@ -44,8 +45,6 @@ unused_offers_per_hour = 1000
 """
 """Each part asks for the same users, who take none of their offers."""
 ANSWERS = {"accept": "promised to end by", "reject": "rejected"}
-DEFERRED = "held for a moment"
-"""While a cycle that was overtaken several times comes to its end nothing is promised."""
 LAPSED_S = 14.0
 """Seconds after which nothing is left of the questions."""
 

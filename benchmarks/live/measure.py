@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from testbed import Box
-    from workload_driver import Book
+    from workload_driver import Book, Said
 
 NODES = 30
 DATABASE = "/var/lib/rtsched/rtsched.db"
 MET, OWN_LIMIT, CANCELLED = "COMPLETED", "TIMEOUT", "CANCELLED"
+DEFERRED, REJECTED = "held for a moment", "rtsched: rejected"
+"""How the answer to a job that a poll judges begins, and what it is told where the poll says no."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +79,29 @@ def by_job(rows: Iterable[Row]) -> dict[int, list[Row]]:
 def outcomes(book: Book, rows: Iterable[Row]) -> dict[str, float]:
     """Return what became of the jobs with deadlines: counts.
 
-    A submission of several jobs has one promise.
+    A submission of several jobs has one promise. One that was held for a moment, and then removed
+    with a rejection before it ran, was rejected.
     """
     known = by_job(rows)
     counts: Counter[str] = Counter()
     for said in book.said:
         deadline = book.begun + said.work.at + said.work.deadline
         counts["asked"] += said.work.jobs
-        counts["admitted" if said.jobs else "rejected"] += said.work.jobs
-        counts["submissions_accepted"] += bool(said.jobs)
-        counts.update(fate(known.get(job, []), deadline) for job in said.jobs)
+        admitted = bool(said.jobs) and not _rejected_later(said, known)
+        counts["admitted" if admitted else "rejected"] += said.work.jobs
+        counts["submissions_accepted"] += admitted
+        if admitted:
+            counts.update(fate(known.get(job, []), deadline) for job in said.jobs)
     names = ("asked", "admitted", "submissions_accepted", "rejected", "met", "missed", "own_limit")
     return {name: counts[name] for name in names}
+
+
+def _rejected_later(said: Said, known: Mapping[int, Sequence[Row]]) -> bool:
+    rows = [row for job in said.jobs for row in known.get(job, [])]
+    refused = (
+        row.state == CANCELLED and REJECTED in row.comment and math.isnan(row.start) for row in rows
+    )
+    return DEFERRED in said.text and bool(rows) and all(refused)
 
 
 def fate(rows: Sequence[Row], deadline: float) -> str:

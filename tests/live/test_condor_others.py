@@ -85,7 +85,10 @@ def test_who_changes_hosts_or_start(live: LivePool) -> None:
 
 
 def test_who_makes_a_request_move(live: LivePool) -> None:
-    """What has another value at the match is refused, or ends the promise when it is found."""
+    """What has another value at the match is refused, or ends the promise of a job that waits."""
+    for _ in range(2):
+        full = live.promise("request_cpus = 8", *within(3000, 100), seconds=100)
+        live.wait_status(full, "running")
     job = live.promise(*within(3000))
     live.wait_standing(job, "firm")
     live.pool.run(["condor_qedit", name_of(job), "RequestCpus", "TARGET.Cpus"], user="alice")

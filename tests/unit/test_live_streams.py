@@ -29,7 +29,7 @@ from stream import (
     shared_flood,
     shared_stream,
 )
-from workload_driver import Setup
+from workload_driver import Book, Said, Setup
 
 EXTENT = Extent(600, 5, (1, 2), (1.5, 3.0), 30, (2, 4), 9000)
 KINDS = ("rigid", "moldable", "divisible", "chain")
@@ -219,6 +219,27 @@ def test_what_became_of_a_job(state: str, end: float, fate: str) -> None:
     """Only a job that completed in time met its deadline; its own limit is counted apart."""
     row = measure.Row(1, "d0", "ann", 0.0, 10.0, end, 2, state, "")
     assert measure.fate([row], 100.0) == fate
+
+
+@pytest.mark.parametrize(
+    ("text", "comment", "start", "counted"),
+    [
+        (measure.DEFERRED, "rtsched: rejected: too late", math.nan, "rejected"),
+        (measure.DEFERRED, "rtsched: rejected: too late", 10.0, "admitted"),
+        (measure.DEFERRED, "", math.nan, "admitted"),
+        ("promised to end by", "rtsched: rejected: too late", math.nan, "admitted"),
+    ],
+)
+def test_who_was_held_and_then_rejected_was_never_admitted(
+    text: str, comment: str, start: float, counted: str
+) -> None:
+    """Only if it was told so, and never ran; whatever else is removed was admitted and missed."""
+    work = deadline_stream(3, on_condor.Condor.reduced, ("rigid",), "ann", 1.0)[0]
+    said = Said(work, 5.0, (1,), text, 0.1)
+    row = measure.Row(1, work.name, "ann", 0.0, start, 20.0, 2, measure.CANCELLED, comment)
+    found = measure.outcomes(Book(0.0, [said]), [row])
+    assert found[counted] == work.jobs
+    assert found["missed"] == (counted == "admitted")
 
 
 def test_service_counts_what_lies_in_the_window() -> None:
