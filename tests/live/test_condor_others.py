@@ -134,5 +134,5 @@ def test_jobs_that_are_being_matched_take_no_promised_place(live: LivePool) -> N
     live.wait_standing(said.job, "firm", "kept")
     made = dict(live.box.database("SELECT id, made_at FROM records"))
     assert made[said.job] - live.ad(said.job)["QDate"] >= KEPT_S
-    assert len(live.ads('Owner == "bob" && JobStatus == 2')) == 9
+    eventually(lambda: len(live.ads('Owner == "bob" && JobStatus == 2')) == 9, 30, "bob's jobs run")
     live.wait_standing(said.job, "kept", seconds=60)
