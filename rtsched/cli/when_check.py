@@ -231,7 +231,7 @@ def _print_json(asked: Asked, workload: Workload, found: StartAccuracy, starts: 
 
 
 def _show(asked: Asked, workload: Workload, found: StartAccuracy, starts: str) -> None:
-    from rtsched.report.start_accuracy import TITLES
+    from rtsched.report.start_accuracy import ERROR_TITLES, TITLES
 
     out = console()
     indented(out, _named(asked), 0, "bold")
@@ -243,6 +243,8 @@ def _show(asked: Asked, workload: Workload, found: StartAccuracy, starts: str) -
             indented(out, sentence, 2, lead="- ")
         out.print()
     show_table(out, TITLES, [part.cells() for part in found.parts])
+    out.print()
+    show_table(out, ERROR_TITLES, [part.error_cells() for part in found.parts])
     out.print()
     indented(out, found.steadiness(), 0)
     indented(out, found.verdict(), 0, "bold")

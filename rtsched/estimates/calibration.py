@@ -127,8 +127,9 @@ class Open(NamedTuple):
     spread: Spread
     quantiles: NDArray[np.float64]
     """float64[n, 7]: what was estimated, `LEVELS`, seconds from the estimate on."""
-    by_limits: NDArray[np.float64]
-    """The estimate by requested times without arrivals, seconds from the estimate on."""
+    simple: NDArray[np.float64]
+    """float64[n, p]: estimates by simple predictors, by requested times first, without arrivals,
+    seconds from the estimate on."""
     passed: NDArray[np.bool_]
     """bool[n, 7]: which of the quantiles are known to have been too early."""
     weight: NDArray[np.float64]
@@ -141,6 +142,8 @@ class Open(NamedTuple):
 
     def joined(self, more: Open) -> Open:
         """Return these rows and more behind them."""
+        if not len(self.at):
+            return more
         spread = Spread(*map(np.concatenate, zip(self.spread, more.spread, strict=True)))
         columns = {
             name: np.concatenate([getattr(self, name), getattr(more, name)])
@@ -160,7 +163,7 @@ def _nothing() -> Open:
         size=none,
         spread=Spread(none, none, none),
         quantiles=np.zeros(levels),
-        by_limits=none,
+        simple=np.zeros((0, 1)),
         passed=np.zeros(levels, np.bool_),
         weight=none,
     )

@@ -13,7 +13,8 @@ import numpy as np
 
 from rtsched.errors import InputError
 from rtsched.estimates.estimator import Estimator
-from rtsched.estimates.record import MADE_AT, SIZE, Record
+from rtsched.estimates.predictors import Predictors
+from rtsched.estimates.record import JOB, MADE_AT, SIZE, Record
 from rtsched.kernels.machine_limits import HELD, REMAINING
 from rtsched.logs.hostlist import expand
 from rtsched.model.log import Log
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from rtsched.simulator.settings import ExclusiveSettings
 
 QUARTERS, THIRDS = 4, 3
+
+WINDOW = 4000
+"""Jobs of a window, in order of their first judged estimates."""
 
 STEADY_EVERY = 10
 """At every so many instants it is also estimated what the next poll would say."""
@@ -65,8 +69,9 @@ class Checked:
 
     Attributes
     ----------
-    rows : float64[n, 9]
-        Judged estimates, as `rtsched.estimates.record.judged` returns them.
+    rows : float64[n, 13]
+        Judged estimates, as `rtsched.estimates.record.judged` returns them, with errors by all
+        simple predictors.
     quarters : float64[5]
         Bounds of the quarters of the judged part, seconds since the epoch.
     sizes : float64[2]
@@ -84,7 +89,10 @@ class Checked:
     instants: int
 
     def parts(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
-        """Yield the judged estimates: all, then by quarter of the log, then by third of sizes."""
+        """Yield the judged estimates: all, by quarter of the log, third of sizes, and window.
+
+        Windows are those that are full.
+        """
         yield "all", self.rows
         quarter = np.searchsorted(self.quarters[1:-1], self.rows[:, MADE_AT], side="right")
         for number in range(QUARTERS):
@@ -92,6 +100,11 @@ class Checked:
         third = np.searchsorted(self.sizes, self.rows[:, SIZE], side="left")
         for number, name in enumerate(("small", "medium", "large")):
             yield f"{name} jobs", self.rows[third == number]
+        order = np.argsort(self.rows[:, MADE_AT], kind="stable")
+        _, first, job = np.unique(self.rows[order, JOB], return_index=True, return_inverse=True)
+        window = np.argsort(np.argsort(first))[job] // WINDOW
+        for number in range(len(first) // WINDOW):
+            yield f"window {number + 1}", self.rows[order[window == number]]
 
 
 def recorded(workload: Workload) -> Course:
@@ -178,7 +191,7 @@ def check(
     instants = np.arange(first + learn / 2 * (last - first), last, step)
     past = _Past(workload, course)
     limits = None if workload.limits is None else _PastLimits(workload.limits, course)
-    estimator = Estimator(settings, system, seed, answer_within=np.inf)
+    estimator = Estimator(settings, system, seed, answer_within=np.inf, predictors=Predictors())
     estimator.record = record = Record(forever=True)
     steady: list[NDArray[np.bool_]] = []
     made = 0

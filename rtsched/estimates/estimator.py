@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.estimates.ahead import LimitSource
+    from rtsched.estimates.predictors import Predictors
     from rtsched.estimates.settings import EstimateSettings
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot
@@ -104,6 +105,12 @@ def _do_nothing() -> None:
     pass
 
 
+def _kindred(snapshot: Snapshot, rows: NDArray[np.int64]) -> Jobs:
+    """Return the jobs that run, and some of those that wait, with what they are alike by."""
+    parts = (snapshot.running, snapshot.queued.take(rows))
+    return Jobs.joined([lean(jobs, *KINDRED) for jobs in parts])
+
+
 class Estimator:
     """Start estimates of one site.
 
@@ -117,6 +124,8 @@ class Estimator:
         Of the simulations; the same seed and states make the same estimates.
     answer_within : float
         Seconds that simulations of jobs that are not submitted may take, after the first few.
+    predictors : Predictors, optional
+        Also estimate by these; missing: by requested times only.
     """
 
     def __init__(
@@ -125,10 +134,12 @@ class Estimator:
         system: ExclusiveSettings | None = None,
         seed: int = 0,
         answer_within: float = 1.0,
+        predictors: Predictors | None = None,
     ) -> None:
         self.settings = settings
         self.system = ExclusiveSettings() if system is None else system
         self.seed, self.answer_within = seed, answer_within
+        self._predictors = predictors
         self.history, self.record = History(), Record()
         self._random = np.random.default_rng(seed)
         self._starts, self._ends = Calibration(), Calibration()
@@ -142,6 +153,8 @@ class Estimator:
     def learn(self, log: Log) -> None:
         """Add jobs that have ended to the past; those known already are passed over."""
         self.history.learn(log, self._oldest())
+        if self._predictors is not None:
+            self._predictors.learn(log.jobs, log.outcomes.run_time)
         if self._now:
             self._settle_ends(log)
 
@@ -201,11 +214,11 @@ class Estimator:
         ends = delay + drawn.run_time[: len(delay), first:]
         queued = snapshot.queued.take(rows)
         size = sizes(queued, snapshot)
-        by_limits = self._by_limits(state)
+        simple = self._simple(snapshot, state, rows)
         start, end = Spread.of(delay), Spread.of(ends)
         start_at = self._starts.quantiles(start, size, now)
         end_at = np.maximum(self._ends.quantiles(end, size, now), start_at)
-        self._remember(queued, size, by_limits, (start, start_at), (end, end_at))
+        self._remember(queued, size, simple, (start, start_at), (end, end_at))
         found = _table(queued.id, now, start_at, end_at, until)
         due, odds = np.isfinite(queued.deadline), np.full(len(rows), np.nan)
         if due.any():
@@ -304,9 +317,7 @@ class Estimator:
         """Return run times and arrivals for all simulations of a refresh, as in `Drawn`."""
         count = self.settings.draws
         times, history = self.history.run_times, self.history
-        jobs = Jobs.joined(
-            [lean(snapshot.running, *KINDRED), lean(snapshot.queued.take(rows), *KINDRED)]
-        )
+        jobs = _kindred(snapshot, rows)
         waiting = np.zeros(len(rows))
         run_time = draw(
             times.distributions(jobs),
@@ -358,14 +369,30 @@ class Estimator:
                 return start, covered
             covered *= LONGER
 
-    def _by_limits(self, state: Ahead) -> NDArray[np.float64]:
-        """Return when jobs start by requested times, without arrivals, seconds from now on."""
+    def _simple(
+        self, snapshot: Snapshot, state: Ahead, rows: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return float64[n, p]: when waiting jobs start without arrivals, seconds from now on.
+
+        By requested times, and by further predictors where there are any.
+        """
         longest = self.settings.horizon_days * DAY
         wall = np.where(np.isfinite(state.jobs.wall_time), state.jobs.wall_time, longest)
-        run_time = wall[: state.running + state.waiting].copy()
-        run_time[: state.running] += state.elapsed - 1.0
-        start = state.simulate(run_time, *NO_ARRIVALS, self.system, state.now + longest)
-        return np.minimum(start - state.now, longest)
+        limits = wall[: state.running + state.waiting].copy()
+        limits[: state.running] += state.elapsed - 1.0
+        run_times = limits[:, None]
+        if self._predictors is not None:
+            jobs = _kindred(snapshot, rows)
+            elapsed = np.concatenate([state.elapsed, np.zeros(len(rows))])
+            others = self._predictors.run_times(jobs, elapsed, longest)[:, 1:]
+            run_times = np.column_stack(
+                [limits, np.minimum(others, np.maximum(limits, 1.0)[:, None])]
+            )
+        starts = [
+            state.simulate(run_time, *NO_ARRIVALS, self.system, state.now + longest)
+            for run_time in np.ascontiguousarray(run_times.T)
+        ]
+        return np.minimum(np.column_stack(starts) - state.now, longest)
 
     def _spreads(self, drawn: Drawn, jobs: Jobs) -> tuple[Spread, Spread, NDArray[np.float64]]:
         """Return starts and ends of jobs that are submitted now, and their sizes."""
@@ -419,7 +446,7 @@ class Estimator:
         self,
         queued: Jobs,
         size: NDArray[np.float64],
-        by_limits: NDArray[np.float64],
+        simple: NDArray[np.float64],
         start: tuple[Spread, NDArray[np.float64]],
         end: tuple[Spread, NDArray[np.float64]],
     ) -> None:
@@ -429,8 +456,8 @@ class Estimator:
         ----------
         queued : Jobs
             `n` jobs.
-        size, by_limits : float64[n]
-            As `sizes` and `_by_limits` return them.
+        size, simple : float64[n], float64[n, p]
+            As `sizes` and `_simple` return them.
         start, end : (Spread, float64[n, 7])
             By the simulations, and what was estimated, seconds from now on.
         """
@@ -448,9 +475,9 @@ class Estimator:
         at, weight = np.full(n, now), np.full(n, share * CLASSES / len(some))
         none = np.zeros((n, len(LEVELS)), np.bool_)
         limit = np.where(np.isfinite(queued.wall_time), queued.wall_time, 0.0)
-        starts = Open(at, job, size, *start, by_limits, none, weight)
+        starts = Open(at, job, size, *start, simple, none, weight)
         self._starts.remember(starts.take(some))
-        ends = Open(at, job, size, *end, by_limits + limit, none, weight)
+        ends = Open(at, job, size, *end, simple + limit[:, None], none, weight)
         self._ends.remember(ends.take(some))
 
     def _settle(self, snapshot: Snapshot) -> None:

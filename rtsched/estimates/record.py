@@ -21,24 +21,35 @@ PARTS = 256
 MOST = 300_000
 """Judged estimates that are kept, the latest ones."""
 
-KNOWN_AT, WITHIN_80, WITHIN_90, WITHIN_95, ERROR, ERROR_BY_LIMITS, MADE_AT, SIZE, JOB = range(9)
+KNOWN_AT, WITHIN_80, WITHIN_90, WITHIN_95, WIDTH, SCORE, MADE_AT, SIZE, JOB, ERROR = range(10)
 """Columns of judged estimates: when the outcome was known, seconds since the epoch; whether it was
-within the intervals of 80, 90 and 95 %; error of the median, and of the estimate by requested times
-without arrivals, seconds; when it was made, seconds since the epoch; size and id of the job."""
+within the intervals of 80, 90 and 95 %; width and interval score of that of 90 %, seconds; when it
+was made, seconds since the epoch; size and id of the job; error of the median, seconds. Further
+columns have the errors of estimates by simple predictors without arrivals, seconds."""
 
-COLUMNS = 9
+ERROR_BY_LIMITS = ERROR + 1
+"""Column of the first simple predictor: requested times."""
+
+MISSED_90 = 2 / 0.1
+"""What a second outside the interval of 90 % adds to its score, seconds."""
 
 
 def judged(settled: Settled) -> NDArray[np.float64]:
-    """Return float64[n, 9], columns as above, of settled estimates; a second is forgiven."""
+    """Return float64[n, 10 + p], columns as above, of settled estimates; a second is forgiven.
+
+    The interval score is that of Gneiting and Raftery, "Strictly proper scoring rules, prediction,
+    and estimation", JASA 102, 2007, section 6.2: the lower, the better.
+    """
     value, bounds = settled.value, settled.open.quantiles
     within = [
         (value >= bounds[:, place] - 1.0) & (value <= bounds[:, 2 * MEDIAN - place] + 1.0)
         for place in (2, 1, 0)
     ]
-    errors = (np.abs(value - bounds[:, MEDIAN]), np.abs(value - settled.open.by_limits))
-    known = settled.open
-    columns = [known.at + value, *within, *errors, known.at, known.size, known.job]
+    known, low, high = settled.open, bounds[:, 1], bounds[:, 2 * MEDIAN - 1]
+    outside = np.maximum(low - value, 0.0) + np.maximum(value - high, 0.0)
+    intervals = (*within, high - low, high - low + MISSED_90 * outside)
+    errors = (np.abs(value - bounds[:, MEDIAN]), np.abs(value[:, None] - known.simple))
+    columns = [known.at + value, *intervals, known.at, known.size, known.job, *errors]
     return np.column_stack(columns).astype(np.float64)
 
 
@@ -47,11 +58,13 @@ class Record:
 
     def __init__(self, *, forever: bool = False) -> None:
         self._forever = forever
-        self._parts = [np.zeros((0, COLUMNS))]
+        self._parts: list[NDArray[np.float64]] = []
 
     @property
     def rows(self) -> NDArray[np.float64]:
-        """Return float64[n, 9], columns as above, in the order in which they were judged."""
+        """Return float64[n, 10 + p], columns as above, in the order in which they were judged."""
+        if not self._parts:
+            return np.zeros((0, ERROR_BY_LIMITS + 1))
         self._parts = [np.concatenate(self._parts)]
         return self._parts[0]
 
@@ -67,9 +80,8 @@ class Record:
         """Return coverage and error of the last day, week and month, three rows."""
         parts = [self.rows[self.rows[:, KNOWN_AT] > now - period] for period in PERIODS]
         counts = [len(part) for part in parts]
-        means = np.array(
-            [part.mean(axis=0) if len(part) else np.full(COLUMNS, np.nan) for part in parts]
-        )
+        none = np.full(self.rows.shape[1], np.nan)
+        means = np.array([part.mean(axis=0) if len(part) else none for part in parts])
         return Accuracy.build(
             len(PERIODS),
             seconds=np.array(list(PERIODS)),

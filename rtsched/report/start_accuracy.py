@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.counting import counted
+from rtsched.estimates.predictors import NAMES
 from rtsched.estimates.record import (
-    COLUMNS,
     ERROR,
     ERROR_BY_LIMITS,
     JOB,
     MADE_AT,
+    SCORE,
+    WIDTH,
     WITHIN_80,
     WITHIN_95,
 )
-from rtsched.model.units import WEEK
+from rtsched.model.units import MINUTE, WEEK
 from rtsched.report.palette import LOGGED, POLICIES
 from rtsched.report.wording import MISSING, count, duration, instant, is_dated, percent
 
@@ -32,13 +34,28 @@ if TYPE_CHECKING:
 LEVELS = 0.80, 0.90, 0.95
 """Of the intervals, as the columns of judged estimates have them."""
 
-ON_THE_WHOLE, IN_A_PART = (0.88, 0.92), (0.85, 0.95)
-"""Between which shares the 90 % intervals cover starts, if they hold."""
+IN_A_WINDOW, IN_A_PART = (0.87, 0.93), (0.80, 0.97)
+"""Between which shares the 90 % intervals cover starts, if they hold: on the whole and in windows,
+and in quarters of the time and thirds of sizes."""
+
+WORSE = 0.05
+"""By which share the error may be above that of the best simple predictor in a window."""
+
+NEAR = 1 * MINUTE, 10 * MINUTE
+"""Errors of the median whose shares are shown, seconds."""
 
 FEWEST = 50
 """Jobs below which a part is not judged: estimates of one job are right or wrong together."""
 
-TITLES = ("", "jobs", "judged", "80 %", "90 %", "95 %", "error", "by limits", "lower by")
+TITLES = ("", "jobs", "judged", "80 %", "90 %", "95 %", "width of 90 %", "score")
+"""Of the table of intervals; the score is the mean interval score of that of 90 %."""
+
+ERROR_TITLES = ("", "error", *NAMES, "lower by", "within 1 min", "10 min")
+"""Of the table of medians."""
+
+
+INTERVALS = "How often starts were within the intervals."
+MEDIANS = "How far starts were from the median, and from what simple predictors say."
 
 
 @dataclass(frozen=True)
@@ -53,25 +70,46 @@ class Part:
         Of how many jobs, and how many; without any, the other values are nan.
     covered : tuple of float
         Shares that were within the intervals of `LEVELS`, 0 to 1.
-    error, error_by_limits : float
-        Mean absolute error of the median start, and of the start by requested times without
-        arrivals, seconds.
+    width, score : float
+        Mean width and interval score of the interval of 90 %, seconds.
+    error : float
+        Mean absolute error of the median start, seconds.
+    errors : tuple of float
+        Those of the starts by the simple predictors `NAMES`, without arrivals.
+    near : tuple of float
+        Shares of the medians that were off by no more than `NEAR`, 0 to 1.
+    best : int
+        Which of the simple predictors is the best one on the whole.
     """
 
     name: str
     jobs: int
     judged: int
     covered: tuple[float, ...]
+    width: float
+    score: float
     error: float
-    error_by_limits: float
+    errors: tuple[float, ...]
+    near: tuple[float, ...]
+    best: int
 
     @classmethod
-    def of(cls, name: str, rows: NDArray[np.float64]) -> Part:
-        """Return a part, given its judged estimates, float64[n, 9]."""
-        means = rows.mean(axis=0).tolist() if len(rows) else [np.nan] * COLUMNS
-        covered = tuple(means[WITHIN_80 : WITHIN_95 + 1])
-        jobs = len(np.unique(rows[:, JOB]))
-        return cls(name, jobs, len(rows), covered, means[ERROR], means[ERROR_BY_LIMITS])
+    def of(cls, name: str, rows: NDArray[np.float64], best: int) -> Part:
+        """Return a part, given its judged estimates, float64[n, 13]."""
+        means = (rows.mean(axis=0) if len(rows) else np.full(rows.shape[1], np.nan)).tolist()
+        near = [np.mean(rows[:, ERROR] <= most) if len(rows) else np.nan for most in NEAR]
+        return cls(
+            name,
+            len(np.unique(rows[:, JOB])),
+            len(rows),
+            tuple(means[WITHIN_80 : WITHIN_95 + 1]),
+            means[WIDTH],
+            means[SCORE],
+            means[ERROR],
+            tuple(means[ERROR_BY_LIMITS:]),
+            tuple(map(float, near)),
+            best,
+        )
 
     @property
     def enough(self) -> bool:
@@ -80,26 +118,37 @@ class Part:
 
     @property
     def lower(self) -> float:
-        """Return by which share the error is lower than that by requested times; nan: neither."""
-        if not self.error_by_limits:
+        """Return by which share it is nearer than the best simple predictor; nan: no error."""
+        simple = self.errors[self.best]
+        if not simple:
             return np.nan if not self.error else -np.inf
-        return 1 - self.error / self.error_by_limits
+        return 1 - self.error / simple
 
     def as_object(self) -> dict[str, Any]:
         """Return it as JSON has it; null where there is no value."""
-        low = [each if np.isfinite(each) else None for each in self.covered]
-        names = [f"covered_{100 * level:.0f}" for level in LEVELS]
-        numbers = {"error_s": self.error, "error_by_limits_s": self.error_by_limits}
+        numbers = {
+            f"covered_{100 * level:.0f}": each
+            for level, each in zip(LEVELS, self.covered, strict=True)
+        }
+        numbers |= {"width_90_s": self.width, "score_90_s": self.score, "error_s": self.error}
+        by = ("limits", "median_ratio", "last_two")
+        numbers |= {f"error_by_{name}_s": each for name, each in zip(by, self.errors, strict=True)}
         numbers["lower_ratio"] = self.lower
+        minutes = (f"within_{most / MINUTE:.0f}_min" for most in NEAR)
+        numbers |= dict(zip(minutes, self.near, strict=True))
         finite = {name: each if np.isfinite(each) else None for name, each in numbers.items()}
-        counts = {"jobs": self.jobs, "judged": self.judged}
-        return {**counts, **dict(zip(names, low, strict=True)), **finite}
+        return {"jobs": self.jobs, "judged": self.judged, **finite}
 
     def cells(self) -> list[str]:
         """Return the cells of a row below `TITLES`."""
         shares = [percent(each) for each in self.covered]
-        errors = [duration(self.error), duration(self.error_by_limits), percent(self.lower)]
-        return [self.name, count(self.jobs), count(self.judged), *shares, *errors]
+        widths = [duration(self.width), duration(self.score)]
+        return [self.name, count(self.jobs), count(self.judged), *shares, *widths]
+
+    def error_cells(self) -> list[str]:
+        """Return the cells of a row below `ERROR_TITLES`."""
+        errors = [duration(each) for each in (self.error, *self.errors)]
+        return [self.name, *errors, percent(self.lower), *map(percent, self.near)]
 
 
 @dataclass(frozen=True)
@@ -109,7 +158,7 @@ class StartAccuracy:
     Attributes
     ----------
     parts : tuple of Part
-        All, quarters of the time that is judged, thirds of sizes.
+        All, quarters of the time that is judged, thirds of sizes, windows of so many jobs.
     weeks : tuple of Part
         Weeks in which estimates were made, those without any too.
     begins : float64[weeks]
@@ -137,11 +186,11 @@ class StartAccuracy:
         begin, end = float(checked.quarters[0]), float(checked.quarters[-1])
         number = max(int(np.ceil((end - begin) / WEEK)), 1)
         place = np.clip((checked.rows[:, MADE_AT] - begin) // WEEK, 0, number - 1)
+        best = int(np.argmin(checked.rows[:, ERROR_BY_LIMITS:].mean(axis=0)))
+        weeks = ((f"week {week + 1}", checked.rows[place == week]) for week in range(number))
         return cls(
-            tuple(Part.of(name, rows) for name, rows in checked.parts()),
-            tuple(
-                Part.of(f"week {week + 1}", checked.rows[place == week]) for week in range(number)
-            ),
+            tuple(Part.of(name, rows, best) for name, rows in checked.parts()),
+            tuple(Part.of(name, rows, best) for name, rows in weeks),
             np.asarray(begin + WEEK * np.arange(number), np.float64),
             tuple(checked.quarters.tolist()),
             tuple(checked.sizes.tolist()),
@@ -150,50 +199,63 @@ class StartAccuracy:
         )
 
     @property
-    def outside(self) -> list[str]:
-        """Return where the 90 % intervals cover too little or too much, each with its share."""
-        found = []
-        for part in self.parts:
-            low, high = self._bounds(part)
-            if part.enough and not low <= part.covered[1] <= high:
-                where = "on the whole" if part is self.parts[0] else f"of {part.name}"
-                found.append(f"{percent(part.covered[1])} {where}")
-        return found
-
-    def _bounds(self, part: Part) -> tuple[float, float]:
-        return ON_THE_WHOLE if part is self.parts[0] else IN_A_PART
+    def narrow(self) -> list[str]:
+        """Return where the 90 % intervals cover too little, each with its share."""
+        return [self._share(part) for part in self._judged() if part.covered[1] < _bounds(part)[0]]
 
     @property
-    def too_narrow(self) -> bool:
-        """Return whether the 90 % intervals cover too little somewhere."""
-        return any(part.enough and part.covered[1] < self._bounds(part)[0] for part in self.parts)
+    def wide(self) -> list[str]:
+        """Return where the 90 % intervals cover too much, each with its share."""
+        return [self._share(part) for part in self._judged() if part.covered[1] > _bounds(part)[1]]
+
+    def _judged(self) -> list[Part]:
+        return [part for part in self.parts if part.enough]
+
+    def _share(self, part: Part) -> str:
+        where = "on the whole" if part is self.parts[0] else f"of {part.name}"
+        return f"{percent(part.covered[1])} {where}"
+
+    @property
+    def worse(self) -> list[str]:
+        """Return where the best simple predictor is nearer to the starts than medians are."""
+        whole, *parts = self.parts
+        found = [] if whole.lower > 0 else ["on the whole"]
+        windows = (part for part in parts if part.name.startswith("window"))
+        return found + [f"in {part.name}" for part in windows if part.lower < -WORSE]
 
     @property
     def holds(self) -> bool:
-        """Return whether the intervals hold, and medians are nearer than requested times are."""
-        return self.parts[0].enough and not self.outside and self.parts[0].lower > 0
+        """Return whether the intervals hold, and medians are nearer than simple predictors are."""
+        return self.parts[0].enough and not (self.narrow or self.wide or self.worse)
 
     def verdict(self) -> str:
-        """Return in one sentence whether the estimates can be relied on."""
+        """Return in two sentences whether the estimates can be relied on."""
         whole = self.parts[0]
         if not whole.enough:
             number = counted(whole.jobs, "job")
             return f"Estimates of only {number} are too few to say whether the intervals hold."
-        lower = whole.lower
-        nearer = (
-            f"the median is {percent(lower)} nearer to the starts than requested times"
-            if lower > 0
-            else "requested times alone are as near to the starts as the median, or nearer"
+        return f"{self._intervals()} {self._medians()}"
+
+    def _intervals(self) -> str:
+        found = []
+        if self.narrow:
+            found.append(f"The 90 % intervals are too narrow: they cover {', '.join(self.narrow)}.")
+        if self.wide:
+            begin = "They are" if found else "The 90 % intervals are"
+            found.append(f"{begin} wider than they need be: they cover {', '.join(self.wide)}.")
+        cover = percent(self.parts[0].covered[1])
+        good = f"The 90 % intervals hold: they cover {cover} of the starts."
+        return " ".join(found) or good
+
+    def _medians(self) -> str:
+        whole, name = self.parts[0], NAMES[self.parts[0].best]
+        if self.worse:
+            where = ", ".join(self.worse)
+            return f"A simple predictor, {name}, is nearer to the starts than the median {where}."
+        return (
+            f"The median is {percent(whole.lower)} nearer to the starts than the best simple "
+            f"predictor, {name}."
         )
-        if self.outside:
-            where = ", ".join(self.outside)
-            if not self.too_narrow:
-                return (
-                    f"The 90 % intervals are wider than they need be: they cover {where}; {nearer}."
-                )
-            return f"The 90 % intervals do not hold everywhere: they cover {where}; {nearer}."
-        cover = percent(whole.covered[1])
-        return f"The 90 % intervals hold: they cover {cover} of the starts; {nearer}."
 
     def steadiness(self) -> str:
         """Return in one sentence how steady the medians were."""
@@ -217,6 +279,11 @@ class StartAccuracy:
             "holds": self.holds,
             "verdict": self.verdict(),
         }
+
+
+def _bounds(part: Part) -> tuple[float, float]:
+    strict = part.name == "all" or part.name.startswith("window")
+    return IN_A_WINDOW if strict else IN_A_PART
 
 
 def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
@@ -251,9 +318,10 @@ def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
         )
     )
     error = go.Figure()
+    simple = NAMES[found.parts[0].best]
     lines = (
         ("median of the simulations", [week.error for week in found.weeks], POLICIES[0], "solid"),
-        ("requested times", [week.error_by_limits for week in found.weeks], LOGGED, "dot"),
+        (simple, [week.errors[week.best] for week in found.weeks], LOGGED, "dot"),
     )
     for name, seconds, colour, dash in lines:
         minutes = np.array(seconds) / 60
@@ -288,8 +356,8 @@ def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
         Figure(
             "fig-error",
             "How far starts were from the estimate",
-            f"Mean error: {duration(whole.error)}; by requested times without arrivals: "
-            f"{duration(whole.error_by_limits)}.",
+            f"Mean error: {duration(whole.error)}; by {simple} without arrivals: "
+            f"{duration(whole.errors[whole.best])}.",
             "Mean absolute error per week. Errors of up to a minute stand at the lower edge.",
             390,
             error,
@@ -333,8 +401,10 @@ def page(
         title=title,
         facts=list(facts),
         sentences=[found.verdict(), found.steadiness()],
-        titles=TITLES,
-        rows=[part.cells() for part in found.parts],
+        tables=[
+            (INTERVALS, TITLES, [part.cells() for part in found.parts]),
+            (MEDIANS, ERROR_TITLES, [part.error_cells() for part in found.parts]),
+        ],
         figures=drawn,
         assumptions=list(assumptions),
     )

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from rtsched.estimates.check import Checked
-from rtsched.estimates.record import COLUMNS, JOB
+from rtsched.estimates.record import (
+    ERROR,
+    ERROR_BY_LIMITS,
+    JOB,
+    MADE_AT,
+    SIZE,
+    WITHIN_80,
+    WITHIN_95,
+)
 from rtsched.model.units import WEEK
 from rtsched.report.start_accuracy import StartAccuracy, figures
 from rtsched.report.wording import percent
@@ -46,13 +54,17 @@ def test_a_log_without_starts_is_replayed(run, queue):
     whole = parts["all"]
     assert 0 < whole["judged"] == sum(parts[f"quarter_{k}"]["judged"] for k in range(1, 5))
     assert 0 <= whole["covered_80"] <= whole["covered_90"] <= whole["covered_95"] <= 1
-    assert whole["lower_ratio"] == pytest.approx(1 - whole["error_s"] / whole["error_by_limits_s"])
+    simple = [whole[f"error_by_{name}_s"] for name in ("limits", "median_ratio", "last_two")]
+    assert whole["lower_ratio"] == pytest.approx(1 - whole["error_s"] / min(simple))
+    assert 0 <= whole["within_1_min"] <= whole["within_10_min"] <= 1
+    assert whole["score_90_s"] >= whole["width_90_s"] > 0
     assert sum(week["judged"] for week in found["weeks"]) == whole["judged"]
     for name in parts:
-        (row,) = [
+        row, errors = [
             line for line in shown.stdout.splitlines() if line.startswith(name.replace("_", " "))
         ]
         assert f" {parts[name]['judged']:,} " in row
+        assert f" {percent(parts[name]['within_10_min'])}" in errors
     assert f" {percent(whole['covered_90'])} " in shown.stdout
     assert " ".join(found["verdict"].split()) in " ".join(shown.stdout.split())
 
@@ -138,37 +150,74 @@ def test_one_week_is_drawn_as_a_week():
         assert figure.plot.data[0].x[0] == (begin + end) / 2
 
 
+def checked_rows(within: float, error: float, jobs: int, first: int = 0, count: int = 0):
+    """Return judged estimates of which this share was within all intervals, one a job by default.
+
+    The best simple predictor, the last two, is off by 100 seconds.
+    """
+    count = count or jobs
+    rows = np.zeros((count, ERROR_BY_LIMITS + 3))
+    rows[:, JOB] = first + np.arange(count) * jobs // count
+    rows[:, SIZE] = np.arange(count) % 3
+    rows[:, WITHIN_80 : WITHIN_95 + 1] = (np.arange(count) % 20 < 20 * within)[:, None]
+    rows[:, ERROR], rows[:, ERROR_BY_LIMITS:] = error, (900.0, 300.0, 100.0)
+    return rows
+
+
+def accuracy(rows) -> StartAccuracy:
+    """Return what becomes of judged estimates that were made one after the other."""
+    rows[:, MADE_AT] = np.linspace(0.0, 2.0 * WEEK, len(rows))
+    quarters = np.linspace(0.0, 2.0 * WEEK, 5)
+    return StartAccuracy.of(Checked(rows, quarters, np.array([0.5, 1.5]), 0.995, len(rows)))
+
+
 def checked(within: float, error: float, jobs: int = 400, count: int = 400) -> StartAccuracy:
     """Return what becomes of estimates of which this share was within all intervals."""
-    rows = np.zeros((count, COLUMNS))
-    rows[:, JOB] = np.arange(count) * jobs // count
-    rows[:, 6] = np.linspace(0.0, 2.0 * WEEK, count)
-    rows[:, 7] = np.arange(count) % 3
-    rows[:, 1:4] = (np.arange(count) % 20 < 20 * within)[:, None]
-    rows[:, 4], rows[:, 5] = error, 100.0
-    quarters = np.linspace(0.0, 2.0 * WEEK, 5)
-    return StartAccuracy.of(Checked(rows, quarters, np.array([0.5, 1.5]), 0.995, count))
+    return accuracy(checked_rows(within, error, jobs, count=count))
 
 
 @pytest.mark.parametrize(
     ("found", "holds", "words"),
     [
         (checked(0.9, 40.0), True, ["intervals hold", "90.0 %", "60.0 % nearer"]),
-        (checked(0.8, 40.0), False, ["do not hold", "80.0 % on the whole", "of quarter 1"]),
+        (checked(0.75, 40.0), False, ["too narrow", "75.0 % on the whole", "of quarter 1"]),
         (checked(1.0, 40.0), False, ["wider than they need be", "100 % on the whole"]),
-        (checked(0.9, 120.0), False, ["requested times alone"]),
+        (checked(0.9, 120.0), False, ["simple predictor, last two, is nearer", "on the whole"]),
         (checked(0.8, 40.0, 49), False, ["only 49 jobs", "too few"]),
-        (checked(0.8, 40.0, 60), False, ["on the whole, 79.9 % of small jobs"]),
+        (checked(0.75, 40.0, 60), False, ["on the whole, 74.6 % of small jobs"]),
+        (checked(0.85, 40.0), False, ["too narrow: they cover 85.0 % on the whole."]),
+        (checked(0.95, 40.0), False, ["wider than they need be: they cover 95.0 % on the whole."]),
     ],
-    ids=["good", "narrow", "wide", "far", "few", "parts of few"],
+    ids=["good", "narrow", "wide", "far", "few", "parts of few", "narrower", "wider"],
 )
-def test_the_verdict_is_one_sentence(found, holds, words):
-    """It names what does not hold, and claims nothing from a handful of estimates."""
+def test_the_verdict_names_what_does_not_hold(found, holds, words):
+    """Too narrow and too wide apart; it claims nothing from a handful of estimates."""
     assert found.holds is holds
     for word in words:
         assert word in found.verdict()
     assert len(found.weeks) == 2
     assert "99.5 %" in found.steadiness()
+
+
+def windows(within: tuple[float, float], error: tuple[float, float]) -> StartAccuracy:
+    """Return what becomes of two windows of jobs, and of some jobs that make none."""
+    parts = [
+        checked_rows(share, off, 4000, first)
+        for share, off, first in zip(within, error, (0, 4000), strict=True)
+    ]
+    return accuracy(np.concatenate([*parts, checked_rows(0.9, 40.0, 100, 8000)]))
+
+
+def test_windows_are_judged_by_themselves():
+    """What is good on the whole may be bad in a window; a window that is not full is none."""
+    found = windows((0.95, 0.85), (40.0, 40.0))
+    assert [part.name for part in found.parts[8:]] == ["window 1", "window 2"]
+    assert (found.narrow, found.wide) == (["85.0 % of window 2"], ["95.0 % of window 1"])
+    worse = windows((0.9, 0.9), (40.0, 106.0))
+    assert worse.worse == ["in window 2"]
+    assert not worse.holds
+    assert "nearer to the starts than the median in window 2." in worse.verdict()
+    assert windows((0.9, 0.9), (40.0, 104.0)).holds
 
 
 def swf(*jobs: str) -> str:

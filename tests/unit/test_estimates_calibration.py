@@ -16,7 +16,7 @@ from rtsched.estimates.calibration import (
     Open,
     Spread,
 )
-from rtsched.estimates.record import Record, judged
+from rtsched.estimates.record import SCORE, WIDTH, Record, judged
 
 NONE = np.zeros(0, np.int64), np.zeros(0)
 
@@ -33,7 +33,7 @@ def opened(
     n = len(at)
     passed = np.zeros((n, len(LEVELS)), np.bool_)
     job = first + np.arange(n)
-    return Open(at, job, np.ones(n), spread(n), quantiles, by_limits, passed, weight)
+    return Open(at, job, np.ones(n), spread(n), quantiles, by_limits[:, None], passed, weight)
 
 
 def settle(known: Calibration, outcome: np.ndarray, at: float = 0.0) -> np.ndarray:
@@ -173,6 +173,8 @@ def test_the_record_by_hand() -> None:
     settled = known.settle(np.array([1, 2]), np.array([60.0, 85.0]), NONE[0], 200.0)
     rows = judged(settled)
     assert rows[:, 1:4].tolist() == [[1.0, 1.0, 1.0], [0.0, 0.0, 1.0]]
+    assert rows[:, WIDTH].tolist() == [60.0, 60.0]
+    assert rows[:, SCORE].tolist() == [60.0, 60.0 + 20 * (85.0 - 80.0)]
     record = Record()
     record.add(settled, 200.0)
     found = record.accuracy(200.0)
