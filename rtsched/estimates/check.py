@@ -24,7 +24,7 @@ from rtsched.model.snapshot import Snapshot
 from rtsched.simulator.machines import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -320,7 +320,7 @@ def _recorded_nodes(
         if not np.isfinite(start[job]):
             break
         named = lists[job]
-        own = [row for host in expand(named) for row in hosts.get(host, ())] if named else []
+        own = _rows_of(named or "", hosts)
         order = np.argsort(free_at, kind="stable")
         if own:
             mine = np.array(own)
@@ -330,3 +330,11 @@ def _recorded_nodes(
         nodes[indptr[job] : indptr[job + 1]] = chosen
         free_at[chosen] = np.maximum(free_at[chosen], end[job])
     return indptr, nodes
+
+
+def _rows_of(text: str, hosts: Mapping[str, Sequence[int]]) -> list[int]:
+    """Return the nodes in a list that are known; none if it is damaged."""
+    try:
+        return [row for host in expand(text) for row in hosts.get(host, ())]
+    except ValueError:
+        return []

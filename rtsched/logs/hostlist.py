@@ -52,9 +52,10 @@ def _ranges_in(text: str) -> list[tuple[range, int]]:
     found = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
-        if match is None:
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if match is None or last < first:
             raise ValueError(f"{part[:80]!r} is no range of node numbers")
-        found.append((range(int(match[1]), int(match[2] or match[1]) + 1), len(match[1])))
+        found.append((range(first, last + 1), len(match[1])))
     return found
 
 

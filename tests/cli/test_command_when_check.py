@@ -337,3 +337,18 @@ def test_the_jobs_of_one_cluster_in_text_without_a_header(run, refused, queue, t
     assert json.loads(run("when", "--check", bare, *columns, *asked).stdout)["jobs"] == 320
     refused(run("when", "--check", bare, "--clusters", "a", *asked), "--columns")
     refused(run("when", "--check", bare, *columns, "--clusters", "c", *asked), "of another cluster")
+
+
+@pytest.mark.parametrize("nodes", ["n[5-1]", "n[1-", "n[1-9][1-4294967295]", "None assigned"])
+def test_a_damaged_list_of_nodes(run, tmp_path, nodes):
+    """Its job has any nodes, as one of whom the log does not say."""
+    names = "JobID|User|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS|NodeList|State"
+    rows = [
+        f"{k}|ann|2026-01-01T0{k}:00:00|2026-01-01T1{k}:00:00|2026-01-01T1{k}:50:00|3000|60|2|2|"
+        f"{nodes if k == 2 else 'n[1-2]'}|COMPLETED"
+        for k in range(1, 9)
+    ]
+    (tmp_path / "odd.txt").write_text("\n".join([names, *rows, ""]))
+    done = run("when", "--check", "odd.txt", *FEW, "--every", 900)
+    assert done.exit_code in {0, 1}, done.stderr
+    assert "judged" in done.stdout

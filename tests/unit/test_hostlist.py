@@ -40,3 +40,10 @@ def test_no_more_names_than_allowed_are_made(text: str) -> None:
     with pytest.raises(ValueError, match="more than 100 nodes"):
         expand(text, 100)
     assert len(expand("n[1-10][1-10]", 100)) == 100
+
+
+@pytest.mark.parametrize("text", ["n[2-1]", "a,b[9-1][2-4294967295]", "n[1-3,7-5]", "n[-1]", "n[]"])
+def test_a_range_that_ends_before_it_begins_is_none(text: str) -> None:
+    """As in Slurm; and it hides no other range that is too long to be made."""
+    with pytest.raises(ValueError, match="no range of node numbers"):
+        expand(text)
