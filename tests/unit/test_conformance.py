@@ -20,9 +20,11 @@ from rtsched_plugins.fastest import Fastest
 from rtsched_plugins.limits import Limits
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.multifactor import Multifactor
+from rtsched_plugins.portfolio import Portfolio
 from rtsched_plugins.psts import Psts
 from rtsched_plugins.sed import Sed
 from rtsched_plugins.spare import Spare
+from rtsched_plugins.ste import Ste
 
 
 class TestLimits(PluginConformance):
@@ -87,6 +89,31 @@ class TestSpareEdf(PluginConformance):
     plugin = Spare
     planner = True
     settings: ClassVar = {"form": "edf", "slot": 60.0}
+    examples = 25
+
+
+class TestPortfolio(PluginConformance):
+    plugin = Portfolio
+    planner = True
+
+
+class TestPortfolioThatDeclinesEarly(PluginConformance):
+    plugin = Portfolio
+    planner = True
+    settings: ClassVar = {"arrivals": 3, "least": 1, "overbooking": 0.01, "spared": 0, "heard": 0.4}
+
+
+class TestSte(PluginConformance):
+    plugin = Ste
+    settings: ClassVar = {"scale": 600.0}
+    name = "ste"
+    examples = 25
+
+
+class TestSteThatForgetsAndJudges(PluginConformance):
+    plugin = Ste
+    settings: ClassVar = {"half_life": 3600.0, "weight_user": 3.0, "admission": "ideal-finish"}
+    name = "ste"
     examples = 25
 
 

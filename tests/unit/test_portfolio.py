@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,26 +26,10 @@ from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
 from rtsched.replay.synth import PapersMcdf
 from rtsched.replay.workload import WorkloadOptions, prepare
-from rtsched.testing import PluginConformance
 from rtsched_plugins.portfolio import Portfolio
 from rtsched_plugins.portfolio_parts import Recent
 
 NOW = 1_795_000_000.0
-
-
-class TestPortfolio(PluginConformance):
-    """As it comes."""
-
-    plugin = Portfolio
-    planner: ClassVar = True
-
-
-class TestPortfolioThatDeclinesEarly(PluginConformance):
-    """With settings under which few arrivals are a heavy load."""
-
-    plugin = Portfolio
-    planner: ClassVar = True
-    settings: ClassVar = {"arrivals": 3, "least": 1, "overbooking": 0.01, "spared": 0, "heard": 0.4}
 
 
 def rigid(*rows: tuple[float, int, float], first: int = 0, now: float = NOW) -> Jobs:

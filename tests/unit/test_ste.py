@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +18,6 @@ from rtsched.model.accounts import Accounts
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched.testing import (
-    PluginConformance,
     make_cluster,
     make_events,
     make_jobs,
@@ -29,24 +28,6 @@ from rtsched_plugins.kernels import ste as kernel
 from rtsched_plugins.ste import Ste
 
 ARRIVED, STARTED, ENDED = EventKind.ARRIVED, EventKind.STARTED, EventKind.ENDED
-
-
-class TestSte(PluginConformance):
-    """Accounts above users."""
-
-    plugin = Ste
-    settings: ClassVar = {"scale": 600.0}
-    name = "ste"
-    examples = 25
-
-
-class TestSteWithAll(PluginConformance):
-    """Errors fade, and jobs are judged by their ideal finish."""
-
-    plugin = Ste
-    settings: ClassVar = {"half_life": 3600.0, "weight_user": 3.0, "admission": "ideal-finish"}
-    name = "ste"
-    examples = 25
 
 
 def chain_of(**config: Any) -> Chain:
