@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.logs.hostlist import expand
+from rtsched.logs.hostlist import names_of
 from rtsched.model.log import Ending
 
 if TYPE_CHECKING:
@@ -63,10 +63,7 @@ def _hosts(text: str) -> list[str]:
     """Return the nodes of a node list; of `slot1@host` the host."""
     if "@" in text:
         return [text.partition("@")[2]]
-    try:
-        return list(dict.fromkeys(expand(text)))
-    except ValueError:
-        return []
+    return list(dict.fromkeys(names_of(text)))
 
 
 def _first(groups: Sequence[str], host: str) -> int:

@@ -16,7 +16,7 @@ from rtsched.estimates.estimator import Estimator
 from rtsched.estimates.predictors import Predictors
 from rtsched.estimates.record import JOB, MADE_AT, SIZE, Record
 from rtsched.kernels.machine_limits import HELD, REMAINING
-from rtsched.logs.hostlist import expand
+from rtsched.logs.hostlist import names_of
 from rtsched.model.log import Log
 from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
@@ -24,7 +24,7 @@ from rtsched.model.snapshot import Snapshot
 from rtsched.simulator.machines import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -319,8 +319,7 @@ def _recorded_nodes(
     for job in np.argsort(start, kind="stable").tolist():
         if not np.isfinite(start[job]):
             break
-        named = lists[job]
-        own = _rows_of(named or "", hosts)
+        own = [row for host in names_of(lists[job] or "") for row in hosts.get(host, ())]
         order = np.argsort(free_at, kind="stable")
         if own:
             mine = np.array(own)
@@ -330,11 +329,3 @@ def _recorded_nodes(
         nodes[indptr[job] : indptr[job + 1]] = chosen
         free_at[chosen] = np.maximum(free_at[chosen], end[job])
     return indptr, nodes
-
-
-def _rows_of(text: str, hosts: Mapping[str, Sequence[int]]) -> list[int]:
-    """Return the nodes in a list that are known; none if it is damaged."""
-    try:
-        return [row for host in expand(text) for row in hosts.get(host, ())]
-    except ValueError:
-        return []

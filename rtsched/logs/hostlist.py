@@ -47,6 +47,14 @@ def expand(text: str, most: int = MOST_NODES) -> list[str]:
     return names
 
 
+def names_of(text: str) -> list[str]:
+    """Return the names in a node list that a batch system wrote; none of a damaged one."""
+    try:
+        return expand(text)
+    except ValueError:
+        return []
+
+
 def _ranges_in(text: str) -> list[tuple[range, int]]:
     """Return the ranges of `1-5,007`, and with how many digits each is written at least."""
     found = []

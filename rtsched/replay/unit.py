@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rtsched.counting import counted
-from rtsched.logs.hostlist import expand
+from rtsched.logs.hostlist import names_of
 from rtsched.model.resources import GRES
 from rtsched.replay.machine import by_node, cores_per_node, peak_use
 
@@ -95,10 +95,7 @@ def _whole_nodes(log: Log, nodes: Cluster) -> NDArray[np.bool_]:
 
 def _cores_of(text: str, each: dict[str | None, int]) -> int:
     """Return the cores of the nodes in a list, or of a slot's host; 0 if one is not known."""
-    try:
-        found = [each.get(name.rpartition("@")[2], 0) for name in expand(text)]
-    except ValueError:
-        return 0
+    found = [each.get(name.rpartition("@")[2], 0) for name in names_of(text)]
     return sum(found) if all(found) else 0
 
 

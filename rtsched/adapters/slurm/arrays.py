@@ -20,10 +20,10 @@ from rtsched.adapters.slurm.demand import tasks_per_node
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.adapters.slurm.node_requests import hardware_of, part_of
 from rtsched.adapters.slurm.observation import is_admitted, request_in
-from rtsched.adapters.slurm.rows import WAITING, alive, names_of, taken, with_joined
+from rtsched.adapters.slurm.rows import WAITING, alive, taken, with_joined
 from rtsched.adapters.slurm.spec import NOTHING
 from rtsched.adapters.slurm.texts import Texts
-from rtsched.logs.hostlist import fold
+from rtsched.logs.hostlist import fold, names_of
 from rtsched.model.array_rounds import last_end
 
 if TYPE_CHECKING:

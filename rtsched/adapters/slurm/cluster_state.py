@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.slurm.rows import ReservationRow, names_of, words_of
+from rtsched.adapters.slurm.rows import ReservationRow, words_of
+from rtsched.logs.hostlist import names_of
 from rtsched.logs.slurm_text import licenses_in
 
 if TYPE_CHECKING:

@@ -24,17 +24,9 @@ from rtsched.adapters.slurm.completions import place_of_ending
 from rtsched.adapters.slurm.demand import shown_demand
 from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.observation import is_admitted
-from rtsched.adapters.slurm.rows import (
-    MEGABYTE,
-    WAITING,
-    Components,
-    alive,
-    names_of,
-    taken,
-    with_joined,
-)
+from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, Components, alive, taken, with_joined
 from rtsched.adapters.slurm.texts import Texts
-from rtsched.logs.hostlist import fold
+from rtsched.logs.hostlist import fold, names_of
 from rtsched.model.resources import MEMORY
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import numpy as np
 
 from rtsched.adapters.local_days import DAY_S, as_periodic, both_sides
 from rtsched.adapters.slurm.facts import Partition, Sharing, default_memory, limit_of
-from rtsched.adapters.slurm.rows import names_of, number
+from rtsched.adapters.slurm.rows import number
+from rtsched.logs.hostlist import names_of
 from rtsched.logs.node_hardware import Hardware
 from rtsched.logs.node_requests import MOST_KEPT, NodeSets
 from rtsched.logs.slurm_cluster import has_whole_nodes

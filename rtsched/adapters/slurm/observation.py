@@ -17,19 +17,12 @@ from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import node_list_in, wishes_in
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
-from rtsched.adapters.slurm.rows import (
-    MEGABYTE,
-    WAITING,
-    alive,
-    names_of,
-    number,
-    taken,
-    tres_asked,
-)
+from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, alive, number, taken, tres_asked
 from rtsched.adapters.slurm.scontrol import FIRST_PRIORITY, LAST_PRIORITY
 from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
 from rtsched.adapters.slurm.submission import DEFERRED, MARK
 from rtsched.adapters.slurm.texts import Texts, pairwise
+from rtsched.logs.hostlist import names_of
 from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
 from rtsched.model.jobs import Edges, Jobs

@@ -53,7 +53,7 @@ from rtsched.adapters.slurm.observation import (
     may_not_start_yet,
     names_of_job,
 )
-from rtsched.adapters.slurm.rows import WAITING, names_of
+from rtsched.adapters.slurm.rows import WAITING
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
     Command,
@@ -68,7 +68,7 @@ from rtsched.adapters.slurm.scontrol import (
     promised_priority,
 )
 from rtsched.adapters.slurm.submission import limit_minutes
-from rtsched.logs.hostlist import fold
+from rtsched.logs.hostlist import fold, names_of
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rtsched.adapters.slurm.texts import Texts
-from rtsched.logs.hostlist import expand
+from rtsched.logs.hostlist import names_of
 from rtsched.logs.machine import slurm_state
 from rtsched.logs.slurm_text import ENDINGS, gres, licenses_in
 from rtsched.model.cluster import NodeState
@@ -421,11 +421,3 @@ def license_counts(output: str) -> dict[str, int]:
             free = number(pairs.get("Total", "")) - number(pairs.get("LastDeficit", ""))
             counts[f"{LICENSE}{pairs['LicenseName']}"] = max(free, 0)
     return counts
-
-
-def names_of(nodes: str) -> list[str]:
-    """Return the names in a node list that Slurm wrote; none of a damaged one."""
-    try:
-        return expand(nodes)
-    except ValueError:
-        return []

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters import changes as shared
 from rtsched.adapters.live import Change, Done, Outcome
-from rtsched.adapters.slurm.rows import names_of
 from rtsched.errors import AdapterError
-from rtsched.logs.hostlist import fold
+from rtsched.logs.hostlist import fold, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
