@@ -117,6 +117,22 @@ class Part:
         return self.jobs >= FEWEST
 
     @property
+    def is_window(self) -> bool:
+        """Return whether it is a window of so many jobs."""
+        return self.name.startswith("window")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Return between which shares the 90 % intervals cover starts, if they hold."""
+        return IN_A_WINDOW if self.name == "all" or self.is_window else IN_A_PART
+
+    @property
+    def cover(self) -> str:
+        """Return which share of which starts the 90 % intervals cover."""
+        where = "on the whole" if self.name == "all" else f"of {self.name}"
+        return f"{percent(self.covered[1])} {where}"
+
+    @property
     def lower(self) -> float:
         """Return by which share it is nearer than the best simple predictor; nan: no error."""
         simple = self.errors[self.best]
@@ -201,26 +217,21 @@ class StartAccuracy:
     @property
     def narrow(self) -> list[str]:
         """Return where the 90 % intervals cover too little, each with its share."""
-        return [self._share(part) for part in self._judged() if part.covered[1] < _bounds(part)[0]]
+        return [part.cover for part in self._judged() if part.covered[1] < part.bounds[0]]
 
     @property
     def wide(self) -> list[str]:
         """Return where the 90 % intervals cover too much, each with its share."""
-        return [self._share(part) for part in self._judged() if part.covered[1] > _bounds(part)[1]]
+        return [part.cover for part in self._judged() if part.covered[1] > part.bounds[1]]
 
     def _judged(self) -> list[Part]:
         return [part for part in self.parts if part.enough]
 
-    def _share(self, part: Part) -> str:
-        where = "on the whole" if part is self.parts[0] else f"of {part.name}"
-        return f"{percent(part.covered[1])} {where}"
-
     @property
     def worse(self) -> list[str]:
         """Return where the best simple predictor is nearer to the starts than medians are."""
-        whole, *parts = self.parts
-        found = [] if whole.lower > 0 else ["on the whole"]
-        windows = (part for part in parts if part.name.startswith("window"))
+        found = [] if self.parts[0].lower > 0 else ["on the whole"]
+        windows = (part for part in self.parts if part.is_window)
         return found + [f"in {part.name}" for part in windows if part.lower < -WORSE]
 
     @property
@@ -279,11 +290,6 @@ class StartAccuracy:
             "holds": self.holds,
             "verdict": self.verdict(),
         }
-
-
-def _bounds(part: Part) -> tuple[float, float]:
-    strict = part.name == "all" or part.name.startswith("window")
-    return IN_A_WINDOW if strict else IN_A_PART
 
 
 def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
