@@ -21,7 +21,7 @@ NODES = 30
 DATABASE = "/var/lib/rtsched/rtsched.db"
 MET, OWN_LIMIT, CANCELLED = "COMPLETED", "TIMEOUT", "CANCELLED"
 DEFERRED, REJECTED = "held for a moment", "rtsched: rejected"
-"""How the answer to a job that a poll judges begins, and what it is told where the poll says no."""
+"""What the user of a job reads that is held until the next poll, and of one that is rejected."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ gives the start that somebody would expect who knows no more.
 References
 ----------
 D. Tsafrir, Y. Etsion and D. Feitelson, "Backfilling using system-generated predictions rather than
-user runtime estimates", IEEE TPDS 18(6), 2007: the mean of the last two, and what becomes of a
-prediction that has passed (section 4.2).
+user runtime estimates", IEEE TPDS 18(6), 2007: the mean of the last two, and how a prediction is
+corrected that a job has outlived (section 4.2).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CORRECTIONS = (
     *(minutes * MINUTE for minutes in (1, 5, 15, 30)),
     *(hours * HOUR for hours in (1, 2, 5, 10, 20, 50, 100)),
 )
-"""Seconds by which a prediction that has passed grows: the first that takes it beyond now."""
+"""Seconds that are added to a prediction that a job has outlived: the first that suffice."""
 
 
 class Predictors:

@@ -165,7 +165,7 @@ def checked_rows(within: float, error: float, jobs: int, first: int = 0, count: 
 
 
 def accuracy(rows) -> StartAccuracy:
-    """Return what becomes of judged estimates that were made one after the other."""
+    """Return the accuracy of judged estimates that were made one after the other."""
     rows[:, MADE_AT] = np.linspace(0.0, 2.0 * WEEK, len(rows))
     quarters = np.linspace(0.0, 2.0 * WEEK, 5)
     return StartAccuracy.of(Checked(rows, quarters, np.array([0.5, 1.5]), 0.995, len(rows)))
@@ -200,7 +200,7 @@ def test_the_verdict_names_what_does_not_hold(found, holds, words):
 
 
 def windows(within: tuple[float, float], error: tuple[float, float]) -> StartAccuracy:
-    """Return what becomes of two windows of jobs, and of some jobs that make none."""
+    """Return the accuracy over two windows of jobs, and some jobs too few for a third."""
     parts = [
         checked_rows(share, off, 4000, first)
         for share, off, first in zip(within, error, (0, 4000), strict=True)

@@ -233,7 +233,7 @@ def test_what_became_of_a_job(state: str, end: float, fate: str) -> None:
 def test_who_was_held_and_then_rejected_was_never_admitted(
     text: str, comment: str, start: float, counted: str
 ) -> None:
-    """Only if it was told so, and never ran; whatever else is removed was admitted and missed."""
+    """Only if its user read so and it never ran; any other removed job was admitted, and missed."""
     work = deadline_stream(3, on_condor.Condor.reduced, ("rigid",), "ann", 1.0)[0]
     said = Said(work, 5.0, (1,), text, 0.1)
     row = measure.Row(1, work.name, "ann", 0.0, start, 20.0, 2, measure.CANCELLED, comment)
