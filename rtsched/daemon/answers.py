@@ -16,7 +16,7 @@ import structlog
 from rtsched.adapters.users import NotKnownYetError, at_once, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.daemon.admission import AdmissionController
-from rtsched.daemon.fair import Turns
+from rtsched.daemon.fair import Turns, Usual
 from rtsched.daemon.imminent import StartedBefore
 from rtsched.daemon.instant import NodeLists, filter_problem, instant_of
 from rtsched.daemon.likely import JudgedByOdds, LikelyController, Odds, odds_of
@@ -70,12 +70,6 @@ SPARE = 0.012
 """Seconds of those that the filter waits that are left to write an answer and to read it. A job
 that is not evaluated by then is evaluated in a cycle."""
 
-FORGET = 0.9
-"""By how much an evaluation is thought to take less after one that was not even begun."""
-
-USUAL = 0.01
-"""Seconds that an evaluation is thought to take before any was made."""
-
 MENUS = 2
 """Menus at a time that wait for odds: the process that knows them answers one after the other."""
 
@@ -124,7 +118,7 @@ class Answers:
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
-        self.turns, self._commits, self._usual = Turns(), Turns(), USUAL
+        self.turns, self._commits, self.usual = Turns(), Turns(), Usual()
         self._started = StartedBefore()
         self._node_lists = NodeLists()
         self._asking = 0
@@ -260,13 +254,15 @@ class Answers:
         uid = case.request.submission.uid
         async with self.turns.of(uid):
             left = case.answered_by - time.perf_counter() - SPARE
-            if case.is_late or (left < self._usual and self._asking > 1):
-                case.is_late, self._usual = True, self._usual * FORGET
+            if case.is_late or (left < self.usual.of(uid) and self._asking > 1):
+                case.is_late = True
+                self.usual.was_left_out(uid)
                 return case.judge.later(self.daemon.site)
             begun = time.perf_counter()
             site, judged = await self._evaluated(case, client)
             spent = time.perf_counter() - begun
         if self.daemon.dry_run or not judged.changed:
+            self.usual.took(uid, spent)
             return judged
         async with self._commits.of(uid):
             return await self._committed(case, client, site, judged, spent)
@@ -298,7 +294,7 @@ class Answers:
             spent += time.perf_counter() - begun
         finally:
             daemon.site_lock.release()
-        self._usual += (spent - self._usual) / 8.0
+        self.usual.took(submission.uid, spent)
         return judged
 
     async def _evaluated(self, case: _Case, client: Client) -> tuple[Site, AdmissionResult]:

@@ -35,6 +35,13 @@ NAP = 0.02
 """Seconds after which it is looked again whose turn it is, while everybody has to wait."""
 
 
+USUAL = 0.01
+"""Seconds that an evaluation for a user is thought to take before any was made."""
+
+FORGET = 0.9
+"""By how much one is thought to take less after one that was left out."""
+
+
 class BusyError(RtschedError):
     """Too much work waits already."""
 
@@ -121,6 +128,25 @@ class Turns:
                 self._last = uid
                 return
         self._taken = False
+
+
+class Usual:
+    """How long an evaluation is thought to take, for each user: what one asks slows no other."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[int, float] = {}
+
+    def of(self, uid: int) -> float:
+        """Return how many seconds one for a user is thought to take."""
+        return self._seconds.get(uid, USUAL)
+
+    def took(self, uid: int, seconds: float) -> None:
+        """Take into account that one for a user took so many seconds."""
+        self._seconds[uid] = self.of(uid) + (seconds - self.of(uid)) / 8.0
+
+    def was_left_out(self, uid: int) -> None:
+        """Take into account that one was not begun, so that a user is evaluated again some time."""
+        self._seconds[uid] = self.of(uid) * FORGET
 
 
 class _Piece(NamedTuple):

@@ -16,6 +16,7 @@ from scene import BOB
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, encode
 from rtsched.daemon.answers import Answers, asked_at, job_id
 from rtsched.daemon.ask import ask
+from rtsched.daemon.fair import Usual
 from rtsched.daemon.reports import Status
 
 if TYPE_CHECKING:
@@ -117,6 +118,33 @@ def test_users_are_evaluated_in_turn(running: Running) -> None:
 
     run(running, course)
     assert order == [ANN, BOB, ANN, ANN, ANN]
+
+
+def test_what_takes_long_for_one_user_leaves_no_other_out(running: Running) -> None:
+    """While others wait, it is judged whether there is time by what a user's own took before."""
+
+    async def course(gate: Gate) -> None:
+        running.answers.usual.took(ANN, 8000.0)
+        first = running.asked()
+        await until(lambda: gate.calls == 1)
+        lines = [running.asked(uid=uid, timeout_ms=500_000) for uid in (ANN, BOB)]
+        await until(lambda: running.answers.turns.waiting == 2)
+        gate.open.set()
+        texts = [str((await asyncio.to_thread(answer_of, line))[1][Tag.MESSAGE]) for line in lines]
+        assert "held for a moment" in texts[0]
+        assert "promised to end by" in texts[1]
+        await asyncio.to_thread(answer_of, first)
+
+    run(running, course)
+
+
+def test_a_user_who_was_left_out_is_evaluated_again_some_time() -> None:
+    """Each time an evaluation is thought to take less; of others it is not known."""
+    usual = Usual()
+    usual.took(ANN, 8.01)
+    assert (usual.of(ANN), usual.of(BOB)) == (pytest.approx(1.01), 0.01)
+    usual.was_left_out(ANN)
+    assert usual.of(ANN) == pytest.approx(0.909)
 
 
 def test_whose_turn_does_not_come_in_time_is_held(running: Running) -> None:
@@ -249,7 +277,8 @@ def test_one_that_takes_too_long_is_held_and_promised_nothing_twice(running: Run
 def test_one_slow_evaluation_does_not_have_all_others_held(running: Running) -> None:
     """Who is alone at the door is evaluated, however long that took before."""
     answers = Answers(running.daemon)
-    answers._usual = 3600.0
+    answers.usual.took(ANN, 8 * 3600.0)
+    before = answers.usual.of(ANN)
     running.server.handler = answers.answer
 
     async def course(gate: Gate) -> None:
@@ -258,4 +287,4 @@ def test_one_slow_evaluation_does_not_have_all_others_held(running: Running) -> 
         assert "promised to end by" in str(fields[Tag.MESSAGE])
 
     assert run(running, course).calls
-    assert answers._usual < 3600.0
+    assert answers.usual.of(ANN) < before

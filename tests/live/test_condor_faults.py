@@ -179,7 +179,7 @@ with socket.socket(socket.AF_UNIX) as door:
 def test_somebody_elses_socket(live: LivePool) -> None:
     """Whoever else listens in the daemon's place is not asked."""
     impostor = live.pool.popen(["python3", "-c", IMPOSTOR], user="bob")
-    eventually(lambda: live.pool.path("/tmp/impostor.sock").exists())
+    eventually(lambda: live.pool.path("/tmp/impostor.sock").exists())  # noqa: S108
     live.pool.path(SUBMIT_CONF).write_text(f"{SETTINGS}socket = /tmp/impostor.sock\n")
     try:
         log = live.pool.path("/var/log/condor/SchedLog")
