@@ -14,7 +14,7 @@ from slurm_printed import job_rows, printed
 from rtsched.adapters.live import Observation, Submission, SubmitReply
 from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
 from rtsched.adapters.slurm.cluster_state import SlurmState, applied
-from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of
+from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, unchecked_features
 from rtsched.adapters.slurm.last_applied import AppliedFile
 from rtsched.adapters.slurm.layout import ClusterLayout, layout_of
 from rtsched.adapters.slurm.node_requests import node_list_in, with_node_list
@@ -65,6 +65,7 @@ def facts(layout: ClusterLayout | None = None, *, shared: bool = False) -> Slurm
         users={1000: "ann"},
         sharing=sharing,
         parts=parts,
+        features=known.features,
     )
 
 
@@ -343,6 +344,62 @@ def test_what_gets_no_promise(fields: dict[str, Any], says: str) -> None:
     """Each problem is one clear sentence; without a deadline there is none."""
     assert says in described(**fields).problem
     assert not described(**fields, deadline=0).problem
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"features": "gone|a"}, "no node has the feature 'gone' of --constraint; leave it out"),
+        ({"features": "a|gone"}, "no node has the feature 'gone' of --constraint"),
+        ({"features": "a|(b&gone)"}, "no node has the feature 'gone' of --constraint"),
+        ({"features": "[a|gone]"}, "no node has the feature 'gone' of --constraint"),
+        ({"features": "[a|gone]", "min_nodes": 2}, "no node has the feature 'gone' of --constr"),
+        ({"features": "A|a"}, "no node has the feature 'A' of --constraint"),
+        ({"features": "a | c"}, "no node has the feature 'a ' of --constraint; leave spac"),
+        ({"prefer": "gone"}, "no node has the feature 'gone' of --prefer; leave it out"),
+        ({"prefer": "a|gone", "features": "a"}, "no node has the feature 'gone' of --prefer"),
+        ({"prefer": "((a))"}, "cannot read --prefer='((a))': parentheses and brackets cannot be"),
+        ({"features": "((a|b))&c"}, "cannot read --constraint='((a|b))&c': parentheses and brack"),
+        ({"features": "([a|b])"}, "parentheses and brackets cannot be nested in parentheses, and"),
+        ({"features": "[a|b]&[b|c]"}, "and only one pair of brackets is allowed"),
+        ({"features": "[a&b]"}, "cannot plan with the constraint '[a&b]': it counts nodes or"),
+    ],
+)
+def test_what_slurm_refuses_of_features(fields: dict[str, Any], says: str) -> None:
+    """Though there are nodes for it: a promise would be followed by Slurm's own refusal."""
+    assert says in described(**fields).problem
+    assert not described(**fields, deadline=0).problem
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"features": "[a|(b&c)]|b"},
+        {"features": "a&[b|c]"},
+        {"features": "[a]"},
+        {"features": "(a|b)&(b|c)"},
+        {"prefer": "a|c"},
+        {"prefer": "[a*1&c*2]"},
+        {"features": "a|off"},
+    ],
+)
+def test_what_slurm_accepts_of_features(fields: dict[str, Any]) -> None:
+    """A node need not have a feature just now."""
+    known = facts()
+    assert not described(replace(known, features=known.features | {"off"}), **fields).problem
+
+
+def test_sites_may_let_features_be_unknown() -> None:
+    """Slurm then takes what no node has; and a job that is queued keeps its promise."""
+    known = replace(facts(), unchecked=frozenset({"constraint"}))
+    assert not described(known, features="gone|a").problem
+    assert "of --prefer" in described(known, prefer="gone").problem
+    assert unchecked_features({"SchedulerParameters": "bf_x=1,ignore_prefer_validation"}) == {
+        "prefer"
+    }
+    assert unchecked_features({"SchedulerParameters": "(null)"}) == frozenset()
+    there = seen(facts(), {"feature": "gone|a", "admin_comment": "rtsched:abc"})
+    assert np.isfinite(there.deadline[0])
 
 
 def test_a_site_without_features_says_so() -> None:

@@ -96,6 +96,10 @@ def test_what_cannot_be_planned_is_told(live: Live) -> None:
     for options, text in (
         (("-N2", "-C", "a*1&c*1"), "it counts nodes or cannot be read; combine features with &"),
         (("-C", "a&x"), "no node in partition 'all' matches --constraint=a&x"),
+        (("-C", "x|a"), "no node has the feature 'x' of --constraint; leave it out"),
+        (("-N2", "-C", "[a|x]"), "no node has the feature 'x' of --constraint; leave it out"),
+        (("-C", "a", "--prefer=x|b"), "no node has the feature 'x' of --prefer; leave it out"),
+        (("-C", "((a|b))"), "Slurm cannot read --constraint='((a|b))'"),
         (("-N3", "-C", "a&b"), "asks for 3 nodes; in partition 'all' 2 match --constraint=a&b"),
         (("-N3", "-w", "fast[1-2]"), "asks for 3 nodes and names 2 of them; name as many as"),
     ):

@@ -164,6 +164,10 @@ class SlurmFacts:
         What jobs are billed for; None: not known.
     parts : PartitionParts or None
         What those nodes of partitions have that jobs ask for; None: nobody knows.
+    features : frozenset of str or None
+        What any node has, or can have after a reboot; None: nobody knows.
+    unchecked : frozenset of str
+        Options in which Slurm accepts features that no node has: `constraint` and `prefer`.
     """
 
     version: str = ""
@@ -189,6 +193,8 @@ class SlurmFacts:
     limits: LimitRules | None = field(default=None, compare=False)
     billing: BillingWeights | None = None
     parts: PartitionParts | None = field(default=None, compare=False)
+    features: frozenset[str] | None = None
+    unchecked: frozenset[str] = frozenset()
 
     @property
     def wide_margin(self) -> float:
@@ -305,6 +311,13 @@ def backfill_interval_of(config: Mapping[str, str]) -> float:
     found = re.search(r"(?:^|,)bf_interval=(-?\d{1,9})", config.get("SchedulerParameters", ""))
     seconds = float(found[1]) if found is not None else 30.0
     return seconds if seconds >= 0.0 else math.inf
+
+
+def unchecked_features(config: Mapping[str, str]) -> frozenset[str]:
+    """Return the options of sbatch in which Slurm accepts features that no node has."""
+    parameters = config.get("SchedulerParameters", "").lower()
+    options = ("constraint", "prefer")
+    return frozenset(name for name in options if f"ignore_{name}_validation" in parameters)
 
 
 def plans_licenses(config: Mapping[str, str]) -> bool:

@@ -71,6 +71,8 @@ class ClusterLayout:
         The partition of jobs that name none.
     parts : PartitionParts
         What the nodes of partitions have.
+    features : frozenset of str
+        What any node has, or can have after a reboot.
     """
 
     cluster: Cluster
@@ -78,6 +80,7 @@ class ClusterLayout:
     partitions: dict[str, Partition]
     default: str
     parts: PartitionParts
+    features: frozenset[str] = frozenset()
 
     def rows_of(self, nodes: str) -> NDArray[np.int32]:
         """Return the rows of a node list; names that are not known are left out."""
@@ -278,7 +281,8 @@ def layout_of(
     parts = PartitionParts(cluster, hardware, said, sharing)
     partitions = {name: parts.part(name, mask) for name, mask in masks.items()}
     row = {node.name: at for at, node in enumerate(nodes)}
-    return ClusterLayout(cluster, row, partitions, default, parts)
+    features = frozenset().union(*((*node.features, *node.available) for node in nodes))
+    return ClusterLayout(cluster, row, partitions, default, parts, features)
 
 
 def _hardware_of(nodes: Sequence[NodeRow]) -> Hardware:

@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.per_node import PerNode
     from rtsched.adapters.slurm.requirements import JobRequest
 
-_BRACKETS = re.compile(r"\[([^\[\]*]+)\]")
+_BRACKETS = re.compile(r"\[((?:[^\[\]()*&]|\([^\[\]()*]*\))+)\]")
 """One of several features, the same on all nodes of a job."""
+_COUNT = re.compile(r"\*\d+")
+_FEATURE = re.compile(r"[^&|,()\[\]]+")
+_NESTED = re.compile(r"\([^()]*[(\[]|\[.*\[")
+"""What Slurm cannot read: see `_feature_string2list` in src/slurmctld/job_scheduler.c."""
 _NODE_LIST = re.compile(r"(?:^|\s)--nodelist=(\S+)")
 
 
@@ -67,6 +71,32 @@ def part_of(name: str, request: JobRequest, facts: SlurmFacts, *, fresh: bool) -
     if problem and not fresh and LeftOut.CONSTRAINT not in left_out:
         return PartitionPart(whole, text)
     return PartitionPart(whole if problem else part, text, problem)
+
+
+def refused_features(request: JobRequest, facts: SlurmFacts) -> str:
+    """Return why Slurm refuses what a request says of features; empty: it does not.
+
+    Slurm accepts none that no node of the cluster has, not even as one of several, unless the site
+    set `ignore_constraint_validation` or `ignore_prefer_validation` in SchedulerParameters (see
+    `_valid_feature_list` in src/slurmctld/job_scheduler.c). Spaces are part of a feature's name.
+    """
+    if not request.needs_rtsched:
+        return ""
+    for option, text in (("constraint", request.features), ("prefer", request.prefer)):
+        shown = repr(text[:60])
+        if _NESTED.search(text):
+            return (
+                f"Slurm cannot read --{option}={shown}: parentheses and brackets cannot be nested "
+                "in parentheses, and only one pair of brackets is allowed"
+            )
+        if facts.features is None or option in facts.unchecked:
+            continue
+        names = _FEATURE.findall(_COUNT.sub("", text))
+        unknown = next((name for name in names if name not in facts.features), "")
+        if unknown:
+            remedy = "leave spaces out" if unknown.strip() != unknown else "leave it out"
+            return f"no node has the feature {unknown[:60]!r} of --{option}; {remedy}"
+    return ""
 
 
 def hardware_of(facts: SlurmFacts, name: str, part: Partition, text: str) -> Hardware:

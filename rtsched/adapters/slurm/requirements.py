@@ -54,6 +54,7 @@ class JobRequest:
     disk: int = 0
     partition: str = ""
     features: str = ""
+    prefer: str = ""
     required: str = ""
     excluded: str = ""
     reservation: str = ""

@@ -257,6 +257,7 @@ def _node(node: Any) -> NodeRow:
         maintenance=in_maintenance(str(node.state)),
         sockets=int(getattr(node, "sockets", 0) or 1),
         disk=int(getattr(node, "temporary_disk", 0) or 0),
+        available=tuple(getattr(node, "available_features", None) or ()),
     )
 
 

@@ -172,6 +172,8 @@ class NodeRow:
     sockets: int = 1
     disk: int = 0
     """MiB of TmpDisk."""
+    available: tuple[str, ...] = ()
+    """Features that it can have, now or after a reboot."""
 
 
 @dataclass(frozen=True)
@@ -354,6 +356,7 @@ def node_rows(output: str) -> list[NodeRow]:
                 in_maintenance(pairs.get("State", "")),
                 number(pairs.get("Sockets", "")) or 1,
                 number(pairs.get("TmpDisk", "")),
+                words_of(pairs.get("AvailableFeatures", "")),
             )
         )
     return rows

@@ -17,7 +17,7 @@ from rtsched.adapters.slurm.comments import fitting_record, with_record
 from rtsched.adapters.slurm.dependencies import dependency_of
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.limits import limits_for
-from rtsched.adapters.slurm.node_requests import node_list_in, with_node_list
+from rtsched.adapters.slurm.node_requests import node_list_in, refused_features, with_node_list
 from rtsched.adapters.slurm.per_node import count_for_gpus, processors_in
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.rows import tasks_in
@@ -163,6 +163,7 @@ class SlurmTranslator:
         problem = (
             wrong
             or requirements.problem
+            or refused_features(request, facts)
             or too_late(request.deadline, start, "--deadline")
             or odds_alone(spec.odds, request.deadline, "rtsched:odds", "--deadline")
         )
@@ -427,6 +428,7 @@ def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRe
         disk=_count(fields, Tag.PN_MIN_TMP_DISK, 0),
         partition=_text(fields, Tag.PARTITION),
         features=_text(fields, Tag.FEATURES),
+        prefer=_text(fields, Tag.PREFER),
         required=_text(fields, Tag.REQ_NODES),
         excluded=_text(fields, Tag.EXC_NODES),
         reservation=_text(fields, Tag.RESERVATION),

@@ -34,6 +34,7 @@ from rtsched.adapters.slurm.facts import (
     requeue_delay_of,
     seconds,
     sharing_of,
+    unchecked_features,
     used_time_rules,
 )
 from rtsched.adapters.slurm.heterogeneous import joined_components
@@ -363,6 +364,8 @@ class SlurmSystem:
             limits=self._limits_now(problems),
             billing=machine.cluster.billing,
             parts=machine.parts,
+            features=machine.features,
+            unchecked=unchecked_features(config),
         )
 
 
