@@ -20,6 +20,6 @@ def test_every_request_takes_a_bounded_number_of_steps() -> None:
         check=False,
     )
     assert found.returncode == 0, found.stderr[-2000:]
-    made, most = map(int, found.stdout.split())
+    made, most = map(int, found.stdout.splitlines()[-1].split())  # logs may come before
     assert made >= 400
     assert most > 1000  # steps were counted at all
