@@ -26,6 +26,8 @@ Study = tuple[int, int, int]
 """Tasks, queues, widest share."""
 
 LOADS = (0.3, 0.5, 0.7)
+BATCHES = 20
+"""Batches of consecutive tasks of a queue, each taken as a run of its own."""
 
 
 class Tasks(NamedTuple):
@@ -98,10 +100,14 @@ def hand_example(shares: Sequence[int], lengths: Sequence[int]) -> list[tuple[in
     return found
 
 
-def wait(load: float, tasks: int, constant: bool) -> tuple[float, float]:
-    """Return the mean wait on one server, Poisson arrivals, first come first served, and 1/mu.
+def wait(load: float, tasks: int, constant: bool) -> NDArray[np.float64]:
+    """Return mean wait and 1/mu on one server with Poisson arrivals, first come first served.
 
     Constant service, or that of the paper's frame on 300 MIPS.
+
+    Returns
+    -------
+    float64[BATCHES, 2]
     """
     random = np.random.default_rng(7)
     service = np.full(tasks, 10.0) if constant else random.integers(1000, 5001, tasks) / 300.0
@@ -109,9 +115,12 @@ def wait(load: float, tasks: int, constant: bool) -> tuple[float, float]:
     server = np.zeros(tasks, np.int64)
     done = sliced.lay_out(np.ones(tasks), arrival, service, server, 1)
     sliced.run(done, sliced.FCFS, 1.0, 0.0, np.inf)
-    return float((done.start - arrival).mean()), float(service.mean())
+    even = tasks // BATCHES * BATCHES
+    measured = np.stack([done.start - arrival, service], axis=-1)[:even]
+    batches: NDArray[np.float64] = measured.reshape(BATCHES, -1, 2).mean(axis=1)
+    return batches
 
 
 def waits(tasks: int) -> NDArray[np.float64]:
-    """Return float64[2, load, 2]: mean wait and 1/mu, of constant and of the frame's service."""
+    """Return float64[2, load, BATCHES, 2]: mean wait and 1/mu; constant and the frame's service."""
     return np.array([[wait(load, tasks, constant) for load in LOADS] for constant in (True, False)])

@@ -12,7 +12,16 @@ from rtsched.cli.common import Exit, Group, console, debug_option, refuse_unwrit
 from rtsched.cli.options import from_options, options_of
 from rtsched.cli.progress import Bars
 from rtsched.reproduce import executor, reproduce, reproductions
-from rtsched.reproduce.pages import as_object, cells, claim_verdict, verdict, write
+from rtsched.reproduce.pages import (
+    as_object,
+    cells,
+    claim_verdict,
+    notes,
+    row_verdicts,
+    summary,
+    verdict,
+    write,
+)
 from rtsched.reproduce.running import WHERE
 
 if TYPE_CHECKING:
@@ -42,8 +51,8 @@ def command() -> None:
     """Reproduce a paper's tables and figures next to the printed values.
 
     All values are computed in the run; parameters change them. A full run may take minutes;
-    --reduced is quick and has wider tolerances. The exit status is 1 if a value differs without a
-    stated reason.
+    --reduced does fewer runs, so that tolerances are wider. The exit status is 1 if any value or
+    claim differs, whether or not the reason is known: for most papers some do.
     """
 
 
@@ -114,7 +123,7 @@ def _command_of(kind: type[Reproduction]) -> click.Command:
             show(done, console())
         for path in write(done, out) if out is not None else ():
             say(f"wrote {path}")
-        ctx.exit(Exit.FINDINGS if done.unexplained else Exit.GOOD)
+        ctx.exit(Exit.FINDINGS if done.differ else Exit.GOOD)
 
     text = f"{kind.source}.\n\n{(kind.__doc__ or '').strip()}"
     return click.command(kind.name, help=text)(options_of(type(kind.full))(run))
@@ -127,20 +136,24 @@ def show(done: Reproduced, out: Console) -> None:
         out.print(f"\n{sheet.title} ({sheet.source})", style="bold", markup=False)
         _print_table(
             out,
-            ["", *sheet.columns],
-            [[label, *row] for label, row in zip(sheet.rows, cells(sheet), strict=True)],
+            ["", *sheet.columns, "verdict"],
+            [
+                [label, *row, said]
+                for label, row, said in zip(
+                    sheet.rows, cells(sheet), row_verdicts(sheet), strict=True
+                )
+            ],
         )
         out.print(f"  {verdict(sheet)}", markup=False)
-        for label, why in sheet.why.items():
-            out.print(f"  {label}: {why}", markup=False)
+        for note in notes(sheet):
+            out.print(f"  {note}", markup=False)
     if done.findings.claims:
         out.print("\nClaims", style="bold")
     for claim in done.findings.claims:
         out.print(f"  {claim.text}: {claim_verdict(claim)} ({claim.evidence})", markup=False)
         if claim.why:
             out.print(f"    {claim.why}", markup=False)
-    left = done.unexplained
-    out.print(f"\n{left or 'no'} unexplained difference{'' if left == 1 else 's'}", style="bold")
+    out.print(f"\n{summary(done)}", style="bold", markup=False)
 
 
 def _print_table(out: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -2,6 +2,7 @@
 
 from rtsched.reproduce.running import Reproduced, executor, reproduce, reproductions
 from rtsched.reproduce.study import (
+    CHANCE,
     Claim,
     Curve,
     Findings,
@@ -10,9 +11,13 @@ from rtsched.reproduce.study import (
     Plot,
     Reproduction,
     Sheet,
+    Tally,
+    Verdict,
+    chance,
 )
 
 __all__ = [
+    "CHANCE",
     "Claim",
     "Curve",
     "Findings",
@@ -22,6 +27,9 @@ __all__ = [
     "Reproduced",
     "Reproduction",
     "Sheet",
+    "Tally",
+    "Verdict",
+    "chance",
     "executor",
     "reproduce",
     "reproductions",

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from rtsched.errors import ConfigError, OutputError
+from rtsched.reproduce.study import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,47 +31,70 @@ def number(value: float) -> str:
 
 
 def cells(sheet: Sheet) -> list[list[str]]:
-    """Return cells as text: ours, the expected value in brackets, `!` where they differ."""
-    differs = sheet.differs()
-    return [
-        [
-            number(ours)
-            + (f" ({number(expected)})" if np.isfinite(expected) else "")
-            + (" !" if wrong else "")
-            for ours, expected, wrong in zip(*row, strict=True)
-        ]
-        for row in zip(sheet.ours, sheet.expected, differs, strict=True)
-    ]
+    """Return cells as text: ours, then expected ± tolerance in brackets, `!` if it differs."""
+    columns = (sheet.ours, sheet.expected, sheet.bounds(), sheet.differs())
+    return [[_cell(*cell) for cell in zip(*row, strict=True)] for row in zip(*columns, strict=True)]
+
+
+def _cell(ours: float, expected: float, bound: float, wrong: bool) -> str:
+    if np.isnan(expected):
+        return number(ours)
+    width = f" ± {number(bound)}" if bound else ""
+    return f"{number(ours) or 'none'} ({number(expected)}{width})" + (" !" if wrong else "")
+
+
+def row_verdicts(sheet: Sheet) -> list[str]:
+    """Return the verdict on each row in words; nothing where nothing is expected."""
+    found = []
+    for row in sheet.verdicts():
+        judged = [verdict for verdict in row if verdict is not None]
+        wrong = judged.count(Verdict.DIFFERS)
+        if wrong and len(judged) > 1:
+            found.append(f"{wrong} of {len(judged)} differ{'s' * (wrong == 1)}")
+        elif wrong:
+            found.append(str(Verdict.DIFFERS))
+        else:
+            found.append(str(judged[0]) if judged else "")
+    return found
 
 
 def verdict(sheet: Sheet) -> str:
-    """Return a sheet's verdict in words: how many values match, how far off the others are."""
-    compared = np.isfinite(sheet.expected)
-    if not compared.any():
+    """Return a sheet's verdict in words: how many values agree, how far off the others are."""
+    agree, differ, fitted = sheet.tally()
+    total = agree + differ + fitted
+    if not total:
         return "nothing is printed to compare with"
-    differs, total = sheet.differs(), int(compared.sum())
-    if not differs.any():
-        return f"matches: {total} of {total} values within {_tolerance(sheet)}"
-    worst = float(np.abs(np.where(differs, sheet.ours - sheet.expected, 0.0)).max())
-    unexplained = int(sheet.unexplained().sum())
-    tail = f"; {unexplained} unexplained" if unexplained else "; explained below"
-    return (
-        f"differs: {int(differs.sum())} of {total} values by more than {_tolerance(sheet)}, "
-        f"at most by {number(worst)}{tail}"
-    )
+    text = f"{agree} of {total} values agree"
+    if differ:
+        off = np.where(sheet.differs(), np.abs(sheet.ours - sheet.expected), 0.0)
+        most = float(np.nanmax(off))
+        width = f", by {number(most)}" if differ == 1 else f", by up to {number(most)}"
+        text += f", {differ} differ{'s' * (differ == 1)}{width if most else ''}"
+    return text + (f", {fitted} fitted" if fitted else "")
 
 
-def _tolerance(sheet: Sheet) -> str:
-    bounds = np.broadcast_to(np.asarray(sheet.tolerance, np.float64), sheet.ours.shape)
-    bounds = bounds[np.isfinite(sheet.expected)]
-    low, high = number(float(bounds.min())), number(float(bounds.max()))
-    return low if low == high else f"{low} to {high}"
+def notes(sheet: Sheet) -> Iterator[str]:
+    """Yield what is to be known of a sheet's verdicts: tolerance, what is fitted, remarks."""
+    if sheet.basis:
+        yield f"Tolerance: {sheet.basis}."
+    if sheet.fitted:
+        yield f"Fitted: {sheet.fitted}. A fitted value does not count as agreeing."
+    rows_of: dict[str, list[str]] = {}
+    for row, why in sheet.why.items():
+        if row in sheet.rows:
+            rows_of.setdefault(why, []).append(row)
+    for why, rows in rows_of.items():
+        yield why if len(rows) == len(sheet.rows) else f"{'; '.join(rows)}: {why}"
 
 
 def claim_verdict(claim: Claim) -> str:
-    """Return whether a claim came out as expected, in words."""
-    said = "holds" if claim.holds else "does not hold"
-    return said if claim.holds == claim.expected else f"{said}, unlike expected"
+    """Return whether this run agrees with a claim, in words."""
+    return str(claim.verdict)
+
+
+def summary(done: Reproduced) -> str:
+    """Return how many values and claims agree and differ, two lines."""
+    return f"values: {done.values}\nclaims: {done.claims}"
 
 
 def markdown(done: Reproduced) -> str:
@@ -83,17 +107,21 @@ def _lines(done: Reproduced) -> Iterator[str]:
     yield f"\nSource: {done.source}."
     chosen = ", ".join(f"{k} = {v}" for k, v in msgspec.to_builtins(done.parameters).items())
     yield f"\nMade by `rtsched reproduce {done.name}` with {chosen or 'no parameters'}."
-    yield "Cells hold our value, then the printed or expected one in brackets, and `!` where"
-    yield "they differ by more than the tolerance."
+    yield "\nA cell holds the computed value, then in brackets the printed or expected one and the"
+    yield "tolerance (none: equal), and `!` where they differ by more. Remarks change no verdict."
+    yield "\n| | agree | differ | fitted |\n| --- | --- | --- | --- |"
+    for what, tally in (("values", done.values), ("claims", done.claims)):
+        yield _row([what, *map(str, tally)])
     for sheet in done.findings.sheets:
         yield f"\n## {sheet.title}"
         yield f"\n{sheet.source}. Verdict: {verdict(sheet)}.\n"
-        yield _row(["", *sheet.columns])
-        yield _row(["---"] * (len(sheet.columns) + 1))
-        for label, row in zip(sheet.rows, cells(sheet), strict=True):
-            yield _row([label, *row])
-        for label, why in sheet.why.items():
-            yield f"\n* {label}: {why}"
+        judged = ["verdict"] if sheet.compared().any() else []
+        yield _row(["", *sheet.columns, *judged])
+        yield _row(["---"] * (len(sheet.columns) + 1 + len(judged)))
+        for label, row, said in zip(sheet.rows, cells(sheet), row_verdicts(sheet), strict=True):
+            yield _row([label, *row, *([said] if judged else [])])
+        for note in notes(sheet):
+            yield f"\n* {note}"
     if done.findings.claims:
         yield "\n## Claims\n"
         yield _row(["Claim", "Verdict", "Evidence", "Remark"])
@@ -114,7 +142,8 @@ def as_object(done: Reproduced) -> dict[str, Any]:
         "name": done.name,
         "source": done.source,
         "parameters": msgspec.to_builtins(done.parameters),
-        "unexplained": done.unexplained,
+        "values": done.values._asdict(),
+        "claim_verdicts": done.claims._asdict(),
         "sheets": [
             {
                 "title": sheet.title,
@@ -122,7 +151,10 @@ def as_object(done: Reproduced) -> dict[str, Any]:
                 "columns": sheet.columns,
                 "ours": sheet.ours.tolist(),
                 "expected": sheet.expected.tolist(),
-                "tolerance": np.asarray(sheet.tolerance).tolist(),
+                "tolerance": np.where(sheet.compared(), sheet.bounds(), np.nan).tolist(),
+                "basis": sheet.basis,
+                "fitted": sheet.fitted,
+                "verdicts": sheet.verdicts(),
                 "verdict": verdict(sheet),
                 "why": sheet.why,
             }
@@ -132,7 +164,7 @@ def as_object(done: Reproduced) -> dict[str, Any]:
             {
                 "text": claim.text,
                 "holds": bool(claim.holds),
-                "expected": claim.expected,
+                "verdict": claim.verdict,
                 "evidence": claim.evidence,
                 "why": claim.why,
             }

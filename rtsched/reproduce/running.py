@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rtsched.errors import AdapterError, ConfigError, PluginError
 from rtsched.replay.dask_workers import connected
+from rtsched.reproduce.study import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -129,11 +130,19 @@ class Reproduced:
     seconds: float
 
     @property
-    def unexplained(self) -> int:
-        """Return how many values and claims differ without a stated reason."""
-        sheets = sum(int(sheet.unexplained().sum()) for sheet in self.findings.sheets)
-        claims = [claim for claim in self.findings.claims if claim.holds != claim.expected]
-        return sheets + sum(not claim.why for claim in claims)
+    def values(self) -> Tally:
+        """Return how many values of all sheets agree, differ and were fitted."""
+        return Tally.total(sheet.tally() for sheet in self.findings.sheets)
+
+    @property
+    def claims(self) -> Tally:
+        """Return how many claims agree and differ."""
+        return Tally.of(claim.verdict for claim in self.findings.claims)
+
+    @property
+    def differ(self) -> int:
+        """Return how many values and claims differ."""
+        return self.values.differ + self.claims.differ
 
 
 def reproduce(
