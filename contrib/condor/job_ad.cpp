@@ -32,6 +32,11 @@ constexpr const char *requests[] = {"RequestCpus", "RequestMemory", "RequestDisk
 constexpr const char *DEFERRAL = "DeferralTime";
 constexpr const char *DEFERRAL_WRITTEN = "DeferralTimeWritten";
 
+/* What becomes of a job when it ends: sent where it does not depend on how, with `Written` behind the
+ * name. Before it ends, what depends on that would be as false as `false`. */
+constexpr const char *at_exit[] = {"OnExitRemove", "OnExitHold"};
+constexpr const char *literals[] = {"true", "false", "undefined", "error"};
+
 /* Sent as they are written: only a slot and its GPUs give them a value. */
 constexpr const char *REQUIREMENTS = "Requirements";
 constexpr const char *REQUIRED_GPUS = "RequireGPUs";
@@ -278,6 +283,26 @@ std::set<std::string, IgnoringCase> referred(const std::string &text)
 	return names;
 }
 
+/* Whether a condition is literals alone; the daemon evaluates these (`_constant` in requirements.py). */
+bool is_constant(const std::string &text)
+{
+	constexpr size_t LONGEST = 100;
+
+	for (const std::string &name : referred(text))
+		if (!is_one_of(name, literals))
+			return false;
+	return !text.empty() && text.size() <= LONGEST &&
+	       text.find_first_of("+-*/%^~<>,;[]{}\"'") == std::string::npos;
+}
+
+/* Add what becomes of a job however it ends. */
+void add_at_exit(const ClassAd &ad, JobAd &job)
+{
+	for (const char *name : at_exit)
+		if (std::string text = written(ad, name); is_constant(text))
+			add_text(std::string(name) + "Written", text, job);
+}
+
 /* Add what the Requirements refer to of the job itself; the procs of an array have it in common. */
 void add_referred(const ClassAd &ad, JobAd &job)
 {
@@ -310,6 +335,7 @@ JobAd describe(const ClassAd &ad)
 		add_written(ad, REQUIREMENTS, job);
 		add_referred(ad, job);
 		add_deferral(ad, job);
+		add_at_exit(ad, job);
 	}
 	for (const std::string &name : names) {
 		bool is_deadline = !strcasecmp(name.c_str(), "RtDeadline");

@@ -27,7 +27,7 @@ from rtsched.adapters.condor.submission import CondorTranslator, ad_of, job_of
 from rtsched.adapters.live import FIRST_OWN_ID, FeasibilityRequest, SubmitReply
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.errors import AdapterError
-from rtsched.logs.classads import Expression, number
+from rtsched.logs.classads import Expression, number, parse_value
 from rtsched.model.jobs import Kind
 
 GB = 1 << 30
@@ -122,6 +122,39 @@ def test_a_start_that_moves_is_refused(written: str, moves: bool) -> None:
     assert sent == queued
     assert ("changes while the job waits" in sent) == moves
     assert not problem(RtRunTime=60, DeferralTimeWritten=written)
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "refused"),
+    [
+        ("OnExitRemove", "false", True),
+        ("OnExitRemove", "(FALSE)", True),
+        ("OnExitRemove", "0", True),
+        ("OnExitRemove", "!true || 1 == 2", True),
+        ("OnExitRemove", "undefined", True),
+        ("OnExitRemove", "true", False),
+        ("OnExitRemove", "1", False),
+        ("OnExitRemove", "ExitCode =?= 0", False),
+        ("OnExitRemove", "false || NumJobCompletions > JobMaxRetries || ExitCode =?= 0", False),
+        ("OnExitRemove", "(", False),
+        ("OnExitHold", "true", True),
+        ("OnExitHold", "(1)", True),
+        ("OnExitHold", "false", False),
+        ("OnExitHold", "ExitCode =!= 0", False),
+    ],
+)
+def test_a_job_that_no_exit_takes_out_of_the_queue(name: str, written: str, refused: bool) -> None:
+    """As the library writes the expression, and as the queue has it; edited later it is as bad."""
+    due = {"RtDeadline": NOW, "RtRunTime": 60}
+    sent = problem(**due, **{f"{name}Written": written})
+    shown = {name: parse_value(written)}
+    if written != "undefined":
+        assert problem(**due, **shown) == sent
+    edited = requirements_of(ad(**due, **shown), FACTS, fresh=False).problem
+    assert edited == problem(**due, **shown)
+    option = "on_exit_remove" if name == "OnExitRemove" else "on_exit_hold"
+    assert (f"{option} = {written} " in sent and f"or write {option} = ExitCode" in sent) == refused
+    assert not problem(RtRunTime=60, **{f"{name}Written": written})
 
 
 def test_requests_that_only_the_match_gives_a_value() -> None:

@@ -259,6 +259,25 @@ def test_texts_arrive_as_they_are(library: Library, texts: list[str]) -> None:
     assert read == [re.sub(r"[\x00-\x1f\x7f]", " ", text) for text in texts]
 
 
+def test_what_no_exit_changes_arrives_as_it_is_written(library: Library) -> None:
+    """What depends on the exit is false as long as the job has not ended: it is not sent."""
+    due = {"RtDeadline": 2_000_000_000}
+    constant = ("false", "(FALSE)", "undefined", "0", "!true || 1 == 2")
+    depends = ("ExitCode =?= 0", "false || NumJobCompletions > JobMaxRetries", "isUndefined(X)")
+    texts = (*constant, *depends, '"false"', "1 - 1", "false || " * 20 + "false")
+    jobs = [ad(**due, OnExitHold="true", ClusterId=at) for at in range(len(texts))]
+    with FilterServer(library.socket, answering(*ACCEPTED)) as server:
+        for job, text in zip(jobs, texts, strict=True):
+            library.judge(job, ad(OnExitRemove=text))
+        library.judge(ad(RtClass='"fast"'), ad(OnExitRemove="false"))
+    found = [sent(server, at) for at in range(len(texts))]
+    assert [parse_value(lines["OnExitHoldWritten"]) for lines in found] == ["true"] * len(texts)
+    written = [parse_value(lines.get("OnExitRemoveWritten", "")) for lines in found]
+    some = [None if text is None else str(text).strip().lower() for text in written]
+    assert some == [*(text.lower() for text in constant), *[None] * (len(texts) - len(constant))]
+    assert "OnExitRemoveWritten" not in sent(server, len(texts))
+
+
 def test_the_list_of_what_is_ours_is_the_adapters(library: Library) -> None:
     """What only rtsched writes is neither a wish nor sent."""
     job = ad(RtX=1, **{name: '"x"' for name in OURS if name != "RtVerdict"})

@@ -145,6 +145,13 @@ FORMS: dict[str, Form] = {
         "on_exit_hold = (ExitBySignal == true) || (ExitCode != 0)\n"
         'on_exit_hold_reason = "failed"\non_exit_remove = (ExitCode =?= 0)'
     ),
+    "on_exit_remove = false": Form(
+        "on_exit_remove = false", refused="or write on_exit_remove = ExitCode == 0", runs=False
+    ),
+    "on_exit_remove, constant": Form("on_exit_remove = (1 == 2)\nmax_retries = 2", runs=False),
+    "on_exit_hold = true": Form(
+        "on_exit_hold = true", refused="or write on_exit_hold = ExitCode != 0", runs=False
+    ),
     "periodic expressions": Form(
         "periodic_hold = (JobStatus == 2) && (time() - EnteredCurrentStatus > 3600 * 5)\n"
         "periodic_release = (HoldReasonCode == 3) && (NumJobStarts < 5) && "

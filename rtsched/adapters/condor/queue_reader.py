@@ -12,7 +12,7 @@ from rtsched.adapters.condor.job_ads import TextReader
 from rtsched.adapters.condor.matching import names_in
 from rtsched.adapters.condor.pool_state import HELD, IDLE
 from rtsched.adapters.condor.queue import CONSTRAINT, TO_PLACE
-from rtsched.adapters.condor.requirements import CRON
+from rtsched.adapters.condor.requirements import AT_EXIT, CRON
 from rtsched.logs.classads import Expression
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class QueueReader:
         names: tuple[str, ...] = ()
         found: Iterable[tuple[int, Record]] = ()
         for _ in range(CHAIN):
-            names = ("ClusterId", "ProcId", "Environment", "Requirements", *CRON)
+            names = ("ClusterId", "ProcId", "Environment", "Requirements", *CRON, *AT_EXIT)
             names = (*names, *sorted(referred))
             shown = schedd.procs(constraint, names, self._details.known)
             ads = self._details.read(shown)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.adapters.condor import gpus, matching
+from rtsched.adapters.condor.expressions import KEYWORDS, parsed, tokens_of
 from rtsched.adapters.condor.ids import job_id, schedd_of
 from rtsched.adapters.condor.matching import Request
 from rtsched.adapters.live import dag_key
@@ -26,7 +27,7 @@ from rtsched.suggestions import similar
 if TYPE_CHECKING:
     from rtsched.adapters.condor.facts import CondorFacts
     from rtsched.adapters.condor.ids import JobNames
-    from rtsched.logs.classads import Record
+    from rtsched.logs.classads import Record, Value
 
 KILOBYTE, MEGABYTE = 1 << 10, 1 << 20
 PARALLEL = 11
@@ -72,6 +73,12 @@ OURS = (
 
 CRON = ("CronMinute", "CronHour", "CronDayOfMonth", "CronMonth", "CronDayOfWeek")
 """Attributes of a job that starts at the times of a crontab."""
+
+AT_EXIT = ("OnExitRemove", "OnExitHold")
+"""Whether a job leaves the queue when it ends, and whether it is held then."""
+
+_CONSTANT = re.compile(r"[\w\s.()!&|=?:]{1,100}", re.ASCII)
+"""Literals and conditions; no arithmetic, and nothing that nests deeply."""
 
 _EXACT = 2.0**53
 """Whole numbers up to here are exact."""
@@ -178,7 +185,7 @@ def requirements_of(ad: Record, facts: CondorFacts, *, fresh: bool = True) -> Co
     length, after, asks = run_time(ad, facts), _after(ad, facts.names), fresh and needs_rtsched(ad)
     problem = _problem(ad, facts, length, after is not None) if asks else ""
     if not fresh and needs_rtsched(ad):
-        problem = _unfixed(ad, fresh=False)  # by its user, since
+        problem = _unfixed(ad, fresh=False) or _endless(ad)  # by its user, since
     part = part_of(ad, facts) if needs_rtsched(ad) else ""
     request = request_of(ad, part, facts)
     problem = problem or (_unmet(ad, request, facts) if asks else "")
@@ -310,7 +317,7 @@ def _problem(ad: Record, facts: CondorFacts, length: float, known: bool) -> str:
         return "RtAfter needs RtDeadline; for jobs without a deadline use DAGMan"
     if not math.isfinite(length) and not is_whole(ad):
         return "states no run time, so its end cannot be promised; set +RtRunTime"
-    if problem := _unfixed(ad, fresh=True):
+    if problem := _unfixed(ad, fresh=True) or _endless(ad):
         return problem
     if number(ad, "requestgpus") > 0 and not facts.shared:
         return "jobs that need GPUs get no promise"
@@ -345,6 +352,48 @@ def _unfixed(ad: Record, *, fresh: bool) -> str:
             option = f"request_{name.removeprefix('Request').lower()}"
             return f"{option} has no value until the job is matched; give a number"
     return ""
+
+
+def _endless(ad: Record) -> str:
+    """Return why a job with a deadline stays in the queue however it ends; empty: it need not."""
+    if not math.isfinite(number(ad, "rtdeadline")):
+        return ""
+    remove, hold = (ad.get(f"{name.lower()}written", ad.get(name.lower())) for name in AT_EXIT)
+    if _constant(hold) is True:
+        return (
+            f"on_exit_hold = {_cut(_shown(hold))} holds the job whenever it ends; leave it out, "
+            "or write on_exit_hold = ExitCode != 0"
+        )
+    if _constant(remove) is False:
+        return (
+            f"on_exit_remove = {_cut(_shown(remove))} queues the job again whenever it ends; "
+            "leave it out, or write on_exit_remove = ExitCode == 0"
+        )
+    return ""
+
+
+def _constant(value: Value) -> bool | None:
+    """Return whether a condition is true, if that follows from itself; None: it may be either.
+
+    One that is undefined or an error is not true.
+    """
+    if isinstance(value, str):
+        literal = _CONSTANT.fullmatch(value) is not None
+        words = [token.text.lower() for token in tokens_of(value) if token.kind == "name"]
+        tree = parsed(value) if literal and KEYWORDS.issuperset(words) else None
+        if tree is None:
+            return None
+        value = tree.eval()
+    if value is None:
+        return None
+    return type(value) in {bool, int, float} and bool(value)
+
+
+def _shown(value: Value) -> str:
+    """Return a condition as its user wrote it, or much the same."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value).strip()
 
 
 def _too_large(ad: Record, facts: CondorFacts) -> str:
