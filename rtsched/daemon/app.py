@@ -28,7 +28,7 @@ from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.budgets import kept_for_nothing
 from rtsched.daemon.codec import decode_jobs
-from rtsched.daemon.deferred import AT_A_TIME
+from rtsched.daemon.deferred import AT_A_TIME, with_kept
 from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.likely import fallen
 from rtsched.daemon.messages import Wording
@@ -340,16 +340,13 @@ class Daemon:
         observation = await self._completion_lookup(self.site, await self.worker.poll())
         await self._find_orphans(observation)
         at.append(time.perf_counter())
-        known = self.site.secured
         settled = await self._settle(observation)
         await self._list_promised()
         at.append(time.perf_counter())
         self._unreported = joined([self._unreported, settled.events])
         self._report_planning(settled.problems)
-        first = await self._keep(settled.actions)
-        if settled.site.secured.keys() - known.keys():
-            # The poll then shows whether these nodes are free still.
-            asyncio.get_running_loop().call_later(observation.keeps_after, self._wake.set)
+        first, dones = await self._keep(settled.actions)
+        await self._note_kept(dones, observation.keeps_after)
         at.append(time.perf_counter())
         rules = self._rules(self.policy)
         result = await asyncio.to_thread(steered, settled.site, self._unreported, rules)
@@ -365,6 +362,16 @@ class Daemon:
             await self.estimating.follow(self.site, result, observation.completions)
         await self._save()
         self._finished([*at, time.perf_counter()], observation)
+
+    async def _note_kept(self, dones: Sequence[Done], keeps_after: float) -> None:
+        """Have the nodes that are kept for held jobs from now on looked at again, some seconds on.
+
+        The poll then shows whether they are free still.
+        """
+        async with self.site_lock:
+            before, self.site = self.site, with_kept(self.site, dones, self.clock())
+        if any(self.site.secured[job].since < one.since for job, one in before.secured.items()):
+            asyncio.get_running_loop().call_later(keeps_after, self._wake.set)
 
     async def _keep_store(self) -> None:
         """Make the database again where its file was removed or damaged, from what is known."""
@@ -535,7 +542,7 @@ class Daemon:
             self._report(done)
         return changes, dones
 
-    async def _keep(self, actions: Sequence[Action]) -> Sequence[Change]:
+    async def _keep(self, actions: Sequence[Action]) -> tuple[Sequence[Change], Sequence[Done]]:
         """Have done what the promises ask for; whom it could not tell is told the next time."""
         whole = self._with_notices(actions)
         given = dict(self._pending_notices)
@@ -546,7 +553,7 @@ class Daemon:
             for job, text in self._pending_notices.items()
             if job in again or given.get(job) != text
         }
-        return changes
+        return changes, dones
 
     def _with_notices(self, actions: Sequence[Action]) -> list[Action]:
         """Return the actions, with what users could not be told before."""

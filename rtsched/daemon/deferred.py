@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.adapters.live import Done
     from rtsched.daemon.admission import AdmissionController, AdmissionResult
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
@@ -43,6 +44,9 @@ AT_A_TIME = 500
 """Deferred jobs judged in one cycle, at the most."""
 
 UNPROMISED = "rtsched: no deadline can be promised; the job runs as best effort"
+
+RESERVE = "reserve"
+"""Kind of the changes that keep nodes for jobs."""
 
 AGAIN = 60.0
 """Seconds after which a job is judged again that the planner, or rtsched, failed to judge."""
@@ -106,7 +110,7 @@ def judge_deferred(
             (*whole.journal, *one.journal),
             (*whole.actions, *one.actions),
         )
-    whole = _to_be_secured(whole, unsecured, now)
+    whole = _to_be_secured(whole, unsecured)
     if not problems:
         return whole
     many = f"{counted(len(problems), 'held job')} could not be evaluated: {problems[0]}"
@@ -147,7 +151,23 @@ def _nodes_of(site: Site, job: int) -> frozenset[str]:
     return frozenset(names[node] or "" for node in nodes)
 
 
-def _to_be_secured(result: DeferredResult, jobs: Sequence[int], now: float) -> DeferredResult:
+def with_kept(site: Site, dones: Sequence[Done], now: float) -> Site:
+    """Return the site after the batch system was asked to keep nodes for jobs that are held.
+
+    They count as kept from `now` on, seconds since the epoch, or from when they were before; where
+    one of `dones` shows that this failed, for the job or for all, not until it is done.
+    """
+    failed = {
+        each.change.job for each in dones if each.change.kind == RESERVE and each.outcome != "done"
+    }
+    secured = {
+        job: one._replace(since=math.inf if failed & {job, -1} else min(one.since, now))
+        for job, one in site.secured.items()
+    }
+    return replace(site, secured=secured) if secured != site.secured else site
+
+
+def _to_be_secured(result: DeferredResult, jobs: Sequence[int]) -> DeferredResult:
     """Return the result in which some jobs are promised nothing yet, and their nodes secured."""
     site = result.site
     plan = site.snapshot.plan
@@ -155,7 +175,7 @@ def _to_be_secured(result: DeferredResult, jobs: Sequence[int], now: float) -> D
     for job in jobs:
         nodes, known = _nodes_of(site, job), site.secured.get(job)
         lasts = known is not None and nodes <= known.nodes
-        secured[job] = Secured(nodes, known.since if known is not None and lasts else now)
+        secured[job] = Secured(nodes, known.since if known is not None and lasts else math.inf)
     for job in jobs:
         site = site.released(job)
     site = replace(site, secured=secured, declined=result.site.declined)

@@ -41,7 +41,7 @@ ends in whole seconds."""
 class Secured(NamedTuple):
     """Nodes, by name, that the batch system was asked to keep for a job that is held.
 
-    `since` is when, seconds since the epoch.
+    `since` is when it had done so, seconds since the epoch; inf: it has not yet, or could not.
     """
 
     nodes: frozenset[str]

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.live import Completions, CompletionStatus, Marks, Observation, Submission
+from rtsched.adapters.live import (
+    Completions,
+    CompletionStatus,
+    Done,
+    Marks,
+    Observation,
+    Submission,
+)
 from rtsched.core.chain import Chain, Member
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.chains import Chains
+from rtsched.daemon.deferred import with_kept
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.settings import DaemonSettings
@@ -150,6 +158,7 @@ class Scene:
         unusable: str | None = None,
         singleton: tuple[int, ...] = (),
         keeps_after: float = math.inf,
+        not_done: tuple[Done, ...] = (),
     ) -> Settled:
         """Take in a poll that shows these jobs.
 
@@ -161,7 +170,7 @@ class Scene:
         `leeway`, `requeue_delay`, `keeps_after`: as of an `Observation`; `failed`: id, end, exit
         code of jobs that may be queued again, and have been as often as `restarts` says;
         `unusable`: why none of `deferred` can be promised anything; `singleton`: ids of jobs that
-        wait for those of their name.
+        wait for those of their name; `not_done`: what failed of what was asked for afterwards.
         """
         state = np.zeros(len(self.cluster), np.int8)
         state[list(down)] = 2
@@ -272,7 +281,7 @@ class Scene:
             reserved_ahead=self.reserved_ahead,
         )
         settled = settle(self.site, observation, self.rules, now)
-        self.site = settled.site
+        self.site = with_kept(settled.site, not_done, now)
         return settled
 
     def _shown(self, job: int, token: str) -> Jobs:

@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
+from running import ANN, NOW, Running, Shown
 from scene import Scene
 
-from rtsched.adapters.live import Change, Done, Observation
+from rtsched.adapters.live import Change, Done, Marks, Observation, Outcome
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.core.chain import Chain, Member
 from rtsched.core.hookspecs import hookimpl
@@ -18,13 +19,13 @@ from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.store import Store
 from rtsched.model.actions import Action, Tell
+from rtsched.model.jobs import Jobs
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
     from rtsched.model.verdicts import Verdicts
 
@@ -107,3 +108,37 @@ def test_a_user_who_could_not_be_told_is_told_in_the_next_cycle(tmp_path: Path) 
     system = Failing(failures=2)
     asyncio.run(cycles(system))
     assert system.told == [(7, "broken")] * 3
+
+
+class Unkept(Shown):
+    """A batch system that cannot keep nodes at first."""
+
+    outcome: Outcome = "failed"
+
+    async def apply(
+        self, actions: Sequence[Action], dry_run: bool = False
+    ) -> tuple[list[Change], list[Done]]:
+        """Take in all, and fail at what keeps nodes."""
+        await super().apply(actions, dry_run)
+        change = Change("reserve", -1, "write the table")
+        return [change], [Done(change, self.outcome)]
+
+
+def test_a_held_job_is_not_promised_before_its_nodes_are_kept(running: Running) -> None:
+    """Which counts from when the batch system has done it, not from when it was to."""
+    system = running.system = running.daemon.worker = Unkept()
+    columns = {"wall_time": [600.0], "deadline": [NOW + 700]}
+    jobs = Jobs.build(1, id=[1], submit=[NOW], size=[4], **columns)
+    marks = Marks.build(1, job=[1], uid=[ANN], deferred=[True], held=[True])
+
+    def cycle(seconds: float) -> str:
+        running.now = NOW + seconds
+        running.show(time=running.now - 0.5, queued=jobs, marks=marks, keeps_after=2.0)
+        asyncio.run(running.daemon.cycle())
+        return "".join(running.standings())
+
+    assert [cycle(seconds) for seconds in (1, 4, 7)] == [""] * 3
+    system.outcome = "done"
+    assert [cycle(seconds) for seconds in (10, 12)] == [""] * 2
+    assert running.daemon.site.secured[1].since == NOW + 10
+    assert cycle(13) == "firm"

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from scene import ANN, BOB, T0, Scene
 
-from rtsched.adapters.live import Submission
+from rtsched.adapters.live import Change, Done, Submission
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.deferred import AGAIN, AT_A_TIME, _waiting
 from rtsched.model.actions import Admit, Cancel, Release, Reserve, Tell
@@ -238,6 +239,26 @@ def test_nodes_are_kept_for_a_while_before_they_are_promised() -> None:
         assert not [each for each in polled.actions if isinstance(each, Admit)]
         assert scene.site.secured[1].since == T0 + 1
     late = scene.poll(T0 + 4, deferred=jobs, keeps_after=3.0)
+    assert [each.job.tolist() for each in late.actions if isinstance(each, Admit)] == [[1]]
+
+
+@pytest.mark.parametrize(("about", "refused"), [(-1, True), (1, True), (2, False)])
+def test_nodes_that_could_not_be_kept_are_not_promised(about: int, refused: bool) -> None:
+    """As when the slot table cannot be written, or the reservation is refused."""
+    scene = Scene(nodes=2)
+    jobs = deferred(1, wall_time=600.0, deadline=T0 + 700)
+    failed = (Done(Change("reserve", about, "write"), "failed"),)
+    for after in (1, 2, 3):
+        polled = scene.poll(T0 + after, deferred=jobs, keeps_after=1.0, not_done=failed)
+        (reserve,) = (each for each in polled.actions if isinstance(each, Reserve))
+        promised = [each.job.tolist() for each in polled.actions if isinstance(each, Admit)]
+        assert promised == ([[1]] if after > 1 and not refused else [])
+        if promised:
+            return
+        assert reserve.secured.entries.job.tolist() == [1]
+    other = (Done(Change("tell", 1, "text"), "failed"), Done(Change("reserve", 1, "w"), "done"))
+    scene.poll(T0 + 4, deferred=jobs, keeps_after=1.0, not_done=other)
+    late = scene.poll(T0 + 5, deferred=jobs, keeps_after=1.0)
     assert [each.job.tolist() for each in late.actions if isinstance(each, Admit)] == [[1]]
 
 

@@ -449,9 +449,8 @@ def _negotiation(
 ) -> Iterator[Change]:
     """Yield a request for a negotiation, where jobs were `bound` just now or before."""
     if (bound or view.bound) and now - last_applied.negotiated >= NEGOTIATE_S:
-        yield change(
-            "reserve", -1, "request a negotiation cycle: promised jobs may start", Negotiate()
-        )
+        text = "request a negotiation cycle: promised jobs may start"
+        yield change("negotiate", -1, text, Negotiate())
 
 
 def _deadline(job: int, view: PoolState) -> float:
