@@ -17,6 +17,7 @@ from rtsched.model.actions import (
     Action,
     Admit,
     Cancel,
+    DropDeadline,
     Hold,
     Move,
     Place,
@@ -71,6 +72,8 @@ class Steering(ABC):
                 return self.requeue(action)
             case Restart():
                 return self.restart(action)
+            case DropDeadline():
+                return self.drop_deadlines(action)
             case _:
                 return self.unsupported(action)
 
@@ -83,6 +86,10 @@ class Steering(ABC):
     def restart(self, action: Restart) -> Iterable[Change]:
         """Return which jobs that have ended are queued again."""
         return self.unsupported(action)
+
+    def drop_deadlines(self, action: DropDeadline) -> Iterable[Change]:  # noqa: ARG002
+        """Return what keeps the system from ending jobs at their deadlines, if it does."""
+        return ()
 
     @abstractmethod
     def name_of(self, job: int) -> str:

@@ -105,6 +105,10 @@ class Marks(Table):
     )
     notify = Text("Of what its user wants to be notified; none: as for other jobs.")
     odds = Column(np.float64, np.nan, "Odds that its user asks for; nan: a guarantee.")
+    otherwise = Text(
+        "What becomes of it if its deadline cannot be promised, `reject` or `run`; none: what the "
+        "site says."
+    )
     priority = Column(
         np.float64, np.nan, "Of a job that waits, the highest first; nan: not known, or it runs."
     )
@@ -323,6 +327,9 @@ class Submission:
         Of what its user wants to be notified, as in `notify_choice`; empty: as for other jobs.
     odds : float
         Least odds, 0 to 1, with which it is to end by its deadline; nan: with a guarantee.
+    otherwise : str
+        What becomes of it if its deadline cannot be promised, `reject` or `run`; empty: what the
+        site says.
     shape : str
         What a plan may change of it, as its user asked for it and the batch system writes it;
         empty: nothing.
@@ -343,6 +350,7 @@ class Submission:
     singleton: bool = False
     notify: str = ""
     odds: float = math.nan
+    otherwise: str = ""
     limits: tuple[float, float] = (math.inf, math.inf)
     unverified: str = ""
     shape: str = ""
@@ -376,6 +384,9 @@ class SubmitReply:
         Whether it is to be held until the daemon releases or cancels it.
     likely : bool
         Whether the promise is a likely one: nothing is planned for the job.
+    unpromised : bool
+        Whether it runs without the promise that it asked for: the batch system is not to end it at
+        its deadline.
     note : str
         What the job keeps of a promise, with dates, to be read at any time; empty: nothing.
     limit : float
@@ -394,6 +405,7 @@ class SubmitReply:
     shares: tuple[float, ...] = ()
     rounds: tuple[float, ...] = ()
     likely: bool = False
+    unpromised: bool = False
     note: str = ""
     limit: float = np.nan
 

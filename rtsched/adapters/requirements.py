@@ -171,6 +171,9 @@ def plain_columns(count: int) -> dict[str, Any]:
     }
 
 
+UNPROMISED = ("reject", "run")
+"""What becomes of a job whose deadline cannot be promised; `run`: as best effort."""
+
 ODDS = "a percentage above 0 and below 100, such as 95"
 
 

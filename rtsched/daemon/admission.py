@@ -71,6 +71,9 @@ NAMED_TRIES = 4
 GAVE_WAY = "gave way to another job"
 """Why an offer lapsed that was in the way."""
 
+UNFIT = frozenset({"submit.unusable", "likely.off", "likely.low", "likely.unsuitable"})
+"""Codes of rejections for what a job asks for, whatever deadline it has."""
+
 UNUSED: tuple[PromiseState, ...] = ("provisional", "firm")
 """Standings, as they were, of promises that came to nothing: no job took them, or it never started
 on what was kept for it."""
@@ -89,7 +92,7 @@ class AdmissionResult:
     changed : tuple of PromiseRecord
         To be written down before the user is answered.
     verdict : str
-        `admit`, `reject`, `defer` or `pass`.
+        `admit`, `reject`, `defer`, `pass`, or `run`: without the promise that it asked for.
     codes : tuple of str
         Reason codes.
     offer : float
@@ -152,6 +155,19 @@ def _at_once(site: Site, job: Submission, judgement: Judgement, now: float) -> b
 def _most_nodes(job: Submission) -> int:
     """Return the nodes with which a job wants no more; one that is not moldable: any."""
     return int(job.jobs.size_max[0]) if job.jobs.kind[0] == Kind.MOLDABLE else 1
+
+
+def or_run(result: AdmissionResult, job: Submission) -> AdmissionResult:
+    """Return a result in which a job runs that is promised nothing, if that is wanted of it."""
+    if result.verdict != "reject" or not _runs(job) or not UNFIT.isdisjoint(result.codes):
+        return result
+    text = messages.runs_anyway(result.reply.text)
+    return replace(result, reply=SubmitReply(False, text, unpromised=True), verdict="run")
+
+
+def _runs(job: Submission) -> bool:
+    """Return whether a job runs as best effort if its deadline cannot be promised."""
+    return job.otherwise == "run" and _has_deadline(job)
 
 
 def _without_offer(judgement: Judgement) -> bool:
@@ -223,7 +239,7 @@ class AdmissionController:
         PlannerError
             If the planner failed on it.
         """
-        result = judged_by_limits(self._submitted, site, submission, now)
+        result = or_run(judged_by_limits(self._submitted, site, submission, now), submission)
         given = [record.id for record in result.changed if record.standing == "provisional"]
         if not given or submission.job < 0:
             return result
@@ -246,15 +262,18 @@ class AdmissionController:
         uid = int(mark.uid[0])
         if problem := mark.texts("unusable")[0]:
             return self._unusable(site, Submission(row, edges.take([]), uid, problem, job=job))
+        otherwise = mark.texts("otherwise")[0] or self.settings.rejected
         if np.isfinite(mark.odds[0]) and self.chains.of(row).counts("admit"):
-            return _rejected(site, "likely.queued", messages.odds_in_queue())
+            refused = _rejected(site, "likely.queued", messages.odds_in_queue())
+            return or_run(refused, Submission(row, edges.take([]), uid, otherwise=otherwise))
         notify = mark.texts("notify")[0] or ""
         links = edges.take(edges.after == job)
         links = links.take(_unended(site, links))
         rejected = [job for job, text in site.declined.items() if text]
         if np.isin(links.before, rejected).any():  # it is about to be cancelled
             return self.later(site)
-        return self._admit(site, Submission(row, links, uid, job=job, notify=notify), now)
+        asked = Submission(row, links, uid, job=job, notify=notify, otherwise=otherwise)
+        return or_run(self._admit(site, asked, now), asked)
 
     def holds_anyway(self, site: Site, job: int, now: float) -> bool:
         """Return whether a job of the queue is promised its deadline if all free nodes are taken.
@@ -555,11 +574,12 @@ class AdmissionController:
         """
         offer, reserved = float(judgement.verdicts.offer[0]), False
         offer = offer if offer <= now + HORIZON else math.inf
-        after, changed = site if _queued(job) else base, tuple[PromiseRecord, ...]()
+        in_queue = _queued(job) or _runs(job)  # it is not submitted again
+        after, changed = site if in_queue else base, tuple[PromiseRecord, ...]()
         seconds = self.settings.offer or STATED
         if math.isfinite(offer) and self.names_offers:
             offer, asked, plan = self._named(base, job, now, offer, now + seconds)
-            if plan is not None and not _queued(job) and self.may_hold(base, job.uid, now):
+            if plan is not None and not in_queue and self.may_hold(base, job.uid, now):
                 record = record_of(asked, offer, "offered", now, now + seconds)
                 after, changed = base.with_record(record, asked.jobs, asked.edges, plan), (record,)
                 reserved = record.id not in in_the_way(after, now)
@@ -569,7 +589,7 @@ class AdmissionController:
         if limits := self._limits_in_the_way(base, job, now):
             why = f"{why}; {messages.within(limits)}"
         asking = self.wording.asking(offer) if math.isfinite(offer) else ""
-        taken = messages.offer_for(0.0 if _queued(job) else seconds, reserved=reserved)
+        taken = messages.offer_for(0.0 if in_queue else seconds, reserved=reserved)
         text = messages.rejected(why, offer, asking, taken, now)
         return AdmissionResult(after, SubmitReply(True, text), changed, "reject", offer=offer)
 

@@ -6,7 +6,7 @@ import asyncio
 import math
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Protocol
@@ -174,6 +174,7 @@ class Answers:
             )
         describe = partial(daemon.translator.describe, fields, site.facts, now)
         submission = await asyncio.to_thread(at_once, describe)
+        submission = replace(submission, otherwise=submission.otherwise or settings.rejected)
         request = Request(daemon.translator, fields, submission)
         if submission.job >= 0 and submission.job in site.marks.job:
             return "pass", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])  # it is in the queue
@@ -196,7 +197,7 @@ class Answers:
             if likely.wanted(submission):
                 wait = max(until - time.perf_counter(), 0.0)
                 odds = await odds_of(daemon.odds, submission, site.likely.level, wait)
-                judge = JudgedByOdds(likely, odds)
+                judge = JudgedByOdds(likely, odds, submission)
             case = _Case(judge, admission, likely, request, now, until, asked + patience(fields))
             judged = await self._judged(case, client)
         except PlannerError as error:

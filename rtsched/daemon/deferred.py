@@ -24,7 +24,7 @@ from rtsched.daemon import messages
 from rtsched.daemon.records import JournalEntry, Records
 from rtsched.daemon.site import Secured, entry_of
 from rtsched.errors import PlannerError
-from rtsched.model.actions import Action, Admit, Cancel, Release, Tell
+from rtsched.model.actions import Action, Admit, Cancel, DropDeadline, Release, Tell
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 
@@ -233,6 +233,10 @@ def _judged(site: Site, job: int, result: AdmissionResult, now: float) -> Deferr
         case "pass":
             tell = text = UNPROMISED
             after = replace(after, declined={**after.declined, job: ""})
+        case "run":
+            tell = text
+            declined = {**after.declined, job: ""}
+            after = replace(after, declined=declined, unpromised=after.unpromised | {job})
         case _:
             tell = text
     journal = (_entry(site, job, result, text, now),)
@@ -296,6 +300,8 @@ def settled_deferred(site: Site) -> tuple[Action, ...]:
     if promised:
         deadline = np.array([site.records[job].deadline for job in promised])
         actions.append(Admit(np.array(promised, np.int64), deadline))
+    if site.unpromised:
+        actions.append(DropDeadline(np.array(sorted(site.unpromised), np.int64)))
     if free:
         actions.append(Release(np.array(free, np.int64)))
     if over:

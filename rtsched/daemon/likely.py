@@ -20,7 +20,7 @@ import numpy as np
 from rtsched.adapters.bounds import beyond_horizon
 from rtsched.adapters.live import FIRST_OWN_ID, LIKELY, SubmitReply
 from rtsched.daemon import messages
-from rtsched.daemon.admission import AdmissionResult, record_of
+from rtsched.daemon.admission import AdmissionResult, or_run, record_of
 from rtsched.daemon.moments import moment
 from rtsched.daemon.reconcile import closed_by_poll
 from rtsched.daemon.records import OPEN, OUTCOMES
@@ -136,14 +136,15 @@ class JudgedByOdds:
 
     controller: LikelyController
     odds: Odds
+    job: Submission
 
     def judge(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
         """Accept or reject the job at `now`, seconds since the epoch."""
-        return self.controller.judge(site, submission, self.odds, now)
+        return or_run(self.controller.judge(site, submission, self.odds, now), submission)
 
     def later(self, site: Site) -> AdmissionResult:
         """Have the user submit again: now nothing may be promised."""
-        return self.controller.later(site)
+        return or_run(self.controller.later(site), self.job)
 
 
 @dataclass(frozen=True)

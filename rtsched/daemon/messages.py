@@ -95,6 +95,15 @@ def rejected(why: str, offer: float, asking: str, taken: str, now: float) -> str
     return f"{shortened(text)}. Feasible: {moment(offer, now)}{how}{taken}"
 
 
+def runs_anyway(text: str) -> str:
+    """Return what a user reads whose job runs although it cannot be promised its deadline.
+
+    `text` is what its user would read if it were rejected.
+    """
+    why = text.removeprefix(PREFIX).removeprefix("rejected: ")
+    return f"{PREFIX}accepted without a promise, it runs as best effort: {why}"
+
+
 def offer_for(seconds: float, *, reserved: bool) -> str:
     """Return for how many seconds an offer can be taken, 0: nobody can, as the end of a sentence.
 

@@ -416,6 +416,7 @@ def _with_observation(
         seen=observation.time,
         newest=max(site.newest, *(ids.max(initial=0) for ids in _shown_jobs(observation))),
         declined=_still_there(site.declined, observation),
+        unpromised=site.unpromised.intersection(observation.queued.id.tolist()),
         put_off={job: at for job, at in site.put_off.items() if at > now},
         leeway=observation.leeway,
         restarting=restarting,

@@ -121,7 +121,8 @@ class Verdict(msgspec.Struct, frozen=True):
     verdict: Annotated[
         str,
         Meta(
-            description="`admit`, `reject`, `defer` or `pass`; `cancel`: its promise was cancelled."
+            description="`admit`, `reject`, `defer` or `pass`; `run`: accepted without the promise "
+            "that it asked for; `cancel`: its promise was cancelled."
         ),
     ]
     codes: Annotated[tuple[str, ...], Meta(description="Reason codes.")]

@@ -133,6 +133,15 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="The same of all promised jobs of an account; 0: no limit.",
         ),
     ] = 1.0
+    rejected: Annotated[
+        Literal["reject", "run"],
+        Meta(
+            description="What becomes of a job whose deadline cannot be promised, unless its user "
+            "chooses (`rtsched:else=`, RtElse). `reject`: it is rejected, with a counter-offer. "
+            "`run`: it is accepted without a promise, and runs as best effort, also after its "
+            "deadline."
+        ),
+    ] = "reject"
     late_starters: Annotated[
         Literal["requeue", "leave"],
         Meta(

@@ -79,6 +79,8 @@ class Site:
     declined : mapping of int to str
         Deferred jobs that were judged and promised nothing: what they are cancelled with, empty for
         those that are let go.
+    unpromised : set of int
+        Deferred jobs that were judged and run without a promise, also after their deadlines.
     put_off : mapping of int to float
         Waiting jobs that are not judged again before a time, seconds since the epoch.
     unused : mapping of (int, str) to tuple of float
@@ -124,6 +126,7 @@ class Site:
     numbers: Mapping[int, int] = field(default_factory=dict)
     newest: int = 0
     declined: Mapping[int, str] = field(default_factory=dict)
+    unpromised: frozenset[int] = frozenset()
     put_off: Mapping[int, float] = field(default_factory=dict)
     unused: Mapping[tuple[int, PromiseState], tuple[float, ...]] = field(default_factory=dict)
     unnotified: Mapping[str, PromiseRecord] = field(default_factory=dict)

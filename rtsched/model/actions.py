@@ -50,6 +50,11 @@ class Release(Action):
 
 
 @dataclass(frozen=True)
+class DropDeadline(Action):
+    """Do not end the jobs at the deadlines that their users gave: they have no promise."""
+
+
+@dataclass(frozen=True)
 class Cancel(Action):
     """Remove the jobs; `text` is shown to their users."""
 

@@ -21,14 +21,28 @@ from rtsched.adapters.slurm.commands import CommandRunner
 from rtsched.adapters.slurm.comments import record_of, with_message, with_record
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.slurm.last_applied import UNSURE, AppliedFile, LastApplied
-from rtsched.adapters.slurm.observation import jobs_of, marks_of, requeued_parts
+from rtsched.adapters.slurm.observation import (
+    jobs_of,
+    marks_of,
+    requeued_parts,
+    without_dropped_deadlines,
+)
 from rtsched.adapters.slurm.reserving import reserve_changes
-from rtsched.adapters.slurm.rows import ReservationRow
+from rtsched.adapters.slurm.rows import NO_DEADLINE, ReservationRow
 from rtsched.adapters.slurm.scontrol import Command, Rank, batchable, carried_out, outcome_of
 from rtsched.adapters.slurm.spec import spec_of
 from rtsched.adapters.slurm.steering import SlurmSteering
 from rtsched.errors import AdapterError
-from rtsched.model.actions import Cancel, Place, Requeue, Restart, SetNodeWeight, SetPriority, Tell
+from rtsched.model.actions import (
+    Cancel,
+    DropDeadline,
+    Place,
+    Requeue,
+    Restart,
+    SetNodeWeight,
+    SetPriority,
+    Tell,
+)
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
@@ -64,6 +78,15 @@ def steered(
     """Return what an action comes to."""
     steering = SlurmSteering(view, memory or LastApplied(), SlurmSettings(**settings))
     return list(steering.changes(action))
+
+
+def test_slurm_is_told_not_to_cancel_a_job_at_its_deadline() -> None:
+    """One that begins to run meanwhile, or has no deadline any more, is left as it is."""
+    view = view_of({"deadline": f"{NOW + 900:.0f}"}, {}, {"deadline": f"{NO_DEADLINE:.0f}"})
+    without_dropped_deadlines(view.rows)
+    (change,) = steered(DropDeadline(ids(1, 2, 3, 9)), view)
+    assert change.command.words == ("scontrol", "update", "JobId=1", "Deadline=uts4102444800")
+    assert change.command.rank < Rank.JOB, "before it is released"
 
 
 def test_the_largest_differences_of_priority_come_first() -> None:

@@ -252,6 +252,15 @@ def test_an_admission_without_a_promise() -> None:
     assert TRANSLATOR.answer(described(), SubmitReply(False), FACTS) == {Tag.VERDICT: ACCEPT}
 
 
+def test_a_job_that_runs_without_the_promise_it_asked_for_has_no_deadline_in_slurm() -> None:
+    """Slurm would cancel it then."""
+    asked = described(time_limit=30, extra="rtsched:else=run")
+    assert (asked.problem, asked.otherwise) == ("", "run")
+    answer = TRANSLATOR.answer(asked, SubmitReply(False, "no room", unpromised=True), FACTS)
+    assert answer == {Tag.VERDICT: ACCEPT, Tag.MESSAGE: "no room", Tag.DEADLINE: 0}
+    assert "else='wait' must be reject or run" in described(extra="rtsched:else=wait").problem
+
+
 PROMISE = SubmitReply(
     False,
     "ok",

@@ -102,12 +102,14 @@ class Scene:
         demand: tuple[int, int] | None = None,
         singleton: bool = False,
         by: AdmissionController | None = None,
+        otherwise: str = "",
         **columns: object,
     ) -> AdmissionResult:
         """Submit a job, perhaps one that waits for another; the site then is the daemon's.
 
         `demand`: the cores and GPUs that it takes on each node, where jobs share nodes;
-        `singleton`: it waits for the jobs of its name; `by`: who judges it, in place of ours.
+        `singleton`: it waits for the jobs of its name; `by`: who judges it, in place of ours;
+        `otherwise`: what becomes of it without a promise.
         """
         text = {"partition": None, "account": None, "qos": None, **columns}
         arrays = {k: [v] for k, v in text.items() if v is not None}
@@ -115,7 +117,7 @@ class Scene:
         names = {} if demand is None else {"demand": SHARED}
         amounts = None if demand is None else np.array([demand], np.int64)
         row = Jobs.build(1, names=names, demand=amounts, **arrays)
-        submission = Submission(row, edges, uid, singleton=singleton)
+        submission = Submission(row, edges, uid, singleton=singleton, otherwise=otherwise)
         judged = (by or self.admission).judge(self.site, submission, now)
         self.site = judged.site
         return judged
@@ -159,6 +161,7 @@ class Scene:
         singleton: tuple[int, ...] = (),
         keeps_after: float = math.inf,
         not_done: tuple[Done, ...] = (),
+        otherwise: str | None = None,
     ) -> Settled:
         """Take in a poll that shows these jobs.
 
@@ -169,8 +172,9 @@ class Scene:
         `limits`: by id, the limit that it waits for;
         `leeway`, `requeue_delay`, `keeps_after`: as of an `Observation`; `failed`: id, end, exit
         code of jobs that may be queued again, and have been as often as `restarts` says;
-        `unusable`: why none of `deferred` can be promised anything; `singleton`: ids of jobs that
-        wait for those of their name; `not_done`: what failed of what was asked for afterwards.
+        `unusable`: why none of `deferred` can be promised anything; `otherwise`: what becomes of
+        these without a promise; `singleton`: ids of jobs that wait for those of their name;
+        `not_done`: what failed of what was asked for afterwards.
         """
         state = np.zeros(len(self.cluster), np.int8)
         state[list(down)] = 2
@@ -238,6 +242,7 @@ class Scene:
                 uid=[uid] * count,
                 deferred=np.ones(count, np.bool_),
                 unusable=[unusable] * count or None,
+                otherwise=[otherwise] * count or None,
                 held=np.ones(count, np.bool_),
             )
             marks = Marks.joined([marks, marked])

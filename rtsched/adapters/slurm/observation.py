@@ -17,7 +17,15 @@ from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import node_list_in, wishes_in
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
-from rtsched.adapters.slurm.rows import MEGABYTE, WAITING, alive, number, taken, tres_asked
+from rtsched.adapters.slurm.rows import (
+    MEGABYTE,
+    NO_DEADLINE,
+    WAITING,
+    alive,
+    number,
+    taken,
+    tres_asked,
+)
 from rtsched.adapters.slurm.scontrol import FIRST_PRIORITY, LAST_PRIORITY
 from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
 from rtsched.adapters.slurm.submission import DEFERRED, MARK
@@ -80,6 +88,11 @@ def _part_of(state: str) -> int:
     if state in WAITING:
         return 0
     return 1 if alive(state) else 2
+
+
+def without_dropped_deadlines(rows: JobRows) -> None:
+    """Take from rows the deadlines that were put off for ever: their jobs have none."""
+    rows.deadline[rows.deadline >= NO_DEADLINE] = math.nan
 
 
 def token_of(mark: str) -> str:
@@ -151,18 +164,19 @@ def marks_of(
     last = np.full(len(which), -1, np.int64)
     for job, components in rows.components.items():
         last[some.id == job] = max(components.ids)
-    unusable, notify = Texts.alike("", len(which)), Texts.alike("", len(which))
+    unusable, notify, otherwise = (Texts.alike("", len(which)) for _ in range(3))
     odds = np.full(len(which), np.nan)
     for at in np.flatnonzero(deferred & (some.priority == 0)).tolist():
         unusable[at] = _unusable(rows, int(which[at]), facts)
         spec = _spec(rows, int(which[at]))
-        notify[at], odds[at] = spec.notify, spec.odds
+        notify[at], odds[at], otherwise[at] = spec.notify, spec.odds, spec.otherwise
     texts = {
         "token": mark.replaced(token_of),
         "limit": reason.replaced(_limit),
         "problem": reason.replaced(_never_starts),
         "unusable": unusable,
         "notify": notify,
+        "otherwise": otherwise,
     }
     waits = some.state.map(WAITING.__contains__, np.bool_)
     if queued is not None:

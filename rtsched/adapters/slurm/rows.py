@@ -33,6 +33,10 @@ MEGABYTE = 2**20
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "REQUEUE_FED"})
 """States of a job that waits."""
 
+NO_DEADLINE = 4_102_444_800.0
+"""In place of a deadline that is taken from a waiting job, seconds since the epoch: scontrol(1)
+changes a deadline and clears none."""
+
 _PER = ("node", "job", "socket", "task")
 
 _HARMLESS = {"RESERVED", "PLANNED", "COMPLETING"}

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from rtsched.adapters.notifications import CHOICES, notify_choice
-from rtsched.adapters.requirements import ODDS, is_odds, shortened
+from rtsched.adapters.requirements import ODDS, UNPROMISED, is_odds, shortened
 from rtsched.model.jobs import MOST_ROUNDS
 
 WORD = re.compile(r"(?:(?<=\s)|^)rtsched:(\S*)")
@@ -19,7 +19,7 @@ WORD = re.compile(r"(?:(?<=\s)|^)rtsched:(\S*)")
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{0,18})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _ROUNDS = re.compile(r"[1-9]\d?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}", re.ASCII)
-_CHOICES = {"speedup": ("linear", "none"), "checkpoint": ("yes", "no")}
+_CHOICES = {"speedup": ("linear", "none"), "checkpoint": ("yes", "no"), "else": UNPROMISED}
 _POSITIVE = ("sigma", "cps")
 _NUMBERS = ("sigma", "cms", "cps", "setup_link", "setup_node", "message_time")
 KEYS = (*_NUMBERS, "rounds", "dag", *_CHOICES, "notify", "odds")
@@ -49,6 +49,9 @@ class Spec:
         Of what the user wants to be notified, as in `notify_choice`; empty: not said.
     odds : float
         Least odds, 0 to 1, of a likely promise; nan: a guarantee is wanted.
+    otherwise : str
+        What becomes of the job if its deadline cannot be promised: one of `UNPROMISED`, or empty:
+        what the site says.
     problem : str
         What is wrong, one sentence; empty: nothing.
     """
@@ -61,6 +64,7 @@ class Spec:
     checkpoint: bool = False
     notify: str = ""
     odds: float = math.nan
+    otherwise: str = ""
     problem: str = ""
 
     @property
@@ -146,6 +150,7 @@ def _checked(pairs: dict[str, str]) -> Spec:
         pairs.get("checkpoint") == "yes",
         notify_choice(pairs.get("notify", "")),
         float(pairs.get("odds", "nan")) / 100.0,
+        pairs.get("else", ""),
     )
     load = {"sigma", "cms", "cps"} & numbers.keys()
     if load and len(load) < 3:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from rtsched.adapters.slurm.reserving import (
     own_shape,
     reserve_changes,
 )
-from rtsched.adapters.slurm.rows import WAITING, alive
+from rtsched.adapters.slurm.rows import NO_DEADLINE, WAITING, alive
 from rtsched.adapters.slurm.scontrol import (
     FIRST_FACTOR,
     Command,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.cluster_state import SlurmState
     from rtsched.adapters.slurm.last_applied import LastApplied
     from rtsched.adapters.slurm.settings import SlurmSettings
-    from rtsched.model.actions import Reserve, Restart, SetNodeWeight, SetPriority
+    from rtsched.model.actions import DropDeadline, Reserve, Restart, SetNodeWeight, SetPriority
 
 LARGEST_FACTOR = FIRST_FACTOR >> 1
 """Of jobs without a promise."""
@@ -231,6 +232,15 @@ class SlurmSteering(Steering):
         if row >= 0 and alive(view.rows.state[row]) and text.strip():
             comment = with_message(view.comment(job), text)
             yield from comment_changes(job, comment, Rank.JOB, view)
+
+    def drop_deadlines(self, action: DropDeadline) -> Iterator[Change]:
+        """Yield what puts the deadlines of waiting jobs off for ever; Slurm takes none back."""
+        rows = self.view.rows
+        for job in action.job.tolist():
+            if job in self.view.queued and math.isfinite(rows.deadline[self.view.place[job]]):
+                text = f"have Slurm not cancel job {job} at its deadline"
+                words = f"Deadline=uts{NO_DEADLINE:.0f}"
+                yield job_update("drop-deadline", job, text, Rank.SIZE, words)
 
     def hold_or_release(self, action: Hold | Release | Admit) -> Iterator[Change]:
         """Yield which waiting jobs are held or let go."""

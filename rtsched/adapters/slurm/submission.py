@@ -201,6 +201,7 @@ class SlurmTranslator:
             singleton=dependency_of(request.dependency).singleton,
             notify=spec.notify,
             odds=spec.odds,
+            otherwise=spec.otherwise,
             shape=_shape(request, requirements, facts),
             limits=_limits(request, requirements, facts),
             unverified=_unverified(account, user, names.qos, facts),
@@ -242,6 +243,8 @@ class SlurmTranslator:
                 fields[Tag.SHARED] = 0
             if submission.component:
                 fields[Tag.MIN_NODES] = fields[Tag.MAX_NODES] = int(submission.jobs.size[0])
+        if reply.unpromised:  # Slurm would cancel it then
+            fields[Tag.DEADLINE] = 0
         if not math.isnan(reply.limit):
             fields[Tag.TIME_LIMIT] = max(math.floor(reply.limit / 60.0 + 1e-6), 1)
             fields[Tag.TIME_MIN] = 0  # Slurm might shorten it further
