@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -228,6 +229,35 @@ def test_parked_jobs_are_judged_later(live: Live) -> None:
     live.cluster.wait_job(bad.job, "CANCELLED")
     assert live.cluster.job(bad.job)["Comment"].startswith("rtsched: rejected: ")
     assert live.wait_standing(good.job, "kept", seconds=30)
+
+
+def test_a_job_without_a_promise_runs_past_its_deadline(live: Live) -> None:
+    """With `else=run`, evaluated at its submission or held before; Slurm does not cancel it."""
+    blocker = live.submit("-N8", "--time=2", script="sleep 75").job
+    live.cluster.wait_job(blocker, "RUNNING")
+    ask = ("-N8", "--time=1", in_minutes(1.03))
+    deadline = time.time() + 62
+    assert live.submit(*ask).job == 0, "without the word"
+    assert "must be reject or run" in live.submit(*ask, "--extra=rtsched:else=maybe").text
+    first = live.submit(*ask, "--extra=rtsched:else=run", script="sleep 1")
+    assert "accepted without a promise" in first.text
+    assert "Feasible: " in first.text
+    live.hold_without_daemon()
+    live.cluster.stop_daemon()
+    try:
+        eventually(lambda: "held until" in live.submit("-N1", "--time=1", in_minutes(60)).text)
+        parked = live.submit(*ask, "--comment=rtsched:else=run", script="sleep 1")
+        assert live.cluster.job(parked.job)["Priority"] == "0"
+    finally:
+        live.cluster.path(SUBMIT_CONF).write_text(QUICK)
+        live.cluster.start_daemon()
+    eventually(lambda: live.cluster.job(parked.job)["Priority"] != "0")
+    assert "accepted without a promise" in live.cluster.job(parked.job)["Comment"]
+    assert live.cluster.job(first.job).get("Deadline", "N/A") == "N/A"
+    for each in (first.job, parked.job):
+        ended = accounted(live, each, "State", "End")
+        assert ended["State"] == "COMPLETED"
+        assert int(ended["End"]) > deadline
 
 
 def test_ordinary_jobs_belong_to_their_users_while_the_daemon_is_away(live: Live) -> None:
