@@ -57,7 +57,7 @@ constexpr const char *ours[] = {
 };
 
 /* Sent, but no wish: jobs that want no promise say these too. */
-constexpr const char *describing[] = {"RtRunTime", "RtCheckpoint", "RtNotify"};
+constexpr const char *describing[] = {"RtRunTime", "RtCheckpoint", "RtNotify", "RtElse"};
 
 /* What a promise for a whole cluster stands on, besides the attributes Rt... */
 constexpr const char *common[] = {

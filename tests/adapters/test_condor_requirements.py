@@ -280,6 +280,8 @@ LOAD = {"RtSigma": 1, "RtCms": 1, "RtCps": 1}
         ({"RtOdds": 100}, "RtOdds must be a percentage"),
         ({"RtOdds": True}, "RtOdds must be a percentage"),
         ({"RtOdds": "95"}, "RtOdds must be a percentage"),
+        ({"RtElse": "wait"}, 'RtElse must be "reject" or "run"'),
+        ({"RtElse": True}, 'RtElse must be "reject" or "run"'),
         ({"RtRounds": 2}, "RtRounds needs RtSigma"),
         (
             {"RtSigma": 1, "RtCms": 1, "RtCps": 1, "RtRounds": 0},
@@ -319,7 +321,7 @@ def test_foreign_attributes_and_ours_are_no_requests() -> None:
     """What others call Rt..., and what rtsched itself wrote, asks for nothing."""
     assert not needs_rtsched(ad(RtMonitor=1, RtRunTime=60))
     assert not problem(RtMonitor=1, **dict.fromkeys(OURS, "x"))
-    told = {"RtRunTime", "RtCheckpoint", "RtNotify"}
+    told = {"RtRunTime", "RtCheckpoint", "RtNotify", "RtElse"}
     assert all(needs_rtsched(ad(**{name: 1})) for name in set(REQUEST_ATTRIBUTES.values()) - told)
 
 

@@ -193,6 +193,7 @@ def test_parked_jobs_are_judged_later(live: LivePool) -> None:
         eventually(lambda: "until it has been evaluated" in live.submit(*within(60)).text)
         good = live.submit(*within(300), seconds=3)
         bad = live.submit(*within(20, 60))
+        anyway = live.submit(*within(20, 60), '+RtElse = "run"', seconds=20)
         assert not good.promised
         assert live.ad(good.job)["RtAdmission"] == "parked"
         time.sleep(6)
@@ -205,6 +206,20 @@ def test_parked_jobs_are_judged_later(live: LivePool) -> None:
     ad = live.wait_status(bad.job, "removed")
     assert ad["RemoveReason"].startswith("rtsched: rejected: ")
     assert live.wait_standing(good.job, "kept", seconds=40)
+    ad = live.wait_status(anyway.job, "completed")
+    assert "accepted without a promise" in ad["RtWhy"]
+    assert ad["CompletionDate"] > ad["RtDeadline"]
+
+
+def test_a_job_without_a_promise_runs_past_its_deadline(live: LivePool) -> None:
+    """With `RtElse = "run"`; otherwise it is rejected."""
+    assert live.submit(*within(5)).job == 0
+    assert 'RtElse must be "reject" or "run"' in live.submit(*within(5), '+RtElse = "wait"').text
+    said = live.submit(*within(5), '+RtElse = "run"', seconds=8)
+    assert "accepted without a promise" in said.text
+    assert "Feasible: " in said.text
+    ad = live.wait_status(said.job, "completed")
+    assert ad["CompletionDate"] > ad["RtDeadline"]
 
 
 def test_a_job_that_is_submitted_held(live: LivePool) -> None:

@@ -411,11 +411,13 @@ def marks_of(
     token: list[str | None] = [None] * len(first)
     problem: list[str | None] = [None] * len(first)
     notify: list[str | None] = [None] * len(first)
+    otherwise: list[str | None] = [None] * len(first)
     odds = np.full(len(first), np.nan)
     for at, ad in _of_rows(queue.ads, first):
         token[at] = token_of(ad)
         notify[at] = notify_choice(text(ad, "rtnotify") or "") or None
         odds[at] = number(ad, "rtodds") / 100.0
+        otherwise[at] = text(ad, "rtelse") or None
     for at, needs in _of_rows(queue.requirements, first):
         problem[at] = needs.problem or None
     turn = np.full(len(first), np.nan)
@@ -441,6 +443,7 @@ def marks_of(
         problem=problem,
         notify=notify,
         odds=odds,
+        otherwise=otherwise,
         priority=turn,
     )
 

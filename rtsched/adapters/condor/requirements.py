@@ -18,7 +18,7 @@ from rtsched.adapters.condor.ids import job_id, schedd_of
 from rtsched.adapters.condor.matching import Request
 from rtsched.adapters.live import dag_key
 from rtsched.adapters.notifications import CHOICES, notify_choice
-from rtsched.adapters.requirements import LOAD, ODDS, Requirements, is_odds, shortened
+from rtsched.adapters.requirements import LOAD, ODDS, UNPROMISED, Requirements, is_odds, shortened
 from rtsched.counting import counted
 from rtsched.logs.classads import Expression, names_slot, number, text
 from rtsched.model.jobs import MOST_ROUNDS, Kind
@@ -61,6 +61,7 @@ REQUEST_ATTRIBUTES: dict[str, str] = {
     "rtmessagetime": "RtMessageTime",
     "rtnotify": "RtNotify",
     "rtodds": "RtOdds",
+    "rtelse": "RtElse",
 }
 """Attributes that users write, by their names in lower case."""
 
@@ -90,7 +91,7 @@ _RANGE = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})", re.ASCII)
 """RtHosts: host counts that were asked for, where MinHosts and MaxHosts hold the planned one."""
 _WRITTEN = frozenset(name.lower() for name in OURS)
 _NUMBERS = ("rtdeadline", "rtruntime", *_LOAD_ATTRIBUTES.values(), "rtminnodes", "rtmessagetime")
-_OF_ANY_JOB = frozenset({"rtruntime", "rtcheckpoint", "rtnotify"})
+_OF_ANY_JOB = frozenset({"rtruntime", "rtcheckpoint", "rtnotify", "rtelse"})
 _POSITIVE = ("rtruntime", "rtsigma", "rtcps")
 _MOST_AFTER = 1000
 
@@ -295,6 +296,8 @@ def _wrong(name: str, value: object, ad: Record) -> str:
         return f"{shown} must be {ODDS}, not {shortened(value)}"
     elif name == "rtnotify" and not notify_choice(str(value)):
         return f"{shown} must be {CHOICES}, not {shortened(value)}"
+    elif name == "rtelse" and value not in UNPROMISED:
+        return f'{shown} must be "reject" or "run", not {shortened(value)}'
     elif name in {"rtdag", "rtafter", "rtclass"} and not text(ad, name):
         return f"{shown} must be a text in quotes, not {shortened(value)}"
     return ""

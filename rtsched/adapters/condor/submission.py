@@ -110,6 +110,7 @@ class CondorTranslator:
             held=is_held(ad),
             notify=notify_choice(text(ad, "rtnotify") or ""),
             odds=odds,
+            otherwise=text(ad, "rtelse") or "",
         )
 
     def _at_schedd(self, ad: Record) -> tuple[Record, str]:
