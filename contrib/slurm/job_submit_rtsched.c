@@ -19,6 +19,7 @@
 #include "node_state.h"
 #include "promised_jobs.h"
 #include "slurm_internal.h"
+#include "unknown_jobs.h"
 
 const char plugin_name[] = "rtsched: promises at submit";
 const char plugin_type[] = "job_submit/rtsched";
@@ -221,11 +222,12 @@ static void note(const job_desc_msg_t *job)
 	rtsched_passed_note(&passed, time(NULL), limit);
 }
 
-static void describe_instant(struct rtsched_request *request)
+static void describe_instant(struct rtsched_request *request, const job_desc_msg_t *job)
 {
 	char text[RTSCHED_PASSED_SIZE];
 
 	rtsched_describe_nodes(request);
+	rtsched_describe_unknown_jobs(request, job->dependency);
 	rtsched_passed_text(&passed, time(NULL), text);
 	rtsched_add_text(request, RTSCHED_TAG_PASSED, text);
 }
@@ -243,7 +245,7 @@ static int submit(job_desc_msg_t *job, uint32_t uid, char **err_msg)
 	if (!set.judge_all && !wants_promise(job))
 		return SLURM_SUCCESS;
 	rtsched_describe_submit(job, uid, &request);
-	describe_instant(&request);
+	describe_instant(&request, job);
 	if (request.too_long) {
 		rtsched_request_free(&request);
 		return refuse_too_long(err_msg);

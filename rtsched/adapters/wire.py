@@ -126,6 +126,9 @@ class Tag(IntEnum):
     """The longest time limits of jobs that passed the filter in the last minute, by the second, as
     `SECOND:MINUTES,...`; -1: unlimited, -2: not given. Absent: the filter does
     not count them."""
+    UNKNOWN_JOBS = 51
+    """Jobs of `DEPENDENCY` that do not exist, or no more, as `NUMBER` or `NUMBER_TASK`, with commas
+    between; absent: all do, or that is not known."""
     # numbers
     DEADLINE = 64
     """Seconds since the epoch."""

@@ -251,7 +251,7 @@ def unseen(name: str) -> str:
     """Return what a user reads whose job waits for one that no poll has shown yet."""
     return (
         f"{PREFIX}the job is held until it has been evaluated with job {name}, on which it depends "
-        "and which was submitted a moment ago"
+        "and which no poll has shown yet"
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_printed import job_rows, printed
 
-from rtsched.adapters.slurm.dependencies import Dependency, dependency_of
+from rtsched.adapters.slurm.dependencies import Dependency, dependency_of, refused_dependency
 from rtsched.adapters.slurm.observation import edges_of, parts
 
 
@@ -48,6 +48,25 @@ def test_what_cannot_be_planned_with(text: str, jobs: tuple[int, ...], problem: 
     found = dependency_of(text)
     assert found.jobs == jobs
     assert found.problem.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown", "says"),
+    [
+        ("afterok:9", "9", "--dependency=afterok names job 9, which Slurm does not know: "),
+        ("afterany:7,AfterNotOk:8:12_3", "12_3", "--dependency=afternotok names job 12_3, which"),
+        ("afterok:9?afterany:7", "9,7", "names job 9, which"),
+        ("afterany:9,after:8,aftercorr:7", "9,8,7", ""),
+        ("afterok:9", "8", ""),
+        ("afterok:9_[1,3]", "9", "names job 9, which"),
+        ("singleton", "9", ""),
+    ],
+)
+def test_jobs_that_slurm_does_not_know(text: str, unknown: str, says: str) -> None:
+    """It refuses a job that waits for their success or failure: it cannot be known any more."""
+    found = refused_dependency(text, frozenset(unknown.split(",")))
+    assert says in found
+    assert bool(says) == bool(found)
 
 
 @given(st.text(max_size=60))

@@ -230,6 +230,20 @@ def test_dependencies() -> None:
     assert asked.jobs.dag[0] > 0
 
 
+def test_dependencies_on_jobs_that_slurm_does_not_know() -> None:
+    """They are satisfied, or refused; in a federation another cluster may know them."""
+    words = {"dependency": "afterok:12,afterany:13:14", "unknown_jobs": "13"}
+    asked = described(**words)
+    assert (asked.edges.before.tolist(), asked.problem) == ([12, 14], "")
+    words["unknown_jobs"] = "12,14"
+    assert described(**words).problem.startswith("--dependency=afterok names job 12, which Slurm d")
+    assert not described(**words, deadline=None).problem
+    joint = replace(FACTS, federation="all", cluster="here")
+    fields = {Tag.DEADLINE: int(NOW) + 80000, Tag.CLUSTERS: "here", Tag.OTHER: "clusters"}
+    fields |= {Tag[name.upper()]: value for name, value in words.items()}
+    assert not TRANSLATOR.describe(fields, joint, NOW).problem
+
+
 def test_a_singleton_waits_held_until_all_jobs_of_its_name_are_known() -> None:
     """With whole nodes it keeps them; an array's tasks would wait for each other."""
     asked = described(dependency="singleton", name="night")

@@ -204,13 +204,43 @@ def test_the_layout_of_tasks_is_sent(tested: Filter) -> None:
     }
 
 
-def test_the_daemon_is_told_what_is_idle_now(
-    build: Build, slurm_include: Path, tmp_path: Path
-) -> None:
-    """Where slurmctld has these variables; names that a request has no room for are left out."""
+@pytest.fixture
+def in_slurmctld(build: Build, slurm_include: Path, tmp_path: Path) -> Filter:
+    """Return the filter in a program that has what it looks up in slurmctld."""
     flags = (*ADDRESSES, f"-I{slurm_include}", "-rdynamic")
     sources = [PROGRAMS / f"{name}.c" for name in ("harness", "fake_slurm", "fake_slurmctld")]
-    tested = Filter(build("in_slurmctld", *sources, *FILTER, flags=flags), tmp_path)
+    place = tmp_path / "in_slurmctld"
+    place.mkdir()
+    return Filter(build("in_slurmctld", *sources, *FILTER, flags=flags), place)
+
+
+@pytest.mark.parametrize(
+    ("dependency", "unknown"),
+    [
+        ("afterok:7:8", None),
+        ("afterok:9", "9"),
+        ("afterany:7,afternotok:9:8_3:8_4?after:12+5", "9,8_4,12"),
+        ("afterok:8_*:9_*:8_[1,9]", "9"),
+        ("aftercorr:4294967303:4294967296", "4294967296"),
+        ("singleton,afterok:", None),
+        ("afterok:-1: 9:+9:x9:_1", None),
+        ("afterok:" + ":".join(["9"] * 9000), ",".join(["9"] * 64)),
+    ],
+)
+def test_the_daemon_is_told_which_jobs_of_a_dependency_slurmctld_does_not_know(
+    in_slurmctld: Filter, tested: Filter, dependency: str, unknown: str | None
+) -> None:
+    """As slurmctld reads the numbers. Elsewhere the filter tells nothing."""
+    for each, told in ((in_slurmctld, unknown), (tested, None)):
+        with FilterServer(each.socket, answering(*ACCEPTED)) as server:
+            each.submit("deadline=2000000000", f"dependency={dependency}")
+        (fields,) = (fields for _, fields in server.asked)
+        assert fields.get(Tag.UNKNOWN_JOBS) == told
+
+
+def test_the_daemon_is_told_what_is_idle_now(in_slurmctld: Filter) -> None:
+    """Where slurmctld has these variables; names that a request has no room for are left out."""
+    tested = in_slurmctld
     with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
         tested.submit("deadline=2000000000")
         tested.submit("deadline=2000000000", "comment*62500=abcd")

@@ -59,6 +59,22 @@ def test_a_dependency_that_is_never_satisfied_ends_the_promise(live: Live) -> No
     assert record.why == "a job that it waits for did not end as its dependency asks"
 
 
+def test_behind_a_job_that_does_not_exist(live: Live) -> None:
+    """Where Slurm itself refuses the job its user reads why; else there is nothing to wait for."""
+    words = ("-N1", "--time=1", in_minutes(20))
+    for kind in ("afterok", "afternotok"):
+        said = live.submit(*words, f"--dependency={kind}:99999")
+        assert not said.job
+        assert f"--dependency={kind} names job 99999, which Slurm does not know" in said.text
+        plain = live.submit("-N1", "--time=1", f"--dependency={kind}:99999")
+        assert "Job dependency problem" in plain.text  # Slurm's own words
+    job = live.promise(*words, "--dependency=afterany:99999", script="sleep 1")
+    before = live.cluster.sbatch(["-N1", "--time=1", "-H"], user="alice", script="true")
+    said = live.submit(*words, f"--dependency=afterok:{before}")  # it exists: no poll has shown it
+    assert "does not know" not in said.text
+    live.wait_standing(job, "kept", seconds=120)
+
+
 def test_behind_jobs_without_a_promise(live: Live) -> None:
     """One that runs ends by its time limit; of one that waits no end is known."""
     words = [f"-N{NODES}", "--exclusive", "--time=2"]

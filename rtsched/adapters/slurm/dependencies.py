@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Set
 
 _JOB = r"\d{1,10}(?:_(?:\d+|\*|\[[\d,:-]+\]))?(?:\+\d+)?(?:\(\w+\))?"
 _JOBS = re.compile(rf"(after(?:any|ok|notok|corr)?):({_JOB}(?::{_JOB})*)", re.ASCII | re.IGNORECASE)
@@ -39,6 +42,26 @@ class Dependency(NamedTuple):
     jobs: tuple[int, ...] = ()
     singleton: bool = False
     problem: str = ""
+
+
+def refused_dependency(text: str, unknown: Set[str]) -> str:
+    """Return why Slurm refuses a dependency with jobs that it does not know; empty: it does not.
+
+    Any other dependency on a job that it does not know is satisfied. `unknown` holds the jobs as
+    `NUMBER` or `NUMBER_TASK`.
+    """
+    for condition in _CONDITION.findall(text) if unknown else ():
+        match = _JOBS.fullmatch(condition)
+        kind = match[1].lower() if match is not None else ""
+        if match is None or kind not in {"afterok", "afternotok"}:
+            continue
+        named = re.findall(r"(?:^|:)(\d+(?:_\d+)?)", match[2], re.ASCII)
+        if found := next((job for job in named if job in unknown), ""):
+            return (
+                f"--dependency={kind} names job {found}, which Slurm does not know: the number is "
+                "wrong, or the job ended too long ago (MinJobAge); leave it out"
+            )
+    return ""
 
 
 @lru_cache(maxsize=8192)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.requirements import Requirements
 from rtsched.adapters.slurm.demand import Demand, demand_of, tasks_per_node
-from rtsched.adapters.slurm.dependencies import dependency_of
+from rtsched.adapters.slurm.dependencies import dependency_of, refused_dependency
 from rtsched.adapters.slurm.limits import within_limits
 from rtsched.adapters.slurm.node_requests import fitted, hardware_of, part_of, too_few_nodes
 from rtsched.adapters.slurm.options import written
@@ -62,6 +62,7 @@ class JobRequest:
     clusters: str | None = None
     licenses: str = ""
     dependency: str = ""
+    unknown_jobs: frozenset[str] = frozenset()
     tasks: int = 0
     tasks_per_node: int = 0
     per_task: int = 1
@@ -177,7 +178,9 @@ def _when_it_may_start(
         demand = demand_of(request, part, facts.sharing, least)
         problem = problem or (demand.problem if request.needs_rtsched else "")
     if fresh and part is not None and request.needs_rtsched:
-        problem = problem or _dependency_problem(request) or _closed(request, part, limit, least)
+        problem = (
+            problem or _dependency_problem(request, facts) or _closed(request, part, limit, least)
+        )
         if facts.sharing.resources:
             problem = problem or _not_first(part)
     needs = Requirements(
@@ -367,14 +370,16 @@ def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> s
     return ""
 
 
-def _dependency_problem(request: JobRequest) -> str:
+def _dependency_problem(request: JobRequest, facts: SlurmFacts) -> str:
     """Return why a request cannot be planned with its dependency; empty if it can."""
     dependency = dependency_of(request.dependency)
     if dependency.singleton and request.array:
         return "no promise can be given to an array with --dependency=singleton; use --array=...%1"
     if dependency.singleton and dependency.jobs:  # pyslurm does not show both
         return "cannot plan with singleton beside other dependencies; use one of them"
-    return dependency.problem
+    if facts.federation:  # other clusters know other jobs
+        return dependency.problem
+    return dependency.problem or refused_dependency(request.dependency, request.unknown_jobs)
 
 
 def _not_first(part: Partition) -> str:

@@ -187,7 +187,7 @@ class SlurmTranslator:
             checkpoints=spec.checkpoint,
             **requirements.one_job(),
         )
-        edges, comment = edges_of(request.dependency, spec), _text(fields, Tag.COMMENT)
+        edges, comment = edges_of(request, spec), _text(fields, Tag.COMMENT)
         several = max(requirements.size, requirements.size_max) > 1
         tasks = requirements.tasks_per_node if several and not request.array else 0
         return Submission(
@@ -463,6 +463,7 @@ def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRe
         line=_text(fields, Tag.SUBMIT_LINE),
         begin=float(begin) if begin > now else -math.inf,
         dependency=_text(fields, Tag.DEPENDENCY),
+        unknown_jobs=frozenset(_text(fields, Tag.UNKNOWN_JOBS).split(",")) - {""},
         array=array,
         parallel=parallel,
         array_line=_text(fields, Tag.ARRAY_INX),
@@ -494,9 +495,10 @@ def _not_planned(fields: Mapping[int, str | int]) -> str:
     return ",".join(name for name in names if _OWN_FIELDS.get(name) not in fields)
 
 
-def edges_of(dependency: str, spec: Spec) -> Edges:
-    """Return the edges from the jobs that a request waits for to itself, -1."""
-    before = dependency_of(dependency).jobs
+def edges_of(request: JobRequest, spec: Spec) -> Edges:
+    """Return the edges from the jobs that a request waits for to itself, -1; they exist."""
+    named = dependency_of(request.dependency).jobs
+    before = [job for job in named if str(job) not in request.unknown_jobs]
     return Edges.build(
         len(before),
         before=before,
