@@ -105,6 +105,12 @@ class Marks(Table):
     )
     notify = Text("Of what its user wants to be notified; none: as for other jobs.")
     odds = Column(np.float64, np.nan, "Odds that its user asks for; nan: a guarantee.")
+    unpromised = Column(
+        np.bool_,
+        False,
+        "It waits, free to start, with a deadline that could not be promised when it was evaluated "
+        "first.",
+    )
     otherwise = Text(
         "What becomes of it if its deadline cannot be promised, `reject` or `run`; none: what the "
         "site says."

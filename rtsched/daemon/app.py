@@ -44,6 +44,7 @@ from rtsched.daemon.working import CycleRules, Settled, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.actions import Tell
 from rtsched.model.events import joined
+from rtsched.model.snapshot import places
 from rtsched.model.units import DAY
 
 if TYPE_CHECKING:
@@ -410,6 +411,7 @@ class Daemon:
         if self._looked_for_orphans or self.dry_run:
             return
         self._looked_for_orphans = True
+        await self._find_tried(observation)
         marks, waits = observation.marks, set(observation.queued.id.tolist())
         tokens = {
             token: job
@@ -425,6 +427,20 @@ class Daemon:
         names = [self.translator.name_of(job) for job in sorted(orphans)]
         self._orphans = messages.orphans(names)
         log.error("promises_not_known", jobs=names[:20], count=len(names))
+
+    async def _find_tried(self, observation: Observation) -> None:
+        """Find waiting jobs without a promise that had one before: they are evaluated no more."""
+        jobs = observation.marks.job[observation.marks.unpromised]
+        if not len(jobs):
+            return
+        place, waits = places(observation.queued.id, jobs)
+        submit = dict(
+            zip(jobs[waits].tolist(), observation.queued.submit[place[waits]].tolist(), strict=True)
+        )
+        closed = await asyncio.to_thread(self.store.latest, list(submit))
+        had = {job: math.inf for job, record in closed.items() if record.made_at >= submit[job]}
+        async with self.site_lock:
+            self.site = replace(self.site, tried={**self.site.tried, **had})
 
     async def _list_promised(self) -> None:
         if self.promised is not None:

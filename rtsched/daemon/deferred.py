@@ -25,6 +25,7 @@ from rtsched.daemon.records import JournalEntry, Records
 from rtsched.daemon.site import Secured, entry_of
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Admit, Cancel, DropDeadline, Release, Tell
+from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 
@@ -47,6 +48,9 @@ UNPROMISED = "rtsched: no deadline can be promised; the job runs as best effort"
 
 RESERVE = "reserve"
 """Kind of the changes that keep nodes for jobs."""
+
+FEW = 8
+"""Jobs without a promise evaluated again in one cycle, at the most."""
 
 AGAIN = 60.0
 """Seconds after which a job is judged again that the planner, or rtsched, failed to judge."""
@@ -95,7 +99,8 @@ def judge_deferred(
     only where these have been kept for so long.
     """
     whole, problems, unsecured = DeferredResult(site), list[str](), list[int]()
-    for job in _waiting(site, everything)[:most].tolist():
+    again = _unpromised(site, admission.settings.rejected, now)[: min(FEW, most)]
+    for job in [*_waiting(site, everything)[:most].tolist(), *again.tolist()]:
         one = _tried(whole.site, admission, job, now)
         if math.isfinite(keeps_after) and not _is_kept(
             whole.site, one, admission, job, now, keeps_after
@@ -178,7 +183,14 @@ def _to_be_secured(result: DeferredResult, jobs: Sequence[int]) -> DeferredResul
         secured[job] = Secured(nodes, known.since if known is not None and lasts else math.inf)
     for job in jobs:
         site = site.released(job)
-    site = replace(site, secured=secured, declined=result.site.declined)
+    before = result.site
+    site = replace(
+        site,
+        secured=secured,
+        declined=before.declined,
+        unpromised=before.unpromised,
+        freed=before.freed,
+    )
     return replace(
         result, site=site, secures=plan.take(np.flatnonzero(np.isin(plan.entries.job, jobs)))
     )
@@ -192,6 +204,7 @@ def _waiting(site: Site, everything: bool) -> NDArray[np.int64]:
     waits |= np.isin(queued.id, list(site.orphans))
     done = [*site.declined, *site.put_off]
     waits &= ~np.isin(queued.id, site.requested.id) & ~np.isin(queued.id, done)
+    waits &= ~np.isin(queued.id, site.marks.job[site.marks.unpromised])
     ids = queued.id[waits]
     place, _ = places(site.marks.job, ids)
     uid = site.marks.uid[place] if len(site.marks) else np.zeros(len(ids), np.int64)
@@ -202,12 +215,36 @@ def _waiting(site: Site, everything: bool) -> NDArray[np.int64]:
     return ids[np.argsort(turn, kind="stable")]
 
 
+def _unpromised(site: Site, by_default: str, now: float) -> NDArray[np.int64]:
+    """Return the jobs that run without a promise and may be promised one now.
+
+    They are those that were not evaluated since room was freed, or for which nodes were secured: by
+    their deadlines, behind the others those that were evaluated less than `AGAIN` seconds ago.
+    `by_default`: what the site does with jobs whose users do not say it.
+    """
+    marks, queued = site.marks, site.snapshot.queued
+    names = np.array([*(each == "run" for each in marks.names("otherwise")), by_default == "run"])
+    ids = marks.job[marks.unpromised & names[marks.otherwise]]
+    ids = ids[~np.isin(ids, site.requested.id)]
+    place, there = places(queued.id, ids)
+    ids, rows = ids[there], queued.take(place[there])
+    last = np.array([site.tried.get(job, -np.inf) for job in ids.tolist()], np.float64)
+    due = np.isneginf(last) | (last < site.freed) | np.isin(ids, list(site.secured))
+    least = np.where(rows.kind == Kind.RIGID, rows.wall_time, 0.0)
+    due &= now + least < rows.deadline
+    due &= ~np.isin(ids, [job for job in site.declined if job not in site.unpromised])
+    order = np.lexsort((rows.deadline[due], last[due] + AGAIN > now))
+    return np.asarray(ids[due][order], np.int64)
+
+
 def _tried(site: Site, admission: AdmissionController, job: int, now: float) -> DeferredResult:
     """Judge one job; one that cannot be judged must keep no cycle from its end."""
     try:
         result = admission.judge_queued(site, job, now)
         if job in site.orphans:
             return _adopted(site, job, result, now)
+        if _is_unpromised(site, job):
+            return _tried_again(site, job, result, now)
         return _judged(site, job, result, now)
     except PlannerError as error:
         return _unjudged(site, job, str(error), now)
@@ -241,6 +278,21 @@ def _judged(site: Site, job: int, result: AdmissionResult, now: float) -> Deferr
             tell = text
     journal = (_entry(site, job, result, text, now),)
     return DeferredResult(after, result.changed, journal, _told(job, tell))
+
+
+def _is_unpromised(site: Site, job: int) -> bool:
+    """Return whether a job runs without a promise, and does not wait for a verdict."""
+    return bool(np.isin(job, site.marks.job[site.marks.unpromised]))
+
+
+def _tried_again(site: Site, job: int, result: AdmissionResult, now: float) -> DeferredResult:
+    """Return a job that runs without a promise with one, if it can be given now."""
+    if result.verdict != "admit":
+        at = math.inf if result.verdict == "pass" else now
+        return DeferredResult(replace(site, tried={**site.tried, job: at}))
+    text = result.reply.text
+    journal = (_entry(site, job, result, text, now),)
+    return DeferredResult(result.site, result.changed, journal, _told(job, text))
 
 
 def _adopted(site: Site, job: int, result: AdmissionResult, now: float) -> DeferredResult:
@@ -281,6 +333,8 @@ def _put_off(site: Site, job: int, result: AdmissionResult, now: float) -> Defer
 
 def _unjudged(site: Site, job: int, problem: str, now: float) -> DeferredResult:
     """Leave a job held that could not be judged, by no fault of its own; it is judged again."""
+    if _is_unpromised(site, job):
+        return DeferredResult(replace(site, tried={**site.tried, job: now}), problem=problem)
     text = messages.put_off("rtsched could not evaluate it; its log says why", math.inf, now)
     later = replace(site, put_off={**site.put_off, job: now + AGAIN})
     return DeferredResult(later, actions=_told(job, text), problem=problem)
@@ -293,7 +347,8 @@ def _told(job: int, text: str) -> tuple[Action, ...]:
 def settled_deferred(site: Site) -> tuple[Action, ...]:
     """Return what deferred jobs that have been judged still wait for: a release, or their end."""
     deferred = site.snapshot.queued.id[_is_deferred(site)]
-    promised = [job for job in deferred.tolist() if job in site.records]
+    waiting = {*deferred.tolist(), *site.marks.job[site.marks.unpromised].tolist()}
+    promised = [job for job in sorted(waiting) if job in site.records]
     free = [job for job in deferred.tolist() if site.declined.get(job) == ""]
     over = {job: text for job in deferred.tolist() if (text := site.declined.get(job))}
     actions: list[Action] = []

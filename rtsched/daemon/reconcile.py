@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import PromiseRecord, PromiseState
     from rtsched.daemon.restarting import RestartPolicy
     from rtsched.model.cluster import Cluster
+
+T = TypeVar("T")
 
 RENUMBERED = "the batch system lost the job and reused its number"
 LOST = "the batch system lost the job"
@@ -417,6 +419,8 @@ def _with_observation(
         newest=max(site.newest, *(ids.max(initial=0) for ids in _shown_jobs(observation))),
         declined=_still_there(site.declined, observation),
         unpromised=site.unpromised.intersection(observation.queued.id.tolist()),
+        tried=_still_there(site.tried, observation),
+        freed=observation.time if _frees(site, observation, records) else site.freed,
         put_off={job: at for job, at in site.put_off.items() if at > now},
         leeway=observation.leeway,
         restarting=restarting,
@@ -444,9 +448,20 @@ def _same(one: Cluster, other: Cluster) -> bool:
     return same and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
-def _still_there(declined: Mapping[int, str], observation: Observation) -> Mapping[int, str]:
-    there = set(observation.queued.id.tolist()) if declined else set()
-    return {job: text for job, text in declined.items() if job in there}
+def _frees(site: Site, observation: Observation, records: Records) -> bool:
+    """Return whether jobs ended since the last poll, promises did, or nodes came back."""
+    before = site.snapshot
+    ended = not np.isin(before.running.id, observation.running.id).all()
+    more = int(observation.cluster.usable.sum()) > int(before.cluster.usable.sum())
+    open_ = {record.token for record in records.values()}
+    closed = any(record.token not in open_ for record in site.records.values())
+    return ended or more or closed or site.freed == math.inf
+
+
+def _still_there(of: Mapping[int, T], observation: Observation) -> Mapping[int, T]:
+    """Return what is kept of jobs, of those that wait."""
+    there = set(observation.queued.id.tolist()) if of else set()
+    return {job: value for job, value in of.items() if job in there}
 
 
 def _shown_jobs(observation: Observation) -> tuple[NDArray[np.int64], ...]:

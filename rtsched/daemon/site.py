@@ -81,6 +81,11 @@ class Site:
         those that are let go.
     unpromised : set of int
         Deferred jobs that were judged and run without a promise, also after their deadlines.
+    tried : mapping of int to float
+        Jobs that wait without a promise: when they were evaluated last, seconds since the epoch;
+        inf: they are not evaluated again.
+    freed : float
+        When a poll showed last that room was freed, seconds since the epoch; inf: since that poll.
     put_off : mapping of int to float
         Waiting jobs that are not judged again before a time, seconds since the epoch.
     unused : mapping of (int, str) to tuple of float
@@ -127,6 +132,8 @@ class Site:
     newest: int = 0
     declined: Mapping[int, str] = field(default_factory=dict)
     unpromised: frozenset[int] = frozenset()
+    tried: Mapping[int, float] = field(default_factory=dict)
+    freed: float = -math.inf
     put_off: Mapping[int, float] = field(default_factory=dict)
     unused: Mapping[tuple[int, PromiseState], tuple[float, ...]] = field(default_factory=dict)
     unnotified: Mapping[str, PromiseRecord] = field(default_factory=dict)
@@ -279,6 +286,8 @@ class Site:
             requested=_left(self.requested, self.requested.id, gone),
             links=_left(self.links, self.links.after, gone),
             declined={**self.declined, job: ""},
+            unpromised=self.unpromised - {job},
+            freed=math.inf,
             restarting={j: polls for j, polls in self.restarting.items() if j != job},
             missed={j: starts for j, starts in self.missed.items() if j != job},
         )

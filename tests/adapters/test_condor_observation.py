@@ -11,7 +11,7 @@ import pytest
 
 from rtsched.adapters.condor import observer as observers
 from rtsched.adapters.condor.bindings import Bindings, literal
-from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.ids import PROC_BITS, job_id
 from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.observer import KEPT_BY_SCRIPT_S, KEPT_S, Observer
 from rtsched.adapters.condor.pool import Pool
@@ -580,6 +580,22 @@ def test_a_deferred_job_that_its_user_holds_is_judged_later() -> None:
     """What is promised to it would be void at once."""
     marks = Polls(slot("slot1@a"))(ad(1, rtadmission="parked", jobstatus=HELD)).observation.marks
     assert (marks.deferred.tolist(), marks.held.tolist()) == ([False], [True])
+
+
+def test_which_jobs_run_without_the_promise_that_they_asked_for() -> None:
+    """Those that have a deadline and no admission, and never had one."""
+    due = {"rtdeadline": NOW + 9e3, "rtelse": "run"}
+    marks = Polls(slot("slot1@a"))(
+        ad(1, **due),
+        ad(2, **due, rtadmission="unjudged", rttoken="unjudged"),
+        ad(3, rtelse="run"),
+        ad(4, **due, rtadmission="parked", rttoken="parked"),
+        ad(5, **due, rtadmission="unjudged", rttoken="a1"),
+        ad(6, **due, jobstatus=HELD),
+        runs(7, on="slot1@a", **due),
+    ).observation.marks
+    assert sorted(marks.job[marks.unpromised] >> PROC_BITS) == [1, 2]
+    assert marks.texts("otherwise") == ["run"] * 7
 
 
 def test_nothing_is_planned_where_a_job_did_not_start() -> None:

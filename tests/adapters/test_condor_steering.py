@@ -273,13 +273,20 @@ def test_nobody_is_told_the_same_twice() -> None:
 
 def test_a_deferred_job_is_let_go_by_what_it_carries() -> None:
     """One that was promised something starts by its node set only; others are left alone."""
-    view = view_of(ad(1, rtadmission="parked"), ad(2))
+    view = view_of(ad(1, rtadmission="parked"), ad(2), ad(3, rtadmission="judged"))
     for action, word in (
-        (Admit(ids(1, 2), np.full(2, NOW)), '"judged"'),
-        (Release(ids(1, 2)), '"unjudged"'),
+        (Admit(ids(1, 3), np.full(2, NOW)), '"judged"'),
+        (Release(ids(1, 2, 3)), '"unjudged"'),
     ):
         (one,) = steered(action, view)
         assert (one.command[0].attribute, one.command[0].value) == ("RtAdmission", word)
+
+
+def test_a_job_without_a_promise_that_gets_one_starts_by_its_node_set_from_then_on() -> None:
+    """It might start anywhere before."""
+    view = view_of(ad(1), ad(2, rtadmission="unjudged"))
+    for each in steered(Admit(ids(1, 2), np.full(2, NOW)), view):
+        assert (each.command[0].attribute, each.command[0].value) == ("RtAdmission", '"judged"')
 
 
 def test_who_waits_for_others_is_not_let_go_before_these_have_ended() -> None:

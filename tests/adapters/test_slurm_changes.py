@@ -25,9 +25,8 @@ from rtsched.adapters.slurm.observation import (
     jobs_of,
     marks_of,
     requeued_parts,
-    without_dropped_deadlines,
 )
-from rtsched.adapters.slurm.reserving import reserve_changes
+from rtsched.adapters.slurm.reserving import own_shape, reserve_changes
 from rtsched.adapters.slurm.rows import NO_DEADLINE, ReservationRow
 from rtsched.adapters.slurm.scontrol import Command, Rank, batchable, carried_out, outcome_of
 from rtsched.adapters.slurm.spec import spec_of
@@ -81,12 +80,37 @@ def steered(
 
 
 def test_slurm_is_told_not_to_cancel_a_job_at_its_deadline() -> None:
-    """One that begins to run meanwhile, or has no deadline any more, is left as it is."""
-    view = view_of({"deadline": f"{NOW + 900:.0f}"}, {}, {"deadline": f"{NO_DEADLINE:.0f}"})
-    without_dropped_deadlines(view.rows)
-    (change,) = steered(DropDeadline(ids(1, 2, 3, 9)), view)
+    """What it was is known afterwards, to the next process too: it is the job's deadline."""
+    due, memory = NOW + 900, LastApplied()
+    parked = {"admin_comment": "rtsched:parked --time=10"}
+    view = view_of({"deadline": f"{due:.0f}", **parked}, {})
+    (change,) = steered(DropDeadline(ids(1, 2, 9)), view)
     assert change.command.words == ("scontrol", "update", "JobId=1", "Deadline=uts4102444800")
     assert change.command.rank < Rank.JOB, "before it is released"
+    assert memory.foreseen([change], NOW).deadlines == {1: due}
+    memory.remember(Done(change, "done"), NOW)
+    put_off = {"deadline": f"{NO_DEADLINE:.0f}"}
+    for known in (memory, LastApplied.of(memory.kept())):
+        rows = view_of({**put_off, **parked}, put_off).rows
+        known.restore_deadlines(rows)
+        assert rows.deadline[0] == due
+        assert np.isnan(rows.deadline[1]), "of a job of which nothing is known"
+        assert rows.mark[0] == "rtsched:unpromised --time=10"
+    memory.keep_only({2}, set())
+    assert not memory.kept().deadlines
+
+
+def test_a_job_without_a_promise_has_the_deadline_that_its_admin_comment_keeps() -> None:
+    """It waits to be promised something, unless its user holds it, and is never given a size."""
+    mark = {"admin_comment": f"rtsched:unpromised --time=30 --deadline=uts{NOW + 900:.0f}"}
+    rows = view_of({**mark, "prioritylong": "9"}, {**mark, "prioritylong": "0"}, {}).rows
+    LastApplied().restore_deadlines(rows)
+    assert rows.deadline[:2].tolist() == [NOW + 900] * 2
+    marks = marks_of(rows, np.arange(3), SlurmFacts())
+    assert marks.unpromised.tolist() == [True, False, False]
+    assert marks.texts("otherwise") == ["run", None, None]
+    assert marks.deferred.tolist() == [False] * 3
+    assert list(own_shape(rows, 0, {}, "reserve")) == []
 
 
 def test_the_largest_differences_of_priority_come_first() -> None:

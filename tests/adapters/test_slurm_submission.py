@@ -267,11 +267,19 @@ def test_an_admission_without_a_promise() -> None:
 
 
 def test_a_job_that_runs_without_the_promise_it_asked_for_has_no_deadline_in_slurm() -> None:
-    """Slurm would cancel it then."""
+    """Slurm would cancel it then. Its admin comment keeps it, and what else a plan may change."""
     asked = described(time_limit=30, extra="rtsched:else=run")
     assert (asked.problem, asked.otherwise) == ("", "run")
     answer = TRANSLATOR.answer(asked, SubmitReply(False, "no room", unpromised=True), FACTS)
-    assert answer == {Tag.VERDICT: ACCEPT, Tag.MESSAGE: "no room", Tag.DEADLINE: 0}
+    mark = f"rtsched:unpromised --deadline=uts{NOW + 80000:.0f}"
+    assert answer == {
+        Tag.VERDICT: ACCEPT,
+        Tag.MESSAGE: "no room",
+        Tag.DEADLINE: 0,
+        Tag.ADMIN_COMMENT: mark,
+        Tag.SHARED: 0,
+    }
+    assert (token_of(mark), is_deferred(mark), is_admitted(mark)) == ("", False, True)
     assert "else='wait' must be reject or run" in described(extra="rtsched:else=wait").problem
 
 

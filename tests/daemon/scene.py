@@ -162,6 +162,7 @@ class Scene:
         keeps_after: float = math.inf,
         not_done: tuple[Done, ...] = (),
         otherwise: str | None = None,
+        unpromised: Jobs | None = None,
     ) -> Settled:
         """Take in a poll that shows these jobs.
 
@@ -173,7 +174,8 @@ class Scene:
         `leeway`, `requeue_delay`, `keeps_after`: as of an `Observation`; `failed`: id, end, exit
         code of jobs that may be queued again, and have been as often as `restarts` says;
         `unusable`: why none of `deferred` can be promised anything; `otherwise`: what becomes of
-        these without a promise; `singleton`: ids of jobs that wait for those of their name;
+        these without a promise, and of `unpromised`, which run without one; `singleton`: ids of
+        jobs that wait for those of their name;
         `not_done`: what failed of what was asked for afterwards.
         """
         state = np.zeros(len(self.cluster), np.int8)
@@ -244,6 +246,17 @@ class Scene:
                 unusable=[unusable] * count or None,
                 otherwise=[otherwise] * count or None,
                 held=np.ones(count, np.bool_),
+            )
+            marks = Marks.joined([marks, marked])
+        if unpromised is not None:
+            waiting = Jobs.joined([waiting, unpromised])
+            count = len(unpromised)
+            marked = Marks.build(
+                count,
+                job=unpromised.id,
+                uid=[uid] * count,
+                unpromised=np.ones(count, np.bool_),
+                otherwise=[otherwise] * count or None,
             )
             marks = Marks.joined([marks, marked])
         waiting = waiting.replace(singleton=np.isin(waiting.id, singleton))

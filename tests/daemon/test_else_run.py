@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from running import Running, answer_of
 from scene import T0, Scene
 
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
+from rtsched.daemon.admission import AdmissionController, AdmissionResult
+from rtsched.daemon.deferred import FEW
 from rtsched.daemon.settings import DaemonSettings
-from rtsched.model.actions import Cancel, DropDeadline, Release, Tell
+from rtsched.model.actions import Admit, Cancel, DropDeadline, Release, Reserve, Tell
 from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rtsched.daemon.site import Site
+    from rtsched.daemon.working import Settled
 
 WHOLE = {"size": 4, "wall_time": 600.0}
 UNPROMISED = "accepted without a promise, it runs as best effort: "
@@ -116,6 +122,122 @@ def test_who_waits_for_a_job_without_a_promise_is_not_cancelled_with_it() -> Non
     settled = scene.poll(T0 + 1, deferred=jobs, otherwise="run", edges=((7, 8),))
     assert not [each for each in settled.actions if isinstance(each, Cancel)]
     assert {entry.job: entry.verdict for entry in settled.journal} == dict.fromkeys("78", "run")
+
+
+# --- evaluated again -----------------------------------------------------------------------------
+
+
+def waiting(*numbers: int, deadline: float = T0 + 3000, **columns: object) -> Jobs:
+    """Return jobs of the whole site that run without a promise, each due a second later."""
+    count = len(numbers)
+    due = deadline + np.arange(count)
+    return Jobs.build(
+        count,
+        id=list(numbers),
+        submit=np.full(count, T0),
+        size=np.full(count, 4, np.int32),
+        wall_time=np.full(count, 600.0),
+        deadline=due,
+        **columns,
+    )
+
+
+def busy(scene: Scene, now: float, end: float, **shown: Any) -> Settled:
+    """Have a poll show a job that has all nodes until `end`."""
+    scene.demand = {}
+    return scene.poll(now, running=((5, "", T0, end, (0, 1, 2, 3)),), **shown)
+
+
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return which jobs are evaluated from now on."""
+    seen, honest = list[int](), AdmissionController.judge_queued
+
+    def noted(self: AdmissionController, site: Site, job: int, now: float) -> AdmissionResult:
+        seen.append(job)
+        return honest(self, site, job, now)
+
+    monkeypatch.setattr(AdmissionController, "judge_queued", noted)
+    return seen
+
+
+def test_it_is_promised_its_deadline_as_soon_as_there_is_room(monkeypatch) -> None:
+    """When a job has ended; not before, and not again and again while nothing is freed."""
+    scene, seen, job = Scene(), asked(monkeypatch), waiting(7)
+    for now in (T0 + 1, T0 + 2, T0 + 3):
+        settled = busy(scene, now, T0 + 2900, unpromised=job, otherwise="run")
+        assert not settled.changed
+        assert not settled.journal
+        assert 7 not in [job for each in settled.actions for job in each.job.tolist()]
+    assert seen == [7]
+    settled = scene.poll(T0 + 5, unpromised=job, otherwise="run")
+    (record,) = settled.changed
+    assert (record.id, record.standing, record.deadline) == (7, "firm", T0 + 3000)
+    (text,) = [text for each in settled.actions if isinstance(each, Tell) for text in each.text]
+    assert "promised to end by" in text
+    assert [each.job.tolist() for each in settled.actions if isinstance(each, Admit)] == [[7]]
+    assert [entry.verdict for entry in settled.journal] == ["admit"]
+    assert not scene.poll(T0 + 6, unpromised=job, otherwise="run").changed
+    assert seen == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("site", "user", "again"),
+    [("reject", None, False), ("run", None, True), ("run", "reject", False)],
+)
+def test_only_if_it_is_to_run(site: str, user: str | None, again: bool) -> None:
+    """Its user decides, then the site: others with a deadline are left as they are."""
+    scene = Scene(rejected=site)
+    assert bool(scene.poll(T0 + 1, unpromised=waiting(7), otherwise=user).changed) == again
+
+
+def test_so_many_in_a_poll_by_their_deadlines(monkeypatch) -> None:
+    """All of them in turn, before the first are evaluated again."""
+    scene, seen = Scene(), asked(monkeypatch)
+    jobs = waiting(*range(40, 40 - FEW - 3, -1), deadline=T0 + 2000)
+    busy(scene, T0 + 1, T0 + 9000, unpromised=jobs, otherwise="run")
+    assert seen == list(range(40, 40 - FEW, -1))
+    scene.poll(T0 + 2, running=((6, "", T0, T0 + 9e3, (0, 1)),), unpromised=jobs, otherwise="run")
+    assert seen[FEW : FEW + 3] == [32, 31, 30]
+    assert seen[FEW + 3 :] == list(range(40, 40 - FEW + 3, -1))
+
+
+def test_one_that_can_no_longer_end_in_time_is_not_evaluated(monkeypatch) -> None:
+    """It runs on without a promise."""
+    seen = asked(monkeypatch)
+    Scene().poll(T0 + 1, unpromised=waiting(7, deadline=T0 + 600), otherwise="run")
+    assert seen == []
+
+
+def test_what_its_user_gave_up_is_not_promised_again(monkeypatch) -> None:
+    """Nor by a daemon that was started anew."""
+    scene, job = Scene(), waiting(7)
+    scene.poll(T0 + 1, unpromised=job, otherwise="run")
+    scene.site, seen = scene.site.released(7), asked(monkeypatch)
+    assert not scene.poll(T0 + 2, unpromised=job, otherwise="run").changed
+    assert seen == []
+
+
+def test_a_deferred_one_is_evaluated_again_too() -> None:
+    """Once it has been let go."""
+    scene, job = Scene(), waiting(7)
+    busy(scene, T0 + 1, T0 + 2900, deferred=job, otherwise="run")
+    assert scene.site.unpromised == {7}
+    busy(scene, T0 + 2, T0 + 2900, unpromised=job, otherwise="run")
+    assert scene.poll(T0 + 3, unpromised=job, otherwise="run").changed
+
+
+def test_free_nodes_are_kept_before_they_are_promised() -> None:
+    """As for jobs that are held: others may start there between the poll and the promise."""
+    scene, job = Scene(), waiting(7, deadline=T0 + 700)
+    busy(scene, T0 + 1, T0 + 8000, unpromised=job, otherwise="run", keeps_after=0.0)
+    settled = scene.poll(T0 + 2, unpromised=job, otherwise="run", keeps_after=0.0)
+    assert not settled.changed
+    (reserve,) = [each for each in settled.actions if isinstance(each, Reserve)]
+    assert reserve.secured.entries.job.tolist() == [7]
+    assert scene.poll(T0 + 3, unpromised=job, otherwise="run", keeps_after=0.0).changed
+
+
+# --- a daemon ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

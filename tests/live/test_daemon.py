@@ -260,6 +260,28 @@ def test_a_job_without_a_promise_runs_past_its_deadline(live: Live) -> None:
         assert int(ended["End"]) > deadline
 
 
+def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(live: Live) -> None:
+    """Another one ends long before its limit; the daemon was started anew meanwhile."""
+    blocker = live.submit("-N8", "--time=10", script="sleep 500").job
+    live.cluster.wait_job(blocker, "RUNNING")
+    live.polled()
+    ask = ("-N8", "--time=1", in_minutes(6), "--extra=rtsched:else=run")
+    said = [live.submit(*ask, script="sleep 5") for _ in range(2)]
+    assert all("accepted without a promise" in each.text for each in said)
+    jobs = [each.job for each in said]
+    live.polled()
+    shown = {each["job"]: each["standing"] for each in live.ask("status")["unpromised"]}
+    assert [shown.get(str(job)) for job in jobs] == ["none", "none"]
+    live.cluster.stop_daemon()
+    live.cluster.start_daemon(SITE + SCOPES)
+    live.polled()
+    assert [live.standing(job) for job in jobs] == ["", ""]
+    live.cluster.run(["scancel", str(blocker)])
+    live.wait_standing(jobs[1], "firm", "kept", seconds=30)  # Slurm may have started the first
+    assert PROMISED in live.cluster.job(jobs[1])["Comment"]
+    live.wait_standing(jobs[1], "kept", seconds=90)
+
+
 def test_ordinary_jobs_belong_to_their_users_while_the_daemon_is_away(live: Live) -> None:
     """With hold, promised jobs stay as they are; all others are held, released and changed."""
     later = ("-N1", "--time=2", "--begin=now+1hour")

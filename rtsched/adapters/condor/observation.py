@@ -408,6 +408,9 @@ def marks_of(
     held = held[which]
     is_deferred = [name == DEFERRED for name in (*procs.names("admission"), None)]
     deferred = np.array(is_deferred, np.bool_)[procs.admission] & ~held
+    names = (*procs.names("admission"), None)
+    unjudged = np.array([name in {None, UNJUDGED} for name in names], np.bool_)[procs.admission]
+    unpromised = np.zeros(len(first), np.bool_)
     token: list[str | None] = [None] * len(first)
     problem: list[str | None] = [None] * len(first)
     notify: list[str | None] = [None] * len(first)
@@ -418,6 +421,8 @@ def marks_of(
         notify[at] = notify_choice(text(ad, "rtnotify") or "") or None
         odds[at] = number(ad, "rtodds") / 100.0
         otherwise[at] = text(ad, "rtelse") or None
+        never = text(ad, "rttoken") in {None, DEFERRED, UNJUDGED}
+        unpromised[at] = unjudged[at] and never and ad.get("rtdeadline") is not None
     for at, needs in _of_rows(queue.requirements, first):
         problem[at] = needs.problem or None
     turn = np.full(len(first), np.nan)
@@ -444,6 +449,7 @@ def marks_of(
         notify=notify,
         odds=odds,
         otherwise=otherwise,
+        unpromised=unpromised & ~held & ~groups.runs[which],
         priority=turn,
     )
 

@@ -278,9 +278,12 @@ class CondorSteering(Steering):
                 yield change("release", job, f"release job {self.name_of(job)}", act)
 
     def _admit_deferred(self, kind: str, job: int, rows: list[int], word: str) -> Iterator[Change]:
-        """Yield what the deferred procs among some of a job carry from now on."""
-        view = self.view
-        deferred = [row for row in rows if text_of(view, "admission", row) == DEFERRED]
+        """Yield what the procs among some of a job carry from now on that carry no admission yet.
+
+        Only deferred ones are let go: others may start as they are.
+        """
+        view, before = self.view, {DEFERRED} if word == UNJUDGED else {"", DEFERRED, UNJUDGED}
+        deferred = [row for row in rows if text_of(view, "admission", row) in before]
         if deferred:
             procs = tuple(view.numbers[deferred].tolist())
             steps = list(self._as_one(job, deferred)) if word == JUDGED else []

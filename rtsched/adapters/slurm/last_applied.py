@@ -7,6 +7,7 @@ just so many nodes, or for one node, for ever.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +16,16 @@ import msgspec
 import numpy as np
 
 from rtsched.adapters.files import replace_file
-from rtsched.adapters.slurm.observation import is_admitted
+from rtsched.adapters.slurm.observation import (
+    deadline_in,
+    is_admitted,
+    is_deferred,
+    is_unpromised,
+)
 from rtsched.adapters.slurm.reserving import RETURNED
-from rtsched.adapters.slurm.rows import WAITING
+from rtsched.adapters.slurm.rows import NO_DEADLINE, WAITING
 from rtsched.adapters.slurm.scontrol import Command
-from rtsched.adapters.slurm.submission import MARK
+from rtsched.adapters.slurm.submission import DEFERRED, MARK, UNPROMISED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +55,9 @@ class AppliedFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     shapes : dict of int to (int, float)
         Node count and time limit, seconds, that a promised job was planned with last; `RETURNED`:
         it has its own again.
+    deadlines : dict of int to float
+        The deadline that was taken from a job, which runs without a promise, seconds since the
+        epoch.
     """
 
     ranges: dict[int, Range] = {}
@@ -56,6 +65,7 @@ class AppliedFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     factors: dict[int, int] = {}
     marks: dict[int, str] = {}
     shapes: dict[int, tuple[int, float]] = {}
+    deadlines: dict[int, float] = {}
 
 
 def read(path: str) -> AppliedFile:
@@ -107,6 +117,8 @@ class LastApplied:
         Those in whose place somebody has written another one.
     shapes : dict of job id to (int, float)
         The node count and time limit, seconds, that a promised job was planned with last.
+    deadlines : dict of job id to float
+        Those that were taken from jobs that run without a promise, seconds since the epoch.
     no_weights : bool
         Slurm refuses weights to this user.
     """
@@ -118,6 +130,7 @@ class LastApplied:
     marks: dict[int, str] = field(default_factory=dict)
     overwritten: dict[int, str] = field(default_factory=dict)
     shapes: dict[int, tuple[int, float]] = field(default_factory=dict)
+    deadlines: dict[int, float] = field(default_factory=dict)
     no_weights: bool = False
 
     @classmethod
@@ -129,6 +142,7 @@ class LastApplied:
             dict(kept.sent),
             overwritten=dict(kept.marks),
             shapes=dict(kept.shapes),
+            deadlines=dict(kept.deadlines),
         )
 
     def kept(self) -> AppliedFile:
@@ -139,6 +153,7 @@ class LastApplied:
             dict(self.factors),
             dict(self.overwritten),
             dict(self.shapes),
+            dict(self.deadlines),
         )
 
     def restore_marks(self, rows: JobRows) -> None:
@@ -156,6 +171,23 @@ class LastApplied:
             if mark and not rows.mark[at].startswith(MARK):
                 rows.mark[at] = self.overwritten[int(rows.id[at])] = mark
 
+    def restore_deadlines(self, rows: JobRows) -> None:
+        """Write into rows of jobs without a promise the deadlines that were taken from them.
+
+        One that was held until it was evaluated is marked as others are.
+        """
+        rows.deadline[rows.deadline >= NO_DEADLINE] = math.nan
+        marked = np.flatnonzero(rows.mark.map(is_unpromised, np.bool_)).tolist()
+        for at in marked:
+            rows.deadline[at] = deadline_in(rows.mark[at])
+        if not self.deadlines:
+            return
+        for at in np.flatnonzero(np.isin(rows.id, list(self.deadlines))).tolist():
+            if math.isnan(rows.deadline[at]):
+                rows.deadline[at] = self.deadlines[int(rows.id[at])]
+                if is_deferred(rows.mark[at]):
+                    rows.mark[at] = rows.mark[at].replace(DEFERRED, UNPROMISED, 1)
+
     def foreseen(self, changes: Sequence[Change], now: float) -> AppliedFile:
         """Return what the next process must know if this one ends while it carries out changes."""
         kept = self.kept()
@@ -169,6 +201,8 @@ class LastApplied:
                 kept.ranges[each.job] = each.command.before
             if words.get("ReqNodeList"):
                 kept.sent[each.job] = (words["ReqNodeList"], now)
+            if each.command.deadline is not None:
+                kept.deadlines[each.job] = each.command.deadline
         return kept
 
     def keep_only(self, jobs: set[int], unshown: set[int]) -> None:
@@ -178,6 +212,7 @@ class LastApplied:
         self.ranges = {job: value for job, value in self.ranges.items() if job in jobs}
         self.sent = {job: value for job, value in self.sent.items() if job in jobs}
         self.shapes = {job: value for job, value in self.shapes.items() if job in jobs}
+        self.deadlines = {job: value for job, value in self.deadlines.items() if job in jobs}
 
     def remember(self, done: Done, now: float) -> None:
         """Keep in mind what was carried out, at `now`, and cannot be read back."""
@@ -193,6 +228,8 @@ class LastApplied:
             self.factors[job] = int(words["SiteFactor"])
         if "Nice" in words:
             self.factors[job] = -int(words["Nice"])
+        if command.deadline is not None:
+            self.deadlines[job] = command.deadline
         if command.before is not None:
             self.ranges[job] = command.before
         elif "NumNodes" in words:

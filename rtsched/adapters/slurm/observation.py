@@ -19,7 +19,6 @@ from rtsched.adapters.slurm.node_requests import node_list_in, wishes_in
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.rows import (
     MEGABYTE,
-    NO_DEADLINE,
     WAITING,
     alive,
     number,
@@ -28,7 +27,7 @@ from rtsched.adapters.slurm.rows import (
 )
 from rtsched.adapters.slurm.scontrol import FIRST_PRIORITY, LAST_PRIORITY
 from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
-from rtsched.adapters.slurm.submission import DEFERRED, MARK
+from rtsched.adapters.slurm.submission import DEFERRED, MARK, UNPROMISED
 from rtsched.adapters.slurm.texts import Texts, pairwise
 from rtsched.logs.hostlist import names_of
 from rtsched.logs.slurm_text import ENDINGS
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
 Integers = "NDArray[np.int64]"
 
 _TOKEN = re.compile(rf"{MARK}([\w-]+)", re.ASCII)
+_DROPPED = re.compile(r"\s--deadline=uts(\d{1,11})(?!\S)", re.ASCII)
 _TASK = re.compile(r"\d+_\d+", re.ASCII)
 
 NOT_LAUNCHED = "Slurm could not launch it, and holds it"
@@ -90,21 +90,18 @@ def _part_of(state: str) -> int:
     return 1 if alive(state) else 2
 
 
-def without_dropped_deadlines(rows: JobRows) -> None:
-    """Take from rows the deadlines that were put off for ever: their jobs have none."""
-    rows.deadline[rows.deadline >= NO_DEADLINE] = math.nan
-
-
 def token_of(mark: str) -> str:
     """Return the token in an admin comment; empty: it has none."""
     match = _TOKEN.match(mark)
-    return match[1] if match is not None and match[1] != DEFERRED else ""
+    return match[1] if match is not None and match[1] not in {DEFERRED, UNPROMISED} else ""
 
 
 def is_admitted(mark: str) -> bool:
     """Return whether a job with this admin comment may have been promised something once."""
     token = token_of(mark)
-    return is_deferred(mark) or not (token in {"", UNJUDGED} or token.startswith(LIKELY))
+    if is_deferred(mark) or is_unpromised(mark):
+        return True
+    return not (token in {"", UNJUDGED} or token.startswith(LIKELY))
 
 
 def keeps_order(rows: JobRows, at: int, *, basic: bool) -> bool:
@@ -123,6 +120,17 @@ def keeps_order(rows: JobRows, at: int, *, basic: bool) -> bool:
 def is_deferred(mark: str) -> bool:
     """Return whether a job with this admin comment was held until it was evaluated."""
     return mark.split()[:1] == [MARK + DEFERRED]
+
+
+def is_unpromised(mark: str) -> bool:
+    """Return whether a job with this admin comment runs without the promise that it asked for."""
+    return mark.split()[:1] == [MARK + UNPROMISED]
+
+
+def deadline_in(mark: str) -> float:
+    """Return the deadline of such a job, seconds since the epoch; nan: the comment has none."""
+    found = _DROPPED.search(mark) if is_unpromised(mark) else None
+    return float(found[1]) if found is not None else math.nan
 
 
 def completions_of(rows: JobRows, which: NDArray[np.int64]) -> Completions:
@@ -179,6 +187,10 @@ def marks_of(
         "otherwise": otherwise,
     }
     waits = some.state.map(WAITING.__contains__, np.bool_)
+    unpromised = mark.map(is_unpromised, np.bool_) & (some.deadline < math.inf) & waits & ~held
+    for at in np.flatnonzero(unpromised).tolist():
+        spec = _spec(rows, int(which[at]))
+        notify[at], odds[at], otherwise[at] = spec.notify, spec.odds, "run"
     if queued is not None:
         for at, problem in _not_planned(rows, which, queued, facts).items():
             texts["problem"][at] = texts["problem"][at] or problem
@@ -188,6 +200,7 @@ def marks_of(
         job=some.id,
         uid=some.uid,
         deferred=deferred,
+        unpromised=unpromised,
         held=held & waits,
         priority=np.where(waits, some.priority.astype(np.float64), np.nan),
         requeues=some.requeue,

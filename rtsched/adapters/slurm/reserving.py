@@ -49,6 +49,7 @@ from rtsched.adapters.slurm.node_requests import node_list_in
 from rtsched.adapters.slurm.observation import (
     is_admitted,
     is_deferred,
+    is_unpromised,
     keeps_order,
     may_not_start_yet,
     names_of_job,
@@ -443,7 +444,8 @@ def own_shape(
     """
     job, asked = int(rows.id[at]), dict(_SHAPE.findall(rows.mark[at]))
     present = int(rows.min_nodes[at]), float(rows.limit[at])
-    planned = shapes.get(job, RETURNED if is_deferred(rows.mark[at]) else present)
+    unplanned = is_deferred(rows.mark[at]) or is_unpromised(rows.mark[at])
+    planned = shapes.get(job, RETURNED if unplanned else present)
     if not asked or planned != present:
         return
     words = []

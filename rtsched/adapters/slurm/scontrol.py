@@ -71,6 +71,8 @@ class Command:
         Names of the nodes that a reservation keeps, where this makes, changes or deletes one.
     returns : bool
         Whether this gives a job the node count and time limit back that its user asked for.
+    deadline : float or None
+        The job's deadline, seconds since the epoch, where this takes it from the job.
     """
 
     rank: Rank
@@ -78,6 +80,7 @@ class Command:
     before: tuple[int, int] | None = None
     nodes: tuple[str, ...] = ()
     returns: bool = False
+    deadline: float | None = None
 
 
 _SAFE = re.compile(r"[A-Za-z0-9_.,:=@\[\]+*/-]+", re.ASCII)

@@ -12,7 +12,7 @@ from rtsched.adapters.changes import Steering, idle_nodes, kind_of, stoppable
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.comments import with_message
 from rtsched.adapters.slurm.layout import foreign, is_ours
-from rtsched.adapters.slurm.observation import is_admitted, is_task
+from rtsched.adapters.slurm.observation import is_admitted, is_task, is_unpromised
 from rtsched.adapters.slurm.reserving import (
     RETURNED,
     comment_changes,
@@ -237,10 +237,14 @@ class SlurmSteering(Steering):
         """Yield what puts the deadlines of waiting jobs off for ever; Slurm takes none back."""
         rows = self.view.rows
         for job in action.job.tolist():
-            if job in self.view.queued and math.isfinite(rows.deadline[self.view.place[job]]):
+            row = self.view.place.get(job, -1)
+            if job not in self.view.queued or is_unpromised(rows.mark[row]):
+                continue
+            if math.isfinite(deadline := float(rows.deadline[row])):
                 text = f"have Slurm not cancel job {job} at its deadline"
-                words = f"Deadline=uts{NO_DEADLINE:.0f}"
-                yield job_update("drop-deadline", job, text, Rank.SIZE, words)
+                words = ("scontrol", "update", f"JobId={job}", f"Deadline=uts{NO_DEADLINE:.0f}")
+                command = Command(Rank.SIZE, words, deadline=deadline)
+                yield Change("drop-deadline", job, text, command)
 
     def hold_or_release(self, action: Hold | Release | Admit) -> Iterator[Change]:
         """Yield which waiting jobs are held or let go."""

@@ -47,6 +47,10 @@ RELEASE = -1
 DEFERRED = "parked"
 """What follows `MARK` in the admin comment of a job that is held until it has been evaluated."""
 
+UNPROMISED = "unpromised"
+"""What follows `MARK` in the admin comment of a job that runs without the promise it asked for. Its
+deadline, which Slurm no longer has, stands behind `--deadline=` there."""
+
 PROTECTED: dict[Tag, str] = {
     Tag.TIME_LIMIT: "its time limit",
     Tag.TIME_MIN: "its time limit",
@@ -229,13 +233,16 @@ class SlurmTranslator:
         fields: dict[int, str | int] = {Tag.VERDICT: ACCEPT}
         if reply.text:
             fields[Tag.MESSAGE] = reply.text
-        if reply.deferred or reply.token:
+        if reply.deferred or reply.token or reply.unpromised:
             asked = submission.jobs.texts("node_request")[0] or ""
-            mark = with_node_list(MARK + (reply.token or DEFERRED), asked)
-            said = filter(None, (mark, submission.shape, _kept(reply)))
+            word = reply.token or (DEFERRED if reply.deferred else UNPROMISED)
+            mark = with_node_list(MARK + word, asked)
+            dropped = _option(submission.jobs.deadline[0]) if reply.unpromised else ""
+            said = filter(None, (mark, submission.shape, dropped, _kept(reply)))
             fields[Tag.ADMIN_COMMENT] = " ".join(said)
         if reply.deferred:
             fields[Tag.PRIORITY] = 0
+        if reply.deferred or reply.unpromised:  # it may be promised something yet
             whole = bool(submission.jobs.exclusive[0]) and not submission.singleton
             if facts.sharing.resources and not whole:
                 fields |= _spread(submission)
@@ -284,7 +291,7 @@ class SlurmTranslator:
         sbatch reads local times in its user's own zone, in which one hour of the year comes twice;
         seconds since the epoch (`uts`, src/common/parse_time.c) it reads alike everywhere.
         """
-        return f"--deadline=uts{math.ceil(deadline)}"
+        return _option(deadline)
 
     taking = "rtsched take {} job.sh"
     beginning = "--begin"
@@ -327,6 +334,10 @@ class SlurmTranslator:
         if any(MARK in text for text in texts):
             found.append("its rtsched: word")
         return ", ".join(dict.fromkeys(found))
+
+
+def _option(deadline: float) -> str:
+    return f"--deadline=uts{math.ceil(deadline)}"
 
 
 def _before_others(deadline: float, *, basic: bool) -> dict[int, str | int]:

@@ -57,7 +57,6 @@ from rtsched.adapters.slurm.observation import (
     marks_of,
     parts,
     requeued_parts,
-    without_dropped_deadlines,
 )
 from rtsched.adapters.slurm.route import Route
 from rtsched.adapters.slurm.rows import number
@@ -146,7 +145,7 @@ class SlurmSystem:
         facts = self._facts(machine, sharing, given, users, now, problems)
         used = self._used_time_now(rows, facts.limits, now, problems)
         self._last_applied.restore_marks(rows)
-        without_dropped_deadlines(rows)
+        self._last_applied.restore_deadlines(rows)
         requeued = requeued_parts(rows, now)
         rows = joined_components(joined_arrays(rows, reservations, facts, now), facts)
         queued, running, over = parts(rows)
