@@ -139,7 +139,7 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="What becomes of a job whose deadline cannot be promised, unless its user "
             "chooses (`rtsched:else=`, RtElse). `reject`: it is rejected, with a counter-offer. "
             "`run`: it is accepted without a promise, and runs as best effort, also after its "
-            "deadline."
+            "deadline; it is promised its deadline as soon as there is room."
         ),
     ] = "reject"
     late_starters: Annotated[

@@ -222,6 +222,26 @@ def test_a_job_without_a_promise_runs_past_its_deadline(live: LivePool) -> None:
     assert ad["CompletionDate"] > ad["RtDeadline"]
 
 
+def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(
+    live: LivePool,
+) -> None:
+    """One of six jobs ends long before its run time; what waits starts one after the other."""
+    blocker = live.fill(6, seconds=500)
+    eventually(lambda: len(live.ads("JobStatus == 2")) == 6, 60)
+    live.polled()
+    said = [live.submit(*within(300), '+RtElse = "run"', seconds=4) for _ in range(4)]
+    assert all("accepted without a promise" in each.text for each in said)
+    live.polled()
+    assert [live.standing(each.job) for each in said] == [""] * 4
+    live.pool.run(["condor_rm", name_of(blocker)])
+    promised = eventually(lambda: [each.job for each in said if live.standing(each.job)], 60)
+    for job in promised:
+        assert live.wait_standing(job, "kept", seconds=120)
+        ad = live.wait_status(job, "completed")
+        assert ad["RtAdmission"] == "judged"
+        assert PROMISED in ad["RtWhy"]
+
+
 def test_a_job_that_is_submitted_held(live: LivePool) -> None:
     """It is promised nothing before its release, and judged then."""
     said = live.submit("hold = true", *within(600), seconds=3)

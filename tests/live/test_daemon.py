@@ -278,7 +278,7 @@ def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(liv
     assert [live.standing(job) for job in jobs] == ["", ""]
     live.cluster.run(["scancel", str(blocker)])
     live.wait_standing(jobs[1], "firm", "kept", seconds=30)  # Slurm may have started the first
-    assert PROMISED in live.cluster.job(jobs[1])["Comment"]
+    eventually(lambda: PROMISED in live.cluster.job(jobs[1]).get("Comment", ""))
     live.wait_standing(jobs[1], "kept", seconds=90)
 
 
