@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import structlog
 
+from rtsched.adapters.live import UNJUDGED
 from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.records import JournalEntry, Records
@@ -223,8 +224,7 @@ def _unpromised(site: Site, by_default: str, now: float) -> NDArray[np.int64]:
     `by_default`: what the site does with jobs whose users do not say it.
     """
     marks, queued = site.marks, site.snapshot.queued
-    names = np.array([*(each == "run" for each in marks.names("otherwise")), by_default == "run"])
-    ids = marks.job[marks.unpromised & names[marks.otherwise]]
+    ids = marks.job[marks.unpromised & _says_run(site, by_default)]
     ids = ids[~np.isin(ids, site.requested.id)]
     place, there = places(queued.id, ids)
     ids, rows = ids[there], queued.take(place[there])
@@ -235,6 +235,13 @@ def _unpromised(site: Site, by_default: str, now: float) -> NDArray[np.int64]:
     due &= ~np.isin(ids, [job for job in site.declined if job not in site.unpromised])
     order = np.lexsort((rows.deadline[due], last[due] + AGAIN > now))
     return np.asarray(ids[due][order], np.int64)
+
+
+def _says_run(site: Site, by_default: str) -> NDArray[np.bool_]:
+    """Return for each job whether it is to run where it is promised nothing, by users or site."""
+    otherwise = site.marks.names("otherwise")
+    names = np.array([*(each == "run" for each in otherwise), by_default == "run"], np.bool_)
+    return names[site.marks.otherwise]
 
 
 def _tried(site: Site, admission: AdmissionController, job: int, now: float) -> DeferredResult:
@@ -290,9 +297,11 @@ def _tried_again(site: Site, job: int, result: AdmissionResult, now: float) -> D
     if result.verdict != "admit":
         at = math.inf if result.verdict == "pass" else now
         return DeferredResult(replace(site, tried={**site.tried, job: at}))
-    text = result.reply.text
+    text, after = result.reply.text, result.site
+    if np.isin(job, site.snapshot.edges.before):  # what waits for it can be planned now
+        after = replace(after, freed=math.inf)
     journal = (_entry(site, job, result, text, now),)
-    return DeferredResult(result.site, result.changed, journal, _told(job, text))
+    return DeferredResult(after, result.changed, journal, _told(job, text))
 
 
 def _adopted(site: Site, job: int, result: AdmissionResult, now: float) -> DeferredResult:
@@ -345,7 +354,15 @@ def _told(job: int, text: str) -> tuple[Action, ...]:
 
 
 def settled_deferred(site: Site) -> tuple[Action, ...]:
-    """Return what deferred jobs that have been judged still wait for: a release, or their end."""
+    """Return what deferred jobs that have been judged still wait for: a release, or their end.
+
+    And that jobs are not ended at their deadlines that run without a promise, those too that nobody
+    could judge and whose users say so.
+    """
+    marks = site.marks
+    waits = _says_run(site, "") & np.isin(marks.job, site.snapshot.queued.id)
+    tokens = marks.texts("token")
+    unjudged = {int(marks.job[at]) for at in np.flatnonzero(waits) if tokens[at] == UNJUDGED}
     deferred = site.snapshot.queued.id[_is_deferred(site)]
     waiting = {*deferred.tolist(), *site.marks.job[site.marks.unpromised].tolist()}
     promised = [job for job in sorted(waiting) if job in site.records]
@@ -355,8 +372,8 @@ def settled_deferred(site: Site) -> tuple[Action, ...]:
     if promised:
         deadline = np.array([site.records[job].deadline for job in promised])
         actions.append(Admit(np.array(promised, np.int64), deadline))
-    if site.unpromised:
-        actions.append(DropDeadline(np.array(sorted(site.unpromised), np.int64)))
+    if dropped := site.unpromised | unjudged:
+        actions.append(DropDeadline(np.array(sorted(dropped), np.int64)))
     if free:
         actions.append(Release(np.array(free, np.int64)))
     if over:

@@ -89,6 +89,7 @@ def test_slurm_is_told_not_to_cancel_a_job_at_its_deadline() -> None:
     assert change.command.rank < Rank.JOB, "before it is released"
     assert memory.foreseen([change], NOW).deadlines == {1: due}
     memory.remember(Done(change, "done"), NOW)
+    assert not steered(DropDeadline(ids(1)), view, memory)
     put_off = {"deadline": f"{NO_DEADLINE:.0f}"}
     for known in (memory, LastApplied.of(memory.kept())):
         rows = view_of({**put_off, **parked}, put_off).rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 from running import Running, answer_of
 from scene import T0, Scene
 
+from rtsched.adapters.live import UNJUDGED, Marks
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
-from rtsched.daemon.deferred import FEW
+from rtsched.daemon.deferred import FEW, settled_deferred
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.model.actions import Admit, Cancel, DropDeadline, Release, Reserve, Tell
 from rtsched.model.jobs import Jobs
@@ -235,6 +237,26 @@ def test_free_nodes_are_kept_before_they_are_promised() -> None:
     (reserve,) = [each for each in settled.actions if isinstance(each, Reserve)]
     assert reserve.secured.entries.job.tolist() == [7]
     assert scene.poll(T0 + 3, unpromised=job, otherwise="run", keeps_after=0.0).changed
+
+
+def test_who_waits_for_one_that_is_promised_something_is_evaluated_after_it() -> None:
+    """Before, nobody knew when the first would end."""
+    scene = Scene()
+    jobs = waiting(7, 8).replace(size=np.ones(2, np.int32), deadline=np.array([T0 + 5e3, T0 + 4e3]))
+    shown: Any = {"unpromised": jobs, "otherwise": "run", "edges": ((7, 8),)}
+    assert [each.id for each in scene.poll(T0 + 1, **shown).changed] == [7]
+    assert [each.id for each in scene.poll(T0 + 2, **shown).changed] == [8]
+
+
+@pytest.mark.parametrize("word", ["run", None])
+def test_one_that_nobody_could_judge_runs_past_its_deadline_too(word: str | None) -> None:
+    """Its filter let it in while the daemon was away; its user must have said so."""
+    site = Scene(rejected="run").site
+    marks = Marks.build(2, job=[8, 9], token=["abc", UNJUDGED], otherwise=[word, word])
+    queued = Jobs.build(2, id=[8, 9], submit=[T0, T0])
+    site = replace(site, marks=marks, snapshot=replace(site.snapshot, queued=queued))
+    asked = [each.job.tolist() for each in settled_deferred(site) if isinstance(each, DropDeadline)]
+    assert asked == ([[9]] if word else [])
 
 
 # --- a daemon ------------------------------------------------------------------------------------

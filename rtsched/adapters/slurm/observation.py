@@ -122,6 +122,10 @@ def is_deferred(mark: str) -> bool:
     return mark.split()[:1] == [MARK + DEFERRED]
 
 
+def _is_unjudged(mark: str) -> bool:
+    return token_of(mark) == UNJUDGED
+
+
 def is_unpromised(mark: str) -> bool:
     """Return whether a job with this admin comment runs without the promise that it asked for."""
     return mark.split()[:1] == [MARK + UNPROMISED]
@@ -191,6 +195,9 @@ def marks_of(
     for at in np.flatnonzero(unpromised).tolist():
         spec = _spec(rows, int(which[at]))
         notify[at], odds[at], otherwise[at] = spec.notify, spec.odds, "run"
+    unjudged = mark.map(_is_unjudged, np.bool_) & (some.deadline < math.inf) & waits
+    for at in np.flatnonzero(unjudged).tolist():
+        otherwise[at] = _spec(rows, int(which[at])).otherwise
     if queued is not None:
         for at, problem in _not_planned(rows, which, queued, facts).items():
             texts["problem"][at] = texts["problem"][at] or problem

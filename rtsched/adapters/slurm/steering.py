@@ -238,7 +238,8 @@ class SlurmSteering(Steering):
         rows = self.view.rows
         for job in action.job.tolist():
             row = self.view.place.get(job, -1)
-            if job not in self.view.queued or is_unpromised(rows.mark[row]):
+            known = job in self.last_applied.deadlines or is_unpromised(rows.mark[row])
+            if job not in self.view.queued or known:
                 continue
             if math.isfinite(deadline := float(rows.deadline[row])):
                 text = f"have Slurm not cancel job {job} at its deadline"
