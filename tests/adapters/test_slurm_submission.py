@@ -280,6 +280,9 @@ def test_a_job_that_runs_without_the_promise_it_asked_for_has_no_deadline_in_slu
         Tag.SHARED: 0,
     }
     assert (token_of(mark), is_deferred(mark), is_admitted(mark)) == ("", False, True)
+    odds = described(time_limit=30, extra="rtsched:else=run,odds=95")
+    answer = TRANSLATOR.answer(odds, SubmitReply(False, unpromised=True), FACTS)
+    assert answer == {Tag.VERDICT: ACCEPT, Tag.DEADLINE: 0}, "it is evaluated once"
     assert "else='wait' must be reject or run" in described(extra="rtsched:else=wait").problem
 
 

@@ -273,9 +273,11 @@ def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(liv
     shown = {each["job"]: each["standing"] for each in live.ask("status")["unpromised"]}
     assert [shown.get(str(job)) for job in jobs] == ["none", "none"]
     live.cluster.stop_daemon()
+    away = live.submit("-N8", "--time=1", in_minutes(90), "--extra=rtsched:else=run")
     live.cluster.start_daemon(SITE + SCOPES)
     live.polled()
     assert [live.standing(job) for job in jobs] == ["", ""]
+    eventually(lambda: live.cluster.job(away.job)["Deadline"].startswith("2100-"))
     live.cluster.run(["scancel", str(blocker)])
     live.wait_standing(jobs[1], "firm", "kept", seconds=30)  # Slurm may have started the first
     eventually(lambda: PROMISED in live.cluster.job(jobs[1]).get("Comment", ""))

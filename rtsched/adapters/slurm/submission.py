@@ -233,16 +233,17 @@ class SlurmTranslator:
         fields: dict[int, str | int] = {Tag.VERDICT: ACCEPT}
         if reply.text:
             fields[Tag.MESSAGE] = reply.text
-        if reply.deferred or reply.token or reply.unpromised:
+        again = reply.unpromised and math.isnan(submission.odds)  # it may be promised something yet
+        if reply.deferred or reply.token or again:
             asked = submission.jobs.texts("node_request")[0] or ""
             word = reply.token or (DEFERRED if reply.deferred else UNPROMISED)
             mark = with_node_list(MARK + word, asked)
-            dropped = _option(submission.jobs.deadline[0]) if reply.unpromised else ""
+            dropped = _option(submission.jobs.deadline[0]) if again else ""
             said = filter(None, (mark, submission.shape, dropped, _kept(reply)))
             fields[Tag.ADMIN_COMMENT] = " ".join(said)
         if reply.deferred:
             fields[Tag.PRIORITY] = 0
-        if reply.deferred or reply.unpromised:  # it may be promised something yet
+        if reply.deferred or again:
             whole = bool(submission.jobs.exclusive[0]) and not submission.singleton
             if facts.sharing.resources and not whole:
                 fields |= _spread(submission)
