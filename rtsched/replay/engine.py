@@ -139,6 +139,8 @@ class Replay:
             asked = len(point.arrivals) or point.early_end or point.nodes_changed
             if asked and not (self._planner and self._planner.answer(point)):
                 self._judge(point.arrivals)
+            if point.early_end or point.nodes_changed:
+                self._judge_again()
             if point.passes:
                 self._carry_out(steer(self._observed(), self.chain, self._steering).actions)
             if self._told and self.system.has_events():
@@ -170,6 +172,18 @@ class Replay:
         judgement = judge(snapshot, self.chain, jobs, self._stage)
         self.decisions.add(judgement, rows, snapshot.now)
         self._carry_out(admission_actions(jobs, judgement.verdicts))
+
+    def _judge_again(self) -> None:
+        """Promise rejected jobs that wait, one after the other, where there is room by now."""
+        for row in self.system.rejected_waiting():
+            rows = np.array([row])
+            if self._planner and self._planner.promise(rows):
+                continue
+            snapshot, jobs = self._observed(), self.workload.jobs.take(rows)
+            others = snapshot.queued.take(snapshot.queued.id != jobs.id)
+            verdicts = judge(replace(snapshot, queued=others), self.chain, jobs, self._stage).verdicts
+            if verdicts.code[0] < Verdict.DEFER:
+                self._carry_out(admission_actions(jobs, verdicts))
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
         """Have the system do what was asked, and count what it cannot do."""

@@ -99,12 +99,39 @@ class PlannerAnswers:
             else:
                 done = self._improve(point.time)
         except _ShortFormError as error:
-            self._failed = True
-            self._ask_by(None)
-            log.warning("short_form_failed", plugin=self._name, error=str(error))
+            self._give_up(error)
             return False
         self._ask_by(self.planner.row_test())
         return done
+
+    def promise(self, row: NDArray[np.int64]) -> bool:
+        """Promise a job that waits its deadline if there is room; False: the hooks must be asked.
+
+        Parameters
+        ----------
+        row : int64[1]
+            A row of the workload.
+        """
+        if self._failed or not self.planner.answers[row].all():
+            return False
+        now, held_until, plan = self.system.now, self.system.held_until(), self.system.plan_left()
+        try:
+            with self._asked(1, 1):
+                verdicts, anew = self.planner.judge(
+                    row, now, held_until, plan, self.system.open_promises
+                )
+        except _ShortFormError as error:
+            self._give_up(error)
+            return False
+        if verdicts is None or verdicts.code[0] < Verdict.DEFER:
+            self.system.settle(row, _NOBODY, np.empty(0), anew)
+        return True
+
+    def _give_up(self, error: _ShortFormError) -> None:
+        """Have the hooks asked from now on."""
+        self._failed = True
+        self._ask_by(None)
+        log.warning("short_form_failed", plugin=self._name, error=str(error))
 
     def _judge(self, rows: NDArray[np.int64], now: float) -> bool:
         """Judge those with a deadline; the system lets in the others."""

@@ -45,6 +45,7 @@ from rtsched.model.actions import (
     Reserve,
     SetPriority,
 )
+from rtsched.model.jobs import Kind
 from rtsched.model.plan_rows import NO_PLAN, PlanRows
 from rtsched.model.resources import served
 from rtsched.model.schedule import Schedule
@@ -100,6 +101,7 @@ class ExclusiveNodes(System):
             self.origin,
             preempts=self.preemption is not None,
         )
+        self._running_on = np.zeros(0, np.int64)
         if self.static.reject is not None and self.settings.rejected == "run":
             self._ledger.reject(np.flatnonzero(self.static.reject))
         self._machine = with_gates(self._machine, self.jobs, self.edges)
@@ -233,13 +235,12 @@ class ExclusiveNodes(System):
     def ask_by(self, test: RowTest | None) -> None:
         """From now on have the loop itself ask a planner's test; None: nobody.
 
-        It may where the loop calls no other hook, and neither preempts jobs nor runs arrays as one.
+        It may where the loop calls no other hook, neither preempts jobs nor runs arrays as one, and
+        rejected jobs do not run on: at each early end those are asked about again.
         """
         may = self._loop is advance and self.preemption is None and self._arrays is None
-        self._test = test if may else None
-        if self._test is not None and (
-            self._test.final is None or self.settings.rejected == "run"
-        ):  # who is rejected by the loop does not run
+        self._test = test if may and self.settings.rejected != "run" else None
+        if self._test is not None and self._test.final is None:
             self._test = self._test._replace(final=np.zeros(len(self.jobs), np.bool_))
 
     def place_by(self, placer: RowPlacer) -> None:
@@ -463,8 +464,30 @@ class ExclusiveNodes(System):
     def _turn_away(self, rows: Rows) -> int:
         if self.settings.rejected == "run":
             self._ledger.reject(rows)
+            self._running_on = np.union1d(self._running_on, rows)
             return self._change(command.ADMIT, rows)
         return self._set_aside(command.REJECT, rows)
+
+    def rejected_waiting(self) -> Rows:
+        """Return the rejected jobs that run on, wait, and can still end in time.
+
+        The earliest deadline first. In a queue in order of deadlines those that cannot wait from
+        now on like jobs without a deadline.
+        """
+        rows, table = self._running_on, self._machine.jobs
+        if not len(rows):
+            return rows
+        self._running_on = rows = rows[table["status"][rows] < kernel.PLANNED]
+        rows = rows[table["status"][rows] == kernel.QUEUED]
+        rigid = self.jobs.kind[rows] == Kind.RIGID  # another may be planned with a faster size
+        earliest = self.now + np.where(rigid, table["wall"][rows], 0.0)
+        late = earliest > self.jobs.deadline[rows]
+        if self.settings.order == "deadline":
+            new = rows[late & np.isfinite(self._machine.more["key"][rows])]
+            if len(new):
+                command.prioritise(self._machine, new, np.full(len(new), -np.inf))
+        rows = rows[~late]
+        return rows[np.argsort(self.jobs.deadline[rows], kind="stable")]
 
     def _hold(self, action: Hold, rows: Rows) -> int:
         sleepers = self._machine.sleepers

@@ -194,6 +194,10 @@ class System(ABC):
     def _waiting(self) -> Rows:
         """Return the rows of the jobs that were let in and do not run, ascending."""
 
+    def rejected_waiting(self) -> Rows:
+        """Return the rejected jobs that run on, wait, and can still end in time, in some order."""
+        return np.zeros(0, np.int64)
+
     @abstractmethod
     def _running(self) -> tuple[Rows, Schedule]:
         """Return the rows of the running jobs, ascending, and their nodes, starts, latest ends."""
