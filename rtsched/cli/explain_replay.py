@@ -214,7 +214,8 @@ def sentence(why: Why, label: Label) -> str:
         return f"started after {duration(why.wait)} and was lost when a node went down"
     if why.ran_on:
         waited = f"waited {duration(why.wait)}" if why.wait > 0 else "started at once"
-        return f"rejected{_blamed(why)}; ran without a promise, {waited}{_punctual(why)}"
+        how = "promised later" if math.isfinite(why.promise) else "ran without a promise"
+        return f"rejected{_blamed(why)}; {how}, {waited}{_punctual(why)}"
     if why.wait <= 0:
         return f"started at once on {_nodes(why.given)}{_punctual(why)}"
     return f"waited {duration(why.wait)}{_cause(why, label)}{_punctual(why)}"

@@ -28,7 +28,7 @@ from rtsched.cli.progress import Bars
 from rtsched.errors import ConfigError, InputError, MissingExtraError
 from rtsched.model import on_disk
 from rtsched.model.units import known_zone
-from rtsched.replay.policies import presets
+from rtsched.replay.policies import RECOMMENDED, presets
 from rtsched.replay.workload import WorkloadOptions
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ REPORT = "report.html"
 ON_DISK = 8_000_000
 """Jobs from which the log, and what policies made of it, are on disk: about 1 GB each."""
 
-WITHOUT_SITE = ("easy", "edf-easy", "multifactor", "mcdf")
+WITHOUT_SITE = ("easy", "edf-easy", "multifactor", RECOMMENDED)
 WITH_SITE = ("site", "easy")
 
 

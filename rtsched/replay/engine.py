@@ -175,13 +175,13 @@ class Replay:
 
     def _judge_again(self) -> None:
         """Promise rejected jobs that wait, one after the other, where there is room by now."""
-        for row in self.system.rejected_waiting():
-            rows = np.array([row])
-            if self._planner and self._planner.promise(rows):
+        for row in self.system.rejected_waiting().tolist():
+            if self._planner and self._planner.promise(row):
                 continue
-            snapshot, jobs = self._observed(), self.workload.jobs.take(rows)
+            snapshot, jobs = self._observed(), self.workload.jobs.take([row])
             others = snapshot.queued.take(snapshot.queued.id != jobs.id)
-            verdicts = judge(replace(snapshot, queued=others), self.chain, jobs, self._stage).verdicts
+            snapshot = replace(snapshot, queued=others)
+            verdicts = judge(snapshot, self.chain, jobs, self._stage).verdicts
             if verdicts.code[0] < Verdict.DEFER:
                 self._carry_out(admission_actions(jobs, verdicts))
 

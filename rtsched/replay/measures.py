@@ -56,7 +56,10 @@ MEASURES: Mapping[str, Measure] = {
     "jobs": Measure("jobs", "Jobs of the workload.", 0),
     "finished": Measure("jobs", "Jobs that ran to their end.", 0),
     "rejected": Measure("jobs", "Jobs rejected at submission.", -1),
-    "ran_on": Measure("jobs", "Rejected jobs that ran on without a promise.", 0),
+    "ran_on": Measure("jobs", "Rejected jobs that were run all the same.", 0),
+    "promised_later": Measure(
+        "jobs", "Of these, jobs that were promised their deadline while they waited.", 1
+    ),
     "unfinished": Measure(
         "jobs",
         "Jobs that never started, were lost with their node, or were cancelled by preemption.",
@@ -215,6 +218,7 @@ def measure(
         "rejected_work_ratio": _part(_work(workload, jobs.wall_time), rejected),
         "rejected_run_ratio": _part(_work(workload, workload.run_time), rejected),
         "ran_on": _count(results.ran_on),
+        "promised_later": _count(results.ran_on & promised),
         "missed": _count(late & ~rejected),
         "miss_ratio": _ratio(_count(late & ~rejected), n),
         "promises": _count(promised),
@@ -242,7 +246,7 @@ def logged(workload: Workload) -> Values:
     results = logged_results(workload)
     found = measure(workload, results)
     told_nothing = ["rejected", "reject_ratio", "rejected_work_ratio", "rejected_run_ratio"]
-    told_nothing += ["ran_on", "promises", "promises_kept"]
+    told_nothing += ["ran_on", "promised_later", "promises", "promises_kept"]
     told_nothing += ["array_promises", "array_promises_kept", "preempted", "preempted_core_h"]
     if not np.isfinite(workload.outcomes.start).any():
         told_nothing = [name for name in found if name != "jobs"]

@@ -15,6 +15,8 @@ import numpy as np
 import structlog
 
 from rtsched.core.chain import Answer, Judgement
+from rtsched.kernels.row_tests import planned_rows
+from rtsched.model.plan_rows import PlanRows
 from rtsched.model.verdicts import Verdict
 from rtsched.simulator.settings import ExclusiveSettings
 
@@ -104,28 +106,39 @@ class PlannerAnswers:
         self._ask_by(self.planner.row_test())
         return done
 
-    def promise(self, row: NDArray[np.int64]) -> bool:
+    def promise(self, row: int) -> bool:
         """Promise a job that waits its deadline if there is room; False: the hooks must be asked.
 
         Parameters
         ----------
-        row : int64[1]
-            A row of the workload.
+        row : int
+            Its row of the workload.
         """
-        if self._failed or not self.planner.answers[row].all():
+        if self._failed or not self.planner.answers[row]:
             return False
-        now, held_until, plan = self.system.now, self.system.held_until(), self.system.plan_left()
         try:
             with self._asked(1, 1):
-                verdicts, anew = self.planner.judge(
-                    row, now, held_until, plan, self.system.open_promises
-                )
+                plan = self._plan_with(row)
         except _ShortFormError as error:
             self._give_up(error)
             return False
-        if verdicts is None or verdicts.code[0] < Verdict.DEFER:
-            self.system.settle(row, _NOBODY, np.empty(0), anew)
+        if plan is not None:
+            self.system.settle(np.array([row]), _NOBODY, np.empty(0), plan)
         return True
+
+    def _plan_with(self, row: int) -> PlanRows | None:
+        """Return a plan of all promises and a job; None: there is none. No offer is looked for."""
+        now, held_until, plan = self.system.now, self.system.held_until(), self.system.plan_left()
+        test = self.planner.row_test()
+        usable = np.count_nonzero(held_until < np.inf)
+        if test is not None and test.direct[row] and test.usable == usable:
+            found = planned_rows(test.prepared, plan.row, plan.start, row, now, held_until)
+            columns = (np.append(plan.row, row), *found[1:5])
+            return PlanRows(*columns) if found.accepted else None
+        promises = self.system.open_promises
+        verdicts, anew = self.planner.judge(np.array([row]), now, held_until, plan, promises)
+        admitted = verdicts is None or verdicts.code[0] < Verdict.DEFER
+        return anew if admitted else None
 
     def _give_up(self, error: _ShortFormError) -> None:
         """Have the hooks asked from now on."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from rtsched.core.plugins import Found
 
+RECOMMENDED = "portfolio-run"
+"""Name of the policy to begin with, where a site has no reason for another one."""
+
 SITE = "site"
 """Name of the policy that stands at a site.toml's top level."""
 

@@ -109,7 +109,7 @@ class Results(Table):
     promise = Column(np.float64, np.inf, "The deadline it was promised; inf: no promise.")
     offer = Column(np.float64, np.inf, "Counter-offer: earliest feasible deadline; inf: none.")
     reason = Text("Code of the reason that decided its rejection or wait; missing: none.")
-    ran_on = Column(np.bool_, False, "Whether it was rejected, and ran on without a promise.")
+    ran_on = Column(np.bool_, False, "Whether it was rejected, and run all the same.")
     service = Column(
         np.float64,
         np.nan,

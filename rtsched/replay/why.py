@@ -95,7 +95,7 @@ class Why:
         Node-seconds from its start to its end, and those in which its nodes served it; nan: it did
         not end.
     ran_on : bool
-        Whether it was rejected, and ran on without a promise.
+        Whether it was rejected, and run all the same.
     """
 
     row: int

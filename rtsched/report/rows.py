@@ -72,6 +72,7 @@ ROWS = (
     Row("rejected work", "rejected_work_ratio", optional=True),
     Row("rejected run time", "rejected_run_ratio", optional=True),
     Row("rejected, ran on", "ran_on", optional=True),
+    Row("promised later", "promised_later", optional=True),
     Row("missed deadlines", "miss_ratio", "missed"),
     Row("promises kept", "promises_kept", total="promises", optional=True),
     Row("of whole arrays", "array_promises_kept", total="array_promises", optional=True),

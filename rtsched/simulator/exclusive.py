@@ -487,7 +487,8 @@ class ExclusiveNodes(System):
             if len(new):
                 command.prioritise(self._machine, new, np.full(len(new), -np.inf))
         rows = rows[~late]
-        return rows[np.argsort(self.jobs.deadline[rows], kind="stable")]
+        earliest_first = np.argsort(self.jobs.deadline[rows], kind="stable")
+        return np.asarray(rows[earliest_first])
 
     def _hold(self, action: Hold, rows: Rows) -> int:
         sleepers = self._machine.sleepers

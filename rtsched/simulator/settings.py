@@ -123,7 +123,9 @@ class ExclusiveSettings(SystemSettings, frozen=True, tag="exclusive"):
         Literal["leave", "run"],
         Meta(
             description="What becomes of a rejected job. `leave`: it does not run. `run`: it waits "
-            "in the queue like jobs without a promise, and runs where promises leave nodes."
+            "in the queue, runs where promises leave nodes, and is promised its deadline if there "
+            "is room when something ends early. With order `deadline`, one that can no longer end "
+            "in time waits like a job without a deadline."
         ),
     ] = "leave"
     requeue: Annotated[

@@ -20,7 +20,7 @@ from rtsched.replay import engine
 from rtsched.replay.measures import measure
 from rtsched.replay.planner_answers import PlannerAnswers, short_form
 from rtsched.replay.planners import load_chain
-from rtsched.replay.policies import Policy, presets
+from rtsched.replay.policies import RECOMMENDED, Policy, presets
 from rtsched.replay.results import PolicyRun, Workload
 from rtsched.simulator.interface import NodeEvent
 from rtsched_plugins.replay_planning import OnePool
@@ -311,9 +311,11 @@ def test_rejected_jobs_may_run_on(name: str, monkeypatch: pytest.MonkeyPatch) ->
     promised = np.isfinite(results.promise)
     assert (results.end[promised] <= results.promise[promised] + 1e-6).all()
     assert results.ran_on.any()
-    assert (results.ran_on == due & ~promised).all()
+    assert (results.ran_on | promised == due).all()
+    later = results.ran_on & promised
     found = measure(work, results)
     assert found["rejected"] == found["ran_on"] == int(results.ran_on.sum())
+    assert found["promised_later"] == int(later.sum())
     in_time = int((results.end <= work.jobs.deadline)[due].sum())
     assert found["in_time"] == in_time
 
@@ -339,3 +341,43 @@ def test_a_rejected_job_runs_when_promises_leave_its_nodes() -> None:
     assert runs.ran_on.tolist() == [False, True]
     assert runs.promise.tolist() == [150.0, np.inf]
     assert runs.offer[1] == leaves.offer[1] == 200.0
+
+
+def test_a_rejected_job_is_promised_when_something_ends_early() -> None:
+    """Both nodes may be taken until 100 s, then one until 110 s: 100 s more are too late for 150 s.
+
+    The first job ends at 10 s. The other two follow, and there is room until 120 s for the rejected
+    one. One whose deadline has passed by then waits like a job without a deadline.
+    """
+    jobs = Jobs.build(
+        4,
+        id=[1, 2, 3, 4],
+        submit=[0.0, 1.0, 2.0, 3.0],
+        size=[2, 1, 2, 2],
+        wall_time=[100.0, 10.0, 100.0, 100.0],
+        deadline=[400.0, 390.0, 150.0, 20.0],
+    )
+    work = Workload(
+        jobs,
+        np.array([10.0, 10.0, 100.0, 100.0]),
+        Outcomes.build(4),
+        Cluster.uniform(2),
+        Accounts.build(0),
+        Edges.build(0),
+        (),
+        Skipped(),
+    )
+    results = engine.replay(work, "test", running_on(presets()["edf-mn"])).results
+    assert results.ran_on.tolist() == [False, False, True, True]
+    assert results.promise.tolist() == [400.0, 390.0, 150.0, np.inf]
+    assert results.start[2] <= 50.0
+    assert results.start[3] >= results.end[2]
+    found = measure(work, results)
+    assert (found["promised_later"], found["promises_kept"], found["in_time"]) == (1, 3, 3)
+
+
+def test_the_recommended_policy_exists() -> None:
+    """It promises, and lets rejected jobs run."""
+    policy = presets()[RECOMMENDED]
+    assert policy.planner
+    assert policy.system.rejected == "run"
