@@ -22,7 +22,7 @@ from rtsched.core.plugins import Found
 from rtsched.logs.sacct_lines import ROLES, SACCT, SACCT_COLUMNS
 from rtsched.model.verdicts import Reason
 from rtsched.replay.measures import MEASURES
-from rtsched.replay.policies import load_site
+from rtsched.replay.policies import RECOMMENDED, load_site, presets
 
 TOP = Path(__file__).resolve().parents[2]
 DOCS = TOP / "docs"
@@ -308,3 +308,15 @@ def test_plugin_page_runs(documented):
     assert len(tests) >= 4
     for test in tests:
         test()
+
+
+def test_the_guides_begin_with_the_recommended_planner() -> None:
+    """Which planner a site begins with is said in one constant, and the guides say the same."""
+    planner = presets()[RECOMMENDED].planner
+    guides = ("tutorial", "slurm/install", "condor/install", "condor/sharing")
+    texts = [(DOCS / f"{name}.md").read_text() for name in guides]
+    texts.append((TOP / "examples" / "site.toml").read_text())
+    for text in texts:
+        assert set(re.findall(r'^planner = "(.+)"$', text, re.MULTILINE)) == {planner}
+    assert f"[`{RECOMMENDED}`]" in (DOCS / "policies.md").read_text()
+    assert f"`{RECOMMENDED}`" in (TOP / "README.md").read_text()
