@@ -29,7 +29,7 @@ def test_defaults(run, log, tmp_path):
     result = run("replay", log)
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
-    for word in ("as logged", "easy", "edf-easy", "multifactor", "mcdf", "wait, mean", "Assumed"):
+    for word in ("as logged", "easy", "edf-easy", "multifactor", "portfolio-run", "wait, mean", "Assumed"):
         assert word in result.stdout
     assert "report: rtsched-replay/report.html" in result.stdout
     kept = tmp_path / "rtsched-replay"
@@ -44,9 +44,9 @@ def test_json_is_all_that_is_printed(run, log):
     assert result.exit_code == 0
     summary = json.loads(result.stdout)
     assert list(summary) == ["log", "assumptions", "policies"]
-    assert list(summary["policies"]) == ["easy", "edf-easy", "multifactor", "mcdf"]
+    assert list(summary["policies"]) == ["easy", "edf-easy", "multifactor", "portfolio-run"]
     assert summary["policies"]["easy"]["mean_wait_s"] > 0
-    assert summary["policies"]["mcdf"]["hooks"]["admit"]["mcdf"]["judged"] == 60
+    assert summary["policies"]["portfolio-run"]["hooks"]["admit"]["portfolio"]["judged"] >= 60
     assert "results: rtsched-replay" in result.stderr
 
 
@@ -447,7 +447,7 @@ def test_interrupted(run, log, tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "replay", interrupted)
     result = run("replay", log, "--no-report")
     assert result.exit_code == 130
-    said = "interrupted; easy, edf-easy done and reported, not replayed: multifactor, mcdf"
+    said = "interrupted; easy, edf-easy done and reported, not replayed: multifactor, portfolio-run"
     assert result.stderr == f"rtsched: error: {said}\n"
     assert "wait, mean" in result.stdout
     assert (tmp_path / "rtsched-replay" / "easy").exists()
@@ -477,7 +477,7 @@ def test_resuming(run, log, tmp_path, monkeypatch, refused):
     refused(run(*asked, "--resume", "--policy", "easy"), "other policies or settings of them")
     refused(run(*asked, "--resume", "--no-out"), "exclude each other")
     assert run(*asked, "--resume").exit_code == 0
-    assert replayed == ["easy", "edf-easy", "multifactor", "multifactor", "mcdf"]
+    assert replayed == ["easy", "edf-easy", "multifactor", "multifactor", "portfolio-run"]
     assert bytes_below(tmp_path / "out") == bytes_below(tmp_path / "whole")
     result = run(*asked, "--resume")
     assert result.exit_code == 0
