@@ -29,7 +29,8 @@ def test_defaults(run, log, tmp_path):
     result = run("replay", log)
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
-    for word in ("as logged", "easy", "edf-easy", "multifactor", "portfolio-run", "wait, mean", "Assumed"):
+    policies = ("easy", "edf-easy", "multifactor", "portfolio-run")
+    for word in ("as logged", *policies, "wait, mean", "Assumed"):
         assert word in result.stdout
     assert "report: rtsched-replay/report.html" in result.stdout
     kept = tmp_path / "rtsched-replay"
