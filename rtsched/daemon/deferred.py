@@ -361,8 +361,9 @@ def settled_deferred(site: Site) -> tuple[Action, ...]:
     """
     marks = site.marks
     waits = _says_run(site, "") & np.isin(marks.job, site.snapshot.queued.id)
-    tokens = marks.texts("token")
-    unjudged = {int(marks.job[at]) for at in np.flatnonzero(waits) if tokens[at] == UNJUDGED}
+    some = marks.take(np.flatnonzero(waits))
+    tokens = zip(some.job.tolist(), some.texts("token"), strict=True)
+    unjudged = {job for job, token in tokens if token == UNJUDGED}
     deferred = site.snapshot.queued.id[_is_deferred(site)]
     waiting = {*deferred.tolist(), *site.marks.job[site.marks.unpromised].tolist()}
     promised = [job for job in sorted(waiting) if job in site.records]
