@@ -19,7 +19,6 @@ import msgspec
 import numpy as np
 import structlog
 
-from rtsched.adapters.live import UNJUDGED
 from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.records import JournalEntry, Records
@@ -356,14 +355,9 @@ def _told(job: int, text: str) -> tuple[Action, ...]:
 def settled_deferred(site: Site) -> tuple[Action, ...]:
     """Return what deferred jobs that have been judged still wait for: a release, or their end.
 
-    And that jobs are not ended at their deadlines that run without a promise, those too that nobody
-    could judge and whose users say so.
+    And that jobs are not ended at their deadlines that run without a promise: deferred ones, and
+    those whose users say so, that nobody could judge, or whose promises are over.
     """
-    marks = site.marks
-    waits = _says_run(site, "") & np.isin(marks.job, site.snapshot.queued.id)
-    some = marks.take(np.flatnonzero(waits))
-    tokens = zip(some.job.tolist(), some.texts("token"), strict=True)
-    unjudged = {job for job, token in tokens if token == UNJUDGED}
     deferred = site.snapshot.queued.id[_is_deferred(site)]
     waiting = {*deferred.tolist(), *site.marks.job[site.marks.unpromised].tolist()}
     promised = [job for job in sorted(waiting) if job in site.records]
@@ -373,7 +367,11 @@ def settled_deferred(site: Site) -> tuple[Action, ...]:
     if promised:
         deadline = np.array([site.records[job].deadline for job in promised])
         actions.append(Admit(np.array(promised, np.int64), deadline))
-    if dropped := site.unpromised | unjudged:
+    without = _says_run(site, "") & (site.marks.token >= 0)  # what passed unpromised has no token
+    without &= np.isin(site.marks.job, site.snapshot.queued.id)
+    without &= ~np.isin(site.marks.job, [*deferred, *site.orphans])
+    dropped = site.unpromised.union(site.marks.job[without].tolist())
+    if dropped := dropped - {record.id for record in site.all_records()}:
         actions.append(DropDeadline(np.array(sorted(dropped), np.int64)))
     if free:
         actions.append(Release(np.array(free, np.int64)))

@@ -249,14 +249,26 @@ def test_who_waits_for_one_that_is_promised_something_is_evaluated_after_it() ->
 
 
 @pytest.mark.parametrize("word", ["run", None])
-def test_one_that_nobody_could_judge_runs_past_its_deadline_too(word: str | None) -> None:
-    """Its filter let it in while the daemon was away; its user must have said so."""
-    site = Scene(rejected="run").site
-    marks = Marks.build(2, job=[8, 9], token=["abc", UNJUDGED], otherwise=[word, word])
-    queued = Jobs.build(2, id=[8, 9], submit=[T0, T0])
+def test_without_a_promise_its_deadline_ends_no_job_whose_user_says_so(word: str | None) -> None:
+    """Nobody could judge it, or its promise is over; not one that has a promise or waits for it.
+
+    Nor one that passed where plug-ins only watch: the batch system treats it as without rtsched.
+    """
+    scene = Scene(rejected="run")
+    token = scene.submit(deadline=T0 + 3000, **WHOLE).reply.token
+    site = scene.poll(T0 + 1, queued=((6, token),)).site
+    marks = Marks.build(
+        5,
+        job=[5, 6, 7, 8, 9],
+        token=[None, token, "over", UNJUDGED, None],
+        otherwise=[word] * 5,
+        deferred=[False] * 4 + [True],
+        held=[False] * 4 + [True],
+    )
+    queued = Jobs.build(5, id=[5, 6, 7, 8, 9], submit=[T0] * 5)
     site = replace(site, marks=marks, snapshot=replace(site.snapshot, queued=queued))
     asked = [each.job.tolist() for each in settled_deferred(site) if isinstance(each, DropDeadline)]
-    assert asked == ([[9]] if word else [])
+    assert asked == ([[7, 8]] if word else [])
 
 
 # --- a daemon ------------------------------------------------------------------------------------

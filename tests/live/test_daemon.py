@@ -233,20 +233,24 @@ def test_parked_jobs_are_judged_later(live: Live) -> None:
 
 def test_a_job_without_a_promise_runs_past_its_deadline(live: Live) -> None:
     """With `else=run`, evaluated at its submission or held before; Slurm does not cancel it."""
-    blocker = live.submit("-N8", "--time=2", script="sleep 75").job
+    over = live.cluster.path("/tmp/over")  # noqa: S108
+    script = "while [ ! -e /tmp/over ]; do sleep 0.5; done"
+    blocker = live.submit("-N8", "--time=10", script=script).job
     live.cluster.wait_job(blocker, "RUNNING")
-    ask = ("-N8", "--time=1", in_minutes(1.03))
-    deadline = time.time() + 62
-    assert live.submit(*ask).job == 0, "without the word"
-    assert "must be reject or run" in live.submit(*ask, "--extra=rtsched:else=maybe").text
-    first = live.submit(*ask, "--extra=rtsched:else=run", script="sleep 1")
+    ask = ("-N8", "--time=1")
+    assert live.submit(*ask, in_minutes(1.1)).job == 0, "without the word"
+    wrong = live.submit(*ask, in_minutes(1.1), "--extra=rtsched:else=maybe")
+    assert "must be reject or run" in wrong.text
+    first = live.submit(*ask, in_minutes(0.5), "--extra=rtsched:else=run", script="sleep 1")
     assert "accepted without a promise" in first.text
     assert "Feasible: " in first.text
     live.hold_without_daemon()
     live.cluster.stop_daemon()
     try:
         eventually(lambda: "held until" in live.submit("-N1", "--time=1", in_minutes(60)).text)
-        parked = live.submit(*ask, "--comment=rtsched:else=run", script="sleep 1")
+        words = (*ask, "--comment=rtsched:else=run")  # Slurm itself refuses less than the limit
+        parked = eventually(lambda: (said := live.submit(*words, in_minutes(1.1))).job and said)
+        deadline = time.time() + 66
         assert live.cluster.job(parked.job)["Priority"] == "0"
     finally:
         live.cluster.path(SUBMIT_CONF).write_text(QUICK)
@@ -254,10 +258,11 @@ def test_a_job_without_a_promise_runs_past_its_deadline(live: Live) -> None:
     eventually(lambda: live.cluster.job(parked.job)["Priority"] != "0")
     assert "accepted without a promise" in live.cluster.job(parked.job)["Comment"]
     assert live.cluster.job(first.job).get("Deadline", "N/A") == "N/A"
+    time.sleep(max(deadline + 1 - time.time(), 0))
+    over.touch()
     for each in (first.job, parked.job):
-        ended = accounted(live, each, "State", "End")
-        assert ended["State"] == "COMPLETED"
-        assert int(ended["End"]) > deadline
+        live.cluster.wait_job(each, "RUNNING", "COMPLETED")
+    assert live.standing(first.job) == live.standing(parked.job) == ""
 
 
 def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(live: Live) -> None:
@@ -277,7 +282,11 @@ def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(liv
     live.cluster.start_daemon(SITE + SCOPES)
     live.polled()
     assert [live.standing(job) for job in jobs] == ["", ""]
-    eventually(lambda: live.cluster.job(away.job)["Deadline"].startswith("2100-"))
+    given_up = live.promise("-N8", "--time=1", in_minutes(90), ask[-1], script="true")
+    live.wait_standing(given_up, "firm")
+    assert live.command("rtsched", "cancel", str(given_up)).startswith("0 ")
+    for job in (away.job, given_up):
+        eventually(lambda job=job: live.cluster.job(job)["Deadline"].startswith("2100-"))  # type: ignore[misc]
     live.cluster.run(["scancel", str(blocker)])
     live.wait_standing(jobs[1], "firm", "kept", seconds=30)  # Slurm may have started the first
     eventually(lambda: PROMISED in live.cluster.job(jobs[1]).get("Comment", ""))

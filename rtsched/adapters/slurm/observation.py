@@ -122,8 +122,8 @@ def is_deferred(mark: str) -> bool:
     return mark.split()[:1] == [MARK + DEFERRED]
 
 
-def _is_unjudged(mark: str) -> bool:
-    return token_of(mark) == UNJUDGED
+def _says_else(text: str) -> bool:
+    return "else=" in text and _is_for_us(text)
 
 
 def is_unpromised(mark: str) -> bool:
@@ -195,8 +195,9 @@ def marks_of(
     for at in np.flatnonzero(unpromised).tolist():
         spec = _spec(rows, int(which[at]))
         notify[at], odds[at], otherwise[at] = spec.notify, spec.odds, "run"
-    unjudged = mark.map(_is_unjudged, np.bool_) & (some.deadline < math.inf) & waits
-    for at in np.flatnonzero(unjudged).tolist():
+    says = some.extra.map(_says_else, np.bool_) | some.comment.map(_says_else, np.bool_)
+    says &= waits & (some.deadline < math.inf)
+    for at in np.flatnonzero(says & ~unpromised).tolist():
         otherwise[at] = _spec(rows, int(which[at])).otherwise
     if queued is not None:
         for at, problem in _not_planned(rows, which, queued, facts).items():

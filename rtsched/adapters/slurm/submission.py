@@ -100,7 +100,8 @@ class SlurmTranslator:
 
     naming = ""
     afterwards = (
-        "the job runs as best effort, and is cancelled at its deadline if it has not started"
+        "the job runs as best effort, and is cancelled at its deadline if it has not started "
+        "(not with else=run)"
     )
 
     def __init__(self, settings: SlurmSettings | None = None) -> None:
