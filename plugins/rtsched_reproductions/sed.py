@@ -76,6 +76,9 @@ class Study(Parameters, frozen=True):
 
     seeds: Annotated[int, Meta(ge=2, description="Runs that are averaged.")] = 10
     jobs: Annotated[int, Meta(ge=50, description="Jobs per run.")] = 3000
+    saturated: Annotated[
+        int, Meta(ge=10, description="Jobs of each run in which jobs always wait.")
+    ] = 400
     steady_only: Annotated[
         bool, Meta(description="Whether to leave out the rates near saturation.")
     ] = False
@@ -119,7 +122,7 @@ class Sed:
 
     def parts(self, parameters: Study) -> list[Part]:
         """First the examples, then one part per point and seed."""
-        return [Part(examples)] + [
+        return [Part(examples, {"jobs": parameters.saturated})] + [
             Part(
                 means,
                 {

@@ -15,15 +15,17 @@ STATES: dict[tuple[int, str], str] = {
     (2, "SED-NM"): "0 0 0 0; 20 0 0 0; 20 0 0 10; 0 0 0 10",
 }
 """The states that the source draws: per delay class the sizes of the jobs in it."""
-SATURATED_JOBS = 400
 
 
-def examples() -> tuple[tuple[Sheet, ...], tuple[Claim, ...]]:
-    """Return worked example, timelines of two jobs and limits; claims on states and upgrades."""
-    return (_availability(), _delays(), _timelines(), _limits()), _claims()
+def examples(jobs: int) -> tuple[tuple[Sheet, ...], tuple[Claim, ...]]:
+    """Return worked example, timelines of two jobs and limits; claims on states and upgrades.
+
+    `jobs` are those of each run in which jobs always wait.
+    """
+    return (_availability(), _delays(), _timelines(), _limits(jobs)), _claims(jobs)
 
 
-def _claims() -> tuple[Claim, ...]:
+def _claims(jobs: int) -> tuple[Claim, ...]:
     """Return whether the states are those that the source draws, and what upgrades are for."""
     found = []
     for (system, variant), drawn in STATES.items():
@@ -36,8 +38,8 @@ def _claims() -> tuple[Claim, ...]:
                 "; ".join(sorted(ours)),
             )
         )
-    with_upgrades = saturated(1, "SED", SATURATED_JOBS, idle_first=False)[0]
-    without = saturated(1, "SED-NU", SATURATED_JOBS, idle_first=False)[0]
+    with_upgrades = saturated(1, "SED", jobs, idle_first=False)[0]
+    without = saturated(1, "SED-NU", jobs, idle_first=False)[0]
     found.append(
         Claim(
             "upgrades happen only when nobody waits (section 4 of the source)",
@@ -123,7 +125,7 @@ def _timelines() -> Sheet:
     )
 
 
-def _limits() -> Sheet:
+def _limits(jobs: int) -> Sheet:
     rows = {
         "system 1, SED-NU, states (0,5,0,30)": (1, "SED-NU", False, 1200.0, 5 / 3),
         "system 1, SED, states (5,0,0,25)": (1, "SED", False, 9600 / 9, 1.875),
@@ -132,8 +134,8 @@ def _limits() -> Sheet:
     }
     kinds = [(2400.0, 800.0), (1200.0, 960.0), (2400.0, 300.0), (2400.0, 600.0)]
     """Longest and shortest computing time in each row's states, seconds."""
-    seen = SATURATED_JOBS * 3 // 5
-    ours = [saturated(row[0], row[1], SATURATED_JOBS, row[2]) for row in rows.values()]
+    seen = jobs * 3 // 5
+    ours = [saturated(row[0], row[1], jobs, row[2]) for row in rows.values()]
     return Sheet(
         "While jobs always wait: mean computing time, s, and throughput, jobs/1000 s",
         "section 4 of the source (it prints about 1060 for 1066.7)",
