@@ -7,7 +7,8 @@
 
 Each number of a policy's files is changed, and each number and operator of a reproduction's, but
 for tables of printed values, plots and type annotations. A change is made in a copy of the module,
-which one process sees; no file is written. A small reproduction then runs in plain Python.
+which one process sees; no file is written. A small reproduction then runs, in plain Python if a
+kernel was changed.
 
 A change is *noticed* if a verdict of the reproduction changes, or if it fails or does not end;
 *seen in values* if only computed values change, which `tests/replay/test_mutations.py` keeps; *not
@@ -250,8 +251,9 @@ def _is_text(node: ast.AST) -> bool:
     )
 
 
-def _kept(node: ast.AST) -> set[int]:
-    """Return the ids of all nodes that are not to be changed, such as types and plots."""
+def _kept(node: ast.AST, extent: dict[str, Any]) -> set[int]:
+    """Return the ids of all nodes that are not to be changed: types, plots, extents, tables."""
+    kept_names = PRINTED | extent.keys()
     kept: set[int] = set()
 
     def keep(some: ast.AST | None) -> None:
@@ -261,7 +263,8 @@ def _kept(node: ast.AST) -> set[int]:
     for part in ast.walk(node):
         if isinstance(part, ast.AnnAssign):
             keep(part.annotation)
-            if isinstance(part.target, ast.Name) and part.target.id in PRINTED:
+            replaced = isinstance(part.target, ast.Name) and part.target.id in kept_names
+            if replaced or "ClassVar[" in ast.unparse(part.annotation):
                 keep(part.value)
         elif isinstance(part, ast.Assign):
             if any(isinstance(to, ast.Name) and to.id in PRINTED for to in part.targets):
@@ -292,7 +295,7 @@ def mutants_of(study: str) -> list[Mutant]:
     for module in (*target.policy, *target.formulas):
         seen: Counter[str] = Counter()
         tree = _parsed(module)
-        kept, home = _kept(tree), _homes(tree)
+        kept, home = _kept(tree, target.extent), _homes(tree)
         for at, node in enumerate(ast.walk(tree)):
             if id(node) in kept:
                 continue
@@ -330,7 +333,7 @@ def _name(node: ast.AST, part: int, function: str, statement: ast.AST) -> str:
     other = copy.deepcopy(node)
     _change(other, part)
     line = " ".join(ast.unparse(statement).split())
-    return f"{function}: {_short(node)} -> {_short(other)} in {line[:100]}"
+    return f"{function}: {_short(node)} -> {_short(other)} in {line[:100].strip()}"
 
 
 def _short(node: ast.AST) -> str:
@@ -370,6 +373,7 @@ Outcome = dict[str, Any]
 
 def outcome_of(study: str) -> Outcome:
     """Run a reproduction in this process and return what comes of it."""
+    import numpy as np
     from msgspec.structs import replace
 
     from rtsched.reproduce import reproduce, reproductions
@@ -380,7 +384,8 @@ def outcome_of(study: str) -> Outcome:
     values: list[Any] = []
     for sheet in done.findings.sheets:
         verdicts += [[sheet.title, *map(str, row)] for row in sheet.verdicts()]
-        values += [[float(f"{value:.9g}") for value in row] for row in sheet.ours.tolist()]
+        for table in (sheet.ours, np.where(sheet.compared(), sheet.bounds(), np.nan)):
+            values += [[float(f"{value:.9g}") for value in row] for row in table.tolist()]
     for claim in done.findings.claims:
         verdicts.append([claim.text, str(claim.verdict)])
         values.append(re.sub(r"\d\.\d+e-\d+", "0", claim.evidence))
@@ -396,10 +401,13 @@ def _lines_of(study: str) -> dict[str, set[int]]:
         str(path_of(module)): set() for module in (*target.policy, *target.formulas)
     }
 
+    events: Counter[Any] = Counter()
+
     def traced(frame: Any, event: str, _: object) -> Any:
         lines = run.get(frame.f_code.co_filename)
-        if lines is None:
+        if lines is None or events[frame.f_code] > ENOUGH:
             return None
+        events[frame.f_code] += 1
         if event in {"line", "call"}:
             lines.add(frame.f_lineno)
         return traced
@@ -408,17 +416,22 @@ def _lines_of(study: str) -> dict[str, set[int]]:
     return run
 
 
-PRELOADED = {"rtsched", "numpy", "msgspec", "pluggy", "structlog"}
+ENOUGH = 20_000
+"""Steps of a function after which those of its lines that are ever run have been seen."""
+
+PRELOADED = {"rtsched", "numpy", "numba", "llvmlite", "msgspec", "pluggy", "structlog"}
 
 
-def _child(pipe: Any, study: str, mutant: Mutant | None) -> None:
+def _child(pipe: Any, study: str, mutant: Mutant | None, plain: bool) -> None:
     """Send the outcome, or the name of the exception."""
+    if plain:
+        os.environ["RTSCHED_COMPILE"] = "0"
     sys.stderr = sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     run: dict[str, set[int]] = {}
     if mutant is not None:
-        _forget(mutant.module)
+        _forget(everything=plain or mutant.module.startswith("rtsched."))
         sys.meta_path.insert(0, _Finder(mutant))  # type: ignore[arg-type]
-    else:
+    elif plain:
         run = _lines_of(study)
     try:
         found = outcome_of(study)
@@ -429,9 +442,8 @@ def _child(pipe: Any, study: str, mutant: Mutant | None) -> None:
     os._exit(0)
 
 
-def _forget(module: str) -> None:
-    """Forget what was imported of rtsched and may hold something of a module."""
-    everything = module.startswith("rtsched.")
+def _forget(everything: bool) -> None:
+    """Forget what was imported of plug-ins and reproductions, or of all of rtsched."""
     for name in list(sys.modules):
         root = name.partition(".")[0]
         if root in {"rtsched_plugins", "rtsched_reproductions"} or (
@@ -440,11 +452,11 @@ def _forget(module: str) -> None:
             del sys.modules[name]
 
 
-def run_apart(study: str, mutant: Mutant | None, seconds: float) -> Outcome | str:
+def run_apart(study: str, mutant: Mutant | None, seconds: float, plain: bool) -> Outcome | str:
     """Run a reproduction in a process of its own; return its outcome, or what it failed with."""
     ours, theirs = multiprocessing.Pipe(duplex=False)
     context = multiprocessing.get_context("fork")
-    process = context.Process(target=_child, args=(theirs, study, mutant), daemon=True)
+    process = context.Process(target=_child, args=(theirs, study, mutant, plain), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -468,23 +480,29 @@ class Judge:
     """Judges changes of one reproduction against its outcome without any."""
 
     def __init__(self, study: str) -> None:
-        begun = time.monotonic()
-        plain = run_apart(study, None, 600.0)
-        if isinstance(plain, str):
-            raise SystemExit(f"{study} without any change: {plain}")
-        self.plain = plain
-        self.seconds = 5 * (time.monotonic() - begun) + 10
+        self.outcomes: dict[bool, Outcome] = {}
+        self.seconds: dict[bool, float] = {}
+        """Without any change, and the most that a change may take; in plain Python, and not."""
+        for plain in (False, True):
+            begun = time.monotonic()
+            outcome = run_apart(study, None, 600.0, plain)
+            if isinstance(outcome, str):
+                raise SystemExit(f"{study} without any change: {outcome}")
+            self.outcomes[plain] = outcome
+            self.seconds[plain] = min(3 * (time.monotonic() - begun) + 10, 120)
 
     def verdict(self, mutant: Mutant) -> str:
         """Return one of `KINDS`, with what a reproduction failed with."""
-        if self.plain["lines"][str(path_of(mutant.module))].isdisjoint(mutant.lines):
+        path = path_of(mutant.module)
+        if self.outcomes[True]["lines"][str(path)].isdisjoint(mutant.lines):
             return "not run"
-        outcome = run_apart(mutant.study, mutant, self.seconds)
+        plain = path.parent.name == "kernels"
+        outcome = run_apart(mutant.study, mutant, self.seconds[plain], plain)
         if isinstance(outcome, str):
             return f"noticed ({outcome})"
-        if not same(outcome["verdicts"], self.plain["verdicts"]):
+        if not same(outcome["verdicts"], self.outcomes[plain]["verdicts"]):
             return "noticed"
-        if not same(outcome["values"], self.plain["values"]):
+        if not same(outcome["values"], self.outcomes[plain]["values"]):
             return "seen in values"
         return "survives"
 
@@ -494,11 +512,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("studies", nargs="*", metavar="NAME", help=f"of {', '.join(TARGETS)}")
     parser.add_argument("--named", type=Path, metavar="FILE", help="only those named in this file")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only each Nth")
     parser.add_argument("--list", action="store_true", help="print names only")
     parser.add_argument("--values", action="store_true", help="print the outcomes without changes")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     chosen = parser.parse_args(arguments)
-    os.environ["RTSCHED_COMPILE"] = "0"
     for root in ROOTS:
         sys.path.insert(0, str(root))
     studies = chosen.studies or list(TARGETS)
@@ -514,12 +532,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mutants = [mutant for mutant in mutants if mutant.name in names]
         if missing := names - {mutant.name for mutant in mutants}:
             parser.error("no such change (any more):\n" + "\n".join(sorted(missing)))
+    mutants = mutants[:: chosen.every]
     if chosen.list:
         print("\n".join(mutant.name for mutant in mutants))
         return 0
     judges = {study: Judge(study) for study in dict.fromkeys(m.study for m in mutants)}
     for judge in judges.values():  # what all need, once before the forks
-        for module in judge.plain["modules"]:
+        for module in judge.outcomes[False]["modules"]:
             importlib.import_module(module)
     count: Counter[tuple[str, str]] = Counter()
     with ThreadPoolExecutor(chosen.workers) as pool:

@@ -74,7 +74,7 @@ class Point(NamedTuple):
 class Study(Parameters, frozen=True):
     """Extent of the study."""
 
-    seeds: Annotated[int, Meta(ge=2, description="Runs that are averaged.")] = 10
+    seeds: Annotated[int, Meta(ge=2, description="Runs that are averaged.")] = 5
     jobs: Annotated[int, Meta(ge=50, description="Jobs per run.")] = 3000
     saturated: Annotated[
         int, Meta(ge=10, description="Jobs of each run in which jobs always wait.")
