@@ -29,6 +29,7 @@ import json
 import multiprocessing
 import os
 import re
+import resource
 import sys
 import time
 from collections import Counter
@@ -416,6 +417,9 @@ def _lines_of(study: str) -> dict[str, set[int]]:
     return run
 
 
+MEMORY = 4 << 30
+"""Bytes that a changed reproduction may take."""
+
 ENOUGH = 20_000
 """Steps of a function after which those of its lines that are ever run have been seen."""
 
@@ -424,6 +428,7 @@ PRELOADED = {"rtsched", "numpy", "numba", "llvmlite", "msgspec", "pluggy", "stru
 
 def _child(pipe: Any, study: str, mutant: Mutant | None, plain: bool) -> None:
     """Send the outcome, or the name of the exception."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     if plain:
         os.environ["RTSCHED_COMPILE"] = "0"
     sys.stderr = sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
