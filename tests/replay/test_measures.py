@@ -83,6 +83,7 @@ def test_every_measure_by_hand():
         "reject_ratio": 0.25,
         "rejected_work_ratio": 10 / (200 + 200 + 10 + 40),
         "ran_on": 0,
+        "promised_later": 0,
         "rejected_run_ratio": 1 / (2 + 4 + 1 + 1),  # each would run for a second
         "in_time": 1,
         "in_time_ratio": 0.25,
