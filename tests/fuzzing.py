@@ -26,6 +26,7 @@ import msgspec
 
 from rtsched.adapters.condor import CondorTranslator
 from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.requirements import JobRequest
 from rtsched.adapters.slurm.spec import spec_of
 from rtsched.adapters.slurm.submission import edges_of
 from rtsched.adapters.wire import (
@@ -500,7 +501,7 @@ mode = "shadow"
 def _labels(texts: bytes) -> None:
     for text in texts.decode(errors="replace").split("\x1f")[:3]:
         spec = spec_of(text, "")
-        edges_of(text, spec)
+        edges_of(JobRequest(dependency=text), spec)
         spec_of("", text)
 
 

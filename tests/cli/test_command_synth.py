@@ -79,7 +79,7 @@ def test_shipped_site(run):
     assert result.exit_code == 0, result.stderr
     policies = json.loads(result.stdout)["policies"]
     assert list(policies) == ["site", "easy"]
-    assert policies["site"]["hooks"]["admit"]["mcdf"]["changed"] > 0
+    assert policies["site"]["hooks"]["admit"]["portfolio"]["changed"] > 0
     assert log.stat().st_size < 300_000
 
 
