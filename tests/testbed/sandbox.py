@@ -28,7 +28,7 @@ from testbed.errors import TestbedError
 from testbed.waiting import NOTED, QuietClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 REMOVED_S = 300.0
 """Seconds in which what a sandbox wrote is removed: thousands of files after a burst of jobs."""
@@ -308,11 +308,13 @@ class Sandbox:
             With what it printed, if it fails and `check` is set, or takes longer than `timeout`
             (seconds of a quiet machine).
         """
-        stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
-        with self.popen(argv, user=user, env=env, cwd=cwd, stdin=stdin) as process:
+        with (
+            _file_of(input) as given,
+            self.popen(argv, user=user, env=env, cwd=cwd, stdin=given) as process,
+        ):
             words = " ".join(map(str, argv))
             try:
-                out, err = _communicate(process, input, timeout, words)
+                out, err = _communicate(process, timeout, words)
             except subprocess.TimeoutExpired as error:
                 os.killpg(process.pid, signal.SIGKILL)
                 out, err = process.communicate()
@@ -325,17 +327,26 @@ class Sandbox:
         return subprocess.CompletedProcess([*map(str, argv)], process.returncode, out, err)
 
 
-def _communicate(
-    process: subprocess.Popen[str], text: str | None, timeout: float, words: str
-) -> tuple[str, str]:
+@contextlib.contextmanager
+def _file_of(text: str | None) -> Iterator[int | IO[str]]:
+    """Give what a command reads: a text, which nobody need write while it is read, or nothing."""
+    if text is None:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile("w+") as file:
+        file.write(text)
+        file.seek(0)
+        yield file
+
+
+def _communicate(process: subprocess.Popen[str], timeout: float, words: str) -> tuple[str, str]:
     """Return what a process prints until it ends, within so many seconds of a quiet machine."""
     clock, spent = QuietClock(), 0.0
     try:
         while True:
             try:
-                return process.communicate(text, min(timeout - spent, 1.0))
+                return process.communicate(timeout=min(timeout - spent, 1.0))
             except subprocess.TimeoutExpired:
-                text = None  # it is on its way
                 if (spent := clock.now()) >= timeout:
                     raise
     finally:
