@@ -13,9 +13,7 @@ import pytest
 from rtsched.reproduce import Tally, Verdict, reproductions
 
 PAGES = Path(__file__).parents[2] / "docs" / "evidence" / "reproductions"
-EARLIER = {"sed"}
-"""Whose page is of a run before verdicts were told apart from remarks."""
-NAMES = sorted(path.stem for path in PAGES.glob("*.json") if path.stem not in EARLIER)
+NAMES = sorted(path.stem for path in PAGES.glob("*.json"))
 
 
 def values_of(name: str) -> Any:
@@ -25,7 +23,7 @@ def values_of(name: str) -> Any:
 
 def test_every_published_policy_has_its_page() -> None:
     """`portfolio` has no paper."""
-    assert sorted(reproductions().keys() - {"portfolio"} - EARLIER) == NAMES
+    assert sorted(reproductions().keys() - {"portfolio"}) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
