@@ -36,6 +36,8 @@ class Courses(NamedTuple):
     arrival: NDArray[np.float64]
     start: NDArray[np.float64]
     end: NDArray[np.float64]
+    size: NDArray[np.int32]
+    """Processes."""
     upgraded: NDArray[np.bool_]
     migrated: NDArray[np.bool_]
 
@@ -110,7 +112,7 @@ def courses(
     machine = run(workload, variant, cost)
     course = machine.job_outcomes()
     upgraded, migrated = machine.upgrades > 0, machine.migrations > 0
-    return Courses(workload.jobs.submit, course.start, course.end, upgraded, migrated)
+    return Courses(workload.jobs.submit, course.start, course.end, course.size, upgraded, migrated)
 
 
 def means(
@@ -122,8 +124,9 @@ def means(
 
     Returns
     -------
-    float64[5]
-        Residence, wait and computing, seconds; shares of jobs that were upgraded and migrated.
+    float64[7]
+        Residence, wait and computing, seconds; shares of jobs that were upgraded and migrated, and
+        of the processes of all jobs those of these jobs.
     """
     gaps = np.random.default_rng(seed).exponential(size=jobs)
     found = courses(system, np.cumsum(gaps) * 1000.0 / rate, variant, cost)
@@ -134,6 +137,8 @@ def means(
             np.mean(found.end - found.start),
             np.mean(found.upgraded),
             np.mean(found.migrated),
+            np.average(found.upgraded, weights=found.size),
+            np.average(found.migrated, weights=found.size),
         ]
     )
 

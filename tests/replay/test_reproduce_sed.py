@@ -40,7 +40,7 @@ def test_it_shows_both_tables_and_plots(reduced: Findings) -> None:
     rows = [len(sheet.rows) for sheet in reduced.sheets]
     assert rows == [6, 5, 4, 4, 4, 5]
     assert [len(Sed.full.rates(system)) for system in TABLES] == [6, 7]
-    assert [plot.name for plot in reduced.plots] == ["system1", "system2"]
+    assert [plot.name for plot in reduced.plots] == ["system1", "system2", "speed-up"]
 
 
 def test_crossings_are_looked_for_between_the_rates() -> None:
@@ -50,9 +50,9 @@ def test_crossings_are_looked_for_between_the_rates() -> None:
     assert len(points) == len(set(points))
     computing = {"serial": 20.0, "parallel": 10.0, "none": 5.0}
     results = [
-        np.array([1.0, 1.0, 80.0 + computing[p.cost] * p.rate, 0.1, 0.1])
+        np.array([1.0, 1.0, 80.0 + computing[p.cost] * p.rate, *[0.1] * 4])
         if p.variant == "SED"
-        else np.array([1.0, 1.0, 100.0, 0.0, 0.0])
+        else np.array([1.0, 1.0, 100.0, *[0.0] * 4])
         for p in points
         for _ in range(few.seeds)
     ]
