@@ -30,6 +30,7 @@ import multiprocessing
 import os
 import re
 import resource
+import signal
 import sys
 import time
 from collections import Counter
@@ -426,9 +427,10 @@ ENOUGH = 20_000
 PRELOADED = {"rtsched", "numpy", "numba", "llvmlite", "msgspec", "pluggy", "structlog"}
 
 
-def _child(pipe: Any, study: str, mutant: Mutant | None, plain: bool) -> None:
+def _child(pipe: Any, study: str, mutant: Mutant | None, seconds: int, plain: bool) -> None:
     """Send the outcome, or the name of the exception."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     if plain:
         os.environ["RTSCHED_COMPILE"] = "0"
     sys.stderr = sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
@@ -441,7 +443,7 @@ def _child(pipe: Any, study: str, mutant: Mutant | None, plain: bool) -> None:
     try:
         found = outcome_of(study)
         modules = [name for name in sys.modules if name.partition(".")[0] in PRELOADED]
-        pipe.send(found | {"lines": run, "modules": modules})
+        pipe.send(found | {"lines": run, "modules": modules, "seconds": time.process_time()})
     except BaseException as cause:  # whatever a change leads to
         pipe.send(type(cause).__name__)
     os._exit(0)
@@ -457,17 +459,23 @@ def _forget(everything: bool) -> None:
             del sys.modules[name]
 
 
-def run_apart(study: str, mutant: Mutant | None, seconds: float, plain: bool) -> Outcome | str:
-    """Run a reproduction in a process of its own; return its outcome, or what it failed with."""
+def run_apart(study: str, mutant: Mutant | None, seconds: int, plain: bool) -> Outcome | str:
+    """Run a reproduction in a process of its own; return its outcome, or what it failed with.
+
+    It may take so many seconds of processor time: a busy machine lets nothing seem endless.
+    """
     ours, theirs = multiprocessing.Pipe(duplex=False)
     context = multiprocessing.get_context("fork")
-    process = context.Process(target=_child, args=(theirs, study, mutant, plain), daemon=True)
+    process = context.Process(
+        target=_child, args=(theirs, study, mutant, seconds, plain), daemon=True
+    )
     process.start()
     theirs.close()
     try:
-        found: Outcome | str = ours.recv() if ours.poll(seconds) else "does not end"
+        found: Outcome | str = ours.recv()
     except EOFError:
-        found = "died"
+        process.join()
+        found = "does not end" if process.exitcode == -signal.SIGXCPU else "died"
     process.kill()
     process.join()
     return found
@@ -486,15 +494,14 @@ class Judge:
 
     def __init__(self, study: str) -> None:
         self.outcomes: dict[bool, Outcome] = {}
-        self.seconds: dict[bool, float] = {}
+        self.seconds: dict[bool, int] = {}
         """Without any change, and the most that a change may take; in plain Python, and not."""
         for plain in (False, True):
-            begun = time.monotonic()
-            outcome = run_apart(study, None, 600.0, plain)
+            outcome = run_apart(study, None, 600, plain)
             if isinstance(outcome, str):
                 raise SystemExit(f"{study} without any change: {outcome}")
             self.outcomes[plain] = outcome
-            self.seconds[plain] = min(3 * (time.monotonic() - begun) + 10, 120)
+            self.seconds[plain] = min(round(3 * outcome["seconds"]) + 10, 120)
 
     def verdict(self, mutant: Mutant) -> str:
         """Return one of `KINDS`, with what a reproduction failed with."""
