@@ -149,6 +149,8 @@ class Scene(NamedTuple):
     """Mean slots of a task at speed 1."""
     message: int = 3
     """Most slots of a message."""
+    busy: float = 0.5
+    """Part of each machine that its two periodic jobs take."""
 
 
 def study(scene: Scene, jobs: int, seeds: Sequence[int]) -> NDArray[np.float64]:
@@ -158,7 +160,7 @@ def study(scene: Scene, jobs: int, seeds: Sequence[int]) -> NDArray[np.float64]:
 
 def _drawn(scene: Scene, count: int, seed: int) -> list[tuple[float, ...]]:
     rng = np.random.default_rng([seed, 7])
-    sets = [_half_busy(rng) for _ in scene.speeds]
+    sets = [_periodic(rng, scene.busy) for _ in scene.speeds]
     arrival = np.floor(np.cumsum(rng.exponential(scene.gap, count))).astype(int).tolist()
     jobs = [_job(rng, scene, key, at) for key, at in enumerate(arrival)]
     until = max(job.deadline for job in jobs)
@@ -169,10 +171,10 @@ def _drawn(scene: Scene, count: int, seed: int) -> list[tuple[float, ...]]:
     return found
 
 
-def _half_busy(rng: np.random.Generator) -> PeriodicSet:
-    """Return two periodic jobs that take about a quarter of a machine each."""
+def _periodic(rng: np.random.Generator, busy: float) -> PeriodicSet:
+    """Return two periodic jobs that take about `busy` of a machine together."""
     period = rng.choice([8, 10, 12, 16, 20], 2).astype(np.int64)
-    cost = np.maximum(np.round(period * rng.uniform(0.2, 0.3, 2)), 1).astype(np.int64)
+    cost = np.maximum(np.round(period * rng.uniform(0.4 * busy, 0.6 * busy, 2)), 1).astype(np.int64)
     return PeriodicSet(cost, period, period, np.zeros(2, np.int64))
 
 
