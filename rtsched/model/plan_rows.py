@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.model.ragged import Ragged
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -23,6 +25,12 @@ class PlanRows(NamedTuple):
     """int64[n + 1]: entry i has the nodes `nodes[indptr[i]:indptr[i + 1]]`."""
     nodes: NDArray[np.int32]
     """int32[k]: rows of `Cluster.nodes`."""
+
+    def take(self, entries: NDArray[np.int64]) -> PlanRows:
+        """Return some of the entries."""
+        nodes = Ragged(self.indptr, self.nodes).take(entries)
+        row, start, end = self.row[entries], self.start[entries], self.end[entries]
+        return PlanRows(row, start, end, nodes.offsets, nodes.values)
 
 
 NO_PLAN = PlanRows(

@@ -67,6 +67,12 @@ def load_chain(
         problems.append(
             f"system.machine: {machine!r} does not support periodic work, [[workload.periodic]]"
         )
+    queues = isinstance(policy.system, ExclusiveSettings) and policy.system.promised == "queue"
+    if queues and (periodic or reservations):
+        problems.append(
+            "system.promised: 'queue' lays out no plan, so nothing would keep jobs off nodes that "
+            "are set aside or do periodic work; set it to 'plan'"
+        )
     if name is None or chain.member(name).mode != "enforce":
         return chain, problems
     declared = chain.member(name).capabilities

@@ -235,11 +235,13 @@ class ExclusiveNodes(System):
     def ask_by(self, test: RowTest | None) -> None:
         """From now on have the loop itself ask a planner's test; None: nobody.
 
-        It may where the loop calls no other hook, neither preempts jobs nor runs arrays as one, and
-        rejected jobs do not run on: at each early end those are asked about again.
+        It may where the loop calls no other hook, neither preempts jobs nor runs arrays as one,
+        starts promised jobs by plan, and rejected jobs do not run on: at each early end those are
+        asked about again.
         """
         may = self._loop is advance and self.preemption is None and self._arrays is None
-        self._test = test if may and self.settings.rejected != "run" else None
+        may = may and not self._queues_promised and self.settings.rejected != "run"
+        self._test = test if may else None
         if self._test is not None and self._test.final is None:
             self._test = self._test._replace(final=np.zeros(len(self.jobs), np.bool_))
 
@@ -350,17 +352,31 @@ class ExclusiveNodes(System):
         row, start, end, indptr, nodes = self._plan_rows
         return Schedule.build(self.jobs.id[row], start, end, indptr, nodes)
 
+    @property
+    def _queues_promised(self) -> bool:
+        """Return whether promised jobs start in the queue's order, and the plan is not laid out."""
+        return self.settings.promised == "queue"
+
     def _plan_left(self) -> Schedule:
-        if not self._state["plan_left"]:
+        if self._queues_promised:
+            left = self._still_planned()
+        elif not self._state["plan_left"]:
             return Schedule.empty()
-        left = np.sort(self._plan_order[views.unstarted(self._machine)])
+        else:
+            left = np.sort(self._plan_order[views.unstarted(self._machine)])
         return self._plan if len(left) == len(self._plan) else self._plan.take(left)
 
     def plan_left(self) -> PlanRows:
         """Return the entries of the plan that have not started, as rows of the workload."""
+        if self._queues_promised:
+            return self._plan_rows.take(self._still_planned())
         return PlanRows(
             *unstarted_rows(laid_plan(self._machine), self._plan_order, *self._plan_rows)
         )
+
+    def _still_planned(self) -> Rows:
+        """Return the entries of a plan that only judges whose jobs wait, or are about to."""
+        return np.flatnonzero(self._machine.jobs["status"][self._plan_rows.row] <= kernel.PLANNED)
 
     def open_promises(self) -> int:
         """Return how many promises there are to jobs that have not ended."""
@@ -395,7 +411,7 @@ class ExclusiveNodes(System):
             self._turn_away(rejected)
         if len(admitted):
             self.version += self._ledger.promise(admitted, self.jobs.deadline[admitted], self.now)
-            self._change(command.PROMISE, admitted)
+            self._change(command.ADMIT if self._queues_promised else command.PROMISE, admitted)
         if plan is not None:
             self._lay_rows(plan)
 
@@ -557,6 +573,8 @@ class ExclusiveNodes(System):
         before = laid_plan(self._machine)["row"][views.unstarted(self._machine)]
         dropped = np.setdiff1d(before, rows).astype(np.int64)
         self._lay_plan(plan)
+        if self._queues_promised:
+            return left
         return left + self._change(command.PLAN, rows) + self._change(command.UNPLAN, dropped)
 
     def _lay_plan(self, plan: Schedule) -> None:
@@ -573,6 +591,13 @@ class ExclusiveNodes(System):
         self._plan = plan
 
     def _lay_rows(self, plan: PlanRows, node_start: NDArray[np.float64] = _NOTHING) -> None:
+        if not self._queues_promised:
+            self._lay_out_rows(plan, node_start)
+        self._plan_rows = plan
+        self.__dict__.pop("_plan", None)
+        self.version += 1
+
+    def _lay_out_rows(self, plan: PlanRows, node_start: NDArray[np.float64]) -> None:
         rows = plan.row
         run_time = self.run_time[rows]
         if self._arrays is not None:
@@ -584,9 +609,6 @@ class ExclusiveNodes(System):
             self._machine = with_room_for_plan(self._machine, self._places)
         if self.preemption is not None:
             self._machine.preemption.promised[rows] = True
-        self._plan_rows = plan
-        self.__dict__.pop("_plan", None)
-        self.version += 1
 
     handlers: ClassVar = {
         Admit: System._admit,

@@ -119,6 +119,14 @@ class ExclusiveSettings(SystemSettings, frozen=True, tag="exclusive"):
             "GPUs without cores or memory, an even share of a node's for each of its GPUs."
         ),
     ] = "first"
+    promised: Annotated[
+        Literal["plan", "queue"],
+        Meta(
+            description="How promised jobs start. `plan`: as the planner's plan says, and nobody "
+            "else is given their nodes. `queue`: in the queue's order, like all others; the plan "
+            "only judges, and nothing keeps a promise but that order."
+        ),
+    ] = "plan"
     rejected: Annotated[
         Literal["leave", "run"],
         Meta(

@@ -320,6 +320,55 @@ def test_rejected_jobs_may_run_on(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert found["in_time"] == in_time
 
 
+@pytest.mark.parametrize("name", ["edf-easy-admit", "mcdf"])
+@pytest.mark.parametrize("seed", range(2))
+def test_promised_jobs_in_the_queue(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hooks and in short form alike, jobs are judged by a plan that is not laid out."""
+    policy = presets()[name]
+    system = msgspec.structs.replace(policy.system, promised="queue")
+    work, policy = workload(seed), msgspec.structs.replace(policy, system=system)
+    run = engine.replay(work, "test", policy)
+    assert not list(differences(run, by_hooks(work, policy, monkeypatch)))
+    found = measure(work, run.results)
+    assert found["promises"]
+    assert found["rejected"]
+    assert found["missed"] == found["promises"] - found["promises_kept"]
+
+
+def test_a_queue_breaks_what_its_own_plan_promised() -> None:
+    """On three nodes job 1 has two until 100 s, then job 2, then job 3 all of them until 300 s.
+
+    Job 4 fits beside job 2, so the queue starts it at once: job 3 waits for its end, 903 s. A plan
+    that is kept has it wait until 300 s. Job 5 cannot end in time by either.
+    """
+    jobs = Jobs.build(
+        5,
+        id=[1, 2, 3, 4, 5],
+        submit=[0.0, 1.0, 2.0, 3.0, 4.0],
+        size=[2, 2, 3, 1, 1],
+        wall_time=[100.0, 100.0, 100.0, 900.0, 10.0],
+        deadline=[np.inf, 250.0, 320.0, 5000.0, 20.0],
+    )
+    work = Workload(
+        jobs,
+        jobs.wall_time,
+        Outcomes.build(5),
+        Cluster.uniform(3),
+        Accounts.build(0),
+        Edges.build(0),
+        (),
+        Skipped(),
+    )
+    queued = engine.replay(work, "test", presets()["edf-easy-admit"]).results
+    assert queued.start[:4].tolist() == [0.0, 100.0, 903.0, 3.0]
+    assert queued.promise.tolist() == [np.inf, 250.0, 320.0, 5000.0, np.inf]
+    assert queued.fate[4] == FinalState.REJECTED
+    found = measure(work, queued)
+    assert (found["promises"], found["promises_kept"], found["in_time"]) == (3, 2, 2)
+    planned = engine.replay(work, "test", presets()["edf-mn"]).results
+    assert planned.start[:4].tolist() == [0.0, 100.0, 200.0, 300.0]
+
+
 def test_a_rejected_job_runs_when_promises_leave_its_nodes() -> None:
     """Two jobs of 100 s for both nodes by 150 s: one is promised, one is late and still runs."""
     jobs = Jobs.build(
