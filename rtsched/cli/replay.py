@@ -487,7 +487,7 @@ def _file_option(name: str, text: str) -> Callable[[Any], Any]:
     multiple=True,
     help="Policy to replay; repeatable, or several separated by commas: "
     f"{', '.join(presets())}; with --config also `site` and those defined in "
-    "the file. Default: `site,easy` with --config, else `easy,edf-easy,multifactor,mcdf`.",
+    f"the file. Default: `{','.join(WITH_SITE)}` with --config, else `{','.join(WITHOUT_SITE)}`.",
 )
 @click.option(
     "--list-policies",
