@@ -361,9 +361,12 @@ def run_all(
 ) -> list[PolicyRun]:
     """Return the policies' runs in their order; when interrupted, those that are finished.
 
-    `checkpoints` keeps them, and has those of an interrupted replay. `client` is that of a Dask
-    cluster, on which policies are replayed.
+    Where a policy rejected jobs, the baseline is replayed with the others, too. `checkpoints` keeps
+    the runs, and has those of an interrupted replay. `client` is that of a Dask cluster, on which
+    policies are replayed.
     """
+    from rtsched.replay.baseline import with_baseline_waits
+
     runs: dict[str, PolicyRun] = {}
     if checkpoints is not None:
         runs = {name: run for name in asked.policies if (run := checkpoints.finished(name))}
@@ -377,7 +380,11 @@ def run_all(
             runs[run.policy] = on_disk.mapped(run)
 
     replay_all(asked, workload, left, finished, bars, checkpoints, client)
-    return [runs[name] for name in asked.policies if name in runs]
+    done = [runs[name] for name in asked.policies if name in runs]
+    if len(done) < len(asked.policies):
+        return done
+    with bars.step("baseline"), redirect_stdout(sys.stderr):
+        return with_baseline_waits(workload, done, asked.policies, asked.found)
 
 
 def replay_all(

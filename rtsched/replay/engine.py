@@ -68,6 +68,7 @@ class Replay:
     policy: Policy
     record_nodes: bool = True
     task_times: Ragged | None = None
+    absent: NDArray[np.bool_] | None = None
     decisions: Decisions = field(default_factory=Decisions)
     undone: Counter[str] = field(default_factory=Counter)
 
@@ -255,7 +256,10 @@ class Replay:
         if self._static("partition") and n:
             sets = [self.chain.partition(jobs.take(rows), snapshot) for rows in blocks]
             placement = _binding(Placement.joined(sets), len(self.workload.cluster))
-        return StaticAnswers(self._static_rejections(blocks, snapshot), priority, placement)
+        reject = self._static_rejections(blocks, snapshot)
+        if self.absent is not None:
+            reject = self.absent if reject is None else reject | self.absent
+        return StaticAnswers(reject, priority, placement)
 
     def _static_rejections(
         self, blocks: Sequence[NDArray[np.int64]], snapshot: Snapshot
@@ -381,6 +385,7 @@ def replay(
     record_nodes: bool = True,
     progress: Callable[[float], None] | None = None,
     checkpoint: Checkpoint | None = None,
+    absent: NDArray[np.bool_] | None = None,
 ) -> PolicyRun:
     """Replay a workload under one policy.
 
@@ -401,6 +406,8 @@ def replay(
     checkpoint : Checkpoint, optional
         Where the state is kept now and then, and the replay goes on from what was kept, if the
         policy allows that.
+    absent : bool[n], optional
+        Jobs that are rejected whatever the policy says; it has no planner and rejects nobody.
 
     Returns
     -------
@@ -424,7 +431,7 @@ def replay(
     begun = time.perf_counter()
     whole = as_one_job(workload) if _promises_arrays(workload, chain, policy) else None
     if whole is None:
-        run = Replay(name, workload, chain, policy, record_nodes)
+        run = Replay(name, workload, chain, policy, record_nodes, absent=absent)
     else:
         run = Replay(name, whole.workload, chain, policy, record_nodes, whole.task_times)
     run.run(progress, checkpoint)

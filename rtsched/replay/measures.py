@@ -93,6 +93,9 @@ MEASURES: Mapping[str, Measure] = {
     "miss_ratio": Measure("1", "Missed jobs over all jobs.", -1, _MCDF),
     "promises": Measure("jobs", "Jobs that were promised to finish by a deadline.", 0),
     "promises_kept": Measure("jobs", "Promised jobs that ended by the promised deadline.", 1),
+    "promised_work_ratio": Measure(
+        "1", "Node-seconds requested by promised jobs, over those of all jobs with a deadline.", 1
+    ),
     "array_promises": Measure(
         "arrays", "Arrays of which all tasks were promised to finish by a deadline.", 0
     ),
@@ -105,6 +108,17 @@ MEASURES: Mapping[str, Measure] = {
         "Mean time from submission to start of the jobs that started under all of the policies "
         "that are compared.",
         -1,
+    ),
+    "mean_baseline_wait_s": Measure(
+        "s",
+        "Mean time from submission to start of the jobs that this policy accepted, under the "
+        "baseline (policy `site`, else the first) without those that it rejected. What that is "
+        "below the baseline's own mean comes from rejecting, what this policy's is below that "
+        "from its plan. Not known where the baseline itself plans or rejects.",
+        0,
+    ),
+    "mean_best_effort_wait_s": Measure(
+        "s", "Mean time from submission to start of the jobs without a deadline.", -1
     ),
     "median_wait_s": Measure("s", "Median time from submission to start.", -1),
     "p95_wait_s": Measure("s", "95th percentile of the time from submission to start.", -1),
@@ -189,6 +203,7 @@ def measure(
     results: Results,
     node_rows: NodeRows | None = None,
     common: NDArray[np.bool_] | None = None,
+    baseline_wait: float | None = None,
 ) -> Values:
     """Return every measure of what a policy made of a workload; None where nothing ran.
 
@@ -202,12 +217,16 @@ def measure(
         Nodes of each job, as in `PolicyRun`; without them no measure tells of nodes.
     common : bool[n], optional
         Which jobs started under all of the policies that are compared, where not all did.
+    baseline_wait : float, optional
+        As in `PolicyRun`.
     """
     jobs, fate = workload.jobs, results.fate
     n = len(jobs)
     rejected = np.equal(fate, FinalState.REJECTED) | results.ran_on
     late = is_late(results.end, jobs.deadline, jobs.submit)
-    promised = np.isfinite(results.promise)
+    promised, due = np.isfinite(results.promise), np.isfinite(jobs.deadline)
+    without = np.isfinite(results.start) & ~due
+    requested = _work(workload, jobs.wall_time)
     broken = is_late(results.end, results.promise, jobs.submit)
     counts: Values = {
         "jobs": n,
@@ -215,7 +234,7 @@ def measure(
         "rejected": _count(rejected),
         "unfinished": _count(np.equal(fate, FinalState.UNFINISHED)),
         "reject_ratio": _ratio(_count(rejected), n),
-        "rejected_work_ratio": _part(_work(workload, jobs.wall_time), rejected),
+        "rejected_work_ratio": _part(requested, rejected),
         "rejected_run_ratio": _part(_work(workload, workload.run_time), rejected),
         "ran_on": _count(results.ran_on),
         "promised_later": _count(results.ran_on & promised),
@@ -223,13 +242,18 @@ def measure(
         "miss_ratio": _ratio(_count(late & ~rejected), n),
         "promises": _count(promised),
         "promises_kept": _count(promised & ~broken),
+        "promised_work_ratio": _part(requested[due], promised[due]),
     }
     return (
         counts
         | _in_time(workload, late)
         | _of_arrays(workload.arrays, promised, broken)
         | _times(workload, results)
-        | {"mean_common_wait_s": _mean_wait(workload, results, common)}
+        | {
+            "mean_common_wait_s": _mean_wait(workload, results, common),
+            "mean_baseline_wait_s": baseline_wait,
+            "mean_best_effort_wait_s": _mean_wait(workload, results, without),
+        }
         | _span(workload, results)
         | _preemption(workload, results)
         | {"stranded_gpu_h": stranded_gpu_hours(workload, results, node_rows)}
@@ -247,6 +271,7 @@ def logged(workload: Workload) -> Values:
     found = measure(workload, results)
     told_nothing = ["rejected", "reject_ratio", "rejected_work_ratio", "rejected_run_ratio"]
     told_nothing += ["ran_on", "promised_later", "promises", "promises_kept"]
+    told_nothing += ["promised_work_ratio"]
     told_nothing += ["array_promises", "array_promises_kept", "preempted", "preempted_core_h"]
     if not np.isfinite(workload.outcomes.start).any():
         told_nothing = [name for name in found if name != "jobs"]

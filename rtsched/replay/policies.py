@@ -17,7 +17,7 @@ from rtsched.simulator.settings import ExclusiveSettings, MachineSettings
 from rtsched.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from rtsched.core.plugins import Found
@@ -111,6 +111,12 @@ def choose(names: Sequence[str], site: Site | None) -> dict[str, Policy]:
     if problems:
         raise ConfigError(problems)
     return {name: known[name] for name in names}
+
+
+def baseline(names: Iterable[str]) -> str:
+    """Return the site-like policy: `site` from a configuration, else the first; empty: none."""
+    known = list(names)
+    return SITE if SITE in known else next(iter(known), "")
 
 
 def _check_policies(

@@ -162,6 +162,9 @@ class PolicyRun:
         Jobs that did not wait for one they depend on, as that was rejected or never started.
     beyond_limits : int
         Jobs that started as planned though a group of theirs was at a limit.
+    baseline_wait : float or None
+        Mean wait, seconds, of the jobs that it accepted under the baseline without the others;
+        None: not known, or it rejected nobody (`rtsched.replay.baseline`).
     """
 
     policy: str
@@ -174,6 +177,7 @@ class PolicyRun:
     undone: Mapping[str, int] = field(default_factory=dict)
     released: int = 0
     beyond_limits: int = 0
+    baseline_wait: float | None = None
 
     @property
     def shares_nodes(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rtsched.replay.measures import MEASURES
-from rtsched.replay.policies import SITE
+from rtsched.replay.policies import baseline
 from rtsched.report.palette import look
 from rtsched.report.rows import LOGGED, ROWS, Row, best, shown
 from rtsched.report.wording import decimal, duration, percent
@@ -124,18 +124,10 @@ def _short(row: Row, measures: Mapping[str, Any]) -> str:
     return percent(value) if row.count else row.cell(measures)
 
 
-def baseline(summary: Summary) -> str:
-    """Return the site-like policy: `site` from a configuration, else the first.
-
-    Policies are compared with it, which runs on the same machine as they do, and not with the log.
-    """
-    return SITE if SITE in summary.policies else next(iter(summary.policies), "")
-
-
 def lines(summary: Summary) -> list[Line]:
     """Return the comparison, each policy's value with its difference from the `baseline`'s."""
     named = columns(summary)
-    base = named.get(baseline(summary), {})
+    base = named.get(baseline(summary.policies), {})
     made = []
     for row in shown(list(named.values())):
         wins = best(row, list(named.values())[1:])
@@ -172,7 +164,7 @@ def sentences(summary: Summary) -> list[str]:
     """Return what stands out, in words: the shortest waits, and deadlines."""
     policies = {name: summary.measures(name) for name in summary.policies}
     return [
-        *_on_waits(policies, baseline(summary)),
+        *_on_waits(policies, baseline(policies)),
         *_on_deadlines(policies, summary.log.get("jobs_with_deadline", 0), summary.log["jobs"]),
     ]
 
@@ -188,8 +180,13 @@ def _on_waits(policies: Mapping[str, Mapping[str, Any]], base: str) -> list[str]
     if least not in all_in:
         turned = percent(known[least]["reject_ratio"])
         than = " less still," if all_in else ""
+        alone = known[least].get("mean_baseline_wait_s")
+        others = ""
+        if alone is not None:
+            others = f"; under {base} the others alone would wait {duration(alone)}"
         said.append(
-            f"Under {least} jobs wait{than} {duration(wait)}, but {turned} of them are rejected."
+            f"Under {least} jobs wait{than} {duration(wait)}, but {turned} of them are rejected"
+            f"{others}."
         )
     return said
 

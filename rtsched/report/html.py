@@ -17,7 +17,8 @@ from rtsched import __version__
 from rtsched.counting import counted
 from rtsched.errors import MissingExtraError
 from rtsched.replay.measures import MEASURES
-from rtsched.report.headline import baseline, lines, sentences, tiles
+from rtsched.replay.policies import baseline
+from rtsched.report.headline import lines, sentences, tiles
 from rtsched.report.palette import DARK, look, variables
 from rtsched.report.resource_rows import machine, use_tables
 from rtsched.report.rows import LOGGED
@@ -164,7 +165,7 @@ def _texts(summary: Summary, title: str | None) -> dict[str, Any]:
         "tiles": tiles(summary),
         "looks": looks,
         "lines": lines(summary),
-        "baseline": baseline(summary) if len(summary.policies) > 1 else "",
+        "baseline": baseline(summary.policies) if len(summary.policies) > 1 else "",
         "uses": use_tables(summary),
         "assumptions": list(summary.assumptions.values()),
         "skipped": _reasons(summary.log["skipped"], "records"),

@@ -79,6 +79,8 @@ ROWS = (
     Row("never finished", "unfinished", optional=True),
     Row("wait, mean", "mean_wait_s"),
     Row("of common jobs", "mean_common_wait_s", optional=True),
+    Row("baseline, accepted", "mean_baseline_wait_s", optional=True),
+    Row("without deadline", "mean_best_effort_wait_s", optional=True),
     Row("wait, median", "median_wait_s"),
     Row("wait, 95 % below", "p95_wait_s"),
     Row("wait, longest", "max_wait_s"),

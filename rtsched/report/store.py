@@ -217,6 +217,7 @@ class Stored:
             undone=entry.get("not_carried_out", {}),
             released=entry.get("did_not_wait", 0),
             beyond_limits=entry.get("beyond_limits", 0),
+            baseline_wait=entry.get("mean_baseline_wait_s"),
         )  # fmt: skip
 
     def runs(self) -> list[PolicyRun]:

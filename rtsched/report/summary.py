@@ -100,7 +100,9 @@ def summarise(workload: Workload, runs: Sequence[PolicyRun], *, timings: bool = 
     """
     policies, common = {}, _common([run.results for run in runs])
     for run in runs:
-        entry: dict[str, Any] = _plain(measure(workload, run.results, run.node_rows, common))
+        entry: dict[str, Any] = _plain(
+            measure(workload, run.results, run.node_rows, common, run.baseline_wait)
+        )
         entry |= _use(workload, run.results)
         entry["hooks"] = {
             hook: {plugin: _book(book, timings) for plugin, book in books.items()}

@@ -55,6 +55,14 @@ def close(value):
 # --- times and counts ---
 
 
+def test_waits_of_jobs_without_a_deadline():
+    """Two of three jobs have none; one of them never starts."""
+    work = workload([0.0, 10.0, 20.0], deadline=[50.0, np.inf, np.inf])
+    results = Results.build(3, start=[0.0, 40.0, np.nan], end=[1.0, 41.0, np.nan])
+    assert measure(work, results)["mean_best_effort_wait_s"] == 30.0
+    assert measure(work, results, baseline_wait=5.0)["mean_baseline_wait_s"] == 5.0
+
+
 def test_every_measure_by_hand():
     """Four jobs on 4 nodes: one waits, one is late, one is turned away, one is lost."""
     work = workload(
@@ -92,6 +100,7 @@ def test_every_measure_by_hand():
         "miss_ratio": 0.5,
         "promises": 2,
         "promises_kept": 1,
+        "promised_work_ratio": (200 + 200) / (200 + 200 + 10 + 40),
         "mean_wait_s": 45.0,
         "median_wait_s": 45.0,
         "p95_wait_s": 85.5,
