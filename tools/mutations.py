@@ -438,7 +438,7 @@ def _child(pipe: Any, study: str, mutant: Mutant | None, seconds: int, plain: bo
     if mutant is not None:
         _forget(everything=plain or mutant.module.startswith("rtsched."))
         sys.meta_path.insert(0, _Finder(mutant))  # type: ignore[arg-type]
-    elif plain:
+    elif plain or not TARGETS[study].policy:
         run = _lines_of(study)
     try:
         found = outcome_of(study)
@@ -496,7 +496,7 @@ class Judge:
         self.outcomes: dict[bool, Outcome] = {}
         self.seconds: dict[bool, int] = {}
         """Without any change, and the most that a change may take; in plain Python, and not."""
-        for plain in (False, True):
+        for plain in (False, True) if TARGETS[study].policy else (False,):
             outcome = run_apart(study, None, 600, plain)
             if isinstance(outcome, str):
                 raise SystemExit(f"{study} without any change: {outcome}")
@@ -506,7 +506,7 @@ class Judge:
     def verdict(self, mutant: Mutant) -> str:
         """Return one of `KINDS`, with what a reproduction failed with."""
         path = path_of(mutant.module)
-        if self.outcomes[True]["lines"][str(path)].isdisjoint(mutant.lines):
+        if self.outcomes[max(self.outcomes)]["lines"][str(path)].isdisjoint(mutant.lines):
             return "not run"
         plain = path.parent.name == "kernels"
         outcome = run_apart(mutant.study, mutant, self.seconds[plain], plain)

@@ -223,8 +223,10 @@ CROSSOVERS = [
     for nodes in (2, 4, 8, 16, 32, 64)
     for grid in ("line", "best dimension")
 ]
+AVOIDS = "Part of the rejects of FIFO-AN and EDF-AN that MCDF avoids: one100 literal"
 KNOWN = {
     "mcdf": [
+        *(f"{AVOIDS} {load}, {other}" for load in (0.1, 0.3) for other in ("fifo-an", "edf-an")),
         "more than 99 % are late without an admission test, offered load above 1",
         "MCDF rejects fewest at every load",
     ],
