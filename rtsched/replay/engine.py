@@ -176,6 +176,7 @@ class Replay:
 
     def _judge_again(self) -> None:
         """Promise rejected jobs that wait, one after the other, where there is room by now."""
+        self.system.put_late_last()
         for row in self.system.rejected_waiting().tolist():
             if self._planner and self._planner.promise(row):
                 continue

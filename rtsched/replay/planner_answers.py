@@ -96,10 +96,7 @@ class PlannerAnswers:
         if self._failed or (point.nodes_changed and not len(point.arrivals)):
             return False
         try:
-            if len(point.arrivals):
-                done = self._judge(point.arrivals, point.time)
-            else:
-                done = self._improve(point.time)
+            done = self._judge(point.arrivals) if len(point.arrivals) else self._improve()
         except _ShortFormError as error:
             self._give_up(error)
             return False
@@ -128,7 +125,7 @@ class PlannerAnswers:
 
     def _plan_with(self, row: int) -> PlanRows | None:
         """Return a plan of all promises and a job; None: there is none. No offer is looked for."""
-        now, held_until, plan = self.system.now, self.system.held_until(), self.system.plan_left()
+        now, held_until, plan = self._present()
         test = self.planner.row_test()
         usable = np.count_nonzero(held_until < np.inf)
         if test is not None and test.direct[row] and test.usable == usable:
@@ -140,35 +137,38 @@ class PlannerAnswers:
         admitted = verdicts is None or verdicts.code[0] < Verdict.DEFER
         return anew if admitted else None
 
+    def _present(self) -> tuple[float, NDArray[np.float64], PlanRows]:
+        """Return the time, until when nodes are held, and the entries of the plan that are left."""
+        return self.system.now, self.system.held_until(), self.system.plan_left()
+
     def _give_up(self, error: _ShortFormError) -> None:
         """Have the hooks asked from now on."""
         self._failed = True
         self._ask_by(None)
         log.warning("short_form_failed", plugin=self._name, error=str(error))
 
-    def _judge(self, rows: NDArray[np.int64], now: float) -> bool:
+    def _judge(self, rows: NDArray[np.int64]) -> bool:
         """Judge those with a deadline; the system lets in the others."""
         due = self._due[rows]
         judged = rows if due.all() else rows[due]
         if not len(judged) or not self.planner.answers[judged].all():
             return False
-        held_until, plan = self.system.held_until(), self.system.plan_left()
+        question = (judged, *self._present(), self.system.open_promises)
         with self._asked(len(rows), len(judged)):
-            verdicts, anew = self.planner.judge(
-                judged, now, held_until, plan, self.system.open_promises
-            )
+            verdicts, anew = self.planner.judge(*question)
         if verdicts is None:
             self.system.settle(judged, _NOBODY, np.empty(0), anew)
             return True
-        self.said(Judgement(verdicts, (Answer(self._name, "enforce", verdicts),)), judged, now)
+        said = Judgement(verdicts, (Answer(self._name, "enforce", verdicts),))
+        self.said(said, judged, self.system.now)
         rejected = verdicts.code == Verdict.REJECT
         offers = verdicts.offer[rejected]
         self.system.settle(judged[~rejected], judged[rejected], offers, anew)
         return True
 
-    def _improve(self, now: float) -> bool:
+    def _improve(self) -> bool:
         """Look for a better plan, unless nodes of the plan are out of service."""
-        held_until, plan = self.system.held_until(), self.system.plan_left()
+        now, held_until, plan = self._present()
         if np.isposinf(held_until[plan.nodes]).any():
             return False
         better = None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Affine = tuple[Floats, Floats]
 
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
-DEADLINE_PATTERN = rf"^(none|(slowdown|run_time|uniform)(:{_NUMBER})?)$"
+DEADLINE_PATTERN = rf"^(none|(slowdown|run_time)(:{_NUMBER}(-{_NUMBER})?)?|uniform(:{_NUMBER})?)$"
 KIND_PATTERN = rf"^(rigid|moldable(:{_NUMBER}-{_NUMBER})?|divisible((:{_NUMBER}){{2}}){{0,2}})$"
 
 DEADLINE_DRAW, CHOICE_DRAW = 1, 2
@@ -49,32 +49,37 @@ class DeadlineRule:
         `none`, `slowdown`, `run_time` or `uniform`.
     factor : float
         Greatest relative deadline as a multiple of the requested time, or of the run time.
+    least : float
+        Least such multiple, where each job's is drawn; 0: all have `factor`.
     """
 
     name: str
     factor: float = 4.0
+    least: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> DeadlineRule:
-        """Return the rule in `none`, `slowdown[:F]`, `run_time[:F]`, `uniform[:F]`.
+        """Return the rule in `none`, `slowdown[:[E-]F]`, `run_time[:[E-]F]`, `uniform[:F]`.
 
         Raises
         ------
         ConfigError
-            If it is none of these, or F < 1.
+            If it is none of these, E > F, or one of them < 1.
         """
         if re.match(DEADLINE_PATTERN, text) is None:
             raise ConfigError(
                 [
-                    f"{text!r} is not a rule; use `none`, `slowdown:4`, `run_time:4` or `uniform` "
-                    "(or `uniform:4`)"
+                    f"{text!r} is not a rule; use `none`, `slowdown:4`, `run_time:4`, "
+                    "`run_time:2-8` or `uniform` (or `uniform:4`)"
                 ]
             )
-        name, _, factor = text.partition(":")
-        rule = cls(name, float(factor)) if factor else cls(name)
-        if not 1 <= rule.factor < math.inf:
+        name, _, rest = text.partition(":")
+        factors = [float(part) for part in re.split(r"(?<![eE])-", rest)] if rest else []
+        if not all(1 <= factor < math.inf for factor in factors):
             raise ConfigError([f"{text!r} leaves no time to run in; use a factor of at least 1"])
-        return rule
+        if factors != sorted(factors):
+            raise ConfigError([f"{text!r} has the greater factor first; write the least one first"])
+        return cls(name, *factors[::-1])
 
 
 @dataclass(frozen=True)
@@ -249,6 +254,13 @@ def _affine(size: NDArray[np.int32], costs: tuple[float, float, float, float]) -
     return fixed[place], (whole - fixed)[place]
 
 
+def _factors(rule: DeadlineRule, ids: NDArray[np.int64], seed: int) -> Floats | float:
+    """Return the factor of all jobs, or that of each, float64[n]."""
+    if not rule.least:
+        return rule.factor
+    return rule.least + draw(ids, seed, DEADLINE_DRAW) * (rule.factor - rule.least)
+
+
 def relative_deadlines(
     jobs: Jobs,
     rule: DeadlineRule,
@@ -260,10 +272,11 @@ def relative_deadlines(
     """Return float64[k]: seconds from submission to deadline of the jobs in `rows`.
 
     `slowdown:F` gives F times the requested time, `run_time:F` F times the time for which the job
-    really ran (`run_time`, float64[n] seconds), or F times `SHORT` where that is longer. `uniform`
-    draws from [E(n*), E(1)]: for a divisible load the least and the greatest execution time, for a
-    moldable job the times at its greatest and least size. A rigid job has one execution time E
-    only, so that range would leave no room to wait: it draws from [E, F E].
+    really ran (`run_time`, float64[n] seconds), or F times `SHORT` where that is longer; with `E-F`
+    each job has a factor of its own, drawn from [E, F]. `uniform` draws from [E(n*), E(1)]: for a
+    divisible load the least and the greatest execution time, for a moldable job the times at its
+    greatest and least size. A rigid job has one execution time E only, so that range would leave no
+    room to wait: it draws from [E, F E].
 
     References
     ----------
@@ -274,11 +287,11 @@ def relative_deadlines(
     """
     wall = jobs.wall_time[rows]
     if rule.name == "slowdown":
-        return np.asarray(wall * rule.factor)
+        return np.asarray(wall * _factors(rule, jobs.id[rows], seed))
     if rule.name == "run_time":
         if run_time is None:
             raise ValueError("the rule `run_time` needs the run times")
-        return np.maximum(run_time[rows], SHORT) * rule.factor
+        return np.maximum(run_time[rows], SHORT) * _factors(rule, jobs.id[rows], seed)
     kind = jobs.kind[rows]
     shortest, longest = wall.copy(), wall * rule.factor
     molded = np.flatnonzero(kind == Kind.MOLDABLE)

@@ -89,12 +89,13 @@ class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             pattern=DEADLINE_PATTERN,
-            examples=["none", "slowdown:4", "run_time:4", "uniform", "uniform:4"],
+            examples=["none", "slowdown:4", "run_time:4", "run_time:2-8", "uniform", "uniform:4"],
             description="Deadlines of jobs for which the log has none. `none`; `slowdown:F`: F "
             "times the requested time after submission; `run_time:F`: F times the time for which "
-            "the job really ran, as of users who know it and request more; `uniform`: drawn "
-            "between the least and the greatest execution time of a moldable or divisible job, "
-            "`uniform:F`: of a rigid one between the requested time and F times it (4 if not "
+            "the job really ran, as of users who know it and request more; with `E-F` "
+            "in place of F each job has a factor of its own, drawn from that range; `uniform`: "
+            "drawn between the least and the greatest execution time of a moldable or divisible "
+            "job, `uniform:F`: of a rigid one between the requested time and F times it (4 if not "
             "given).",
         ),
     ] = "slowdown:4"
@@ -509,10 +510,15 @@ def _deadlines(
 
 def _deadline_sentence(count: int, n: int, rule: DeadlineRule, seed: int, any_rigid: bool) -> str:
     start = f"{count:,} of {counted(n, 'job')} got a deadline that the log does not give: "
+    drawn = f"{rule.least:g} to " if rule.least else ""
+    seeded = f" (drawn with seed {seed})" if rule.least else ""
     if rule.name == "slowdown":
-        return f"{start}{rule.factor:g} times the requested time after submission."
+        return f"{start}{drawn}{rule.factor:g} times the requested time after submission{seeded}."
     if rule.name == "run_time":
-        return f"{start}{rule.factor:g} times the time for which each ran, after submission."
+        return (
+            f"{start}{drawn}{rule.factor:g} times the time for which each ran, after submission"
+            f"{seeded}."
+        )
     rigid = (
         f", for rigid jobs between the requested time and {rule.factor:g} times it"
         if any_rigid

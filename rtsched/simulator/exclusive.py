@@ -55,6 +55,7 @@ from rtsched.simulator.gates import open_stuck_gates, released, with_gates
 from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
 from rtsched.simulator.limits import held_up_by_limits, with_limits
 from rtsched.simulator.nodesets import NodeSets
+from rtsched.simulator.places import DUE, deadline_places
 from rtsched.simulator.plan import laid_plan, lay_out_plan, writable
 from rtsched.simulator.preemption import preempted, with_preemption
 from rtsched.simulator.settings import ExclusiveSettings
@@ -104,6 +105,12 @@ class ExclusiveNodes(System):
         self._running_on = np.zeros(0, np.int64)
         if self.static.reject is not None and self.settings.rejected == "run":
             self._ledger.reject(np.flatnonzero(self.static.reject))
+        self._places_by_deadline = None
+        if self.settings.order == "deadline_in_place":
+            self._places_by_deadline = deadline_places(self.jobs)
+        if self._places_by_deadline is not None:
+            self.compiled = {"fair_share": self._places_by_deadline}
+            self._machine.more["key"][: len(self.jobs)] = np.arange(len(self.jobs))
         self._machine = with_gates(self._machine, self.jobs, self.edges)
         if self.limits is not None:
             self._machine = with_limits(self._machine, self.limits)
@@ -487,24 +494,36 @@ class ExclusiveNodes(System):
     def rejected_waiting(self) -> Rows:
         """Return the rejected jobs that run on, wait, and can still end in time.
 
-        The earliest deadline first. In a queue in order of deadlines those that cannot wait from
-        now on like jobs without a deadline.
+        The earliest deadline first.
         """
+        rows, late = self._waiting_on()
+        rows = rows[~late]
+        earliest_first = np.argsort(self.jobs.deadline[rows], kind="stable")
+        return np.asarray(rows[earliest_first])
+
+    def put_late_last(self) -> None:
+        """Have rejected jobs that can no longer end in time wait behind all others with a deadline.
+
+        That is so in a queue in order of deadlines.
+        """
+        if not self.settings.by_deadline or not len(self._running_on):
+            return
+        rows, late = self._waiting_on()
+        if self._places_by_deadline is not None:
+            self._places_by_deadline.state[rows[late], DUE] = np.inf
+            return
+        new = rows[late & np.isfinite(self._machine.more["key"][rows])]
+        if len(new):
+            command.prioritise(self._machine, new, np.full(len(new), -np.inf))
+
+    def _waiting_on(self) -> tuple[Rows, NDArray[np.bool_]]:
+        """Return the rejected jobs that run on and wait, and which can no longer end in time."""
         rows, table = self._running_on, self._machine.jobs
-        if not len(rows):
-            return rows
         self._running_on = rows = rows[table["status"][rows] < kernel.PLANNED]
         rows = rows[table["status"][rows] == kernel.QUEUED]
         rigid = self.jobs.kind[rows] == Kind.RIGID  # another may be planned with a faster size
         earliest = self.now + np.where(rigid, table["wall"][rows], 0.0)
-        late = earliest > self.jobs.deadline[rows]
-        if self.settings.order == "deadline":
-            new = rows[late & np.isfinite(self._machine.more["key"][rows])]
-            if len(new):
-                command.prioritise(self._machine, new, np.full(len(new), -np.inf))
-        rows = rows[~late]
-        earliest_first = np.argsort(self.jobs.deadline[rows], kind="stable")
-        return np.asarray(rows[earliest_first])
+        return rows, np.asarray(earliest > self.jobs.deadline[rows])
 
     def _hold(self, action: Hold, rows: Rows) -> int:
         sleepers = self._machine.sleepers

@@ -95,12 +95,14 @@ class ExclusiveSettings(SystemSettings, frozen=True, tag="exclusive"):
         ),
     ] = "easy"
     order: Annotated[
-        Literal["arrival", "deadline", "priority"],
+        Literal["arrival", "deadline", "deadline_in_place", "priority"],
         Meta(
             description="How the queue is ordered: by submission, by the earliest deadline, or by "
-            "the priority that fair-share plug-ins give. Ties: submission, then job id. Loop "
-            "`negotiator` orders the jobs of each user so, `arrival` after the user's own job "
-            "priority."
+            "the priority that fair-share plug-ins give. Ties: submission, then job id. `deadline` "
+            "has jobs without a deadline wait behind all others; `deadline_in_place` gives those "
+            "with one their own places only: before one without there are never more than by "
+            "submission. Loop `negotiator` orders the jobs of each user so, `arrival` after the "
+            "user's own job priority."
         ),
     ] = "arrival"
     depth: Annotated[
@@ -132,8 +134,8 @@ class ExclusiveSettings(SystemSettings, frozen=True, tag="exclusive"):
         Meta(
             description="What becomes of a rejected job. `leave`: it does not run. `run`: it waits "
             "in the queue, runs where promises leave nodes, and is promised its deadline if there "
-            "is room when something ends early. With order `deadline`, one that can no longer end "
-            "in time waits like a job without a deadline."
+            "is room when something ends early. Ordered by deadline, one that can no longer end in "
+            "time waits behind all others with a deadline."
         ),
     ] = "leave"
     requeue: Annotated[
@@ -143,6 +145,11 @@ class ExclusiveSettings(SystemSettings, frozen=True, tag="exclusive"):
     negotiator: Annotated[
         NegotiatorSettings, Meta(description="Loop `negotiator`: its own settings.")
     ] = NegotiatorSettings()
+
+    @property
+    def by_deadline(self) -> bool:
+        """Return whether deadlines order the queue."""
+        return self.order in {"deadline", "deadline_in_place"}
 
     def __post_init__(self) -> None:
         """Refuse settings that another loop has.

@@ -223,7 +223,7 @@ def _fill_more(
     more = machine.more[: len(jobs)]
     more["begin"] = jobs.begin - origin
     more["group"] = group
-    if settings.order == "deadline":
+    if settings.by_deadline:
         more["key"] = jobs.deadline
     elif settings.order == "priority" and static.priority is not None:
         more["key"] = -static.priority

@@ -198,6 +198,9 @@ class System(ABC):
         """Return the rejected jobs that run on, wait, and can still end in time, in some order."""
         return np.zeros(0, np.int64)
 
+    def put_late_last(self) -> None:  # noqa: B027 - where nobody runs on there is nothing to do
+        """Have rejected jobs that can no longer end in time wait behind those that can."""
+
     @abstractmethod
     def _running(self) -> tuple[Rows, Schedule]:
         """Return the rows of the running jobs, ascending, and their nodes, starts, latest ends."""

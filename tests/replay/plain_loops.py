@@ -50,7 +50,8 @@ def simulate(
 ) -> list[float]:
     """Return when each job starts; `keys` order the queue (ties: row).
 
-    Jobs over a limit are passed over.
+    Jobs with an infinite key keep the places that the order of submission gives them. Jobs over a
+    limit are passed over.
     """
     order = keys or [0.0] * len(jobs)
     over = over or Over()
@@ -69,7 +70,10 @@ def simulate(
         running = [row for row in running if end(row) > now]
         while left and jobs[left[0]].submit <= now:
             queue.append(left.pop(0))
-        queue.sort(key=lambda row: (order[row], row))
+        places = [at for at, row in enumerate(queue) if order[row] < math.inf]
+        rows = sorted((queue[at] for at in places), key=lambda row: (order[row], row))
+        for at, row in zip(places, rows, strict=True):
+            queue[at] = row
         for row in startable(jobs, nodes, loop, start, running, queue, now, over):
             start[row] = now
             over.begin(row)

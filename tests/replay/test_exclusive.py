@@ -107,15 +107,37 @@ def test_loops_start_jobs_as_plainly_written_ones_do(loop: str, work: list[Work]
     assert_no_overlap(system)
 
 
-@given(work=workloads(), keys=st.lists(st.integers(0, 3), min_size=200, max_size=200))
-def test_deadline_order_is_the_plain_one(work: list[Work], keys: list[int]) -> None:
-    """Jobs queue by deadline, ties by submission."""
-    deadline = [float(key) for key in keys[: len(work)]]
+KEYS = st.sampled_from([0.0, 1.0, 2.0, 3.0, np.inf])
+
+
+@given(work=workloads(), keys=st.lists(KEYS, min_size=200, max_size=200))
+def test_deadline_order_is_the_plain_one(work: list[Work], keys: list[float]) -> None:
+    """Jobs queue by deadline, ties by submission; those without one keep their places."""
+    deadline = keys[: len(work)]
     jobs, run_time = table(work, deadline=ORIGIN + np.array(deadline))
-    settings = ExclusiveSettings(order="deadline")
+    settings = ExclusiveSettings(order="deadline_in_place")
     system = ExclusiveNodes(jobs, run_time, Cluster.uniform(NODES), settings)
     system.advance()
     assert starts(system) == simulate(work, NODES, "easy", deadline)
+
+
+def test_jobs_with_a_deadline_change_places_among_themselves() -> None:
+    """One node, busy until 10 s. Jobs 1 to 6 wait, jobs 2 and 5 without a deadline.
+
+    Those with one have places 1, 3, 4 and 6 and start there by deadline: 6, 4, 1, 3. Job 2 has one
+    before it and job 5 four, as by submission.
+    """
+    work = [Work(float(row), 10.0, 10.0, 1) for row in range(7)]
+    deadline = [np.inf, 300.0, np.inf, 400.0, 200.0, np.inf, 100.0]
+    jobs, run_time = table(work, deadline=ORIGIN + np.array(deadline))
+    for order, expected in (
+        ("deadline_in_place", [0.0, 40.0, 20.0, 60.0, 30.0, 50.0, 10.0]),
+        ("deadline", [0.0, 30.0, 50.0, 40.0, 20.0, 60.0, 10.0]),
+    ):
+        settings = ExclusiveSettings(order=order)
+        system = ExclusiveNodes(jobs, run_time, Cluster.uniform(1), settings)
+        assert system.advance().done
+        assert starts(system) == expected
 
 
 @given(work=workloads())

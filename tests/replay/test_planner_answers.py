@@ -295,7 +295,8 @@ def test_gaps_on_unequal_nodes_in_partitions(monkeypatch: pytest.MonkeyPatch) ->
 
 def running_on(policy: Policy) -> Policy:
     """Return the policy with rejected jobs that run on, in the order of deadlines."""
-    system = msgspec.structs.replace(policy.system, order="deadline", rejected="run")
+    order = "deadline_in_place"
+    system = msgspec.structs.replace(policy.system, order=order, rejected="run")
     return msgspec.structs.replace(policy, system=system)
 
 

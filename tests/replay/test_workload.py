@@ -264,6 +264,25 @@ def test_deadlines_by_the_time_that_jobs_really_ran():
     assert any("1.5 times the time for which each ran" in text for text in work.assumptions)
 
 
+def test_each_job_may_have_a_factor_of_its_own():
+    """Drawn from a range by seed and job id: all of it is used, evenly."""
+    n = 4000
+    for rule in ("run_time:2-8", "slowdown:2-8"):
+        read = log(n, outcomes={"run_time": np.full(n, 50.0)}, wall_time=np.full(n, 50.0))
+        work = prepare(read, WorkloadOptions(deadline_rule=rule))
+        factor = (work.jobs.deadline - work.jobs.submit) / 50.0
+        assert 2.0 <= factor.min() < 2.01
+        assert 7.99 < factor.max() <= 8.0
+        assert factor.mean() == pytest.approx(5.0, rel=0.03)
+        again = prepare(read, WorkloadOptions(deadline_rule=rule, seed=1))
+        assert not np.array_equal(again.jobs.deadline, work.jobs.deadline)
+        assert any("2 to 8 times the " in text for text in work.assumptions)
+    assert DeadlineRule.parse("run_time:2-8") == DeadlineRule("run_time", 8.0, 2.0)
+    for text in ("run_time:8-2", "run_time:0.5-2", "uniform:2-8", "slowdown:2-"):
+        with pytest.raises(ConfigError):
+            DeadlineRule.parse(text)
+
+
 def test_uniform_deadlines_lie_between_the_execution_times():
     """Divisible: U[E(n*), E(1)]; moldable: U[E(max), E(min)]; rigid: U[E, F E]."""
     n = 4000
