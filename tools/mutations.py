@@ -392,7 +392,8 @@ def outcome_of(study: str) -> Outcome:
         verdicts.append([claim.text, str(claim.verdict)])
         values.append(re.sub(r"\d\.\d+e-\d+", "0", claim.evidence))
     for plot in done.findings.plots:
-        values += [[float(f"{y:.9g}") for y in curve.y.tolist()] for curve in plot.curves]
+        for curve in plot.curves:
+            values += [[float(f"{z:.9g}") for z in axis.tolist()] for axis in (curve.x, curve.y)]
     return {"verdicts": verdicts, "values": values}
 
 

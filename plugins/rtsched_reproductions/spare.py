@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from rtsched.kernels.edf import NEVER, hyperperiods
+from rtsched.kernels.edf import NEVER, hyperperiods, run
 from rtsched.reproduce import (
     CHANCE,
     Claim,
@@ -34,6 +34,7 @@ from rtsched_plugins.kernels.spare import (
     spare_literal,
 )
 from rtsched_reproductions.spare_runs import (
+    SILENT,
     SPEEDS,
     Job,
     Scene,
@@ -41,6 +42,7 @@ from rtsched_reproductions.spare_runs import (
     admit_jobs,
     differs,
     machines_of,
+    periodic_slots,
     share_that_differs,
     study,
 )
@@ -118,11 +120,12 @@ def periodic(*jobs: tuple[int, ...]) -> PeriodicSet:
     return PeriodicSet(cost, period, relative, np.zeros(len(rows), np.int64))
 
 
-def finish_at(jobs: PeriodicSet, cost: int) -> int:
-    """Return the earliest finish of a task that comes at slot 0."""
+def finish_at(jobs: PeriodicSet, cost: int, now: int = 0) -> int:
+    """Return the earliest finish of a task that comes at a slot up to which the jobs alone ran."""
     work = machines_of([jobs], 1)
     hyper, used = hyperperiods(work)
-    return int(earliest_finish(work, 0, 0, 0, cost, NEVER, hyper[0], used[0]))
+    run(work, 0, 0, now, False, SILENT)
+    return int(earliest_finish(work, 0, now, now, cost, NEVER, hyper[0], used[0]))
 
 
 def worked_values() -> list[tuple[str, float, float]]:
@@ -138,22 +141,30 @@ def worked_values() -> list[tuple[str, float, float]]:
         admit_jobs([periodic((1, 2)), periodic()], graph, 40, last).said[0].places[0]
         for last in (False, True)
     ]
-    online = spare_from(machines_of([first], 0), 0, 0, np.array([1, 2, 10, 11]))
+    machine = machines_of([first], 0)
+    online = spare_from(machine, 0, 0, np.array([1, 10]))
+    run(machine, 0, 0, 1, False, SILENT)
+    full = periodic((2, 3), (1, 6), (1, 6))  # the sum of the quotients is below 1
     return [
         ("P(5) of (2,5), (3,10)", float(demand(first, at(5))[0]), 2),
         ("P(10)", float(demand(first, at(10))[0]), 7),
         ("S(10)", float(spare(first, at(10))[0]), 3),
         ("S(11)", float(spare(first, at(11))[0]), 6),
         ("S(20)", float(spare(first, at(20))[0]), 6),
+        ("slots that the jobs take by 4", periodic_slots([first], 4), 4),
         ("S(0, 1) on-line", float(online[0]), 1),
-        ("S(0, 10) on-line", float(online[2]), 3),
+        ("S(0, 10) on-line", float(online[1]), 3),
+        ("S(1, 5) on-line, a slot of (2,5) done", float(spare_from(machine, 0, 1, at(5))[0]), 3),
         ("finish of 4 slots at 0", finish_at(first, 4), 11),
         ("finish of 3 slots at 0", finish_at(first, 3), 3),
+        ("finish of 3 slots at 1", finish_at(first, 3, 1), 4),
+        ("finish of 4 slots at 1", finish_at(first, 4, 1), 11),
         ("literal S(1) of (5,10,d=8), (2,6,d=3)", float(spare_literal(second, at(1))[0]), 1),
         ("exact S(1)", float(spare(second, at(1))[0]), 0),
         ("literal S(4) of (2,3), (2,8)", float(spare_literal(errs, at(4))[0]), 2),
         ("exact S(4)", float(spare(errs, at(4))[0]), 1),
         ("finish of 2 slots at 0 beside them", finish_at(errs, 2), 10),
+        ("any finish beside (2,3), (1,6), (1,6), a full machine", finish_at(full, 1) < NEVER, 0),
         ("machine of task a, RF", places[0][0], 0),
         ("finish of task a, RF", places[0][2], 3),
         ("machine of task a, UF", places[1][0], 1),
@@ -265,7 +276,8 @@ def _table(found: Means) -> Sheet:
 
 
 def _of_errata(smaller: Sequence[tuple[int, int, int, int]]) -> list[Claim]:
-    shown = "; ".join(f"({a}, {t}), ({b}, {u})" for a, t, b, u in smaller[:3])
+    shorter = [pair for pair in smaller if pair[3] < 8]
+    shown = "; ".join(f"({a}, {t}), ({b}, {u})" for a, t, b, u in shorter)
     return [
         Claim(
             "the printed S(t), by each job's next deadline, is safe",
@@ -275,8 +287,8 @@ def _of_errata(smaller: Sequence[tuple[int, int, int, int]]) -> list[Claim]:
         ),
         Claim(
             "(2, 3), (2, 8) is the smallest example of that",
-            not [pair for pair in smaller if pair[3] < 8],
-            f"with shorter periods: {shown}" if smaller else "no shorter one found",
+            not shorter,
+            f"with shorter periods: {shown}" if shorter else "no shorter one found",
             why="(2, 4), (3, 6) fills the machine and has periods of at most 6",
         ),
     ]
