@@ -1,21 +1,26 @@
 """How many jobs get likely promises where all ask for a deadline, and how many of them are kept.
 
     python benchmarks/likely.py LOG [--cluster FILE --unit resources] [--rule run_time:4]...
-        [--load F] [--jobs N] [--draws N] [--horizon DAYS] [--step S] [--plot FILE] [--json]
+        [--order deadline] [--load F] [--jobs N] [--draws N] [--horizon DAYS] [--step S]
+        [--plot FILE] [--json]
 
 The log is replayed under EASY, with deadlines for all by the rule, and with `--load 1.25` in four
-fifths of its time. Four runs:
+fifths of its time. Beside EASY in order of submission and in order of deadlines, four runs:
 
-* `guaranteed`: all ask for a guarantee, the planner is that of the preset `mcdf`;
-* `likely`: all ask for odds of 95 %. A job with enough odds is accepted and runs as best effort, in
-  order of submission; the others do not run;
+* `guaranteed`: all ask for a guarantee, the planner is that of the preset `portfolio`;
+* `likely`: all ask for odds of 95 %. A job with enough odds is accepted; all run as best effort, in
+  order of submission, the rejected ones too. With `--order deadline` those that were accepted and
+  wait change places among themselves, the earliest deadline first; a job is judged at the place
+  that it would get, and the others keep theirs;
 * `half`: those with an even id ask for a guarantee, the others for odds of 95 %;
 * `mixed`: all ask for odds, 80, 90, 95 or 99 % by their ids. This one is drawn.
 
 Odds are those of the daemon: of `rtsched.estimates.Estimator`, whose state is at most 30 s old,
 against the threshold of `rtsched.estimates.likely_level`, which learns from the promises before. At
 each instant only what was known then is used. The first third of the log's time is there to learn
-from, the rest is counted.
+from, the rest is counted. Blocks are of 500 promises with odds, in the order in which they were
+given; a block holds if 92 % or more were kept. In time are those of all jobs, with a promise or
+without, that ended by their deadlines.
 
 The exit status is 1 if a guaranteed promise was broken.
 """
@@ -30,6 +35,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from rtsched.core.cycle import admission_actions, judge
@@ -38,14 +44,14 @@ from rtsched.estimates import EstimateSettings, Estimator
 from rtsched.estimates.likely_level import STEP, LikelyLevel
 from rtsched.logs.cluster_files import read_cluster
 from rtsched.logs.readers import ReadOptions, read_logs
-from rtsched.model.actions import Admit, Reject
+from rtsched.model.actions import Admit, Reject, SetPriority
 from rtsched.model.log import Log
 from rtsched.replay.engine import replay
 from rtsched.replay.planners import load_chain
 from rtsched.replay.policies import presets
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.report.reliability import reliability, reliability_drawing
-from rtsched.simulator.interface import StopConditions
+from rtsched.simulator.interface import StaticAnswers, StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
 
@@ -59,6 +65,15 @@ LEARNT = 1 / 3
 
 STATED = 0.95
 MIXED = np.array([0.8, 0.9, 0.95, 0.99])
+BLOCK, HOLDS = 500, 0.92
+"""Promises of a block, and the share that is to be kept in each where 95 % were stated."""
+
+PLANNER = "portfolio"
+"""The preset by which guarantees are given."""
+
+QUEUES = ("easy", "edf-easy")
+"""The presets without promises."""
+
 GRACE = 1.0
 """Seconds after a deadline that do not count, as in replays."""
 
@@ -77,12 +92,15 @@ class Run:
         Of the odds.
     level : LikelyLevel
         From which raw odds on jobs are accepted.
+    by_deadline : bool
+        Whether likely promises that wait change places, the earliest deadline first.
     """
 
     workload: Workload
     stated: NDArray[np.float64]
     settings: EstimateSettings
     level: LikelyLevel
+    by_deadline: bool = False
 
     def __post_init__(self) -> None:
         work, n = self.workload, len(self.workload.jobs)
@@ -91,10 +109,13 @@ class Run:
         jobs = work.jobs.replace(
             id=np.arange(n), deadline=np.where(self.likely, np.inf, self.deadline)
         )
-        self.policy = presets()["mcdf"]
+        self.policy = presets()[PLANNER]
         if not isinstance(self.policy.system, ExclusiveSettings):
             raise TypeError("the preset runs on another machine")
-        self.system = self.policy.system
+        self.place = np.arange(n, dtype=np.float64)
+        """Of each job in the queue; the lowest is the first."""
+        order = "priority" if self.by_deadline else "arrival"
+        system = msgspec.structs.replace(self.policy.system, rejected="run", order=order)
         self.guarantees = not self.likely.all()
         self.chain, problems = load_chain(
             self.policy, periodic=False, resources=work.cluster.shared
@@ -105,11 +126,12 @@ class Run:
             jobs,
             work.run_time,
             work.cluster,
-            self.policy.system,
+            system,
             stop_at=StopConditions(arrivals=True, early_ends=self.guarantees),
+            static=StaticAnswers(priority=-self.place),
         )
         self.jobs = jobs
-        self.estimator = Estimator(self.settings, self.system, answer_within=np.inf)
+        self.estimator = Estimator(self.settings, self.policy.system, answer_within=np.inf)
         self.refreshed = -np.inf
         self.accepted = np.zeros(n, np.bool_)
         self.promised = np.full(n, np.inf)
@@ -142,8 +164,12 @@ class Run:
 
     def _ask(self, row: int) -> None:
         """Accept or reject a job that asks for odds."""
-        if self._odds(row) >= self.level.threshold(float(self.stated[row])):
+        odds, place = self._in_order(row) if self.by_deadline else (self._odds(row), self.place)
+        if odds >= self.level.threshold(float(self.stated[row])):
             self.machine.apply([Admit(np.array([row]), np.full(1, np.inf))])
+            moved, self.place = np.flatnonzero(place != self.place), place
+            if len(moved):
+                self.machine.apply([SetPriority(moved, -place[moved])])
             self.accepted[row] = self.unjudged[row] = True
             self.unlearnt = np.append(self.unlearnt, row)
         else:
@@ -157,6 +183,19 @@ class Run:
             self.refreshed = snapshot.now
         job = self.jobs.take([row]).replace(deadline=self.deadline[[row]])
         return float(self.estimator.odds(job)[0])
+
+    def _in_order(self, row: int) -> tuple[float, NDArray[np.float64]]:
+        """Return raw odds as `_odds`, and the places of all jobs by which they hold."""
+        snapshot = self.machine.snapshot({})
+        queued = snapshot.queued.with_rows(self.jobs.take([row]))
+        ids = queued.id
+        open_ = self.accepted[ids] & self.likely[ids] & (self.deadline[ids] > snapshot.now)
+        rows = ids[open_ | (ids == row)]
+        place = self.place.copy()
+        place[rows] = in_deadline_order(place[rows], self.deadline[rows])
+        due = np.where(ids == row, self.deadline[row], np.inf)
+        after = replace(snapshot, queued=queued.replace(deadline=due))
+        return float(self.estimator.refresh(after, order=-place[ids]).odds[-1]), place
 
     def _learn(self, now: float) -> None:
         """Learn which jobs have ended, and which likely promises were kept."""
@@ -181,11 +220,30 @@ class Run:
         self.unjudged[rows[order]] = False
         self.unlearnt = rows[~ended]
 
-    def kept(self) -> NDArray[np.bool_]:
-        """Return who was accepted and ended by the deadline."""
-        due = np.where(self.likely, self.deadline, self.promised)
-        end = self.machine.job_outcomes().end
-        return np.asarray(self.accepted & (np.nan_to_num(end, nan=np.inf) <= due + GRACE))
+    def in_time(self) -> NDArray[np.bool_]:
+        """Return who ended by the deadline, or, accepted with a guarantee, by what was promised."""
+        due = np.where(self.accepted & ~self.likely, self.promised, self.deadline)
+        return ends_by(self.machine.job_outcomes().end, due)
+
+
+def in_deadline_order(
+    place: NDArray[np.float64], deadline: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the places of jobs that change among themselves: the earliest deadline first."""
+    new = np.empty(len(place))
+    new[np.argsort(deadline, kind="stable")] = np.sort(place)
+    return new
+
+
+def ends_by(end: NDArray[np.float64], due: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which jobs ended in time, bool[n]; an end that is nan is none."""
+    return np.asarray(np.nan_to_num(end, nan=np.inf) <= due + GRACE)
+
+
+def blocks(kept: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the share kept of each full block of promises, in the order of their answers."""
+    full = len(kept) // BLOCK
+    return np.asarray(kept[: full * BLOCK].reshape(full, BLOCK).mean(axis=1))
 
 
 def prepared(given: argparse.Namespace, rule: str) -> Workload:
@@ -215,15 +273,22 @@ def measured(given: argparse.Namespace, rule: str) -> tuple[dict[str, Any], Any]
     submit, ids = work.jobs.submit, work.jobs.id
     counts = submit >= submit[0] + LEARNT * (submit[-1] - submit[0])
     counted = max(int(counts.sum()), 1)
-    results = replay(work, "mcdf", presets()["mcdf"], record_nodes=False).results
+    alone = {
+        name: replay(work, name, presets()[name], record_nodes=False).results
+        for name in (PLANNER, *QUEUES)
+    }
+    results = alone[PLANNER]
     promised = np.isfinite(results.promise) & counts
-    good = promised & (results.end <= results.promise + GRACE)
+    good = promised & ends_by(results.end, results.promise)
     row: dict[str, Any] = {
         "rule": rule,
         "jobs": len(work.jobs),
         "counted": counted,
         "guaranteed": int(promised.sum()),
         "guaranteed_broken": int((promised & ~good).sum()),
+    } | {
+        f"{name}.in_time": int((counts & ends_by(alone[name].end, work.jobs.deadline)).sum())
+        for name in QUEUES
     }
     n = len(ids)
     asks = {
@@ -235,14 +300,18 @@ def measured(given: argparse.Namespace, rule: str) -> tuple[dict[str, Any], Any]
     settings = EstimateSettings(draws=given.draws, horizon_days=given.horizon, longest=np.inf)
     for name in given.run or asks:
         begun = time.perf_counter()
-        run = Run(work, asks[name], settings, LikelyLevel(given.step))
+        level = LikelyLevel(given.step)
+        run = Run(work, asks[name], settings, level, by_deadline=given.order == "deadline")
         run.go()
-        kept, of = run.kept(), run.accepted & counts
+        kept, of = run.in_time(), run.accepted & counts
+        row[f"{name}.in_time"] = int((kept & counts).sum())
         for kind, rows in (("likely", of & run.likely), ("guaranteed", of & ~run.likely)):
             if rows.any():
                 row[f"{name}.{kind}"] = int(rows.sum())
                 row[f"{name}.{kind}_kept"] = float(kept[rows].mean())
                 row[f"{name}.{kind}_broken"] = int((rows & ~kept).sum())
+        shares = blocks(kept[of & run.likely])
+        row[f"{name}.blocks"] = [round(share, 3) for share in shares.tolist()]
         row[f"{name}.levels"] = {
             str(stated): round(run.level.threshold(stated), 3) for stated in run.level.shifts
         }
@@ -266,13 +335,24 @@ def line(name: str, row: dict[str, Any]) -> str:
         cells += [
             f"{many:,} ({100 * (many / max(sure, 1) - 1):+.1f} %)",
             f"{100 * row['likely.likely_kept']:.1f} %",
+            *of_blocks(row["likely.blocks"]),
+            f"{row['likely.in_time']:,}",
         ]
+    cells += [f"{row[f'{name}.in_time']:,}" for name in QUEUES]
     if "half.likely" in row:
         cells += [
             f"{row['half.guaranteed']:,}, {row['half.guaranteed_broken']} broken",
             f"{row['half.likely']:,}, {100 * row['half.likely_kept']:.1f} % kept",
         ]
     return f"| {' | '.join(cells)} |"
+
+
+def of_blocks(shares: list[float]) -> tuple[str, str]:
+    """Return the cells of the least share kept in a block, and of how many blocks hold."""
+    if not shares:
+        return "", ""
+    hold = sum(share >= HOLDS for share in shares)
+    return f"{100 * min(shares):.1f} %", f"{hold} of {len(shares)}"
 
 
 def main() -> int:
@@ -283,6 +363,7 @@ def main() -> int:
     parser.add_argument("--unit", help="as of `rtsched replay`")
     parser.add_argument("--rule", action="append", help="default: run_time:4 and slowdown:4")
     parser.add_argument("--run", action="append", choices=("likely", "half", "mixed"))
+    parser.add_argument("--order", choices=("arrival", "deadline"), default="arrival")
     parser.add_argument("--load", type=float, default=1.0, help="times as many jobs in a time")
     parser.add_argument("--jobs", type=int, default=0, help="the first ones of the log; 0: all")
     parser.add_argument("--draws", type=int, default=16)

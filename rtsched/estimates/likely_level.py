@@ -4,9 +4,11 @@ Odds of a simulation ahead are not those that turn out, and jobs with at least 9
 that on average. So each stated odds have a threshold for the raw ones, which follows the outcomes:
 a broken promise raises it, a kept one lowers it by as much less as promises are to be broken less
 often (adaptive conformal inference). It moves by its log-odds, so that it is as steady near 0 and 1
-as between them. In the long run about the stated share is kept, whatever the raw odds are worth,
-as long as a threshold within its bounds reaches it. That holds for all promises together, not for
-each job: one that is accepted may have lower raw odds than stated.
+as between them. It aims at somewhat fewer broken promises than stated, since they come in bursts,
+and the share is to hold in each block of some hundreds too. In the long run about that share is
+kept, whatever the raw odds are worth, as long as a threshold within its bounds reaches it. That
+holds for all promises together, not for each job: one that is accepted may have lower raw odds than
+stated.
 
 References
 ----------
@@ -22,9 +24,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-STEP = 1.0
+STEP = 0.5
 """By how much the log-odds of a threshold rise after a broken promise to which odds of 100 % were
 stated."""
+
+RESERVE = 0.2
+"""Share of the broken promises that stated odds allow which the threshold does not aim at."""
+
+HIGHEST = 0.1
+"""The threshold leaves this share of what is between the stated odds and 1."""
 
 LEAST = 1e-4
 """Odds this near to 0 and 1 are taken for these."""
@@ -50,9 +58,8 @@ class LikelyLevel:
         """Return from which raw odds on, 0 to 1, a promise with these stated odds is given.
 
         Before the first outcome it is the stated odds themselves, which is on the safe side where
-        raw odds are right. It is never above the middle between them and 1: with no promise given
-        there would be no outcome to learn from. It is never below what that leaves to 1, unless
-        the stated odds are.
+        raw odds are right. It stays below 1, for with no promise given there would be no outcome
+        to learn from; and above half of what stated odds leave to 1, unless they are lower.
         """
         shift = self.shifts.get(round(stated, 3), 0.0)
         return _odds(_log_odds(stated) + shift) if shift else stated
@@ -79,10 +86,10 @@ class LikelyLevel:
         for stated, kept in outcomes:
             if not 0 <= stated <= 1:
                 raise ValueError(f"odds must be within 0 and 1, not {stated}")
-            key, own = round(stated, 3), _log_odds(stated)
-            highest = _log_odds((1.0 + stated) / 2)
-            shift = shifts.get(key, 0.0) + self.step * (stated - kept)
-            shifts[key] = min(max(shift, min(-highest - own, 0.0)), highest - own)
+            key, own, left = round(stated, 3), _log_odds(stated), 1.0 - stated
+            lowest, highest = _log_odds(left / 2), _log_odds(1.0 - HIGHEST * left)
+            shift = shifts.get(key, 0.0) + self.step * (1.0 - (1.0 - RESERVE) * left - kept)
+            shifts[key] = min(max(shift, min(lowest - own, 0.0)), highest - own)
         return replace(self, shifts=shifts) if shifts else self
 
 

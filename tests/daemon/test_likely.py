@@ -172,7 +172,7 @@ def test_an_end_beyond_what_is_simulated_is_no_offer():
 
 def test_odds_go_by_what_became_of_promises_before():
     """Where all were kept 80 % are enough, and an earlier offer; after breaks not even 96 are."""
-    kept = LikelyLevel().learnt([(0.95, True)] * 60)
+    kept = LikelyLevel().learnt([(0.95, True)] * 150)
     broken = LikelyLevel().learnt([(0.95, False)] * 10)
     often, rarely = asks(0.95, deadline=T0 + 1300), asks(0.95, deadline=T0 + 1460)
     assert asyncio.run(odds_of(Told(), often, UNTAUGHT, 1.0)).known == pytest.approx(0.8)

@@ -78,7 +78,7 @@ def test_odds_now_are_those_of_the_latest_estimate():
     assert present_odds(sold, seen) == {7: 0.9, 8: 0.3}
     assert fallen(sold, seen, 0.5) == 1
     assert fallen(sold, LatestEstimates(), 0.5) == 0
-    kept = LikelyLevel().learnt([(0.95, True)] * 60)
+    kept = LikelyLevel().learnt([(0.95, True)] * 150)
     shifted = present_odds(promises(kept, a=0.95), seen)
     assert shifted == {7: kept.calibrated(0.9, 0.95)}
     assert shifted[7] > 0.95

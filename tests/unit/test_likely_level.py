@@ -21,11 +21,11 @@ def log_odds(odds: float) -> float:
 
 
 def test_broken_promises_raise_it_and_kept_ones_lower_it():
-    """A broken one counts by the stated odds, a kept one by what is missing to 1, in log-odds."""
+    """The aim is 92 % where 90 are stated: broken ones count by it, kept ones by the rest to 1."""
     level = LikelyLevel(step=0.1).learnt([(0.9, True)])
-    assert log_odds(level.threshold(0.9)) == pytest.approx(log_odds(0.9) - 0.01)
+    assert log_odds(level.threshold(0.9)) == pytest.approx(log_odds(0.9) - 0.008)
     level = level.learnt([(0.9, False)])
-    assert log_odds(level.threshold(0.9)) == pytest.approx(log_odds(0.9) - 0.01 + 0.09)
+    assert log_odds(level.threshold(0.9)) == pytest.approx(log_odds(0.9) - 0.008 + 0.092)
 
 
 def test_each_stated_odds_have_their_own():
@@ -42,7 +42,7 @@ def test_each_stated_odds_have_their_own():
 def test_it_stays_where_promises_are_still_given(stated):
     """It neither runs away nor stops all promises."""
     level = LikelyLevel(step=1.0).learnt([(stated, False)] * 500)
-    assert level.threshold(stated) == pytest.approx((1 + stated) / 2)
+    assert level.threshold(stated) == pytest.approx(1 - (1 - stated) / 10)
     level = level.learnt([(stated, True)] * 2000)
     assert level.threshold(stated) == pytest.approx(min(stated, (1 - stated) / 2))
 
@@ -67,14 +67,29 @@ def test_odds_beyond_0_and_1_are_refused(odds):
 
 
 @pytest.mark.parametrize("stated", [0.8, 0.95])
-@pytest.mark.parametrize(("power", "off"), [(0.5, 0.01), (1.0, 0.01), (3.0, 0.06)])
+@pytest.mark.parametrize(("power", "off"), [(0.5, 0.01), (1.0, 0.01), (3.0, 0.01)])
 def test_the_stated_share_is_kept_though_raw_odds_are_wrong(stated, power, off):
-    """Where raw odds say far too much, the highest threshold leaves some more broken."""
+    """A fifth of what may be broken is not used; none says so much that it cannot be reached."""
     rng = np.random.default_rng(1)
     level, kept = LikelyLevel(), []
-    for raw in rng.random(40_000).tolist():
+    for raw in rng.random(60_000).tolist():
         if raw >= level.threshold(stated):
             kept.append(bool(rng.random() < raw**power))
             level = level.learnt([(stated, kept[-1])])
     assert len(kept) > 1000
-    assert np.mean(kept[len(kept) // 3 :]) == pytest.approx(stated, abs=off)
+    assert np.mean(kept[len(kept) // 3 :]) == pytest.approx(1 - 0.8 * (1 - stated), abs=off)
+
+
+def test_nearly_every_block_holds_where_raw_odds_change_their_meaning():
+    """They say far too much and far too little in turn: 92 % or more of each 500 are kept."""
+    rng = np.random.default_rng(2)
+    level, kept = LikelyLevel(), []
+    for number, raw in enumerate(rng.random(200_000).tolist()):
+        if raw >= level.threshold(0.95):
+            power = 3.0 if number // 10_000 % 2 else 0.3
+            kept.append(bool(rng.random() < raw**power))
+            level = level.learnt([(0.95, kept[-1])])
+    blocks = np.reshape(kept[: len(kept) // 500 * 500], (-1, 500)).mean(axis=1)
+    assert len(blocks) > 30
+    assert np.mean(blocks >= 0.92) > 0.95
+    assert blocks.min() >= 0.9
