@@ -132,7 +132,8 @@ class Run:
         )
         self.jobs = jobs
         self.estimator = Estimator(self.settings, self.policy.system, answer_within=np.inf)
-        self.refreshed = -np.inf
+        self.refreshed, self.first = -np.inf, 0
+        """When the state was last taken, and the first job that came after that."""
         self.accepted = np.zeros(n, np.bool_)
         self.promised = np.full(n, np.inf)
         self.unlearnt = np.zeros(0, np.int64)
@@ -180,9 +181,11 @@ class Run:
         snapshot = self.machine.snapshot({})
         if snapshot.now >= self.refreshed + self.settings.refresh:
             self.estimator.refresh(snapshot)
-            self.refreshed = snapshot.now
+            self.refreshed, self.first = snapshot.now, row
         job = self.jobs.take([row]).replace(deadline=self.deadline[[row]])
-        return float(self.estimator.odds(job)[0])
+        there = np.concatenate([snapshot.queued.id, snapshot.running.id])
+        since = self.jobs.take(np.sort(there[there >= self.first]))
+        return float(self.estimator.odds(job, since)[0])
 
     def _in_order(self, row: int) -> tuple[float, NDArray[np.float64]]:
         """Return raw odds as `_odds`, and the places of all jobs by which they hold."""

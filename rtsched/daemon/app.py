@@ -191,6 +191,8 @@ class Daemon:
         self.steered: Steered | None = None
         self.pending: Sequence[Change] = ()
         self.odds: OddsSource | None = estimating
+        if estimating is not None:
+            estimating.promised = lambda: self.site.likely
         self.peers: Callable[[], tuple[Peer, ...]] = tuple
         self.status = DaemonStatus(clock())
         self._completion_lookup = CompletionLookup(worker.find_completions, metrics.lookup_failed)

@@ -22,6 +22,7 @@ import structlog
 
 from rtsched.daemon.ended_jobs import EndedJobs
 from rtsched.daemon.estimating_process import Question, Refreshed, Report, low_priority_process
+from rtsched.daemon.likely_promises import LikelyPromises
 from rtsched.daemon.limits import without_planned_limits
 from rtsched.daemon.limits_ahead import LimitsNow
 from rtsched.daemon.past import past_of
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.live import Completions
-    from rtsched.daemon.likely_promises import LikelyPromises
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.site import Site
@@ -161,6 +161,8 @@ class Estimating:
         self._records = False
         """Whether ended jobs come from the batch system's records."""
         self._cpu_s, self._problem, self._pause = 0.0, "", 0.0
+        self.promised: Callable[[], LikelyPromises] = LikelyPromises
+        """Returns the open likely promises: jobs that the last estimate may not know of."""
 
     @property
     def pid(self) -> int | None:
@@ -263,17 +265,22 @@ class Estimating:
     async def ends(self, jobs: Jobs, timeout_s: float = WAIT) -> NDArray[np.float64] | None:
         """Return when such jobs may end if submitted now, each alone, as `Estimator.ends` does.
 
+        Those with likely promises that were given since the last estimate wait ahead of each.
         None: they are not estimated, or not within so many seconds.
         """
-        return cast("NDArray[np.float64] | None", await self._answer("ends", jobs, timeout_s))
+        since = self.promised().given_since(self.latest.at)
+        found = await self._answer("ends", jobs, timeout_s, self._handed_over(since))
+        return cast("NDArray[np.float64] | None", found)
 
-    async def _answer(self, kind: Question, jobs: Jobs, timeout_s: float) -> Any:
+    async def _answer(
+        self, kind: Question, jobs: Jobs, timeout_s: float, since: Jobs | None = None
+    ) -> Any:
         remote = self._remote
         if remote is None or not math.isfinite(self.latest.at) or not remote.is_made:
             return None
         try:
             async with asyncio.timeout(timeout_s):
-                return await remote.ask("answer", kind, self._handed_over(jobs), timeout_s)
+                return await remote.ask("answer", kind, self._handed_over(jobs), timeout_s, since)
         except TimeoutError:
             return None
         except AdapterError as error:

@@ -104,6 +104,7 @@ class _Asked:
     until: float
     answered: threading.Event
     answer: Any = None
+    since: Jobs | None = None
 
 
 class EstimatingProcess:
@@ -176,9 +177,12 @@ class EstimatingProcess:
         failure, self._failure = self._failure, ""
         return Report(self._busy, refreshed, failure, _cpu(), self._number, self._past_problem)
 
-    def answer(self, kind: Question, jobs: Jobs, seconds: float) -> Any:
-        """Return estimates or ends of jobs that are not submitted; None: not within so long."""
-        asked = _Asked(kind, jobs, time.monotonic() + seconds, threading.Event())
+    def answer(self, kind: Question, jobs: Jobs, seconds: float, since: Jobs | None = None) -> Any:
+        """Return estimates or ends of jobs that are not submitted; None: not within so long.
+
+        `since` as of `Estimator.ends`.
+        """
+        asked = _Asked(kind, jobs, time.monotonic() + seconds, threading.Event(), since=since)
         self._asked.put(asked)
         self._work.put(None)
         asked.answered.wait(seconds)
@@ -261,7 +265,7 @@ class EstimatingProcess:
         if asked.kind == "estimate":
             return self._estimator.estimate(asked.jobs)
         left = max(asked.until - time.monotonic(), 0.0)
-        return self._estimator.ends(asked.jobs, SIMULATED * left)
+        return self._estimator.ends(asked.jobs, SIMULATED * left, asked.since)
 
     def _learn(self, found: Any) -> None:
         try:

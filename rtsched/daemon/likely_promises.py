@@ -38,6 +38,11 @@ class LikelyPromises:
     def __len__(self) -> int:
         return len(self.records)
 
+    def given_since(self, at: float) -> Jobs:
+        """Return what was asked for by those made at `at`, seconds since the epoch, or later."""
+        made = [self.records[job].made_at >= at for job in self.requested.id.tolist()]
+        return self.requested.take(np.flatnonzero(made))
+
     def with_new(self, record: PromiseRecord, row: Jobs) -> LikelyPromises:
         """Return these and one more; `row` is what its job asked for."""
         row = row.replace(id=np.array([record.id]))

@@ -85,8 +85,8 @@ class Drawn:
         Seconds.
     arrivals : list of Arrivals
         Of each simulation rows of the jobs that are submitted, when, and how long they run.
-    asked : deque of (Jobs, float64[n, k])
-        Jobs whose ends were asked for, and the answers.
+    asked : deque of (Jobs, Jobs, float64[n, k])
+        Jobs whose ends were asked for, those ahead of each, and the answers.
     """
 
     snapshot: Snapshot
@@ -96,7 +96,7 @@ class Drawn:
     state: Ahead
     run_time: NDArray[np.float64]
     arrivals: list[Arrivals]
-    asked: deque[tuple[Jobs, NDArray[np.float64]]] = field(
+    asked: deque[tuple[Jobs, Jobs, NDArray[np.float64]]] = field(
         default_factory=lambda: deque(maxlen=ASKED)
     )
 
@@ -105,9 +105,9 @@ def _do_nothing() -> None:
     pass
 
 
-def _kindred(snapshot: Snapshot, rows: NDArray[np.int64]) -> Jobs:
-    """Return the jobs that run, and some of those that wait, with what they are alike by."""
-    parts = (snapshot.running, snapshot.queued.take(rows))
+def _kindred(snapshot: Snapshot, rows: NDArray[np.int64], *others: Jobs) -> Jobs:
+    """Return the jobs that run, some of those that wait, and others, by what they are alike."""
+    parts = (snapshot.running, snapshot.queued.take(rows), *others)
     return Jobs.joined([lean(jobs, *KINDRED) for jobs in parts])
 
 
@@ -243,12 +243,15 @@ class Estimator:
             self.settings.horizon_days * DAY,
         )
 
-    def ends(self, jobs: Jobs, within_s: float = math.inf) -> NDArray[np.float64]:
+    def ends(
+        self, jobs: Jobs, within_s: float = math.inf, since: Jobs | None = None
+    ) -> NDArray[np.float64]:
         """Return when such jobs, submitted now, may end, each alone; their deadlines do not matter.
 
         It is each of the simulations with each of the run times that are equally likely. A job
         ends by its requested time after its start, however long jobs like it ran. The same job
-        gets the same answer until the next `refresh`, however much time there is.
+        behind the same ones gets the same answer until the next `refresh`, however much time there
+        is.
 
         Parameters
         ----------
@@ -256,6 +259,9 @@ class Estimator:
             They are not submitted.
         within_s : float
             Seconds that the simulations may take, after the first few; `answer_within` at most.
+        since : Jobs, optional
+            Submitted since the last `refresh`, which wait ahead of each; those that it saw are
+            passed over.
 
         Returns
         -------
@@ -269,12 +275,13 @@ class Estimator:
         same = _limited(jobs).replace(
             id=np.full(len(jobs), UNSUBMITTED), submit=self._now, deadline=np.inf, label=-1
         )
-        for other, ends in drawn.asked:
-            if other.equals(same):
+        first = _unseen(drawn.snapshot, Jobs.build(0) if since is None else _limited(since))
+        for other, others, ends in drawn.asked:
+            if other.equals(same) and others.equals(first):
                 return ends
-        delay, _ = self._ahead(drawn, same, within_s)
+        delay, _ = self._ahead(drawn, same, within_s, first)
         found = np.sort(self._ends_after(delay, same), axis=1)
-        drawn.asked.append((same, found))
+        drawn.asked.append((same, first, found))
         return found
 
     def _ends_after(self, delay: NDArray[np.float64], jobs: Jobs) -> NDArray[np.float64]:
@@ -284,12 +291,12 @@ class Estimator:
         run_time = np.minimum(run_time, jobs.wall_time[:, None])
         return np.asarray(start.T[:, :, None] + run_time[:, None, :]).reshape(len(jobs), -1)
 
-    def odds(self, jobs: Jobs) -> NDArray[np.float64]:
+    def odds(self, jobs: Jobs, since: Jobs | None = None) -> NDArray[np.float64]:
         """Return the odds that such jobs, submitted now, end by their deadlines, each alone.
 
         As `odds_by` of their `ends`.
         """
-        return odds_by(self.ends(jobs), jobs.deadline)
+        return odds_by(self.ends(jobs, since=since), jobs.deadline)
 
     def _odds(self, delay: NDArray[np.float64], jobs: Jobs) -> NDArray[np.float64]:
         """Return odds as in `odds`, given waits, float64[simulations, n] seconds."""
@@ -400,10 +407,25 @@ class Estimator:
         return Spread.of(delay), Spread.of(delay + own), sizes(jobs, drawn.snapshot)
 
     def _ahead(
-        self, drawn: Drawn, jobs: Jobs, within_s: float = math.inf
+        self, drawn: Drawn, jobs: Jobs, within_s: float = math.inf, since: Jobs | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return waits and run times of jobs submitted now, float64[simulations, n] seconds."""
+        """Return waits and run times of jobs submitted now, float64[simulations, n] seconds.
+
+        Each waits behind those in `since`.
+        """
         count = self.settings.draws
+        first = Jobs.build(0) if since is None else since
+        queued = drawn.snapshot.queued
+        alike = _kindred(drawn.snapshot, np.arange(len(queued)), first)
+        others = draw(
+            self.history.run_times.distributions(first),
+            np.zeros(len(first)),
+            first.wall_time,
+            first.id,
+            alike.user[len(alike) - len(first) :],
+            count,
+            self.seed,
+        )
         distribution = self.history.run_times.distributions(jobs)
         nobody = np.zeros(1, np.int32)
         own = np.column_stack(
@@ -424,13 +446,12 @@ class Estimator:
         share = min(self.answer_within, within_s) / max(len(jobs), 1)
         for column in range(len(jobs)):
             begun = time.monotonic()
-            state, covered = _with_one(drawn, jobs.take([column])), FIRST_COVERED
+            state, covered = _with_one(drawn, jobs.take([column]), first), FIRST_COVERED
             for row in range(count):
-                run_time = np.append(drawn.run_time[row], own[row, column])
+                run_time = np.concatenate([drawn.run_time[row], others[row], own[row, [column]]])
                 arrivals_row, at, runs = drawn.arrivals[row]
-                start, covered = self._simulate(
-                    state, run_time, (arrivals_row + 1, at, runs), covered, wanted=1
-                )
+                submitted = arrivals_row + len(first) + 1, at, runs
+                start, covered = self._simulate(state, run_time, submitted, covered, wanted=1)
                 delay[row, column] = min(start[-1] - state.now, longest)
                 if delay[row, column] <= 0:  # at once, however long others run
                     delay[:, column] = 0.0
@@ -517,13 +538,20 @@ def _covering(delay: NDArray[np.float64]) -> float:
     return covered
 
 
-def _with_one(drawn: Drawn, job: Jobs) -> Ahead:
-    """Return the state of a refresh in which one more job waits, behind all others."""
+def _unseen(snapshot: Snapshot, jobs: Jobs) -> Jobs:
+    """Return those of some jobs that are not in a state."""
+    seen = np.isin(jobs.id, np.concatenate([snapshot.queued.id, snapshot.running.id]))
+    return jobs.take(~seen)
+
+
+def _with_one(drawn: Drawn, job: Jobs, since: Jobs) -> Ahead:
+    """Return the state of a refresh in which more jobs wait, the one behind all others."""
     snapshot, order = drawn.snapshot, drawn.order
-    if order is not None:
-        order = np.append(order, order.min(initial=0.0) - 1.0)
     job = job.replace(id=[UNSUBMITTED], submit=[snapshot.now], deadline=[np.inf])
-    queued = snapshot.queued.with_rows(job)
+    queued = snapshot.queued.with_rows(since).with_rows(job)
+    if order is not None:
+        behind = order.min(initial=0.0) - 1.0
+        order = np.concatenate([order, np.full(len(since) + 1, behind)])
     return ahead(replace(snapshot, queued=queued), drawn.past, order, drawn.limits)[0]
 
 

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from rtsched.daemon.estimates_file import EstimatesFile
 from rtsched.daemon.estimating import MOST_WAITING, first_waiting
+from rtsched.daemon.likely_promises import LikelyPromises
 from rtsched.estimates import EstimateSettings
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs
@@ -101,6 +102,29 @@ def test_questions_are_answered_between_two_simulations(running: Running) -> Non
                 found = await estimating.estimate(one, 30.0)
                 assert found is not None
                 assert found.start.tolist() == [found.start_low_80[0] + 300.0]
+
+    course(running, steps)
+
+
+def test_promises_given_since_the_estimate_wait_ahead(running: Running) -> None:
+    """The known estimator adds 1,000 s for each of them to a part of the time that is left."""
+    running.show(**waiting("a"))
+
+    class Given(LikelyPromises):
+        def given_since(self, at: float) -> Jobs:
+            assert at == estimating_of(running).latest.at
+            return Jobs.build(2, id=[7, 8], wall_time=600.0)
+
+    async def steps(estimating: Estimating) -> None:
+        await until(lambda: np.isfinite(estimating.latest.at))
+        one = Jobs.build(1, id=[9], size=[1])
+        before = await estimating.ends(one, 30.0)
+        estimating.promised = Given
+        after = await estimating.ends(one, 30.0)
+        assert before is not None
+        assert after is not None
+        assert before[0, 0] < 30.0
+        assert 2000.0 < after[0, 0] < 2030.0
 
     course(running, steps)
 

@@ -415,6 +415,20 @@ def test_closed_by_the_real_end(end, how, standing):
     assert scene.site.likely.level == learnt
 
 
+def test_those_given_since_an_estimate():
+    """By when they were made; those that are over are not among them."""
+    scene = Scene()
+    token = sell(scene, asks()).reply.token
+    (made,) = (record.made_at for record in scene.site.likely.records.values())
+    given = scene.site.likely.given_since(made)
+    assert given.size.tolist() == scene.site.likely.requested.size.tolist()
+    assert not len(scene.site.likely.given_since(made + 0.001))
+    scene.poll(T0 + 1, ((10, token),))
+    assert scene.site.likely.given_since(made).id.tolist() == [10]
+    scene.poll(T0 + 3601, ((10, token),))
+    assert not len(scene.site.likely.given_since(made))
+
+
 def test_a_job_that_waits_at_its_deadline_is_broken_and_told():
     """Its user reads of it, with the odds; the job goes on."""
     scene = Scene()

@@ -284,6 +284,31 @@ def test_a_question_between_two_refreshes_keeps_the_arrivals_of_the_last() -> No
     assert asked.estimate(job).start[0] < starts.start[0]
 
 
+def test_jobs_submitted_since_the_last_refresh_wait_ahead() -> None:
+    """It ends as where the refresh knew of them; those that it knew are not counted twice."""
+    before, after = made(), made()
+    for estimator in (before, after):
+        estimator.learn(past())
+    before.refresh(wide(4))
+    after.refresh(wide(6))
+    job = make_jobs(1, submit=NOW, size=3, user="ann", wall_time=3600.0, deadline=[NOW + 7200.0])
+    ends = after.ends(job)
+    for since in (wide(6).queued.take([4, 5]), wide(6).queued):
+        assert before.ends(job, since=since).tolist() == ends.tolist()
+    assert after.ends(job, since=wide(6).queued).tolist() == ends.tolist()
+    assert before.odds(job, wide(6).queued) == after.odds(job) < before.odds(job)
+
+
+def test_equal_jobs_that_come_at_once_do_not_all_get_the_odds_of_the_first() -> None:
+    """Jobs of three of the four nodes, one after the other within one refresh."""
+    estimator = made()
+    estimator.learn(past())
+    estimator.refresh(wide(0))
+    burst = wide(6).queued
+    odds = [estimator.odds(burst.take([n]), burst.take(np.arange(n)))[0] for n in range(4)]
+    assert (np.diff(odds) < 0).all()
+
+
 def test_odds_of_waiting_jobs_are_of_those_with_a_deadline() -> None:
     """The first of the queue has the best ones, and none is certain."""
     estimator = made()
