@@ -30,9 +30,10 @@ def with_baseline_waits(
     policies: Mapping[str, Policy],
     found: Mapping[str, Found] | None = None,
 ) -> list[PolicyRun]:
-    """Return the runs, with `baseline_wait` where a policy left jobs out that the baseline ran.
+    """Return the runs with `baseline_wait`, if some policy left jobs out that the baseline ran.
 
-    None is known where the baseline itself plans or rejects. It is replayed once for each policy.
+    It is not known where the baseline itself plans or rejects. It is replayed once more for each
+    policy that left some out.
 
     Parameters
     ----------
@@ -47,14 +48,16 @@ def with_baseline_waits(
     """
     base = baseline(run.policy for run in runs)
     left_out = {run.policy: np.equal(run.results.fate, FinalState.REJECTED) for run in runs}
-    if not base or policies[base].planner is not None or left_out[base].any():
+    some = any(absent.any() for absent in left_out.values())
+    if not some or policies[base].planner is not None or left_out[base].any():
         return list(runs)
+    results = {run.policy: run.results for run in runs}
     waits: dict[str, float | None] = {}
     for name, absent in left_out.items():
-        if absent.any() and not absent.all():
+        alone = results[base]
+        if absent.any():
             given = (workload, base, policies[base])
             alone = replay(*given, found=found, record_nodes=False, absent=absent).results
-            started = np.isfinite(alone.start)
-            wait = (alone.start - workload.jobs.submit)[started]
-            waits[name] = float(wait.mean()) if len(wait) else None
-    return [replace(run, baseline_wait=waits.get(run.policy)) for run in runs]
+        wait = (alone.start - workload.jobs.submit)[np.isfinite(alone.start)]
+        waits[name] = float(wait.mean()) if len(wait) else None
+    return [replace(run, baseline_wait=waits[run.policy]) for run in runs]

@@ -114,7 +114,8 @@ MEASURES: Mapping[str, Measure] = {
         "Mean time from submission to start of the jobs that this policy accepted, under the "
         "baseline (policy `site`, else the first) without those that it rejected. What that is "
         "below the baseline's own mean comes from rejecting, what this policy's is below that "
-        "from its plan. Not known where the baseline itself plans or rejects.",
+        "from its plan. Of a policy that rejects nobody it is the baseline's own. Not known where "
+        "the baseline itself plans or rejects, or nobody rejects.",
         0,
     ),
     "mean_best_effort_wait_s": Measure(

@@ -164,7 +164,7 @@ class PolicyRun:
         Jobs that started as planned though a group of theirs was at a limit.
     baseline_wait : float or None
         Mean wait, seconds, of the jobs that it accepted under the baseline without the others;
-        None: not known, or it rejected nobody (`rtsched.replay.baseline`).
+        None: not known, or no policy rejected any (`rtsched.replay.baseline`).
     """
 
     policy: str

@@ -182,7 +182,7 @@ def _on_waits(policies: Mapping[str, Mapping[str, Any]], base: str) -> list[str]
         than = " less still," if all_in else ""
         alone = known[least].get("mean_baseline_wait_s")
         others = ""
-        if alone is not None:
+        if alone is not None and base != least:
             others = f"; under {base} the others alone would wait {duration(alone)}"
         said.append(
             f"Under {least} jobs wait{than} {duration(wait)}, but {turned} of them are rejected"

@@ -47,14 +47,16 @@ def test_the_baseline_alone_with_the_accepted_jobs(base: str) -> None:
     They wait 0, 90 and 130 s then. By plan job 4 is before job 3: 0, 100 and 80 s.
     """
     work, names = four_jobs(), (base, "edf-mn")
-    assert waits(work, *names) == {base: None, "edf-mn": pytest.approx((0 + 90 + 130) / 3)}
+    alone, whole = (0 + 90 + 130) / 3, (0 + 100 + 190 + 230) / 4
+    found = waits(work, *names, "edf-easy")
+    assert found == pytest.approx({base: whole, "edf-mn": alone, "edf-easy": whole})
     known = {name: presets()[name] for name in names}
     runs = [replay(work, name, policy) for name, policy in known.items()]
     summary = summarise(work, with_baseline_waits(work, runs, known))
-    found = summary.measures("edf-mn")
-    assert summary.measures(base)["mean_wait_s"] == pytest.approx((0 + 100 + 190 + 230) / 4)
-    assert found["mean_wait_s"] == pytest.approx((0 + 100 + 80) / 3)
-    assert found["mean_baseline_wait_s"] == pytest.approx((0 + 90 + 130) / 3)
+    measures = summary.measures("edf-mn")
+    assert summary.measures(base)["mean_wait_s"] == pytest.approx(whole)
+    assert measures["mean_wait_s"] == pytest.approx((0 + 100 + 80) / 3)
+    assert measures["mean_baseline_wait_s"] == pytest.approx(alone)
     said = (
         f"1m 00s, but 25.0 % of them are rejected; under {base} the others alone would wait 1m 13s."
     )
