@@ -55,6 +55,7 @@ OF_STARTED = frozenset(
     {
         "miss_ratio",
         "mean_wait_s",
+        "mean_best_effort_wait_s",
         "median_wait_s",
         "p95_wait_s",
         "max_wait_s",
