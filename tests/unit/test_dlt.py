@@ -378,3 +378,22 @@ def test_fastest_count_in_rounds_is_the_argmin(
 def test_rounds_without_send_time_are_one() -> None:
     """With cms = 0 there is nothing to overlap."""
     assert len(variants.chunk_table(5, 4, Load(100.0, 0.0, 10.0))) == 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "within"),
+    [
+        (1.0, 1.0, True),
+        (1.0 + 0.9e-9, 1.0, True),
+        (1.0 + 1.1e-9, 1.0, False),
+        (0.9e-9, 0.0, True),
+        (1.1e-9, 0.0, False),
+        (1e6 + 0.9e-3, 1e6, True),
+        (1e6 + 1.1e-3, 1e6, False),
+        (np.inf, np.inf, True),
+        (np.inf, 1e300, False),
+    ],
+)
+def test_times_are_compared_to_a_billionth(a: float, b: float, within: bool) -> None:
+    """Of the larger of the two, or of 1."""
+    assert dlt.at_most(a, b) == within
