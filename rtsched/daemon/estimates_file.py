@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-FORM = "rtsched estimates 3"
+FORM = "rtsched estimates 4"
 
 
 class EstimatesFile:

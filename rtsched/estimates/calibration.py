@@ -1,16 +1,18 @@
 """Calibration: how far estimates of the past were off, and what follows for those of the present.
 
 An estimate's simulations give a median and a spread to either side. Of estimates whose outcome is
-known the residual is kept: by how many spreads the outcome was off. The quantiles of the latest
+known the residual is kept: by how many spreads the outcome was off. The quantiles of past
 residuals, of jobs of similar size, take the place of the simulations' own (split conformal
-prediction, with normalised residuals). The levels at which they are read are corrected for how few
-outcomes there are, and follow the coverage (adaptive conformal inference). Estimates that are still
+prediction, with normalised residuals). The more recent a residual is, the more it counts (conformal
+prediction beyond exchangeability). How fast the past ceases to be like the present is not known, so
+that there are several memories; the quantiles are the means of theirs. Estimates that are still
 open count as soon as they are late.
 
 References
 ----------
 Lei et al., "Distribution-free predictive inference for regression", JASA 113, 2018, section 5.2.
-Gibbs and Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021.
+Barber, Candès, Ramdas and Tibshirani, "Conformal prediction beyond exchangeability", Annals of
+Statistics 51, 2023, section 3.
 """
 
 from __future__ import annotations
@@ -30,43 +32,31 @@ LEVELS = np.array([0.025, 0.05, 0.1, 0.5, 0.9, 0.95, 0.975])
 MEDIAN = 3
 """Place of the median in `LEVELS`."""
 
-LATEST = 100_000
-"""Residuals of a class of sizes that count, the latest ones."""
+MEMORIES = np.array([5.0, 20.0, 80.0]) * DAY
+"""Seconds in which the weight of a residual decays to 1/e, in each memory."""
+
+EDGES = np.linspace(-9.0, 9.0, 721)
+"""Of the bins in which residuals are counted, by their inverse hyperbolic sine: bins are narrow
+around 0, and far out each is 2.5 % of the residual wide."""
+
+SIZES = 64
+"""Bins of job sizes, by powers of two."""
+
+CLASSES = 3
+"""Classes of sizes, each with as many residuals."""
 
 MIDDLE = 0.35, 0.65
 """Quantiles between which draws are averaged for the median: a few draws' own median is rough."""
 
 FEW = 50
-"""Where residuals of a class are of fewer jobs, those of all classes count; where these are of
-fewer jobs, too, `PRIOR` counts for the jobs that are missing."""
+"""Where residuals of a class are of fewer jobs, those of all classes count."""
+
+FEW_DAYS = 7
+"""Where residuals are of fewer jobs than `FEW`, or of estimates of fewer days, `PRIOR` counts for
+those that are missing: many residuals of one job, or of one day, are not much knowledge."""
 
 PRIOR = np.array([-4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0])
-"""Residuals at `LEVELS`, in spreads, where little is known: they make wide intervals. Many
-residuals of one job that waits long are not much knowledge."""
-
-MANY = 5_000
-"""Residuals whose jobs are counted first, the latest ones: all others only if these are of fewer
-jobs than `FEW`."""
-
-STEP = 0.015
-"""By how much the levels of a class follow the misses of the estimates of an hour."""
-
-BEYOND = 0.1
-"""How far beyond 0 and 1 residuals are read, where none was far enough off."""
-
-STRETCH = 5.0
-"""By how many times itself the most extreme residual grows for each whole level beyond 0 or 1."""
-
-FARTHEST = 0.2
-"""How far levels may go beyond 0 and 1, to make up for misses."""
-
-FORGOTTEN = 5 * DAY
-"""Seconds in which what levels have followed decays to 1/e. Coverage is known late, when jobs have
-started: without the decay, intervals that were too narrow for days would then be far too wide for
-weeks."""
-
-LEAST_LEVELS = np.where(LEVELS < 0.5, -FARTHEST, 0.5)
-MOST_LEVELS = np.where(LEVELS > 0.5, 1.0 + FARTHEST, 0.5)
+"""Residuals at `LEVELS`, in spreads, where little is known: they make wide intervals."""
 
 OPEN_FOR = 30 * DAY
 """Seconds for which an open estimate is remembered."""
@@ -77,15 +67,9 @@ MOST_OPEN = 200_000
 LEAST_SPREAD = 600.0, 0.2
 """Added to each spread: seconds, and a share of the time from now to the median."""
 
-FADES = 0.9999
-"""How much of what was known of the two medians counts after an estimate more."""
-
-WORTH = 0.05
-"""By which share the median of the residuals must have been better to take the place of the
-simulations' own: where these go wrong in the same way again and again."""
-
-CLASSES = 3
-"""Classes of sizes, each with as many jobs."""
+ERROR_SHARE = 0.25
+"""Of the mean error of medians, which is added in place of the seconds of `LEAST_SPREAD` where it is
+more: what simulations do not know of does not follow their spread."""
 
 
 class Spread(NamedTuple):
@@ -96,11 +80,14 @@ class Spread(NamedTuple):
     above: NDArray[np.float64]
 
     @classmethod
-    def of(cls, values: NDArray[np.float64]) -> Spread:
-        """Return that of simulations, float64[draws, n], seconds from the estimate on."""
+    def of(cls, values: NDArray[np.float64], seconds: float = LEAST_SPREAD[0]) -> Spread:
+        """Return that of simulations, float64[draws, n], seconds from the estimate on.
+
+        So many `seconds` are added at the least.
+        """
         low, high = np.quantile(values, [0.1, 0.9], axis=0)
         median = _middle(values)
-        least = LEAST_SPREAD[0] + LEAST_SPREAD[1] * np.abs(median)
+        least = max(seconds, LEAST_SPREAD[0]) + LEAST_SPREAD[1] * np.abs(median)
         return cls(median, median - low + least, high - median + least)
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Spread:
@@ -130,10 +117,6 @@ class Open(NamedTuple):
     simple: NDArray[np.float64]
     """float64[n, p]: estimates by simple predictors, by requested times first, without arrivals,
     seconds from the estimate on."""
-    passed: NDArray[np.bool_]
-    """bool[n, 7]: which of the quantiles are known to have been too early."""
-    weight: NDArray[np.float64]
-    """How much each counts for the levels: all of one time and class together once an hour."""
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Open:
         """Return some rows."""
@@ -164,8 +147,6 @@ def _nothing() -> Open:
         spread=Spread(none, none, none),
         quantiles=np.zeros(levels),
         simple=np.zeros((0, 1)),
-        passed=np.zeros(levels, np.bool_),
-        weight=none,
     )
 
 
@@ -178,19 +159,24 @@ class Settled(NamedTuple):
 
 
 class Calibration:
-    """Residuals of the past, and the levels at which they are read."""
+    """Residuals of the past, counted."""
 
     def __init__(self) -> None:
-        self._residual, self._size = np.zeros(0), np.zeros(0)
-        self._job = np.zeros(0, np.int64)
+        self._counts = np.zeros((len(MEMORIES), SIZES, len(EDGES) - 1))
+        self._counted_at = -np.inf
+        """Seconds since the epoch as of which residuals have their weights."""
+        self._jobs = np.zeros(SIZES)
+        """Jobs whose residuals were counted."""
         self._days: set[float] = set()
         """Days, since the epoch, on which estimates were made whose outcome is known."""
-        self._shift = np.zeros((CLASSES, len(LEVELS)))
-        """How far the levels of each class have followed the coverage."""
-        self._forgot_at = np.nan
-        self._off = np.zeros((2, CLASSES))
-        """By how much the medians of the simulations and of the residuals were off, seconds."""
+        self._error = np.zeros(2)
+        """Absolute errors of medians, seconds, and of how many; in the second memory."""
         self._open = _nothing()
+
+    def spread(self, values: NDArray[np.float64]) -> Spread:
+        """Return that of simulations, float64[draws, n], seconds from the estimate on."""
+        error, judged = self._error
+        return Spread.of(values, ERROR_SHARE * error / max(judged, 1e-9))
 
     def quantiles(
         self, spread: Spread, size: NDArray[np.float64], now: float
@@ -207,30 +193,14 @@ class Calibration:
             Seconds since the epoch.
         """
         found = np.empty((len(size), len(LEVELS)))
-        classes = self._class_of(size)
+        of_bin = self._classes()
+        classes = of_bin[_bin_of_size(size)]
+        counts = self._counts * self._faded(now) + self._late(now)
         for row in np.unique(classes).tolist():
-            rows = classes == row
-            residual = _at_levels(self._residuals(row, now), self.levels(row))
-            own, other = self._off[:, row]
-            if other >= (1.0 - WORTH) * own:
-                residual[MEDIAN] = 0.0
+            residual, rows = self._residual(counts, of_bin == row), classes == row
             part = spread.take(rows)
             found[rows] = np.column_stack([part.value(np.full(rows.sum(), r)) for r in residual])
-        found[:, MEDIAN:] = np.maximum.accumulate(found[:, MEDIAN:], axis=1)
-        found[:, MEDIAN::-1] = np.minimum.accumulate(found[:, MEDIAN::-1], axis=1)
         return np.maximum(found, 0.0)
-
-    def levels(self, row: int) -> NDArray[np.float64]:
-        """Return float64[7]: the levels at which residuals of a class of sizes are read.
-
-        What makes one start late makes others of the same day late, so there are as many outcomes
-        as days on which estimates were made; levels are corrected for so few of them (Lei et al.,
-        section 2.2).
-        """
-        few = np.where(LEVELS < 0.5, LEVELS - 1.0, LEVELS) / max(len(self._days), 1)
-        return np.asarray(
-            np.clip(LEVELS + few + self._shift[row], LEAST_LEVELS, MOST_LEVELS), np.float64
-        )
 
     def remember(self, estimates: Open) -> None:
         """Keep estimates until their outcome is known."""
@@ -270,104 +240,87 @@ class Calibration:
         outcome = value[order][place[there]] - settled.at if len(job) else np.zeros(0)
         left = ~there & ~np.isin(known.job, gone) & (known.at > now - OPEN_FOR) & (known.at <= now)
         self._open = known.take(left)
-        self._forget(now)
-        self._learn(settled, outcome)
-        self._count_late(now)
+        self._learn(settled, outcome, now)
         return Settled(settled, outcome)
 
-    def _forget(self, now: float) -> None:
-        """Let the levels go back towards those that outcomes of the same kind would need."""
-        if now > self._forgot_at:
-            self._shift *= np.exp((self._forgot_at - now) / FORGOTTEN)
-        self._forgot_at = now
-
-    def _learn(self, settled: Open, outcome: NDArray[np.float64]) -> None:
+    def _learn(self, settled: Open, outcome: NDArray[np.float64], now: float) -> None:
+        """Count residuals; a clock that has stepped back makes none count more."""
         if not len(outcome):
             return
-        classes = self._class_of(settled.size)
-        for row in np.unique(classes).tolist():
-            rows = classes == row
-            below = outcome[rows, None] < settled.quantiles[rows] - 1.0
-            self._follow(row, settled.weight[rows], below, ~settled.passed[rows])
-            self._compare_medians(row, settled.spread.take(rows), outcome[rows])
+        faded = self._faded(now)
+        self._counts *= faded
+        off = np.abs(outcome - settled.spread.median)
+        self._error = faded[1, 0] * self._error + [off.sum(), len(off)]
+        self._counted_at = max(now, self._counted_at)
+        self._counts += _counted(settled, settled.spread.residual(outcome), self._counted_at)
+        _, first = np.unique(settled.job, return_index=True)
+        np.add.at(self._jobs, _bin_of_size(settled.size[first]), 1.0)
         self._days.update(np.unique(settled.at // DAY).tolist())
-        self._residual = np.concatenate([self._residual, settled.spread.residual(outcome)])
-        self._size = np.concatenate([self._size, settled.size])
-        self._job = np.concatenate([self._job, settled.job])
-        self._residual = self._residual[-CLASSES * LATEST :]
-        self._size = self._size[-CLASSES * LATEST :]
-        self._job = self._job[-CLASSES * LATEST :]
 
-    def _count_late(self, now: float) -> None:
-        """Let the levels follow what open estimates show: which quantiles have passed by now."""
-        late = ((now - self._open.at)[:, None] > self._open.quantiles) & ~self._open.passed
-        rows = np.flatnonzero(late.any(axis=1))
-        if not len(rows):
-            return
-        classes = self._class_of(self._open.size[rows])
-        for row in np.unique(classes).tolist():
-            some = rows[classes == row]
-            self._follow(row, self._open.weight[some], np.zeros_like(late[some]), late[some])
-        self._open.passed[rows] |= late[rows]
+    def _faded(self, now: float) -> NDArray[np.float64]:
+        """Return what the counts are worth now, float64[memories, 1, 1]."""
+        passed = max(now - self._counted_at, 0.0) if self._days else 0.0
+        return np.asarray(np.exp(-passed / MEMORIES)[:, None, None])
 
-    def _follow(
-        self,
-        row: int,
-        weight: NDArray[np.float64],
-        below: NDArray[np.bool_],
-        counts: NDArray[np.bool_],
-    ) -> None:
-        """Move the levels of a class by outcomes below quantiles or not, where they count."""
-        moved = (STEP * weight) @ (counts * (LEVELS - below))
-        least, most = LEAST_LEVELS - LEVELS, MOST_LEVELS - LEVELS
-        self._shift[row] = np.clip(self._shift[row] + moved, least, most)
+    def _late(self, now: float) -> NDArray[np.float64]:
+        """Return the residuals so far of open estimates that are late, counted."""
+        residual = self._open.spread.residual(now - self._open.at)
+        late = residual > 0
+        return _counted(self._open.take(late), residual[late], max(now, self._counted_at))
 
-    def _compare_medians(self, row: int, spread: Spread, outcome: NDArray[np.float64]) -> None:
-        """Note by how much the medians of the simulations and of the residuals were off."""
-        known = self._residual[self._class_of(self._size) == row][-LATEST:]
-        if len(known) >= FEW:
-            other = spread.value(np.full(len(outcome), np.median(known)))
-            off = [np.abs(outcome - median).sum() for median in (spread.median, other)]
-            self._off[:, row] = self._off[:, row] * FADES ** len(outcome) + off
+    def _classes(self) -> NDArray[np.int64]:
+        """Return int64[sizes]: the class of each bin of sizes."""
+        known = np.cumsum(self._counts[-1].sum(axis=1))
+        parts = np.arange(1, CLASSES) / CLASSES * known[-1]
+        return np.searchsorted(np.searchsorted(known, parts), np.arange(SIZES), side="left")
 
-    def _class_of(self, size: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the class of each size; jobs of equal size are in one."""
-        if len(self._size) < FEW:
-            return np.zeros(len(size), np.int64)
-        parts = np.arange(1, CLASSES) / CLASSES
-        return np.searchsorted(np.quantile(self._size, parts), size, side="left")
+    def _residual(
+        self, counts: NDArray[np.float64], sizes: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """Return float64[7]: the quantiles of residuals of jobs of some bins of sizes.
 
-    def _residuals(self, row: int, now: float) -> NDArray[np.float64]:
-        """Return the residuals of a class, those of open estimates that are late among them."""
-        rows = np.flatnonzero(self._class_of(self._size) == row)[-LATEST:]
-        if _distinct(self._job[rows]) < FEW:
-            rows = np.arange(len(self._residual))[-LATEST:]
-        late = self._open.spread.residual(now - self._open.at)
-        over = (late > 0) & (self._class_of(self._open.size) == row)
-        known = np.concatenate([self._residual[rows], late[over]])
-        jobs = _distinct(np.concatenate([self._open.job[over], self._job[rows]]))
-        if jobs < FEW:  # a point for each job, and for each that is missing
-            own, other = (np.linspace(0.0, 1.0, points) for points in (jobs, FEW - jobs))
-            own = np.quantile(known, own) if jobs else known
-            known = np.concatenate([own, np.interp(other, LEVELS, PRIOR)])
-        return known
+        Parameters
+        ----------
+        counts : float64[memories, sizes, bins]
+            Residuals.
+        sizes : bool[sizes]
+            Bins of sizes.
+        """
+        if self._jobs[sizes].sum() < FEW:
+            sizes = np.ones(SIZES, np.bool_)
+        share = min(self._jobs[sizes].sum() / FEW, len(self._days) / FEW_DAYS, 1.0)
+        below = np.cumsum(counts[:, sizes].sum(axis=1), axis=1)
+        every = below[:, -1:]
+        known = np.divide(
+            below, every, out=_PRIOR_BELOW[None, 1:].repeat(len(below), 0), where=every > 0
+        )
+        odds = share * np.column_stack([np.zeros(len(known)), known]) + (1 - share) * _PRIOR_BELOW
+        found = [np.interp(LEVELS, each, EDGES) for each in odds]
+        return np.sinh(np.mean(found, axis=0))
 
 
-def _distinct(job: NDArray[np.int64]) -> int:
-    """Return how many jobs there are; where there are enough among the last ones, of these."""
-    some = len(np.unique(job[-MANY:]))
-    return some if some >= FEW else len(np.unique(job))
+_PRIOR_BELOW = np.interp(
+    EDGES, np.arcsinh([2 * PRIOR[0], *PRIOR, 2 * PRIOR[-1]]), [0.0, *LEVELS, 1.0]
+)
+"""Share of `PRIOR` below each of `EDGES`."""
+
+
+def _counted(estimates: Open, residual: NDArray[np.float64], now: float) -> NDArray[np.float64]:
+    """Return residuals counted, float64[memories, sizes, bins], by how long ago they were made."""
+    shape = SIZES, len(EDGES) - 1
+    bins = np.searchsorted(EDGES[1:-1], np.arcsinh(residual))
+    place = np.ravel_multi_index((_bin_of_size(estimates.size), bins), shape)
+    age = np.maximum(now - estimates.at, 0.0)
+    counts = [np.bincount(place, np.exp(-age / memory), shape[0] * shape[1]) for memory in MEMORIES]
+    return np.reshape(counts, (len(MEMORIES), *shape))
+
+
+def _bin_of_size(size: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the bin of each size: of whole numbers, or of shares of a machine."""
+    return np.clip(np.frexp(size)[1] + SIZES // 2, 0, SIZES - 1).astype(np.int64)
 
 
 def _middle(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the median of draws, float64[draws, n]: the mean of those in the middle."""
     low, high = (round(share * (len(values) - 1)) for share in MIDDLE)
     return np.asarray(np.sort(values, axis=0)[low : high + 1].mean(axis=0))
-
-
-def _at_levels(residual: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the quantiles of residuals at levels, which may lie beyond 0 and 1."""
-    within = np.clip(levels, 0.0, 1.0)
-    levels = np.clip(levels, -BEYOND, 1.0 + BEYOND)
-    found = np.quantile(residual, within)
-    return np.asarray(found + np.abs(found) * STRETCH * (levels - within))

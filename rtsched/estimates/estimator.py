@@ -13,7 +13,7 @@ import numpy as np
 from rtsched.estimates import arrivals
 from rtsched.estimates.ahead import LIMITED, Ahead, ahead, lean, on_known_nodes
 from rtsched.estimates.awaited import Awaited
-from rtsched.estimates.calibration import CLASSES, LEVELS, Calibration, Open, Spread
+from rtsched.estimates.calibration import LEVELS, Calibration, Open, Spread
 from rtsched.estimates.ends import odds_by
 from rtsched.estimates.history import History
 from rtsched.estimates.record import Record
@@ -215,7 +215,7 @@ class Estimator:
         queued = snapshot.queued.take(rows)
         size = sizes(queued, snapshot)
         simple = self._simple(snapshot, state, rows)
-        start, end = Spread.of(delay), Spread.of(ends)
+        start, end = self._starts.spread(delay), self._ends.spread(ends)
         start_at = self._starts.quantiles(start, size, now)
         end_at = np.maximum(self._ends.quantiles(end, size, now), start_at)
         self._remember(queued, size, simple, (start, start_at), (end, end_at))
@@ -404,7 +404,8 @@ class Estimator:
     def _spreads(self, drawn: Drawn, jobs: Jobs) -> tuple[Spread, Spread, NDArray[np.float64]]:
         """Return starts and ends of jobs that are submitted now, and their sizes."""
         delay, own = self._ahead(drawn, jobs)
-        return Spread.of(delay), Spread.of(delay + own), sizes(jobs, drawn.snapshot)
+        size = sizes(jobs, drawn.snapshot)
+        return self._starts.spread(delay), self._ends.spread(delay + own), size
 
     def _ahead(
         self, drawn: Drawn, jobs: Jobs, within_s: float = math.inf, since: Jobs | None = None
@@ -483,22 +484,19 @@ class Estimator:
             By the simulations, and what was estimated, seconds from now on.
         """
         now, n = self._now, len(queued)
-        passed = now - self._remembered
-        if 0 <= passed < REMEMBERED_EVERY:
+        if 0 <= now - self._remembered < REMEMBERED_EVERY:
             return
         self._remembered = now
-        share = min(passed / HOUR, 1.0) if passed > 0 else 1.0
         some = np.arange(n)
         if n > REMEMBERED:
             some = np.sort(self._random.choice(some, REMEMBERED, replace=False))
         job = queued.id.copy()
         job[some] = self._awaited.added(queued.take(some), now)
-        at, weight = np.full(n, now), np.full(n, share * CLASSES / len(some))
-        none = np.zeros((n, len(LEVELS)), np.bool_)
+        at = np.full(n, now)
         limit = np.where(np.isfinite(queued.wall_time), queued.wall_time, 0.0)
-        starts = Open(at, job, size, *start, simple, none, weight)
+        starts = Open(at, job, size, *start, simple)
         self._starts.remember(starts.take(some))
-        ends = Open(at, job, size, *end, simple + limit[:, None], none, weight)
+        ends = Open(at, job, size, *end, simple + limit[:, None])
         self._ends.remember(ends.take(some))
 
     def _settle(self, snapshot: Snapshot) -> None:
