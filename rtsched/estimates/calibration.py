@@ -68,8 +68,8 @@ LEAST_SPREAD = 600.0, 0.2
 """Added to each spread: seconds, and a share of the time from now to the median."""
 
 ERROR_SHARE = 0.25
-"""Of the mean error of medians, which is added in place of the seconds of `LEAST_SPREAD` where it is
-more: what simulations do not know of does not follow their spread."""
+"""Of the mean error of medians, which is added in place of the seconds of `LEAST_SPREAD` where that
+is more: what simulations do not know of does not follow their spread."""
 
 
 class Spread(NamedTuple):
@@ -166,8 +166,8 @@ class Calibration:
         self._counted_at = -np.inf
         """Seconds since the epoch as of which residuals have their weights."""
         self._jobs = np.zeros(SIZES)
-        """Jobs whose residuals were counted."""
-        self._days: set[float] = set()
+        """Jobs whose residuals were counted, in the last memory."""
+        self._days = np.zeros(0)
         """Days, since the epoch, on which estimates were made whose outcome is known."""
         self._error = np.zeros(2)
         """Absolute errors of medians, seconds, and of how many; in the second memory."""
@@ -195,9 +195,15 @@ class Calibration:
         found = np.empty((len(size), len(LEVELS)))
         of_bin = self._classes()
         classes = of_bin[_bin_of_size(size)]
-        counts = self._counts * self._faded(now) + self._late(now)
+        faded = self._faded(now)
+        counts, jobs = self._counts * faded + self._late(now), self._jobs * faded[-1, 0]
+        days = np.exp(-np.maximum(now - self._days * DAY, 0.0) / MEMORIES[-1]).sum()
         for row in np.unique(classes).tolist():
-            residual, rows = self._residual(counts, of_bin == row), classes == row
+            some, rows = of_bin == row, classes == row
+            if jobs[some].sum() < FEW:
+                some = np.ones(SIZES, np.bool_)
+            share = min(jobs[some].sum() / FEW, days / FEW_DAYS, 1.0)
+            residual = _at_levels(counts[:, some].sum(axis=1), share)
             part = spread.take(rows)
             found[rows] = np.column_stack([part.value(np.full(rows.sum(), r)) for r in residual])
         return np.maximum(found, 0.0)
@@ -248,18 +254,19 @@ class Calibration:
         if not len(outcome):
             return
         faded = self._faded(now)
-        self._counts *= faded
+        self._counts, self._jobs = self._counts * faded, self._jobs * faded[-1, 0]
         off = np.abs(outcome - settled.spread.median)
         self._error = faded[1, 0] * self._error + [off.sum(), len(off)]
         self._counted_at = max(now, self._counted_at)
         self._counts += _counted(settled, settled.spread.residual(outcome), self._counted_at)
         _, first = np.unique(settled.job, return_index=True)
         np.add.at(self._jobs, _bin_of_size(settled.size[first]), 1.0)
-        self._days.update(np.unique(settled.at // DAY).tolist())
+        days = np.union1d(self._days, settled.at // DAY)
+        self._days = days[days > (now - 5 * MEMORIES[-1]) // DAY]
 
     def _faded(self, now: float) -> NDArray[np.float64]:
         """Return what the counts are worth now, float64[memories, 1, 1]."""
-        passed = max(now - self._counted_at, 0.0) if self._days else 0.0
+        passed = max(now - self._counted_at, 0.0) if len(self._days) else 0.0
         return np.asarray(np.exp(-passed / MEMORIES)[:, None, None])
 
     def _late(self, now: float) -> NDArray[np.float64]:
@@ -272,37 +279,32 @@ class Calibration:
         """Return int64[sizes]: the class of each bin of sizes."""
         known = np.cumsum(self._counts[-1].sum(axis=1))
         parts = np.arange(1, CLASSES) / CLASSES * known[-1]
-        return np.searchsorted(np.searchsorted(known, parts), np.arange(SIZES), side="left")
-
-    def _residual(
-        self, counts: NDArray[np.float64], sizes: NDArray[np.bool_]
-    ) -> NDArray[np.float64]:
-        """Return float64[7]: the quantiles of residuals of jobs of some bins of sizes.
-
-        Parameters
-        ----------
-        counts : float64[memories, sizes, bins]
-            Residuals.
-        sizes : bool[sizes]
-            Bins of sizes.
-        """
-        if self._jobs[sizes].sum() < FEW:
-            sizes = np.ones(SIZES, np.bool_)
-        share = min(self._jobs[sizes].sum() / FEW, len(self._days) / FEW_DAYS, 1.0)
-        below = np.cumsum(counts[:, sizes].sum(axis=1), axis=1)
-        every = below[:, -1:]
-        known = np.divide(
-            below, every, out=_PRIOR_BELOW[None, 1:].repeat(len(below), 0), where=every > 0
-        )
-        odds = share * np.column_stack([np.zeros(len(known)), known]) + (1 - share) * _PRIOR_BELOW
-        found = [np.interp(LEVELS, each, EDGES) for each in odds]
-        return np.sinh(np.mean(found, axis=0))
+        last = np.searchsorted(known, parts)
+        return np.asarray(np.searchsorted(last, np.arange(SIZES), side="left"))
 
 
 _PRIOR_BELOW = np.interp(
     EDGES, np.arcsinh([2 * PRIOR[0], *PRIOR, 2 * PRIOR[-1]]), [0.0, *LEVELS, 1.0]
 )
 """Share of `PRIOR` below each of `EDGES`."""
+
+
+def _at_levels(counts: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """Return float64[7]: the quantiles of residuals, which are so large a share of what counts.
+
+    Parameters
+    ----------
+    counts : float64[memories, bins]
+        Residuals.
+    share : float
+        0: `PRIOR` alone counts; 1: not at all.
+    """
+    below = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
+    every = below[:, -1:]
+    known = np.where(every > 0, below / np.where(every > 0, every, 1.0), _PRIOR_BELOW)
+    odds = share * known + (1.0 - share) * _PRIOR_BELOW
+    found = [np.interp(LEVELS, each, EDGES) for each in odds]
+    return np.asarray(np.sinh(np.mean(found, axis=0)))
 
 
 def _counted(estimates: Open, residual: NDArray[np.float64], now: float) -> NDArray[np.float64]:
@@ -317,7 +319,7 @@ def _counted(estimates: Open, residual: NDArray[np.float64], now: float) -> NDAr
 
 def _bin_of_size(size: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the bin of each size: of whole numbers, or of shares of a machine."""
-    return np.clip(np.frexp(size)[1] + SIZES // 2, 0, SIZES - 1).astype(np.int64)
+    return np.asarray(np.clip(np.frexp(size)[1] + SIZES // 2, 0, SIZES - 1), np.int64)
 
 
 def _middle(values: NDArray[np.float64]) -> NDArray[np.float64]:

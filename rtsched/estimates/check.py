@@ -69,9 +69,9 @@ class Checked:
 
     Attributes
     ----------
-    rows : float64[n, 13]
-        Judged estimates, as `rtsched.estimates.record.judged` returns them, with errors by all
-        simple predictors.
+    rows : float64[n, 19]
+        Judged estimates, as `rtsched.estimates.record.judged` returns them, with errors, widths and
+        scores by all simple predictors.
     quarters : float64[5]
         Bounds of the quarters of the judged part, seconds since the epoch.
     sizes : float64[2]

@@ -16,12 +16,13 @@ from rtsched.estimates.awaited import Awaited
 from rtsched.estimates.calibration import LEVELS, Calibration, Open, Spread
 from rtsched.estimates.ends import odds_by
 from rtsched.estimates.history import History
+from rtsched.estimates.predictors import NAMES
 from rtsched.estimates.record import Record
 from rtsched.estimates.run_times import draw
 from rtsched.estimates.tables import BOUNDS, Accuracy, Estimates
 from rtsched.model.jobs import Jobs
 from rtsched.model.resources import demand_of, room_of
-from rtsched.model.units import DAY, HOUR
+from rtsched.model.units import DAY
 from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
@@ -143,6 +144,8 @@ class Estimator:
         self.history, self.record = History(), Record()
         self._random = np.random.default_rng(seed)
         self._starts, self._ends = Calibration(), Calibration()
+        self._simple_starts = [Calibration() for _ in NAMES if predictors is not None]
+        """Of starts by the predictors, without arrivals."""
         self._remembered = -np.inf
         self._drawn: Drawn | None = None
         self._awaited = Awaited()
@@ -498,6 +501,10 @@ class Estimator:
         self._starts.remember(starts.take(some))
         ends = Open(at, job, size, *end, simple + limit[:, None])
         self._ends.remember(ends.take(some))
+        for column, known in enumerate(self._simple_starts):
+            spread = known.spread(simple[None, :, column])
+            bounds = known.quantiles(spread, size, now)
+            known.remember(Open(at, job, size, spread, bounds, simple).take(some))
 
     def _settle(self, snapshot: Snapshot) -> None:
         """Learn which jobs have started since the last refresh."""
@@ -507,13 +514,16 @@ class Estimator:
         shown = np.union1d(snapshot.queued.id, entries.job)
         gone = self._awaited.keep(waiting, shown, now)
         none = np.zeros(0, np.int64), np.zeros(0)
-        self._starts.settle(*none, gone, now)
-        self._ends.settle(*none, gone, now)
+        for known in (self._starts, self._ends, *self._simple_starts):
+            known.settle(*none, gone, now)
 
     def _judge(self, job: NDArray[np.int64], start: NDArray[np.float64], now: float) -> None:
         """Compare the estimates of jobs with their starts, seconds since the epoch."""
-        settled = self._starts.settle(job, start, np.zeros(0, np.int64), now)
-        self.record.add(settled, now)
+        settled, *simple = (
+            known.settle(job, start, np.zeros(0, np.int64), now)
+            for known in (self._starts, *self._simple_starts)
+        )
+        self.record.add(settled, now, simple)
 
     def _settle_ends(self, log: Log) -> None:
         """Learn when jobs ended of which an estimate is open."""

@@ -47,8 +47,9 @@ NEAR = 1 * MINUTE, 10 * MINUTE
 FEWEST = 50
 """Jobs below which a part is not judged: estimates of one job are right or wrong together."""
 
-TITLES = ("", "jobs", "judged", "80 %", "90 %", "95 %", "width of 90 %", "score")
-"""Of the table of intervals; the score is the mean interval score of that of 90 %."""
+TITLES = ("", "jobs", "judged", "80 %", "90 %", "95 %", "width of 90 %", "score", "simple", "score")
+"""Of the table of intervals; the score is the mean interval score of that of 90 %. The last two are
+width and score of the best simple predictor, with intervals by the same calibration."""
 
 ERROR_TITLES = ("", "error", *NAMES, "lower by", "within 1 min", "10 min")
 """Of the table of medians."""
@@ -56,6 +57,11 @@ ERROR_TITLES = ("", "error", *NAMES, "lower by", "within 1 min", "10 min")
 
 INTERVALS = "How often starts were within the intervals."
 MEDIANS = "How far starts were from the median, and from what simple predictors say."
+
+
+_FIRSTS = range(ERROR_BY_LIMITS, ERROR_BY_LIMITS + 3 * len(NAMES), len(NAMES))
+_ERRORS, _WIDTHS, _SCORES = (slice(first, first + len(NAMES)) for first in _FIRSTS)
+"""Columns of judged estimates of the simple predictors."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +82,12 @@ class Part:
         Mean absolute error of the median start, seconds.
     errors : tuple of float
         Those of the starts by the simple predictors `NAMES`, without arrivals.
+    widths, scores : tuple of float
+        Mean widths and interval scores of their intervals of 90 %, seconds.
     near : tuple of float
         Shares of the medians that were off by no more than `NEAR`, 0 to 1.
-    best : int
-        Which of the simple predictors is the best one on the whole.
+    best, sharpest : int
+        Which of the simple predictors is the best one on the whole, by error and by score.
     """
 
     name: str
@@ -90,12 +98,15 @@ class Part:
     score: float
     error: float
     errors: tuple[float, ...]
+    widths: tuple[float, ...]
+    scores: tuple[float, ...]
     near: tuple[float, ...]
     best: int
+    sharpest: int
 
     @classmethod
-    def of(cls, name: str, rows: NDArray[np.float64], best: int) -> Part:
-        """Return a part, given its judged estimates, float64[n, 13]."""
+    def of(cls, name: str, rows: NDArray[np.float64], best: int, sharpest: int) -> Part:
+        """Return a part, given its judged estimates, float64[n, 19]."""
         means = (rows.mean(axis=0) if len(rows) else np.full(rows.shape[1], np.nan)).tolist()
         near = [np.mean(rows[:, ERROR] <= most) if len(rows) else np.nan for most in NEAR]
         return cls(
@@ -106,9 +117,12 @@ class Part:
             means[WIDTH],
             means[SCORE],
             means[ERROR],
-            tuple(means[ERROR_BY_LIMITS:]),
+            tuple(means[_ERRORS]),
+            tuple(means[_WIDTHS]),
+            tuple(means[_SCORES]),
             tuple(map(float, near)),
             best,
+            sharpest,
         )
 
     @property
@@ -135,10 +149,17 @@ class Part:
     @property
     def lower(self) -> float:
         """Return by which share it is nearer than the best simple predictor; nan: no error."""
-        simple = self.errors[self.best]
-        if not simple:
-            return np.nan if not self.error else -np.inf
-        return 1 - self.error / simple
+        return _lower(self.error, self.errors[self.best])
+
+    @property
+    def sharper(self) -> float:
+        """Return by which share its score is lower than that of the best simple predictor."""
+        return _lower(self.score, self.scores[self.sharpest])
+
+    @property
+    def narrower(self) -> float:
+        """Return by which share it is narrower than the intervals of that predictor."""
+        return _lower(self.width, self.widths[self.sharpest])
 
     def as_object(self) -> dict[str, Any]:
         """Return it as JSON has it; null where there is no value."""
@@ -148,8 +169,10 @@ class Part:
         }
         numbers |= {"width_90_s": self.width, "score_90_s": self.score, "error_s": self.error}
         by = ("limits", "median_ratio", "last_two")
-        numbers |= {f"error_by_{name}_s": each for name, each in zip(by, self.errors, strict=True)}
-        numbers["lower_ratio"] = self.lower
+        for what in ("error", "width_90", "score_90"):
+            each = {"error": self.errors, "width_90": self.widths, "score_90": self.scores}[what]
+            numbers |= {f"{what}_by_{name}_s": one for name, one in zip(by, each, strict=True)}
+        numbers |= {"lower_ratio": self.lower, "lower_score_ratio": self.sharper}
         minutes = (f"within_{most / MINUTE:.0f}_min" for most in NEAR)
         numbers |= dict(zip(minutes, self.near, strict=True))
         finite = {name: each if np.isfinite(each) else None for name, each in numbers.items()}
@@ -158,13 +181,21 @@ class Part:
     def cells(self) -> list[str]:
         """Return the cells of a row below `TITLES`."""
         shares = [percent(each) for each in self.covered]
-        widths = [duration(self.width), duration(self.score)]
+        simple = self.widths[self.sharpest], self.scores[self.sharpest]
+        widths = map(duration, (self.width, self.score, *simple))
         return [self.name, count(self.jobs), count(self.judged), *shares, *widths]
 
     def error_cells(self) -> list[str]:
         """Return the cells of a row below `ERROR_TITLES`."""
         errors = [duration(each) for each in (self.error, *self.errors)]
         return [self.name, *errors, percent(self.lower), *map(percent, self.near)]
+
+
+def _lower(own: float, simple: float) -> float:
+    """Return by which share one is lower than the other; nan: both are 0."""
+    if not simple:
+        return np.nan if not own else -np.inf
+    return 1 - own / simple
 
 
 @dataclass(frozen=True)
@@ -202,11 +233,12 @@ class StartAccuracy:
         begin, end = float(checked.quarters[0]), float(checked.quarters[-1])
         number = max(int(np.ceil((end - begin) / WEEK)), 1)
         place = np.clip((checked.rows[:, MADE_AT] - begin) // WEEK, 0, number - 1)
-        best = int(np.argmin(checked.rows[:, ERROR_BY_LIMITS:].mean(axis=0)))
+        means = checked.rows.mean(axis=0)
+        best = int(np.argmin(means[_ERRORS])), int(np.argmin(means[_SCORES]))
         weeks = ((f"week {week + 1}", checked.rows[place == week]) for week in range(number))
         return cls(
-            tuple(Part.of(name, rows, best) for name, rows in checked.parts()),
-            tuple(Part.of(name, rows, best) for name, rows in weeks),
+            tuple(Part.of(name, rows, *best) for name, rows in checked.parts()),
+            tuple(Part.of(name, rows, *best) for name, rows in weeks),
             np.asarray(begin + WEEK * np.arange(number), np.float64),
             tuple(checked.quarters.tolist()),
             tuple(checked.sizes.tolist()),
@@ -236,16 +268,23 @@ class StartAccuracy:
 
     @property
     def holds(self) -> bool:
-        """Return whether the intervals hold, and medians are nearer than simple predictors are."""
-        return self.parts[0].enough and not (self.narrow or self.wide or self.worse)
+        """Return whether intervals hold, and medians and they are better than simple ones."""
+        good = self.parts[0].enough and self._sharp
+        return good and not (self.narrow or self.wide or self.worse)
+
+    @property
+    def _sharp(self) -> bool:
+        """Return whether intervals are narrower than simple ones on the whole, and score lower."""
+        whole = self.parts[0]
+        return whole.sharper > 0 and whole.narrower > 0
 
     def verdict(self) -> str:
-        """Return in two sentences whether the estimates can be relied on."""
+        """Return in a few sentences whether the estimates can be relied on."""
         whole = self.parts[0]
         if not whole.enough:
             number = counted(whole.jobs, "job")
             return f"Estimates of only {number} are too few to say whether the intervals hold."
-        return f"{self._intervals()} {self._medians()}"
+        return f"{self._intervals()} {self._scores()} {self._medians()}"
 
     def _intervals(self) -> str:
         found = []
@@ -257,6 +296,17 @@ class StartAccuracy:
         cover = percent(self.parts[0].covered[1])
         good = f"The 90 % intervals hold: they cover {cover} of the starts."
         return " ".join(found) or good
+
+    def _scores(self) -> str:
+        whole, name = self.parts[0], NAMES[self.parts[0].sharpest]
+        width, score = (
+            f"{percent(abs(each))} {'lower' if each > 0 else 'higher'}"
+            for each in (whole.narrower, whole.sharper)
+        )
+        return (
+            f"Their interval score is {score}, and their mean width {width}, than with the best "
+            f"simple predictor, {name}."
+        )
 
     def _medians(self) -> str:
         whole, name = self.parts[0], NAMES[self.parts[0].best]

@@ -15,7 +15,9 @@ from rtsched.estimates.record import (
     ERROR_BY_LIMITS,
     JOB,
     MADE_AT,
+    SCORE,
     SIZE,
+    WIDTH,
     WITHIN_80,
     WITHIN_95,
 )
@@ -58,6 +60,10 @@ def test_a_log_without_starts_is_replayed(run, queue):
     assert whole["lower_ratio"] == pytest.approx(1 - whole["error_s"] / min(simple))
     assert 0 <= whole["within_1_min"] <= whole["within_10_min"] <= 1
     assert whole["score_90_s"] >= whole["width_90_s"] > 0
+    for name in ("limits", "median_ratio", "last_two"):
+        assert whole[f"score_90_by_{name}_s"] >= whole[f"width_90_by_{name}_s"] > 0
+    scores = [whole[f"score_90_by_{name}_s"] for name in ("limits", "median_ratio", "last_two")]
+    assert whole["lower_score_ratio"] == pytest.approx(1 - whole["score_90_s"] / min(scores))
     assert sum(week["judged"] for week in found["weeks"]) == whole["judged"]
     for name in parts:
         row, errors = [
@@ -153,14 +159,18 @@ def test_one_week_is_drawn_as_a_week():
 def checked_rows(within: float, error: float, jobs: int, first: int = 0, count: int = 0):
     """Return judged estimates of which this share was within all intervals, one a job by default.
 
-    The best simple predictor, the last two, is off by 100 seconds.
+    The best simple predictor, the last two, is off by 100 seconds. Intervals are 300 seconds wide,
+    with a score of 400; by the median ratio, which is best by score, 600 and 500.
     """
     count = count or jobs
-    rows = np.zeros((count, ERROR_BY_LIMITS + 3))
+    rows = np.zeros((count, ERROR_BY_LIMITS + 9))
+    rows[:, ERROR_BY_LIMITS + 3 :] = 900.0, 600.0, 100.0, 900.0, 500.0, 700.0
+    rows[:, WIDTH], rows[:, SCORE] = 300.0, 400.0
     rows[:, JOB] = first + np.arange(count) * jobs // count
     rows[:, SIZE] = np.arange(count) % 3
     rows[:, WITHIN_80 : WITHIN_95 + 1] = (np.arange(count) % 20 < 20 * within)[:, None]
-    rows[:, ERROR], rows[:, ERROR_BY_LIMITS:] = error, (900.0, 300.0, 100.0)
+    rows[:, ERROR] = error
+    rows[:, ERROR_BY_LIMITS : ERROR_BY_LIMITS + 3] = 900.0, 300.0, 100.0
     return rows
 
 
@@ -179,7 +189,11 @@ def checked(within: float, error: float, jobs: int = 400, count: int = 400) -> S
 @pytest.mark.parametrize(
     ("found", "holds", "words"),
     [
-        (checked(0.9, 40.0), True, ["intervals hold", "90.0 %", "60.0 % nearer"]),
+        (
+            checked(0.9, 40.0),
+            True,
+            ["intervals hold", "90.0 %", "60.0 % nearer", "score is 20.0 % lower", "50.0 % lower"],
+        ),
         (checked(0.75, 40.0), False, ["too narrow", "75.0 % on the whole", "of quarter 1"]),
         (checked(1.0, 40.0), False, ["wider than they need be", "100 % on the whole"]),
         (checked(0.9, 120.0), False, ["simple predictor, last two, is nearer", "on the whole"]),
@@ -197,6 +211,23 @@ def test_the_verdict_names_what_does_not_hold(found, holds, words):
         assert word in found.verdict()
     assert len(found.weeks) == 2
     assert "99.5 %" in found.steadiness()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        (SCORE, 550.0, "score is 10.0 % higher, and their mean width 50.0 % lower, than with the"),
+        (WIDTH, 630.0, "score is 20.0 % lower, and their mean width 5.0 % higher, than with the"),
+    ],
+    ids=["score", "width"],
+)
+def test_intervals_that_are_no_sharper_than_simple_ones_do_not_hold(column, value, words):
+    """Both score and width are to be lower than those of the predictor of the best score."""
+    rows = checked_rows(0.9, 40.0, 400)
+    rows[:, column] = value
+    found = accuracy(rows)
+    assert not found.holds
+    assert f"{words} best simple predictor, median ratio." in found.verdict()
 
 
 def windows(within: tuple[float, float], error: tuple[float, float]) -> StartAccuracy:
