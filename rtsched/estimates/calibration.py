@@ -5,8 +5,8 @@ known the residual is kept: by how many spreads the outcome was off. The quantil
 residuals, of jobs of similar size, take the place of the simulations' own (split conformal
 prediction, with normalised residuals). The more recent a residual is, the more it counts (conformal
 prediction beyond exchangeability). How fast the past ceases to be like the present is not known, so
-that there are several memories; the quantiles are the means of theirs. Estimates that are still
-open count as soon as they are late.
+that there are several memories; the widest of their intervals count. Estimates that are still open
+count as soon as they are late.
 
 References
 ----------
@@ -303,8 +303,9 @@ def _at_levels(counts: NDArray[np.float64], share: float) -> NDArray[np.float64]
     every = below[:, -1:]
     known = np.where(every > 0, below / np.where(every > 0, every, 1.0), _PRIOR_BELOW)
     odds = share * known + (1.0 - share) * _PRIOR_BELOW
-    found = [np.interp(LEVELS, each, EDGES) for each in odds]
-    return np.asarray(np.sinh(np.mean(found, axis=0)))
+    found = np.array([np.interp(LEVELS, each, EDGES) for each in odds])
+    widest = np.where(LEVELS < 0.5, found.min(axis=0), found.max(axis=0))
+    return np.asarray(np.sinh(np.where(LEVELS == 0.5, found.mean(axis=0), widest)))
 
 
 def _counted(estimates: Open, residual: NDArray[np.float64], now: float) -> NDArray[np.float64]:

@@ -146,6 +146,18 @@ def test_requested_times_that_the_log_does_not_give(run, queue, tmp_path):
     assert whole["error_by_limits_s"] > 10 * 86400  # they start after all that is simulated
 
 
+def test_one_user_whose_jobs_come_at_once(run, tmp_path):
+    """All equal, 1,000 of them: intervals are wide, or what is shown says that they are not."""
+    jobs = [f"{k} {60000 + 9000 * (k // 500)} -1 600 1 -1 -1 1 1200 -1 1 1" for k in range(3, 1003)]
+    lines = [*(f"{k} {k} -1 600 1 -1 -1 1 1200 -1 1 1" for k in (1, 2)), *jobs]
+    log = "".join(f"{line} 1 -1 1 -1 -1 -1\n" for line in lines)
+    (tmp_path / "burst.swf").write_text("; MaxProcs: 8\n" + log)
+    done = run("when", "--check", "burst.swf", *FEW, "--json")
+    found = json.loads(done.stdout)
+    assert found["parts"]["all"]["covered_95"] >= 0.9 or "too narrow" in found["verdict"]
+    assert done.exit_code == (0 if found["holds"] else 1)
+
+
 def test_one_week_is_drawn_as_a_week():
     """Its point is in the middle of seven days."""
     found = checked(0.9, 40.0)

@@ -83,14 +83,12 @@ def test_coverage() -> None:
     assert found.mean(axis=0) == pytest.approx([0.95, 0.9, 0.8], abs=0.01)
 
 
-@pytest.mark.parametrize("change", [5.0, 0.2])
-def test_a_change_in_the_middle(change: float) -> None:
-    """When outcomes become wilder, or tamer, intervals follow within twenty days."""
+def test_a_change_in_the_middle() -> None:
+    """When outcomes become five times as wild, intervals follow within twenty days."""
     known, random = Calibration(), np.random.default_rng(1)
     covered(known, random, range(60), 80.0)
-    covered(known, random, range(60, 80), 80.0 * change)
-    found = covered(known, random, range(80, 140), 80.0 * change)[:, 1].mean()
-    assert 0.87 <= found <= (0.93 if change > 1 else 0.985)
+    covered(known, random, range(60, 80), 400.0)
+    assert 0.87 <= covered(known, random, range(80, 140), 400.0)[:, 1].mean() <= 0.95
 
 
 @given(
@@ -135,13 +133,14 @@ def test_recent_residuals_count_more() -> None:
     assert known.quantiles(spread(1), np.ones(1), MEMORIES[0])[0, 4] == pytest.approx(900.0, abs=10)
 
 
-def test_many_residuals_of_few_days_are_little_knowledge() -> None:
+@pytest.mark.parametrize("jobs", [200, 10_000])
+def test_many_residuals_of_few_days_are_little_knowledge(jobs: int) -> None:
     """By hand: of one day of seven, six parts in seven are as where nothing is known.
 
     There 2.5 % is 2.92 % of that, a sixth of the way from 4 spreads to 3, on the scale of bins. The
     day counts a little less, as it is one day ago: e^-1/80.
     """
-    known = known_of(np.zeros(200), 1)
+    known = known_of(np.zeros(jobs), 1)
     found = known.quantiles(spread(1), np.ones(1), 0.0)[0]
     most = np.sinh(np.arcsinh(4.0) - (np.arcsinh(4.0) - np.arcsinh(3.0)) / 6)
     assert found[-1] == pytest.approx(1000.0 + 100.0 * most, abs=10.0)
