@@ -169,7 +169,7 @@ def test_an_array_is_estimated_by_its_next_task() -> None:
     estimator.learn(log_of(jobs, starts, ran))
     assert estimator.record.rows[:, 0].tolist() == [NOW + 60.0, NOW + 710.0]
     assert len(estimator._ends.remembered()) == 0
-    assert len(estimator._ends._residual) == 2
+    assert estimator._ends._jobs.sum() == 2
 
 
 def test_an_array_that_is_cancelled() -> None:
