@@ -9,7 +9,7 @@ import pytest
 from reproduced import differences, reduced_run
 
 from rtsched_reproductions import sed_runs
-from rtsched_reproductions.sed import TABLES, Sed, Study
+from rtsched_reproductions.sed import TABLES, Sed, Study, _falls, _rises_then_falls
 
 if TYPE_CHECKING:
     from rtsched.reproduce import Findings, Reproduced
@@ -83,3 +83,22 @@ def test_a_failed_plugin_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rtsched_plugins.sed.placed", lambda *_: 1 / 0)
     with pytest.raises(RuntimeError, match="division by zero"):
         sed_runs.courses(1, [0.0], "SED")
+
+
+@pytest.mark.parametrize(
+    ("shares", "rises_then_falls", "falls"),
+    [
+        ([0.1, 0.3, 0.2], True, False),
+        ([0.1, 0.2, 0.3], False, False),
+        ([0.3, 0.2, 0.1], False, True),
+        ([0.1, 0.3, 0.2, 0.25], False, False),
+        ([0.2, 0.1, 0.3, 0.2], False, False),
+        ([0.1, 0.3, 0.3, 0.2], False, False),
+        ([0.3, 0.3, 0.1], False, False),
+    ],
+)
+def test_shares_by_load(shares: list[float], rises_then_falls: bool, falls: bool) -> None:
+    """Each step counts, and an end is no top."""
+    values = {float(rate): share for rate, share in enumerate(shares, 1)}
+    assert _rises_then_falls("a share", values).holds == rises_then_falls
+    assert _falls("a share falls", values).holds == falls

@@ -96,6 +96,13 @@ def test_class_of_least_expected_delay(
     assert choose_class(np.array(available), np.array([1.0, 2, 3, 4]), least, most) == chosen
 
 
+@pytest.mark.parametrize(("slower", "chosen"), [(1e-13, 1), (1e-10, 0)])
+def test_expected_delays_are_equal_to_a_trillionth(slower: float, chosen: int) -> None:
+    """Of equal ones the class that leaves no node over is taken, else the faster one."""
+    bounds = np.array([1.0, 1.0 + slower])
+    assert choose_class(np.array([5, 4]), bounds, 4, 4) == chosen
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 4)), min_size=1), st.integers(1, 9))
 def test_taken_nodes_are_the_first_by_delay_and_index(
     nodes: list[tuple[bool, int]], count: int
