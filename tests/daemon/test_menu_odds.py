@@ -205,8 +205,12 @@ def test_odds_that_hang_are_given_up_in_time(patient: Running) -> None:
     hanging = Hanging()
 
     async def steps() -> None:
-        for timeout, most in ((50, DEFAULT), (50_000, DEFAULT), (40, 0.025)):
-            sells(patient, hanging, wait=DEFAULT)
+        for timeout, wait, most in (
+            (50, DEFAULT, DEFAULT),
+            (50_000, DEFAULT, DEFAULT),
+            (100, 0.5, 0.085),
+        ):
+            sells(patient, hanging, wait=wait)
             asked = len(hanging.times)
             async with asyncio.timeout(120.0):
                 said, held = {}, True  # on a busy machine no time may be left to ask, or to answer
