@@ -1,6 +1,7 @@
 """A fence for changes that are to change nothing: results, answers and speed beside recorded ones.
 
-    python benchmarks/fence.py [--part replays|daemon|speed]... [--record] [--keep DIR] [--json]
+    python benchmarks/fence.py [--part replays|daemon|speed]... [--log NAME]... [--record]
+        [--keep DIR] [--json]
 
 * `replays`: small logs of every kind (`fence_logs.py`) under all presets, by the command. Of each
   the results of all jobs are hashed: starts, ends, nodes, verdicts, promises, offers. A preset that
@@ -11,8 +12,9 @@
 
 Results and answers are compared with `fence.toml`, which is kept with the sources, ratios with
 those of an earlier run of `guard.py --record` on this machine. The exit status is 1 if something
-differs or a figure is slower. `--record` writes down what this run found; a commit that does so
-says what was to change. `--keep DIR` keeps what was hashed, for a `diff` between two checkouts.
+differs or a figure is slower. `--log` replays one log only, by its name in `fence_logs.py`.
+`--record` writes down what this run found, beside what others did; a commit that does so says what
+was to change. `--keep DIR` keeps what was hashed, for a `diff` between two checkouts.
 """
 
 from __future__ import annotations
@@ -34,17 +36,19 @@ from measuring import HERE
 from rtsched.replay.policies import presets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 RECORDED = HERE / "fence.toml"
 PARTS = "replays", "daemon", "speed"
 
 
-def replays(keep: Path) -> dict[str, str]:
-    """Return a hash of the results of each log under each preset, or `refused`."""
+def replays(keep: Path, logs: Sequence[str]) -> dict[str, str]:
+    """Return a hash of the results of each log, or each that is named, under each preset."""
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="rtsched-fence-") as directory:
         for name, case in fence_logs.cases(Path(directory)).items():
+            if logs and name not in logs:
+                continue
             folder = keep / name.replace(" ", "-")
             for policy, text in replayed(case, folder).items():
                 found[f"{name}, {policy}"] = text
@@ -52,29 +56,29 @@ def replays(keep: Path) -> dict[str, str]:
 
 
 def replayed(case: fence_logs.Case, folder: Path) -> dict[str, str]:
-    """Replay a log under all presets, those together that do not refuse it."""
-    todo, refused = list(presets()), list[str]()
-    while todo:
-        names = [word for policy in todo for word in ("--policy", policy)]
-        command = [
-            sys.executable,
-            "-m",
-            "rtsched",
-            "replay",
-            str(case.log),
-            *map(str, case.options),
-        ]
-        command += [*names, "--out", str(folder), "--table-format", "csv", "--no-report", "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            break
-        blamed = [policy for policy in todo if f"policy {policy}:" in done.stderr]
-        if not blamed:
-            raise SystemExit(f"{' '.join(command)}: {done.stderr}")
-        todo = [policy for policy in todo if policy not in blamed]
-        refused += blamed
-    hashes = {policy: _hash((folder / f"{policy}.csv").read_text()) for policy in todo}
-    return hashes | dict.fromkeys(refused, "refused")
+    """Return a hash of the results under each preset; `refused` where it cannot be replayed."""
+    together = list(presets())
+    if _replay(case, folder, together):
+        return {policy: _hash_of(folder, policy) for policy in together}
+    return {
+        policy: _hash_of(folder, policy) if _replay(case, folder, [policy]) else "refused"
+        for policy in together
+    }
+
+
+def _replay(case: fence_logs.Case, folder: Path, policies: Sequence[str]) -> bool:
+    """Replay a log under some presets; return whether none of them was refused."""
+    words = [sys.executable, "-m", "rtsched", "replay", *map(str, (case.log, *case.options))]
+    words += [word for policy in policies for word in ("--policy", policy)]
+    words += ["--out", str(folder), "--table-format", "csv", "--no-report", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode and "rtsched: error:" not in done.stderr:
+        raise SystemExit(f"{' '.join(words)}: {done.stderr}")
+    return done.returncode == 0
+
+
+def _hash_of(folder: Path, policy: str) -> str:
+    return _hash((folder / policy / "jobs.csv").read_text())
 
 
 def daemon(keep: Path) -> dict[str, str]:
@@ -110,6 +114,7 @@ def main() -> int:
     parser.add_argument(
         "--part", choices=PARTS, action="append", help="repeatable; all if not given"
     )
+    parser.add_argument("--log", action="append", default=[], help="repeatable")
     parser.add_argument("--record", action="store_true", help="write down what is found")
     parser.add_argument("--keep", type=Path, help="directory for what was hashed")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -121,18 +126,14 @@ def main() -> int:
         keep = given.keep or Path(directory)
         keep.mkdir(parents=True, exist_ok=True)
         if "replays" in parts:
-            found["replays"] = replays(keep)
+            found["replays"] = replays(keep, given.log)
         if "daemon" in parts:
             found["daemon"] = daemon(keep)
     if given.record:
-        _write({**recorded, **found})
-        recorded = found
+        recorded |= {part: recorded.get(part, {}) | hashes for part, hashes in found.items()}
+        _write(recorded)
     differ = {
-        part: sorted(
-            name
-            for name in hashes.keys() | recorded.get(part, {}).keys()
-            if hashes.get(name) != recorded.get(part, {}).get(name)
-        )
+        part: [name for name, text in hashes.items() if recorded.get(part, {}).get(name) != text]
         for part, hashes in found.items()
     }
     if given.json:
