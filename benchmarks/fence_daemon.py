@@ -54,11 +54,11 @@ FACTS = SlurmFacts(
     longest=7 * 86400.0,
     users=USERS,
 )
+# Without `portfolio`: two of its runs differed, which is not explained yet.
 PLANNERS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "mcdf": ("mcdf", {}),
     "mcdf, planned anew": ("mcdf", {"beside_plan": False}),
     "edf-mn": ("mcdf", {"order": "deadline", "nodes": "fewest"}),
-    "portfolio": ("portfolio", {}),
     "spare": ("spare", {}),
 }
 
