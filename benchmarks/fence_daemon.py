@@ -262,7 +262,7 @@ async def _run(directory: Path, planner: str) -> list[str]:
             daemon = Daemon(
                 policy,
                 store,
-                system,  # type: ignore[arg-type] # stands in for the process that polls
+                system,  # type: ignore[arg-type] # takes the place of the process that polls
                 SlurmTranslator(),
                 Metrics(),
                 reread=lambda: policy,

@@ -344,31 +344,25 @@ def _of_series(mean: Means) -> list[Claim]:
     }
     ratio = {name: values[0] for name, values in found.items()}
     response = {name: values[1] for name, values in found.items()}
+    changes = {
+        "task-size": "larger tasks",
+        "message-size": "larger messages",
+        "periodic-work": "more periodic work",
+    }
     return [
-        Claim(
-            "larger tasks: the guarantee ratio falls",
-            _falls(ratio["task-size"]),
-            _list(ratio["task-size"], 3),
+        *(
+            Claim(
+                f"{change}: the guarantee ratio falls", _falls(ratio[name]), _list(ratio[name], 3)
+            )
+            for name, change in changes.items()
         ),
-        Claim(
-            "larger messages: the guarantee ratio falls",
-            _falls(ratio["message-size"]),
-            _list(ratio["message-size"], 3),
-        ),
-        Claim(
-            "more periodic work: the guarantee ratio falls",
-            _falls(ratio["periodic-work"]),
-            _list(ratio["periodic-work"], 3),
-        ),
-        Claim(
-            "more periodic work: the mean response grows",
-            _falls(response["periodic-work"][::-1]),
-            f"{_list(response['periodic-work'])} slots",
-        ),
-        Claim(
-            "larger messages: the mean response grows",
-            _falls(response["message-size"][::-1]),
-            f"{_list(response['message-size'])} slots",
+        *(
+            Claim(
+                f"{changes[name]}: the mean response grows",
+                _falls(response[name][::-1]),
+                f"{_list(response[name])} slots",
+            )
+            for name in ("periodic-work", "message-size")
         ),
         Claim(
             "more heterogeneity: the guarantee ratio falls",

@@ -410,6 +410,24 @@ class Estimator:
         size = sizes(jobs, drawn.snapshot)
         return self._starts.spread(delay), self._ends.spread(delay + own), size
 
+    def _run_times_beside(self, drawn: Drawn, jobs: Jobs) -> NDArray[np.float64]:
+        """Return run times of jobs that a refresh has not seen, float64[simulations, n] seconds.
+
+        They are alike those of their users' jobs that it has seen.
+        """
+        if not len(jobs):  # the queue need not be gone through
+            return np.zeros((self.settings.draws, 0))
+        seen = np.arange(len(drawn.snapshot.queued))
+        return draw(
+            self.history.run_times.distributions(jobs),
+            np.zeros(len(jobs)),
+            jobs.wall_time,
+            jobs.id,
+            _kindred(drawn.snapshot, seen, jobs).user[-len(jobs) :],
+            self.settings.draws,
+            self.seed,
+        )
+
     def _ahead(
         self, drawn: Drawn, jobs: Jobs, within_s: float = math.inf, since: Jobs | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -419,17 +437,7 @@ class Estimator:
         """
         count = self.settings.draws
         first = Jobs.build(0) if since is None else since
-        queued = drawn.snapshot.queued
-        alike = _kindred(drawn.snapshot, np.arange(len(queued)), first)
-        others = draw(
-            self.history.run_times.distributions(first),
-            np.zeros(len(first)),
-            first.wall_time,
-            first.id,
-            alike.user[len(alike) - len(first) :],
-            count,
-            self.seed,
-        )
+        others = self._run_times_beside(drawn, first)
         distribution = self.history.run_times.distributions(jobs)
         nobody = np.zeros(1, np.int32)
         own = np.column_stack(

@@ -169,8 +169,8 @@ class Part:
         }
         numbers |= {"width_90_s": self.width, "score_90_s": self.score, "error_s": self.error}
         by = ("limits", "median_ratio", "last_two")
-        for what in ("error", "width_90", "score_90"):
-            each = {"error": self.errors, "width_90": self.widths, "score_90": self.scores}[what]
+        simple = {"error": self.errors, "width_90": self.widths, "score_90": self.scores}
+        for what, each in simple.items():
             numbers |= {f"{what}_by_{name}_s": one for name, one in zip(by, each, strict=True)}
         numbers |= {"lower_ratio": self.lower, "lower_score_ratio": self.sharper}
         minutes = (f"within_{most / MINUTE:.0f}_min" for most in NEAR)
