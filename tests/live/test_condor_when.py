@@ -88,15 +88,18 @@ def test_starts_lie_within_their_intervals(live: LivePool) -> None:
 
 
 def test_users_are_served_by_turns(live: LivePool) -> None:
-    """Who has no slot is estimated to start before the others of one who has all, and does."""
+    """Who has no slot is not estimated to start after one who has all, and does not.
+
+    Those for whom a slot is freed by one negotiation start at one time.
+    """
     jobs = known(live, 12)
     eventually(lambda: len(live.ads("JobStatus == 2")) == 4, 60, "four jobs run")
     late = live.submit("+RtRunTime = 600", "queue", user="alice", seconds=RUNS).job
     live.polled()
     seen = estimates(live, [late, jobs[-1]])
-    assert seen[late]["basis"] != "estimate" or seen[late]["start"] < seen[jobs[-1]]["start"]
+    assert seen[late]["basis"] != "estimate" or seen[late]["start"] <= seen[jobs[-1]]["start"]
     started = [live.wait_status(job, "completed", seconds=180) for job in (late, jobs[-1])]
-    assert started[0]["JobStartDate"] < started[1]["JobStartDate"]
+    assert started[0]["JobStartDate"] <= started[1]["JobStartDate"]
 
 
 def test_a_job_that_is_not_submitted(live: LivePool) -> None:

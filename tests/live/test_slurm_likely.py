@@ -159,7 +159,8 @@ def test_the_menu_offers_odds_and_the_choice_is_kept(live: Live) -> None:
 
 def test_a_guaranteed_promise_is_untouched(live: Live) -> None:
     """Its start, nodes and deadline are the same before and after likely ones were sold."""
-    live.cluster.sbatch(["-N8", "--exclusive", "--time=1"], user="bob", script="sleep 45")
+    all_nodes = ["-N8", "--exclusive", "--time=1"]
+    live.cluster.wait_job(live.cluster.sbatch(all_nodes, user="bob", script="sleep 45"), "RUNNING")
     live.polled()
     guaranteed = live.promise("-N4", "--time=2", in_minutes(20), script="true")
     live.polled()
