@@ -1,7 +1,7 @@
 """A fence for changes that are to change nothing: results, answers and speed beside recorded ones.
 
-    python benchmarks/fence.py [--part replays|daemon|speed]... [--log NAME]... [--record]
-        [--keep DIR] [--json]
+    python benchmarks/fence.py [--part replays|daemon|speed]... [--log NAME]...
+        [--policy NAME]... [--record] [--keep DIR] [--json]
 
 * `replays`: small logs of every kind (`fence_logs.py`) under all presets, by the command. Of each
   the results of all jobs are hashed: starts, ends, nodes, verdicts, promises, offers. A preset that
@@ -12,7 +12,8 @@
 
 Results and answers are compared with `fence.toml`, which is kept with the sources, ratios with
 those of an earlier run of `guard.py --record` on this machine. The exit status is 1 if something
-differs or a figure is slower. `--log` replays one log only, by its name in `fence_logs.py`.
+differs or a figure is slower. `--log` replays one log only, by its name in `fence_logs.py`, and
+`--policy` only under that preset.
 `--record` writes down what this run found, beside what others did; a commit that does so says what
 was to change. `--keep DIR` keeps what was hashed, for a `diff` between two checkouts.
 """
@@ -42,27 +43,26 @@ RECORDED = HERE / "fence.toml"
 PARTS = "replays", "daemon", "speed"
 
 
-def replays(keep: Path, logs: Sequence[str]) -> dict[str, str]:
-    """Return a hash of the results of each log, or each that is named, under each preset."""
+def replays(keep: Path, logs: Sequence[str], policies: Sequence[str]) -> dict[str, str]:
+    """Return a hash of the results of each log, or each that is named, under some presets."""
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="rtsched-fence-") as directory:
         for name, case in fence_logs.cases(Path(directory)).items():
             if logs and name not in logs:
                 continue
             folder = keep / name.replace(" ", "-")
-            for policy, text in replayed(case, folder).items():
+            for policy, text in replayed(case, folder, policies).items():
                 found[f"{name}, {policy}"] = text
     return found
 
 
-def replayed(case: fence_logs.Case, folder: Path) -> dict[str, str]:
+def replayed(case: fence_logs.Case, folder: Path, policies: Sequence[str]) -> dict[str, str]:
     """Return a hash of the results under each preset; `refused` where it cannot be replayed."""
-    together = list(presets())
-    if _replay(case, folder, together):
-        return {policy: _hash_of(folder, policy) for policy in together}
+    if _replay(case, folder, policies):
+        return {policy: _hash_of(folder, policy) for policy in policies}
     return {
         policy: _hash_of(folder, policy) if _replay(case, folder, [policy]) else "refused"
-        for policy in together
+        for policy in policies
     }
 
 
@@ -115,6 +115,7 @@ def main() -> int:
         "--part", choices=PARTS, action="append", help="repeatable; all if not given"
     )
     parser.add_argument("--log", action="append", default=[], help="repeatable")
+    parser.add_argument("--policy", action="append", choices=presets(), help="repeatable")
     parser.add_argument("--record", action="store_true", help="write down what is found")
     parser.add_argument("--keep", type=Path, help="directory for what was hashed")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -126,7 +127,7 @@ def main() -> int:
         keep = given.keep or Path(directory)
         keep.mkdir(parents=True, exist_ok=True)
         if "replays" in parts:
-            found["replays"] = replays(keep, given.log)
+            found["replays"] = replays(keep, given.log, given.policy or list(presets()))
         if "daemon" in parts:
             found["daemon"] = daemon(keep)
     if given.record:

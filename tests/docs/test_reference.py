@@ -312,11 +312,15 @@ def test_plugin_page_runs(documented):
 
 def test_the_guides_begin_with_the_recommended_planner() -> None:
     """Which planner a site begins with is said in one constant, and the guides say the same."""
-    planner = presets()[RECOMMENDED].planner
+    policy = presets()[RECOMMENDED]
+    (plugin,) = policy.plugin
+    planner, settings = policy.planner, plugin.settings
     guides = ("tutorial", "slurm/install", "condor/install", "condor/sharing")
     texts = [(DOCS / f"{name}.md").read_text() for name in guides]
     texts.append((TOP / "examples" / "site.toml").read_text())
     for text in texts:
         assert set(re.findall(r'^planner = "(.+)"$', text, re.MULTILINE)) == {planner}
+        for name, value in settings.items():
+            assert f"{name} = {value}" in text
     assert f"[`{RECOMMENDED}`]" in (DOCS / "policies.md").read_text()
     assert f"`{RECOMMENDED}`" in (TOP / "README.md").read_text()
