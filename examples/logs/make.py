@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from rtsched.logs.swf_write import write
+from rtsched.logs.swf import write
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
 from rtsched.replay.synth import Lublin

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from rtsched.core.plugins import Found
     from rtsched.logs.readers import ReadOptions
-    from rtsched.logs.slurm_events import Outage
+    from rtsched.logs.sacctmgr import Outage
     from rtsched.logs.slurm_reservations import Reservation
     from rtsched.replay.checkpoints import Checkpoints
     from rtsched.replay.policies import Policy
@@ -261,9 +261,8 @@ def load(asked: Request) -> tuple[Workload, int]:
     """Return the workload, and how many records of the log were unusable."""
     from rtsched.logs.cluster_files import read_cluster
     from rtsched.logs.readers import read_logs
-    from rtsched.logs.slurm_events import read_outages
-    from rtsched.logs.slurm_limits import read_limits
-    from rtsched.logs.slurm_preemption import read_preemption
+    from rtsched.logs.sacctmgr import read_outages
+    from rtsched.logs.slurm_limits import read_limits, read_preemption
     from rtsched.logs.slurm_reservations import read_reservations
     from rtsched.model.preemption import SitePreemption
     from rtsched.replay.workload import prepare

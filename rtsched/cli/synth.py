@@ -51,7 +51,7 @@ def _command_of(kind: type[Generator]) -> click.Command:
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
     @debug_option
     def write(output: Path, as_json: bool, **given: Any) -> None:
-        from rtsched.logs.swf_write import write as write_swf
+        from rtsched.logs.swf import write as write_swf
 
         refuse_unwritable(output, "-o", is_directory=False)
         generator = from_options(kind, given)

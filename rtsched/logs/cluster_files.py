@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtsched.errors import InputError
-from rtsched.logs.ad_files import read_ads
-from rtsched.logs.classads import Record, number, text
+from rtsched.logs.classads import Record, is_xml, number, read_ads, text
 from rtsched.logs.machine import Node, cluster_of
 from rtsched.logs.slurm_cluster import (
     Described,
@@ -18,16 +17,17 @@ from rtsched.logs.slurm_cluster import (
     from_conf,
     from_json,
     gives_whole_nodes,
+    nodes_json,
+    topology_of,
+    topology_places,
+    with_partitions_as_text,
 )
-from rtsched.logs.slurm_partitions_json import nodes_json, with_partitions_as_text
-from rtsched.logs.slurm_topology import topology_of, topology_places
 from rtsched.logs.source import Source, readable
-from rtsched.logs.xml_ads import is_xml
 from rtsched.model.cluster import Cluster, NodeState
 from rtsched.model.resources import DISK, GPU
 
 if TYPE_CHECKING:
-    from rtsched.logs.slurm_topology import Place
+    from rtsched.logs.slurm_cluster import Place
 
 LARGEST = 256 << 20
 """Bytes of the largest file that is read."""

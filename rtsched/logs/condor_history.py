@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rtsched.logs.ad_files import read_ads
-from rtsched.logs.classads import Expression, Record, number, text
-from rtsched.logs.dagman import dag_edges
+from rtsched.logs.classads import Expression, Record, is_table, is_xml, number, read_ads, text
 from rtsched.logs.gather import (
     MOST,
     Coder,
@@ -23,8 +21,6 @@ from rtsched.logs.gather import (
     unless_constant,
     whole,
 )
-from rtsched.logs.table_ads import is_table
-from rtsched.logs.xml_ads import is_xml
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
 from rtsched.model.resources import CPU, DISK, GPU, MEMORY
@@ -34,6 +30,63 @@ if TYPE_CHECKING:
 
     from rtsched.logs.readers import ReadOptions
     from rtsched.logs.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.int64]
+
+
+def dag_edges(
+    ids: Rows,
+    dags: Rows,
+    codes: Mapping[str, NDArray[np.int32]],
+    texts: Mapping[str, Sequence[str]],
+) -> tuple[Rows, Edges]:
+    """Return the group of each job and the edges from the nodes that it waits for.
+
+    Parameters
+    ----------
+    ids : int64[n]
+        Keys of the jobs.
+    dags : int64[n, 2]
+        Schedd and DAG of each job.
+    codes : mapping of str to int32[n]
+        `dag_node`, the node of the DAG, and `parents`; -1: none.
+    texts : mapping of str to sequence of str
+        What the codes mean; parents are separated by commas.
+
+    Returns
+    -------
+    int64[n], Edges
+        Jobs of one node have a group in common, the id of the first of them; -1: no node of a DAG.
+        The edges name these groups, or the job where it is alone in its group. Nodes that are not
+        in the log are left out.
+    """
+    group = np.full(len(ids), -1, np.int64)
+    rows = np.flatnonzero(codes["dag_node"] >= 0)
+    if not len(rows):
+        return group, Edges.build(0)
+    keys = np.column_stack([dags[rows], codes["dag_node"][rows]])
+    nodes, first, of, count = np.unique(
+        keys, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    group[rows] = ids[rows[first]][of.ravel()]
+    head, several = ids[rows[first]].tolist(), (count > 1).tolist()
+    place = {node: at for at, node in enumerate(map(tuple, nodes.tolist()))}
+    code_of = {name: code for code, name in enumerate(texts["dag_node"])}
+    children = np.flatnonzero((codes["dag_node"] >= 0) & (codes["parents"] >= 0))
+    table = []
+    for row in children.tolist():
+        schedd, dag = dags[row].tolist()
+        for name in texts["parents"][codes["parents"][row]].split(","):
+            at = place.get((schedd, dag, code_of.get(name.strip(), -1)))
+            if at is not None and head[at] != group[row]:
+                table.append((head[at], ids[row], several[at]))
+    return group, Edges.of_rows(("before", "after", "whole_array"), table)
+
 
 _WANTED = (
     "accountinggroup acctgroup allowedexecuteduration allowedjobduration clusterid cmd "

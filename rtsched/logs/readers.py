@@ -10,9 +10,8 @@ import msgspec
 from rtsched.errors import ConfigError, InputError
 from rtsched.logs.condor_history import CondorHistoryReader
 from rtsched.logs.sacct import SacctReader
-from rtsched.logs.sacct_headerless import is_headerless
 from rtsched.logs.sacct_json import SacctJsonReader, is_squeue_json
-from rtsched.logs.sacct_lines import SACCT
+from rtsched.logs.sacct_lines import SACCT, is_headerless
 from rtsched.logs.source import Source
 from rtsched.logs.swf import SwfReader
 

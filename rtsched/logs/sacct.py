@@ -17,15 +17,20 @@ from rtsched.kernels.compiling import COMPILING
 from rtsched.logs import cells as read
 from rtsched.logs.cells import Cells, Interner, Meanings
 from rtsched.logs.gather import Coder
-from rtsched.logs.sacct_headerless import (
+from rtsched.logs.sacct_lines import (
+    SACCT,
+    Header,
+    begins_record,
     columns_named,
     guess_said,
     guessed_header,
     header_of,
     is_header,
+    readings,
+    split_lines,
+    split_plainly,
+    whole_records,
 )
-from rtsched.logs.sacct_lines import SACCT, Header, split_lines, split_plainly
-from rtsched.logs.sacct_repair import begins_record, readings, whole_records
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
 from rtsched.logs.slurm_text import deadline_in, ending, generic_column, minutes, submit_line
 from rtsched.logs.source import readable

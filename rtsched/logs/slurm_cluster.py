@@ -1,28 +1,121 @@
-"""The machine as Slurm describes it: slurm.conf, `scontrol show nodes` as text or JSON.
+"""The machine as Slurm describes it: slurm.conf, topology.conf, and what scontrol prints.
 
-Licences: slurm.conf, or `scontrol show licenses`. Sources: manual pages slurm.conf and scontrol.
+Licences come from slurm.conf or `scontrol show licenses`; partitions as JSON may follow the nodes
+in one file, as in text.
+
+The tree of a network becomes a hyper-grid: one axis per level of switches, the nodes of a leaf
+switch along the last. Where switches have unequally many children, cells are left over. A tree too
+uneven for that becomes a line in the order of the tree.
+
+Sources: manual pages slurm.conf, topology.conf and scontrol.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
 from rtsched.errors import InputError
 from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import Node, slurm_state
-from rtsched.logs.slurm_partitions_json import with_partitions_as_text
 from rtsched.logs.slurm_text import gres, licenses_in
 from rtsched.logs.source import readable
 from rtsched.model.billing import BillingWeights
+from rtsched.model.cluster import Topology
 from rtsched.model.resources import LICENSE, MEMORY
 from rtsched.model.units import size_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+
+_PARTITIONS = re.compile(r'"partitions"\s*:\s*\[\s*[{\]]')
+_SHAPE = "write the file again with `scontrol show partition --json`"
+
+
+def with_partitions_as_text(path: str, text: str) -> str:
+    """Return the text of a file with its JSON of partitions as `PartitionName=...` lines.
+
+    Raises
+    ------
+    InputError
+        If the JSON is cut short, or its partitions are of an unknown shape.
+    """
+    if not _PARTITIONS.search(text):
+        return text
+    parts, before = [], 0
+    for start, end, found in documents(path, text):
+        if isinstance(found.get("partitions"), list) and "nodes" not in found:
+            lines = "\n".join(_line(path, each) for each in found["partitions"])
+            rest = text.count("\n", start, end) - lines.count("\n")
+            parts += [text[before:start], lines, "\n" * max(1, rest)]
+            before = end
+    return "".join([*parts, text[before:]])
+
+
+def nodes_json(path: str, text: str) -> str:
+    """Return the JSON of nodes in a file; empty: there is none."""
+    for start, end, found in documents(path, text):
+        if "nodes" in found:
+            return text[start:end]
+    return ""
+
+
+def documents(path: str, text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Yield begin, end and content of each JSON object that begins a line.
+
+    Raises
+    ------
+    InputError
+        If one is cut short or no JSON.
+    """
+    decoder, at = json.JSONDecoder(), 0
+    begins = re.compile(r"^[ \t]*(?=\{)", re.MULTILINE)
+    while match := begins.search(text, at):
+        try:
+            found, at = decoder.raw_decode(text, match.end())
+        except (ValueError, RecursionError) as error:
+            line = text.count("\n", 0, match.end()) + 1
+            raise InputError(path, f"no JSON of scontrol ({error}); {_SHAPE}", line=line) from error
+        yield match.end(), at, found
+
+
+def _line(path: str, partition: object) -> str:
+    """Return the line of one partition, of what is read of it."""
+    if not isinstance(partition, dict) or not isinstance(partition.get("name"), str):
+        raise InputError(path, f"a partition without a name; {_SHAPE}")
+    share = _at(partition, "maximums/oversubscribe")
+    jobs = _at(share, "jobs") if isinstance(share, dict) else _at(partition, "maximums/shares")
+    alone = _at(partition, "partition/exclusive")  # since 26.05, where `jobs` is 0 of others too
+    mode = _at(partition, "preempt_mode")
+    modes = ",".join(map(str, mode)) if isinstance(mode, list) else mode
+    said = {
+        "PartitionName": partition["name"],
+        "OverSubscribe": "EXCLUSIVE" if jobs == 0 and alone is None else "",
+        "Exclusive": alone,
+        "PriorityTier": _at(partition, "priority/tier"),
+        "PreemptMode": "" if modes == "CLUSTER_GLOBAL" else modes,
+        "QoS": _at(partition, "qos/assigned"),
+        "TRESBillingWeights": _at(partition, "tres/billing_weights"),
+    }
+    pairs = (f"{name}={value}" for name, value in said.items() if value not in (None, "", {}))
+    return " ".join("".join(pair.split()) for pair in pairs)
+
+
+def _at(partition: Mapping[str, Any], path: str) -> Any:
+    """Return what is at a path such as `priority/tier`; None: nothing. A number is told plainly."""
+    found: Any = partition
+    for name in path.split("/"):
+        found = found.get(name) if isinstance(found, dict) else None
+    if isinstance(found, dict) and "number" in found:
+        return found["number"] if found.get("set", True) else None
+    return found
+
 
 _PAIR = re.compile(r"([A-Za-z][\w:]*)=(\"[^\"]*\"|\S*)")
 _INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
@@ -385,3 +478,80 @@ def _count(value: int | _Count | None) -> int:
     if isinstance(value, _Count):
         value = value.number if value.set else None
     return value if value is not None and abs(value) < 2**40 else 0
+
+
+MOST_CELLS = 8
+"""Cells per row of the cluster above which a grid is too empty to be of use."""
+
+Place = tuple[int, ...]
+
+
+def topology_places(path: str, text: str, said: list[str]) -> dict[str, Place]:
+    """Return each node's place in the tree: which child at each level, from the root down.
+
+    Parameters
+    ----------
+    path, text : str
+        The topology.conf; a wrong line is named with its path.
+    said : list of str
+        Is given what had to be assumed.
+
+    Raises
+    ------
+    InputError
+        If a switch is below itself, or a list of names cannot be read.
+    """
+    leaves: dict[str, list[str]] = {}
+    children: dict[str, list[str]] = {}
+    for number, line in conf_lines(Path(path), text, said):
+        pairs = pairs_of(line)
+        name = pairs.get("switchname", pairs.get("blockname", ""))
+        if not name:
+            continue
+        if "nodes" in pairs:
+            leaves[name] = expanded(path, number, pairs["nodes"])
+        if "switches" in pairs:
+            children[name] = expanded(path, number, pairs["switches"])
+    below = {child for names in children.values() for child in names}
+    roots = [name for name in [*children, *leaves] if name not in below]
+    places: dict[str, Place] = {}
+    pending: list[tuple[str, Place]] = [(name, (k,)) for k, name in enumerate(dict.fromkeys(roots))]
+    deepest = len(children) + len(leaves) + 1
+    while pending:
+        name, at = pending.pop()
+        if len(at) > deepest:
+            raise InputError(path, f"the switch {name} is below itself; put the tree right")
+        for k, node in enumerate(leaves.get(name, ())):
+            places[node] = (*at, k)
+        pending += [(child, (*at, k)) for k, child in enumerate(children.get(name, ()))]
+    if not places and (leaves or children):
+        raise InputError(path, "no switch leads to a node, or every one is below another")
+    return places
+
+
+def topology_of(places: dict[str, Place], nodes: Sequence[Node], said: list[str]) -> Topology:
+    """Return the grid of a cluster whose rows are the processors of `nodes`, in their order.
+
+    Nodes that the tree does not know come last, as one more switch at the top.
+    """
+    depth = max(map(len, places.values()))
+    top = 1 + max(place[0] for place in places.values())
+    rows: list[Place] = []
+    strangers = 0
+    for node in nodes:
+        place = places.get(node.name, (top, strangers))
+        strangers += node.name not in places
+        padded = (*place[:-1], *(0,) * (depth - len(place)), place[-1])
+        rows += [(*padded, cpu) for cpu in range(node.cpus)]
+    if strangers:
+        said.append(f"nodes that topology.conf leaves out form their own switch ({strangers:,})")
+    table = np.array(rows, np.int64)
+    shape = tuple((table.max(0) + 1).tolist())
+    if prod(shape) > MOST_CELLS * len(table):
+        said.append("the tree of switches is too uneven for a grid; its nodes form a line")
+        cell = np.empty(len(table), np.int64)
+        cell[np.lexsort(table.T[::-1])] = np.arange(len(table))
+        return Topology((len(table),), cell=cell)
+    used = [axis for axis, side in enumerate(shape) if side > 1] or [len(shape) - 1]
+    sides = tuple(shape[axis] for axis in used)
+    return Topology(sides, cell=np.ravel_multi_index(tuple(table[:, used].T), sides))

@@ -12,7 +12,7 @@ from rtsched.simulator.interface import NodeEvent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.logs.slurm_events import Outage
+    from rtsched.logs.sacctmgr import Outage
     from rtsched.model.cluster import Cluster
 
 

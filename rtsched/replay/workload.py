@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.logs.slurm_events import Outage
+    from rtsched.logs.sacctmgr import Outage
     from rtsched.logs.slurm_reservations import Reservation
     from rtsched.model.accounts import Accounts
     from rtsched.model.billing import BillingWeights

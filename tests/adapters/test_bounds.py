@@ -9,7 +9,7 @@ from rtsched.adapters.bounds import HORIZON, LONGEST, LONGEST_ATTRIBUTE, beyond_
 from rtsched.adapters.condor import CondorTranslator
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.wire import Tag
-from rtsched.logs.slurm_features import nodes_with
+from rtsched.logs.node_requests import nodes_with
 from rtsched.model.jobs import Edges, Jobs
 from rtsched_plugins.kernels.admission_events import on_grid
 

@@ -20,7 +20,7 @@ from testbed.layers import Layer
 from testbed.slurm_source import has_pyslurm
 from testbed.waiting import eventually, wait_for
 
-from rtsched.logs.slurm_events import SHOW_EVENTS, Outage, read_outages
+from rtsched.logs.sacctmgr import SHOW_EVENTS, Outage, read_outages
 from rtsched.model.cluster import NodeState
 
 SMALL = SlurmOptions(fast=1, slow=1)

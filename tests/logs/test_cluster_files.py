@@ -10,8 +10,7 @@ import pytest
 from rtsched.errors import InputError
 from rtsched.logs import read_cluster
 from rtsched.logs.hostlist import expand
-from rtsched.logs.slurm_limits import read_limits
-from rtsched.logs.slurm_preemption import read_preemption
+from rtsched.logs.slurm_limits import read_limits, read_preemption
 from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rtsched.errors import InputError
-from rtsched.logs.slurm_events import Outage, read_outages
+from rtsched.logs.sacctmgr import Outage, read_outages
 from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:

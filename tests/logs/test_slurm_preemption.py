@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from rtsched.errors import InputError
-from rtsched.logs.slurm_limits import read_limits
-from rtsched.logs.slurm_preemption import mode_of, read_preemption
+from rtsched.logs.slurm_limits import mode_of, read_limits, read_preemption
 from rtsched.model.jobs import Jobs
 from rtsched.model.limits import Qos
 from rtsched.model.log import Ending, Outcomes

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rtsched.logs.slurm_features import nodes_with
+from rtsched.logs.node_requests import nodes_with
 from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs

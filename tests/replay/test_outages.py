@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.logs.slurm_events import Outage
+from rtsched.logs.sacctmgr import Outage
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.replay.outages import node_events
 
