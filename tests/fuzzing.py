@@ -26,8 +26,8 @@ import msgspec
 
 from rtsched.adapters.condor import CondorTranslator
 from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.comments import spec_of
 from rtsched.adapters.slurm.requirements import JobRequest
-from rtsched.adapters.slurm.spec import spec_of
 from rtsched.adapters.slurm.submission import edges_of
 from rtsched.adapters.wire import (
     HEADER,

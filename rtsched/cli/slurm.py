@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rtsched.adapters.readiness import CheckResult
-    from rtsched.adapters.slurm.last_applied import AppliedFile
+    from rtsched.adapters.slurm.memory import AppliedFile
     from rtsched.adapters.slurm.node_probe import ProbeResult
     from rtsched.adapters.slurm.settings import SlurmSettings
     from rtsched.adapters.slurm.setup import Setup
@@ -251,10 +251,9 @@ def restore(ctx: click.Context, /, config: Path, really: bool, as_json: bool) ->
     count and time limit that its user requested; its comment tells its user. The daemon must not
     run: it would set all that again. The exit status is 1 if something could not be undone.
     """
-    from rtsched.adapters.slurm.commands import CommandRunner
+    from rtsched.adapters.slurm.commands import CommandRunner, carried_out, rank_of
     from rtsched.adapters.slurm.facts import config_of
     from rtsched.adapters.slurm.restore import restoring
-    from rtsched.adapters.slurm.scontrol import carried_out, rank_of
 
     site, wrong = site_settings(config)
     if wrong and config.exists():
@@ -325,7 +324,7 @@ def _remembered(path: str, user: str) -> AppliedFile:
     ConfigError
         If there is a file, and it cannot be read, as by root on a shared file system.
     """
-    from rtsched.adapters.slurm import last_applied
+    from rtsched.adapters.slurm import memory
 
     try:
         if path:
@@ -340,7 +339,7 @@ def _remembered(path: str, user: str) -> AppliedFile:
                 f"as the daemon's user: runuser -u {user} -- rtsched slurm restore"
             ]
         ) from error
-    return last_applied.read(path)
+    return memory.read(path)
 
 
 def _answers(path: Path) -> bool:
@@ -353,8 +352,7 @@ def looked(
     slurm_conf: Path, config: Path, submit_conf: Path
 ) -> tuple[Setup, list[CheckResult], SlurmSettings]:
     """Return what there is, what is wrong with the site's settings, and those for Slurm."""
-    from rtsched.adapters.slurm.control import controllers
-    from rtsched.adapters.slurm.installed import inspect_site
+    from rtsched.adapters.slurm.installed import controllers, inspect_site
     from rtsched.adapters.slurm.setup import controller_findings
 
     site, found = site_settings(config)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 import numpy as np
 
-from rtsched.adapters.bounds import HORIZON, beyond_horizon
 from rtsched.adapters.live import FIRST_OWN_ID, Submission, SubmitReply
 from rtsched.adapters.planned import rounds_of
+from rtsched.adapters.requirements import HORIZON, beyond_horizon
 from rtsched.core.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.budgets import over_budget

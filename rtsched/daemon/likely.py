@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 import numpy as np
 
-from rtsched.adapters.bounds import beyond_horizon
 from rtsched.adapters.live import FIRST_OWN_ID, LIKELY, SubmitReply
+from rtsched.adapters.requirements import beyond_horizon
 from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionResult, or_run, record_of
 from rtsched.daemon.moments import moment

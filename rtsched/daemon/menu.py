@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 import numpy as np
 
-from rtsched.adapters.adjusting import Adjustment
+from rtsched.adapters.live import Adjustment
 from rtsched.counting import counted, span
 from rtsched.daemon.admission import lapsed, same_request
 from rtsched.daemon.likely import Odds, stated_odds
@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.adjusting import Adjustable
-    from rtsched.adapters.live import Submission, Translator
+    from rtsched.adapters.live import Adjustable, Submission, Translator
     from rtsched.daemon.admission import AdmissionController, AdmissionResult
     from rtsched.daemon.likely import LikelyController
     from rtsched.daemon.records import PromiseRecord

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.condor.past import past_jobs as condor_past
-from rtsched.adapters.slurm.past import past_jobs as slurm_past
+from rtsched.adapters.condor.completions import past_jobs as condor_past
+from rtsched.adapters.slurm.completions import past_jobs as slurm_past
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
-    from rtsched.adapters.slurm.control import Control
+    from rtsched.adapters.slurm.installed import Control
     from rtsched.daemon.server import Client, Handler
     from rtsched.daemon.store import Store
     from rtsched.daemon.writer_epoch import WriterEpoch

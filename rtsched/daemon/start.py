@@ -17,7 +17,7 @@ import structlog
 
 from rtsched.adapters.condor import CondorSystem, CondorTranslator
 from rtsched.adapters.slurm import SlurmSystem, SlurmTranslator
-from rtsched.adapters.slurm.control import LocalController
+from rtsched.adapters.slurm.installed import LocalController
 from rtsched.adapters.users import uid_of
 from rtsched.adapters.wire import MessageKind
 from rtsched.core.chain import Chain

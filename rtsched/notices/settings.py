@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from rtsched.adapters.notifications import Event  # noqa: TC001 - read by msgspec
+from rtsched.adapters.requirements import Event  # noqa: TC001 - read by msgspec
 from rtsched.adapters.users import uid_of
 from rtsched.daemon.logs import Level  # noqa: TC001 - read by msgspec
 

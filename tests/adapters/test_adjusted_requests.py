@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rtsched.adapters.adjusting import Adjustment
 from rtsched.adapters.condor import CondorTranslator
 from rtsched.adapters.condor.submission import ad_of
+from rtsched.adapters.live import Adjustment
 from rtsched.adapters.slurm import SlurmTranslator
-from rtsched.adapters.slurm.spec import spec_of
+from rtsched.adapters.slurm.comments import spec_of
 from rtsched.adapters.wire import Tag
 
 SLURM = SlurmTranslator()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rtsched.adapters.bounds import HORIZON, LONGEST, LONGEST_ATTRIBUTE, beyond_horizon
 from rtsched.adapters.condor import CondorTranslator
+from rtsched.adapters.requirements import HORIZON, LONGEST, LONGEST_ATTRIBUTE, beyond_horizon
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import nodes_with

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.condor import expected
+from rtsched.adapters.condor import queue_reader
 from rtsched.adapters.condor.bindings import Bindings
-from rtsched.adapters.condor.expected import ExpectedProcs, ProcReader, condition_of, stated_of
 from rtsched.adapters.condor.ids import cluster_at, job_id
+from rtsched.adapters.condor.queue_reader import ExpectedProcs, ProcReader, condition_of, stated_of
 from rtsched.adapters.condor.schedd import Schedd
 from rtsched.logs.classads import Expression
 
@@ -48,8 +48,8 @@ class GivenSchedd(Schedd):
 def _short() -> Iterator[None]:
     """Have short queues and clusters be compared."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(expected, "FEWEST", 1)
-        patch.setattr(expected, "ALIKE", 2)
+        patch.setattr(queue_reader, "FEWEST", 1)
+        patch.setattr(queue_reader, "ALIKE", 2)
         yield
 
 
@@ -202,5 +202,5 @@ def test_short_queues_and_those_of_single_jobs_are_read_as_a_whole(
     attributes = ("ClusterId",)
     assert ExpectedProcs.of([one, one, one, *others[:1]], attributes) is not None
     assert ExpectedProcs.of([one, one, *others], attributes) is None
-    monkeypatch.setattr(expected, "FEWEST", 5)
+    monkeypatch.setattr(queue_reader, "FEWEST", 5)
     assert ExpectedProcs.of([one, one, one, *others[:1]], attributes) is None

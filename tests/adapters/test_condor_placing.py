@@ -20,16 +20,19 @@ from rtsched.adapters.condor.commands import (
     carried_out,
     change,
 )
-from rtsched.adapters.condor.environment import has_variables, variables, with_variables
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.last_applied import CLOSED_S, LastApplied
-from rtsched.adapters.condor.placing import bindings_of, their_turn
+from rtsched.adapters.condor.memory import CLOSED_S, LastApplied
 from rtsched.adapters.condor.pool_state import HELD, IDLE, RUNNING, PoolState
 from rtsched.adapters.condor.reserving import (
     FIRST_PRIORITY,
     STARTING_S,
     SURPLUS,
+    bindings_of,
+    has_variables,
     reserve_changes,
+    their_turn,
+    variables,
+    with_variables,
 )
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.table import SlotTable

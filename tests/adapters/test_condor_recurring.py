@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as replace_struct
 
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.placing import their_turn
 from rtsched.adapters.condor.pool_state import Slots
 from rtsched.adapters.condor.recurring import occurrences, periodic_of
+from rtsched.adapters.condor.reserving import their_turn
 from rtsched.adapters.condor.settings import Recurring
 
 SLOTS = Slots.build(4, name=["s1", "s2", "s3", "s3"], machine=["a", "a", "b", "b"])

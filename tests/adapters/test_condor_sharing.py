@@ -15,7 +15,7 @@ from rtsched.adapters.condor.commands import Edit, Publish
 from rtsched.adapters.condor.facts import QUANTUM, CondorFacts, Parts, parts_of
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.job_ads import ProcAds
-from rtsched.adapters.condor.last_applied import CLOSED_S, LastApplied
+from rtsched.adapters.condor.memory import CLOSED_S, LastApplied
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.requirements import PARALLEL, requirements_of
 from rtsched.adapters.condor.reserving import STARTING_S, reserve_changes

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.condor.slot_assignment import Occupant, SlotAssignment
 from rtsched.adapters.condor.slots import (
     FORGET_S,
+    Occupant,
     PoolLayout,
     Slot,
+    SlotAssignment,
     SlotInventory,
     claims_of,
     layout_of,

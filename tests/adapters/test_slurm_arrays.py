@@ -14,11 +14,11 @@ from slurm_printed import alike, job_rows, printed
 
 from rtsched.adapters.live import CompletionStatus, Observation, SubmitReply
 from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
-from rtsched.adapters.slurm.arrays import joined_arrays
-from rtsched.adapters.slurm.cluster_state import SlurmState
 from rtsched.adapters.slurm.completions import completions_in
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
+from rtsched.adapters.slurm.groups import joined_arrays
 from rtsched.adapters.slurm.layout import ClusterLayout, PartitionParts
+from rtsched.adapters.slurm.memory import SlurmState
 from rtsched.adapters.slurm.observation import allocations_of, jobs_of, marks_of, parts
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import JobRows, ReservationRow

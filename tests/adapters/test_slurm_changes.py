@@ -15,12 +15,18 @@ from hypothesis import strategies as st
 from slurm_printed import TOKEN, job_rows, printed
 
 from rtsched.adapters.live import Change, Done, Marks, Observation
-from rtsched.adapters.slurm import SlurmSettings, SlurmSystem, last_applied
-from rtsched.adapters.slurm.cluster_state import SlurmState, applied
-from rtsched.adapters.slurm.commands import CommandRunner
-from rtsched.adapters.slurm.comments import record_of, with_message, with_record
+from rtsched.adapters.slurm import SlurmSettings, SlurmSystem, memory
+from rtsched.adapters.slurm.commands import (
+    Command,
+    CommandRunner,
+    Rank,
+    batchable,
+    carried_out,
+    outcome_of,
+)
+from rtsched.adapters.slurm.comments import record_of, spec_of, with_message, with_record
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
-from rtsched.adapters.slurm.last_applied import UNSURE, AppliedFile, LastApplied
+from rtsched.adapters.slurm.memory import UNSURE, AppliedFile, LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.observation import (
     jobs_of,
     marks_of,
@@ -28,8 +34,6 @@ from rtsched.adapters.slurm.observation import (
 )
 from rtsched.adapters.slurm.reserving import own_shape, reserve_changes
 from rtsched.adapters.slurm.rows import NO_DEADLINE, ReservationRow
-from rtsched.adapters.slurm.scontrol import Command, Rank, batchable, carried_out, outcome_of
-from rtsched.adapters.slurm.spec import spec_of
 from rtsched.adapters.slurm.steering import SlurmSteering
 from rtsched.errors import AdapterError
 from rtsched.model.actions import (
@@ -155,13 +159,13 @@ def test_who_has_to_wait_keeps_the_range_that_was_asked_for() -> None:
 def test_asked_sizes_outlive_the_process(tmp_path: Path) -> None:
     """What a user asked for is known after a restart; a file that cannot be is one sentence."""
     path, what = str(tmp_path / "memory.json"), AppliedFile({7: (1, 4)}, {8: ("n1", 5.0)}, {9: -50})
-    assert last_applied.read(path) == AppliedFile()
-    assert last_applied.write(path, what) == ""
-    assert last_applied.read(path) == what
+    assert memory.read(path) == AppliedFile()
+    assert memory.write(path, what) == ""
+    assert memory.read(path) == what
     assert LastApplied.of(what).kept() == what
-    assert "cannot be written" in last_applied.write(str(tmp_path / "none" / "x"), AppliedFile())
-    assert last_applied.write("", what) == ""
-    assert last_applied.read("") == AppliedFile()
+    assert "cannot be written" in memory.write(str(tmp_path / "none" / "x"), AppliedFile())
+    assert memory.write("", what) == ""
+    assert memory.read("") == AppliedFile()
 
 
 def test_what_is_being_set_is_kept_before(tmp_path: Path) -> None:
@@ -183,9 +187,7 @@ def test_a_damaged_file_of_sizes(content: bytes) -> None:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "sizes.json"
         path.write_bytes(content)
-        assert all(
-            0 < least <= most for least, most in last_applied.read(str(path)).ranges.values()
-        )
+        assert all(0 < least <= most for least, most in memory.read(str(path)).ranges.values())
 
 
 def test_a_new_process_gives_a_range_back(tmp_path: Path) -> None:

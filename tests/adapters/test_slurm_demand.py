@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rtsched.adapters.slurm.demand import Demand, demand_of, shown_demand
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts, sharing_of
 from rtsched.adapters.slurm.layout import layout_of
+from rtsched.adapters.slurm.per_node import Demand, demand_of, shown_demand
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.rows import node_rows
 from rtsched.adapters.slurm.settings import SlurmSettings

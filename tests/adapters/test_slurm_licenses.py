@@ -13,11 +13,12 @@ from slurm_printed import PLAIN, job_rows, printed
 
 from rtsched.adapters.live import Observation
 from rtsched.adapters.slurm.advance_reservations import AdvanceReservation, difference
-from rtsched.adapters.slurm.cluster_state import SlurmState, applied
-from rtsched.adapters.slurm.demand import Demand, demand_of
+from rtsched.adapters.slurm.commands import Rank
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts, plans_licenses
 from rtsched.adapters.slurm.layout import layout_of, unreserved_licenses
+from rtsched.adapters.slurm.memory import SlurmState, applied
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
+from rtsched.adapters.slurm.per_node import Demand, demand_of
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.reserving import (
     FLAGS,
@@ -26,7 +27,6 @@ from rtsched.adapters.slurm.reserving import (
     reserve_changes,
 )
 from rtsched.adapters.slurm.rows import ReservationRow, license_counts, node_rows, reservation_rows
-from rtsched.adapters.slurm.scontrol import Rank
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import amounts_of

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.live import dag_key
-from rtsched.adapters.slurm.spec import KEYS, NOTHING, spec_of
+from rtsched.adapters.slurm.comments import KEYS, NOTHING, spec_of
 
 
 def test_a_divisible_load() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.live import FeasibilityRequest, SubmitReply
 from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.commands import TOP_NICE, promised_factor
 from rtsched.adapters.slurm.comments import parts_of
 from rtsched.adapters.slurm.facts import (
     Partition,
@@ -25,7 +26,6 @@ from rtsched.adapters.slurm.facts import (
 from rtsched.adapters.slurm.node_requests import node_list_in
 from rtsched.adapters.slurm.observation import is_admitted, is_deferred, token_of
 from rtsched.adapters.slurm.reserving import has_shape
-from rtsched.adapters.slurm.scontrol import TOP_NICE, promised_factor
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import LARGEST_FACTOR
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag

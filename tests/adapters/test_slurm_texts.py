@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.slurm.texts import Texts, pairwise
+from rtsched.adapters.slurm.rows import Texts, pairwise
 
 WORDS = st.lists(st.sampled_from(["", "a", "b", "cc", "d,e"]), max_size=8)
 

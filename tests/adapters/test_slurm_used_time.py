@@ -7,7 +7,7 @@ from slurm_printed import job_rows, printed
 
 from rtsched.adapters.slurm.facts import calc_period_of, used_time_rules
 from rtsched.adapters.slurm.limits import limits_of
-from rtsched.adapters.slurm.used_time import used_in, used_time, with_ended
+from rtsched.adapters.slurm.usage import used_in, used_time, with_ended
 from rtsched.model.limits import UsedTime
 
 MIB = 2**20

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.condor.environment import variables as environment_of
+from rtsched.adapters.condor.reserving import variables as environment_of
 from rtsched.adapters.slurm.comments import record_of
 from rtsched.cli.chunk import variables
 from rtsched.cli.parts import Parts, parts_of

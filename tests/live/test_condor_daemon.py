@@ -13,8 +13,8 @@ from promised_pool import SITE, LivePool, live_pool, within
 from promising import PROMISED, QUICK, SUBMIT_CONF
 from testbed.waiting import eventually
 
-from rtsched.adapters.condor.holds import AT_ONCE_S
 from rtsched.adapters.condor.ids import name_of
+from rtsched.adapters.condor.requirements import AT_ONCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,8 @@ from testbed.waiting import wait_for
 
 from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.completions import SLACK_S
-from rtsched.adapters.condor.expected import FEWEST
 from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.queue_reader import FEWEST
 from rtsched.adapters.live import CompletionStatus
 from rtsched.errors import AdapterError
 from rtsched.model.cluster import NodeState

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from rtsched.adapters.slurm.control import controllers, own_name
+from rtsched.adapters.slurm.installed import controllers, own_name
 from rtsched.adapters.slurm.setup import controller_findings
 from rtsched.adapters.slurm.slurm_conf import settings, with_host
 from rtsched.adapters.wire import MessageKind, frame

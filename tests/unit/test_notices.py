@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from rtsched.adapters.notifications import EVENTS, notify_choice
+from rtsched.adapters.requirements import EVENTS, notify_choice
 from rtsched.core.config import read_settings
 from rtsched.daemon.reports import ClosedPromise, ClosedReport, Promise, StatusReport
 from rtsched.errors import AdapterError, ConfigError

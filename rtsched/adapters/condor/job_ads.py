@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.holds import is_overrun, is_passing, is_spooling
 from rtsched.adapters.condor.pool_state import HELD, IDLE
 from rtsched.adapters.condor.requirements import (
     OURS,
     PARALLEL,
     REQUEST_ATTRIBUTES,
     is_limited,
+    is_overrun,
+    is_passing,
+    is_spooling,
     run_time,
     vacate_time,
 )

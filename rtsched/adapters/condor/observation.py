@@ -25,11 +25,9 @@ from rtsched.adapters.condor.pool_state import (
     work_began,
 )
 from rtsched.adapters.condor.sharing import RESOURCES, demand_of_procs
-from rtsched.adapters.condor.slot_assignment import Occupant
-from rtsched.adapters.condor.slots import parent_of
+from rtsched.adapters.condor.slots import Occupant, parent_of
 from rtsched.adapters.live import Marks
-from rtsched.adapters.notifications import notify_choice
-from rtsched.adapters.requirements import load_time, plain_columns
+from rtsched.adapters.requirements import load_time, notify_choice, plain_columns
 from rtsched.adapters.users import uid_of
 from rtsched.logs.classads import number, text
 from rtsched.model.array_rounds import last_end

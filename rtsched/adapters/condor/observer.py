@@ -1,4 +1,7 @@
-"""One poll of a pool after the other."""
+"""Polls of a pool, one after the other.
+
+A schedd that was cut off believes its jobs to run on slots that have long been given back.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +44,13 @@ from rtsched.adapters.condor.queue import (
 from rtsched.adapters.condor.queue_reader import QueueAds, QueueReader
 from rtsched.adapters.condor.recurring import periodic_of
 from rtsched.adapters.condor.sharing import demand_of_groups, held_by
-from rtsched.adapters.condor.slot_assignment import Occupant, SlotAssignment
 from rtsched.adapters.condor.slots import (
     OF_SLOTS,
     Claim,
+    Occupant,
     PoolLayout,
     Slot,
+    SlotAssignment,
     SlotInventory,
     claims_of,
     free_of,
@@ -55,7 +59,6 @@ from rtsched.adapters.condor.slots import (
     slots_of,
     vacating_most,
 )
-from rtsched.adapters.condor.stale_claims import emptied_of, without_stale_claims
 from rtsched.adapters.condor.starting import Bound, StartedLoads, StartFailureTracker, bound_of
 from rtsched.adapters.condor.table import slots_in
 from rtsched.adapters.live import Completions, Observation
@@ -65,7 +68,7 @@ from rtsched.logs.classads import number, text
 from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -78,6 +81,61 @@ if TYPE_CHECKING:
     from rtsched.logs.classads import Record
     from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
+
+SKEW_S = 30.0
+"""Seconds by which the clocks of two machines may differ, and the collector's news be old."""
+
+
+def emptied_of(ads: Sequence[Record]) -> dict[str, float]:
+    """Return since when nobody has had a slot, seconds since the epoch, by its name.
+
+    Of a partitionable slot: since when none of the dynamic slots can be that are not shown.
+    """
+    found = {}
+    for ad in ads:
+        if ad.get("partitionableslot") is True:
+            since = number(ad, "daemonstarttime")
+        else:
+            since = (
+                number(ad, "enteredcurrentstate") if ad.get("state") == "Unclaimed" else math.nan
+            )
+        if math.isfinite(since):
+            found[text(ad, "name") or ""] = since
+    return found
+
+
+def without_stale_claims(
+    procs: Procs, emptied: Mapping[str, float], held: Collection[str]
+) -> Procs:
+    """Return procs, in which those have no slot that cannot be where they were.
+
+    Parameters
+    ----------
+    procs : Procs
+        As the schedd shows them.
+    emptied : mapping of str to float
+        As `emptied_of` returns it.
+    held : collection of str
+        Slots that somebody has, dynamic ones too.
+    """
+    slot = procs.column("slot")
+    rows = np.flatnonzero(has_slot(procs) & (slot >= 0)).tolist()
+    begun, names = procs.start.tolist(), procs.names("slot")
+    gone = [
+        row
+        for row in rows
+        if all(
+            name not in held
+            and emptied.get(name, emptied.get(parent_of(name), -math.inf)) > begun[row] + SKEW_S
+            for name in slot_names(names[slot[row]])
+        )
+    ]
+    if not gone:
+        return procs
+    codes = slot.copy()
+    codes[gone] = -1
+    return procs.with_column("slot", codes)
+
 
 CONFIG_EVERY_S = 60.0
 """Seconds between two readings of the configuration."""

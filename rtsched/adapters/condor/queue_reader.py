@@ -1,26 +1,240 @@
-"""The queue of a schedd, one poll after the other."""
+"""The queue of a schedd, one poll after the other: only procs that changed are read.
+
+The procs of a large cluster that wait are equal but for their numbers. A constraint that states all
+that was read of them finds those procs of the queue of which anything else is true; only these are
+read again, and of the others that they are there.
+
+Source: HTCondor's manual, "ClassAd Expressions": `=?=` tells types and case apart, and is never
+undefined.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
 
 from rtsched.adapters.condor.completions import asking_for, in_parts, numbered
-from rtsched.adapters.condor.expected import ProcReader
+from rtsched.adapters.condor.ids import CLUSTERS, PROC_BITS, own_cluster
 from rtsched.adapters.condor.job_ads import TextReader
 from rtsched.adapters.condor.matching import names_in
 from rtsched.adapters.condor.pool_state import HELD, IDLE
 from rtsched.adapters.condor.queue import CONSTRAINT, TO_PLACE
-from rtsched.adapters.condor.requirements import AT_EXIT, CRON
+from rtsched.adapters.condor.requirements import AT_EXIT, CRON, REQUEST_ATTRIBUTES
 from rtsched.logs.classads import Expression
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
+
     from rtsched.adapters.condor.schedd import Schedd
     from rtsched.errors import AdapterError
-    from rtsched.logs.classads import Record
+    from rtsched.logs.classads import Record, Value
+
+FEWEST = 1000
+"""A shorter queue is read as a whole."""
+
+ALIKE = 50
+"""So many procs of a cluster are alike at least, where the schedd compares them."""
+
+SHARE = 0.5
+"""The share of all procs that must be expected: it takes time to ask who is there, too."""
+
+MOST = 2000
+"""So many clusters are expected at the most, those with the most procs alike: the schedd reads some
+200 bytes of each at a poll, and finds that of a proc in 11 steps."""
+
+_PLAIN = re.compile(r"[ !#-\[\]-~]*")
+"""Texts that are written alike in the old and the new syntax of ClassAds."""
+
+
+@dataclass(frozen=True)
+class ExpectedProcs:
+    """What procs are expected to be like, by their clusters.
+
+    Attributes
+    ----------
+    attributes : tuple of str
+        What was read of them.
+    ads : dict of int to Record
+        By cluster, the ad that its procs are expected to have, without ProcId.
+    constraint : str
+        What is true of a proc that is as expected.
+    """
+
+    attributes: tuple[str, ...]
+    ads: dict[int, Record]
+    constraint: str
+
+    @classmethod
+    def of(cls, records: Sequence[Record], attributes: Sequence[str]) -> Self | None:
+        """Return what is expected after a poll; None: the next one had better read everything.
+
+        Parameters
+        ----------
+        records : sequence of Record
+            The ads of all procs; equal ones are one object.
+        attributes : sequence of str
+            What was read of them.
+        """
+        if len(records) < FEWEST:
+            return None
+        ads: dict[int, Record] = {}
+        stated: dict[int, tuple[_Stated, ...]] = {}
+        procs = 0
+        for cluster, (ad, count) in _most_common(records).items():
+            values = stated_of(ad, attributes)
+            if values is not None:
+                ads[cluster], stated[cluster] = ad, values
+                procs += count
+        if not ads or procs < SHARE * len(records):
+            return None
+        common = set.intersection(*map(set, stated.values()))
+        leaves = [
+            (
+                cluster,
+                condition_of([each for each in stated[cluster] if each not in common], cluster),
+            )
+            for cluster in sorted(stated)
+        ]
+        every = [each for each in next(iter(stated.values())) if each in common]
+        return cls(tuple(attributes), ads, f"{condition_of(every)} && ({_tree(leaves)})")
+
+    @property
+    def others(self) -> str:
+        """What is true of a proc that is not as expected."""
+        return f"({self.constraint}) =!= true"
+
+    def known(self, jobs: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[Record]]:
+        """Return those of these jobs that belong to the clusters, and the ad expected of each."""
+        cluster = jobs >> PROC_BITS
+        jobs = jobs[np.isin(cluster, np.array(list(self.ads), np.int64))]
+        return jobs, [self.ads[each] for each in (jobs >> PROC_BITS).tolist()]
+
+
+def _most_common(records: Sequence[Record]) -> dict[int, tuple[Record, int]]:
+    """Return the ad that most procs of a cluster have, and how many have it, by cluster."""
+    objects = np.fromiter(map(id, records), np.int64, len(records))
+    _, first, counts = np.unique(objects, return_index=True, return_counts=True)
+    found: dict[int, tuple[Record, int]] = {}
+    for at in np.lexsort((first, -counts)).tolist():
+        if counts[at] < ALIKE or len(found) == MOST:
+            break
+        ad = records[first[at]]
+        cluster = ad.get("clusterid")
+        if type(cluster) is int and 0 <= cluster < CLUSTERS:
+            found.setdefault(cluster, (ad, int(counts[at])))
+    return found
+
+
+class _Stated(NamedTuple):
+    """What is stated of an attribute: its value as it is written, empty: it is not there."""
+
+    name: str
+    value: str
+
+
+def stated_of(ad: Record, attributes: Sequence[str]) -> tuple[_Stated, ...] | None:
+    """Return what is stated of a proc whose ad is this one but for its numbers, by attribute.
+
+    None: that cannot be stated, since something in the ad is no plain literal.
+    """
+    found = []
+    for name in attributes:
+        value = ad.get(name.lower())
+        written = _literal(value) if value is not None else ""
+        if written is None:
+            return None
+        if name not in {"ClusterId", "ProcId"}:
+            found.append(_Stated(name, written))
+    return tuple(found)
+
+
+def condition_of(stated: Sequence[_Stated], cluster: int = -1) -> str:
+    """Return the expression that is true where so much is; `cluster`: of its procs only.
+
+    The schedd evaluates one expression on many attributes faster than many on one each. What users
+    ask of rtsched must not even be an expression that comes out undefined: they would be told what
+    is wrong with that.
+    """
+    found = [f"ClusterId == {own_cluster(cluster)}"] if cluster >= 0 else ["true"]
+    found += [f"{name} =?= {value}" for name, value in stated if value]
+    missing = [name for name, value in stated if not value]
+    asked = [f"unparse({name})" for name in missing if name.lower() in REQUEST_ATTRIBUTES]
+    others = [name for name in missing if name.lower() not in REQUEST_ATTRIBUTES]
+    if asked:
+        found.append(f'strcat({", ".join(asked)}) =?= ""')
+    if others:
+        found.append(f"({' ?: '.join(others)}) =?= undefined")
+    return " && ".join(found)
+
+
+def _literal(value: Value) -> str | None:
+    """Return a value as it is written in an expression; None: it is no plain literal."""
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is int and abs(value) < 1 << 62:
+        return str(value)
+    if type(value) is float and math.isfinite(value):
+        return repr(value)
+    if type(value) is str and _PLAIN.fullmatch(value):
+        return f'"{value}"'
+    return None
+
+
+def _tree(leaves: Sequence[tuple[int, str]]) -> str:
+    """Return the expression that is the one of these, by cluster in order, that a proc's is of."""
+    if len(leaves) == 1:
+        return leaves[0][1]
+    middle = len(leaves) // 2
+    lower, upper = _tree(leaves[:middle]), _tree(leaves[middle:])
+    return f"ClusterId < {own_cluster(leaves[middle][0])} ? ({lower}) : ({upper})"
+
+
+class ProcReader:
+    """Reads the procs of a schedd's queue, one poll after the other."""
+
+    def __init__(self) -> None:
+        self._texts = TextReader()
+        self._expected: ExpectedProcs | None = None
+
+    def read(self, schedd: Schedd, attributes: Sequence[str]) -> tuple[list[int], list[Record]]:
+        """Return the ProcId of each proc, and all else of its ad; equal ads are one object.
+
+        Which procs are there is asked before it is asked which of them are not as expected: so one
+        that is not among the latter is as expected, or it has left meanwhile and is shown once
+        more.
+
+        Raises
+        ------
+        AdapterError
+            If the schedd does not answer.
+        """
+        expected = self._expected
+        if expected is not None and expected.attributes == tuple(attributes):
+            there = schedd.numbers(CONSTRAINT)
+            proc, ads = self._read(schedd, f"({CONSTRAINT}) && ({expected.others})", attributes)
+            read = [numbered(ad, number) for ad, number in zip(ads, proc, strict=True)]
+            others = there[~np.isin(there, np.array(read, np.int64))]
+            others, as_expected = expected.known(others)
+            proc = [*proc, *(others & ((1 << PROC_BITS) - 1)).tolist()]
+            ads = [*ads, *as_expected]
+        else:
+            proc, ads = self._read(schedd, CONSTRAINT, attributes)
+        self._expected = ExpectedProcs.of(ads, attributes)
+        return proc, ads
+
+    def _read(
+        self, schedd: Schedd, constraint: str, attributes: Sequence[str]
+    ) -> tuple[list[int], list[Record]]:
+        """Return the procs of which a constraint is true."""
+        shown = schedd.procs(constraint, attributes, self._texts.known)
+        return shown.proc, self._texts.read(shown)
+
 
 CHAIN = 4
 """So many attributes of a job may refer to one another, from its Requirements on."""

@@ -1,4 +1,4 @@
-"""What a job ad means for the models: one set of rules for a submission and for a queued job.
+"""Job ads in the models: one set of rules for a submission and for a queued job.
 
 Source: appendix "Job ClassAd Attributes" of HTCondor's manual; docs/condor/user.md for ours.
 """
@@ -16,9 +16,18 @@ from rtsched.adapters.condor import gpus, matching
 from rtsched.adapters.condor.expressions import KEYWORDS, parsed, tokens_of
 from rtsched.adapters.condor.ids import job_id, schedd_of
 from rtsched.adapters.condor.matching import Request
+from rtsched.adapters.condor.pool_state import HELD
 from rtsched.adapters.live import dag_key
-from rtsched.adapters.notifications import CHOICES, notify_choice
-from rtsched.adapters.requirements import LOAD, ODDS, UNPROMISED, Requirements, is_odds, shortened
+from rtsched.adapters.requirements import (
+    CHOICES,
+    LOAD,
+    ODDS,
+    UNPROMISED,
+    Requirements,
+    is_odds,
+    notify_choice,
+    shortened,
+)
 from rtsched.counting import counted
 from rtsched.logs.classads import Expression, names_slot, number, text
 from rtsched.model.jobs import MOST_ROUNDS, Kind
@@ -537,3 +546,38 @@ def _count(ad: Record, name: str, otherwise: int) -> int:
 
 def _or(value: float, otherwise: float) -> float:
     return value if math.isfinite(value) else otherwise
+
+
+OVER_TIME = "rtsched: run time"
+"""How the reason begins of a removal, or of a hold, that ends a job at its own run time."""
+
+AT_ONCE_S = 5.0
+"""Seconds from a submission to its hold, where it is held from the start."""
+
+SPOOLING = 16
+"""HoldReasonCode of a job whose files are on their way to the schedd."""
+
+
+def is_held(ad: Record) -> bool:
+    """Return whether a job is held by somebody, and waits for a release."""
+    return number(ad, "jobstatus") == HELD and not is_passing(ad)
+
+
+def is_passing(ad: Record) -> bool:
+    """Return whether a job is held by nobody, and goes on by itself."""
+    return is_overrun(ad) or is_spooling(ad)
+
+
+def is_spooling(ad: Record) -> bool:
+    """Return whether a job is held since its submission, for its files are on their way.
+
+    One that was held later is not: its owner may write HoldReasonCode.
+    """
+    coded = number(ad, "jobstatus") == HELD and number(ad, "holdreasoncode") == SPOOLING
+    return coded and not number(ad, "enteredcurrentstatus") > number(ad, "qdate") + AT_ONCE_S
+
+
+def is_overrun(ad: Record) -> bool:
+    """Return whether a job is held for a moment since it outlived its run time."""
+    held = number(ad, "jobstatus") == HELD
+    return held and (text(ad, "holdreason") or "").startswith(OVER_TIME)

@@ -1,14 +1,19 @@
-"""From a plan to the table of slots, and to jobs that may start on theirs."""
+"""Reservations: from a plan to the table of slots, and to promised jobs that may start on theirs.
+
+A chunk of a divisible load reads in its environment what it is to do; `rtsched chunk` prints it.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.changes import idle_nodes
 from rtsched.adapters.condor.arrays import free_places
 from rtsched.adapters.condor.bindings import literal
 from rtsched.adapters.condor.commands import (
@@ -21,32 +26,210 @@ from rtsched.adapters.condor.commands import (
     change,
     priority_edits,
 )
-from rtsched.adapters.condor.environment import has_variables, variables, with_variables
 from rtsched.adapters.condor.observation import slots_of_procs
-from rtsched.adapters.condor.placing import Binding, bindings_of, ready, rows_in_turn
 from rtsched.adapters.condor.pool_state import DEFERRED, HELD, IDLE, UNJUDGED
 from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.requirements import hosts, is_whole
-from rtsched.adapters.condor.sharing import demand_of_procs, kept_amounts
+from rtsched.adapters.condor.sharing import demand_of_procs, kept_amounts, may_start_beside
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of, lacking_of
-from rtsched.adapters.planned import first_starts, rounds_of, waiting
+from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.adapters.planned import first_everywhere, first_starts, rounds_of, waiting
 from rtsched.counting import counted
 from rtsched.logs.classads import text
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.condor.last_applied import LastApplied
+    from rtsched.adapters.condor.memory import LastApplied
     from rtsched.adapters.condor.pool_state import Array, PoolState
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.adapters.condor.table import Steps
     from rtsched.adapters.live import Change
     from rtsched.logs.classads import Record
+
+_NAMES = ("DEADLINE", "NODES", "NODE", "CHUNK", "FRACTION", "FROM", "TO", "ROUNDS")
+_OURS = tuple(f"RTSCHED_{name}=" for name in _NAMES)
+_WORD = re.compile(r"(?:[^\s']|'(?:[^']|'')*')+")
+_PLAIN = re.compile(r"[^\s']+")
+
+
+def variables(
+    shares: Sequence[float],
+    here: int,
+    node: str,
+    deadline: float | None,
+    rounds: Sequence[float] = (),
+) -> dict[str, str]:
+    """Return what a chunk is told.
+
+    Parameters
+    ----------
+    shares : sequence of float
+        The fractions of the load, in sending order.
+    here : int
+        Which of them this chunk is.
+    node : str
+        Its slot.
+    deadline : float or None
+        Seconds since the epoch.
+    rounds : sequence of float
+        The share of its part that it takes in each round; empty: all at once.
+    """
+    words = [f"{share:.9f}" for share in shares]
+    start = min(sum(map(float, words[:here])), 1.0)
+    end = 1.0 if here == len(words) - 1 else min(start + float(words[here]), 1.0)
+    told = {} if deadline is None else {"DEADLINE": f"{deadline:.0f}"}
+    told |= {"NODES": str(len(words)), "NODE": node, "CHUNK": str(here), "FRACTION": words[here]}
+    told |= {"FROM": f"{start:.12g}", "TO": f"{end:.12g}"}
+    if rounds:
+        told["ROUNDS"] = ":".join(f"{share:.9f}" for share in rounds)
+    return {f"RTSCHED_{name}": value for name, value in told.items()}
+
+
+def has_variables(environment: str) -> bool:
+    """Return whether variables of ours are in an environment."""
+    return any(map(_is_ours, _words(environment)))
+
+
+def with_variables(environment: str, values: Mapping[str, str]) -> str:
+    """Return an environment with these variables; those of ours that it had before are left out.
+
+    An environment that makes no sense, such as one with an open quote, stays in front of them.
+    """
+    kept = [word for word in _words(environment) if not _is_ours(word)]
+    return " ".join([*kept, *(_word(f"{name}={value}") for name, value in values.items())])
+
+
+def _words(environment: str) -> list[str]:
+    """Return the assignments as they are written; all in one if they cannot be told apart."""
+    if _WORD.sub("", environment).strip():
+        return [environment.strip()]
+    return _WORD.findall(environment)
+
+
+def _is_ours(word: str) -> bool:
+    return word.lstrip("'").startswith(_OURS)
+
+
+def _word(text: str) -> str:
+    """Return an assignment, in quotes where it needs them."""
+    return text if _PLAIN.fullmatch(text) else "'" + text.replace("'", "''") + "'"
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A job that may start.
+
+    Attributes
+    ----------
+    job : int
+        Its id in the models.
+    entry : int
+        Its row in the plan.
+    procs : tuple of int
+        Rows of `PoolState.procs`: one per chunk of a divisible load, in sending order.
+    slots : tuple of tuple of str
+        By proc, the slots on which it may start.
+    lengths : tuple of float
+        By proc, for how many seconds its slots are planned, the margin included.
+    """
+
+    job: int
+    entry: int
+    procs: tuple[int, ...]
+    slots: tuple[tuple[str, ...], ...]
+    lengths: tuple[float, ...]
+
+
+def bindings_of(
+    plan: Schedule, view: PoolState, closed: NDArray[np.bool_], now: float
+) -> tuple[list[Binding], list[int]]:
+    """Return which jobs get which slots, and those that have fewer procs than planned.
+
+    Parameters
+    ----------
+    plan : Schedule
+        Planned starts of jobs that wait.
+    view : PoolState
+        The last poll.
+    closed : bool[m] or bool[k]
+        Rows on which no other job may start; where jobs share slots, for each node of the entries
+        whether no other job may take there what the entry takes.
+    now : float
+        Seconds since the epoch.
+    """
+    turn = np.flatnonzero(their_turn(plan, view, closed, now))
+    jobs = plan.entries.job[turn]
+    idle, names = view.rows_of(jobs.tolist(), IDLE), view.slots.texts("name")
+    place, _ = places(view.observation.queued.id, jobs)
+    starts, found, short = plan.starts(), [], []
+    for entry, job, at in zip(turn.tolist(), jobs.tolist(), place.tolist(), strict=True):
+        within = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
+        slots = [names[row] or "" for row in plan.nodes[within].tolist()]
+        lengths = (float(plan.entries.end[entry]) - starts[within]).tolist()
+        divided = view.observation.queued.kind[at] == Kind.DIVISIBLE
+        procs = idle[job]
+        if divided and len(procs) < len(slots):
+            short.append(job)
+        elif divided:
+            each = tuple((slot,) for slot in slots)
+            found.append(Binding(job, entry, tuple(procs[: len(slots)]), each, tuple(lengths)))
+        elif procs:
+            wide = len(procs)
+            array = job in view.arrays
+            together = (tuple(slots if array else dict.fromkeys(slots)),) * wide
+            found.append(Binding(job, entry, tuple(procs), together, (max(lengths),) * wide))
+    return found, short
+
+
+def ready(plan: Schedule, view: PoolState, now: float) -> NDArray[np.bool_]:
+    """Return bool[n]: which entries could start at once, if no other job came."""
+    shared = view.observation.cluster.shared
+    closed = np.ones(len(plan.nodes) if shared else len(view.slots), np.bool_)
+    return their_turn(plan, view, closed, now)
+
+
+def rows_in_turn(plan: Schedule, view: PoolState, now: float) -> NDArray[np.int32]:
+    """Return the rows of the entries that could start at once, if no other job came, int32[k]."""
+    return plan.nodes[plan.per_node(ready(plan, view, now))]
+
+
+def their_turn(
+    plan: Schedule, view: PoolState, closed: NDArray[np.bool_], now: float
+) -> NDArray[np.bool_]:
+    """Return bool[n]: which entries of a plan may have their node sets now; see `bindings_of`."""
+    jobs, queued = plan.entries.job, view.observation.queued
+    turn = jobs < FIRST_OWN_ID
+    edges = view.observation.edges
+    unfinished = np.isin(edges.before, queued.id) | np.isin(
+        edges.before, view.observation.running.id
+    )
+    turn &= ~np.isin(jobs, edges.after[unfinished])
+    place, known = places(queued.id, jobs)
+    turn &= known
+    if known.any():
+        turn[known] &= queued.begin[place[known]] <= now + view.facts.margin
+    if view.observation.cluster.shared:
+        return turn & may_start_beside(plan, view, closed, now)
+    turn &= first_everywhere(plan, len(view.slots))
+    return turn & ~_on_busy_rows(plan, view, closed)
+
+
+def _on_busy_rows(plan: Schedule, view: PoolState, closed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return bool[n]: which entries have rows that are not free, or recurring work before them."""
+    free = idle_nodes(view.observation, closed)
+    before = occurrences(view.observation.periodic, len(view.slots))[plan.nodes] < plan.starts()
+    entry = plan.rows()
+    blocked = np.zeros(len(plan), np.bool_)
+    blocked[entry[~free[plan.nodes] | before]] = True
+    return blocked
+
 
 NEGOTIATE_S = 10.0
 """Seconds between two requests for a negotiation."""

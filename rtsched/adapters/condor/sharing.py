@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.condor.facts import CondorFacts, Parts
     from rtsched.adapters.condor.pool_state import PoolState, Procs
-    from rtsched.adapters.condor.slot_assignment import Occupant
+    from rtsched.adapters.condor.slots import Occupant
     from rtsched.adapters.condor.table import Steps
     from rtsched.model.schedule import Schedule
 

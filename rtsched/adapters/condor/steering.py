@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.condor.last_applied import LastApplied
+    from rtsched.adapters.condor.memory import LastApplied
     from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.model.actions import Reserve, SetNodeWeight, SetPriority

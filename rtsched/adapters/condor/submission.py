@@ -1,4 +1,4 @@
-"""Between the ClassAd library's words and the models; pure."""
+"""Submissions: between the ClassAd library and the models, and what may be asked for instead."""
 
 from __future__ import annotations
 
@@ -8,26 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.bounds import too_long
-from rtsched.adapters.condor import adjusting
 from rtsched.adapters.condor.arrays import submitted_array
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.holds import is_held
 from rtsched.adapters.condor.ids import CLUSTER_BITS, CLUSTERS, PROC_BITS, cluster_at, job_id
 from rtsched.adapters.condor.pool_state import DEFERRED
 from rtsched.adapters.condor.requirements import (
     MEGABYTE,
     MOST,
     CondorRequirements,
+    is_held,
     requirements_of,
     run_time,
     size_of,
 )
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.sharing import RESOURCES, demand_of_requests
-from rtsched.adapters.live import FeasibilityRequest, Submission, SubmitReply
-from rtsched.adapters.notifications import notify_choice
-from rtsched.adapters.requirements import odds_alone, too_late
+from rtsched.adapters.live import PART, Adjustable, FeasibilityRequest, Submission, SubmitReply
+from rtsched.adapters.requirements import notify_choice, odds_alone, too_late, too_long
 from rtsched.adapters.users import uid_of, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.errors import AdapterError
@@ -37,7 +34,7 @@ from rtsched.model.jobs import Edges, Jobs, Kind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rtsched.adapters.adjusting import Adjustable, Adjustment
+    from rtsched.adapters.live import Adjustment
 
 MARK = "rtsched:"
 """What stands before an admission in an answer."""
@@ -177,15 +174,15 @@ class CondorTranslator:
         rigid = submission.jobs.kind[0] not in {Kind.DIVISIBLE, Kind.ARRAY}
         stated = submission.jobs.kind[0] != Kind.DIVISIBLE
         limit = run_time(ad, facts) if stated else math.inf
-        return adjusting.adjustable(ad, facts, rigid=rigid, limit_s=limit)
+        return adjustable(ad, facts, rigid=rigid, limit_s=limit)
 
     def adjusted(self, fields: Mapping[int, str | int], to: Adjustment) -> Mapping[int, str | int]:
         """Return a submission that asks for something else."""
-        return {**fields, Tag.AD: adjusting.adjusted(str(fields.get(Tag.AD, "")), to)}
+        return {**fields, Tag.AD: adjusted(str(fields.get(Tag.AD, "")), to)}
 
     def options(self, fields: Mapping[int, str | int], to: Adjustment) -> tuple[str, ...]:
         """Return the options of condor_submit that make an adjusted submission of the first one."""
-        return adjusting.options(self._ad(self.adjusted(fields, to)), to)
+        return options(self._ad(self.adjusted(fields, to)), to)
 
     @staticmethod
     def _ad(fields: Mapping[int, str | int]) -> Record:
@@ -335,3 +332,78 @@ def _literal(value: object) -> str:
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
     return str(value)
+
+
+PARALLEL = 11
+
+
+def adjustable(ad: Record, facts: CondorFacts, *, rigid: bool, limit_s: float) -> Adjustable:
+    """Return what of a submission can be changed.
+
+    Parameters
+    ----------
+    ad : Record
+        The job's ad.
+    facts : CondorFacts
+        Of the last poll.
+    rigid : bool
+        Whether the job has a stated run time, and is no divisible load.
+    limit_s : float
+        Its run time, seconds; inf: none.
+    """
+    least, most = number(ad, "minhosts"), number(ad, "maxhosts")
+    alike = number(ad, "jobuniverse") == PARALLEL and least == most and math.isfinite(most)
+    gpus = number(ad, "requestgpus")
+    here = text(ad, "rtclass") or ""
+    classes = sorted({name.partition(PART)[0] for name in facts.parts.nodes} - {"", here})
+    return Adjustable(
+        nodes=int(most) if rigid and alike else 1,
+        limit_s=limit_s,
+        step_s=1.0,
+        gpus=int(gpus) if math.isfinite(gpus) else 0,
+        partitions=tuple(classes) if here else (),
+    )
+
+
+def adjusted(ad: str, to: Adjustment) -> str:
+    """Return the ad, lines `Name = literal`, that asks for something else."""
+    given = {
+        "MinHosts": to.nodes,
+        "MaxHosts": to.nodes,
+        "RtRunTime": None if to.limit_s is None else math.floor(to.limit_s),
+        "RequestGPUs": to.gpus,
+        "RtClass": None if to.partition is None else f'"{to.partition}"',
+        "RtDeadline": None if to.deadline is None else math.ceil(to.deadline),
+        "RtOdds": None if to.odds is None else _odds(to.odds),
+    }
+    new = {name: value for name, value in given.items() if value is not None}
+    names = {name.lower() for name in new}
+    kept = (
+        line
+        for line in ad.split("\n")
+        if line and line.partition("=")[0].strip().lower() not in names
+    )
+    return "".join(f"{line}\n" for line in (*kept, *(f"{n} = {v}" for n, v in new.items())))
+
+
+def _odds(odds: float) -> str:
+    """Return a literal of odds, 0 to 1; 1: a guarantee is wanted, so none are."""
+    return f"{100 * odds:g}" if odds < 1.0 else "undefined"
+
+
+def options(ad: Record, to: Adjustment) -> tuple[str, ...]:
+    """Return the options of condor_submit that make a submission, whatever the file says."""
+    run_time, wanted = number(ad, "rtruntime"), text(ad, "rtclass")
+    lines = []
+    if to.nodes is not None:
+        lines.append(f"machine_count = {to.nodes}")
+    if math.isfinite(run_time):
+        lines.append(f"+RtRunTime = {run_time:.0f}")
+    if to.gpus is not None:
+        lines.append(f"request_gpus = {to.gpus}")
+    if wanted:
+        lines.append(f'+RtClass = "{wanted}"')
+    lines.append(f"+RtDeadline = {math.ceil(number(ad, 'rtdeadline'))}")
+    if to.odds is not None:
+        lines.append(f"+RtOdds = {_odds(to.odds)}")
+    return tuple(word for line in lines for word in ("-append", line))

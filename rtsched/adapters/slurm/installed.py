@@ -1,21 +1,27 @@
-"""What there is of Slurm and rtsched on this machine, for `rtsched slurm`; nothing is changed."""
+"""What there is of Slurm and rtsched on this host, and whether its slurmctld has control.
+
+It is for `rtsched slurm`, and for hosts of backup controllers; nothing is changed.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from rtsched.adapters.files import replace_file
 from rtsched.adapters.programs import run_program
 from rtsched.adapters.readiness import host_facts
 from rtsched.adapters.slurm import slurm_conf
 from rtsched.adapters.slurm.commands import CommandRunner
 from rtsched.adapters.slurm.facts import federation_in
 from rtsched.adapters.slurm.setup import PLUGIN, Setup, plugin_dirs
-from rtsched.errors import AdapterError
+from rtsched.errors import AdapterError, ConfigError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,3 +125,109 @@ def _level(commands: CommandRunner, user: str) -> str:
     rows = [line.split("|") for line in said.output.splitlines()]
     levels = [row[1] for row in rows if len(row) == 2 and row[0] == user]
     return levels[0] if levels else ("" if said.status else "None")
+
+
+SLURM_CONF = "/etc/slurm/slurm.conf"
+CONF_EVERY_S = 60.0
+"""Seconds between two readings of slurm.conf."""
+
+Control = Literal["in control", "standby", "down"]
+
+_HOST = re.compile(r"([^\s(]+)(?:\(([^)]*)\))?")
+
+
+def controllers(path: Path) -> list[str]:
+    """Return the names of the hosts that may run slurmctld, in Slurm's order.
+
+    Raises
+    ------
+    InputError
+        If slurm.conf cannot be read.
+    """
+    found = slurm_conf.settings(path).get("slurmctldhost", [])
+    return [match[1] for each in found if (match := _HOST.match(each.value))]
+
+
+def own_name(path: Path, host: str = "") -> str:
+    """Return the name under which slurm.conf knows a host, by default this one.
+
+    Raises
+    ------
+    ConfigError
+        If it is no host of a controller.
+    InputError
+        If slurm.conf cannot be read.
+    """
+    host = host or socket.gethostname()
+    names = controllers(path)
+    for same in (lambda name: name == host, lambda name: _short(name) == _short(host)):
+        if found := next(filter(same, names), ""):
+            return found
+    raise ConfigError(
+        [
+            f"standby: {path} names no SlurmctldHost {_short(host)} (only "
+            f"{', '.join(names) or 'none'}); run the daemon where slurmctld runs"
+        ]
+    )
+
+
+class LocalController:
+    """The slurmctld of this host.
+
+    Parameters
+    ----------
+    settings : SlurmSettings
+        The `[slurm]` table.
+    run : Path
+        Directory in which the copy of slurm.conf is written.
+
+    Attributes
+    ----------
+    copy : Path
+        The copy; there once `control` has returned something else than an error.
+
+    Raises
+    ------
+    ConfigError
+        If slurm.conf does not name this host.
+    InputError
+        If slurm.conf cannot be read.
+    """
+
+    def __init__(self, settings: SlurmSettings, run: Path) -> None:
+        self.path = Path(os.environ.get("SLURM_CONF") or SLURM_CONF)
+        self.host = own_name(self.path)
+        self.peers = tuple(name for name in controllers(self.path) if name != self.host)
+        self._commands, self.copy = CommandRunner(settings), run / "slurm.conf"
+        self._written = -CONF_EVERY_S
+
+    def control(self) -> Control:
+        """Return whether it has control; `down`: it does not answer.
+
+        Raises
+        ------
+        AdapterError
+            If scontrol cannot be run, or slurm.conf be copied.
+        """
+        if time.monotonic() - self._written >= CONF_EVERY_S:
+            self._write()
+        try:
+            said = self._commands.run("scontrol", "show", "config", SLURM_CONF=str(self.copy))
+        except AdapterError as error:
+            if isinstance(error.__cause__, OSError):
+                raise
+            return "down"
+        if said.status == 0:
+            return "in control"
+        return "standby" if "standby" in said.errors else "down"
+
+    def _write(self) -> None:
+        try:
+            replace_file(self.copy, slurm_conf.with_host(self.path, self.host))
+        except (OSError, InputError) as error:
+            raise AdapterError(f"{self.copy} cannot be made: {error}") from error
+        self._written = time.monotonic()
+
+
+def _short(name: str) -> str:
+    return name.partition(".")[0]

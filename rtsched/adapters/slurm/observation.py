@@ -10,25 +10,25 @@ import numpy as np
 
 from rtsched.adapters.live import LIKELY, UNJUDGED, Completions, CompletionStatus, Marks, dag_key
 from rtsched.adapters.requirements import plain_columns
+from rtsched.adapters.slurm.commands import FIRST_PRIORITY, LAST_PRIORITY
+from rtsched.adapters.slurm.comments import NOTHING, Spec, spec_of
 from rtsched.adapters.slurm.completions import LIVE
-from rtsched.adapters.slurm.demand import shown_demand, shown_licenses
-from rtsched.adapters.slurm.dependencies import dependency_of
 from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import node_list_in, wishes_in
-from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
+from rtsched.adapters.slurm.per_node import shown_demand, shown_licenses
+from rtsched.adapters.slurm.requirements import JobRequest, dependency_of, requirements_of
 from rtsched.adapters.slurm.rows import (
     MEGABYTE,
     WAITING,
+    Texts,
     alive,
     number,
+    pairwise,
     taken,
     tres_asked,
 )
-from rtsched.adapters.slurm.scontrol import FIRST_PRIORITY, LAST_PRIORITY
-from rtsched.adapters.slurm.spec import NOTHING, Spec, spec_of
 from rtsched.adapters.slurm.submission import DEFERRED, MARK, UNPROMISED
-from rtsched.adapters.slurm.texts import Texts, pairwise
 from rtsched.logs.hostlist import names_of
 from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log

@@ -1,26 +1,99 @@
-"""What a request means for the models: one set of rules for a submission and for a queued job."""
+"""Requests in the models: one set of rules for a submission and for a queued job.
+
+Sources: manual page sbatch, for `--dependency` too.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.adapters.requirements import Requirements
-from rtsched.adapters.slurm.demand import Demand, demand_of, tasks_per_node
-from rtsched.adapters.slurm.dependencies import dependency_of, refused_dependency
+from rtsched.adapters.slurm.comments import NOTHING, Spec
 from rtsched.adapters.slurm.limits import within_limits
 from rtsched.adapters.slurm.node_requests import fitted, hardware_of, part_of, too_few_nodes
-from rtsched.adapters.slurm.options import written
-from rtsched.adapters.slurm.per_node import per_node
+from rtsched.adapters.slurm.per_node import Demand, demand_of, per_node, tasks_per_node, written
 from rtsched.adapters.slurm.rows import last_task_in
-from rtsched.adapters.slurm.spec import NOTHING, Spec
 from rtsched.counting import counted
 from rtsched.model.array_rounds import array_width
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from rtsched.adapters.slurm.facts import Partition, SlurmFacts
     from rtsched.model.limit_rules import JobLimits
+
+_JOB = r"\d{1,10}(?:_(?:\d+|\*|\[[\d,:-]+\]))?(?:\+\d+)?(?:\(\w+\))?"
+_JOBS = re.compile(rf"(after(?:any|ok|notok|corr)?):({_JOB}(?::{_JOB})*)", re.ASCII | re.IGNORECASE)
+_SINGLETON = re.compile(r"singleton(?:\(\w+\))?", re.ASCII | re.IGNORECASE)
+_CONDITION = re.compile(r"(?:[^,?\[]++|\[[^\[\]]*+\]|\[)++")
+"""Up to a comma or question mark that is not inside of task numbers, as in `afterok:5_[1,3]`."""
+_PLANNED = "after, afterany, afterok, afternotok, aftercorr or singleton"
+
+
+class Dependency(NamedTuple):
+    """What a job waits for.
+
+    Attributes
+    ----------
+    jobs : tuple of int
+        Job ids; of an array that of all its tasks, also where one of them is named. It counts as
+        waiting for their ends, also where it waits for a start.
+    singleton : bool
+        Whether it waits for the jobs of its user and name.
+    problem : str
+        Why it cannot be planned with; empty: it can.
+    """
+
+    jobs: tuple[int, ...] = ()
+    singleton: bool = False
+    problem: str = ""
+
+
+def refused_dependency(text: str, unknown: Set[str]) -> str:
+    """Return why Slurm refuses a dependency with jobs that it does not know; empty: it does not.
+
+    Any other dependency on a job that it does not know is satisfied. `unknown` holds the jobs as
+    `NUMBER` or `NUMBER_TASK`.
+    """
+    for condition in _CONDITION.findall(text) if unknown else ():
+        match = _JOBS.fullmatch(condition)
+        kind = match[1].lower() if match is not None else ""
+        if match is None or kind not in {"afterok", "afternotok"}:
+            continue
+        named = re.findall(r"(?:^|:)(\d+(?:_\d+)?)", match[2], re.ASCII)
+        if found := next((job for job in named if job in unknown), ""):
+            return (
+                f"--dependency={kind} names job {found}, which Slurm does not know: the number is "
+                "wrong, or the job ended too long ago (MinJobAge); leave it out"
+            )
+    return ""
+
+
+@lru_cache(maxsize=8192)
+def dependency_of(text: str) -> Dependency:
+    """Return what `afterok:12:13_4,singleton` says, as sbatch takes it or as squeue shows it."""
+    found: dict[int, None] = {}
+    singleton, problem = False, ""
+    for condition in (_CONDITION.findall(text) or [text]) if text else ():
+        match = _JOBS.fullmatch(condition)
+        if match is None:
+            if _SINGLETON.fullmatch(condition):
+                singleton = True
+            else:
+                problem = f"cannot plan with the dependency {condition[:80]!r}; use {_PLANNED}"
+            continue
+        numbers = re.findall(r"(?:^|:)(\d+)", re.sub(r"\[[^]]*\]", "", match[2]))
+        found.update(dict.fromkeys(map(int, numbers)))
+        if match[1].lower() == "after" and "+" in match[2]:
+            problem = (
+                f"cannot plan with a delay after a start ({condition[:80]!r}); leave the delay "
+                "out, or use afterany"
+            )
+    return Dependency(tuple(found), singleton, problem)
 
 
 @dataclass(frozen=True)

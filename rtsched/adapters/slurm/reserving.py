@@ -43,19 +43,7 @@ from rtsched.adapters.slurm.advance_reservations import (
     written,
     written_licenses,
 )
-from rtsched.adapters.slurm.comments import RECORD, fitting_record, with_record
-from rtsched.adapters.slurm.layout import PREFIX, is_ours
-from rtsched.adapters.slurm.node_requests import node_list_in
-from rtsched.adapters.slurm.observation import (
-    is_admitted,
-    is_deferred,
-    is_unpromised,
-    keeps_order,
-    may_not_start_yet,
-    names_of_job,
-)
-from rtsched.adapters.slurm.rows import WAITING
-from rtsched.adapters.slurm.scontrol import (
+from rtsched.adapters.slurm.commands import (
     FIRST_FACTOR,
     Command,
     Rank,
@@ -68,6 +56,18 @@ from rtsched.adapters.slurm.scontrol import (
     promised_factor,
     promised_priority,
 )
+from rtsched.adapters.slurm.comments import RECORD, fitting_record, with_record
+from rtsched.adapters.slurm.layout import PREFIX, is_ours
+from rtsched.adapters.slurm.node_requests import node_list_in
+from rtsched.adapters.slurm.observation import (
+    is_admitted,
+    is_deferred,
+    is_unpromised,
+    keeps_order,
+    may_not_start_yet,
+    names_of_job,
+)
+from rtsched.adapters.slurm.rows import WAITING
 from rtsched.adapters.slurm.submission import limit_minutes
 from rtsched.logs.hostlist import fold, names_of
 from rtsched.model.jobs import Kind
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.slurm.cluster_state import SlurmState
+    from rtsched.adapters.slurm.memory import SlurmState
     from rtsched.adapters.slurm.rows import JobRows, ReservationRow
     from rtsched.adapters.slurm.settings import SlurmSettings
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rtsched.adapters.slurm.commands import (
+    Rank,
+    change,
+    deletion,
+    job_update,
+    only_waiting,
+    priority_argument,
+)
 from rtsched.adapters.slurm.comments import with_message
-from rtsched.adapters.slurm.last_applied import LastApplied
 from rtsched.adapters.slurm.layout import is_ours
+from rtsched.adapters.slurm.memory import LastApplied
 from rtsched.adapters.slurm.observation import is_admitted, is_deferred, keeps_order
 from rtsched.adapters.slurm.reserving import (
     is_first,
@@ -16,20 +24,12 @@ from rtsched.adapters.slurm.reserving import (
     own_shape,
 )
 from rtsched.adapters.slurm.rows import WAITING, alive
-from rtsched.adapters.slurm.scontrol import (
-    Rank,
-    change,
-    deletion,
-    job_update,
-    only_waiting,
-    priority_argument,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
     from rtsched.adapters.live import Change
-    from rtsched.adapters.slurm.last_applied import AppliedFile
+    from rtsched.adapters.slurm.memory import AppliedFile
     from rtsched.adapters.slurm.rows import JobRows, ReservationRow
 
 

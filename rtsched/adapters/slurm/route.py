@@ -22,13 +22,13 @@ from rtsched.adapters.slurm.rows import (
     WAITING,
     JobRows,
     NodeRow,
+    Texts,
     alive,
     arrays_in,
     asked_tres,
     in_maintenance,
     state_of,
 )
-from rtsched.adapters.slurm.texts import Texts
 from rtsched.errors import AdapterError
 from rtsched.logs.slurm_text import gres
 

@@ -21,6 +21,8 @@ import numpy as np
 from rtsched.adapters.programs import text_of
 from rtsched.adapters.slurm.rows import (
     JobRows,
+    Texts,
+    Vocabulary,
     arrays_in,
     asked_tres,
     megabytes,
@@ -29,7 +31,6 @@ from rtsched.adapters.slurm.rows import (
     number,
     text,
 )
-from rtsched.adapters.slurm.texts import Texts, Vocabulary
 from rtsched.errors import AdapterError
 from rtsched.model.units import slurm_duration
 

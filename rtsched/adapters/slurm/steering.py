@@ -10,6 +10,16 @@ import numpy as np
 
 from rtsched.adapters.changes import Steering, idle_nodes, kind_of, stoppable
 from rtsched.adapters.live import Change
+from rtsched.adapters.slurm.commands import (
+    FIRST_FACTOR,
+    Command,
+    Rank,
+    change,
+    highest,
+    job_update,
+    only_waiting,
+    priority_argument,
+)
 from rtsched.adapters.slurm.comments import with_message
 from rtsched.adapters.slurm.layout import foreign, is_ours
 from rtsched.adapters.slurm.observation import is_admitted, is_task, is_unpromised
@@ -21,16 +31,6 @@ from rtsched.adapters.slurm.reserving import (
     reserve_changes,
 )
 from rtsched.adapters.slurm.rows import NO_DEADLINE, WAITING, alive
-from rtsched.adapters.slurm.scontrol import (
-    FIRST_FACTOR,
-    Command,
-    Rank,
-    change,
-    highest,
-    job_update,
-    only_waiting,
-    priority_argument,
-)
 from rtsched.logs.hostlist import fold
 from rtsched.model.actions import Admit, Hold, Move, Place, Release, Requeue
 from rtsched.model.jobs import Kind
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.slurm.cluster_state import SlurmState
-    from rtsched.adapters.slurm.last_applied import LastApplied
+    from rtsched.adapters.slurm.memory import LastApplied, SlurmState
     from rtsched.adapters.slurm.settings import SlurmSettings
     from rtsched.model.actions import DropDeadline, Reserve, Restart, SetNodeWeight, SetPriority
 

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import Change, Completions, Done, Observation
-from rtsched.adapters.slurm import last_applied
-from rtsched.adapters.slurm.accounts import Associations, accounts_of
-from rtsched.adapters.slurm.arrays import joined_arrays
-from rtsched.adapters.slurm.cluster_state import SlurmState, applied
-from rtsched.adapters.slurm.commands import CommandRunner
+from rtsched.adapters.slurm import memory
+from rtsched.adapters.slurm.commands import CommandRunner, carried_out, rank_of
 from rtsched.adapters.slurm.completions import find_completions
 from rtsched.adapters.slurm.facts import (
     Sharing,
@@ -37,8 +34,7 @@ from rtsched.adapters.slurm.facts import (
     unchecked_features,
     used_time_rules,
 )
-from rtsched.adapters.slurm.heterogeneous import joined_components
-from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied
+from rtsched.adapters.slurm.groups import joined_arrays, joined_components
 from rtsched.adapters.slurm.layout import (
     ClusterLayout,
     blocked_of,
@@ -49,6 +45,7 @@ from rtsched.adapters.slurm.layout import (
     unreserved_licenses,
 )
 from rtsched.adapters.slurm.limits import limits_of
+from rtsched.adapters.slurm.memory import AppliedFile, LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.observation import (
     allocations_of,
     completions_of,
@@ -60,10 +57,9 @@ from rtsched.adapters.slurm.observation import (
 )
 from rtsched.adapters.slurm.route import Route
 from rtsched.adapters.slurm.rows import number
-from rtsched.adapters.slurm.scontrol import carried_out, rank_of
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
-from rtsched.adapters.slurm.used_time import used_time, with_ended
+from rtsched.adapters.slurm.usage import Associations, accounts_of, used_time, with_ended
 from rtsched.errors import AdapterError, InputError
 from rtsched.model.accounts import Accounts
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
@@ -98,7 +94,7 @@ class SlurmSystem:
         self._commands = CommandRunner(self.settings)
         share = self.settings.share_nodes
         self._route = Route(self._commands, self.settings.route, amounts=share)
-        self._last_applied = LastApplied.of(last_applied.read(self.settings.memory))
+        self._last_applied = LastApplied.of(memory.read(self.settings.memory))
         self._kept = self._last_applied.kept()
         self._not_kept = ""
         self._view: SlurmState | None = None
@@ -223,7 +219,7 @@ class SlurmSystem:
         """Have the next process know what jobs were asked for."""
         if what != self._kept:
             self._kept = what
-            self._not_kept = last_applied.write(self.settings.memory, what)
+            self._not_kept = memory.write(self.settings.memory, what)
 
     def _with_licenses(
         self, given: Sharing, reservations: Sequence[ReservationRow], now: float

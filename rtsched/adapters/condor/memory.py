@@ -1,4 +1,4 @@
-"""What the writing side keeps in mind from one cycle to the next."""
+"""Memory from one cycle to the next: what was asked of HTCondor."""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""What accounts, users and QOS have used of limits that count used time (GrpTRESMins, GrpWall).
+"""Use of a Slurm: shares and use of accounts, and what counts against limits on used time.
 
-`scontrol show assoc_mgr` tells what they have used, and of amounts also what their running jobs may
-yet use until their time limits. Of wall time it does not: that follows from the jobs that run.
+`sshare` shows accounts, shares and use. `scontrol show assoc_mgr` shows what accounts, users and
+QOS have used of GrpTRESMins and GrpWall, and of amounts also what their running jobs may yet use
+until their time limits. Of wall time it does not: that follows from the jobs that run.
 
 References
 ----------
-Slurm manual page scontrol; slurmctld/acct_policy.c and scontrol/info_assoc_mgr.c of Slurm 25.11.
+Slurm manual pages sshare and scontrol; slurmctld/acct_policy.c and scontrol/info_assoc_mgr.c of
+Slurm 25.11.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 
 from rtsched.adapters.slurm.observation import names_of_job, parts
 from rtsched.logs.slurm_text import trackable
+from rtsched.model.accounts import Accounts
 from rtsched.model.billing import BILLING
 from rtsched.model.limit_rules import NODE, association_name, qos_name
 from rtsched.model.limits import JOBS, UsedTime, minute_of
@@ -105,3 +108,42 @@ def _group(line: str) -> str:
         return association_name(account, user, partition)
     found = _QOS.match(line)
     return qos_name(found[1]) if found else ""
+
+
+Associations = dict[tuple[str, str], int]
+
+
+def accounts_of(output: str) -> tuple[Accounts, Associations]:
+    """Return the tree of accounts, and the row of each user in an account.
+
+    Parameters
+    ----------
+    output : str
+        What `sshare -a -P -h -o Account,User,RawShares,RawUsage` prints: one line per association,
+        indented by its depth in the tree. A share that is no number (`parent`) counts as 1.
+    """
+    rows: list[tuple[str, int, float, float, bool]] = []
+    found: Associations = {}
+    above: list[int] = []
+    for line in output.splitlines():
+        fields = line.split("|")
+        if len(fields) < 4 or not fields[0].strip():
+            continue
+        depth = len(fields[0]) - len(fields[0].lstrip())
+        account, user = fields[0].strip(), fields[1].strip()
+        del above[depth:]
+        row, parent = len(rows), above[-1] if above else -1
+        share, usage = max(_amount(fields[2], 1.0), 1e-6), _amount(fields[3], 0.0)
+        rows.append((user or account, parent, share, usage, bool(user)))
+        if user:
+            found.setdefault((account, user), row)
+        else:
+            above.append(row)
+    return Accounts.of_rows(("name", "parent", "shares", "usage", "is_user"), rows), found
+
+
+def _amount(text: str, otherwise: float) -> float:
+    """Return a number that is not below 0."""
+    digits = text.strip()
+    whole = digits.isascii() and digits.replace(".", "", 1).isdigit() and len(digits) < 25
+    return float(digits) if whole else otherwise
