@@ -26,10 +26,10 @@ from rtsched.estimates import EstimateSettings, Estimator
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.log import Log, Outcomes
-from rtsched.model.ragged import offsets_of
 from rtsched.model.resources import CPU, GPU, MEMORY
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.table import offsets_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

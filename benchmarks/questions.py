@@ -15,8 +15,8 @@ from msgspec.structs import replace as changed
 from scans import queues_of
 from states import newcomer, random_state
 
+from rtsched.core.capabilities import PreparedState
 from rtsched.core.chain import Chain, Member
-from rtsched.core.prepared import PreparedState
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind, EventRows, Events

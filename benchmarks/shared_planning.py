@@ -36,9 +36,9 @@ from rtsched.kernels.room_profile import empty_profile, fill_room
 from rtsched.kernels.room_search import LAST, search_start
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs, Kind
-from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.table import offsets_of
 from rtsched.model.verdicts import Verdict
 from rtsched_plugins.kernels.resource_plan import in_node_order
 from rtsched_plugins.mcdf import Mcdf

@@ -6,13 +6,11 @@ The hooks and their rules are in `rtsched.core.hookspecs`. Names that are not he
 `rtsched.testing`, may change in any release.
 """
 
-from rtsched.core.capabilities import Capabilities
+from rtsched.core.capabilities import Capabilities, PreparedState, ReplayPlanner
 from rtsched.core.chain import Chain, Member
 from rtsched.core.cycle import observe, steer
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plan_repair import restored
-from rtsched.core.prepared import PreparedState
-from rtsched.core.replay_planner import ReplayPlanner
 from rtsched.errors import ShapeError
 from rtsched.kernels.hooks import (
     FAIR_SHARE,
@@ -32,25 +30,22 @@ from rtsched.kernels.row_tests import (
     rejects_rows,
 )
 from rtsched.model.accounts import Accounts
-from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.dependencies import Dependencies, dependencies_of
-from rtsched.model.events import EventKind, EventRows, Events
+from rtsched.model.events import EventKind, EventRows, Events, State
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic, array_time, occurrences
-from rtsched.model.plan_rows import PlanRows
-from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.resources import (
     TENANCY,
+    allowed_nodes,
     demand_of,
     fitting_nodes,
     fitting_sets,
     lacking,
     room_of,
 )
-from rtsched.model.schedule import Entries, Schedule
+from rtsched.model.schedule import Entries, PlanRows, Schedule
 from rtsched.model.snapshot import Snapshot, places
-from rtsched.model.state import State
-from rtsched.model.table import amounts_of
+from rtsched.model.table import Ragged, amounts_of, offsets_of
 from rtsched.model.verdicts import (
     DelayClasses,
     Finding,

@@ -75,7 +75,7 @@ def no_server_by_dns() -> Iterator[None]:
     Not by the fixture `monkeypatch`: that would then end after the fixtures of tests that use it.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rtsched.rest.discovery.servers", lambda: "")
+        patch.setattr("rtsched.rest.client.servers", lambda: "")
         yield
 
 

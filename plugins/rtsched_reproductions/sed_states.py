@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.core.prepared import PreparedState
+from rtsched.core.capabilities import PreparedState
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rtsched.calibrate.intervals import Estimate, Refused
+from rtsched.calibrate.intervals import Estimate, Refused, Requests, requested_times
 from rtsched.calibrate.loads import Loads, divisible_loads
 from rtsched.calibrate.records import Records, classes
-from rtsched.calibrate.requests import Requests, requested_times
 from rtsched.calibrate.speeds import Speeds, node_speeds
 from rtsched.errors import ConfigError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.calibrate.robust import OUTLIER, loss, medians, rounding, scatter
+from rtsched.calibrate.intervals import OUTLIER, loss, medians, rounding, scatter
 from rtsched.kernels.dlt import chain_factors, split_ratio
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Fitted:
     freedom, jobs, classes : int
         Degrees of freedom, jobs used, loads.
     loss : float
-        See `rtsched.calibrate.robust.loss`.
+        See `rtsched.calibrate.intervals.loss`.
     scatter : float
         Standard deviation of log(run time) about the model.
     """

@@ -127,8 +127,7 @@ def _write(
     import msgspec
 
     from rtsched.report.columns import writer_of
-    from rtsched.report.comparison import as_json, difference_cells, value_cells
-    from rtsched.report.comparison_plots import draw
+    from rtsched.report.comparison import as_json, difference_cells, draw, value_cells
     from rtsched.report.files import created, replacing
 
     write, names = writer_of(table_format), []

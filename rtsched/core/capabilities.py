@@ -1,4 +1,4 @@
-"""What a plug-in can do beside its hooks, declared as one typed value.
+"""Capabilities: what a plug-in can do beside its hooks, and what it prepares and is asked for that.
 
     class Gentle:
         capabilities = Capabilities(keeps_periodic=True)
@@ -12,19 +12,24 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
 from rtsched.errors import PluginError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from rtsched.core.replay_planner import ReplayPlanner
+    import numpy as np
+    from numpy.typing import NDArray
+
     from rtsched.kernels.hooks import CompiledHook
     from rtsched.kernels.row_placers import RowPlacer
+    from rtsched.kernels.row_tests import RowTest
     from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
+    from rtsched.model.schedule import PlanRows
+    from rtsched.model.verdicts import Verdicts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +72,7 @@ class Capabilities:
         see `rtsched.kernels.hooks`.
     replay_planner : callable or None
         Planner: `replay_planner(jobs, cluster)` returns its short form for a replay of these jobs,
-        a `rtsched.core.replay_planner.ReplayPlanner`, or None where it has none.
+        a `rtsched.core.capabilities.ReplayPlanner`, or None where it has none.
     replay_placer : callable or None
         `replay_placer(jobs, cluster)` returns its compiled observing and placing for a replay of
         these jobs, a `rtsched.kernels.row_placers.RowPlacer`, or None where it has none.
@@ -179,3 +184,111 @@ def capabilities_of(name: str, plugin: object) -> Capabilities:
 
 def _optional_callable(value: Any) -> bool:
     return value is None or callable(value)
+
+
+class ReplayPlanner(Protocol):
+    """Answers about the jobs of one workload, given to `Capabilities.replay_planner`."""
+
+    @property
+    def answers(self) -> NDArray[np.bool_]:
+        """Return bool[n]: which jobs of the workload it can judge at their submission."""
+
+    def judge(
+        self,
+        rows: NDArray[np.int64],
+        now: float,
+        held_until: NDArray[np.float64],
+        plan: PlanRows,
+        promises: Callable[[], int],
+    ) -> tuple[Verdicts | None, PlanRows | None]:
+        """Judge jobs as the hook does.
+
+        Parameters
+        ----------
+        rows : int64[k]
+            The jobs, as rows of the workload.
+        now : float
+            Seconds since the epoch.
+        held_until : float64[m]
+            When running jobs leave each node at the latest, seconds since the epoch; -inf: it is
+            free; inf: it takes no job.
+        plan : PlanRows
+            What the planner planned last, without what has started since.
+        promises : callable
+            Returns how many promises there are to jobs that have not ended, without these.
+
+        Returns
+        -------
+        Verdicts or None
+            One row per job, without a plan; None: all are admitted with their own deadline.
+        PlanRows or None
+            The new plan; None: nobody is admitted, the old one stands.
+        """
+
+    def improve(
+        self, now: float, held_until: NDArray[np.float64], plan: PlanRows
+    ) -> PlanRows | None:
+        """Return a better plan as the hook does that is asked about no job; None: there is none.
+
+        No node of the plan is out of service.
+        """
+
+    def row_test(self) -> RowTest | None:
+        """Return its compiled test, which a replay's loop calls itself; None: it has none.
+
+        What the test accepts is done without asking `judge` or `improve`, which would accept the
+        same. It may depend on what was asked last, and is looked at after each question.
+        """
+
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class PreparedState:
+    """What one plug-in prepared, from one call to the next; hooks name it `prepared`.
+
+    It decides how long an answer takes, never what it is: a state left out, or one that was asked
+    about something else before, gives the same answers.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Callable[..., Any], tuple[tuple[object, ...], Any]] = {}
+
+    def get(
+        self,
+        make: Callable[[*Ts], T],
+        *arguments: *Ts,
+        reads: tuple[object, ...] | None = None,
+        after: Callable[[T], T | None] | None = None,
+    ) -> T:
+        """Return `make(*arguments)`, or its last result if nothing that it reads has changed.
+
+        Parameters
+        ----------
+        make : callable
+            A pure function. The last result of each is kept.
+        *arguments
+            What it is called with.
+        reads : tuple, optional
+            What the result depends on, where an argument has more than that: the fields of a
+            snapshot that are read, and numbers derived from its time. Default: the arguments. A
+            part is unchanged if it is the same object or an equal number; tables are never
+            written to, so the same object has the same content.
+        after : callable, optional
+            Makes the new result from the last one where that is quicker, and an equal one; None:
+            it cannot.
+        """
+        parts: tuple[object, ...] = arguments if reads is None else reads
+        kept = self._kept.get(make)
+        if kept is None or not _same(kept[0], parts):
+            found = after(kept[1]) if after is not None and kept is not None else None
+            kept = self._kept[make] = parts, make(*arguments) if found is None else found
+        result: T = kept[1]
+        return result
+
+
+def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+    return len(before) == len(now) and all(
+        a is b or (isinstance(a, (int, float)) and a == b) for a, b in zip(before, now, strict=True)
+    )

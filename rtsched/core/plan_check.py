@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.jobs import Jobs, Kind, array_time, occurrences
-from rtsched.model.resources import demand_of, lacking, room_of
+from rtsched.model.resources import allowed_nodes, demand_of, lacking, room_of
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_everywhere
-from rtsched.core.planned_starts import by_room, free_now, start_delays, with_leeway
+from rtsched.core.plan_repair import by_room, free_now, start_delays, with_leeway
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Schedule
 

@@ -27,12 +27,11 @@ import structlog
 from rtsched.adapters.wire import Tag
 from rtsched.daemon.imminent import SOON, with_started
 from rtsched.logs.hostlist import expand
-from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.jobs import Jobs, Kind
-from rtsched.model.ragged import offsets_of
-from rtsched.model.resources import CPU, demand_of
+from rtsched.model.resources import CPU, allowed_nodes, demand_of
 from rtsched.model.schedule import Schedule
+from rtsched.model.table import offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rtsched.adapters.live import Done
-    from rtsched.core.chain import Answer, Judgement
-    from rtsched.core.hook_metrics import HookMetrics
+    from rtsched.core.chain import Answer, HookMetrics, Judgement
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
     from rtsched.estimates.tables import Accuracy

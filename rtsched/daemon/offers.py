@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.planned import first_entries
-from rtsched.core.planned_starts import by_room, free_now, with_leeway
+from rtsched.core.plan_repair import by_room, free_now, with_leeway
 from rtsched.daemon.imminent import SOON
 from rtsched.model.units import MINUTE
 

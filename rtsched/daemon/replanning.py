@@ -27,11 +27,11 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.core.cycle import judge
 from rtsched.core.plan_check import too_early
-from rtsched.core.plan_repair import right_shifted
-from rtsched.core.planned_starts import (
+from rtsched.core.plan_repair import (
     by_room,
     free_now,
     put_off,
+    right_shifted,
     start_delays,
     with_leeway,
     without_room,
@@ -53,8 +53,8 @@ from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError
 from rtsched.kernels.overlaps import ROUNDING
 from rtsched.model.actions import Action, Requeue, Tell
-from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.jobs import Kind, array_time
+from rtsched.model.resources import allowed_nodes
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.units import MINUTE

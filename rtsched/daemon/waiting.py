@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.core.planned_starts import by_room, without_room
+from rtsched.core.plan_repair import by_room, without_room
 from rtsched.counting import counted
 from rtsched.daemon.moments import moment
 from rtsched.daemon.reports import Reason
 from rtsched.daemon.site import entry_of
-from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.blocked import NOTHING_BLOCKED
+from rtsched.model.resources import allowed_nodes
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.restarting import RestartPolicy
     from rtsched.daemon.site import Site
-    from rtsched.model.events import Events
-    from rtsched.model.state import State
+    from rtsched.model.events import Events, State
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from rtsched.estimates.record import JOB, MADE_AT, SIZE, Record
 from rtsched.kernels.machine_limits import HELD, REMAINING
 from rtsched.logs.hostlist import names_of
 from rtsched.model.log import Log
-from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.table import offsets_of
 from rtsched.simulator.machines import simulate
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import numpy as np
 
 from rtsched.kernels.cells import ARRAY
 from rtsched.model.jobs import Edges
-from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.snapshot import places
+from rtsched.model.table import Ragged, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels.loads import Load
-from rtsched.model.ragged import Ragged
-from rtsched.model.table import Amounts, Column, Table, Text
+from rtsched.model.table import Amounts, Column, Ragged, Table, Text
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.resources import MEMORY
+from rtsched.model.table import Ragged, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

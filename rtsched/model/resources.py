@@ -1,4 +1,4 @@
-"""Resources of nodes that jobs share: which jobs fit where.
+"""Resources of nodes that jobs share: which jobs fit where, and which nodes a job may use.
 
 Names and amounts stand in `Nodes.capacity`, `Cluster.licenses` and `Jobs.demand`
 (`rtsched.model.table.Amounts`). A job that asks for a resource which no node has, or for more
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
@@ -21,6 +20,41 @@ if TYPE_CHECKING:
 
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs, Periodic
+
+
+def allowed_nodes(
+    jobs: Jobs, cluster: Cluster
+) -> tuple[NDArray[np.int32], list[NDArray[np.bool_]]]:
+    """Return the code of the nodes that each job may use, and the nodes by their codes.
+
+    Parameters
+    ----------
+    jobs : Jobs
+        With `partition` and `node_request`.
+    cluster : Cluster
+        With `partitions` and `node_sets`.
+
+    Returns
+    -------
+    int32[n], list of bool[m]
+        -1: any node. A node set counts in place of the partition. `jobs.pinned` does not count.
+    """
+    masks: list[NDArray[np.bool_]] = []
+    code = np.full(len(jobs), -1, np.int32)
+    for column, sets in (("partition", cluster.partitions), ("node_request", cluster.node_sets)):
+        names = jobs.names(column)
+        codes = np.full(len(names) + 1, -2, np.int32)  # the last serves code -1
+        few = len(jobs) < len(names)
+        for at in np.unique(jobs.column(column)).tolist() if few else range(len(names)):
+            mask = sets.get(names[at]) if at >= 0 else None
+            if mask is not None:
+                codes[at] = -1 if mask.all() else len(masks)
+                masks += [] if mask.all() else [mask]
+        if names:
+            found = codes[jobs.column(column)]
+            code = np.where(found > -2, found, code).astype(np.int32)
+    return code, masks
+
 
 CPU, MEMORY, GPU, DISK = "cpu", "mem", "gres/gpu", "fs/disk"
 """Names of the resources that every batch system knows; memory and local disk are in bytes."""

@@ -1,17 +1,16 @@
-"""Who runs where and when: the plan, and what runs now; and the promises behind the plan."""
+"""Schedules: who runs where and when, the plan, and the promises behind the plan."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from rtsched.errors import ShapeError
-from rtsched.model.ragged import Ragged, offsets_of
-from rtsched.model.table import Column, Table, read_only
+from rtsched.model.table import Column, Ragged, Table, offsets_of, read_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,3 +186,30 @@ class Promises(Table):
     deadline = Column(np.float64, np.inf, "Finish by, seconds since the epoch.")
     made_at = Column(np.float64, np.nan, "When it was given, seconds since the epoch.")
     standing = Column(np.int8, Commitment.FIRM, "A `Commitment`.")
+
+
+class PlanRows(NamedTuple):
+    """Entries of a plan; each has all its nodes from its start to its end."""
+
+    row: NDArray[np.int64]
+    """int64[n]: the jobs, as rows of the workload."""
+    start: NDArray[np.float64]
+    """float64[n], seconds since the epoch."""
+    end: NDArray[np.float64]
+    """float64[n], seconds since the epoch."""
+    indptr: NDArray[np.int64]
+    """int64[n + 1]: entry i has the nodes `nodes[indptr[i]:indptr[i + 1]]`."""
+    nodes: NDArray[np.int32]
+    """int32[k]: rows of `Cluster.nodes`."""
+
+    def take(self, entries: NDArray[np.int64]) -> PlanRows:
+        """Return some of the entries."""
+        nodes = Ragged(self.indptr, self.nodes).take(entries)
+        row, start, end = self.row[entries], self.start[entries], self.end[entries]
+        return PlanRows(row, start, end, nodes.offsets, nodes.values)
+
+
+NO_PLAN = PlanRows(
+    np.empty(0, np.int64), np.empty(0), np.empty(0), np.zeros(1, np.int64), np.empty(0, np.int32)
+)
+"""The plan of nobody."""

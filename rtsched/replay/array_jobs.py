@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.model.jobs import Kind
-from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.resources import served
 from rtsched.model.snapshot import places
+from rtsched.model.table import Ragged, offsets_of
 from rtsched.replay.arrays import Arrays
 from rtsched.replay.gathering import gathered
 from rtsched.replay.results import Results

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.counting import counted
-from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.array_rounds import array_width, most_together
 from rtsched.model.jobs import Kind
-from rtsched.model.ragged import Ragged, offsets_of
-from rtsched.model.resources import asking_for
+from rtsched.model.resources import allowed_nodes, asking_for
 from rtsched.model.snapshot import places
-from rtsched.model.table import amounts_of
+from rtsched.model.table import Ragged, amounts_of, offsets_of
 from rtsched.replay.gathering import gathered
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from rtsched.core.plugins import Found
     from rtsched.kernels.hooks import CompiledHook
     from rtsched.model.actions import Action
-    from rtsched.model.ragged import Ragged
+    from rtsched.model.table import Ragged
     from rtsched.replay.checkpoints import Checkpoint
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import Workload

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rtsched.counting import counted
-from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.jobs import Edges, Kind
-from rtsched.model.resources import LICENSE, fitting_nodes
+from rtsched.model.resources import LICENSE, allowed_nodes, fitting_nodes
 from rtsched.model.snapshot import places
 from rtsched.model.table import encode
 from rtsched.replay.gathering import gathered

@@ -31,7 +31,7 @@ from rtsched.model.limit_rules import (
     kinds_of,
 )
 from rtsched.model.limits import Limits
-from rtsched.model.ragged import Ragged, offsets_of
+from rtsched.model.table import Ragged, offsets_of
 from rtsched.model.units import slurm_time
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rtsched.counting import counted
 from rtsched.logs.node_requests import LeftOut, RequestedNodes
-from rtsched.model.ragged import Ragged, offsets_of
+from rtsched.model.table import Ragged, offsets_of
 from rtsched.replay.gathering import gathered
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import structlog
 
 from rtsched.core.chain import Answer, Judgement
 from rtsched.kernels.row_tests import planned_rows
-from rtsched.model.plan_rows import PlanRows
+from rtsched.model.schedule import PlanRows
 from rtsched.model.verdicts import Verdict
 from rtsched.simulator.settings import ExclusiveSettings
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.core.capabilities import ReplayPlanner
     from rtsched.core.chain import Chain
-    from rtsched.core.replay_planner import ReplayPlanner
     from rtsched.kernels.row_tests import RowTest
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import Workload

@@ -16,8 +16,7 @@ import numpy as np
 
 from rtsched.errors import InputError, MissingExtraError
 from rtsched.model import on_disk
-from rtsched.model.ragged import Ragged
-from rtsched.model.table import Amounts, Table, Text, amounts_from, encode, resource_columns
+from rtsched.model.table import Amounts, Ragged, Table, Text, amounts_from, encode, resource_columns
 from rtsched.report.files import cause_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Several replays compared pairwise: the same log, or seed, under two policies is a pair.
+"""Comparison of several replays, pairwise: one log, or seed, under two policies is a pair.
 
 Differences between logs are larger than those between policies, so a policy is compared with the
 baseline on each log by itself, and then the pairs are summed up. An interval is a bootstrap's
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from rtsched.errors import ConfigError, InputError
+from rtsched.errors import ConfigError, InputError, MissingExtraError
 from rtsched.model.table import encode
 from rtsched.replay.measures import MEASURES
+from rtsched.report.axes import GRID, INK, MUTED, POLICIES
 from rtsched.report.columns import Cells, text_cells
-from rtsched.report.files import cause_of
-from rtsched.report.manifest import read_manifest
-from rtsched.report.store import SUMMARY
+from rtsched.report.files import cause_of, created
+from rtsched.report.store import SUMMARY, read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -243,3 +243,50 @@ def as_json(found: Sequence[Difference]) -> list[Mapping[str, Any]]:
         }
         for each in found
     ]
+
+
+def draw(values: Values, found: Sequence[Difference], directory: Path) -> list[str]:
+    """Draw the measures by which policies differ; return the names of the files.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    OutputError
+        If a file cannot be written.
+    """
+    try:
+        import matplotlib as mpl
+
+        mpl.use("svg")
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise MissingExtraError("plots of a comparison", "reproduce", str(error)) from error
+    names = []
+    for measure, table in values.values.items():
+        rows = [each for each in found if each.measure == measure and each.pairs]
+        gaps = table[1:] - table[0]
+        if not rows or not np.nan_to_num(gaps).any():
+            continue
+        name = f"{measure}.svg"
+        with mpl.rc_context({"svg.hashsalt": measure, "svg.fonttype": "none", "font.size": 10}):
+            figure, axes = pyplot.subplots(figsize=(7, 1.1 + 0.5 * len(rows)), layout="constrained")
+            for row, each in enumerate(rows):
+                color = POLICIES[row % len(POLICIES)]
+                pairs = gaps[values.policies.index(each.policy) - 1]
+                pairs = pairs[np.isfinite(pairs)]
+                axes.plot(pairs, np.full(len(pairs), row), "o", color=color, alpha=0.35, ms=5)
+                if np.isfinite(each.low):
+                    axes.plot([each.low, each.high], [row, row], color=color, lw=4)
+                axes.plot(each.difference, row, "D", color=INK, ms=6)
+            axes.axvline(0.0, color=MUTED, lw=1)
+            axes.set_yticks(range(len(rows)), [each.policy for each in rows])
+            axes.set_ylim(len(rows) - 0.5, -0.5)
+            axes.grid(axis="x", color=GRID)
+            unit = MEASURES[measure].unit
+            axes.set_xlabel(f"{measure}: difference from {values.policies[0]} ({unit})")
+            with created(directory / name) as file:
+                figure.savefig(file, format="svg", metadata={"Date": None})
+            pyplot.close(figure)
+        names.append(name)
+    return names

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rtsched.replay.measures import MEASURES
 from rtsched.replay.policies import baseline
-from rtsched.report.palette import look
+from rtsched.report.axes import look
 from rtsched.report.rows import LOGGED, ROWS, Row, best, shown
 from rtsched.report.wording import decimal, duration, percent
 

@@ -18,10 +18,9 @@ from rtsched.counting import counted
 from rtsched.errors import MissingExtraError
 from rtsched.replay.measures import MEASURES
 from rtsched.replay.policies import baseline
+from rtsched.report.axes import DARK, look, variables
 from rtsched.report.headline import lines, sentences, tiles
-from rtsched.report.palette import DARK, look, variables
-from rtsched.report.resource_rows import machine, use_tables
-from rtsched.report.rows import LOGGED
+from rtsched.report.rows import LOGGED, machine, use_tables
 from rtsched.report.tables import promisable, undone
 from rtsched.report.wording import (
     clocked,

@@ -13,7 +13,7 @@ import numpy as np
 
 from rtsched.counting import counted
 from rtsched.model.wilson import wilson
-from rtsched.report.palette import GRID, INK, MUTED, POLICIES
+from rtsched.report.axes import GRID, INK, MUTED, POLICIES
 from rtsched.report.wording import percent
 
 if TYPE_CHECKING:

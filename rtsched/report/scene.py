@@ -10,8 +10,7 @@ from plotly.subplots import make_subplots
 
 from rtsched.replay.measures import logged_results
 from rtsched.report import series
-from rtsched.report.axes import TimeAxis, base, literal
-from rtsched.report.palette import MUTED, look
+from rtsched.report.axes import MUTED, TimeAxis, base, literal, look
 from rtsched.report.rows import LOGGED
 from rtsched.report.wording import duration, shortened
 

@@ -20,7 +20,7 @@ from rtsched.estimates.record import (
     WITHIN_95,
 )
 from rtsched.model.units import MINUTE, WEEK
-from rtsched.report.palette import LOGGED, POLICIES
+from rtsched.report.axes import LOGGED, POLICIES
 from rtsched.report.wording import MISSING, count, duration, instant, is_dated, percent
 
 if TYPE_CHECKING:

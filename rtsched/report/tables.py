@@ -9,8 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rtsched.counting import counted
-from rtsched.report.resource_rows import machine, use_tables
-from rtsched.report.rows import LOGGED, best, shown
+from rtsched.report.rows import LOGGED, best, machine, shown, use_tables
 from rtsched.report.wording import (
     clocked,
     compact,

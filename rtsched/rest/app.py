@@ -20,10 +20,9 @@ from rtsched.daemon.reports import RefusalCode, RefusedError, Status
 from rtsched.errors import ProtocolError, RtschedError
 from rtsched.rest import endpoints
 from rtsched.rest.asking import ask_for
-from rtsched.rest.authentication import Authenticator
+from rtsched.rest.authentication import Authenticator, TokenAuthenticator
 from rtsched.rest.board import pages
 from rtsched.rest.endpoints import DaemonClient, Problem
-from rtsched.rest.id_tokens import TokenAuthenticator
 from rtsched.rest.limits import ConcurrencyLimit, TokenBucket
 from rtsched.rest.middleware import OPEN, AccessMiddleware, refusal_of
 from rtsched.rest.sessions import Sessions
@@ -31,7 +30,7 @@ from rtsched.rest.sessions import Sessions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rtsched.rest.id_tokens import Pool
+    from rtsched.rest.authentication import Pool
     from rtsched.rest.settings import RestSettings
 
 log = structlog.get_logger(__name__)

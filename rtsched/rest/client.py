@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+from functools import cache
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -26,12 +28,14 @@ from rtsched import __version__
 from rtsched.daemon import reports
 from rtsched.daemon.ask import SOCKET
 from rtsched.errors import AdapterError, ConfigError, ProtocolError, RtschedError
-from rtsched.rest import discovery
 from rtsched.rest.credential import CONDOR_SCHEME, SCHEME, TTL_S, payload_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from http.client import HTTPConnection
+
+    from dns.name import Name
+    from dns.resolver import Resolver
 
 FILE = Path("/etc/rtsched/client.toml")
 SERVER, CA = "RTSCHED_SERVER", "RTSCHED_CA"
@@ -118,7 +122,7 @@ def named_server(file: Path = FILE) -> ClientSettings | None:
         return replace(settings, server=named, ca=os.environ.get(CA, settings.ca))
     if settings.server:
         return settings
-    found = discovery.servers()
+    found = servers()
     return replace(settings, server=found) if found else None
 
 
@@ -370,3 +374,60 @@ def _refusal(status: int, body: bytes, other: str) -> RtschedError:
         return AdapterError(text + (other if status == 502 else ""))
     differs = status in {400, 404, 405} and not text.startswith("no job ")
     return RtschedError(text + (other if differs else ""))
+
+
+SERVICE = "_rtsched._tcp"
+LIMIT_S = 2.0
+"""Seconds that all questions may take."""
+
+
+@cache
+def servers(file: str = "/etc/resolv.conf") -> str:
+    """Return the URLs of the servers, separated by spaces, first come first; empty: none is found.
+
+    Parameters
+    ----------
+    file : str
+        Which name servers to ask, and for which domains: those of `search`, or of the host's name.
+    """
+    try:
+        from dns.exception import DNSException
+        from dns.resolver import Resolver
+    except ImportError:
+        return ""
+    try:
+        resolver = Resolver(file)
+        return _found(resolver)
+    except (DNSException, OSError, ValueError):
+        return ""
+
+
+def _found(resolver: Resolver) -> str:
+    """Return what the first domain that has such records says."""
+    from dns.exception import Timeout
+    from dns.resolver import NXDOMAIN, NoAnswer, NoNameservers
+
+    end = time.monotonic() + LIMIT_S
+    for domain in resolver.search or [resolver.domain]:
+        left = end - time.monotonic()
+        if len(domain) < 2 or left <= 0:  # never the root
+            continue
+        try:
+            answer = resolver.resolve(_name(domain), "SRV", lifetime=left, search=False)
+        except (NXDOMAIN, NoAnswer, NoNameservers):
+            continue
+        except Timeout:
+            return ""
+        records = sorted(answer, key=lambda each: (each.priority, -each.weight))
+        inside = [each for each in records if each.target.is_subdomain(domain)]
+        if inside:
+            return " ".join(
+                f"https://{each.target.to_text(omit_final_dot=True)}:{each.port}" for each in inside
+            )
+    return ""
+
+
+def _name(domain: Name) -> Name:
+    from dns.name import from_text
+
+    return from_text(SERVICE, domain)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.jobs import Jobs
-    from rtsched.model.ragged import Ragged
+    from rtsched.model.table import Ragged
 
     Floats = NDArray[np.float64]
     Rows = NDArray[np.int64]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.model.jobs import Edges
-from rtsched.model.ragged import Ragged
 from rtsched.model.snapshot import places
+from rtsched.model.table import Ragged
 
 if TYPE_CHECKING:
     from collections.abc import Callable

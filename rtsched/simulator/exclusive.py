@@ -46,9 +46,8 @@ from rtsched.model.actions import (
     SetPriority,
 )
 from rtsched.model.jobs import Kind
-from rtsched.model.plan_rows import NO_PLAN, PlanRows
 from rtsched.model.resources import served
-from rtsched.model.schedule import Schedule
+from rtsched.model.schedule import NO_PLAN, PlanRows, Schedule
 from rtsched.simulator import sizes, views
 from rtsched.simulator.array_runs import ArrayRuns
 from rtsched.simulator.gates import open_stuck_gates, released, with_gates

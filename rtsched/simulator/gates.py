@@ -8,7 +8,7 @@ import numpy as np
 
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_gates import ARRAY, DEPENDENT, GATE
-from rtsched.model.ragged import Ragged, offsets_of
+from rtsched.model.table import Ragged, offsets_of
 from rtsched.simulator.rows import RowsById
 
 if TYPE_CHECKING:

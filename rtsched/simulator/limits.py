@@ -8,8 +8,8 @@ import numpy as np
 
 from rtsched.kernels.machine_limits import HELD, REMAINING, LimitCounts
 from rtsched.model.limits import JOBS, Limits
-from rtsched.model.ragged import Ragged
 from rtsched.model.resources import CPU, MEMORY
+from rtsched.model.table import Ragged
 from rtsched.model.verdicts import Finding, Reason
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.errors import ShapeError
-from rtsched.model.allowed_nodes import allowed_nodes
-from rtsched.model.ragged import offsets_of
+from rtsched.model.resources import allowed_nodes
+from rtsched.model.table import offsets_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

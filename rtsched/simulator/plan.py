@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rtsched.kernels.machine_plan import Laid
     from rtsched.model.jobs import Jobs
-    from rtsched.model.plan_rows import PlanRows
+    from rtsched.model.schedule import PlanRows
 
 
 def _open_joins(machine: kernel.MachineState) -> NDArray[Any]:

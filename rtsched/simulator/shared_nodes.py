@@ -18,8 +18,8 @@ from rtsched.kernels.placement import (
     Placement,
 )
 from rtsched.kernels.room_profile import empty_profile
-from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.resources import CPU, GPU, MEMORY, demand_of, fitting_nodes, room_of
+from rtsched.model.table import Ragged, offsets_of
 from rtsched.simulator.plan import laid_plan
 
 if TYPE_CHECKING:

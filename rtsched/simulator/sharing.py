@@ -14,7 +14,7 @@ import numpy as np
 
 from rtsched.kernels.delays import delay, slowest, slowness
 from rtsched.model.cluster import NodeState
-from rtsched.model.ragged import offsets_of
+from rtsched.model.table import offsets_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

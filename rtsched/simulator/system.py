@@ -15,9 +15,9 @@ from rtsched.errors import ShapeError
 from rtsched.model.accounts import Accounts
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.jobs import Edges, Periodic
-from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.table import offsets_of
 from rtsched.simulator.dependencies import OpenDependencies
 from rtsched.simulator.interface import HookCalls, Outcome, StaticAnswers, StopConditions
 from rtsched.simulator.ledger import Ledger
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
     from rtsched.model.limits import Limits
     from rtsched.model.preemption import Preemption
-    from rtsched.model.ragged import Ragged
+    from rtsched.model.table import Ragged
     from rtsched.simulator.interface import DecisionPoint, JobOutcomes, NodeEvent
     from rtsched.simulator.settings import SystemSettings
 

@@ -10,8 +10,8 @@ from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_commands as command
 from rtsched.model import on_disk
 from rtsched.model.events import EventRows, Events
-from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.schedule import Schedule
+from rtsched.model.table import Ragged, offsets_of
 from rtsched.simulator.interface import HookCalls, JobOutcomes, final_states
 from rtsched.simulator.plan import laid_plan
 

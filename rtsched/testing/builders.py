@@ -9,9 +9,9 @@ import numpy as np
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Jobs
-from rtsched.model.ragged import Ragged
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.table import Ragged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

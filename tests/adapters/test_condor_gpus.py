@@ -26,7 +26,7 @@ from rtsched.adapters.condor.slots import Slot, layout_of
 from rtsched.adapters.condor.submission import CondorTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.logs.classads import Expression
-from rtsched.model.allowed_nodes import allowed_nodes
+from rtsched.model.resources import allowed_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -35,8 +35,8 @@ from rtsched.adapters.condor.slots import Slot, layout_of, slots_of
 from rtsched.adapters.condor.submission import CondorTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.logs.classads import Expression
-from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.jobs import Kind
+from rtsched.model.resources import allowed_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

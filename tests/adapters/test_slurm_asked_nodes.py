@@ -24,9 +24,9 @@ from rtsched.adapters.slurm.restore import restoring
 from rtsched.adapters.slurm.rows import JobRows, node_rows
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import MOST_KEPT, NodeSets
-from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.cluster import Nodes
 from rtsched.model.jobs import Kind
+from rtsched.model.resources import allowed_nodes
 from rtsched.model.schedule import Schedule
 
 NOW = 1_800_000_000.0

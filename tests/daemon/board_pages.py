@@ -27,8 +27,8 @@ from rtsched.estimates import Estimates, EstimateSettings
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
-from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
+from rtsched.model.table import offsets_of
 from rtsched.rest.credential import payload_for
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.core.prepared import PreparedState
+    from rtsched.core.capabilities import PreparedState
     from rtsched.model.actions import Action
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot

@@ -17,9 +17,9 @@ from rtsched.daemon.records import PromiseRecord, StoredState
 from rtsched.daemon.recovery import recovered
 from rtsched.daemon.waiting import waits
 from rtsched.logs.node_requests import NodeSets
-from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
+from rtsched.model.resources import allowed_nodes
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from rtsched.model.verdicts import Verdicts
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
-    from rtsched.core.prepared import PreparedState
+    from rtsched.core.capabilities import PreparedState
     from rtsched.model.snapshot import Snapshot
 
 ASKED = {"size": 2, "wall_time": 600.0, "deadline": T0 + 9000}

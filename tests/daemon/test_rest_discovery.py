@@ -15,7 +15,7 @@ import dns.rrset
 import pytest
 
 from rtsched.errors import ConfigError
-from rtsched.rest import client, discovery
+from rtsched.rest import client
 from rtsched.rest.client import ClientSettings, named_server, server_for
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "_rtsched._tcp.example.org."
-servers = discovery.servers  # the real one: tests/conftest.py replaces it
+servers = client.servers  # the real one: tests/conftest.py replaces it
 
 
 class NameServer:
@@ -130,7 +130,7 @@ def test_a_silent_name_server(names: NameServer, conf: Callable[[str], str]) -> 
     begun = time.monotonic()
     assert servers(conf("example.org example.com example.net")) == ""
     assert servers(conf("example.org example.com example.net")) == ""
-    assert time.monotonic() - begun < 2 * discovery.LIMIT_S
+    assert time.monotonic() - begun < 2 * client.LIMIT_S
     assert set(names.asked) == {NAME}
 
 
@@ -154,7 +154,7 @@ def test_when_dns_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         asked.append(1)
         return "https://head.example.org:6821"
 
-    monkeypatch.setattr(discovery, "servers", found)
+    monkeypatch.setattr(client, "servers", found)
     monkeypatch.setattr(client, "SOCKET", str(tmp_path / "query.sock"))
     monkeypatch.delenv("RTSCHED_SERVER", raising=False)
     path, file = str(tmp_path / "query.sock"), tmp_path / "client.toml"

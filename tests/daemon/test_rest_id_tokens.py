@@ -12,8 +12,14 @@ from limited_tokens import GOOD, NOW, token
 
 from rtsched.adapters.munge import CredentialError
 from rtsched.errors import AdapterError
-from rtsched.rest.authentication import AuthenticationError, Authenticator
-from rtsched.rest.id_tokens import EACH, WAITING, Pool, TokenAuthenticator
+from rtsched.rest.authentication import (
+    EACH,
+    WAITING,
+    AuthenticationError,
+    Authenticator,
+    Pool,
+    TokenAuthenticator,
+)
 from rtsched.rest.limits import OverloadError, TooMuchError
 
 if TYPE_CHECKING:
@@ -104,7 +110,7 @@ def test_what_the_pool_says_counts() -> None:
 
 def test_another_name_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
     """Is root."""
-    monkeypatch.setattr("rtsched.rest.id_tokens.uid_of", lambda _: 0)
+    monkeypatch.setattr("rtsched.rest.authentication.uid_of", lambda _: 0)
     with pytest.raises(CredentialError, match="root is not accepted"):
         uid(accepting(lambda _: "toor@pool"), made(sub="toor@pool"))
 

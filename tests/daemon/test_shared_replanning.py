@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scene import T0, Scene
 from test_replanning import told
 
-from rtsched.core.planned_starts import free_now, start_delays
+from rtsched.core.plan_repair import free_now, start_delays
 from rtsched.daemon.imminent import with_imminent_started
 from rtsched.daemon.site import at_risk
 from rtsched.daemon.waiting import waits

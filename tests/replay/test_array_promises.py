@@ -23,8 +23,8 @@ from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.limits import Association, LimitSet, SiteLimits
 from rtsched.model.log import Log, Outcomes
-from rtsched.model.ragged import Ragged
 from rtsched.model.resources import fitting_nodes
+from rtsched.model.table import Ragged
 from rtsched.replay.array_jobs import as_one_job
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure

@@ -11,13 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.calibrate import Estimate, Loads, Options, Refused, Requests, Speeds
-from rtsched.calibrate.intervals import independent, share, t_quantile
+from rtsched.calibrate.intervals import independent, medians, requested_times, share, t_quantile
 from rtsched.calibrate.loads import divisible_loads
 from rtsched.calibrate.records import Records
-from rtsched.calibrate.requests import requested_times
-from rtsched.calibrate.robust import medians
-from rtsched.calibrate.speeds import node_speeds
-from rtsched.calibrate.two_way import Design, Fit
+from rtsched.calibrate.speeds import Design, Fit, node_speeds
 from rtsched.errors import ConfigError
 from rtsched.kernels.dlt import exec_time
 from rtsched.kernels.loads import Load

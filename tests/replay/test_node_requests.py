@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from rtsched.logs.node_requests import nodes_with
-from rtsched.model.allowed_nodes import allowed_nodes
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.log import Log, Outcomes
+from rtsched.model.resources import allowed_nodes
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.settings import ExclusiveSettings

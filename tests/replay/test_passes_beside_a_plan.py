@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from rtsched.model.actions import Reserve
 from rtsched.model.cluster import Cluster, NodeState
 from rtsched.model.jobs import Jobs
-from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
+from rtsched.model.table import offsets_of
 from rtsched.model.verdicts import Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, StaticAnswers

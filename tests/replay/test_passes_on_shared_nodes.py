@@ -25,8 +25,8 @@ from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.limits import JOBS, Limits
 from rtsched.model.preemption import Preemption
-from rtsched.model.ragged import Ragged, offsets_of
 from rtsched.model.schedule import Schedule
+from rtsched.model.table import Ragged, offsets_of
 from rtsched.model.verdicts import Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, StaticAnswers, StopConditions

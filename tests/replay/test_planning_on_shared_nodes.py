@@ -17,9 +17,9 @@ from rtsched.core.plan_check import plan_fault
 from rtsched.model.actions import Admit, Reserve
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs, Kind
-from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.table import offsets_of
 from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import JobOutcomes, NodeEvent, StopConditions

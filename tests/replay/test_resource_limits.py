@@ -20,8 +20,8 @@ from rtsched.model.actions import Reserve
 from rtsched.model.cluster import Cluster, NodeState
 from rtsched.model.jobs import Jobs, Periodic
 from rtsched.model.limits import JOBS, Limits
-from rtsched.model.ragged import Ragged
 from rtsched.model.schedule import Schedule
+from rtsched.model.table import Ragged
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, StopConditions
 from rtsched.simulator.machines import simulate as simulate_system

@@ -13,7 +13,7 @@ from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
-from rtsched.model.ragged import offsets_of
+from rtsched.model.table import offsets_of
 from rtsched.replay.measures import measure
 from rtsched.replay.resource_use import resource_use, stranded_gpu_hours
 from rtsched.replay.results import Results, Workload

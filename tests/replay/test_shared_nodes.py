@@ -17,8 +17,8 @@ from rtsched.model.actions import Reserve
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Jobs
-from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
+from rtsched.model.table import offsets_of
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.planners import load_chain

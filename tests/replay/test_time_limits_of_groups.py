@@ -27,7 +27,7 @@ from rtsched.kernels.machine_limits import (
 )
 from rtsched.model.jobs import Jobs
 from rtsched.model.limits import Limits
-from rtsched.model.ragged import Ragged
+from rtsched.model.table import Ragged
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -13,8 +13,7 @@ import pytest
 import structlog
 
 from rtsched.adapters.live import Change, Done
-from rtsched.core.chain import Answer, Judgement
-from rtsched.core.hook_metrics import HookMetrics
+from rtsched.core.chain import Answer, HookMetrics, Judgement
 from rtsched.daemon import metrics as module
 from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import METRICS, Metrics

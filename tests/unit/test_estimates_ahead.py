@@ -11,9 +11,9 @@ import pytest
 from rtsched.estimates.ahead import ahead
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.ragged import Ragged
 from rtsched.model.resources import CPU, GPU, MEMORY
 from rtsched.model.schedule import Schedule
+from rtsched.model.table import Ragged
 from rtsched.replay.synth import Lublin
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings

@@ -12,7 +12,7 @@ from rtsched.estimates import EstimateSettings
 from rtsched.estimates.check import Course, _PastLimits, check, replayed
 from rtsched.kernels.machine_limits import HELD, USED
 from rtsched.model.limits import Association, Limits, LimitSet, SiteLimits
-from rtsched.model.ragged import Ragged
+from rtsched.model.table import Ragged
 from rtsched.replay.synth import Lublin
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.simulator.settings import ExclusiveSettings

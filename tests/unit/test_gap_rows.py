@@ -9,7 +9,7 @@ import numpy as np
 from rtsched.kernels.row_tests import planned_rows
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
-from rtsched.model.plan_rows import NO_PLAN, PlanRows
+from rtsched.model.schedule import NO_PLAN, PlanRows
 from rtsched_plugins.replay_gaps import RowsInGaps
 from rtsched_plugins.spare import Spare
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.core.prepared import PreparedState
+from rtsched.core.capabilities import PreparedState
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Promises, Schedule

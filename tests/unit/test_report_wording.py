@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.daemon.reports import StartEstimate
-from rtsched.report.start_wording import starts
 from rtsched.report.wording import (
     compact,
     decimal,
@@ -18,6 +17,7 @@ from rtsched.report.wording import (
     percent,
     quantity,
     shortened,
+    starts,
     visible,
 )
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rtsched.core.capabilities import PreparedState
 from rtsched.core.chain import Chain, Member, Stage
 from rtsched.core.cycle import steer
-from rtsched.core.prepared import PreparedState
 from rtsched.model.actions import Move
 from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind

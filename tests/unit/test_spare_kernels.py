@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.kernels import edf
-from rtsched.model.ragged import Ragged
+from rtsched.model.table import Ragged
 from rtsched_plugins.kernels import spare
 from rtsched_plugins.kernels.gaps import Rigid, find, nodes_at
 from rtsched_plugins.kernels.spare_graph import Machine, Places, Tasks, place_graph

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from rtsched.errors import ShapeError
 from rtsched.model.cluster import Cluster, Nodes, NodeState, Topology
 from rtsched.model.jobs import Jobs
-from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
-from rtsched.model.table import Column, Table, Text, encode, read_only
+from rtsched.model.table import Column, Table, Text, encode, offsets_of, read_only
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
 from rtsched.testing.strategies import account_tables
 

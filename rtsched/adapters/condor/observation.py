@@ -32,8 +32,8 @@ from rtsched.adapters.users import uid_of
 from rtsched.logs.classads import number, text
 from rtsched.model.array_rounds import last_end
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
+from rtsched.model.table import offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence

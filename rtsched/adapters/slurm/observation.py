@@ -34,9 +34,8 @@ from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.limit_rules import JobNames
-from rtsched.model.ragged import offsets_of
 from rtsched.model.schedule import Schedule
-from rtsched.model.table import Amounts
+from rtsched.model.table import Amounts, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
