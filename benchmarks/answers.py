@@ -50,12 +50,12 @@ from rtsched.daemon import instant as instants
 from rtsched.daemon import store as stores
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.app import Daemon
-from rtsched.daemon.logs import log_events
 from rtsched.daemon.menu import Allowance, Request, with_menu
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.site import Site
 from rtsched.daemon.store import Store
+from rtsched.daemon.systemd import log_events
 from rtsched.daemon.worker import Worker
 from rtsched.logs.hostlist import fold
 from rtsched_plugins.mcdf import Mcdf

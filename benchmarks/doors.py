@@ -30,10 +30,10 @@ from rtsched.adapters.slurm.rows import node_rows
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, encode
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon
-from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.queries import Queries
 from rtsched.daemon.store import Store
+from rtsched.daemon.systemd import log_events
 from rtsched.daemon.worker import Worker
 
 if TYPE_CHECKING:

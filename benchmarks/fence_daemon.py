@@ -21,11 +21,11 @@ from rtsched.adapters.wire import HEADER, REJECT, MessageKind, Tag, decode_field
 from rtsched.core.config import PluginTable
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon
-from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.start import policy_of
 from rtsched.daemon.store import Store
+from rtsched.daemon.systemd import log_events
 from rtsched.model.actions import Cancel, Hold, Reject, Release, Reserve, SetPriority
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs

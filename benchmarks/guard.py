@@ -158,7 +158,7 @@ def _answered(directory: Path) -> Any:
     """Return what an answer takes: a promise over 2,000 pending jobs and 200 promises."""
     from answers import measure
 
-    from rtsched.daemon.logs import log_events
+    from rtsched.daemon.systemd import log_events
 
     log_events("error")
 

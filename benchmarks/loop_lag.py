@@ -45,16 +45,16 @@ from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encod
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.ask import ask
-from rtsched.daemon.estimates_file import EstimatesFile
 from rtsched.daemon.estimating import FILE, Estimating
+from rtsched.daemon.estimating_process import EstimatesFile
 from rtsched.daemon.lag import LoopLag
-from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.queries import Queries
 from rtsched.daemon.reports import Feasible, Status
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.start import TURN
 from rtsched.daemon.store import Store
+from rtsched.daemon.systemd import log_events
 from rtsched.daemon.worker import Worker
 from rtsched.errors import RtschedError
 from rtsched.estimates import Estimator

@@ -34,15 +34,15 @@ from rtsched.adapters.wire import HEADER, REJECT, MessageKind, Tag, decode_field
 from rtsched.adapters.wire import read_header as header
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon
-from rtsched.daemon.estimates_file import EstimatesFile
 from rtsched.daemon.estimating import FILE, Estimating
-from rtsched.daemon.logs import log_events
+from rtsched.daemon.estimating_process import EstimatesFile
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.settings import LikelySettings
 from rtsched.daemon.start import TURN
 from rtsched.daemon.store import Store
+from rtsched.daemon.systemd import log_events
 from rtsched.daemon.worker import Worker
 from rtsched.estimates import Estimator
 

@@ -54,9 +54,9 @@ async def _serve(side: str, directory: Path) -> None:
     from rtsched.adapters.condor import CondorTranslator
     from rtsched.adapters.slurm import SlurmTranslator
     from rtsched.daemon.app import Daemon
-    from rtsched.daemon.logs import log_events
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.store import Store
+    from rtsched.daemon.systemd import log_events
     from rtsched.daemon.worker import Worker
 
     took: dict[str, Any] = {}

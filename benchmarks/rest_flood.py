@@ -36,12 +36,12 @@ from rtsched.adapters.wire import HEADER, MessageKind, Tag, encode, read_header
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.lag import LoopLag
-from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.start import QUESTIONS, TURN
 from rtsched.daemon.store import Store
+from rtsched.daemon.systemd import log_events
 from rtsched.daemon.worker import Worker
 from rtsched.rest.serving import listeners, serve
 from rtsched.rest.settings import RestSettings

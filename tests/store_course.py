@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rtsched.daemon.codec import encode_schedule
-from rtsched.daemon.records import OPEN, JournalEntry, PromiseRecord
+from rtsched.daemon.records import OPEN, JournalEntry, PromiseRecord, encode_schedule
 from rtsched.model.cluster import Nodes
 from rtsched.model.schedule import Schedule
 

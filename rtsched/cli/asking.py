@@ -61,7 +61,7 @@ def print_json(report: Any) -> None:
 
 def when(at: float | None, now: float) -> str:
     """Return an instant in local time, with the date if it is not today."""
-    from rtsched.daemon.moments import moment
+    from rtsched.daemon.stated import moment
     from rtsched.report.wording import MISSING
 
     return MISSING if at is None else moment(at, now)

@@ -54,8 +54,8 @@ def _by_itself(site_file: Path) -> PlanReport:
     """Return what a daemon would plan, without one."""
     from rtsched.cli.check import load_checked
     from rtsched.core.plugins import discover
-    from rtsched.daemon.logs import log_events
     from rtsched.daemon.start import plan_once
+    from rtsched.daemon.systemd import log_events
 
     log_events("warning")
     return plan_once(load_checked(site_file, discover()))

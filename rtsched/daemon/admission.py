@@ -20,14 +20,26 @@ from rtsched.adapters.requirements import HORIZON, beyond_horizon
 from rtsched.core.cycle import judge
 from rtsched.daemon import messages
 from rtsched.daemon.budgets import over_budget
-from rtsched.daemon.codec import decode_jobs, encode_jobs
-from rtsched.daemon.imminent import SOON, StartedBefore, can_start_now, with_imminent_started
-from rtsched.daemon.instant import Instant, Present, present
-from rtsched.daemon.limits import for_job, full_limit, limits_in, texts_of, without_limits
+from rtsched.daemon.instant import (
+    SOON,
+    Instant,
+    Present,
+    StartedBefore,
+    can_start_now,
+    present,
+    with_imminent_started,
+)
+from rtsched.daemon.limits import (
+    for_job,
+    full_limit,
+    judged_by_limits,
+    limits_in,
+    texts_of,
+    without_limits,
+)
 from rtsched.daemon.offers import STATED, in_the_way, rounded_up, too_early_by
-from rtsched.daemon.records import PromiseRecord
+from rtsched.daemon.records import PromiseRecord, decode_jobs, encode_jobs
 from rtsched.daemon.replanning import lost_starts
-from rtsched.daemon.shorter_limits import judged_by_limits
 from rtsched.daemon.site import entry_of, renamed, with_late_plans_accepted
 from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError

@@ -17,8 +17,7 @@ from rtsched.adapters.users import NotKnownYetError, at_once, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.fair import Turns, Usual
-from rtsched.daemon.imminent import StartedBefore
-from rtsched.daemon.instant import NodeLists, filter_problem, instant_of
+from rtsched.daemon.instant import NodeLists, StartedBefore, filter_problem, instant_of
 from rtsched.daemon.likely import JudgedByOdds, LikelyController, Odds, odds_of
 from rtsched.daemon.menu import (
     Allowance,

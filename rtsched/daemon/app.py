@@ -27,16 +27,15 @@ import structlog
 from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.budgets import kept_for_nothing
-from rtsched.daemon.codec import decode_jobs
+from rtsched.daemon.chains import ConfigReloader
 from rtsched.daemon.deferred import AT_A_TIME, with_kept
 from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.likely import fallen
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.promised_jobs import lines_of
 from rtsched.daemon.purged import CompletionLookup
-from rtsched.daemon.records import TOKEN, JournalEntry
+from rtsched.daemon.records import TOKEN, JournalEntry, decode_jobs
 from rtsched.daemon.recovery import recovered, states_to_store
-from rtsched.daemon.reloading import ConfigReloader
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.warming import keep_loaded, rehearse, warm_up

@@ -244,3 +244,46 @@ def sentence(error: sqlite3.Error) -> str:
         if code.startswith(name):
             return f"{error} ({code}); {remedy}"
     return f"{error} ({code or type(error).__name__})"
+
+
+class WriterEpoch:
+    """One daemon's right to write.
+
+    Parameters
+    ----------
+    host : str
+        Where the daemon runs.
+
+    Attributes
+    ----------
+    epoch : int
+        The number that this daemon wrote; 0: it has not taken the file over yet.
+    lost_to : str
+        Host of the daemon that took the file over after this one; empty: none did.
+    """
+
+    def __init__(self, host: str) -> None:
+        self.host, self.epoch, self.lost_to = host, 0, ""
+
+    def take(self, base: sqlite3.Connection) -> None:
+        """Take the file over, whoever has it."""
+        base.execute("BEGIN IMMEDIATE")
+        base.execute("UPDATE holder SET epoch = epoch + 1, host = ?", (self.host,))
+        (self.epoch,) = base.execute("SELECT epoch FROM holder").fetchone()
+        base.execute("COMMIT")
+
+    def check(self, base: sqlite3.Connection, path: Path) -> None:
+        """Compare the epochs; within a transaction that is to write, nobody can change them.
+
+        Raises
+        ------
+        StoreError
+            If another daemon took the file over.
+        """
+        epoch, host = base.execute("SELECT epoch, host FROM holder").fetchone()
+        if epoch != self.epoch:
+            self.lost_to = host or "another host"
+            raise StoreError(
+                path,
+                f"was taken over by the daemon on {self.lost_to}; this one is on standby now",
+            )

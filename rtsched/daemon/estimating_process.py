@@ -8,7 +8,9 @@ the seconds that a question may take.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 import queue
 import resource
 import threading
@@ -17,25 +19,30 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
 import structlog
 
-from rtsched.daemon.estimates_file import EstimatesFile
-from rtsched.daemon.logs import log_events
-from rtsched.daemon.running_ends import running_ends
+from rtsched import __version__
+from rtsched.adapters.files import replace_file
+from rtsched.daemon.systemd import log_events
 from rtsched.errors import RtschedError
 from rtsched.estimates import Accuracy, Estimates, Estimator
+from rtsched.estimates.ends import odds_by
+from rtsched.estimates.run_times import draw
+from rtsched.estimates.tables import BOUNDS
+from rtsched.model.snapshot import places
 from rtsched.model.units import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from rtsched.daemon.logs import Level
+    from rtsched.daemon.systemd import Level
     from rtsched.estimates import EstimateSettings
     from rtsched.estimates.ahead import LimitSource
+    from rtsched.estimates.run_times import RunTimes
     from rtsched.model.jobs import Jobs
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot
@@ -43,6 +50,100 @@ if TYPE_CHECKING:
 
     Past = Callable[[float, float], Log]
     """Reads jobs that ended from a time to another, seconds since the epoch."""
+
+
+FORM = "rtsched estimates 4"
+
+
+class EstimatesFile:
+    """Where an estimator is kept between two processes.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._problem = ""
+
+    def read(
+        self, settings: EstimateSettings, system: ExclusiveSettings | None
+    ) -> tuple[Estimator, float] | None:
+        """Return the estimator, and until when it knows the past, seconds since the epoch.
+
+        None: there is no file, or none that can be used, which is logged.
+        """
+        try:
+            with self.path.open("rb") as file:
+                if os.fstat(file.fileno()).st_uid != os.geteuid():
+                    raise ValueError("it is another user's")
+                head, body = file.readline().decode("ascii").rstrip("\n"), file.read()
+            if head != _head(body):
+                raise ValueError("it is damaged or of another release")
+            estimator, until = pickle.loads(body)  # noqa: S301 - our own file, checked above
+            if not isinstance(estimator, Estimator):
+                raise TypeError("it holds no estimator")
+            estimator.settings = settings
+            estimator.system = Estimator(settings, system).system
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # whatever the file holds: the past is read again
+            log.warning(
+                "estimates_file_not_read",
+                path=str(self.path),
+                error=f"{error}; past and record of estimates begin anew",
+            )
+            return None
+        return estimator, float(until)
+
+    def write(self, estimator: Estimator, until: float) -> None:
+        """Write it in place of the one before; a problem is logged once."""
+        try:
+            body = pickle.dumps((estimator, until), protocol=5)
+            replace_file(self.path, f"{_head(body)}\n".encode("ascii") + body)
+        except Exception as error:  # it is written again later
+            if str(error) != self._problem:
+                log.warning("estimates_file_not_written", path=str(self.path), error=str(error))
+            self._problem = str(error)
+        else:
+            self._problem = ""
+
+
+def _head(body: bytes) -> str:
+    return f"{FORM} {__version__} {hashlib.sha256(body).hexdigest()}"
+
+
+DRAWS = 128
+"""Run times that are drawn for each job."""
+
+
+def running_ends(run_times: RunTimes, snapshot: Snapshot, seed: int = 0) -> Estimates:
+    """Return estimated ends of the running jobs, one row each, in seconds since the epoch.
+
+    The odds are those that a job ends by its deadline, as `odds_by` has them; nan: it has none. A
+    job that has run longer than any before it may take up to its limit. Starts are nan: they are
+    known.
+    """
+    jobs, entries = snapshot.running, snapshot.allocations.entries
+    place, there = places(entries.job, jobs.id)
+    jobs, place = jobs.take(there), place[there]
+    if not len(jobs):
+        return Estimates.build(0)
+    start, latest = entries.start[place], entries.end[place]
+    elapsed = np.maximum(snapshot.now - start, 0.0)
+    distribution = run_times.distributions(jobs)
+    drawn = draw(distribution, elapsed, jobs.wall_time, jobs.id, jobs.user, DRAWS, seed)
+    ends = np.maximum(np.minimum(start + drawn, latest), snapshot.now)
+    levels = np.quantile(ends, list(BOUNDS.values()), axis=0)
+    columns: dict[str, Any] = {
+        f"end{name}": level for name, level in zip(BOUNDS, levels, strict=True)
+    }
+    odds = odds_by(ends.T, jobs.deadline)
+    odds[~np.isfinite(jobs.deadline)] = np.nan
+    return Estimates.build(len(jobs), job=jobs.id, odds=odds, **columns)
+
 
 log = structlog.get_logger(__name__)
 

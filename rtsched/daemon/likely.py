@@ -21,10 +21,9 @@ from rtsched.adapters.live import FIRST_OWN_ID, LIKELY, SubmitReply
 from rtsched.adapters.requirements import beyond_horizon
 from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionResult, or_run, record_of
-from rtsched.daemon.moments import moment
 from rtsched.daemon.reconcile import closed_by_poll
 from rtsched.daemon.records import OPEN, OUTCOMES
-from rtsched.daemon.stated import CLASSES, per_cent
+from rtsched.daemon.stated import CLASSES, moment, per_cent
 from rtsched.estimates.ends import earliest_with, odds_by
 from rtsched.model.actions import Tell
 from rtsched.model.jobs import Jobs, Kind
@@ -40,10 +39,9 @@ if TYPE_CHECKING:
     from rtsched.adapters.live import Observation, Submission
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.estimating import LatestEstimates
-    from rtsched.daemon.likely_promises import LikelyPromises
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.settings import DaemonSettings, LikelySettings
-    from rtsched.daemon.site import Site
+    from rtsched.daemon.site import LikelyPromises, Site
     from rtsched.estimates.likely_level import LikelyLevel
     from rtsched.model.actions import Action
 

@@ -17,12 +17,15 @@ A job with a range of nodes, or an array, counts with the most that it may have 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rtsched.counting import span
 from rtsched.daemon.site import in_order
+from rtsched.kernels.machine_limits import HELD, REMAINING
 from rtsched.kernels.overlaps import ROUNDING
 from rtsched.model.billing import BILLING, whole_units
 from rtsched.model.jobs import Jobs, Kind
@@ -32,16 +35,20 @@ from rtsched.model.resources import CPU, LICENSE
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
+from rtsched.model.units import MINUTE
+from rtsched.replay.limits import limits_of_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.live import Observation
+    from rtsched.adapters.live import Observation, Submission
+    from rtsched.daemon.admission import AdmissionResult
     from rtsched.daemon.site import Site
     from rtsched.model.cluster import Cluster
     from rtsched.model.limit_rules import JobLimits, LimitRules
+    from rtsched.model.limits import Limits, UsedTime
     from rtsched.model.snapshot import Snapshot
 
 LIMIT = "limit/"
@@ -481,3 +488,145 @@ def _first_room(
         if times[k] < start + seconds - ROUNDING and times[k + 1] > start + ROUNDING:
             start = float(times[k + 1])
     return start
+
+
+class LimitsNow(NamedTuple):
+    """The limits of a site, and what is used of them; a `LimitSource`."""
+
+    rules: LimitRules
+    used: UsedTime | None
+    """What was used of limits that count it; None: not known, or there are none."""
+
+    def of(self, jobs: Jobs, snapshot: Snapshot) -> Limits | None:
+        """Return the limits of jobs, first the running ones of the snapshot, then the waiting."""
+        names, kind = kinds_of(jobs)
+        found = [self.rules.applied_to(each) for each in names]
+        running = len(snapshot.running)
+        waits = np.zeros(len(jobs), np.bool_)
+        waits[running : running + len(snapshot.queued)] = True
+        amounts = _Amounts(jobs, waits, snapshot.cluster)
+        limits = limits_of_kinds(amounts, found, kind, self.rules.safe, self.rules.half_life)
+        return limits if limits is None else limits._replace(used=self._used(limits, snapshot))
+
+    def _used(self, limits: Limits, snapshot: Snapshot) -> NDArray[np.float64]:
+        """Return what groups have used, float64[g, r]: what running jobs may yet use is apart."""
+        found = np.zeros((len(limits.names), len(limits.things)))
+        if self.used is None:
+            return found
+        entries = snapshot.allocations.entries
+        left = np.maximum(entries.end - snapshot.now, 0.0)
+        left[self.used.lacks(entries.start) | ~np.isfinite(left)] = 0.0
+        yet = limits.asked[: len(left)] * left[:, None]
+        for row, kind in enumerate(limits.kind[: len(left)].tolist()):
+            found[limits.groups.row(kind)] -= yet[row]
+        for group, name in enumerate(limits.names):
+            for at, thing in enumerate(limits.things):
+                found[group, at] += self.used.seconds.get((name, thing), 0.0)
+        found[:, (limits.basis == HELD) | (limits.basis == REMAINING)] = 0.0
+        return np.maximum(found, 0.0)
+
+
+class _Amounts:
+    """How much jobs count for, of what limits name.
+
+    Parameters
+    ----------
+    jobs : Jobs
+        `n` jobs.
+    waits : bool[n]
+        Which of them wait: where jobs have whole nodes they say how many cores they ask for, and
+        the others how many they have.
+    cluster : Cluster
+        Where they run.
+    """
+
+    def __init__(self, jobs: Jobs, waits: NDArray[np.bool_], cluster: Cluster) -> None:
+        self._jobs, self._waits, self._cluster = jobs, waits, cluster
+        self._names = {CPU: CPU, NODE: NODE, **countable(cluster)}
+
+    @property
+    def shares_nodes(self) -> bool:
+        """Whether some jobs share nodes with others."""
+        return self._cluster.shared
+
+    def __contains__(self, thing: str) -> bool:
+        """Return whether it is known how much of something jobs count for."""
+        return thing in self._names
+
+    def of(self, thing: str) -> NDArray[np.int64]:
+        """Return how much of something each job counts for, int64[n]."""
+        jobs, cluster, name = self._jobs, self._cluster, self._names[thing]
+        if cluster.shared:
+            return most_taken(jobs, cluster, name)
+        if thing == BILLING:
+            return whole_units(billed(jobs, cluster, self.of))
+        if thing == CPU:
+            cores = int(cluster.nodes.cores.max(initial=1))
+            whole = np.maximum(jobs.size, 1).astype(np.int64) * cores
+            return np.where(self._waits | (jobs.cores <= 0), whole, jobs.cores).astype(np.int64)
+        return most_taken(jobs, cluster, name)
+
+
+TRIALS = 5
+"""After the longest and the shortest limit, so many between them are tried."""
+
+
+def judged_by_limits(
+    judge: Callable[[Site, Submission, float], AdmissionResult],
+    site: Site,
+    submission: Submission,
+    now: float,
+) -> AdmissionResult:
+    """Return what becomes of a submission with the longest limit that it can be promised.
+
+    Parameters
+    ----------
+    judge : callable
+        Judges a submission.
+    site : Site
+        As it is.
+    submission : Submission
+        With the shortest and the longest time limit that its user allows.
+    now : float
+        Seconds since the epoch.
+    """
+    jobs, (shortest, limit) = submission.jobs, submission.limits
+    longest, deadline = float(jobs.wall_time[0]), float(jobs.deadline[0])
+    if not shortest < limit or not math.isfinite(deadline) or submission.problem:
+        return judge(site, submission, now)
+    most = math.floor((limit - shortest) / MINUTE + 1e-6)
+    room = deadline - max(now, float(jobs.begin[0]))
+    least = min(max(math.ceil((longest - room) / MINUTE - 1e-6), 0), most)
+
+    def tried(minutes: int) -> AdmissionResult:
+        wall = jobs.replace(wall_time=np.array([longest - MINUTE * minutes]))
+        result = judge(site, replace(submission, jobs=wall), now)
+        return _with_limit(result, limit - MINUTE * minutes, shorter=minutes > 0)
+
+    result = tried(least)
+    if result.verdict != "reject" or least == most:
+        return result
+    found, low, high = tried(most), least, most
+    if found.verdict == "reject":
+        return found
+    for _ in range(TRIALS):
+        middle = (low + high) // 2
+        if middle in {low, high}:
+            break
+        if (result := tried(middle)).verdict == "reject":
+            low = middle
+        else:
+            found, high = result, middle
+    return found
+
+
+def _with_limit(result: AdmissionResult, limit: float, *, shorter: bool) -> AdmissionResult:
+    """Return a result with the time limit that the job gets, seconds; a promise says a shorter one.
+
+    So does one that is held until the next poll, which judges it with that limit.
+    """
+    reply = result.reply
+    if not (reply.token or reply.deferred):
+        return result
+    text = f"{reply.text}; time limit set to {span(limit)} (--time-min)" if shorter else reply.text
+    return replace(result, reply=replace(reply, text=text, limit=limit))

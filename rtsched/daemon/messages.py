@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.counting import counted
-from rtsched.daemon.moments import moment
+from rtsched.daemon.stated import moment
 from rtsched.model.limits import JOBS, minute_of
 from rtsched.model.resources import CPU, MEMORY
 from rtsched.model.verdicts import Verdict

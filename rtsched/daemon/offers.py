@@ -15,7 +15,7 @@ import numpy as np
 
 from rtsched.adapters.planned import first_entries
 from rtsched.core.plan_repair import by_room, free_now, with_leeway
-from rtsched.daemon.imminent import SOON
+from rtsched.daemon.instant import SOON
 from rtsched.model.units import MINUTE
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import MessageKind, frame
 from rtsched.daemon import messages, reports
 from rtsched.daemon.admission import AdmissionController, AdmissionResult, rounds_promised
-from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.estimating import WAIT
 from rtsched.daemon.fair import BusyError, ClosedError, FairThread
 from rtsched.daemon.likely import LikelyController, has_fallen, likely_until, odds_of, present_odds
@@ -32,13 +31,12 @@ from rtsched.daemon.menu import (
     with_odds,
 )
 from rtsched.daemon.offers import STATED
-from rtsched.daemon.records import AT_RISK, OPEN
+from rtsched.daemon.records import AT_RISK, OPEN, decode_jobs
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.shares import account_shares
 from rtsched.daemon.site import at_risk, entry_of
 from rtsched.daemon.standby import unseen
-from rtsched.daemon.starts import OFF, Starts
-from rtsched.daemon.waiting import helps, terms, waits
+from rtsched.daemon.waiting import OFF, Starts, helps, terms, waits
 from rtsched.errors import RtschedError
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.snapshot import places

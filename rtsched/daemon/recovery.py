@@ -8,10 +8,8 @@ import numpy as np
 import structlog
 
 from rtsched.adapters.live import FIRST_OWN_ID, PART
-from rtsched.daemon.codec import decode_jobs, encode_jobs
-from rtsched.daemon.likely_promises import LikelyPromises
-from rtsched.daemon.records import Records
-from rtsched.daemon.site import Site, in_order, promises_of
+from rtsched.daemon.records import Records, decode_jobs, encode_jobs
+from rtsched.daemon.site import LikelyPromises, Site, in_order, promises_of
 from rtsched.errors import RtschedError
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import State, decode_state, encode_state

@@ -38,11 +38,10 @@ from rtsched.core.plan_repair import (
 )
 from rtsched.counting import counted
 from rtsched.daemon import messages
-from rtsched.daemon.codec import decode_jobs, encode_jobs
-from rtsched.daemon.imminent import with_imminent_started, with_started
+from rtsched.daemon.instant import with_imminent_started, with_started
 from rtsched.daemon.limits import room_from
 from rtsched.daemon.offers import offers_of
-from rtsched.daemon.records import Records
+from rtsched.daemon.records import Records, decode_jobs, encode_jobs
 from rtsched.daemon.site import (
     entry_of,
     promised_deadlines,

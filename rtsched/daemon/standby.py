@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rtsched.adapters.slurm.installed import Control
+    from rtsched.daemon.database import WriterEpoch
     from rtsched.daemon.server import Client, Handler
     from rtsched.daemon.store import Store
-    from rtsched.daemon.writer_epoch import WriterEpoch
 
 log = structlog.get_logger(__name__)
 

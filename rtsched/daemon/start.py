@@ -24,20 +24,18 @@ from rtsched.core.chain import Chain
 from rtsched.core.plugins import discover
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon, PluginChains, rules_of, wording_of
-from rtsched.daemon.chains import Chains
+from rtsched.daemon.chains import Chains, ConfigReloader
+from rtsched.daemon.database import WriterEpoch
 from rtsched.daemon.estimating import Estimating
-from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import Metrics
-from rtsched.daemon.notify import notify, watched
 from rtsched.daemon.promised_jobs import FILE, PromisedJobs
 from rtsched.daemon.queries import Queries, SiteReader
-from rtsched.daemon.reloading import ConfigReloader
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.standby import BEAT, SharedSocketServer, Standby
 from rtsched.daemon.store import Store
+from rtsched.daemon.systemd import log_events, notify, watched
 from rtsched.daemon.warming import warm_up
 from rtsched.daemon.worker import Worker
-from rtsched.daemon.writer_epoch import WriterEpoch
 from rtsched.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
-"""Odds as users read them; apart, so that commands need not load what the daemon works with."""
+"""Odds and instants as users read them; apart, so that commands load little of the daemon."""
 
 from __future__ import annotations
 
 import math
+import time
 
 CLASSES = (0.0, 50.0, 80.0, 85.0, 90.0, 95.0, 97.5, 99.0)
 """Lower ends, in per cent, of the classes in which likely promises are counted by their odds."""
@@ -32,3 +33,19 @@ def standing_of(standing: str, odds: float | None, now: float | None = None) -> 
     if odds is None:
         return standing
     return f"{standing}, likely {per_cent(odds)}{'' if now is None else f', now {per_cent(now)}'}"
+
+
+_LAST = 2.0**33
+"""What is later is no time that anybody reads: the year 2242."""
+
+
+def moment(at: float, now: float | None) -> str:
+    """Return an instant in local time with its offset from UTC, with the date if it is not today.
+
+    Without `now` it has a date always, for what is read at some other time.
+
+    The site's clock may show one hour twice, and who reads it may be in another zone.
+    """
+    there = time.localtime(min(at, _LAST))
+    same_day = now is not None and there[:3] == time.localtime(now)[:3]
+    return time.strftime("%H:%M:%S %z" if same_day else "%Y-%m-%d %H:%M:%S %z", there)

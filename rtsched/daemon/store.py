@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-from rtsched.daemon.codec import decode_schedule, encode_schedule
 from rtsched.daemon.database import (
     RESTORE,
     FileOnDisk,
@@ -44,13 +43,15 @@ from rtsched.daemon.records import (
     PromiseRecord,
     PromiseState,
     StoredState,
+    decode_schedule,
+    encode_schedule,
 )
 from rtsched.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from rtsched.daemon.writer_epoch import WriterEpoch
+    from rtsched.daemon.database import WriterEpoch
     from rtsched.model.cluster import Nodes
     from rtsched.model.schedule import Schedule
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rtsched.adapters.requirements import Event  # noqa: TC001 - read by msgspec
-from rtsched.daemon.moments import moment
-from rtsched.daemon.stated import per_cent
+from rtsched.daemon.stated import moment, per_cent
 from rtsched.report.wording import duration, shortened, visible
 
 if TYPE_CHECKING:

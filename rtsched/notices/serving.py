@@ -18,9 +18,8 @@ import msgspec
 import structlog
 
 from rtsched.daemon.ask import ask
-from rtsched.daemon.logs import log_events
-from rtsched.daemon.notify import notify
 from rtsched.daemon.reports import Closed, ClosedReport, Status, StatusReport
+from rtsched.daemon.systemd import log_events, notify
 from rtsched.errors import AdapterError, RtschedError
 from rtsched.model.units import HOUR
 from rtsched.notices.delivery import Letter, deliver

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from rtsched.adapters.requirements import Event  # noqa: TC001 - read by msgspec
 from rtsched.adapters.users import uid_of
-from rtsched.daemon.logs import Level  # noqa: TC001 - read by msgspec
+from rtsched.daemon.systemd import Level  # noqa: TC001 - read by msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,9 +21,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from rtsched.adapters.users import uid_of
-from rtsched.daemon.logs import log_events
-from rtsched.daemon.notify import watched
 from rtsched.daemon.server import answers_on
+from rtsched.daemon.systemd import log_events, watched
 from rtsched.errors import AdapterError, ConfigError
 from rtsched.rest.app import create_app
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from rtsched.daemon.logs import Level  # noqa: TC001 - read by msgspec
+from rtsched.daemon.systemd import Level  # noqa: TC001 - read by msgspec
 
 DEFAULT = Path("/etc/rtsched/rest.toml")
 

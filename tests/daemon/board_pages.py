@@ -19,9 +19,8 @@ from running import ANN, FACTS, NOW, Running, answer_of
 from rtsched.adapters.live import Marks
 from rtsched.adapters.slurm.facts import Partition
 from rtsched.adapters.wire import MessageKind, Tag, encode
-from rtsched.daemon.codec import encode_jobs
 from rtsched.daemon.estimating import Estimating, LatestEstimates
-from rtsched.daemon.records import PromiseRecord, PromiseState
+from rtsched.daemon.records import PromiseRecord, PromiseState, encode_jobs
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.estimates import Estimates, EstimateSettings
 from rtsched.model.blocked import WHOLE, Blocked

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scene import T0, Scene
 
 from rtsched.core.plan_check import plan_fault
-from rtsched.daemon.codec import encode_jobs
-from rtsched.daemon.records import PromiseRecord, StoredState
+from rtsched.daemon.records import PromiseRecord, StoredState, encode_jobs
 from rtsched.daemon.recovery import recovered
 from rtsched.daemon.waiting import waits
 from rtsched.logs.node_requests import NodeSets

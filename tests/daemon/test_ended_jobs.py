@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rtsched.adapters.live import Completions
-from rtsched.daemon.ended_jobs import EndedJobs
+from rtsched.daemon.estimating import EndedJobs
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule

@@ -14,9 +14,9 @@ from estimating_site import KnownEstimator, known_process, waiting, with_estimat
 from running import NOW, Running, answer_of, until
 from structlog.testing import capture_logs
 
-from rtsched.daemon.estimates_file import EstimatesFile
 from rtsched.daemon.estimating import MOST_WAITING, first_waiting
-from rtsched.daemon.likely_promises import LikelyPromises
+from rtsched.daemon.estimating_process import EstimatesFile
+from rtsched.daemon.site import LikelyPromises
 from rtsched.estimates import EstimateSettings
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs

@@ -21,9 +21,14 @@ from rtsched.core.chain import Chain, Member
 from rtsched.core.hookspecs import hookimpl
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.chains import Chains
-from rtsched.daemon.codec import encode_jobs, encode_schedule
 from rtsched.daemon.likely import LikelyController, Odds, odds_of, sold, stated_odds
-from rtsched.daemon.records import OUTCOMES, PromiseRecord, StoredState
+from rtsched.daemon.records import (
+    OUTCOMES,
+    PromiseRecord,
+    StoredState,
+    encode_jobs,
+    encode_schedule,
+)
 from rtsched.daemon.recovery import recovered
 from rtsched.daemon.reports import Explain, Reliability, Status
 from rtsched.daemon.settings import DaemonSettings, LikelySettings

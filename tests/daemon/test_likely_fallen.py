@@ -20,10 +20,10 @@ from rtsched.adapters.slurm.observation import token_of
 from rtsched.adapters.wire import Tag
 from rtsched.daemon.estimating import LatestEstimates, with_likely_deadlines
 from rtsched.daemon.likely import fallen, has_fallen, present_odds
-from rtsched.daemon.likely_promises import LikelyPromises
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.reports import Explain, Status
 from rtsched.daemon.settings import LikelySettings
+from rtsched.daemon.site import LikelyPromises
 from rtsched.estimates import Estimates
 from rtsched.estimates.likely_level import LikelyLevel
 from rtsched.model.jobs import Edges, Jobs

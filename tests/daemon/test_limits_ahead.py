@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rtsched.daemon.limits import LIMIT, without_planned_limits
-from rtsched.daemon.limits_ahead import LimitsNow
+from rtsched.daemon.limits import LIMIT, LimitsNow, without_planned_limits
 from rtsched.estimates import EstimateSettings, Estimator
 from rtsched.estimates.ahead import ahead
 from rtsched.model.cluster import Cluster, Nodes

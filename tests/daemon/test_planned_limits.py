@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from scene import T0, Scene
 
 from rtsched.adapters.live import CompletionStatus, Observation
-from rtsched.daemon.codec import decode_jobs
 from rtsched.daemon.limits import LIMIT, limits_in, with_limits
-from rtsched.daemon.moments import moment
-from rtsched.daemon.records import StoredState
+from rtsched.daemon.records import StoredState, decode_jobs
 from rtsched.daemon.recovery import recovered
+from rtsched.daemon.stated import moment
 from rtsched.model.actions import Tell
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs

@@ -12,8 +12,7 @@ from running import ANN, Running, answer_of
 from scene import T0, Scene
 
 from rtsched.adapters.wire import REJECT, Tag
-from rtsched.daemon.codec import encode_jobs
-from rtsched.daemon.records import JournalEntry, StoredState
+from rtsched.daemon.records import JournalEntry, StoredState, encode_jobs
 from rtsched.daemon.recovery import ReportedState, recovered
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.store import Store

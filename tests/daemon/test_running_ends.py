@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rtsched.daemon.running_ends import running_ends
+from rtsched.daemon.estimating_process import running_ends
 from rtsched.estimates.run_times import RunTimes
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs

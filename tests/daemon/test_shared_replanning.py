@@ -12,7 +12,7 @@ from scene import T0, Scene
 from test_replanning import told
 
 from rtsched.core.plan_repair import free_now, start_delays
-from rtsched.daemon.imminent import with_imminent_started
+from rtsched.daemon.instant import with_imminent_started
 from rtsched.daemon.site import at_risk
 from rtsched.daemon.waiting import waits
 from rtsched.model.actions import Requeue

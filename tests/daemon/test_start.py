@@ -14,10 +14,9 @@ import pytest
 from rtsched.adapters.users import forget_users
 from rtsched.core.config import PluginTable
 from rtsched.daemon.app import Daemon
-from rtsched.daemon.database import connect
+from rtsched.daemon.database import WriterEpoch, connect
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.start import policy_of, serve
-from rtsched.daemon.writer_epoch import WriterEpoch
 from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:

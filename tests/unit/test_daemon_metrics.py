@@ -15,10 +15,10 @@ import structlog
 from rtsched.adapters.live import Change, Done
 from rtsched.core.chain import Answer, HookMetrics, Judgement
 from rtsched.daemon import metrics as module
-from rtsched.daemon.logs import log_events
 from rtsched.daemon.metrics import METRICS, Metrics
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.site import Site
+from rtsched.daemon.systemd import log_events
 from rtsched.errors import ConfigError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs

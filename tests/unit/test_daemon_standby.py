@@ -17,6 +17,7 @@ from rtsched.adapters.slurm.setup import controller_findings
 from rtsched.adapters.slurm.slurm_conf import settings, with_host
 from rtsched.adapters.wire import MessageKind, frame
 from rtsched.daemon import reports
+from rtsched.daemon.database import WriterEpoch
 from rtsched.daemon.promised_jobs import PromisedJobs
 from rtsched.daemon.records import PromiseRecord
 from rtsched.daemon.settings import LiveSite
@@ -30,7 +31,6 @@ from rtsched.daemon.standby import (
 )
 from rtsched.daemon.start import policy_of
 from rtsched.daemon.store import Store
-from rtsched.daemon.writer_epoch import WriterEpoch
 from rtsched.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:

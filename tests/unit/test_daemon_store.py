@@ -22,8 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.live import FIRST_OWN_ID
-from rtsched.daemon.codec import decode_jobs, decode_schedule, encode_jobs, encode_schedule
 from rtsched.daemon.database import migrations
+from rtsched.daemon.records import decode_jobs, decode_schedule, encode_jobs, encode_schedule
 from rtsched.daemon.store import JOURNAL_ROWS, OPEN, JournalEntry, PromiseRecord, Store
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.cluster import Nodes

@@ -15,8 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from store_course import CLOSED, NOW, Known, found, planned
 
 import rtsched.daemon.store
-from rtsched.daemon.codec import encode_schedule
-from rtsched.daemon.records import OPEN, JournalEntry, PromiseRecord
+from rtsched.daemon.records import OPEN, JournalEntry, PromiseRecord, encode_schedule
 from rtsched.daemon.store import Store
 from rtsched.model.cluster import Nodes
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from rtsched.adapters.slurm.submission import SlurmTranslator
-from rtsched.daemon.moments import moment
+from rtsched.daemon.stated import moment
 from rtsched.model.units import slurm_moment
 
 TWICE = datetime(2026, 10, 25, 0, 30, tzinfo=UTC).timestamp()

@@ -18,7 +18,6 @@ from litestar.params import QueryParameter
 from msgspec import Meta
 
 from rtsched import __version__
-from rtsched.daemon.moments import moment
 from rtsched.daemon.reports import (
     AccountShare,
     Choice,
@@ -43,7 +42,7 @@ from rtsched.daemon.reports import (
     When,
     WhenReport,
 )
-from rtsched.daemon.stated import standing_of
+from rtsched.daemon.stated import moment, standing_of
 from rtsched.errors import RtschedError
 from rtsched.logs.hostlist import fold
 from rtsched.report.reliability import reliability, reliability_drawing

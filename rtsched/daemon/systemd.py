@@ -1,4 +1,4 @@
-"""Tell systemd how the daemon is, where it runs under systemd.
+"""The daemon as a service of systemd: its state, and its log, one JSON object a line.
 
 References
 ----------
@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import structlog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -68,3 +73,33 @@ def _watchdog() -> float:
     except ValueError:
         return 0.0
     return limit if mine and limit > 0 else 0.0
+
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+def log_events(level: Level = "info") -> None:
+    """Write events of this level and above to standard error from now on."""
+    least = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(serializer=_line),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _line(event: dict[str, object], **_: object) -> str:
+    """Return an event as JSON; what is no JSON stands there as Python writes it."""
+    first = {name: event[name] for name in ("timestamp", "level", "event") if name in event}
+    try:
+        return msgspec.json.encode({**first, **event}, enc_hook=repr).decode()
+    except (TypeError, ValueError):  # such as half of a character
+        text = repr(event).encode("utf-8", "replace").decode()
+        return msgspec.json.encode({**first, "unwritable": text}).decode()
