@@ -2,12 +2,14 @@
 # Keep the kernels that tests compiled, or take kept ones over: tests/kernels.sh keep|restore
 #
 # Numba keeps compiled kernels beside their sources, and looks itself whether those have changed. Compiling
-# all takes minutes, so a fresh checkout takes over what another with the same sources has compiled.
+# all takes minutes, so a fresh checkout takes over what another with the same sources has compiled. The
+# reproductions have one kernel, which is compiled anew if they differ.
 set -eu
 cd "$(dirname "$0")/.."
-sources="rtsched/kernels plugins/rtsched_plugins/kernels plugins/rtsched_reproductions"
+kernels="rtsched/kernels plugins/rtsched_plugins/kernels"
+sources="$kernels plugins/rtsched_reproductions"
 # shellcheck disable=SC2086 # a list of words
-key=$(find $sources -name '*.py' | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
+key=$(find $kernels -name '*.py' | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
 all=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/rtsched
 kept=$all/kernels-$key
 

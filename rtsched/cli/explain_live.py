@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from rtsched.cli.asking import gap, node_list, print_json, report_of, show_facts, when
 from rtsched.cli.common import Exit, console, indented
 from rtsched.counting import counted
-from rtsched.report.wording import decimal, duration, sentence
+from rtsched.report.start_wording import sentence
+from rtsched.report.wording import decimal, duration
 
 if TYPE_CHECKING:
     from rich.console import Console

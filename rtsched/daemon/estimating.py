@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import structlog
 
-from rtsched.adapters.condor.completions import past_jobs as condor_past
+from rtsched.adapters.condor.past import past_jobs as condor_past
 from rtsched.adapters.past import NO_JOBS, joined_logs
-from rtsched.adapters.slurm.completions import past_jobs as slurm_past
+from rtsched.adapters.slurm.past import past_jobs as slurm_past
 from rtsched.daemon.estimating_process import Question, Refreshed, Report, low_priority_process
 from rtsched.daemon.limits import LimitsNow, without_planned_limits
 from rtsched.daemon.site import LikelyPromises
 from rtsched.daemon.worker import Remote
 from rtsched.errors import AdapterError
 from rtsched.estimates import Accuracy, Estimates
-from rtsched.model.jobs import Jobs
+from rtsched.model.jobs import NOBODY, Jobs
 from rtsched.model.log import Ending, Log, Outcomes
 from rtsched.model.snapshot import places
 from rtsched.simulator.settings import ExclusiveSettings
@@ -54,7 +54,7 @@ class EndedJobs:
     """Finds, poll by poll, which jobs have ended, and how long they ran."""
 
     def __init__(self) -> None:
-        self._jobs = Jobs.build(0)
+        self._jobs = NOBODY
         self._runs: dict[int, float] = {}
         self._found: list[Log] = []
 
@@ -335,7 +335,7 @@ class Estimating:
         return cast("NDArray[np.float64] | None", found)
 
     async def _answer(
-        self, kind: Question, jobs: Jobs, timeout_s: float, since: Jobs | None = None
+        self, kind: Question, jobs: Jobs, timeout_s: float, since: Jobs = NOBODY
     ) -> Any:
         remote = self._remote
         if remote is None or not math.isfinite(self.latest.at) or not remote.is_made:

@@ -30,6 +30,7 @@ from rtsched.estimates import Accuracy, Estimates, Estimator
 from rtsched.estimates.ends import odds_by
 from rtsched.estimates.run_times import draw
 from rtsched.estimates.tables import BOUNDS
+from rtsched.model.jobs import NOBODY
 from rtsched.model.snapshot import places
 from rtsched.model.units import DAY
 
@@ -205,7 +206,7 @@ class _Asked:
     until: float
     answered: threading.Event
     answer: Any = None
-    since: Jobs | None = None
+    since: Jobs = NOBODY
 
 
 class EstimatingProcess:
@@ -278,7 +279,7 @@ class EstimatingProcess:
         failure, self._failure = self._failure, ""
         return Report(self._busy, refreshed, failure, _cpu(), self._number, self._past_problem)
 
-    def answer(self, kind: Question, jobs: Jobs, seconds: float, since: Jobs | None = None) -> Any:
+    def answer(self, kind: Question, jobs: Jobs, seconds: float, since: Jobs = NOBODY) -> Any:
         """Return estimates or ends of jobs that are not submitted; None: not within so long.
 
         `since` as of `Estimator.ends`.

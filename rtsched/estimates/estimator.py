@@ -20,7 +20,7 @@ from rtsched.estimates.predictors import NAMES
 from rtsched.estimates.record import Record
 from rtsched.estimates.run_times import draw
 from rtsched.estimates.tables import BOUNDS, Accuracy, Estimates
-from rtsched.model.jobs import Jobs
+from rtsched.model.jobs import NOBODY, Jobs
 from rtsched.model.resources import demand_of, room_of
 from rtsched.model.units import DAY
 from rtsched.simulator.settings import ExclusiveSettings
@@ -247,7 +247,7 @@ class Estimator:
         )
 
     def ends(
-        self, jobs: Jobs, within_s: float = math.inf, since: Jobs | None = None
+        self, jobs: Jobs, within_s: float = math.inf, since: Jobs = NOBODY
     ) -> NDArray[np.float64]:
         """Return when such jobs, submitted now, may end, each alone; their deadlines do not matter.
 
@@ -278,7 +278,7 @@ class Estimator:
         same = _limited(jobs).replace(
             id=np.full(len(jobs), UNSUBMITTED), submit=self._now, deadline=np.inf, label=-1
         )
-        first = _unseen(drawn.snapshot, Jobs.build(0) if since is None else _limited(since))
+        first = _unseen(drawn.snapshot, _limited(since))
         for other, others, ends in drawn.asked:
             if other.equals(same) and others.equals(first):
                 return ends
@@ -294,7 +294,7 @@ class Estimator:
         run_time = np.minimum(run_time, jobs.wall_time[:, None])
         return np.asarray(start.T[:, :, None] + run_time[:, None, :]).reshape(len(jobs), -1)
 
-    def odds(self, jobs: Jobs, since: Jobs | None = None) -> NDArray[np.float64]:
+    def odds(self, jobs: Jobs, since: Jobs = NOBODY) -> NDArray[np.float64]:
         """Return the odds that such jobs, submitted now, end by their deadlines, each alone.
 
         As `odds_by` of their `ends`.
@@ -429,15 +429,14 @@ class Estimator:
         )
 
     def _ahead(
-        self, drawn: Drawn, jobs: Jobs, within_s: float = math.inf, since: Jobs | None = None
+        self, drawn: Drawn, jobs: Jobs, within_s: float = math.inf, since: Jobs = NOBODY
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return waits and run times of jobs submitted now, float64[simulations, n] seconds.
 
         Each waits behind those in `since`.
         """
         count = self.settings.draws
-        first = Jobs.build(0) if since is None else since
-        others = self._run_times_beside(drawn, first)
+        others = self._run_times_beside(drawn, since)
         distribution = self.history.run_times.distributions(jobs)
         nobody = np.zeros(1, np.int32)
         own = np.column_stack(
@@ -458,11 +457,11 @@ class Estimator:
         share = min(self.answer_within, within_s) / max(len(jobs), 1)
         for column in range(len(jobs)):
             begun = time.monotonic()
-            state, covered = _with_one(drawn, jobs.take([column]), first), FIRST_COVERED
+            state, covered = _with_one(drawn, jobs.take([column]), since), FIRST_COVERED
             for row in range(count):
                 run_time = np.concatenate([drawn.run_time[row], others[row], own[row, [column]]])
                 arrivals_row, at, runs = drawn.arrivals[row]
-                submitted = arrivals_row + len(first) + 1, at, runs
+                submitted = arrivals_row + len(since) + 1, at, runs
                 start, covered = self._simulate(state, run_time, submitted, covered, wanted=1)
                 delay[row, column] = min(start[-1] - state.now, longest)
                 if delay[row, column] <= 0:  # at once, however long others run

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtsched.errors import InputError
-from rtsched.logs.classads import Record, is_xml, number, read_ads, text
+from rtsched.logs.ad_files import is_xml, read_ads
+from rtsched.logs.classads import Record, number, text
 from rtsched.logs.machine import Node, cluster_of
 from rtsched.logs.slurm_cluster import (
     Described,

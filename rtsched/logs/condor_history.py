@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rtsched.logs.classads import Expression, Record, is_table, is_xml, number, read_ads, text
+from rtsched.logs.ad_files import is_table, is_xml, read_ads
+from rtsched.logs.classads import Expression, Record, number, text
 from rtsched.logs.gather import (
     MOST,
     Coder,

@@ -123,6 +123,10 @@ class Edges(Table):
     message_time = Column(np.float64, 0.0, "Seconds its result travels to another node.")
 
 
+NOBODY = Jobs.build(0)
+"""No jobs."""
+
+
 class Periodic(Table):
     """One row per periodic job, which reserved work that new jobs must not disturb."""
 

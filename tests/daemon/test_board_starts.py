@@ -15,7 +15,8 @@ from running import NOW, Running
 
 from rtsched.daemon.estimating import Estimating, LatestEstimates
 from rtsched.estimates import EstimateSettings
-from rtsched.report.wording import about, visible
+from rtsched.report.start_wording import about
+from rtsched.report.wording import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

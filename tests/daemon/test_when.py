@@ -19,7 +19,7 @@ from rtsched.daemon.estimating import Estimating, LatestEstimates
 from rtsched.estimates import EstimateSettings
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
-from rtsched.report.wording import about
+from rtsched.report.start_wording import about
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.daemon.reports import StartEstimate
+from rtsched.report.start_wording import starts
 from rtsched.report.wording import (
     compact,
     decimal,
@@ -17,7 +18,6 @@ from rtsched.report.wording import (
     percent,
     quantity,
     shortened,
-    starts,
     visible,
 )
 

@@ -17,8 +17,9 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from rtsched.errors import InputError, OutputError
+from rtsched.logs.ad_files import read_ads
 from rtsched.logs.anonymous.slurm_words import SlurmWords, job_id, state
-from rtsched.logs.classads import Record, number, read_ads, text
+from rtsched.logs.classads import Record, number, text
 from rtsched.logs.condor_history import ATTRIBUTES, accounting_group
 from rtsched.logs.json_objects import json_objects
 from rtsched.logs.readers import ReadOptions, reader_of
