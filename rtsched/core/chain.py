@@ -7,7 +7,6 @@ exception, so the chain walks the implementations itself and yields one `Answer`
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -247,12 +246,6 @@ class Chain:
             implementation.member.name == self.planner for implementation in self._hooks["admit"]
         ):
             raise ConfigError([f"planner: {self.planner!r} is not among the admission plug-ins"])
-
-    @property
-    def books(self) -> dict[str, dict[str, HookMetrics]]:
-        """Return `hook_metrics`, by its former name."""
-        warnings.warn("`books` is called `hook_metrics`", DeprecationWarning, stacklevel=2)
-        return self.hook_metrics
 
     @classmethod
     def load(

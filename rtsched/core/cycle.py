@@ -8,7 +8,6 @@ call the same two functions with another source of snapshots and another sink fo
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -45,12 +44,6 @@ class Decision:
     actions: tuple[Action, ...]
     priorities: Priorities | None = None
     placement: Placement | None = None
-
-    @property
-    def order(self) -> Priorities | None:
-        """Return `priorities`, by its former name."""
-        warnings.warn("`order` is called `priorities`", DeprecationWarning, stacklevel=2)
-        return self.priorities
 
 
 def observe(

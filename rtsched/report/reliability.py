@@ -19,7 +19,6 @@ from rtsched.report.wording import percent
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from rtsched.report.scene import Figure
 
 EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99, 1.0)
 """Between two of them odds are counted together."""
@@ -91,45 +90,6 @@ def reliability(stated: ArrayLike, kept: ArrayLike) -> Reliability:
     means = np.bincount(row, odds, number)[there] / many[there]
     part = np.bincount(row, good, number)[there] / many[there]
     return Reliability(means, many[there], part, *wilson(part, many[there]))
-
-
-def reliability_figure(found: Reliability) -> Figure:
-    """Return the plot for the report, as plotly draws it."""
-    import plotly.graph_objects as go  # the board draws without it
-
-    from rtsched.report.axes import axis, base
-    from rtsched.report.scene import Figure
-
-    least = 100 * _least(found)
-    plot = go.Figure()
-    plot.add_scatter(
-        x=[least, 100], y=[least, 100], mode="lines", name="as stated", hoverinfo="skip",
-        line={"color": MUTED, "width": 1, "dash": "dash"},
-    )  # fmt: skip
-    plot.add_scatter(
-        x=100 * found.stated, y=100 * found.kept, mode="lines+markers", name="kept",
-        line={"color": POLICIES[0], "width": 1.5}, marker={"size": 8},
-        error_y={
-            "type": "data", "symmetric": False, "array": 100 * (found.high - found.kept),
-            "arrayminus": 100 * (found.kept - found.low), "thickness": 1.2, "width": 4,
-        },
-        customdata=found.promises,
-        hovertemplate="stated %{x:.1f} %: %{y:.1f} % of %{customdata} kept",
-    )  # fmt: skip
-    span = {"range": [least, 101], "ticksuffix": " %"}
-    plot.update_layout(
-        base(
-            xaxis=axis("Stated odds", **span),
-            yaxis=axis("Promises kept", range=[min(least, 100 * _lowest(found)), 101.5],
-                       ticksuffix=" %"),
-        )
-    )  # fmt: skip
-    caption = (
-        "One point per class of stated odds; bars are Wilson's 95 % intervals. On the dashed "
-        "line odds are right, below it too many promises were broken."
-    )
-    title = "Likely promises: stated odds and what was kept"
-    return Figure("fig-reliability", title, found.sentence(), caption, 390, plot)
 
 
 def reliability_drawing(found: Reliability, standalone: bool = True) -> str:

@@ -9,7 +9,7 @@ from rtsched.model.units import PERIODS
 from rtsched.report.wording import MISSING, duration
 
 if TYPE_CHECKING:
-    from rtsched.daemon.reports import EstimateRecord, StartEstimate
+    from rtsched.daemon.reports import StartEstimate
 
 _LAST = 2.0**33
 
@@ -61,17 +61,6 @@ def interval(low: float | None, high: float | None, now: float) -> str:
     return f"{about(low, now)} to {about(high, now)}"
 
 
-def record_lines(record: tuple[EstimateRecord, ...]) -> list[str]:
-    """Return how good estimates were, a line for each period in which jobs started."""
-    return [
-        f"last {period_name(each.period_s)}: {_percent(each.covered_80)} within 80 %, "
-        f"{_percent(each.covered_95)} within 95 %, mean error {duration(each.error_s)}, "
-        f"{each.jobs:,} {'job' if each.jobs == 1 else 'jobs'}"
-        for each in record
-        if each.jobs
-    ]
-
-
 def period_name(seconds: float) -> str:
     """Return the name of a period: `day`, `week`, `month`, else its length."""
     return PERIODS.get(seconds, duration(seconds))
@@ -94,7 +83,3 @@ def _spread(
     elif by is not None:
         parts.append(f"by {about(by, now)} (95 %)")
     return ", ".join(parts)
-
-
-def _percent(share: float | None) -> str:
-    return MISSING if share is None else f"{100 * share:.0f} %"

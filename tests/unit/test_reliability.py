@@ -15,7 +15,6 @@ from rtsched.report.reliability import (
     EDGES,
     reliability,
     reliability_drawing,
-    reliability_figure,
 )
 
 
@@ -44,7 +43,6 @@ def test_each_promise_is_counted_in_one_class(rows):
     assert ((found.low <= found.kept) & (found.kept <= found.high)).all()
     parsed(reliability_drawing(found))
     parsed(reliability_drawing(found, standalone=False))
-    reliability_figure(found)
 
 
 def test_the_interval_is_wilsons():
