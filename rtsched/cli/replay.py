@@ -139,8 +139,7 @@ def request(given: Mapping[str, Any]) -> Request:
     from rtsched.cli.check import load_checked, problems_by_unit
     from rtsched.core.config import read_toml
     from rtsched.core.plugins import discover
-    from rtsched.replay.policies import choose
-    from rtsched.replay.sweeps import Sweep, swept
+    from rtsched.replay.policies import Sweep, choose, swept
 
     if not given["logs"]:
         raise click.UsageError("give at least one LOG")

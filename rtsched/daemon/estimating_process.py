@@ -27,9 +27,8 @@ from rtsched.adapters.files import replace_file
 from rtsched.daemon.systemd import log_events
 from rtsched.errors import RtschedError
 from rtsched.estimates import Accuracy, Estimates, Estimator
-from rtsched.estimates.ends import odds_by
 from rtsched.estimates.run_times import draw
-from rtsched.estimates.tables import BOUNDS
+from rtsched.estimates.tables import BOUNDS, odds_by
 from rtsched.model.jobs import NOBODY
 from rtsched.model.snapshot import places
 from rtsched.model.units import DAY

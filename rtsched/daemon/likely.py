@@ -24,7 +24,7 @@ from rtsched.daemon.admission import AdmissionResult, or_run, record_of
 from rtsched.daemon.reconcile import closed_by_poll
 from rtsched.daemon.records import OPEN, OUTCOMES
 from rtsched.daemon.stated import CLASSES, moment, per_cent
-from rtsched.estimates.ends import earliest_with, odds_by
+from rtsched.estimates.tables import earliest_with, odds_by
 from rtsched.model.actions import Tell
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.resources import CPU

@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.estimates import arrivals
-from rtsched.estimates.ahead import LIMITED, Ahead, ahead, lean, on_known_nodes
-from rtsched.estimates.awaited import Awaited
+from rtsched.estimates.ahead import (
+    LIMITED,
+    Ahead,
+    ahead,
+    lean,
+    next_arrivals,
+    on_known_nodes,
+)
 from rtsched.estimates.calibration import LEVELS, Calibration, Open, Spread
-from rtsched.estimates.ends import odds_by
 from rtsched.estimates.history import History
 from rtsched.estimates.predictors import NAMES
-from rtsched.estimates.record import Record
+from rtsched.estimates.record import Awaited, Record
 from rtsched.estimates.run_times import draw
-from rtsched.estimates.tables import BOUNDS, Accuracy, Estimates
+from rtsched.estimates.tables import BOUNDS, Accuracy, Estimates, odds_by
 from rtsched.model.jobs import NOBODY, Jobs
 from rtsched.model.resources import demand_of, room_of
 from rtsched.model.units import DAY
@@ -349,7 +353,7 @@ class Estimator:
         day = int(snapshot.now // DAY)
         for number in range(count):
             random = np.random.default_rng((self.seed, day, number))
-            row, at = arrivals.drawn(submitted, snapshot.now, until, random)
+            row, at = next_arrivals(submitted, snapshot.now, until, random)
             drawn.append((row + first, at, history.run_time[row]))
         return run_time, drawn
 

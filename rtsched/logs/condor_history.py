@@ -27,15 +27,12 @@ from rtsched.model.log import Ending, Log, Outcomes, Skipped
 from rtsched.model.resources import CPU, DISK, GPU, MEMORY
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
     from rtsched.logs.readers import ReadOptions
     from rtsched.logs.source import Source
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     Rows = NDArray[np.int64]
 

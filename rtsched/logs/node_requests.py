@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.logs.node_hardware import Hardware
+    from rtsched.model.cluster import Nodes
+
+    Mask = NDArray[np.bool_]
+
+
 _TOKEN = re.compile(r"\s*([&|()]|[^&|()\[\]*,\s]+)")
 
 
@@ -77,16 +83,6 @@ def _tokens(text: str) -> Iterator[str]:
         yield match[1] if match is not None else ""
         at = match.end() if match is not None else end
 
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from rtsched.logs.node_hardware import Hardware
-    from rtsched.model.cluster import Nodes
-
-    Mask = NDArray[np.bool_]
 
 MOST_KEPT = 1024
 """So many node sets are kept, once they were worked out."""

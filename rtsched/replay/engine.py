@@ -30,8 +30,7 @@ from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Placement, Verdict, Verdicts
 from rtsched.replay.array_jobs import as_one_job
 from rtsched.replay.decisions import Decisions
-from rtsched.replay.placer_answers import PlacerAnswers, placer_of
-from rtsched.replay.planner_answers import PlannerAnswers, short_form
+from rtsched.replay.planner_answers import PlacerAnswers, PlannerAnswers, placer_of, short_form
 from rtsched.replay.planners import load_chain
 from rtsched.replay.results import PolicyRun, Results
 from rtsched.simulator.interface import Outcome, StaticAnswers, StopConditions

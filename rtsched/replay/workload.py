@@ -25,7 +25,15 @@ from rtsched.replay.gathering import gathered
 from rtsched.replay.heterogeneous import alike_components, joined
 from rtsched.replay.job_amounts import JobAmounts, billing_sentences
 from rtsched.replay.limits import limits_of_jobs
-from rtsched.replay.machine import charge, cores_per_node, peak_use, with_speeds
+from rtsched.replay.machine import (
+    charge,
+    chosen_unit,
+    cores_per_node,
+    node_events,
+    overfull,
+    peak_use,
+    with_speeds,
+)
 from rtsched.replay.node_requests import with_node_requests
 from rtsched.replay.normalise import (
     filled,
@@ -35,7 +43,6 @@ from rtsched.replay.normalise import (
     run_times,
     sizes,
 )
-from rtsched.replay.outages import node_events
 from rtsched.replay.periodic import PeriodicTable, periodic_work
 from rtsched.replay.preemption import as_set, preemption_of_jobs
 from rtsched.replay.promisable import obstacles, promisable_jobs
@@ -51,7 +58,6 @@ from rtsched.replay.rules import (
     kinds,
     relative_deadlines,
 )
-from rtsched.replay.unit import chosen_unit, overfull
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

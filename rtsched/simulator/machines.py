@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rtsched.errors import ConfigError
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.preemptive import PreemptiveNodes
-from rtsched.simulator.recurring_nodes import RecurringNodes
+from rtsched.simulator.recurring import RecurringNodes
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.sliced import SlicedServers
 from rtsched.simulator.time_shared import TimeSharedNodes

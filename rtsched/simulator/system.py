@@ -15,12 +15,10 @@ from rtsched.errors import ShapeError
 from rtsched.model.accounts import Accounts
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.jobs import Edges, Periodic
-from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import Snapshot
-from rtsched.model.table import offsets_of
-from rtsched.simulator.dependencies import OpenDependencies
+from rtsched.model.schedule import Promises, Schedule
+from rtsched.model.snapshot import Snapshot, places
+from rtsched.model.table import Ragged, offsets_of
 from rtsched.simulator.interface import HookCalls, Outcome, StaticAnswers, StopConditions
-from rtsched.simulator.ledger import Ledger
 from rtsched.simulator.rows import RowsById
 
 if TYPE_CHECKING:
@@ -35,12 +33,166 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
     from rtsched.model.limits import Limits
     from rtsched.model.preemption import Preemption
-    from rtsched.model.table import Ragged
     from rtsched.simulator.interface import DecisionPoint, JobOutcomes, NodeEvent
     from rtsched.simulator.settings import SystemSettings
 
     Rows = NDArray[np.int64]
     Handler = Callable[[Any, Any, Rows], int | None]
+
+
+class OpenDependencies:
+    """The dependencies between jobs that are submitted and have not ended.
+
+    Those on a job that is submitted later are left out, as is one on a job that is not there.
+
+    Parameters
+    ----------
+    jobs : Jobs
+        The workload, in order of (submit, id).
+    edges : Edges
+        All dependencies.
+    """
+
+    def __init__(self, jobs: Jobs, edges: Edges) -> None:
+        self._jobs, self._edges = jobs, edges
+        if not len(edges):
+            return
+        self._tasks = np.argsort(jobs.array, kind="stable")
+        self._arrays = jobs.array[self._tasks]
+        order = np.argsort(jobs.id, kind="stable")
+        after, there = places(jobs.id[order], edges.after)
+        before, known = places(jobs.id[order], edges.before)
+        self._after, self._before = order[after], np.where(known, order[before], 0)
+        known &= jobs.submit[self._before] <= jobs.submit[self._after]
+        rows = np.flatnonzero(there & (known | edges.whole_array))
+        self._rows = rows[np.argsort(self._after[rows], kind="stable")]
+        self._submitted = jobs.submit[self._after[self._rows]]
+        self._taken, self._open = 0, np.zeros(0, np.int64)
+
+    def at(self, now: float, alive: Callable[[Rows], NDArray[np.bool_]]) -> Edges:
+        """Return those that hold now; one on an array stands there for each of its tasks.
+
+        Parameters
+        ----------
+        now : float
+            Seconds since the epoch, never before that of the last call.
+        alive : callable
+            Which rows of jobs have not ended.
+        """
+        if not len(self._edges):
+            return self._edges
+        until = int(np.searchsorted(self._submitted, now, side="right"))
+        rows = np.concatenate([self._open, self._rows[self._taken : until]])
+        whole = self._edges.whole_array[rows]
+        holds = alive(self._after[rows]) & (whole | alive(self._before[rows]))
+        self._open, self._taken = rows[holds], until
+        whole = whole[holds]
+        edges = self._edges.take(self._open)
+        if not whole.any():
+            return edges
+        return Edges.joined([edges.take(~whole), self._of_tasks(edges.take(whole), now, alive)])
+
+    def _of_tasks(
+        self, edges: Edges, now: float, alive: Callable[[Rows], NDArray[np.bool_]]
+    ) -> Edges:
+        """Return dependencies on arrays as such on their tasks that have not ended."""
+        first = np.searchsorted(self._arrays, edges.before, "left")
+        last = np.searchsorted(self._arrays, edges.before, "right")
+        within = Ragged.counted(last - first)
+        of = within.rows()
+        tasks = self._tasks[first[of] + within.values]
+        open_ = alive(tasks) & (self._jobs.submit[tasks] <= now)
+        tasks, of = tasks[open_], of[open_]
+        single = np.zeros(len(of), np.bool_)
+        return edges.take(of).replace(before=self._jobs.id[tasks], whole_array=single)
+
+
+_NONE = Promises.build(0)
+
+
+class Ledger:
+    """Promises and offers per row of the workload; no memory before the first one."""
+
+    def __init__(self, ids: NDArray[np.int64]) -> None:
+        self._ids = ids
+        self._promise = self._made_at = self._offer = np.zeros(0)
+        self._rejected = np.zeros(0, np.bool_)
+        self._open: Rows = np.zeros(0, np.int64)
+        self._new: list[Rows] = []
+        """Rows promised something since `_open` was put in order."""
+
+    def promise(self, rows: Rows, deadline: NDArray[np.float64], now: float) -> bool:
+        """Note promises (inf: none) made now; return whether there was one."""
+        some = np.isfinite(deadline)
+        if not some.any():
+            return False
+        promise, made_at = self.columns()
+        promise[rows[some]], made_at[rows[some]] = deadline[some], now
+        self.written(rows[some])
+        return True
+
+    def columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return float64[n] each: promised deadline and when it was promised, to be written to.
+
+        Whoever writes a promise there tells `written`.
+        """
+        if not len(self._promise):
+            self._promise = np.full(len(self._ids), np.inf)
+            self._made_at = np.full(len(self._ids), np.nan)
+        return self._promise, self._made_at
+
+    def written(self, rows: Rows) -> None:
+        """Take notice of promises that were written to `columns`."""
+        self._new.append(rows)
+
+    def offer(self, rows: Rows, deadline: NDArray[np.float64]) -> None:
+        """Note counter-offers (inf: none)."""
+        if np.isfinite(deadline).any():
+            if not len(self._offer):
+                self._offer = np.full(len(self._ids), np.inf)
+            self._offer[rows] = deadline
+
+    def reject(self, rows: Rows) -> None:
+        """Note jobs that are rejected and run on."""
+        if not len(self._rejected):
+            self._rejected = np.zeros(len(self._ids), np.bool_)
+        self._rejected[rows] = True
+
+    def rejected(self) -> NDArray[np.bool_]:
+        """Return bool[n]: which jobs were rejected and run on."""
+        none = np.broadcast_to(np.False_, len(self._ids))
+        return self._rejected.copy() if len(self._rejected) else none
+
+    def open(self, alive: NDArray[np.bool_]) -> Promises:
+        """Return the promises to jobs that are `alive`, one flag per row of `open_rows`."""
+        self._open = rows = self.open_rows[alive]
+        if not len(rows):
+            return _NONE
+        return Promises.build(
+            len(rows),
+            job=self._ids[rows],
+            deadline=self._promise[rows],
+            made_at=self._made_at[rows],
+        )
+
+    @property
+    def open_rows(self) -> Rows:
+        """Return the rows with a promise that was open when last asked, ascending."""
+        if self._new:
+            self._open = np.unique(np.concatenate([self._open, *self._new]))
+            self._new = []
+        return self._open
+
+    def promises(self) -> NDArray[np.float64]:
+        """Return float64[n]: each job's promised deadline, inf where there is none."""
+        return self._all(self._promise)
+
+    def offers(self) -> NDArray[np.float64]:
+        """Return float64[n]: each job's counter-offer, inf where there is none."""
+        return self._all(self._offer)
+
+    def _all(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values.copy() if len(values) else np.broadcast_to(np.inf, len(self._ids))
 
 
 class System(ABC):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.jobs import Jobs
-    from rtsched.simulator.ledger import Ledger
+    from rtsched.simulator.system import Ledger
 
     Rows = NDArray[np.int64]
 

@@ -10,8 +10,8 @@ import msgspec
 
 from rtsched.adapters.condor import setup as condor_setup
 from rtsched.adapters.slurm import setup as slurm_setup
+from rtsched.daemon.messages import REASONS
 from rtsched.daemon.metrics import METRICS
-from rtsched.daemon.reasons import REASONS
 from rtsched.daemon.reports import AnyQuestion
 from rtsched.daemon.settings import DaemonSettings, LiveSite, Scope
 

@@ -10,8 +10,8 @@ import pytest
 from rtsched.logs import ReadOptions, read_logs
 from rtsched.logs.cluster_files import read_cluster
 from rtsched.model.cluster import Cluster, Nodes
+from rtsched.replay.machine import chosen_unit
 from rtsched.replay.synth import Lublin
-from rtsched.replay.unit import chosen_unit
 from rtsched.replay.workload import WorkloadOptions, prepare
 
 if TYPE_CHECKING:

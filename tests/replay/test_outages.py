@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rtsched.logs.sacctmgr import Outage
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.replay.outages import node_events
+from rtsched.replay.machine import node_events
 
 T0 = 1_767_225_600.0
 """2026-01-01T00:00:00 UTC."""

@@ -15,7 +15,7 @@ from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.replay import engine
-from rtsched.replay.placer_answers import placer_of
+from rtsched.replay.planner_answers import placer_of
 from rtsched.replay.planners import load_chain
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import PolicyRun, Workload

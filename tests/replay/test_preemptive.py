@@ -27,8 +27,7 @@ from rtsched.replay.workload import WorkloadOptions
 from rtsched.simulator.interface import DecisionPoint, NodeEvent, StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.preemptive import PreemptiveNodes
-from rtsched.simulator.recurring import called, check_apart, without_gap
-from rtsched.simulator.recurring_nodes import RecurringNodes
+from rtsched.simulator.recurring import RecurringNodes, called, check_apart, without_gap
 from rtsched.simulator.settings import ExclusiveSettings, PreemptiveSettings, SlicedSettings
 from rtsched.testing import make_cluster, make_jobs
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rtsched.errors import ConfigError
-from rtsched.replay.policies import presets
-from rtsched.replay.sweeps import Sweep, swept
+from rtsched.replay.policies import Sweep, presets, swept
 
 POLICIES = {name: presets()[name] for name in ("easy", "mcdf", "multifactor")}
 

@@ -20,10 +20,10 @@ from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.table import Ragged
 from rtsched.model.verdicts import Verdict
-from rtsched.simulator.dependencies import OpenDependencies
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import StopConditions
 from rtsched.simulator.settings import ExclusiveSettings
+from rtsched.simulator.system import OpenDependencies
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.portfolio import Portfolio
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.estimates.arrivals import WEEKS, drawn
+from rtsched.estimates.ahead import WEEKS, next_arrivals
 from rtsched.model.units import DAY, WEEK
 
 NOW = 1000 * DAY + 12345.0
@@ -20,13 +20,13 @@ def hourly(days: float) -> np.ndarray:
 
 def test_empty() -> None:
     """Nobody submits anything."""
-    row, at = drawn(np.zeros(0), NOW, NOW + WEEK, np.random.default_rng(0))
+    row, at = next_arrivals(np.zeros(0), NOW, NOW + WEEK, np.random.default_rng(0))
     assert (len(row), len(at)) == (0, 0)
 
 
 def test_what_is_in_the_future_only() -> None:
     """A past whose clock went wrong is none."""
-    row, _ = drawn(np.array([NOW + 5.0]), NOW, NOW + WEEK, np.random.default_rng(0))
+    row, _ = next_arrivals(np.array([NOW + 5.0]), NOW, NOW + WEEK, np.random.default_rng(0))
     assert len(row) == 0
 
 
@@ -35,7 +35,7 @@ def test_rates_and_order(days: float) -> None:
     """As many come as before, in order, none before now, however little is known."""
     submit = hourly(days)
     for seed in range(5):
-        row, at = drawn(submit, NOW, NOW + WEEK, np.random.default_rng(seed))
+        row, at = next_arrivals(submit, NOW, NOW + WEEK, np.random.default_rng(seed))
         assert (at >= NOW).all()
         assert (at < NOW + WEEK).all()
         assert (np.diff(at) >= 0.0).all()
@@ -47,7 +47,7 @@ def test_rates_and_order(days: float) -> None:
 def test_the_time_of_day_is_kept(days: float) -> None:
     """Who submitted at nine does so again."""
     submit = hourly(days)
-    row, at = drawn(submit, NOW, NOW + WEEK, np.random.default_rng(2))
+    row, at = next_arrivals(submit, NOW, NOW + WEEK, np.random.default_rng(2))
     shift = (at - submit[row]) / DAY
     assert shift == pytest.approx(np.round(shift))
     assert (shift >= 1.0).all()
@@ -59,7 +59,7 @@ def test_weekdays_count_double() -> None:
     submit = hourly(80.0)
     random, same, every = np.random.default_rng(3), 0, 0
     for _ in range(100):
-        row, at = drawn(submit, NOW, NOW + WEEK, random)
+        row, at = next_arrivals(submit, NOW, NOW + WEEK, random)
         same += int((np.round((at - submit[row]) / DAY) % 7 == 0).sum())
         every += len(at)
     assert same / every == pytest.approx(0.5 + 0.5 / 7, abs=0.06)
@@ -67,7 +67,7 @@ def test_weekdays_count_double() -> None:
 
 def test_until_now() -> None:
     """No time ahead, no arrivals."""
-    row, _ = drawn(hourly(30.0), NOW, NOW, np.random.default_rng(0))
+    row, _ = next_arrivals(hourly(30.0), NOW, NOW, np.random.default_rng(0))
     assert len(row) == 0
 
 
@@ -79,7 +79,7 @@ def test_until_now() -> None:
 def test_any_past(back: list[float], ahead: float, seed: int) -> None:
     """In order, between now and the end, and rows that there are."""
     submit = np.sort(NOW - np.array(back))
-    row, at = drawn(submit, NOW, NOW + ahead, np.random.default_rng(seed))
+    row, at = next_arrivals(submit, NOW, NOW + ahead, np.random.default_rng(seed))
     assert ((row >= 0) & (row < len(submit))).all()
     assert ((at >= NOW) & (at < NOW + ahead)).all()
     assert (np.diff(at) >= 0.0).all()
@@ -87,5 +87,5 @@ def test_any_past(back: list[float], ahead: float, seed: int) -> None:
 
 def test_a_single_job_a_moment_ago() -> None:
     """A history of a millisecond is no flood of arrivals."""
-    row, _ = drawn(np.array([NOW - 0.001]), NOW, NOW + 14 * DAY, np.random.default_rng(0))
+    row, _ = next_arrivals(np.array([NOW - 0.001]), NOW, NOW + 14 * DAY, np.random.default_rng(0))
     assert len(row) < 100_000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.estimates.ends import earliest_with, odds_by
+from rtsched.estimates.tables import earliest_with, odds_by
 
 
 @pytest.mark.parametrize(

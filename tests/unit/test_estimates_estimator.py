@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.estimates import Estimates, EstimateSettings, Estimator
-from rtsched.estimates.ends import odds_by
 from rtsched.estimates.estimator import FEWEST
 from rtsched.estimates.run_times import POINTS
+from rtsched.estimates.tables import odds_by
 from rtsched.model.log import Log, Outcomes
 from rtsched.model.units import DAY
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
