@@ -32,7 +32,7 @@ from rtsched.kernels.row_tests import (
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.dependencies import Dependencies, dependencies_of
-from rtsched.model.events import EventKind, EventRows, Events, State
+from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic, array_time, occurrences
 from rtsched.model.resources import (
     TENANCY,
@@ -45,6 +45,7 @@ from rtsched.model.resources import (
 )
 from rtsched.model.schedule import Entries, PlanRows, Schedule
 from rtsched.model.snapshot import Snapshot, places
+from rtsched.model.state import State
 from rtsched.model.table import Ragged, amounts_of, offsets_of
 from rtsched.model.verdicts import (
     DelayClasses,

@@ -27,40 +27,26 @@ ROOT = "root"
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How factors are worked out; names and defaults are slurm.conf's without `Priority`."""
 
-    algorithm: Annotated[
-        Literal["fair-tree", "classic"],
-        Meta(description="Fair share by rank in the tree, or by 2^(-usage/share/damping)."),
-    ] = "fair-tree"
-    damping: Annotated[
-        float, Meta(gt=0, description="Damping of the classic formula (FairShareDampeningFactor).")
-    ] = 1.0
-    decay_half_life: Annotated[
-        float, Meta(ge=0, description="Half-life of past usage, seconds; 0: usage does not decay.")
-    ] = 7 * 86400.0
-    calc_period: Annotated[
-        int, Meta(gt=0, description="Seconds between recalculations of fair share.")
-    ] = 300
-    max_age: Annotated[
-        float, Meta(gt=0, description="Waiting time, seconds, at which the age factor reaches 1.")
-    ] = 7 * 86400.0
-    favor_small: Annotated[
-        bool, Meta(description="Whether smaller jobs get the larger size factor.")
-    ] = False
-    small_relative_to_time: Annotated[
-        bool, Meta(description="Whether a job's size is divided by its requested minutes.")
-    ] = False
-    association_priority: Annotated[
-        dict[str, int],
-        Meta(
-            description="Priority by account or user; one that is not listed inherits its parent's."
-        ),
-    ] = {}
-    partition_priority: Annotated[
-        dict[str, int], Meta(description="PriorityJobFactor by partition; 1 where not listed.")
-    ] = {}
-    qos_priority: Annotated[
-        dict[str, int], Meta(description="Priority by quality of service; 0 where not listed.")
-    ] = {}
+    algorithm: Literal["fair-tree", "classic"] = "fair-tree"
+    """Fair share by rank in the tree, or by 2^(-usage/share/damping)."""
+    damping: Annotated[float, Meta(gt=0)] = 1.0
+    """Damping of the classic formula (FairShareDampeningFactor)."""
+    decay_half_life: Annotated[float, Meta(ge=0)] = 7 * 86400.0
+    """Half-life of past usage, seconds; 0: usage does not decay."""
+    calc_period: Annotated[int, Meta(gt=0)] = 300
+    """Seconds between recalculations of fair share."""
+    max_age: Annotated[float, Meta(gt=0)] = 7 * 86400.0
+    """Waiting time, seconds, at which the age factor reaches 1."""
+    favor_small: bool = False
+    """Whether smaller jobs get the larger size factor."""
+    small_relative_to_time: bool = False
+    """Whether a job's size is divided by its requested minutes."""
+    association_priority: dict[str, int] = {}
+    """Priority by account or user; one that is not listed inherits its parent's."""
+    partition_priority: dict[str, int] = {}
+    """PriorityJobFactor by partition; 1 where not listed."""
+    qos_priority: dict[str, int] = {}
+    """Priority by quality of service; 0 where not listed."""
 
 
 class Tree(NamedTuple):

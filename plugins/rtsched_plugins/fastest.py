@@ -11,11 +11,10 @@ Slurm orders nodes the same way by `Weight` (slurm.conf), HTCondor by a job's `R
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
 from rtsched.api import Placement, hookimpl
 
@@ -31,9 +30,8 @@ class Fastest:
     class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Settings."""
 
-        prefer: Annotated[
-            Literal["fast", "slow"], Meta(description="Which nodes are allocated first.")
-        ] = "fast"
+        prefer: Literal["fast", "slow"] = "fast"
+        """Which nodes are allocated first."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

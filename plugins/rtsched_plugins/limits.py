@@ -26,14 +26,10 @@ if TYPE_CHECKING:
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one job may ask for."""
 
-    size: Annotated[
-        Annotated[int, Meta(gt=0)] | None,
-        Meta(description="Maximum nodes per job; not set: no limit."),
-    ] = None
-    wall_time: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(description="Maximum run time that a job may request, seconds; not set: no limit."),
-    ] = None
+    size: Annotated[int, Meta(gt=0)] | None = None
+    """Maximum nodes per job; not set: no limit."""
+    wall_time: Annotated[float, Meta(gt=0)] | None = None
+    """Maximum run time that a job may request, seconds; not set: no limit."""
 
 
 class Limits:
@@ -42,13 +38,10 @@ class Limits:
     class Config(Limit, frozen=True, forbid_unknown_fields=True):
         """Settings."""
 
-        fit: Annotated[
-            bool,
-            Meta(description="Whether jobs that need more nodes than are available are rejected."),
-        ] = True
-        partition: Annotated[
-            dict[str, Limit], Meta(description="Limits per partition, in place of the site's.")
-        ] = {}
+        fit: bool = True
+        """Whether jobs that need more nodes than are available are rejected."""
+        partition: dict[str, Limit] = {}
+        """Limits per partition, in place of the site's."""
 
     too_wide = Reason("limits.too-wide", "requests {asked:node}, the limit is {limit}")
     too_long = Reason(

@@ -48,82 +48,35 @@ class Mcdf(DeadlineAdmission):
     class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Settings."""
 
-        order: Annotated[
-            Literal["cost-derivative", "arrival", "deadline"],
-            Meta(
-                description="Who is planned first: the job for which one more node costs most "
-                "(MCDF; a later job may overtake one that does not fit), the first to arrive "
-                "(FIFO), or the earliest deadline (EDF)."
-            ),
-        ] = "cost-derivative"
-        nodes: Annotated[
-            Literal["fewest", "fastest"],
-            Meta(
-                description=(
-                    "Allocate the fewest nodes that meet the deadline, or the "
-                    "count that is fastest."
-                )
-            ),
-        ] = "fewest"
-        efficiency: Annotated[
-            float,
-            Meta(
-                gt=0,
-                le=1,
-                description="Moldable jobs: run time on n nodes is wall time (size/n)^efficiency.",
-            ),
-        ] = 1.0
-        rounds: Annotated[
-            int,
-            Meta(
-                ge=1,
-                le=64,
-                description="Divisible jobs: maximum number of rounds in which a load is sent, so "
-                "that nodes start computing sooner. The fastest number is used. On live systems "
-                "only jobs that state that they take their load in rounds do so.",
-            ),
-        ] = 1
-        unequal_nodes: Annotated[
-            bool,
-            Meta(
-                description="Plan with each node's speed and its own times to send and to compute. "
-                "Off: all nodes are treated as equal."
-            ),
-        ] = False
-        staggered: Annotated[
-            bool,
-            Meta(
-                description="Divisible jobs may start on some nodes before the others are free. "
-                "Off: a job gets all its nodes at once."
-            ),
-        ] = False
+        order: Literal["cost-derivative", "arrival", "deadline"] = "cost-derivative"
+        """Who is planned first: the job for which one more node costs most (MCDF; a later job may
+        overtake one that does not fit), the first to arrive (FIFO), or the earliest deadline
+        (EDF)."""
+        nodes: Literal["fewest", "fastest"] = "fewest"
+        """Allocate the fewest nodes that meet the deadline, or the count that is fastest."""
+        efficiency: Annotated[float, Meta(gt=0, le=1)] = 1.0
+        """Moldable jobs: run time on n nodes is wall time (size/n)^efficiency."""
+        rounds: Annotated[int, Meta(ge=1, le=64)] = 1
+        """Divisible jobs: maximum number of rounds in which a load is sent, so that nodes start
+        computing sooner. The fastest number is used. On live systems only jobs that state that they
+        take their load in rounds do so."""
+        unequal_nodes: bool = False
+        """Plan with each node's speed and its own times to send and to compute. Off: all nodes are
+        treated as equal."""
+        staggered: bool = False
+        """Divisible jobs may start on some nodes before the others are free. Off: a job gets all
+        its nodes at once."""
         beside_plan: BesidePlan = False
-        spare_nodes: Annotated[
-            int | dict[str, int],
-            Meta(
-                description="Promises survive the loss of this many nodes of their partition, each "
-                "at any time: a job is admitted only if it could restart that often and still end "
-                "in time, with that many nodes fewer. A table sets it by partition, with `*` for "
-                "all others."
-            ),
-        ] = 0
-        recovery: Annotated[
-            float,
-            Meta(
-                ge=0,
-                description="With `spare_nodes`: seconds from the loss of a node until a job that "
-                "ran there can restart: the batch system must notice the loss and requeue the job.",
-            ),
-        ] = 0.0
-        offer_tests: Annotated[
-            int,
-            Meta(
-                ge=0,
-                description="Maximum number of admission tests per counter-offer; 0: no "
-                "counter-offer. When they are used up, a later deadline that passed the test is "
-                "offered.",
-            ),
-        ] = 64
+        spare_nodes: int | dict[str, int] = 0
+        """Promises survive the loss of this many nodes of their partition, each at any time: a job
+        is admitted only if it could restart that often and still end in time, with that many nodes
+        fewer. A table sets it by partition, with `*` for all others."""
+        recovery: Annotated[float, Meta(ge=0)] = 0.0
+        """With `spare_nodes`: seconds from the loss of a node until a job that ran there can
+        restart: the batch system must notice the loss and requeue the job."""
+        offer_tests: Annotated[int, Meta(ge=0)] = 64
+        """Maximum number of admission tests per counter-offer; 0: no counter-offer. When they are
+        used up, a later deadline that passed the test is offered."""
 
         def __post_init__(self) -> None:
             """Refuse settings that exclude each other."""

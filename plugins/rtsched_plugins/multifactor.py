@@ -63,24 +63,18 @@ class Multifactor:
     class Config(Settings, frozen=True, forbid_unknown_fields=True):
         """Settings, with slurm.conf's defaults and the weights of its manual's example."""
 
-        weight_age: Annotated[
-            float, Meta(ge=0, le=MOST, description="Weight of the waiting time.")
-        ] = 1000.0
-        weight_association: Annotated[
-            float, Meta(ge=0, le=MOST, description="Weight of the account's own priority.")
-        ] = 0.0
-        weight_fair_share: Annotated[
-            float, Meta(ge=0, le=MOST, description="Weight of the fair-share factor.")
-        ] = 10000.0
-        weight_job_size: Annotated[
-            float, Meta(ge=0, le=MOST, description="Weight of the job's size.")
-        ] = 1000.0
-        weight_partition: Annotated[
-            float, Meta(ge=0, le=MOST, description="Weight of the partition's priority.")
-        ] = 1000.0
-        weight_qos: Annotated[
-            float, Meta(ge=0, le=MOST, description="Weight of the quality of service's priority.")
-        ] = 0.0
+        weight_age: Annotated[float, Meta(ge=0, le=MOST)] = 1000.0
+        """Weight of the waiting time."""
+        weight_association: Annotated[float, Meta(ge=0, le=MOST)] = 0.0
+        """Weight of the account's own priority."""
+        weight_fair_share: Annotated[float, Meta(ge=0, le=MOST)] = 10000.0
+        """Weight of the fair-share factor."""
+        weight_job_size: Annotated[float, Meta(ge=0, le=MOST)] = 1000.0
+        """Weight of the job's size."""
+        weight_partition: Annotated[float, Meta(ge=0, le=MOST)] = 1000.0
+        """Weight of the partition's priority."""
+        weight_qos: Annotated[float, Meta(ge=0, le=MOST)] = 0.0
+        """Weight of the quality of service's priority."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

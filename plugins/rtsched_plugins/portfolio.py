@@ -58,88 +58,36 @@ class Portfolio(DeadlineAdmission):
         """Settings."""
 
         orders: Annotated[
-            tuple[Literal["deadline", "laxity", "in-turn"], ...],
-            Meta(
-                min_length=1,
-                description="Orders in which a plan is tried, one after the other. `deadline`: "
-                "earliest deadline first; `laxity`: earliest latest start first. A later job may "
-                "start before one that does not fit. The first complete plan is used.",
-            ),
+            tuple[Literal["deadline", "laxity", "in-turn"], ...], Meta(min_length=1)
         ] = ("in-turn", "deadline", "laxity")
-        generosity: Annotated[
-            float,
-            Meta(
-                ge=0,
-                description="A job gets as many free nodes as possible, as long as it uses at most "
-                "this fraction more node-seconds than on the fewest that meet its deadline.",
-            ),
-        ] = 0.15
-        rounds: Annotated[
-            int,
-            Meta(
-                ge=1,
-                le=64,
-                description="Divisible jobs: maximum number of rounds in which a load is sent, so "
-                "that nodes start computing sooner. The fastest number is used. On live systems "
-                "only jobs that state that they take their load in rounds do so.",
-            ),
-        ] = 8
-        efficiency: Annotated[
-            float,
-            Meta(
-                gt=0,
-                le=1,
-                description="Moldable jobs: run time on n nodes is wall time (size/n)^efficiency.",
-            ),
-        ] = 1.0
-        arrivals: Annotated[
-            int,
-            Meta(
-                gt=0,
-                description="Number of arrivals before a job from which the load is estimated.",
-            ),
-        ] = 200
-        least: Annotated[
-            int,
-            Meta(gt=0, description="With fewer arrivals before it, no job is declined."),
-        ] = 50
-        overbooking: Annotated[
-            float,
-            Meta(
-                gt=0,
-                description="Jobs are declined from the size at which recent work, smallest job "
-                "first, is this many times what the cluster can do by its deadlines; inf: none is.",
-            ),
-        ] = 1.3
-        spared: Annotated[
-            float,
-            Meta(
-                ge=0,
-                le=1,
-                description=(
-                    "Jobs that are smaller than this fraction of recent jobs are never declined."
-                ),
-            ),
-        ] = 0.5
-        heard: Annotated[
-            float,
-            Meta(
-                ge=0,
-                le=1,
-                description="Fraction of the large jobs that is evaluated all the same, so that "
-                "some large jobs are admitted.",
-            ),
-        ] = 0.1
+        """Orders in which a plan is tried, one after the other. `deadline`: earliest deadline
+        first; `laxity`: earliest latest start first. A later job may start before one that does not
+        fit. The first complete plan is used."""
+        generosity: Annotated[float, Meta(ge=0)] = 0.15
+        """A job gets as many free nodes as possible, as long as it uses at most this fraction more
+        node-seconds than on the fewest that meet its deadline."""
+        rounds: Annotated[int, Meta(ge=1, le=64)] = 8
+        """Divisible jobs: maximum number of rounds in which a load is sent, so that nodes start
+        computing sooner. The fastest number is used. On live systems only jobs that state that they
+        take their load in rounds do so."""
+        efficiency: Annotated[float, Meta(gt=0, le=1)] = 1.0
+        """Moldable jobs: run time on n nodes is wall time (size/n)^efficiency."""
+        arrivals: Annotated[int, Meta(gt=0)] = 200
+        """Number of arrivals before a job from which the load is estimated."""
+        least: Annotated[int, Meta(gt=0)] = 50
+        """With fewer arrivals before it, no job is declined."""
+        overbooking: Annotated[float, Meta(gt=0)] = 1.3
+        """Jobs are declined from the size at which recent work, smallest job first, is this many
+        times what the cluster can do by its deadlines; inf: none is."""
+        spared: Annotated[float, Meta(ge=0, le=1)] = 0.5
+        """Jobs that are smaller than this fraction of recent jobs are never declined."""
+        heard: Annotated[float, Meta(ge=0, le=1)] = 0.1
+        """Fraction of the large jobs that is evaluated all the same, so that some large jobs are
+        admitted."""
         beside_plan: BesidePlan = False
-        offer_tests: Annotated[
-            int,
-            Meta(
-                ge=0,
-                description="Maximum number of deadlines tried per counter-offer; 0: no "
-                "counter-offer. When they are used up, a later deadline that passed the test is "
-                "offered.",
-            ),
-        ] = 32
+        offer_tests: Annotated[int, Meta(ge=0)] = 32
+        """Maximum number of deadlines tried per counter-offer; 0: no counter-offer. When they are
+        used up, a later deadline that passed the test is offered."""
 
     overloaded: ClassVar = Reason(
         "portfolio.overloaded",

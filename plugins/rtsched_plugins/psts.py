@@ -66,66 +66,31 @@ class Psts:
     class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Settings."""
 
-        binding: Annotated[
-            Literal["soft", "strict"],
-            Meta(
-                description="`soft`: a job prefers its own nodes, then the nearest ones. `strict`: "
-                "a single-node job waits for its own node, unless a node is idle for which no job "
-                "waits."
-            ),
-        ] = "soft"
-        dimension: Annotated[
-            int,
-            Meta(
-                ge=0,
-                description="Dimensions of the grid of nodes where the cluster defines none; 0: "
-                "log2 of the number of nodes, the best.",
-            ),
-        ] = 2
-        tasks: Annotated[
-            Literal["majority", "first"],
-            Meta(
-                description="A job whose work a scan splits goes to the node with most of it, or "
-                "with its first unit."
-            ),
-        ] = "majority"
-        leave: Annotated[
-            Literal["index", "proportional"],
-            Meta(
-                description="Which work leaves an overloaded row: that at its ends, or the same "
-                "fraction from every node, which whole jobs cannot follow well."
-            ),
-        ] = "index"
-        comm_step: Annotated[
-            float, Meta(ge=0, description="Seconds of one communication step of a scan.")
-        ] = 1.0
-        comp_step: Annotated[
-            float, Meta(ge=0, description="Seconds of one computing step of a scan.")
-        ] = 1.0
-        least_imbalance: Annotated[
-            float,
-            Meta(
-                ge=0,
-                description="No scan is made where the makespan exceeds the ideal by less than "
-                "this fraction.",
-            ),
-        ] = 0.05
-        bandwidth: Annotated[
-            float,
-            Meta(
-                ge=0,
-                description="Bandwidth of links that the topology does not give, bytes per second; "
-                "0: moving a waiting job takes no time.",
-            ),
-        ] = 0.0
-        job_bytes: Annotated[
-            int,
-            Meta(ge=0, description="Bytes to move per node for jobs that do not state them."),
-        ] = 0
-        no_limit: Annotated[
-            float,
-            Meta(gt=0, description="Run time assumed for jobs that request none, seconds."),
-        ] = 86400.0
+        binding: Literal["soft", "strict"] = "soft"
+        """`soft`: a job prefers its own nodes, then the nearest ones. `strict`: a single-node job
+        waits for its own node, unless a node is idle for which no job waits."""
+        dimension: Annotated[int, Meta(ge=0)] = 2
+        """Dimensions of the grid of nodes where the cluster defines none; 0: log2 of the number of
+        nodes, the best."""
+        tasks: Literal["majority", "first"] = "majority"
+        """A job whose work a scan splits goes to the node with most of it, or with its first
+        unit."""
+        leave: Literal["index", "proportional"] = "index"
+        """Which work leaves an overloaded row: that at its ends, or the same fraction from every
+        node, which whole jobs cannot follow well."""
+        comm_step: Annotated[float, Meta(ge=0)] = 1.0
+        """Seconds of one communication step of a scan."""
+        comp_step: Annotated[float, Meta(ge=0)] = 1.0
+        """Seconds of one computing step of a scan."""
+        least_imbalance: Annotated[float, Meta(ge=0)] = 0.05
+        """No scan is made where the makespan exceeds the ideal by less than this fraction."""
+        bandwidth: Annotated[float, Meta(ge=0)] = 0.0
+        """Bandwidth of links that the topology does not give, bytes per second; 0: moving a waiting
+        job takes no time."""
+        job_bytes: Annotated[int, Meta(ge=0)] = 0
+        """Bytes to move per node for jobs that do not state them."""
+        no_limit: Annotated[float, Meta(gt=0)] = 86400.0
+        """Run time assumed for jobs that request none, seconds."""
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = own = config or self.Config()

@@ -17,10 +17,9 @@ Schnor, Petri, Oleyniczak, Langendoerfer, 1996 (PDCS): shortest expected delay.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from msgspec import Meta
 
 from rtsched.api import Capabilities, DelayClasses, EventKind, Kind, Placement, hookimpl
 from rtsched.kernels.delays import MigrationCost, slowness
@@ -58,45 +57,21 @@ class Sed:
     class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Settings."""
 
-        time_sharing: Annotated[
-            bool,
-            Meta(
-                description="Whether a node may run processes of several jobs. If not (the batch "
-                "setting), the size of moldable jobs is chosen, and only jobs that declare "
-                "checkpoints migrate."
-            ),
-        ] = False
-        upgrade: Annotated[
-            bool,
-            Meta(
-                description=(
-                    "Whether jobs adapt when the load of their nodes decreases (SED-NU: no)."
-                )
-            ),
-        ] = True
-        migrate: Annotated[
-            bool,
-            Meta(
-                description="Whether running jobs migrate to faster nodes when a job ends and none "
-                "waits, and away from nodes that became slow or were shut down (SED-NM: no)."
-            ),
-        ] = True
-        benefit_test: Annotated[
-            bool,
-            Meta(
-                description="Whether a job migrates only if its requested time says that this pays "
-                "off: the rest at the old delay takes longer than the pause plus the rest at the "
-                "new one."
-            ),
-        ] = False
-        migration_cost: Annotated[
-            MigrationCost,
-            Meta(
-                description="Cost of a migration in the benefit test: `serial`, 10 s and "
-                "the transfers of all processes one by one (12.7 s each if their size is not "
-                "known); `parallel`, all transfers at once; `none`."
-            ),
-        ] = "serial"
+        time_sharing: bool = False
+        """Whether a node may run processes of several jobs. If not (the batch setting), the size of
+        moldable jobs is chosen, and only jobs that declare checkpoints migrate."""
+        upgrade: bool = True
+        """Whether jobs adapt when the load of their nodes decreases (SED-NU: no)."""
+        migrate: bool = True
+        """Whether running jobs migrate to faster nodes when a job ends and none waits, and away
+        from nodes that became slow or were shut down (SED-NM: no)."""
+        benefit_test: bool = False
+        """Whether a job migrates only if its requested time says that this pays off: the rest at
+        the old delay takes longer than the pause plus the rest at the new one."""
+        migration_cost: MigrationCost = "serial"
+        """Cost of a migration in the benefit test: `serial`, 10 s and the transfers of all
+        processes one by one (12.7 s each if their size is not known); `parallel`, all transfers at
+        once; `none`."""
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()

@@ -53,34 +53,18 @@ class Spare:
     class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Settings."""
 
-        form: Annotated[
-            Literal["gaps", "edf"],
-            Meta(
-                description="`gaps`: jobs are not suspended; each uses one gap between fixed work, "
-                "on whole nodes or beside others on nodes that they share. `edf`: every job can be "
-                "suspended; single-processor nodes run the work with the earliest deadline "
-                "(machine `preemptive`)."
-            ),
-        ] = "gaps"
-        select: Annotated[
-            Literal["response-first", "utilisation-first"],
-            Meta(
-                description="Among the nodes on which a task meets its deadline, choose the one "
-                "where it ends first, or the one where it ends last."
-            ),
-        ] = "response-first"
-        slot: Annotated[
-            float,
-            Meta(gt=0, description="Form `edf`: seconds per slot, as the machine's setting says."),
-        ] = 1.0
-        offer_tests: Annotated[
-            int,
-            Meta(
-                ge=0,
-                description="Maximum number of admission tests per counter-offer; 0: no "
-                "counter-offer. Utilisation-first offers none where they do not suffice.",
-            ),
-        ] = 64
+        form: Literal["gaps", "edf"] = "gaps"
+        """`gaps`: jobs are not suspended; each uses one gap between fixed work, on whole nodes or
+        beside others on nodes that they share. `edf`: every job can be suspended; single-processor
+        nodes run the work with the earliest deadline (machine `preemptive`)."""
+        select: Literal["response-first", "utilisation-first"] = "response-first"
+        """Among the nodes on which a task meets its deadline, choose the one where it ends first,
+        or the one where it ends last."""
+        slot: Annotated[float, Meta(gt=0)] = 1.0
+        """Form `edf`: seconds per slot, as the machine's setting says."""
+        offer_tests: Annotated[int, Meta(ge=0)] = 64
+        """Maximum number of admission tests per counter-offer; 0: no counter-offer.
+        Utilisation-first offers none where they do not suffice."""
 
     no_room = Reason(
         "spare.no-room",

@@ -65,28 +65,17 @@ class Ste:
     class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Settings."""
 
-        weight_user: Annotated[
-            float, Meta(ge=0, description="Weight of the user's term, against the same account's.")
-        ] = 1.0
-        weight_account: Annotated[
-            float,
-            Meta(ge=0, description="Weight of the account's term; above accounts, their mean."),
-        ] = 10.0
-        scale: Annotated[
-            float,
-            Meta(gt=0, description="Core-seconds of error at which a term is 1/4, or 3/4 below 0."),
-        ] = 86400.0
-        half_life: Annotated[
-            float,
-            Meta(ge=0, description="Half-life of past errors, seconds; 0: errors do not decay."),
-        ] = 0.0
-        admission: Annotated[
-            Literal["none", "ideal-finish"],
-            Meta(
-                description="`ideal-finish`: a job with a deadline is accepted only if it would "
-                "end by then when it gets exactly its share. This is not a promise."
-            ),
-        ] = "none"
+        weight_user: Annotated[float, Meta(ge=0)] = 1.0
+        """Weight of the user's term, against the same account's."""
+        weight_account: Annotated[float, Meta(ge=0)] = 10.0
+        """Weight of the account's term; above accounts, their mean."""
+        scale: Annotated[float, Meta(gt=0)] = 86400.0
+        """Core-seconds of error at which a term is 1/4, or 3/4 below 0."""
+        half_life: Annotated[float, Meta(ge=0)] = 0.0
+        """Half-life of past errors, seconds; 0: errors do not decay."""
+        admission: Literal["none", "ideal-finish"] = "none"
+        """`ideal-finish`: a job with a deadline is accepted only if it would end by then when it
+        gets exactly its share. This is not a promise."""
 
     too_late = Reason(
         "ste.too-late",

@@ -91,20 +91,17 @@ HEAVY = LOADS[-1]
 class Study(Parameters, frozen=True):
     """Extent of the study."""
 
-    seeds: Annotated[
-        int,
-        Meta(
-            ge=2,
-            description="Runs that are averaged; 8 times as many of misses, a quarter of points "
-            "with set-up costs for which no value is expected.",
-        ),
-    ] = 20
-    jobs: Annotated[int, Meta(ge=50, description="Tasks per run.")] = 1500
-    nodes: Annotated[int, Meta(ge=1, description="Nodes of the cluster.")] = 16
-    rows: Annotated[int, Meta(ge=1, description="Rows of the main table.")] = len(PRINTED)
-    variations: Annotated[
-        bool, Meta(description="Whether to run the set-up and the cms:cps studies too.")
-    ] = True
+    seeds: Annotated[int, Meta(ge=2)] = 20
+    """Runs that are averaged; 8 times as many of misses, a quarter of points with set-up costs for
+    which no value is expected."""
+    jobs: Annotated[int, Meta(ge=50)] = 1500
+    """Tasks per run."""
+    nodes: Annotated[int, Meta(ge=1)] = 16
+    """Nodes of the cluster."""
+    rows: Annotated[int, Meta(ge=1)] = len(PRINTED)
+    """Rows of the main table."""
+    variations: bool = True
+    """Whether to run the set-up and the cms:cps studies too."""
 
 
 def workload_of(setting: Setting, jobs: int, nodes: int, seed: int) -> Any:

@@ -62,25 +62,24 @@ PORTFOLIO, ONE_ROUND, DECLINES_NOBODY, BOUND = (len(RUNS) - 3 + k for k in range
 class Study(Parameters, frozen=True):
     """Extent of the study."""
 
-    seeds: Annotated[int, Meta(ge=1, description="Runs that are averaged.")] = 3
-    first_seed: Annotated[
-        int, Meta(ge=0, description="Seed of the first run; the policy was tuned on 100 to 299.")
-    ] = 1000
-    jobs: Annotated[int, Meta(ge=100, description="Tasks per run.")] = 1500
-    nodes: Annotated[int, Meta(ge=1, description="Nodes of the cluster.")] = 16
-    rows: Annotated[int, Meta(ge=1, description="Rows of the main table.")] = len(PRINTED)
-    variations: Annotated[
-        bool, Meta(description="Whether to run the set-up and the cms:cps studies too.")
-    ] = True
-    more_tasks: Annotated[
-        float, Meta(ge=0, description="Target: so much more rejected than by the best, at most.")
-    ] = 0.005
-    more_work: Annotated[
-        float, Meta(ge=0, description="Target: so much more work than by the best, at most.")
-    ] = 0.02
-    less: Annotated[
-        float, Meta(description="Target: so much less rejected on average, relatively.")
-    ] = 0.10
+    seeds: Annotated[int, Meta(ge=1)] = 3
+    """Runs that are averaged."""
+    first_seed: Annotated[int, Meta(ge=0)] = 1000
+    """Seed of the first run; the policy was tuned on 100 to 299."""
+    jobs: Annotated[int, Meta(ge=100)] = 1500
+    """Tasks per run."""
+    nodes: Annotated[int, Meta(ge=1)] = 16
+    """Nodes of the cluster."""
+    rows: Annotated[int, Meta(ge=1)] = len(PRINTED)
+    """Rows of the main table."""
+    variations: bool = True
+    """Whether to run the set-up and the cms:cps studies too."""
+    more_tasks: Annotated[float, Meta(ge=0)] = 0.005
+    """Target: so much more rejected than by the best, at most."""
+    more_work: Annotated[float, Meta(ge=0)] = 0.02
+    """Target: so much more work than by the best, at most."""
+    less: float = 0.10
+    """Target: so much less rejected on average, relatively."""
 
 
 def compare(setting: Setting, jobs: int, nodes: int, seed: int) -> Floats:

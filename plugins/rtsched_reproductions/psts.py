@@ -68,17 +68,20 @@ UNKNOWN_MACHINE = (
 class Extent(Parameters, frozen=True, forbid_unknown_fields=True):
     """How much is run."""
 
-    seeds: Annotated[int, Meta(ge=2, description="Random task sets per point.")] = 100
-    tasks: Annotated[int, Meta(gt=0, description="Tasks of each set (paper: 4000).")] = 4000
-    mean_units: Annotated[float, Meta(gt=1, description="Mean work of a task, units.")] = 50.0
-    mean_packets: Annotated[float, Meta(gt=1, description="Mean packets of a task.")] = 10.0
-    packet_time: Annotated[
-        float, Meta(ge=0, description="Time one packet takes over a link: bits/bandwidth.")
-    ] = 0.01
-    step_time: Annotated[
-        float, Meta(ge=0, description="Time of a communication and of a computing step (p, q).")
-    ] = 1.0
-    powers: Annotated[int, Meta(gt=0, description="Powers are drawn from 1 to this.")] = 10
+    seeds: Annotated[int, Meta(ge=2)] = 100
+    """Random task sets per point."""
+    tasks: Annotated[int, Meta(gt=0)] = 4000
+    """Tasks of each set (paper: 4000)."""
+    mean_units: Annotated[float, Meta(gt=1)] = 50.0
+    """Mean work of a task, units."""
+    mean_packets: Annotated[float, Meta(gt=1)] = 10.0
+    """Mean packets of a task."""
+    packet_time: Annotated[float, Meta(ge=0)] = 0.01
+    """Time one packet takes over a link: bits/bandwidth."""
+    step_time: Annotated[float, Meta(ge=0)] = 1.0
+    """Time of a communication and of a computing step (p, q)."""
+    powers: Annotated[int, Meta(gt=0)] = 10
+    """Powers are drawn from 1 to this."""
 
 
 class Measured(NamedTuple):

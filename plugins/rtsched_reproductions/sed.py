@@ -76,18 +76,16 @@ class Point(NamedTuple):
 class Study(Parameters, frozen=True):
     """Extent of the study."""
 
-    seeds: Annotated[int, Meta(ge=2, description="Runs that are averaged.")] = 5
-    jobs: Annotated[int, Meta(ge=50, description="Jobs per run.")] = 3000
-    saturated: Annotated[
-        int, Meta(ge=10, description="Jobs of each run in which jobs always wait.")
-    ] = 400
-    steady_only: Annotated[
-        bool, Meta(description="Whether to leave out the rates near saturation.")
-    ] = False
-    crossing_rates: Annotated[
-        tuple[float, ...],
-        Meta(description="Rates between which the crossing of the computing times is looked for."),
-    ] = (1.6, 1.8, 2.0, 2.2, 2.4, 2.6)
+    seeds: Annotated[int, Meta(ge=2)] = 5
+    """Runs that are averaged."""
+    jobs: Annotated[int, Meta(ge=50)] = 3000
+    """Jobs per run."""
+    saturated: Annotated[int, Meta(ge=10)] = 400
+    """Jobs of each run in which jobs always wait."""
+    steady_only: bool = False
+    """Whether to leave out the rates near saturation."""
+    crossing_rates: tuple[float, ...] = (1.6, 1.8, 2.0, 2.2, 2.4, 2.6)
+    """Rates between which the crossing of the computing times is looked for."""
 
     def rates(self, system: int) -> list[float]:
         """Return the rates at which a system is simulated."""

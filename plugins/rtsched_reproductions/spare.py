@@ -191,9 +191,12 @@ class Spare:
     class Parameters(Parameters, frozen=True):
         """Settings."""
 
-        seeds: Annotated[int, Meta(ge=2, description="Drawings per row of the table.")] = 200
-        jobs: Annotated[int, Meta(gt=1, description="Graphs per drawing.")] = 18
-        sets: Annotated[int, Meta(gt=0, description="Random periodic sets, for the errata.")] = 5000
+        seeds: Annotated[int, Meta(ge=2)] = 200
+        """Drawings per row of the table."""
+        jobs: Annotated[int, Meta(gt=1)] = 18
+        """Graphs per drawing."""
+        sets: Annotated[int, Meta(gt=0)] = 5000
+        """Random periodic sets, for the errata."""
 
     name: ClassVar[str] = "spare"
     source: ClassVar[str] = (

@@ -79,11 +79,12 @@ class Ste:
     class Parameters(Parameters, frozen=True):
         """Settings."""
 
-        seeds: Annotated[int, Meta(gt=1, description="Drawings per study.")] = 200
-        quantum: Annotated[float, Meta(gt=0, description="Longest slice, seconds.")] = 1.0
-        arrivals: Annotated[
-            int, Meta(ge=1000, description="Tasks of the queue that is held against the formulas.")
-        ] = 400_000
+        seeds: Annotated[int, Meta(gt=1)] = 200
+        """Drawings per study."""
+        quantum: Annotated[float, Meta(gt=0)] = 1.0
+        """Longest slice, seconds."""
+        arrivals: Annotated[int, Meta(ge=1000)] = 400_000
+        """Tasks of the queue that is held against the formulas."""
 
     name: ClassVar[str] = "ste"
     source: ClassVar[str] = (

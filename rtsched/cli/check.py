@@ -326,15 +326,16 @@ def site_schema(found: Mapping[str, Found]) -> dict[str, Any]:
     import msgspec
 
     from rtsched.daemon.settings import LiveSite
+    from rtsched.descriptions import described
 
-    schema: dict[str, Any] = msgspec.json.schema(LiveSite)
+    schema: dict[str, Any] = msgspec.json.schema(described(LiveSite))
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "rtsched site.toml"
     usable = {name: entry for name, entry in found.items() if entry.plugin is not None}
     choices = []
     for name, entry in usable.items():
         (reference,), definitions = msgspec.json.schema_components(
-            [entry.config], ref_template=f"#/$defs/plugin.{name}.{{name}}"
+            [described(entry.config)], ref_template=f"#/$defs/plugin.{name}.{{name}}"
         )
         schema["$defs"].update(
             {f"plugin.{name}.{kind}": value for kind, value in definitions.items()}

@@ -249,11 +249,11 @@ class Setting(NamedTuple):
 
 def settings_of(kind: type[msgspec.Struct]) -> list[Setting]:
     """Return the settings of a structure in their order, read from its JSON schema."""
-    import msgspec
+    from rtsched.core.config import schema
 
-    schema = msgspec.json.schema(kind)
-    definitions = schema.get("$defs", {})
-    table = _resolved(schema, definitions)
+    whole = schema(kind)
+    definitions = whole.get("$defs", {})
+    table = _resolved(whole, definitions)
     required = set(table.get("required", ()))
     return [
         Setting(

@@ -10,8 +10,8 @@ import numpy as np
 from rtsched.core.plan_check import broken_order, broken_promise, plan_fault
 from rtsched.errors import ShapeError
 from rtsched.kernels.overlaps import first_overlap
-from rtsched.model.events import State
 from rtsched.model.snapshot import places
+from rtsched.model.state import State
 from rtsched.model.verdicts import DelayClasses, Placement, Terms, Verdict, Verdicts
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from typing import (
 import msgspec
 from msgspec import Meta
 
+from rtsched.descriptions import described
 from rtsched.errors import ConfigError
 from rtsched.suggestions import did_you_mean
 
@@ -34,27 +35,18 @@ Mode = Literal["off", "shadow", "warn", "enforce"]
 class PluginTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[plugin]]` table. The order of the tables is the order of the plug-ins."""
 
-    name: Annotated[str, Meta(description="Name of the plug-in, as `rtsched plugins` lists it.")]
-    mode: Annotated[
-        Mode,
-        Meta(
-            description="`off`: not loaded. `shadow`: verdicts are recorded and have no effect. "
-            "`warn`: users see a warning, the job is accepted. `enforce`: verdicts take effect."
-        ),
-    ] = "enforce"
-    on_error: Annotated[
-        Literal["abstain", "defer"],
-        Meta(
-            description="The verdict on admission when the plug-in fails. A planner that abstains "
-            "gives no verdict on jobs with a deadline: see design.md."
-        ),
-    ] = "abstain"
-    weight: Annotated[
-        float, Meta(ge=0, description="Weight of its fair-share terms relative to other plug-ins'.")
-    ] = 1.0
-    settings: Annotated[
-        dict[str, Any], Meta(description="The plug-in's own settings; see its page.")
-    ] = {}
+    name: str
+    """Name of the plug-in, as `rtsched plugins` lists it."""
+    mode: Mode = "enforce"
+    """`off`: not loaded. `shadow`: verdicts are recorded and have no effect. `warn`: users see a
+    warning, the job is accepted. `enforce`: verdicts take effect."""
+    on_error: Literal["abstain", "defer"] = "abstain"
+    """The verdict on admission when the plug-in fails. A planner that abstains gives no verdict on
+    jobs with a deadline: see design.md."""
+    weight: Annotated[float, Meta(ge=0)] = 1.0
+    """Weight of its fair-share terms relative to other plug-ins'."""
+    settings: dict[str, Any] = {}
+    """The plug-in's own settings; see its page."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -232,5 +224,5 @@ def _sentence(path: str, message: str) -> str:
 
 
 def schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON schema of a settings structure, for editors."""
-    return msgspec.json.schema(kind)
+    """Return the JSON schema of a structure, with the descriptions of its fields."""
+    return msgspec.json.schema(described(kind))

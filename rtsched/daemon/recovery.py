@@ -12,10 +12,10 @@ from rtsched.daemon.records import Records, decode_jobs, encode_jobs
 from rtsched.daemon.site import LikelyPromises, Site, in_order, promises_of
 from rtsched.errors import RtschedError
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.events import State, decode_state, encode_state
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.state import State, decode_state, encode_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.restarting import RestartPolicy
     from rtsched.daemon.site import Site
-    from rtsched.model.events import Events, State
+    from rtsched.model.events import Events
+    from rtsched.model.state import State
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,14 @@
-"""Events since the last time, told to plug-ins that keep a state; and that state, versioned."""
+"""What happened since the last time: told to the plug-ins that keep a state."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
-from rtsched.errors import RtschedError, ShapeError
+from rtsched.errors import ShapeError
 from rtsched.model.jobs import Jobs
 from rtsched.model.table import Column, Table
 
@@ -65,51 +64,3 @@ def joined(parts: Sequence[Events]) -> Events:
         EventRows.joined([part.rows for part in parts]),
         Jobs.joined([part.jobs for part in parts]),
     )
-
-
-class State(msgspec.Struct, frozen=True):
-    """Base of all plug-in states. Raise `version` whenever a field changes its meaning."""
-
-    version: ClassVar[int] = 1
-
-
-T = TypeVar("T", bound=State)
-
-
-def encode_state(state: State) -> bytes:
-    """Return a state as bytes: MessagePack, arrays as dtype, shape and raw data."""
-    return msgspec.msgpack.encode((state.version, state), enc_hook=_pack)
-
-
-def decode_state(data: bytes, kind: type[T]) -> T:
-    """Return the state in `data`.
-
-    Raises
-    ------
-    RtschedError
-        If it is no state of this kind, or of another version.
-    """
-    try:
-        version, body = msgspec.msgpack.decode(data, type=tuple[int, msgspec.Raw])
-        if version != kind.version:
-            raise RtschedError(
-                f"stored {kind.__name__} has version {version}, this plug-in wants "
-                f"{kind.version}; delete it to start afresh"
-            )
-        return msgspec.msgpack.decode(body, type=kind, dec_hook=_unpack)
-    except (msgspec.MsgspecError, ValueError) as cause:
-        raise RtschedError(f"stored {kind.__name__} is damaged: {cause}") from cause
-
-
-def _pack(value: object) -> object:
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return (value.dtype.str, value.shape, value.tobytes())
-    raise NotImplementedError(f"a plug-in's state cannot hold {type(value).__name__}")
-
-
-def _unpack(_kind: type, value: object) -> object:
-    try:
-        dtype, shape, data = cast("Any", value)
-        return np.frombuffer(data, dtype).reshape(shape)
-    except (TypeError, ValueError, SyntaxError) as cause:  # numpy parses a dtype like Python
-        raise ValueError(f"expected an array, found {type(value).__name__}") from cause

@@ -29,70 +29,39 @@ LONGEST = 4096
 class NoticesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A notices.toml."""
 
-    events: Annotated[
-        list[Event],
-        Meta(description="Of what users are notified who chose nothing themselves."),
-    ] = msgspec.field(default_factory=lambda: [*DEFAULT_EVENTS])
-    choices: Annotated[
-        str,
-        Meta(
-            description="Directory with a file for each user who chose, named like the user and "
-            'owned by the user or root: `events = ["broken", "kept"]`. Empty: nobody may.'
-        ),
-    ] = "/var/lib/rtsched-notices/choices"
-    mail: Annotated[
-        list[str],
-        Meta(
-            description="Program that sends a mail which it reads, with its headers; the recipient "
-            "is added. Empty: no mail."
-        ),
-    ] = msgspec.field(default_factory=lambda: ["/usr/sbin/sendmail", "-i"])
-    sender: Annotated[
-        str, Meta(description="Sender of the mails.", pattern=r"^[^\s<>,;]{1,200}$")
-    ] = "rtsched"
-    mail_domain: Annotated[
-        str,
-        Meta(
-            description="Domain of users' addresses; empty: the names alone, as the local mail "
-            "system knows them.",
-            pattern=r"^[A-Za-z0-9.-]{0,200}$",
-        ),
-    ] = ""
-    webhook: Annotated[
-        str, Meta(description="URL to which each notice is sent as JSON; empty: none.")
-    ] = ""
-    command: Annotated[
-        list[str],
-        Meta(description="Program that reads each notice as JSON; no shell. Empty: none."),
-    ] = []
-    every: Annotated[float, Meta(gt=0, description="Seconds between two looks.")] = 15.0
-    digest: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Seconds in which what happens to a user's jobs is put into one notice; "
-            "broken promises are sent at once.",
-        ),
-    ] = 300.0
-    moved_s: Annotated[
-        float, Meta(gt=0, description="Seconds by which a planned start moves to be told.")
-    ] = 3600.0
-    per_hour: Annotated[
-        int,
-        Meta(
-            ge=1, description="Notices to one user per hour at the most; the rest is put together."
-        ),
-    ] = 12
-    timeout: Annotated[float, Meta(gt=0, description="Seconds for a program or the webhook.")] = (
-        20.0
-    )
-    query_socket: Annotated[str, Meta(description="Socket of the daemon for queries.")] = (
-        "/run/rtsched/query.sock"
-    )
-    state: Annotated[str, Meta(description="File that remembers what was sent.")] = (
-        "/var/lib/rtsched-notices/state.json"
-    )
-    log_level: Annotated[Level, Meta(description="Log level.")] = "info"
+    events: list[Event] = msgspec.field(default_factory=lambda: [*DEFAULT_EVENTS])
+    """Of what users are notified who chose nothing themselves."""
+    choices: str = "/var/lib/rtsched-notices/choices"
+    """Directory with a file for each user who chose, named like the user and owned by the user or
+    root: `events = ["broken", "kept"]`. Empty: nobody may."""
+    mail: list[str] = msgspec.field(default_factory=lambda: ["/usr/sbin/sendmail", "-i"])
+    """Program that sends a mail which it reads, with its headers; the recipient is added. Empty: no
+    mail."""
+    sender: Annotated[str, Meta(pattern=r"^[^\s<>,;]{1,200}$")] = "rtsched"
+    """Sender of the mails."""
+    mail_domain: Annotated[str, Meta(pattern=r"^[A-Za-z0-9.-]{0,200}$")] = ""
+    """Domain of users' addresses; empty: the names alone, as the local mail system knows them."""
+    webhook: str = ""
+    """URL to which each notice is sent as JSON; empty: none."""
+    command: list[str] = []
+    """Program that reads each notice as JSON; no shell. Empty: none."""
+    every: Annotated[float, Meta(gt=0)] = 15.0
+    """Seconds between two looks."""
+    digest: Annotated[float, Meta(ge=0)] = 300.0
+    """Seconds in which what happens to a user's jobs is put into one notice; broken promises are
+    sent at once."""
+    moved_s: Annotated[float, Meta(gt=0)] = 3600.0
+    """Seconds by which a planned start moves to be told."""
+    per_hour: Annotated[int, Meta(ge=1)] = 12
+    """Notices to one user per hour at the most; the rest is put together."""
+    timeout: Annotated[float, Meta(gt=0)] = 20.0
+    """Seconds for a program or the webhook."""
+    query_socket: str = "/run/rtsched/query.sock"
+    """Socket of the daemon for queries."""
+    state: str = "/var/lib/rtsched-notices/state.json"
+    """File that remembers what was sent."""
+    log_level: Level = "info"
+    """Log level."""
 
     def problems(self) -> list[str]:
         """Return what is wrong with the settings as a whole, one sentence each."""

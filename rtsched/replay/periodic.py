@@ -28,34 +28,23 @@ Seconds = Annotated[float, Meta(gt=0)]
 class PeriodicTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[workload.periodic]]` table: the same work again and again on some nodes."""
 
-    name: Annotated[str, Meta(description="Its name.")]
-    period: Annotated[float, Meta(gt=0, description="Seconds from one start to the next.")]
-    duration: Annotated[float, Meta(gt=0, description="Its duration on each node, seconds.")]
-    nodes: Annotated[
-        int | list[str],
-        Meta(
-            description="The nodes, by name (`fast*` is a pattern), or how many: those with the "
-            "least recurring work so far."
-        ),
-    ] = 1
-    first: Annotated[
-        float | datetime,
-        Meta(description="First start: seconds since the epoch, or a time (UTC if no zone)."),
-    ] = 0.0
-    amounts: Annotated[
-        dict[str, Annotated[int, Meta(ge=1)]] | None,
-        Meta(
-            description='With `unit = "resources"`: what it takes of each of its nodes, such as '
-            '`{ cpu = 4, "gres/gpu" = 1 }`; memory (`mem`) in bytes. All of them if not given.'
-        ),
-    ] = None
-    deadline: Annotated[
-        Seconds | None,
-        Meta(
-            description="Seconds from a start until it must have ended; the period if not given. "
-            "It counts where jobs can be suspended; elsewhere it ends `duration` after its start."
-        ),
-    ] = None
+    name: str
+    """Its name."""
+    period: Annotated[float, Meta(gt=0)]
+    """Seconds from one start to the next."""
+    duration: Annotated[float, Meta(gt=0)]
+    """Its duration on each node, seconds."""
+    nodes: int | list[str] = 1
+    """The nodes, by name (`fast*` is a pattern), or how many: those with the least recurring work
+    so far."""
+    first: float | datetime = 0.0
+    """First start: seconds since the epoch, or a time (UTC if no zone)."""
+    amounts: dict[str, Annotated[int, Meta(ge=1)]] | None = None
+    """With `unit = "resources"`: what it takes of each of its nodes, such as `{ cpu = 4, "gres/gpu"
+    = 1 }`; memory (`mem`) in bytes. All of them if not given."""
+    deadline: Seconds | None = None
+    """Seconds from a start until it must have ended; the period if not given. It counts where jobs
+    can be suspended; elsewhere it ends `duration` after its start."""
 
     def problems(self, path: str) -> list[str]:
         """Return what is wrong with the table, each with its path."""

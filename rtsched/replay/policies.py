@@ -5,10 +5,9 @@ from __future__ import annotations
 import tomllib
 from importlib.resources import files
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Meta
 
 from rtsched.core.config import PluginTable, convert, read_toml, with_tags
 from rtsched.core.plugins import discover, settings
@@ -33,27 +32,23 @@ SITE = "site"
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A batch system's own loop, and the plug-ins that steer it."""
 
-    description: Annotated[str, Meta(description="One line for tables and reports.")] = ""
-    system: Annotated[
-        MachineSettings, Meta(description="The simulated batch system's own loop.")
-    ] = ExclusiveSettings()
-    planner: Annotated[
-        str | None, Meta(description="The admission plug-in whose plan fulfils the promises.")
-    ] = None
-    plugin: Annotated[
-        list[PluginTable], Meta(description="The plug-ins, in the order in which they are called.")
-    ] = []
+    description: str = ""
+    """One line for tables and reports."""
+    system: MachineSettings = ExclusiveSettings()
+    """The simulated batch system's own loop."""
+    planner: str | None = None
+    """The admission plug-in whose plan fulfils the promises."""
+    plugin: list[PluginTable] = []
+    """The plug-ins, in the order in which they are called."""
 
 
 class Site(Policy, frozen=True, forbid_unknown_fields=True):
     """A site.toml: how logs are prepared, the site's own policy, and others to compare with."""
 
-    workload: Annotated[WorkloadOptions, Meta(description="How a log is prepared for replay.")] = (
-        WorkloadOptions()
-    )
-    policy: Annotated[
-        dict[str, Policy], Meta(description="Further policies by name, for `--policy NAME`.")
-    ] = {}
+    workload: WorkloadOptions = WorkloadOptions()
+    """How a log is prepared for replay."""
+    policy: dict[str, Policy] = {}
+    """Further policies by name, for `--policy NAME`."""
 
     def policies(self) -> dict[str, Policy]:
         """Return the site's policies by name, its own as `site`."""

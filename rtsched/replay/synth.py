@@ -47,9 +47,12 @@ class Generator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: ClassVar[str] = ""
 
-    jobs: Annotated[int, Meta(ge=1, description="Number of jobs.")] = 10_000
-    nodes: Annotated[int, Meta(ge=1, description="Nodes of the machine.")] = 256
-    seed: Annotated[int, Meta(ge=0, description="Equal seeds give equal logs.")] = 0
+    jobs: Annotated[int, Meta(ge=1)] = 10_000
+    """Number of jobs."""
+    nodes: Annotated[int, Meta(ge=1)] = 256
+    """Nodes of the machine."""
+    seed: Annotated[int, Meta(ge=0)] = 0
+    """Equal seeds give equal logs."""
 
     def log(self) -> Log:
         """Return the log."""
@@ -97,35 +100,25 @@ class PapersMcdf(Generator, frozen=True, forbid_unknown_fields=True):
 
     name: ClassVar[str] = "papers-mcdf"
 
-    preset: Annotated[
-        Literal["equal10", "one100"],
-        Meta(description="Time to send and to compute a unit: 10 and 10, or 1 and 100."),
-    ] = "one100"
-    mode: Annotated[
-        Literal["literal", "normalised"],
-        Meta(
-            description="`literal`: the mean gap between bursts is as the paper states it, which "
-            "offers 5.5 times the nominal load; `normalised`: the gap is 5.5 times that."
-        ),
-    ] = "literal"
-    load: Annotated[
-        float, Meta(gt=0, description="Nominal load: sum of least execution times over time.")
-    ] = 0.5
-    jobs: Annotated[int, Meta(ge=1, description="Number of tasks.")] = 1500
-    nodes: Annotated[int, Meta(ge=1, description="Nodes of the cluster.")] = 16
-    setup: Annotated[
-        float,
-        Meta(ge=0, description="Seconds to set up a transmission, and also a computation."),
-    ] = 0.0
-    mean_size: Annotated[
-        float, Meta(gt=0, description="Mean and deviation of the normal task size, units.")
-    ] = 100.0
-    cms: Annotated[
-        float | None, Meta(description="Seconds to send a unit, in place of the preset's.")
-    ] = None
-    cps: Annotated[
-        float | None, Meta(description="Seconds to compute a unit, in place of the preset's.")
-    ] = None
+    preset: Literal["equal10", "one100"] = "one100"
+    """Time to send and to compute a unit: 10 and 10, or 1 and 100."""
+    mode: Literal["literal", "normalised"] = "literal"
+    """`literal`: the mean gap between bursts is as the paper states it, which offers 5.5 times the
+    nominal load; `normalised`: the gap is 5.5 times that."""
+    load: Annotated[float, Meta(gt=0)] = 0.5
+    """Nominal load: sum of least execution times over time."""
+    jobs: Annotated[int, Meta(ge=1)] = 1500
+    """Number of tasks."""
+    nodes: Annotated[int, Meta(ge=1)] = 16
+    """Nodes of the cluster."""
+    setup: Annotated[float, Meta(ge=0)] = 0.0
+    """Seconds to set up a transmission, and also a computation."""
+    mean_size: Annotated[float, Meta(gt=0)] = 100.0
+    """Mean and deviation of the normal task size, units."""
+    cms: float | None = None
+    """Seconds to send a unit, in place of the preset's."""
+    cps: float | None = None
+    """Seconds to compute a unit, in place of the preset's."""
 
     def costs(self) -> tuple[float, float]:
         """Return seconds to send and to compute a unit.
@@ -185,24 +178,14 @@ class PapersMcdf(Generator, frozen=True, forbid_unknown_fields=True):
 class _Batch(Generator, frozen=True, forbid_unknown_fields=True):
     """What the generators of batch jobs have in common."""
 
-    overestimate: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Requested times are uniform between the run time and 1 + this many times "
-            "it (0: exact).",
-        ),
-    ] = 4.0
-    round_requests: Annotated[
-        bool,
-        Meta(description="Round requested times up to what people ask for: 5 min, 1 h, 12 h ..."),
-    ] = True
-    users: Annotated[
-        int, Meta(ge=0, description="Number of users; user k has 1/k of the first one's jobs.")
-    ] = 64
-    accounts: Annotated[
-        int, Meta(ge=0, description="Number of accounts, between which the users are dealt out.")
-    ] = 8
+    overestimate: Annotated[float, Meta(ge=0)] = 4.0
+    """Requested times are uniform between the run time and 1 + this many times it (0: exact)."""
+    round_requests: bool = True
+    """Round requested times up to what people ask for: 5 min, 1 h, 12 h ..."""
+    users: Annotated[int, Meta(ge=0)] = 64
+    """Number of users; user k has 1/k of the first one's jobs."""
+    accounts: Annotated[int, Meta(ge=0)] = 8
+    """Number of accounts, between which the users are dealt out."""
 
     def _finish(
         self, submit: Floats, run_time: Floats, size: NDArray[np.int32], queue: Any = None
@@ -255,20 +238,12 @@ class Lublin(_Batch, frozen=True, forbid_unknown_fields=True):
 
     name: ClassVar[str] = "lublin"
 
-    kind: Annotated[
-        Literal["batch", "interactive", "both", "all"],
-        Meta(
-            description="`batch` or `interactive`: the model of these jobs; `both`: the two side "
-            "by side, each in its queue; `all`: the model fitted without telling them apart."
-        ),
-    ] = "batch"
-    load: Annotated[
-        float | None,
-        Meta(
-            description="Offered load to which the times between arrivals are stretched, without "
-            "regard to the hour; not given: the model's own."
-        ),
-    ] = None
+    kind: Literal["batch", "interactive", "both", "all"] = "batch"
+    """`batch` or `interactive`: the model of these jobs; `both`: the two side by side, each in its
+    queue; `all`: the model fitted without telling them apart."""
+    load: float | None = None
+    """Offered load to which the times between arrivals are stretched, without regard to the hour;
+    not given: the model's own."""
 
     def log(self) -> Log:
         """Return the log; times count from midnight of a Monday."""
@@ -293,15 +268,16 @@ class Poisson(_Batch, frozen=True, forbid_unknown_fields=True):
 
     name: ClassVar[str] = "poisson"
 
-    load: Annotated[float, Meta(gt=0, description="Offered load: work over nodes and time.")] = 0.8
-    median_run: Annotated[float, Meta(gt=0, description="Median run time, seconds.")] = 900.0
-    spread: Annotated[float, Meta(ge=0, description="Deviation of the logarithm of run times.")] = (
-        1.8
-    )
-    longest: Annotated[float, Meta(ge=1, description="Run times are cut here, seconds.")] = (
-        172_800.0
-    )
-    serial: Annotated[float, Meta(ge=0, le=1, description="Share of jobs of one node.")] = 0.3
+    load: Annotated[float, Meta(gt=0)] = 0.8
+    """Offered load: work over nodes and time."""
+    median_run: Annotated[float, Meta(gt=0)] = 900.0
+    """Median run time, seconds."""
+    spread: Annotated[float, Meta(ge=0)] = 1.8
+    """Deviation of the logarithm of run times."""
+    longest: Annotated[float, Meta(ge=1)] = 172_800.0
+    """Run times are cut here, seconds."""
+    serial: Annotated[float, Meta(ge=0, le=1)] = 0.3
+    """Share of jobs of one node."""
 
     def log(self) -> Log:
         """Return the log; times count from midnight of a Monday."""

@@ -81,104 +81,63 @@ Positive = Annotated[float, Meta(gt=0)]
 class WorkloadOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a log is made ready for replay: the `[workload]` table of a site.toml."""
 
-    unit: Annotated[
-        Literal["auto", "core", "node", "resources"],
-        Meta(
-            description="What is allocated to one job at a time. `auto`: chosen by what the log's "
-            "jobs held and what the cluster's nodes have. `core`: jobs share nodes, so "
-            "a cluster of 30 nodes with 4 cores is 120 rows. `node`: a job has its nodes to "
-            "itself; its request is rounded up to whole nodes. `resources`: jobs share nodes, and "
-            "each takes the cores, memory and GPUs that it asks for on each of its nodes."
-        ),
-    ] = "auto"
+    unit: Literal["auto", "core", "node", "resources"] = "auto"
+    """What is allocated to one job at a time. `auto`: chosen by what the log's jobs held and what
+    the cluster's nodes have. `core`: jobs share nodes, so a cluster of 30 nodes with 4 cores is 120
+    rows. `node`: a job has its nodes to itself; its request is rounded up to whole nodes.
+    `resources`: jobs share nodes, and each takes the cores, memory and GPUs that it asks for on
+    each of its nodes."""
     deadline_rule: Annotated[
         str,
         Meta(
             pattern=DEADLINE_PATTERN,
             examples=["none", "slowdown:4", "run_time:4", "run_time:2-8", "uniform", "uniform:4"],
-            description="Deadlines of jobs for which the log has none. `none`; `slowdown:F`: F "
-            "times the requested time after submission; `run_time:F`: F times the time for which "
-            "the job really ran, as of users who know it and request more; with `E-F` "
-            "in place of F each job has a factor of its own, drawn from that range; `uniform`: "
-            "drawn between the least and the greatest execution time of a moldable or divisible "
-            "job, `uniform:F`: of a rigid one between the requested time and F times it (4 if not "
-            "given).",
         ),
     ] = "slowdown:4"
-    deadline_fraction: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="Fraction of the jobs without a deadline that get one by the rule, drawn "
-            "by seed and job id; the others are best effort.",
-        ),
-    ] = 1.0
+    """Deadlines of jobs for which the log has none. `none`; `slowdown:F`: F times the requested
+    time after submission; `run_time:F`: F times the time for which the job really ran, as of users
+    who know it and request more; with `E-F` in place of F each job has a factor of its own, drawn
+    from that range; `uniform`: drawn between the least and the greatest execution time of a
+    moldable or divisible job, `uniform:F`: of a rigid one between the requested time and F times it
+    (4 if not given)."""
+    deadline_fraction: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    """Fraction of the jobs without a deadline that get one by the rule, drawn by seed and job id;
+    the others are best effort."""
     jobs_are: Annotated[
         str,
         Meta(
             pattern=KIND_PATTERN,
             examples=["rigid", "moldable:0.5-2", "divisible", "divisible:1:100"],
-            description="Kind of jobs for which the log gives only a size. `rigid`; "
-            "`moldable:LOW-HIGH`: any size between these multiples of the requested one, run time "
-            "in inverse proportion; `divisible:CMS:CPS` or `divisible:CMS:CPS:ST:SC`: arbitrarily "
-            "divisible loads, with seconds to send and to compute a unit and to set up both.",
         ),
     ] = "rigid"
-    arrays: Annotated[
-        Literal["whole", "tasks"],
-        Meta(
-            description="What a planner of a replay promises arrays with a deadline. `whole`: one "
-            "promise for all tasks, as on a live system, if these need one node each and no "
-            "licences; `tasks`: each task is a job with a promise of its own."
-        ),
-    ] = "whole"
-    shares: Annotated[
-        dict[str, Positive],
-        Meta(
-            description="Shares per `ACCOUNT`, `ACCOUNT/USER` or `*/USER` relative to their "
-            "siblings; default 1."
-        ),
-    ] = {}
-    speeds: Annotated[
-        dict[str, Positive],
-        Meta(
-            description="Speed factors per pattern of node names (`fast*`) or per share of the "
-            "machine (`25%`: the first quarter of the nodes that no earlier entry took); default "
-            "1."
-        ),
-    ] = {}
-    periodic: Annotated[
-        list[PeriodicTable],
-        Meta(description="Recurring work for which new jobs must leave time, one table each."),
-    ] = []
-    preempt_type: Annotated[
-        Literal["conf", "none", "qos", "partition_prio"],
-        Meta(
-            description="By what waiting jobs preempt running ones (PreemptType). `conf`: as the "
-            "slurm.conf given as the machine says, else not at all; `qos`: by the column Preempt "
-            "of the QOS; `partition_prio`: by the PriorityTier of the partitions."
-        ),
-    ] = "conf"
-    preempt_mode: Annotated[
-        Literal["conf", "off", "requeue", "cancel"],
-        Meta(
-            description="What happens to a preempted job whose QOS or partition does not say so "
-            "(PreemptMode). `conf`: as the slurm.conf says, else `requeue` where `preempt_type` is "
-            "set."
-        ),
-    ] = "conf"
-    price: Annotated[
-        float,
-        Meta(ge=0, description="Price of a node-hour, for the mean cost of a job."),
-    ] = 1.0
-    price_of: Annotated[
-        Literal["node", "core"],
-        Meta(description="Whether `price` is per node or per core."),
-    ] = "node"
-    seed: Annotated[
-        int, Meta(ge=0, description="Seed of random choices; equal seeds give equal workloads.")
-    ] = 0
+    """Kind of jobs for which the log gives only a size. `rigid`; `moldable:LOW-HIGH`: any size
+    between these multiples of the requested one, run time in inverse proportion;
+    `divisible:CMS:CPS` or `divisible:CMS:CPS:ST:SC`: arbitrarily divisible loads, with seconds to
+    send and to compute a unit and to set up both."""
+    arrays: Literal["whole", "tasks"] = "whole"
+    """What a planner of a replay promises arrays with a deadline. `whole`: one promise for all
+    tasks, as on a live system, if these need one node each and no licences; `tasks`: each task is a
+    job with a promise of its own."""
+    shares: dict[str, Positive] = {}
+    """Shares per `ACCOUNT`, `ACCOUNT/USER` or `*/USER` relative to their siblings; default 1."""
+    speeds: dict[str, Positive] = {}
+    """Speed factors per pattern of node names (`fast*`) or per share of the machine (`25%`: the
+    first quarter of the nodes that no earlier entry took); default 1."""
+    periodic: list[PeriodicTable] = []
+    """Recurring work for which new jobs must leave time, one table each."""
+    preempt_type: Literal["conf", "none", "qos", "partition_prio"] = "conf"
+    """By what waiting jobs preempt running ones (PreemptType). `conf`: as the slurm.conf given as
+    the machine says, else not at all; `qos`: by the column Preempt of the QOS; `partition_prio`: by
+    the PriorityTier of the partitions."""
+    preempt_mode: Literal["conf", "off", "requeue", "cancel"] = "conf"
+    """What happens to a preempted job whose QOS or partition does not say so (PreemptMode). `conf`:
+    as the slurm.conf says, else `requeue` where `preempt_type` is set."""
+    price: Annotated[float, Meta(ge=0)] = 1.0
+    """Price of a node-hour, for the mean cost of a job."""
+    price_of: Literal["node", "core"] = "node"
+    """Whether `price` is per node or per core."""
+    seed: Annotated[int, Meta(ge=0)] = 0
+    """Seed of random choices; equal seeds give equal workloads."""
 
     def rules(self) -> tuple[DeadlineRule, KindRule]:
         """Return the two rules, parsed.

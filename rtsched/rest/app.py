@@ -6,6 +6,7 @@ import http
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import structlog
 from litestar import Litestar, MediaType, Request, Response
 from litestar.datastructures import State
@@ -16,7 +17,9 @@ from litestar.openapi.spec import Components, License, SecurityScheme
 
 from rtsched import __version__
 from rtsched.adapters import munge
+from rtsched.daemon import reports
 from rtsched.daemon.reports import RefusalCode, RefusedError, Status
+from rtsched.descriptions import described
 from rtsched.errors import ProtocolError, RtschedError
 from rtsched.rest import endpoints
 from rtsched.rest.asking import ask_for
@@ -114,6 +117,9 @@ def create_app(
         status = await ask_for(None, Status(), settings.query_socket, settings.daemon_timeout)
         return str(status.system)
 
+    for kind in (*vars(reports).values(), *vars(endpoints).values()):
+        if msgspec.inspect.is_struct_type(kind):
+            described(kind)  # for the description of the interface
     tokens = TokenAuthenticator(pool, system if chosen is None else None)
     inner = Litestar(
         [endpoints.router(), pages.router(), pages.open_session],

@@ -17,11 +17,10 @@ import time
 from functools import cache
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import msgspec
-from msgspec import Meta
 from msgspec.structs import replace
 
 from rtsched import __version__
@@ -53,29 +52,17 @@ _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 class ClientSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A client.toml."""
 
-    server: Annotated[
-        str,
-        Meta(
-            description="Where `rtsched rest` answers, such as `https://head:6821`; several, "
-            "separated by spaces, where a backup controller has one too. Empty: as the SRV record "
-            "`_rtsched._tcp` of this host's domain says."
-        ),
-    ] = ""
-    ca: Annotated[
-        str,
-        Meta(
-            description="File with the certificates, PEM, one of which signed the server's; "
-            "empty: those that this host trusts."
-        ),
-    ] = ""
-    identity: Annotated[
-        Literal["", "munge", "condor"],
-        Meta(
-            description="By what the server knows users: credentials of `munge`, or limited tokens "
-            "of the pool's (`condor`: `condor_token_fetch`). Empty: munge where it runs, else "
-            "condor where HTCondor is installed."
-        ),
-    ] = ""
+    server: str = ""
+    """Where `rtsched rest` answers, such as `https://head:6821`; several, separated by spaces,
+    where a backup controller has one too. Empty: as the SRV record `_rtsched._tcp` of this host's
+    domain says."""
+    ca: str = ""
+    """File with the certificates, PEM, one of which signed the server's; empty: those that this
+    host trusts."""
+    identity: Literal["", "munge", "condor"] = ""
+    """By what the server knows users: credentials of `munge`, or limited tokens of the pool's
+    (`condor`: `condor_token_fetch`). Empty: munge where it runs, else condor where HTCondor is
+    installed."""
 
 
 class UnavailableError(AdapterError):

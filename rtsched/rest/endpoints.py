@@ -9,7 +9,6 @@ import msgspec
 from litestar import Request, Response, Router, delete, get, post
 from litestar.openapi import ResponseSpec
 from litestar.params import Body, Parameter
-from msgspec import Meta
 
 from rtsched import __version__
 from rtsched.daemon.reports import (
@@ -63,28 +62,30 @@ JobName = Annotated[
 class Problem(msgspec.Struct, frozen=True):
     """The answer to a request that is not answered."""
 
-    error: Annotated[str, Meta(description="Why not, one sentence.")]
+    error: str
+    """Why not, one sentence."""
 
 
 class Health(msgspec.Struct, frozen=True):
     """Whether the daemon answers; for load balancers and monitoring."""
 
-    status: Annotated[
-        Literal["ok", "problem", "standby", "unavailable"],
-        Meta(description="`problem`: it answers, and reports problems in `/v1/status`."),
-    ]
-    version: Annotated[str, Meta(description="Release of this server.")]
-    daemon: Annotated[
-        str | None, Meta(description="Release of the daemon; null: it does not answer.")
-    ] = None
+    status: Literal["ok", "problem", "standby", "unavailable"]
+    """`problem`: it answers, and reports problems in `/v1/status`."""
+    version: str
+    """Release of this server."""
+    daemon: str | None = None
+    """Release of the daemon; null: it does not answer."""
 
 
 class PromiseList(msgspec.Struct, frozen=True):
     """The open promises that the client may see."""
 
-    now: Annotated[float, Meta(description="The daemon's clock.")]
-    everyone: Annotated[bool, Meta(description="Whether those of all users are listed.")]
-    promises: Annotated[tuple[Promise, ...], Meta(description="By planned start.")]
+    now: float
+    """The daemon's clock."""
+    everyone: bool
+    """Whether those of all users are listed."""
+    promises: tuple[Promise, ...]
+    """By planned start."""
 
 
 class DaemonClient:

@@ -17,78 +17,47 @@ DEFAULT = Path("/etc/rtsched/rest.toml")
 class RestSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A rest.toml."""
 
-    address: Annotated[
-        str, Meta(description="IP address to listen on, such as `0.0.0.0`; other hosts need TLS.")
-    ] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535, description="TCP port; 0: no TCP.")] = 6821
-    certificate: Annotated[
-        str, Meta(description="File with the TLS certificate and its chain, PEM; empty: no TLS.")
-    ] = ""
-    key: Annotated[str, Meta(description="File with the certificate's private key, PEM.")] = ""
-    socket: Annotated[
-        str, Meta(description="Unix socket to listen on; its users are known. Empty: none.")
-    ] = "/run/rtsched-rest/rest.sock"
-    proxy_user: Annotated[
-        str,
-        Meta(
-            description="User that the site's proxy runs as. On the Unix socket its requests are "
-            "those of the user in their header `X-Remote-User`, never root's. Empty: no proxy."
-        ),
-    ] = ""
-    identities: Annotated[
-        list[Literal["munge", "condor"]] | None,
-        Meta(
-            description="By what users of other hosts are known: `munge` accepts its credentials "
-            "(`Authorization: Munge ...`), `condor` limited tokens of HTCondor's (`Authorization: "
-            "IDToken ...`), which the collector of HTCondor's configuration on this host verifies. "
-            "Not given: munge, and condor if the daemon's batch system is HTCondor."
-        ),
-    ] = None
-    query_socket: Annotated[str, Meta(description="Socket of the daemon for queries.")] = (
-        "/run/rtsched/query.sock"
-    )
-    rate: Annotated[
-        float, Meta(gt=0, description="Requests per second that a user may send on average.")
-    ] = 10.0
-    burst: Annotated[
-        int, Meta(ge=1, description="Requests that a user may send at once before that.")
-    ] = 50
-    max_body: Annotated[
-        int, Meta(ge=1024, le=1 << 18, description="Maximum size of a request's body, bytes.")
-    ] = 65536
-    time_limit: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="Seconds for a request with its answer, and for the TLS handshake; a "
-            "client that takes longer is disconnected.",
-        ),
-    ] = 15.0
-    connections: Annotated[int, Meta(ge=1, description="Maximum number of connections.")] = 512
-    connections_per_peer: Annotated[
-        int,
-        Meta(ge=1, description="Maximum number of them from one address, or of one local user."),
-    ] = 128
-    daemon_requests: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=60,
-            description="Maximum number of requests at a time to the daemon; a quarter of them "
-            "for one user.",
-        ),
-    ] = 16
-    daemon_timeout: Annotated[
-        float, Meta(gt=0, description="Seconds to wait for the daemon's answer.")
-    ] = 10.0
-    embedders: Annotated[
-        list[Annotated[str, Meta(pattern=r"^https?://[A-Za-z0-9.:\[\]-]+$")]],
-        Meta(
-            description="Sites whose pages may show the board in a frame, such as "
-            "`https://ondemand.example.org`."
-        ),
-    ] = []
-    log_level: Annotated[Level, Meta(description="Log level.")] = "info"
+    address: str = "127.0.0.1"
+    """IP address to listen on, such as `0.0.0.0`; other hosts need TLS."""
+    port: Annotated[int, Meta(ge=0, le=65535)] = 6821
+    """TCP port; 0: no TCP."""
+    certificate: str = ""
+    """File with the TLS certificate and its chain, PEM; empty: no TLS."""
+    key: str = ""
+    """File with the certificate's private key, PEM."""
+    socket: str = "/run/rtsched-rest/rest.sock"
+    """Unix socket to listen on; its users are known. Empty: none."""
+    proxy_user: str = ""
+    """User that the site's proxy runs as. On the Unix socket its requests are those of the user in
+    their header `X-Remote-User`, never root's. Empty: no proxy."""
+    identities: list[Literal["munge", "condor"]] | None = None
+    """By what users of other hosts are known: `munge` accepts its credentials (`Authorization:
+    Munge ...`), `condor` limited tokens of HTCondor's (`Authorization: IDToken ...`), which the
+    collector of HTCondor's configuration on this host verifies. Not given: munge, and condor if the
+    daemon's batch system is HTCondor."""
+    query_socket: str = "/run/rtsched/query.sock"
+    """Socket of the daemon for queries."""
+    rate: Annotated[float, Meta(gt=0)] = 10.0
+    """Requests per second that a user may send on average."""
+    burst: Annotated[int, Meta(ge=1)] = 50
+    """Requests that a user may send at once before that."""
+    max_body: Annotated[int, Meta(ge=1024, le=1 << 18)] = 65536
+    """Maximum size of a request's body, bytes."""
+    time_limit: Annotated[float, Meta(gt=0)] = 15.0
+    """Seconds for a request with its answer, and for the TLS handshake; a client that takes longer
+    is disconnected."""
+    connections: Annotated[int, Meta(ge=1)] = 512
+    """Maximum number of connections."""
+    connections_per_peer: Annotated[int, Meta(ge=1)] = 128
+    """Maximum number of them from one address, or of one local user."""
+    daemon_requests: Annotated[int, Meta(ge=1, le=60)] = 16
+    """Maximum number of requests at a time to the daemon; a quarter of them for one user."""
+    daemon_timeout: Annotated[float, Meta(gt=0)] = 10.0
+    """Seconds to wait for the daemon's answer."""
+    embedders: list[Annotated[str, Meta(pattern=r"^https?://[A-Za-z0-9.:\[\]-]+$")]] = []
+    """Sites whose pages may show the board in a frame, such as `https://ondemand.example.org`."""
+    log_level: Level = "info"
+    """Log level."""
 
     def problems(self) -> list[str]:
         """Return what is wrong with the settings as a whole, one sentence each."""

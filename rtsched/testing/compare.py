@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 import string
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
+from rtsched.descriptions import described, structures
 from rtsched.model.verdicts import Reason
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def claim_numbers(finding: Finding) -> None:
 def undescribed(kind: type[msgspec.Struct], prefix: str) -> list[str]:
     """Return the paths of settings without a description."""
     missing = []
-    hints = get_type_hints(kind, include_extras=True)
+    hints = get_type_hints(described(kind), include_extras=True)
     for field in msgspec.structs.fields(kind):
         path, hint = f"{prefix}{field.encode_name}", hints[field.name]
         metas = [m for m in getattr(hint, "__metadata__", ()) if isinstance(m, msgspec.Meta)]
@@ -107,10 +108,3 @@ def undescribed(kind: type[msgspec.Struct], prefix: str) -> list[str]:
         for inner in structures(hint):
             missing += undescribed(inner, f"{path}.")
     return missing
-
-
-def structures(hint: Any) -> list[type[msgspec.Struct]]:
-    """Return the structures in a type."""
-    if msgspec.inspect.is_struct_type(hint):
-        return [hint]
-    return [found for part in get_args(hint) for found in structures(part)]

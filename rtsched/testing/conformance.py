@@ -15,10 +15,11 @@ from rtsched.kernels.hooks import CompiledHook, job_columns
 from rtsched.kernels.row_placers import observe_row, place_rows
 from rtsched.kernels.row_tests import RejectedRows, planned_rows, rejected_row
 from rtsched.model.cluster import NodeState
-from rtsched.model.events import EventKind, EventRows, Events, decode_state, encode_state
+from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import NO_PLAN, PlanRows, Promises, Schedule
 from rtsched.model.snapshot import Snapshot, places
+from rtsched.model.state import decode_state, encode_state
 from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched.testing.builders import make_jobs, make_snapshot
 from rtsched.testing.compare import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.kernels.row_tests import RowTest
-    from rtsched.model.events import State
+    from rtsched.model.state import State
     from rtsched.testing.strategies import Scene
 
 ASKED = ("delay_class", "admit", "fair_share", "partition")

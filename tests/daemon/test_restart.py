@@ -17,8 +17,8 @@ from rtsched.daemon.recovery import ReportedState, recovered
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.store import Store
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.events import encode_state
 from rtsched.model.jobs import Jobs
+from rtsched.model.state import encode_state
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,8 @@ from rtsched.core.cycle import admission_actions, judge, observe, steer
 from rtsched.core.hookspecs import hookimpl
 from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Admit, Place, Reject, SetPriority
-from rtsched.model.events import EventKind, State
+from rtsched.model.events import EventKind
+from rtsched.model.state import State
 from rtsched.model.verdicts import DelayClasses, Placement, Reason, Terms, Verdict, Verdicts
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 

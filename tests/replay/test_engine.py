@@ -14,11 +14,12 @@ from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plugins import Found, discover
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
-from rtsched.model.events import EventKind, State
+from rtsched.model.events import EventKind
 from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.model.schedule import Schedule
+from rtsched.model.state import State
 from rtsched.model.verdicts import Placement, Reason, Terms, Verdict, Verdicts
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import Policy, presets

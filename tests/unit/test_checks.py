@@ -10,8 +10,8 @@ import pytest
 
 from rtsched.core.checks import CHECKS
 from rtsched.errors import ShapeError
-from rtsched.model.events import State
 from rtsched.model.schedule import Schedule
+from rtsched.model.state import State
 from rtsched.model.verdicts import DelayClasses, Finding, Placement, Reason, Terms, Verdicts
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their an
 from rtsched.core.capabilities import Capabilities
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plugins import discover
-from rtsched.model.events import State
+from rtsched.model.state import State
 from rtsched.model.verdicts import Placement, Reason, Terms, Verdicts
 from rtsched.testing import PluginConformance, check_plugin
 from rtsched_plugins.fastest import Fastest

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from rtsched.core.chain import Chain, Member
 from rtsched.core.cycle import observe, steer
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.events import EventKind, decode_state, encode_state
+from rtsched.model.events import EventKind
 from rtsched.model.jobs import Jobs
+from rtsched.model.state import decode_state, encode_state
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 from rtsched_plugins.node_balance import Terms, evened, last_end
 from rtsched_plugins.node_queues import (

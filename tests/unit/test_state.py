@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as nst
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
 from rtsched.errors import RtschedError
-from rtsched.model.events import State, decode_state, encode_state
+from rtsched.model.state import State, decode_state, encode_state
 
 
 class Usage(State, frozen=True):

@@ -12,7 +12,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from installed import NOTE, built_in, reasons_of
-from rtsched.daemon.messages import REASONS
 from writing import (
     anchor,
     block,
@@ -32,6 +31,7 @@ from rtsched import errors
 from rtsched.cli import EPILOG
 from rtsched.core import checks, combine, hookspecs
 from rtsched.core.chain import FAILED, HOOKS, Chain, HookMetrics
+from rtsched.daemon.messages import REASONS
 from rtsched.model import accounts, actions, cluster, events, jobs, log, schedule, snapshot, state
 from rtsched.model import verdicts as answers
 from rtsched.model.table import Table, Text

@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 from litestar import MediaType, Request, Response, Router, get, post
 from litestar.params import QueryParameter
-from msgspec import Meta
 
 from rtsched import __version__
 from rtsched.daemon.reports import (
@@ -88,8 +87,10 @@ STATES = {
 class Session(msgspec.Struct, frozen=True):
     """A link to the board for one browser."""
 
-    path: Annotated[str, Meta(description="Path of the link, to be opened once.")]
-    expires_s: Annotated[float, Meta(description="Seconds within which it must be opened.")]
+    path: str
+    """Path of the link, to be opened once."""
+    expires_s: float
+    """Seconds within which it must be opened."""
 
 
 @cache
