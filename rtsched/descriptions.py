@@ -52,12 +52,16 @@ def structures(hint: Any) -> Iterator[type[msgspec.Struct]]:
 @cache
 def _annotate(kind: type[msgspec.Struct]) -> None:
     """Put the texts below the fields of one class into its annotations."""
-    texts = _texts(kind.__module__).get(kind.__qualname__, {})
     hints = get_type_hints(kind, include_extras=True)
-    for name, text in texts.items():
+    for name, text in field_texts(kind).items():
         metas = getattr(hints.get(name), "__metadata__", ())
         if name in hints and not any(isinstance(m, Meta) and m.description for m in metas):
             kind.__annotations__[name] = Annotated[hints[name], Meta(description=text)]
+
+
+def field_texts(kind: type) -> Mapping[str, str]:
+    """Return the text below each field of a class, by its name; none without its source."""
+    return _texts(kind.__module__).get(kind.__qualname__, {})
 
 
 @cache
@@ -81,5 +85,8 @@ def _of_classes(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, dict[s
 def _of_fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
     for field, below in pairwise(body):
         match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(ast.Constant(str(text))):
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(ast.Constant(str(text))),
+            ):
                 yield name, " ".join(text.split())

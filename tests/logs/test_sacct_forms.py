@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rtsched.errors import ConfigError, InputError
+from rtsched.logs.sacct_csv import quoted_by
 from rtsched.logs.sacct_lines import SACCT_COLUMNS
 from rtsched.model.log import Ending
 
@@ -444,6 +445,12 @@ def test_a_quote_in_the_text_of_sacct_is_none_of_a_table(read: Read) -> None:
     """Sacct quotes nothing: such a field is as it is."""
     log = read(f'JobID|Submit|Start|End|Comment\n7|{DAY}|"a, b", c\n8|{DAY}|"\n9|{DAY}|x\n')
     assert log.jobs.labels() == ["7", "8", "9"]
+
+
+def test_a_carriage_return_in_the_first_line() -> None:
+    """It is no error of the table's reader, whatever the file is."""
+    assert quoted_by(b'a,"b"\rJobID,User\n1,"ann"\n') == ""
+    assert quoted_by(b'JobID,"User"\r\n1,"ann"\r\n') == ","
 
 
 def test_a_quote_that_does_not_end(read: Read) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import textwrap
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,22 +47,6 @@ def parsed(text: str) -> Doc:
 def sentences(thing: object) -> str:
     """Return the description in a docstring on one line."""
     return " ".join(doc_of(thing).text.split())
-
-
-def field_texts(kind: type) -> dict[str, str]:
-    """Return the string that stands below each field of a class, by the field's name."""
-    body = cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]).body
-    found: dict[str, str] = {}
-    name = None
-    for statement in body:
-        if isinstance(statement, ast.AnnAssign | ast.Assign):
-            target = (
-                statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
-            )
-            name = target.id if isinstance(target, ast.Name) else None
-        elif name and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            found[name] = " ".join(str(statement.value.value).split())
-    return found
 
 
 def entries(section: str) -> list[tuple[str, str]]:
