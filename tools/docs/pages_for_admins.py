@@ -10,7 +10,7 @@ import click
 import msgspec
 from installed import NOTE, built_in, reasons_of
 from litestar import Router
-from writing import block, code, doc_of, field_texts, page, sentences, table
+from writing import block, code, doc_of, page, sentences, table
 
 from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.settings import Recurring
@@ -19,6 +19,7 @@ from rtsched.cli import main
 from rtsched.cli.common import settings_of, toml_text
 from rtsched.core import config
 from rtsched.daemon.settings import DaemonSettings, LiveSite, Scope
+from rtsched.descriptions import field_texts
 from rtsched.logs import condor_history, sacct_lines, swf
 from rtsched.logs.readers import READERS, ReadOptions
 from rtsched.notices.settings import NoticesSettings

@@ -19,7 +19,6 @@ from writing import (
     definitions,
     doc_of,
     entries,
-    field_texts,
     page,
     sentences,
     table,
@@ -32,6 +31,7 @@ from rtsched.cli import EPILOG
 from rtsched.core import checks, combine, hookspecs
 from rtsched.core.chain import FAILED, HOOKS, Chain, HookMetrics
 from rtsched.daemon.messages import REASONS
+from rtsched.descriptions import field_texts
 from rtsched.model import accounts, actions, cluster, events, jobs, log, schedule, snapshot, state
 from rtsched.model import verdicts as answers
 from rtsched.model.table import Table, Text
