@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rtsched.core.config import schema
 from rtsched.errors import ConfigError
 from rtsched.kernels.dlt import exec_time
 from rtsched.kernels.loads import Load
@@ -62,7 +62,7 @@ def test_every_job_can_be_replayed(name, jobs, nodes, seed):
 def test_every_setting_is_described(name):
     """The schema has a description of each, for `--help` and the reference."""
     make = GENERATORS[name]
-    entry = msgspec.json.schema(make)["$defs"][make.__name__]["properties"]
+    entry = schema(make)["$defs"][make.__name__]["properties"]
     assert all(value.get("description") for value in entry.values())
     assert make.__doc__
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.core.config import convert
+from rtsched.core.config import convert, schema
 from rtsched.errors import ConfigError, InputError
 from rtsched.kernels.dlt import exec_time
 from rtsched.kernels.loads import Load
@@ -426,7 +425,7 @@ def test_kind_rules_read_what_they_write(text):
 
 def test_every_setting_is_described():
     """The schema has a description of each, for `--help` and the reference."""
-    entry = msgspec.json.schema(WorkloadOptions)["$defs"]["WorkloadOptions"]["properties"]
+    entry = schema(WorkloadOptions)["$defs"]["WorkloadOptions"]["properties"]
     assert all(value.get("description") for value in entry.values())
     assert DeadlineRule.parse(WorkloadOptions().deadline_rule) == DeadlineRule("slowdown", 4)
 
