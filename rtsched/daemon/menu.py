@@ -556,7 +556,9 @@ class _Finder(_Asked):
         latest = judged.offer
         tried += self._in_turn(self._searches())
         tried += self._with_both(tried, latest)
-        return tried + self._in_turn(self._left_out(tried))
+        tried += self._in_turn(self._left_out(tried))
+        in_time = {each.kind for each in tried if each.admitted and not self._is_later(each.to)}
+        return [each for each in tried if not (self._is_later(each.to) and each.kind in in_time)]
 
     def _in_turn(self, begun: Sequence[tuple[ChoiceKind, Search]]) -> list[_Tried]:
         """Judge what searches ask for, one request of each in turn, until no more may be spent."""

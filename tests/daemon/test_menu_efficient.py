@@ -176,6 +176,7 @@ def worse(asked: Asked, other: Asked) -> tuple[float, ...]:
 
 
 @QUIET
+@example([0, 15, 30, 30, 45, 45], [Asked(2, 27, 42)], Asked(6, 18, 59))
 @given(UNTIL, OTHERS, ASKED)
 def test_no_choice_is_missing_or_dominated(
     until: list[int], others: list[Asked], asked: Asked
