@@ -1,4 +1,4 @@
-"""What was probably meant by a name that there is not."""
+"""Suggestions for a name that does not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What delay-class mapping remembers: the delay that each running job was mapped or moved with."""
+"""Records of delay classes: the delay with which each running job was mapped or moved."""
 
 from __future__ import annotations
 

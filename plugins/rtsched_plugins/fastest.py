@@ -1,4 +1,4 @@
-"""Give the fastest (or the slowest) nodes first.
+"""Node choice by speed: the fastest (or the slowest) nodes first.
 
 Each job's node set is all nodes of its partition that take jobs, by speed, then by row. The job
 starts on the first free ones among them; how many is left open. Set `slow` where fast

@@ -1,4 +1,4 @@
-"""When jobs would end if everybody were served by share exactly: the ideal finish.
+"""Ideal finishing times: when jobs would end if everybody were served exactly by share.
 
 The usable nodes are handed out among the active accounts, what an account gets among its active
 users, and what a user gets among the user's jobs in proportion to their sizes; nobody gets more

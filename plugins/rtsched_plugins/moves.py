@@ -1,4 +1,4 @@
-"""Which running jobs adapt to their nodes' load, and which one migrates to faster nodes.
+"""Moves of running jobs: which adapt to their nodes' load, and which one migrates.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""How node queues change by what happens: arrivals, starts, ends, nodes."""
+"""Events in node queues: arrivals, starts, ends and changes of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the psts plug-in remembers: which node each waiting job is for, and until when nodes run.
+"""Node queues, the state of psts: each waiting job's node, and until when nodes run.
 
 A job is *for* a node, its first; it takes that node and the next ones of its pool in the order of
 the grid's cells, as many as its size. A pool is a partition's nodes, or all nodes.

@@ -1,4 +1,4 @@
-"""What queued jobs ask for: how many nodes at least and at most, which ones, and who is first."""
+"""Requests of queued jobs: least and most nodes, which ones, and the order of jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What spans of time leave of each node and of licences, as planners take it off."""
+"""Room on nodes and of licences over time, as planners take spans of time off it."""
 
 from __future__ import annotations
 

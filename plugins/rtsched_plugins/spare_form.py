@@ -1,4 +1,4 @@
-"""What the two forms of spare capability share: trials of a graph, and what is known of others."""
+"""Trials of a task graph, and records of others', for both forms of spare capability."""
 
 from __future__ import annotations
 

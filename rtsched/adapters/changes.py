@@ -1,4 +1,4 @@
-"""From actions to changes of a batch system and their results: the same for all systems.
+"""Changes of a batch system, made of actions, and their results: the same for all systems.
 
 `Steering` gives each kind of action to the method that knows the system's commands for it.
 `carried_out` runs the commands of many changes by rank.

@@ -1,4 +1,4 @@
-"""What readers of ended jobs share: a log of those that ran and ended in a span of time."""
+"""Ended jobs, for the adapters' readers: a log of those that ended in a span of time."""
 
 from __future__ import annotations
 

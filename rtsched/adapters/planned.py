@@ -1,4 +1,4 @@
-"""What every batch system needs to know of a plan; pure."""
+"""Planned jobs, as every batch system needs to know them; pure."""
 
 from __future__ import annotations
 

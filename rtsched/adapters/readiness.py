@@ -1,4 +1,4 @@
-"""Whether a batch system is ready for rtsched: findings, and what is looked at on all of them."""
+"""Readiness of a batch system: checks that all systems have, and their results."""
 
 from __future__ import annotations
 

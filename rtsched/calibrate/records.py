@@ -1,4 +1,4 @@
-"""What of a log serves a calibration: run times, classes of jobs, and where jobs ran."""
+"""Records of a log for a calibration: run times, classes of jobs, and where jobs ran."""
 
 from __future__ import annotations
 

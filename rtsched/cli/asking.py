@@ -1,4 +1,4 @@
-"""What the commands share that ask the daemon."""
+"""Options and output of the commands that ask the daemon."""
 
 from __future__ import annotations
 

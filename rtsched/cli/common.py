@@ -1,4 +1,4 @@
-"""What the commands share: exit statuses, how errors end, consoles, options."""
+"""Exit statuses, errors, consoles and options of all commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `rtsched explain` prints of a job of the cluster that runs."""
+"""Output of `rtsched explain` for a job of the cluster that runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `rtsched explain` prints of a job of a replay."""
+"""Output of `rtsched explain` for a job of a replay."""
 
 from __future__ import annotations
 

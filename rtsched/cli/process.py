@@ -1,4 +1,4 @@
-"""What a command asks of the system: memory and threads."""
+"""Memory and threads of a command's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `rtsched slurm` and `rtsched condor` share: findings shown, files shown and changed."""
+"""Findings and changed files, shown alike by `rtsched slurm` and `rtsched condor`."""
 
 from __future__ import annotations
 

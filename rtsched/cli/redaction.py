@@ -1,4 +1,4 @@
-"""What a report for others leaves out of settings and texts: secrets, unknown settings, users."""
+"""Redaction of a report for others: secrets, unknown settings and users are left out."""
 
 from __future__ import annotations
 

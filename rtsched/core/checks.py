@@ -1,4 +1,4 @@
-"""What an answer must look like. A wrong one is the plug-in's error, never the cycle's."""
+"""Checks of plug-ins' answers. A wrong one is the plug-in's error, never the cycle's."""
 
 from __future__ import annotations
 

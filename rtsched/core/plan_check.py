@@ -1,4 +1,4 @@
-"""Whether a plan can be carried out and keeps its promises, worked out without any kernel.
+"""Check of a plan without any kernel: it can be carried out and keeps its promises.
 
 It shares no code with planners: what they get wrong shows here before a promise is given.
 Only what differs from the present plan is checked, on the nodes that it touches.

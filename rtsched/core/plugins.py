@@ -1,4 +1,4 @@
-"""Find plug-ins: distributions announce them under the entry point group `rtsched.plugins`."""
+"""Plug-ins: distributions announce them under the entry point group `rtsched.plugins`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the machine promises take: of a user, of an account, and for nothing.
+"""Budgets of promises: the share of the machine for a user, an account, and without charge.
 
 Work is what a promised job may use at most, in node-seconds, or in processor-seconds where jobs
 share nodes.

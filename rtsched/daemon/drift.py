@@ -1,4 +1,4 @@
-"""What of promised jobs that wait is no longer as it was promised."""
+"""Drift: promised jobs that wait, and are no longer as they were promised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How late the loop is: how long a submit filter waits before the daemon looks at its question.
+"""Lag of the loop: how long a submit filter waits before its question is looked at.
 
 A timer that is due every 20 ms says by how much it came too late. What a timer waits for, a
 question that came at the same instant waits for too.

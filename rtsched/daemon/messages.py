@@ -1,4 +1,4 @@
-"""What users read, and the reason codes that the daemon itself gives; these are stable."""
+"""Messages to users, and the reason codes of the daemon itself; these are stable."""
 
 from __future__ import annotations
 

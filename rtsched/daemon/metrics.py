@@ -1,4 +1,4 @@
-"""What the daemon counts, for Prometheus; never by user or job.
+"""Metrics of the daemon, for Prometheus; never by user or job.
 
 Without the package `prometheus_client` (`pip install 'rtsched[live]'`) nothing is counted, and the
 daemon runs on.

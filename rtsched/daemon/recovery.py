@@ -1,4 +1,4 @@
-"""What a daemon that starts recovers: open promises, the plan, the plug-ins' states."""
+"""Recovery at a start: open promises, the plan, the plug-ins' states."""
 
 from __future__ import annotations
 

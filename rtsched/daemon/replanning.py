@@ -1,4 +1,4 @@
-"""When the plan no longer holds, or could be better: a new one, and who loses by it.
+"""Replanning: a new plan where the old one fails or could be better, and who loses by it.
 
 A plan stops holding when a node dies, a job outlives its time, or the batch system started a job
 on planned nodes before they were reserved; and where a job may end after the planned start of one

@@ -1,4 +1,4 @@
-"""What accounts and users have of the machine, beside their shares."""
+"""Shares and use of accounts and users."""
 
 from __future__ import annotations
 

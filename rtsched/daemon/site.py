@@ -1,4 +1,4 @@
-"""What the daemon knows: the batch system's last poll, the promises, and the plan to keep them.
+"""The site as the daemon knows it: the last poll, the promises, and the plan that keeps them.
 
 A `Site` is never changed; every occasion makes a new one: a submission (`admission`), a poll of the
 batch system (`reconcile`), a plan that no longer holds (`replanning`). So a submission that is

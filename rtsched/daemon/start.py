@@ -1,4 +1,4 @@
-"""From a site.toml to a daemon that runs."""
+"""Start of the daemon, from a site.toml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask the plug-ins once before anybody waits for them, and answer as a submit filter is answered.
+"""Warm-up: the plug-ins are asked once before anybody waits for them.
 
 Kernels are compiled, or read from the disk, when they are first called, which takes seconds, and a
 submit filter waits for milliseconds.

@@ -1,4 +1,4 @@
-"""What a cycle works out: pure functions from a site and a poll to a site and actions."""
+"""Work of a cycle: pure functions from a site and a poll to a site and actions."""
 
 from __future__ import annotations
 

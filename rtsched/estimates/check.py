@@ -1,4 +1,4 @@
-"""How good estimates would have been: a log gone through from instant to instant.
+"""Check of estimates on a log: what they would have been, from instant to instant.
 
 At each instant only what was known then is used. The first part of the log is there to learn from;
 estimates of the rest are judged.

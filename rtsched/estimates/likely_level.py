@@ -1,4 +1,4 @@
-"""From which odds by a simulation on a likely promise is given, so that the stated share is kept.
+"""Thresholds of odds by simulation, so that the stated share of promises is kept.
 
 Odds of a simulation ahead are not those that turn out, and jobs with at least 95 % have more than
 that on average. So each stated odds have a threshold for the raw ones, which follows the outcomes:

@@ -1,4 +1,4 @@
-"""How good the estimates were: the record that is published, and estimates not judged yet.
+"""Record of how good the estimates were, and estimates not judged yet.
 
 Slurm shows the waiting tasks of an array as one job, such as `4711_[3-9]`. What is estimated of it
 is that of its next task: the first one, such as `4711_3`, that starts after the estimate was made.

@@ -1,4 +1,4 @@
-"""How long jobs run, by what their users' jobs did before.
+"""Run times by what the users' jobs did before.
 
 A job's run time is drawn from those of jobs like it that have ended. Likeness has levels, from the
 same user, name, account, size and requested time down to everybody. Each level counts by how many

@@ -1,4 +1,4 @@
-"""What an estimate says of each job, odds of deadlines, and how good estimates were."""
+"""Tables of estimates, odds of deadlines, and how good estimates were."""
 
 from __future__ import annotations
 

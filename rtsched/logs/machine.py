@@ -1,4 +1,4 @@
-"""What cluster files have in common: nodes by name, then a `Cluster` of their processors."""
+"""Machines of cluster files: nodes by name, then a `Cluster` of their processors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes have, and which of them have what a job wants of each of its nodes.
+"""Hardware of nodes, and which of them have what a job wants of each of its nodes.
 
 What a job wants is written as options of sbatch, and so is part of a request for nodes (see
 `rtsched.logs.node_requests`), such as `--mincpus=8 --gres=gpu:a:2`.

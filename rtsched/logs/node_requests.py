@@ -1,4 +1,4 @@
-"""Which nodes a job asks for, by features, names and partitions.
+"""Requests for nodes, by features, names and partitions.
 
 A request is a text of options of sbatch, such as `--constraint=gpu&fast --exclude=n[1-3]`; the
 partitions among them come last. It is also the name of its node set (`Cluster.node_sets`).

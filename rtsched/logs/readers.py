@@ -1,4 +1,4 @@
-"""What a reader is, which there are, and `read_logs`, which picks the one that fits."""
+"""Readers of logs, and `read_logs`, which picks the one that fits."""
 
 from __future__ import annotations
 

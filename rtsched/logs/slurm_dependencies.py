@@ -1,4 +1,4 @@
-"""Which job of a Slurm log waits for which, from what their submit lines say after `--dependency`.
+"""Dependencies between a Slurm log's jobs, from `--dependency` in their submit lines.
 
 Source: manual page sbatch. Slurm holds nobody back for a job that it does not know any more, so a
 job that is not in the log counts as ended.

@@ -1,4 +1,4 @@
-"""What Slurm's words mean: job states, submit lines, the deadline in Extra or Comment.
+"""Slurm's words: job states, submit lines, the deadline in Extra or Comment.
 
 Sources: the manual pages sacct (JOB STATE CODES), sbatch and srun.
 """

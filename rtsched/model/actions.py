@@ -1,4 +1,4 @@
-"""What the batch system is asked to do: values, one per kind of request, each about many jobs."""
+"""Actions that the batch system is asked for: values, one per kind, each about many jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a site bills its jobs for: weights of resources by partition."""
+"""Billing: weights of resources by partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When nodes are set aside, by reservations of the batch system."""
+"""Times at which nodes are set aside, by reservations of the batch system."""
 
 from __future__ import annotations
 

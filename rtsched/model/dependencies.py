@@ -1,4 +1,4 @@
-"""What jobs wait for: when the jobs before them have ended, as far as that is known."""
+"""Dependencies: when the jobs before a job have ended, as far as that is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened since the last time: told to the plug-ins that keep a state."""
+"""Events since the last time, for plug-ins that keep a state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a simulated system made of a job in the end."""
+"""Final states of jobs in a simulated system."""
 
 from __future__ import annotations
 

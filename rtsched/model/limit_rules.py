@@ -1,4 +1,4 @@
-"""Which limits of a site hold for the jobs of a user, an account, a QOS and a partition.
+"""Rules by which limits hold for the jobs of a user, an account, a QOS and a partition.
 
 As in Slurm, the first in this list that defines a limit decides: the partition's QOS, the job's
 QOS (before it, with the flag OverPartQOS), the association of the user, the accounts above it; but

@@ -1,4 +1,4 @@
-"""What a reader makes of an accounting log: the jobs, and what the log says became of them."""
+"""Logs, as readers make them: the jobs, and what became of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plug-in must remember between cycles: typed, versioned, kept in the snapshot.
+"""States of plug-ins between cycles: typed, versioned, kept in the snapshot.
 
     class Usage(State, frozen=True):
         version: ClassVar[int] = 1

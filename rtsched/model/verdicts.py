@@ -1,4 +1,4 @@
-"""What plug-ins answer: verdicts, priority terms, placements, delay classes."""
+"""Answers of plug-ins: verdicts, priority terms, placements, delay classes."""
 
 from __future__ import annotations
 

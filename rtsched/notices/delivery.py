@@ -1,4 +1,4 @@
-"""How a notice reaches its user: by mail, by a webhook, by a program of the site's."""
+"""Delivery of a notice: by mail, by a webhook, by a program of the site's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened to promises between two looks at the daemon; pure."""
+"""Events of promises between two looks at the daemon; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which arrays of a log get one promise for all of their tasks, as from the daemon."""
+"""Arrays of a log that get one promise for all of their tasks, as from the daemon."""
 
 from __future__ import annotations
 

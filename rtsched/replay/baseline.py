@@ -1,4 +1,4 @@
-"""How the baseline does with only the jobs that another policy accepted.
+"""The baseline with only the jobs that another policy accepted.
 
 A policy that rejects jobs has the others wait less, whatever its plan is worth. Under the baseline
 those others alone wait for less too: that part of the gain comes from rejecting, the rest from the

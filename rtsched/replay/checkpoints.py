@@ -1,4 +1,4 @@
-"""What a long replay keeps on disk, so that it can go on where it was interrupted.
+"""Checkpoints of a long replay, so that it can go on where it was interrupted.
 
     DIR/.unfinished/replay.json    of which log and settings
     DIR/.unfinished/0.run          the run of the first policy, once it is finished

@@ -1,4 +1,4 @@
-"""What plug-ins found, folded as it comes in and written out row by row when somebody reads.
+"""Decisions of plug-ins, folded as they come in and written out row by row when read.
 
 A plug-in that puts a job off says so again at every decision. Equal findings of one job are one
 record with a count, so that what is kept grows with what was said, not with how often.

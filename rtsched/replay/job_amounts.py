@@ -1,4 +1,4 @@
-"""How much jobs hold in all of what limits and billing weights name."""
+"""Amounts that jobs hold of all that limits and billing weights name."""
 
 from __future__ import annotations
 

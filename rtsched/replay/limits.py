@@ -1,4 +1,4 @@
-"""Which limits of a site hold for the jobs of a log, and what of them is not replayed.
+"""Limits of a site on the jobs of a log, and what of them is not replayed.
 
 A job counts with all that it asks for, and with all cores of its nodes where it has these to
 itself. Which limits hold for it: `rtsched.model.limit_rules`.

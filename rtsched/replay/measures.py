@@ -1,4 +1,4 @@
-"""What a replay is measured by, each measure with its unit and definition in one registry."""
+"""Measures of a replay, each with its unit and definition in one registry."""
 
 from __future__ import annotations
 

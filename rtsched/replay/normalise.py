@@ -1,4 +1,4 @@
-"""Which records of a log are jobs that can be replayed, in which order, in which unit.
+"""Records of a log that can be replayed, in their order and unit.
 
 The rules are those of the Parallel Workloads Archive's users: jobs that ran, on at least one and
 at most all processors; requested size, else the allocated one; requested time no less than the run

@@ -1,4 +1,4 @@
-"""Whether the simulated system keeps the plan of a policy's planner, and suits its plug-ins.
+"""Planners: whether the simulated system keeps one's plan, and suits its plug-ins.
 
 By what they declare: `rtsched.core.capabilities`.
 """

@@ -1,4 +1,4 @@
-"""Who may preempt whom of the jobs of a log, and what of a site's preemption is not replayed."""
+"""Preemption among the jobs of a log, and what of a site's is not replayed."""
 
 from __future__ import annotations
 

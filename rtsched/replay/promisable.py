@@ -1,4 +1,4 @@
-"""Which jobs of a log have a form that planners can promise a deadline to.
+"""Promisable jobs: those of a form that planners can promise a deadline to.
 
 The form is what a job asks for, not what became of it: jobs that were cancelled before they started
 count too. Each task of an array is counted, and a heterogeneous job whose components start together

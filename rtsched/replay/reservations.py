@@ -1,4 +1,4 @@
-"""When nodes of the simulated system are set aside, by the site's own reservations."""
+"""Reservations of the site, which set nodes of the simulated system aside."""
 
 from __future__ import annotations
 

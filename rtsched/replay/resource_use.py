@@ -1,4 +1,4 @@
-"""What jobs used of each resource where they share nodes, of all nodes and of each partition's.
+"""Use of each resource where jobs share nodes, of all nodes and of each partition's.
 
 Hours of a resource are its amount times hours: core-hours, GPU-hours; of memory and disk, GiB times
 hours.

@@ -1,4 +1,4 @@
-"""What one policy made of a workload: the rows that measures, reports and `explain` read."""
+"""Results of a policy: the rows that measures, reports and `explain` read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a job of a replay was rejected, or waited: read off the results, not guessed.
+"""Reasons why a job of a replay was rejected, or waited: read off the results.
 
 A job waits for nodes, for the jobs ahead of it, for its own earliest start, or for its place in a
 plan. What it met at its submission and who passed it follow from the starts and ends of all jobs;

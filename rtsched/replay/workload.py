@@ -1,4 +1,4 @@
-"""Make a log ready for replay: drop what cannot be replayed, fill in what it does not say.
+"""Workloads: a log made ready for replay, with what it does not say filled in.
 
 Everything dropped is counted by reason, everything filled in is said in a sentence.
 """

@@ -1,4 +1,4 @@
-"""What the page says first: two sentences, bars, and the table with differences."""
+"""Headline of the page: two sentences, bars, and the table with differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the figures of a report have in common: the replay, its time axis, each policy's look."""
+"""Scene of a report's figures: the replay, its time axis, each policy's look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What figures are drawn from: courses over time and distributions, of a bounded number of points.
+"""Series for figures: courses over time and distributions, of a bounded number of points.
 
 Whatever a log's size, a course has `POINTS` values, each the mean over its span of time, so that
 no peak is shown where none lasted, and the area under a curve is right.

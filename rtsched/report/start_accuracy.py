@@ -1,4 +1,4 @@
-"""How good start estimates would have been on a log: numbers, a verdict, and a page with plots."""
+"""Accuracy of start estimates on a log: numbers, a verdict, and a page with plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an admin wants to see on a terminal: policies side by side, and what stands behind them."""
+"""Tables on a terminal: policies side by side, and what they rest on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find reproductions, run their parts on this machine's cores or on a cluster, and judge them."""
+"""Runs of reproductions, on this machine's cores or on a cluster, and their verdicts."""
 
 from __future__ import annotations
 

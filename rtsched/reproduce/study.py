@@ -1,4 +1,4 @@
-"""What a reproduction is made of: independent parts of work, and sheets that compare results.
+"""Studies: independent parts of work, and sheets that compare their results.
 
 A reproduction regenerates the tables and figures of one published policy and puts its own values
 beside the printed or expected ones. It is a class that a distribution announces under the entry

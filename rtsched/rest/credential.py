@@ -1,4 +1,4 @@
-"""What a credential in a request's header is for: that request, and no other."""
+"""Credentials in a request's header: for that request, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much one user may ask of the server, and all together of the daemon."""
+"""Limits of requests: of one user to the server, and of all together to the daemon."""
 
 from __future__ import annotations
 

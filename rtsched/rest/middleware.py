@@ -1,4 +1,4 @@
-"""What every request passes before the application sees it.
+"""Middleware that every request passes before the application sees it.
 
 Its body is read whole and is not too long, its client is known, and does not send too many. So the
 application has the client's uid in `scope["state"]["uid"]`. Refusals are JSON: `{"error": "..."}`.

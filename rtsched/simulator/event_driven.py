@@ -1,4 +1,4 @@
-"""What machines have in common that go from event to event: queue, event log, main loop."""
+"""Event-driven machines: their queue, event log and main loop."""
 
 from __future__ import annotations
 

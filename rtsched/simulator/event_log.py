@@ -1,4 +1,4 @@
-"""What happened in a simulated system, kept until it is asked for."""
+"""Log of events in a simulated system, kept until it is asked for."""
 
 from __future__ import annotations
 

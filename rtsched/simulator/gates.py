@@ -1,4 +1,4 @@
-"""Lay out which jobs of the exclusive machine wait for others, and let them go at last."""
+"""Gates: jobs of the exclusive machine that wait for others, and when they are let go."""
 
 from __future__ import annotations
 

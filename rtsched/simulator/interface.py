@@ -1,4 +1,4 @@
-"""What a simulated batch system is told before it runs, and what it hands back."""
+"""Interface of a simulated batch system: what it is given before it runs, and returns."""
 
 from __future__ import annotations
 

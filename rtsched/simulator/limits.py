@@ -1,4 +1,4 @@
-"""Lay out limits of groups of jobs for the machine, and tell whom they held up."""
+"""Limits of groups of jobs, laid out for the machine, and whom they held up."""
 
 from __future__ import annotations
 

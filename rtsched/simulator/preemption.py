@@ -1,4 +1,4 @@
-"""Lay out for the machine who may preempt whom, and tell what came of it."""
+"""Preemption, laid out for the machine, and what came of it."""
 
 from __future__ import annotations
 

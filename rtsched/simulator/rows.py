@@ -1,4 +1,4 @@
-"""From job ids to rows."""
+"""Rows of jobs by their ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lay out the arrays of the exclusive machine for one workload."""
+"""Set-up of the exclusive machine: its arrays for one workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lay out what the machine needs where jobs share nodes."""
+"""Shared nodes, laid out for the machine."""
 
 from __future__ import annotations
 

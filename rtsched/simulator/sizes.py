@@ -1,4 +1,4 @@
-"""How long a job runs on another number of nodes than it asked for."""
+"""Run times of jobs on other numbers of nodes than they asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What HTCondor's loop knows besides jobs and nodes: submitters with their factors, and slots."""
+"""Submitters with their factors, and slots, for HTCondor's loop."""
 
 from __future__ import annotations
 

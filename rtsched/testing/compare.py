@@ -1,4 +1,4 @@
-"""What the conformance test compares: answers row by row, inputs, settings and reasons."""
+"""Comparisons of the conformance test: answers row by row, inputs, settings and reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is charged, with which share and what use, and the priority factors that this comes to.
+"""Accounts of HTCondor: users and groups with shares, use and priority factors.
 
 The negotiator's submitters are `Accounts`. HTCondor has priority factors instead of shares. Those
 are what rtsched sets, so the shares are the site's own: `[condor] shares`, by submitter, user or

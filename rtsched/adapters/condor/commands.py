@@ -1,4 +1,4 @@
-"""What HTCondor is asked to do, in which order, and what its answers mean."""
+"""Commands to HTCondor, their order, and what its answers mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How jobs ended: by the schedd's history, and by ads of jobs that are over and still in the queue.
+"""Completions of jobs: by the schedd's history, and by ads of those still in the queue.
 
 Source: HTCondor's manual, "Job ClassAd Attributes".
 """

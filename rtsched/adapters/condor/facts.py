@@ -1,4 +1,4 @@
-"""What the translator must know of a pool: margins, who is charged, and which slots there are.
+"""Facts of a pool for the translator: margins, who is charged, and slots.
 
 The pool's partitions in the models are which slots a job may have, by class, CPUs and memory.
 """

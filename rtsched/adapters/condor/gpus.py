@@ -1,4 +1,4 @@
-"""Which slots have GPUs that suit a job: its RequireGPUs, evaluated on each kind of GPU.
+"""GPUs that suit a job: its RequireGPUs, evaluated on each kind of GPU of the slots.
 
 HTCondor gives a job any GPUs of a slot for which its RequireGPUs holds. Plans count the GPUs of a
 slot and do not tell them apart, so a slot suits a job only if each of its GPUs does. An expression

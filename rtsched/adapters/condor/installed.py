@@ -1,4 +1,4 @@
-"""What there is of HTCondor and rtsched here, for `rtsched condor`; nothing is changed."""
+"""HTCondor and rtsched as installed here, for `rtsched condor`; nothing is changed."""
 
 from __future__ import annotations
 

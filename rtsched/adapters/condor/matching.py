@@ -1,4 +1,4 @@
-"""Which slots a job's Requirements match: the node sets of a pool.
+"""Matches of jobs' Requirements with slots: the node sets of a pool.
 
 What a job says in its Requirements of itself is filled in, so that an expression over attributes
 of machines is left. It is evaluated once for each different combination of the attributes that it

@@ -1,4 +1,4 @@
-"""From a queue and a machine to what a poll shows."""
+"""Observation of a pool: a poll's models, made of a queue and the slots."""
 
 from __future__ import annotations
 

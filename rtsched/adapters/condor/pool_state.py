@@ -1,4 +1,4 @@
-"""What one poll shows of a pool, in HTCondor's own terms."""
+"""State of a pool at one poll, in HTCondor's own terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an HTCondor is ready for rtsched: what there is, what should be, what to do; pure.
+"""Checks of an HTCondor's setup: what there is, what should be, what to do; pure.
 
 `inspect_site` makes a `Setup`, `findings` judges it, `wanted` is what our files should hold.
 """

@@ -1,4 +1,4 @@
-"""From actions on single jobs, users and slots to what HTCondor is told."""
+"""Steering of single jobs, users and slots: from actions to changes of ads."""
 
 from __future__ import annotations
 

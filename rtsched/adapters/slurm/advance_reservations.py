@@ -1,4 +1,4 @@
-"""Which advance reservations keep a plan's starts free; pure.
+"""Advance reservations that keep a plan's starts free; pure.
 
 Of all planned starts on a node only the next one needs protection: a job that Slurm starts now and
 that ends before the first planned start disturbs none of the later ones. So an entry of the plan is

@@ -1,4 +1,4 @@
-"""How jobs ended that the controller no longer knows, from Slurm's accounting.
+"""Completions of jobs that the controller has purged, from Slurm's accounting.
 
 A slurmctld that is killed loses the jobs that it took in since it last saved its state, and their
 numbers are given again. Accounting shows such a job as pending, or not at all.

@@ -1,4 +1,4 @@
-"""What the translator must know of a Slurm: margins, limits, node sizes, who is charged.
+"""Facts of a Slurm for the translator: margins, limits, node sizes, who is charged.
 
 Sources: manual pages slurm.conf, scontrol.
 """

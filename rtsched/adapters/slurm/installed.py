@@ -1,4 +1,4 @@
-"""What there is of Slurm and rtsched on this host, and whether its slurmctld has control.
+"""Slurm and rtsched as installed on this host, and whether its slurmctld has control.
 
 It is for `rtsched slurm`, and for hosts of backup controllers; nothing is changed.
 """

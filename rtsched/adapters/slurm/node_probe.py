@@ -1,4 +1,4 @@
-"""Whether Slurm's nodes can run a program of ours: each is asked by a step without allocation.
+"""Probe of Slurm's nodes: whether a step without allocation can run our program there.
 
 `srun --no-allocate` starts a step on nodes whether they are busy or not, past slurmctld's queue,
 and for root and SlurmUser only. slurmd runs the site's Prolog before it, as before any job.

@@ -1,4 +1,4 @@
-"""From Slurm's rows to an `Observation`."""
+"""Observation of a cluster: a poll's models, made of Slurm's rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a plan to what keeps its starts, and to jobs at their planned size.
+"""Reservations of a plan, and jobs set to their planned size.
 
 Whole nodes are reserved, and jobs bound to their reservations. On nodes that jobs share, a
 reservation would keep no memory, and with a GPU all cores of its node. There planned jobs come

@@ -1,4 +1,4 @@
-"""Whether a Slurm is ready for rtsched: what there is, what should be, what to do; pure.
+"""Checks of a Slurm's setup: what there is, what should be, what to do; pure.
 
 `inspect_site` makes a `Setup`, `findings` judges it, `wanted` is what slurm.conf should hold.
 """

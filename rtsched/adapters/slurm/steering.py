@@ -1,4 +1,4 @@
-"""From actions to commands for scontrol and scancel."""
+"""Steering: from actions to commands for scontrol and scancel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm's logs say, word by word, without names: by forms that are known, nothing else.
+"""Words of Slurm's logs without names: by forms that are known, nothing else.
 
 Each function returns what a reader of logs makes of a text, written anew. A word of an unknown form
 is not passed on.
