@@ -17,7 +17,7 @@ import numpy as np
 
 from rtsched.model.accounts import Accounts
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
-from rtsched.model.jobs import Edges, Jobs, Periodic
+from rtsched.model.jobs import NOBODY, Edges, Jobs, Periodic
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import Column, Table, Text
 
@@ -168,8 +168,8 @@ class Observation:
 
     time: float
     cluster: Cluster
-    queued: Jobs = field(default_factory=lambda: Jobs.build(0))
-    running: Jobs = field(default_factory=lambda: Jobs.build(0))
+    queued: Jobs = NOBODY
+    running: Jobs = NOBODY
     allocations: Schedule = field(default_factory=Schedule.empty)
     marks: Marks = field(default_factory=lambda: Marks.build(0))
     completions: Completions = field(default_factory=lambda: Completions.build(0))

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.jobs import NOBODY, Edges, Jobs
 from rtsched.model.log import Ending, Log, Outcomes
 
-NO_JOBS = Log(Jobs.build(0), Outcomes.build(0), (), "past")
+NO_JOBS = Log(NOBODY, Outcomes.build(0), (), "past")
 """A log without jobs."""
 
 _ALIVE = (Ending.RUNNING, Ending.PENDING)

@@ -26,7 +26,7 @@ from rtsched.daemon.records import OPEN, OUTCOMES
 from rtsched.daemon.stated import CLASSES, moment, per_cent
 from rtsched.estimates.tables import earliest_with, odds_by
 from rtsched.model.actions import Tell
-from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.jobs import NOBODY, Jobs, Kind
 from rtsched.model.resources import CPU
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
@@ -360,7 +360,7 @@ def reconcile_likely(site: Site, observation: Observation, now: float) -> Reconc
     likely = site.likely
     if not len(likely):
         return ReconciledLikely(likely)
-    alone = replace(site, records=likely.records, requested=Jobs.build(0))
+    alone = replace(site, records=likely.records, requested=NOBODY)
     names, changed = closed_by_poll(alone, observation, now)
     by_id = {record.id: record for record in changed}
     texts: dict[int, str] = {}

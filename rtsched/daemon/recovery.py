@@ -12,7 +12,7 @@ from rtsched.daemon.records import Records, decode_jobs, encode_jobs
 from rtsched.daemon.site import LikelyPromises, Site, in_order, promises_of
 from rtsched.errors import RtschedError
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.jobs import Jobs
+from rtsched.model.jobs import NOBODY, Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.state import State, decode_state, encode_state
@@ -48,8 +48,8 @@ def states_to_store(site: Site, stateful: bool) -> dict[str, bytes]:
     `stateful` says whether any plug-in keeps a state; else the jobs need not be stored.
     """
     snapshot = site.snapshot
-    queued = snapshot.queued.take(snapshot.queued.id < FIRST_OWN_ID) if stateful else Jobs.build(0)
-    running = snapshot.running if stateful else Jobs.build(0)
+    queued = snapshot.queued.take(snapshot.queued.id < FIRST_OWN_ID) if stateful else NOBODY
+    running = snapshot.running if stateful else NOBODY
     own = ReportedState(site.seen, encode_jobs(queued), encode_jobs(running))
     states: Mapping[str, State] = {**snapshot.states, _OWN: own}
     return {f"{name}:{_kind(type(state))}": encode_state(state) for name, state in states.items()}
@@ -61,7 +61,7 @@ def recovered(stored: StoredState) -> Site:
     reported = states.pop(_OWN, None)
     guaranteed = [record for record in stored.records if record.odds is None]
     requested = Jobs.joined([_row(record.job, record.id) for record in guaranteed])
-    queued, running, seen = requested, Jobs.build(0), -np.inf
+    queued, running, seen = requested, NOBODY, -np.inf
     names: Sequence[str] = stored.nodes or ()
     if isinstance(reported, ReportedState):
         before = decode_jobs(reported.queued)

@@ -17,7 +17,7 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID, Marks
 from rtsched.daemon.records import AT_RISK, OPEN, Records
 from rtsched.estimates.likely_level import LikelyLevel
-from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.jobs import NOBODY, Edges, Jobs
 from rtsched.model.schedule import Commitment, Promises, Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.units import HOUR
@@ -49,7 +49,7 @@ class LikelyPromises:
     """
 
     records: Records = field(default_factory=Records)
-    requested: Jobs = field(default_factory=lambda: Jobs.build(0))
+    requested: Jobs = NOBODY
     level: LikelyLevel = field(default_factory=LikelyLevel)
 
     def __len__(self) -> int:
@@ -181,7 +181,7 @@ class Site:
 
     snapshot: Snapshot
     records: Records = field(default_factory=Records)
-    requested: Jobs = field(default_factory=lambda: Jobs.build(0))
+    requested: Jobs = NOBODY
     links: Edges = field(default_factory=lambda: Edges.build(0))
     marks: Marks = field(default_factory=lambda: Marks.build(0))
     facts: Any = None

@@ -8,7 +8,7 @@ import numpy as np
 
 from rtsched.estimates.ahead import lean
 from rtsched.estimates.run_times import RunTimes
-from rtsched.model.jobs import Jobs
+from rtsched.model.jobs import NOBODY, Jobs
 from rtsched.model.resources import CPU, MEMORY
 from rtsched.model.table import Text
 
@@ -29,7 +29,7 @@ class History:
     """The jobs of the past, in order of their submissions."""
 
     def __init__(self) -> None:
-        self.jobs = Jobs.build(0)
+        self.jobs = NOBODY
         self.run_time, self.end = np.zeros(0), np.zeros(0)
         """float64[n]: seconds, and seconds since the epoch."""
         self._full_until = -np.inf

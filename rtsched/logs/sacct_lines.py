@@ -439,7 +439,7 @@ def header_of(path: str, head: bytes, columns: Sequence[str], delimiter: str | N
 
 
 def guessed_header(head: bytes, delimiter: str | None = None) -> bytes | None:
-    """Return the header line that text without one seems to lack; None: it cannot be told."""
+    """Return the header line that text without one seems to lack; None: unknown."""
     sample = _sample(head)
     mark = delimiter.encode() if delimiter else b"|"
     if not sample or mark not in sample[0]:

@@ -12,7 +12,7 @@ from rtsched.errors import ShapeError
 from rtsched.model.accounts import Accounts
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.cluster import NodeState
-from rtsched.model.jobs import Edges, Jobs, Periodic
+from rtsched.model.jobs import NOBODY, Edges, Jobs, Periodic
 from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.table import read_only
 
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.cluster import Cluster
-
-
-def _no_jobs() -> Jobs:
-    return Jobs.build(0)
 
 
 def _no_accounts() -> Accounts:
@@ -72,8 +68,8 @@ class Snapshot:
 
     now: float
     cluster: Cluster
-    queued: Jobs = field(default_factory=_no_jobs)
-    running: Jobs = field(default_factory=_no_jobs)
+    queued: Jobs = NOBODY
+    running: Jobs = NOBODY
     allocations: Schedule = field(default_factory=Schedule.empty)
     accounts: Accounts = field(default_factory=_no_accounts)
     promises: Promises = field(default_factory=lambda: Promises.build(0))
@@ -83,7 +79,7 @@ class Snapshot:
     blocked: Blocked = NOTHING_BLOCKED
     states: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
-    promised: Jobs = field(default_factory=_no_jobs)
+    promised: Jobs = NOBODY
 
     @cached_property
     def planned(self) -> Jobs:

@@ -34,7 +34,7 @@ class Rank(IntEnum):
     JOB = 4
     """Anything else about a job."""
     END = 5
-    """A job is removed or vacated, after its user was told why."""
+    """A job is removed or vacated, after its user was given the reason."""
     USER = 6
     NEGOTIATE = 7
 

@@ -66,7 +66,7 @@ def variables(
     deadline: float | None,
     rounds: Sequence[float] = (),
 ) -> dict[str, str]:
-    """Return what a chunk is told.
+    """Return the variables of a chunk.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def with_variables(environment: str, values: Mapping[str, str]) -> str:
 
 
 def _words(environment: str) -> list[str]:
-    """Return the assignments as they are written; all in one if they cannot be told apart."""
+    """Return the assignments as they are written; all in one if their form is unknown."""
     if _WORD.sub("", environment).strip():
         return [environment.strip()]
     return _WORD.findall(environment)

@@ -368,7 +368,7 @@ class Rank(IntEnum):
     JOB = 7
     """Anything else about a job."""
     END = 8
-    """A job is cancelled or queued again, after its user was told why."""
+    """A job is cancelled or queued again, after its user was given the reason."""
     NODE = 9
 
 
