@@ -196,7 +196,7 @@ FORMS = (
     # times
     Form("--time in hours", "sbatch $D -J $J --time=0:10:00 --mem=200 --wrap true"),
     Form("--time in days", "sbatch $D -J $J -t 0-00:10 --mem=200 --wrap true"),
-    Form("--time-min", "sbatch $D -J $J -t 1-0 --time-min=10 --mem=200 --wrap true"),
+    Form("--time-min", "sbatch $D -J $J -t 1-0 --time-min=10 -x fast1 --mem=200 --wrap true"),
     plain("--begin", "--begin=now+30minutes --mem=200", "", "(--begin); it will be evaluated then"),
     plain("singleton", "-d singleton --mem=200"),
     # further commands and options

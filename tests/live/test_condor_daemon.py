@@ -70,7 +70,8 @@ def test_a_promise_is_kept_beside_a_full_queue(live: LivePool) -> None:
     live.polled()
     said = live.submit(*within(120), seconds=4)
     assert re.search(
-        r"promised to end by \S+ \S+; planned to start at \S+ \S+ on 1 node", said.text
+        r"promised to end by [\d: -]+ \+0000; planned to start at [\d: -]+ \+0000 on 1 node",
+        said.text,
     )
     jobs = [said.job, *(live.promise(*within(120), seconds=4) for _ in range(2))]
     kept = eventually(lambda: len(found := live.kept_slots()) == 3 and found)

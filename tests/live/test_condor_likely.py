@@ -58,7 +58,7 @@ def test_accepted_when_the_queue_is_short_and_kept(live: LivePool) -> None:
     """The user reads odds; no slot is kept; the job starts as any other and ends in time."""
     said = submitted(live, *within(14_400))
     assert said.job, said.text
-    odds = re.search(r"likely to end by \S+ \S+: odds (\d[\d.]*) %", said.text)
+    odds = re.search(r"likely to end by [\d: -]+ \+0000: odds (\d[\d.]*) %", said.text)
     assert odds, said.text
     assert 95 <= float(odds[1]) < 100
     assert live.kept_slots() == {}

@@ -207,15 +207,19 @@ def test_a_load_is_one_job(pool: Pool, remote: Remote) -> None:
     """A cluster with RtSigma waits, runs and ends as one, whatever its number of procs."""
     load = ["+RtSigma = 100.0", "+RtCms = 0.1", "+RtCps = 1.0", "queue 3"]
     wish = f"+RtDeadline = {int(time.time()) + 5000}"
-    held = ["executable = /bin/sleep", "arguments = 3", "hold = true", wish, *load]
+    held = ["executable = /bin/sleep", "arguments = 5", "hold = true", wish, *load]
     cluster = pool.submit(held, user="alice")
     observation = remote.poll()
     assert observation.queued.labels() == [f"{cluster}.0"]
     assert observation.queued.kind.tolist() == [Kind.DIVISIBLE]
     assert observation.queued.size_max.tolist() == [3]
     pool.run(["condor_release", f"{cluster}.2"], user="alice")
-    observation = until(remote, "a chunk runs", runs(cluster))
-    assert (len(observation.queued), len(rows_of(observation, cluster))) == (0, 1)
+    observation = until(
+        remote,
+        "a chunk runs in a slot",
+        lambda seen: runs(cluster)(seen) and len(rows_of(seen, cluster)) == 1,
+    )
+    assert not len(observation.queued)
     until(remote, "it is over", lambda observation: not observation.allocations.indptr[-1])
     observation = remote.poll()
     assert runs(cluster)(observation), "the others have not run yet"

@@ -91,7 +91,9 @@ def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
     live.polled()
     said = live.submit("-N4", "--time=1", in_minutes(6), script="sleep 3")
     assert re.search(
-        r"promised to end by \S+ \+0000; planned to start (at \S+ \+0000|now) on 4 nodes", said.text
+        r"promised to end by [\d: -]+ \+0000; "
+        r"planned to start (at [\d: -]+ \+0000|now) on 4 nodes",
+        said.text,
     )
     reservation = eventually(lambda: live.reservations().get(f"rtsched_{said.job}"))
     assert reservation["Users"] == "alice"

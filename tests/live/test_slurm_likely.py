@@ -72,7 +72,7 @@ def test_accepted_when_the_queue_is_short_and_kept(live: Live) -> None:
     """The user reads odds; nothing is planned or reserved; the deadline is ours, not Slurm's."""
     said = submitted(live, "-N2", "--time=2", in_minutes(240))
     assert said.job, said.text
-    odds = re.search(r"likely to end by \S+ \+0000: odds (\d[\d.]*) %", said.text)
+    odds = re.search(r"likely to end by [\d: -]+ \+0000: odds (\d[\d.]*) %", said.text)
     assert odds, said.text
     assert "not guaranteed" in said.text
     assert 95 <= float(odds[1]) < 100
