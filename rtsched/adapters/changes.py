@@ -18,6 +18,7 @@ from rtsched.model.actions import (
     Admit,
     Cancel,
     DropDeadline,
+    ExchangePlaces,
     Hold,
     Move,
     Place,
@@ -56,6 +57,8 @@ class Steering(ABC):
                 return self.reserve(action)
             case SetPriority():
                 return self.set_priorities(action)
+            case ExchangePlaces():
+                return self.exchange_places(action)
             case Place():
                 return self.place(action)
             case SetNodeWeight():
@@ -104,6 +107,10 @@ class Steering(ABC):
         """Return what orders the queue."""
 
     @abstractmethod
+    def exchange_places(self, action: ExchangePlaces) -> Iterable[Change]:
+        """Return what has jobs exchange their places in the queue."""
+
+    @abstractmethod
     def place(self, action: Place) -> Iterable[Change]:
         """Return what gives best-effort jobs their sizes and nodes."""
 
@@ -132,6 +139,64 @@ def kind_of(action: Action) -> str:
     """Return the name of an action, such as `set-priority`."""
     name = type(action).__name__
     return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
+
+
+def exchanged(
+    priority: NDArray[np.float64], group: NDArray[np.int64], rank: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the priorities that jobs have after they exchanged their places in the queue.
+
+    Parameters
+    ----------
+    priority : float64[n]
+        By which the queue is ordered, the highest first; equal ones in the order given.
+    group : int64[n]
+        Places are exchanged within a group only, such as a partition.
+    rank : int64[n]
+        The lowest has its group's highest priority.
+    """
+    result = np.empty_like(priority)
+    places = np.lexsort((-priority, group))
+    result[np.lexsort((-priority, rank, group))] = priority[places]
+    return result
+
+
+def with_exchanged_places(
+    priority: NDArray[np.int64],
+    group: NDArray[np.int64],
+    rank: NDArray[np.int64],
+    others: NDArray[np.int64],
+    others_group: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return the priorities of `exchanged` for a queue that has equal ones in another order.
+
+    That is the order of submission, so of jobs with equal priorities those of lower rank come
+    higher, if no other job has this priority, and stay below the next higher one of the
+    `others` in their group, int64[m]. Before none of these are there more than by `priority`.
+    """
+    wanted = np.empty_like(priority)
+    holder = np.lexsort((-priority, group))
+    taker = np.lexsort((-priority, rank, group))
+    for each in np.unique(group).tolist():
+        at = np.flatnonzero(group[holder] == each)
+        taken = np.sort(others[others_group == each])
+        place, rank = priority[holder[at]], np.arange(len(at))
+        higher = np.maximum.accumulate((place + rank)[::-1])[::-1] - rank
+        after = np.searchsorted(taken, place, side="right")
+        bound = np.concatenate([taken, [np.iinfo(np.int64).max]])[after] - 1
+        equal = np.isin(place, taken)
+        shared = place - (taker[at] < holder[at])
+        wanted[taker[at]] = np.where(equal, shared, np.minimum(higher, bound))
+    return wanted
+
+
+def is_ordered(
+    wanted: NDArray[np.int64], present: NDArray[np.int64], group: NDArray[np.int64]
+) -> bool:
+    """Return whether jobs are in the order of the wanted priorities in each group, int64[n]."""
+    order = np.lexsort((-wanted, group))
+    lower = (np.diff(wanted[order]) < 0) & (np.diff(group[order]) == 0)
+    return not bool((lower & (np.diff(present[order]) >= 0)).any())
 
 
 def stoppable(observation: Observation, action: Requeue | Move) -> dict[int, bool]:

@@ -351,7 +351,9 @@ class Daemon:
         await self._note_kept(dones, observation.keeps_after)
         at.append(time.perf_counter())
         rules = self._rules(self.policy)
-        result = await asyncio.to_thread(steered, settled.site, self._unreported, rules)
+        result = await asyncio.to_thread(
+            steered, settled.site, self._unreported, rules, self.clock()
+        )
         self._unreported = joined([])
         async with self.site_lock:
             snapshot = replace(self.site.snapshot, states=dict(result.states))

@@ -352,11 +352,35 @@ def _told(job: int, text: str) -> tuple[Action, ...]:
     return (Tell(np.array([job], np.int64), (text,)),) if text else ()
 
 
+def running_unpromised(site: Site, by_default: str) -> frozenset[int]:
+    """Return the jobs that run as best effort, although their users wanted a promise.
+
+    `by_default`: what the site does with jobs whose users do not say it.
+    """
+    marks = site.marks
+    promised = {record.id for record in site.all_records()}
+    passed = marks.job[marks.unpromised & _says_run(site, by_default)]
+    return (_not_ended(site) | frozenset(passed.tolist())) - promised
+
+
+def _not_ended(site: Site) -> frozenset[int]:
+    """Return the jobs that are not to be ended at their deadlines, as they run without a promise.
+
+    Deferred ones, and those whose users say so, that nobody could judge, or whose promises are
+    over.
+    """
+    without = _says_run(site, "") & (site.marks.token >= 0)  # what passed unpromised has no token
+    deferred = site.snapshot.queued.id[_is_deferred(site)]
+    without &= np.isin(site.marks.job, site.snapshot.queued.id)
+    without &= ~np.isin(site.marks.job, [*deferred.tolist(), *site.orphans])
+    found = site.unpromised.union(site.marks.job[without].tolist())
+    return found - {record.id for record in site.all_records()}
+
+
 def settled_deferred(site: Site) -> tuple[Action, ...]:
     """Return what deferred jobs that have been judged still wait for: a release, or their end.
 
-    And that jobs are not ended at their deadlines that run without a promise: deferred ones, and
-    those whose users say so, that nobody could judge, or whose promises are over.
+    And that jobs are not ended at their deadlines that run without a promise.
     """
     deferred = site.snapshot.queued.id[_is_deferred(site)]
     waiting = {*deferred.tolist(), *site.marks.job[site.marks.unpromised].tolist()}
@@ -367,12 +391,8 @@ def settled_deferred(site: Site) -> tuple[Action, ...]:
     if promised:
         deadline = np.array([site.records[job].deadline for job in promised])
         actions.append(Admit(np.array(promised, np.int64), deadline))
-    without = _says_run(site, "") & (site.marks.token >= 0)  # what passed unpromised has no token
-    without &= np.isin(site.marks.job, site.snapshot.queued.id)
-    without &= ~np.isin(site.marks.job, [*deferred, *site.orphans])
-    dropped = site.unpromised.union(site.marks.job[without].tolist())
-    if dropped := dropped - {record.id for record in site.all_records()}:
-        actions.append(DropDeadline(np.array(sorted(dropped), np.int64)))
+    if not_ended := _not_ended(site):
+        actions.append(DropDeadline(np.array(sorted(not_ended), np.int64)))
     if free:
         actions.append(Release(np.array(free, np.int64)))
     if over:

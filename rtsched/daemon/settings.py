@@ -69,6 +69,10 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     (`rtsched:else=`, RtElse). `reject`: it is rejected, with a counter-offer. `run`: it is accepted
     without a promise, and runs as best effort, also after its deadline; it is promised its deadline
     as soon as there is room."""
+    order: Literal["site", "deadline_in_place"] = "deadline_in_place"
+    """How jobs wait that have a deadline and no guaranteed promise. `deadline_in_place`: they
+    exchange their places in the queue, the earliest deadline first, last those that can no longer
+    end in time; of others none comes later. `site`: as all other jobs."""
     late_starters: Literal["requeue", "leave"] = "leave"
     """A best-effort job may start on planned nodes just before they are reserved, or run on spare
     nodes (`spare_nodes`). `leave`: it keeps running, and the promise may break; `requeue`: if a

@@ -75,7 +75,7 @@ def _ask(policy: PluginChains, rules: CycleRules, *, shares: bool) -> None:
                 log.error("planning_failed", problem=str(error))
     observation = replace(_observation(site), time=_NOW + 1.0)
     settled = settle(site, observation, rules, _NOW + 1.0)
-    steered(settled.site, settled.events, rules)
+    steered(settled.site, settled.events, rules, _NOW + 1.0)
 
 
 def rehearse(

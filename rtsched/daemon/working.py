@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.changes import exchanged
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.core.capabilities import Capabilities
 from rtsched.core.cycle import observe, steer
 from rtsched.daemon import messages
-from rtsched.daemon.deferred import AT_A_TIME, judge_deferred, settled_deferred
+from rtsched.daemon.deferred import (
+    AT_A_TIME,
+    judge_deferred,
+    running_unpromised,
+    settled_deferred,
+)
 from rtsched.daemon.likely import reconcile_likely
 from rtsched.daemon.offers import promised_rows
 from rtsched.daemon.reconcile import reconcile
@@ -20,9 +26,19 @@ from rtsched.daemon.records import JournalEntry
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
 from rtsched.daemon.site import at_risk, entry_of
-from rtsched.model.actions import Action, Requeue, Reserve, SetNodeWeight, Tell
+from rtsched.model.actions import (
+    Action,
+    ExchangePlaces,
+    Requeue,
+    Reserve,
+    SetNodeWeight,
+    SetPriority,
+    Tell,
+)
 from rtsched.model.blocked import NOTHING_BLOCKED, with_recurring
 from rtsched.model.cluster import NodeState
+from rtsched.model.jobs import Kind
+from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,8 +51,10 @@ if TYPE_CHECKING:
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.restarting import RestartPolicy
+    from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
     from rtsched.model.events import Events
+    from rtsched.model.jobs import Jobs
     from rtsched.model.state import State
 
 
@@ -263,20 +281,59 @@ def _as_planned_with(observation: Observation, rules: CycleRules) -> Observation
     return replace(observation, cluster=replace(observation.cluster, nodes=nodes))
 
 
-def steered(site: Site, events: Events, rules: CycleRules) -> Steered:
-    """Return what plug-ins remember after the events, and how they want the queue."""
+def steered(site: Site, events: Events, rules: CycleRules, now: float) -> Steered:
+    """Return what plug-ins remember after the events, and how the queue is to be ordered.
+
+    `now` in seconds since the epoch.
+    """
     snapshot, states = observe(site.snapshot, rules.chains.chain, events)
     actions: list[Action] = []
     orders = []
+    settings = rules.admission.settings
+    order = _by_deadline(site, settings, now) if settings.order != "site" else None
     for rows, chain in rules.chains.groups(snapshot.queued):
         jobs = snapshot.queued.take(rows)
         cycle = steer(snapshot, chain, jobs=jobs)
-        actions += cycle.actions
+        actions += [_exchanged(action, order, jobs) for action in cycle.actions]
         if cycle.priorities is not None:
             planned = np.isin(jobs.id, snapshot.plan.entries.job)
             orders.append((jobs.id[~planned], cycle.priorities))
+    if order is not None and not any(isinstance(each, SetPriority) for each in actions):
+        actions.append(order)
     actions += _weights(site, rules)
     return Steered(states, tuple(actions), tuple(orders))
+
+
+def _by_deadline(site: Site, settings: DaemonSettings, now: float) -> ExchangePlaces:
+    """Return the jobs that may start now, and have a deadline but no guarantee, in order.
+
+    Those with odds come first, then those without a promise, and last those of them that can no
+    longer end in time, as far as anyone knows.
+    """
+    queued, likely = site.snapshot.queued, site.likely.records
+    unpromised = list(running_unpromised(site, settings.rejected))
+    may = np.isin(queued.id, [*unpromised, *likely]) & ~(queued.begin > now)
+    may &= ~np.isin(queued.id, [*site.marks.job[site.marks.held], *site.snapshot.edges.after])
+    rows = queued.take(may)
+    promised = np.array([job in likely for job in rows.id.tolist()], np.bool_)
+    deadline = rows.deadline.copy()
+    deadline[promised] = [likely[job].deadline for job in rows.id[promised].tolist()]
+    surely = ~promised & (rows.kind == Kind.RIGID)
+    late = now + np.where(surely, rows.wall_time, 0.0) > deadline
+    order = np.lexsort((deadline, late, ~promised))
+    order = order[np.isfinite(deadline[order])]
+    return ExchangePlaces(rows.id[order], np.arange(len(order)))
+
+
+def _exchanged(action: Action, order: ExchangePlaces | None, jobs: Jobs) -> Action:
+    """Return an action; of one that sets priorities, those after the places were exchanged."""
+    if order is None or not isinstance(action, SetPriority):
+        return action
+    at, moves = places(order.job, action.job)
+    value = np.nan_to_num(action.value)
+    partition = jobs.column("partition")[places(jobs.id, action.job)[0][moves]]
+    value[moves] = exchanged(value[moves], partition, order.rank[at[moves]])
+    return SetPriority(action.job, value)
 
 
 def _weights(site: Site, rules: CycleRules) -> list[Action]:

@@ -69,6 +69,16 @@ class SetPriority(Action):
 
 
 @dataclass(frozen=True)
+class ExchangePlaces(Action):
+    """Have the jobs exchange their places in the queue, the lowest `rank` first, int64[n].
+
+    All others keep their places, and a job that is no longer among these gets its own again.
+    """
+
+    rank: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class Place(Action):
     """Give the jobs these sizes and node sets, row by row."""
 

@@ -22,6 +22,7 @@ from rtsched.model.actions import (
     Action,
     Admit,
     Cancel,
+    ExchangePlaces,
     Hold,
     Move,
     Place,
@@ -84,6 +85,22 @@ def test_the_farthest_off_priorities_change_first() -> None:
     edits = [(one.command[0].attribute, one.command[0].value) for one in changes]
     assert edits == [("RtJobPrio", "0"), ("RtJobPrio", "0")], "before JobPrio"
     assert [one.command[1].attribute for one in changes] == ["JobPrio", "JobPrio"]
+
+
+def test_jobs_of_a_user_exchange_places() -> None:
+    """By the priorities that their users gave them, which RtJobPrio keeps; others' are theirs."""
+    other = {"submitter": "bob@pool"}
+    view = view_of(ad(1), ad(2), ad(3, jobprio=-9), ad(4, **other), ad(5, jobprio=4, rtjobprio=3))
+    action = ExchangePlaces(ids(1, 2, 4), np.array([3, 2, 1]))
+    assert texts(steered(action, view)) == [
+        "set the priority of job 5.0 to 3",
+        "set the priority of job 2.0 to 1",
+    ]
+    view = view_of(ad(1), ad(2, jobprio=1, rtjobprio=0), ad(3, jobprio=-9))
+    assert not steered(action, view)
+    assert texts(steered(ExchangePlaces(ids(), np.zeros(0, np.int64)), view)) == [
+        "set the priority of job 2.0 to 0"
+    ]
 
 
 def test_a_user_whose_jobs_are_alike_orders_them_alone() -> None:

@@ -39,6 +39,7 @@ from rtsched.errors import AdapterError
 from rtsched.model.actions import (
     Cancel,
     DropDeadline,
+    ExchangePlaces,
     Place,
     Requeue,
     Restart,
@@ -129,6 +130,58 @@ def test_the_largest_differences_of_priority_come_first() -> None:
     ]
     memory = LastApplied({3: -2000, 2: 500})
     assert [change.job for change in steered(action, view, memory)] == [4]
+
+
+def test_jobs_exchange_places() -> None:
+    """Within a partition, by their own priorities; the job without a deadline keeps its place."""
+    last = {"admin_comment": "rtsched:unpromised --time=10"}
+    view = view_of(
+        {"prioritylong": "900", **last},
+        {"prioritylong": "800", "admin_comment": "(null)"},
+        {"prioritylong": "700", **last},
+        {"prioritylong": "600", **last},
+    )
+    action = ExchangePlaces(ids(1, 3, 4), np.array([3, 2, 1]))
+    words = {
+        change.job: change.command.words[-1] for change in steered(action, view, LastApplied())
+    }
+    assert words == {1: "SiteFactor=-300", 4: "SiteFactor=300"}
+    memory = LastApplied({1: -300, 4: 300})
+    view.rows.priority[[0, 3]] = [600, 900]
+    assert not steered(action, view, memory)
+    view.rows.priority[:] = [609, 812, 707, 904]  # ages: order and places are as wanted
+    assert not steered(action, view, memory)
+    left = steered(ExchangePlaces(ids(1), np.array([1])), view, LastApplied({1: 0, 2: 40}))
+    assert [change.command.words[2:] for change in left] == [("JobId=2", "SiteFactor=0")]
+
+
+def test_a_job_whose_priority_an_admin_has_set_has_no_place_to_exchange() -> None:
+    """Slurm shows the same priority after its site factor was changed: once is enough."""
+    view, memory = view_of({"prioritylong": "900"}, {"prioritylong": "100"}), LastApplied()
+    action = ExchangePlaces(ids(1, 2), np.array([2, 1]))
+    changes = steered(action, view, memory)
+    assert [change.job for change in changes] == [1, 2]
+    for change in changes:
+        memory.remember(Done(change, "done"), NOW)
+    view.rows.priority[:] = [100, 100]  # that of job 2 is an admin's
+    back = steered(action, view, memory)
+    assert [change.command.words[2:] for change in back] == [
+        ("JobId=1", "SiteFactor=0"),
+        ("JobId=2", "SiteFactor=0"),
+    ]
+    for change in back:
+        memory.remember(Done(change, "done"), NOW)
+    view.rows.priority[:] = [900, 100]
+    assert not steered(action, view, memory)
+    memory.keep_only({1}, set())
+    assert set(memory.shown) == {1}
+
+
+def test_under_priority_basic_no_places_are_exchanged() -> None:
+    """There a job whose Nice changes goes to the end of the queue."""
+    view = view_of({"prioritylong": "900"}, {"prioritylong": "100"})
+    view = replace(view, facts=replace(view.facts, basic=True))
+    assert not steered(ExchangePlaces(ids(1, 2), np.array([2, 1])), view)
 
 
 def test_single_node_jobs_are_sent_to_idle_nodes_only() -> None:

@@ -16,7 +16,17 @@ from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.deferred import FEW, settled_deferred
 from rtsched.daemon.settings import DaemonSettings
-from rtsched.model.actions import Admit, Cancel, DropDeadline, Release, Reserve, Tell
+from rtsched.daemon.working import steered
+from rtsched.model.actions import (
+    Admit,
+    Cancel,
+    DropDeadline,
+    ExchangePlaces,
+    Release,
+    Reserve,
+    Tell,
+)
+from rtsched.model.events import joined
 from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -298,3 +308,31 @@ def test_a_user_overrides_the_site(tmp_path: Path, site: str, word: str, runs: b
         running.close()
     assert answer[Tag.VERDICT] == (ACCEPT if runs else REJECT)
     assert answer.get(Tag.DEADLINE) == (0 if runs else None)
+
+
+# --- their order ---------------------------------------------------------------------------------
+
+
+def test_jobs_without_a_promise_that_may_start_wait_by_deadline() -> None:
+    """Not one that is held, begins later or waits for another; last one that must end late."""
+    jobs = Jobs.build(
+        6,
+        id=[5, 6, 7, 8, 9, 10],
+        submit=[T0] * 6,
+        size=[4] * 6,
+        wall_time=[600.0] * 6,
+        deadline=[T0 + 800, T0 + 700, T0 + 300, T0 + 650, T0 + 650, np.inf],
+        begin=[-np.inf, T0, -np.inf, T0 + 60, -np.inf, -np.inf],
+    )
+    for order in ("deadline_in_place", "site"):
+        scene = Scene(order=order)
+        token = scene.submit(deadline=T0 + 650, **WHOLE).reply.token
+        scene.poll(T0 + 1, queued=((4, token),), unpromised=jobs, otherwise="run", edges=((5, 9),))
+        found = steered(scene.site, joined([]), scene.rules, T0 + 1).actions
+        if order == "site":
+            assert not found
+            continue
+        (action,) = found
+        assert isinstance(action, ExchangePlaces)
+        assert action.job.tolist() == [6, 5, 7]
+        assert action.rank.tolist() == [0, 1, 2]

@@ -243,6 +243,25 @@ def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(
         assert PROMISED in ad["RtWhy"]
 
 
+def test_jobs_without_a_promise_exchange_places_by_deadline(live: LivePool) -> None:
+    """The user's job without a deadline is second before and after."""
+    live.fill(6, seconds=500)
+    eventually(lambda: len(live.ads("JobStatus == 2")) == 6, 60)
+    live.polled()
+    late = live.submit(*within(400), '+RtElse = "run"', seconds=2).job
+    other = live.submit("priority = -5", seconds=2).job
+    early = live.submit(*within(300), '+RtElse = "run"', "priority = -10", seconds=2).job
+    jobs = [early, other, late]
+
+    def priorities() -> list[int]:
+        return [live.ad(job)["JobPrio"] for job in jobs]
+
+    eventually(lambda: priorities() == [0, -5, -10], 60)
+    live.polled()
+    assert priorities() == [0, -5, -10]
+    assert [live.ad(job).get("RtJobPrio") for job in jobs] == [-10, None, 0]
+
+
 def test_a_job_that_is_submitted_held(live: LivePool) -> None:
     """It is promised nothing before its release, and judged then."""
     said = live.submit("hold = true", *within(600), seconds=3)

@@ -40,7 +40,11 @@ def live() -> Iterator[Live]:
         fast=2,
         slow=6,
         job_submit=("rtsched",),
-        settings={"TaskProlog": PROLOG, "SchedulerParameters": "bf_interval=5,bf_continue"},
+        settings={
+            "TaskProlog": PROLOG,
+            "SchedulerParameters": "bf_interval=5,bf_continue",
+            "PriorityWeightPartition": "1000",
+        },
     )
     with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
         cluster.start_daemon(PATIENT + LIKELY)
@@ -87,6 +91,31 @@ def test_accepted_when_the_queue_is_short_and_kept(live: Live) -> None:
     report = live.ask("status")
     assert report["standings"]["likely kept"] >= 1
     assert "kept" not in report["standings"]
+
+
+def test_jobs_without_a_promise_exchange_places_by_deadline(live: Live) -> None:
+    """The job without a deadline is second before and after."""
+    blocker = live.cluster.sbatch(["-N8", "--time=30"], user="bob", script="sleep 600")
+    live.cluster.wait_job(blocker, "RUNNING")
+    live.polled()
+    ask = ("-N8", "--time=2", "--extra=rtsched:else=run")
+    late = live.submit(*ask, in_minutes(20), script="sleep 1").job
+    other = live.cluster.sbatch(["-N8", "--time=2", "--nice=10"], user="bob", script="sleep 1")
+    early = live.submit(*ask, in_minutes(10), "--nice=20", script="sleep 1").job
+    assert late
+    assert early
+
+    def priorities() -> list[int]:
+        return [int(live.cluster.job(job)["Priority"]) for job in (early, other, late)]
+
+    eventually(lambda: priorities() == [11000, 10990, 10980], 60, "places are exchanged")
+    live.polled()
+    assert priorities() == [11000, 10990, 10980], "and stay so"
+    live.cluster.run(["scancel", str(blocker)])
+    for job in (early, other, late):
+        live.cluster.wait_job(job, "COMPLETED")
+    starts = [live.cluster.job(job)["StartTime"] for job in (early, other, late)]
+    assert starts[0] == min(starts), "the last one may be promised its deadline meanwhile"
 
 
 def test_a_deadline_that_the_time_limit_does_not_allow(live: Live) -> None:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.changes import Steering, idle_nodes, kind_of, stoppable
+from rtsched.adapters.changes import (
+    Steering,
+    idle_nodes,
+    kind_of,
+    stoppable,
+    with_exchanged_places,
+)
 from rtsched.adapters.condor.accounts import differing, wanted_factors
 from rtsched.adapters.condor.bindings import literal
 from rtsched.adapters.condor.commands import (
@@ -31,7 +37,12 @@ from rtsched.adapters.condor.pool_state import (
     work_began,
 )
 from rtsched.adapters.condor.requirements import hosts
-from rtsched.adapters.condor.reserving import reserve_changes, table_changes, text_of
+from rtsched.adapters.condor.reserving import (
+    FIRST_PRIORITY,
+    reserve_changes,
+    table_changes,
+    text_of,
+)
 from rtsched.adapters.condor.table import delays_of
 from rtsched.adapters.live import Change
 from rtsched.logs.classads import number, text
@@ -47,7 +58,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.memory import LastApplied
     from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.adapters.condor.settings import CondorSettings
-    from rtsched.model.actions import Reserve, SetNodeWeight, SetPriority
+    from rtsched.model.actions import ExchangePlaces, Reserve, SetNodeWeight, SetPriority
 
 LONGEST = 1000
 """Characters of a text for a user."""
@@ -98,6 +109,19 @@ class CondorSteering(Steering):
         yield from self._priorities(action)
         yield from self._factors(action)
 
+    def exchange_places(self, action: ExchangePlaces) -> Iterator[Change]:
+        """Yield JobPrio with which idle jobs of a user exchange their places."""
+        procs = self.view.procs
+        rows = np.flatnonzero((procs.status == IDLE) & (procs.priority < FIRST_PRIORITY >> 1))
+        rows = rows[np.argsort(self.view.numbers[rows], kind="stable")]
+        at, moves = places(action.job, procs.job[rows])
+        present, own = self._own_priorities(rows)
+        wanted, submitter = own.copy(), procs.column("submitter")[rows]
+        wanted[moves] = with_exchanged_places(
+            own[moves], submitter[moves], action.rank[at[moves]], own[~moves], submitter[~moves]
+        )
+        yield from self._set_priorities(rows, wanted, present, own)
+
     def place(self, action: Place) -> Iterator[Change]:
         """Yield host counts and preferred slots of best-effort jobs."""
         yield from self._sizes(action)
@@ -125,7 +149,7 @@ class CondorSteering(Steering):
         A user whose jobs all have the same value keeps the priorities that the user gave them.
         """
         view = self.view
-        rows, at, procs = _waiting(view, action.job)
+        rows, at, _ = _waiting(view, action.job)
         if not len(rows):
             return
         value = np.round(np.nan_to_num(action.value)[at] * PER_VALUE)
@@ -134,17 +158,36 @@ class CondorSteering(Steering):
         least, most = (np.full(submitter.max() + 1, end) for end in (HIGHEST + 1, -HIGHEST - 1))
         np.minimum.at(least, submitter, wanted)
         np.maximum.at(most, submitter, wanted)
-        present = view.procs.priority[rows].astype(np.int64)
-        reordered = view.procs.reordered[rows]
-        own = np.where(reordered, view.procs.own_priority[rows].astype(np.int64), present)
+        present, own = self._own_priorities(rows)
         wanted = np.where((least < most)[submitter], wanted, own)
+        yield from self._set_priorities(rows, wanted, present, own)
+
+    def _own_priorities(
+        self, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return JobPrio of some procs, int64[k], and what their users gave them."""
+        procs = self.view.procs
+        present = procs.priority[rows].astype(np.int64)
+        own = procs.own_priority[rows].astype(np.int64)
+        return present, np.where(procs.reordered[rows], own, present)
+
+    def _set_priorities(
+        self,
+        rows: NDArray[np.int64],
+        wanted: NDArray[np.int64],
+        present: NDArray[np.int64],
+        own: NDArray[np.int64],
+    ) -> Iterator[Change]:
+        """Yield JobPrio of some procs where it is another, the farthest off first."""
+        procs, reordered = self.view.procs, self.view.procs.reordered[rows]
         off = np.abs(wanted - present) + (reordered & (wanted == own))
         order = np.argsort(-off, kind="stable")[: self.settings.priorities_per_cycle]
         for i in order[off[order] > 0].tolist():
-            says = f"set the priority of job {self.name_of(procs[i])} to {wanted[i]}"
+            proc = int(self.view.numbers[rows[i]])
+            says = f"set the priority of job {self.name_of(proc)} to {wanted[i]}"
             kept = int(own[i]) if reordered[i] else None
-            steps = priority_edits(procs[i], int(wanted[i]), int(present[i]), kept)
-            yield change("set-priority", int(view.procs.job[rows[i]]), says, *steps)
+            steps = priority_edits(proc, int(wanted[i]), int(present[i]), kept)
+            yield change("set-priority", int(procs.job[rows[i]]), says, *steps)
 
     def _factors(self, action: SetPriority) -> Iterator[Change]:
         """Yield the priority factors of users that are off by a step at least."""

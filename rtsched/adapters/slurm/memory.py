@@ -124,6 +124,9 @@ class LastApplied:
         The node count and time limit, seconds, that a promised job was planned with last.
     deadlines : dict of job id to float
         Those that were taken from jobs that run without a promise, seconds since the epoch.
+    shown : dict of job id to int
+        The priority that Slurm showed when the job's site factor was changed to exchange places; if
+        it is the same afterwards, site factors do not change it.
     no_weights : bool
         Slurm refuses weights to this user.
     """
@@ -136,6 +139,7 @@ class LastApplied:
     overwritten: dict[int, str] = field(default_factory=dict)
     shapes: dict[int, tuple[int, float]] = field(default_factory=dict)
     deadlines: dict[int, float] = field(default_factory=dict)
+    shown: dict[int, int] = field(default_factory=dict)
     no_weights: bool = False
 
     @classmethod
@@ -218,6 +222,7 @@ class LastApplied:
         self.sent = {job: value for job, value in self.sent.items() if job in jobs}
         self.shapes = {job: value for job, value in self.shapes.items() if job in jobs}
         self.deadlines = {job: value for job, value in self.deadlines.items() if job in jobs}
+        self.shown = {job: value for job, value in self.shown.items() if job in jobs}
 
     def remember(self, done: Done, now: float) -> None:
         """Keep in mind what was carried out, at `now`, and cannot be read back."""

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.changes import Steering, idle_nodes, kind_of, stoppable
+from rtsched.adapters.changes import (
+    Steering,
+    idle_nodes,
+    is_ordered,
+    kind_of,
+    stoppable,
+    with_exchanged_places,
+)
 from rtsched.adapters.live import Change
 from rtsched.adapters.slurm.commands import (
     FIRST_FACTOR,
@@ -34,6 +41,7 @@ from rtsched.adapters.slurm.rows import NO_DEADLINE, WAITING, alive
 from rtsched.logs.hostlist import fold
 from rtsched.model.actions import Admit, Hold, Move, Place, Release, Requeue
 from rtsched.model.jobs import Kind
+from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +50,14 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.slurm.memory import LastApplied, SlurmState
     from rtsched.adapters.slurm.settings import SlurmSettings
-    from rtsched.model.actions import DropDeadline, Reserve, Restart, SetNodeWeight, SetPriority
+    from rtsched.model.actions import (
+        DropDeadline,
+        ExchangePlaces,
+        Reserve,
+        Restart,
+        SetNodeWeight,
+        SetPriority,
+    )
 
 LARGEST_FACTOR = FIRST_FACTOR >> 1
 """Of jobs without a promise."""
@@ -108,6 +123,50 @@ class SlurmSteering(Steering):
         for _, factor, job in differ[: settings.site_factors_per_cycle]:
             text = f"set the site factor of job {job} to {factor}"
             words = priority_argument(factor, basic)
+            yield job_update("set-priority", job, text, Rank.JOB, words)
+
+    def exchange_places(self, action: ExchangePlaces) -> Iterator[Change]:
+        """Yield site factors with which jobs exchange their places within their partitions.
+
+        Less its site factor, a job's priority is its own. One whose priority an admin has set stays
+        where it is: site factors do not move it. Under priority/basic a job whose Nice changes goes
+        to the end of the queue, so no places are exchanged there.
+        """
+        view, applied, queued = self.view, self.last_applied, self.view.observation.queued
+        if view.facts.basic:
+            return
+        free = np.flatnonzero(~np.isin(queued.id, list(view.held)))
+        jobs, partition = queued.id[free], queued.column("partition")[free]
+        row = np.array([view.place[job] for job in jobs.tolist()], np.int64)
+        priority = view.rows.priority[row].astype(np.int64)
+        factor = np.array([applied.factors.get(job, 0) for job in jobs.tolist()], np.int64)
+        shown = np.array([applied.shown.get(job, -1) for job in jobs.tolist()], np.int64)
+        promised = view.rows.mark.take(row).map(is_admitted, np.bool_)
+        at, asks = places(action.job, jobs)
+        ours = np.abs(factor) <= LARGEST_FACTOR
+        moves = asks & ours & (priority != shown)
+        wanted = np.where(moves, factor, 0)
+        wanted[moves] += (
+            with_exchanged_places(
+                (priority - factor)[moves],
+                partition[moves],
+                action.rank[at[moves]],
+                priority[~moves],
+                partition[~moves],
+            )
+            - priority[moves]
+        )
+        wanted = np.clip(wanted, -LARGEST_FACTOR, LARGEST_FACTOR)
+        off = np.abs(wanted - factor)
+        if is_ordered((priority - factor + wanted)[moves], priority[moves], partition[moves]):
+            off[moves & (off < self.settings.site_factor_step)] = 0
+        off[~moves & ~asks & (promised | ~ours)] = 0
+        order = np.argsort(-off, kind="stable")[: self.settings.site_factors_per_cycle]
+        for i in order[off[order] > 0].tolist():
+            job = int(jobs[i])
+            applied.shown[job] = int(priority[i])
+            text = f"set the site factor of job {job} to {wanted[i]}: in order of deadlines"
+            words = priority_argument(int(wanted[i]), basic=False)
             yield job_update("set-priority", job, text, Rank.JOB, words)
 
     def place(self, action: Place) -> Iterator[Change]:
