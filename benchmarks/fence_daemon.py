@@ -26,7 +26,15 @@ from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.start import policy_of
 from rtsched.daemon.store import Store
 from rtsched.daemon.systemd import log_events
-from rtsched.model.actions import Cancel, Hold, Reject, Release, Reserve, SetPriority
+from rtsched.model.actions import (
+    Cancel,
+    ExchangePlaces,
+    Hold,
+    Reject,
+    Release,
+    Reserve,
+    SetPriority,
+)
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
@@ -150,6 +158,8 @@ class System:
         name, ids = type(action).__name__, [int(job) for job in action.job]
         values: Any = ids
         match action:
+            case ExchangePlaces() if not ids:  # asked for in each cycle
+                return
             case Reserve(plan=plan):
                 entries = plan.entries
                 self.plan = {
