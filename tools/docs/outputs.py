@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from installed import TOP
 
-NAMES = ("tutorial.md", "calibrate.md", "policies/negotiator.md")
+NAMES = ("tutorial.md", "calibrate.md")
 PAGES = (TOP / "README.md", *(TOP / "docs" / name for name in NAMES))
 BLOCK = re.compile(r"^```console\n\$ (rtsched [^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CUT = "...\n"
