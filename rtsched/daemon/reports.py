@@ -1,12 +1,13 @@
-"""Questions on the query socket and the reports that answer them, for both sides.
+"""Questions on the query socket and over REST, and the reports that answer them, for both sides.
 
 A question is a JSON object, `{"ask": "status", ...}`; its answer is `{"report": {...}}` or
-`{"error": "...", "code": "..."}`. Times are seconds since the epoch, null where there is none.
+`{"error": "...", "code": "..."}`. Its `Route`s say by which requests it is asked over REST. Times
+are seconds since the epoch, null where there is none.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -38,10 +39,26 @@ class Report(msgspec.Struct, frozen=True):
     """Base of all reports."""
 
 
+class Route(NamedTuple):
+    """A request over REST that asks a question."""
+
+    method: Literal["GET", "POST", "DELETE"]
+    path: str
+    """Below `/v1`. Of the question's fields those that it does not name are in the query, or those
+    of a POST in the body."""
+    operation: str
+    """Name in the OpenAPI description."""
+    summary: str = ""
+    """What is returned; empty: as the question says."""
+    body: str = ""
+    """The field that is the body of a POST; empty: the body is the whole question."""
+
+
 class Question(msgspec.Struct, frozen=True, tag_field="ask", forbid_unknown_fields=True):
     """Base of all questions; `Answer` is the report that answers it."""
 
     Answer: ClassVar[type[Report]]
+    routes: ClassVar[tuple[Route, ...]] = ()
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -188,8 +205,9 @@ class Status(Question, frozen=True, tag="status"):
     """Ask how the daemon is, and what the asker is promised."""
 
     Answer = StatusReport
+    routes = (Route("GET", "/status", "status"),)
     metrics: bool = False
-    """Return the metrics too."""
+    """Return the metrics too, to admins."""
 
 
 class JobReport(msgspec.Struct, frozen=True):
@@ -291,9 +309,18 @@ class Explain(Question, frozen=True, tag="explain"):
     """Ask what became of a job, or of the asker's last submissions."""
 
     Answer = ExplainReport
+    routes = (
+        Route("GET", "/explain/{job}", "explain", "Return what became of a job, and why."),
+        Route(
+            "GET",
+            "/verdicts",
+            "listVerdicts",
+            "Return the replies to the client's last submissions; to admins those of all users.",
+        ),
+    )
     job: str = ""
     """The batch system's name of it; empty: none."""
-    last: Annotated[int, Meta(ge=0, le=1000)] = 1
+    last: Annotated[int, Meta(ge=0, le=1000)] = 5
     """Return so many of the last verdicts."""
 
 
@@ -367,6 +394,7 @@ class Choices(Question, frozen=True, tag="choices"):
     """Ask what the asker could have in place of the last job that was rejected."""
 
     Answer = ChoicesReport
+    routes = (Route("GET", "/choices", "listChoices"),)
 
 
 Positive: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -377,9 +405,10 @@ Bytes: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 60)]
 
 
 class Feasible(Question, frozen=True, tag="feasible"):
-    """Ask which deadline a job could have now."""
+    """Ask which deadline a job could have now; nothing is reserved."""
 
     Answer = FeasibleReport
+    routes = (Route("POST", "/feasible", "feasible"),)
     nodes: Nodes = 1
     """Nodes, at least."""
     nodes_max: Nodes | None = None
@@ -468,6 +497,24 @@ class When(Question, frozen=True, tag="when"):
     """Ask when jobs start: one, the asker's waiting ones, or one that is not submitted."""
 
     Answer = WhenReport
+    routes = (
+        Route(
+            "GET", "/when/{job}", "showStart", "Return when a job is estimated to start and end."
+        ),
+        Route(
+            "GET",
+            "/when",
+            "listStarts",
+            "Return when the client's waiting jobs are estimated to start; to admins those of all.",
+        ),
+        Route(
+            "POST",
+            "/when",
+            "estimateStart",
+            "Return when a job would start that is not submitted.",
+            "request",
+        ),
+    )
     job: str = ""
     """The batch system's name of it; empty: all that wait."""
     request: Feasible | None = None
@@ -479,6 +526,8 @@ class Hold(Feasible, frozen=True, tag="hold"):
 
     It counts as an offer, as after a rejected submission.
     """
+
+    routes = (Route("POST", "/hold", "hold"),)
 
 
 class PendingChange(msgspec.Struct, frozen=True):
@@ -511,6 +560,7 @@ class Plan(Question, frozen=True, tag="plan"):
     """Ask how all promises are to be kept; for admins."""
 
     Answer = PlanReport
+    routes = (Route("GET", "/plan", "plan"),)
 
 
 class ChunkReport(Report, frozen=True):
@@ -533,6 +583,7 @@ class Chunk(Question, frozen=True, tag="chunk"):
     """Ask how a divisible job is cut; it may change until the job starts."""
 
     Answer = ChunkReport
+    routes = (Route("GET", "/chunk/{job}", "chunk"),)
     job: str
     """The batch system's name of the job."""
 
@@ -564,9 +615,10 @@ class NodesReport(Report, frozen=True):
 
 
 class NodeList(Question, frozen=True, tag="nodes"):
-    """Ask what the nodes do."""
+    """Ask for the nodes, and how busy each is."""
 
     Answer = NodesReport
+    routes = (Route("GET", "/nodes", "listNodes", "Return the nodes, and how busy each is."),)
 
 
 class TimelineReport(Report, frozen=True):
@@ -632,6 +684,7 @@ class Shares(Question, frozen=True, tag="shares"):
     """Ask for the shares of accounts and users: admins of all, others of their own and above."""
 
     Answer = SharesReport
+    routes = (Route("GET", "/shares", "listShares"),)
 
 
 class OddsKept(msgspec.Struct, frozen=True):
@@ -655,9 +708,10 @@ class ReliabilityReport(Report, frozen=True):
 
 
 class Reliability(Question, frozen=True, tag="reliability"):
-    """Ask how many of the likely promises were kept."""
+    """Ask how many of the likely promises were kept, by the odds that were stated."""
 
     Answer = ReliabilityReport
+    routes = (Route("GET", "/reliability", "reliability"),)
 
 
 class ClosedPromise(msgspec.Struct, frozen=True):
@@ -687,9 +741,10 @@ class Closed(Question, frozen=True, tag="closed"):
 
 
 class Timeline(Question, frozen=True, tag="timeline"):
-    """Ask what is on the nodes from now on."""
+    """Ask what is on the nodes from now on; nothing says whose it is."""
 
     Answer = TimelineReport
+    routes = (Route("GET", "/timeline", "timeline"),)
 
 
 class CancelReport(Report, frozen=True):
@@ -705,6 +760,7 @@ class Cancel(Question, frozen=True, tag="cancel"):
     """Give up the promise of a job, which goes on as best effort; for its user and admins."""
 
     Answer = CancelReport
+    routes = (Route("DELETE", "/promises/{job}", "cancelPromise"),)
     job: str
     """The batch system's name of the job."""
 

@@ -18,13 +18,12 @@ from functools import cache
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from rtsched import __version__
-from rtsched.daemon import reports
 from rtsched.daemon.ask import SOCKET
 from rtsched.errors import AdapterError, ConfigError, ProtocolError, RtschedError
 from rtsched.rest.credential import CONDOR_SCHEME, SCHEME, TTL_S, payload_for
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 
     from dns.name import Name
     from dns.resolver import Resolver
+
+    from rtsched.daemon import reports
 
 FILE = Path("/etc/rtsched/client.toml")
 SERVER, CA = "RTSCHED_SERVER", "RTSCHED_CA"
@@ -114,45 +115,36 @@ def named_server(file: Path = FILE) -> ClientSettings | None:
 
 
 def request_of(question: reports.Question) -> Request:
-    """Return the request that asks a question."""
-    match question:
-        case reports.Status():
-            return Request("GET", f"/v1/status{'?metrics=true' if question.metrics else ''}")
-        case reports.Explain(job=""):
-            return Request("GET", f"/v1/verdicts?last={question.last}")
-        case reports.Explain():
-            return Request("GET", f"/v1/explain/{_part(question.job)}?last={question.last}")
-        case reports.Hold():
-            return Request("POST", "/v1/hold", msgspec.json.encode(question))
-        case reports.Choices():
-            return Request("GET", "/v1/choices")
-        case reports.Feasible():
-            return Request("POST", "/v1/feasible", msgspec.json.encode(question))
-        case reports.When(request=None):
-            job = f"/{_part(question.job)}" if question.job else ""
-            return Request("GET", f"/v1/when{job}")
-        case reports.When():
-            return Request("POST", "/v1/when", msgspec.json.encode(question.request))
-        case reports.Plan():
-            return Request("GET", "/v1/plan")
-        case reports.Chunk():
-            return Request("GET", f"/v1/chunk/{_part(question.job)}")
-        case reports.NodeList():
-            return Request("GET", "/v1/nodes")
-        case reports.Timeline():
-            return Request("GET", "/v1/timeline")
-        case reports.Reliability():
-            return Request("GET", "/v1/reliability")
-        case reports.Shares():
-            return Request("GET", "/v1/shares")
-        case reports.Cancel():
-            return Request("DELETE", f"/v1/promises/{_part(question.job)}")
+    """Return the request that asks a question, by the first of its routes that can."""
+    for route in type(question).routes:
+        if (request := _request(route, question)) is not None:
+            return request
     raise RtschedError(f"{type(question).__name__}: the server answers no such question")
+
+
+def _request(route: reports.Route, question: reports.Question) -> Request | None:
+    """Return the request that asks a question by a route; None: it has no place for a field."""
+    path = f"/v1{route.path}"
+    if route.method == "POST":
+        body = getattr(question, route.body) if route.body else question
+        return Request(route.method, path, msgspec.json.encode(body))
+    query = dict[str, str]()
+    for name, value in msgspec.structs.asdict(question).items():
+        part = f"{{{name}}}"
+        if part in path:
+            if not value:
+                return None
+            path = path.replace(part, _part(value))
+        elif isinstance(value, msgspec.Struct):
+            return None
+        elif value not in ("", None, False):
+            query[name] = msgspec.json.encode(value).decode()
+    return Request(route.method, f"{path}?{urlencode(query)}" if query else path)
 
 
 def _part(name: str) -> str:
     """Return a job's name as a part of a path."""
-    if not name or "/" in name:
+    if "/" in name:
         raise RtschedError(f"{name!r} is not the name of a job")
     return quote(name, safe="")
 

@@ -1,46 +1,35 @@
-"""The endpoints under /v1: each asks the daemon one question for the client of the request."""
+"""The endpoints under /v1: each asks the daemon one question for the client of the request.
+
+Those of `reports.Question.routes` are made from the questions' fields.
+"""
 
 from __future__ import annotations
 
+import inspect
 import time
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 
 import msgspec
-from litestar import Request, Response, Router, delete, get, post
+from litestar import Request, Response, Router, get
+from litestar import route as http_route
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import ResponseSpec
 from litestar.params import Body, Parameter
+from msgspec.inspect import BoolType, Field, IntType, Metadata, type_info
 
 from rtsched import __version__
+from rtsched.daemon import reports
 from rtsched.daemon.reports import (
-    Cancel,
-    CancelReport,
-    Choices,
-    ChoicesReport,
-    Chunk,
-    ChunkReport,
     Explain,
     ExplainReport,
-    Feasible,
-    FeasibleReport,
-    Hold,
-    NodeList,
-    NodesReport,
-    Plan,
-    PlanReport,
     Promise,
     Question,
     RefusedError,
-    Reliability,
-    ReliabilityReport,
-    Shares,
-    SharesReport,
+    Route,
     Status,
     StatusReport,
-    Timeline,
-    TimelineReport,
-    When,
-    WhenReport,
 )
+from rtsched.descriptions import field_texts, structures
 from rtsched.errors import RtschedError
 from rtsched.rest.asking import ask_for
 from rtsched.rest.limits import ConcurrencyLimit
@@ -179,15 +168,6 @@ async def health(request: HttpRequest) -> Response[Health]:
     return Response(found, status_code=503 if found.status == "unavailable" else 200)
 
 
-@get("/status", operation_id="status", responses=REFUSALS)
-async def status(
-    request: HttpRequest,
-    metrics: Annotated[bool, Parameter(description="Return the metrics too, to admins.")] = False,
-) -> StatusReport:
-    """Return how the daemon is, and the open promises that the client may see."""
-    return await ask(request, Status(metrics))
-
-
 @get("/metrics", operation_id="metrics", responses=REFUSALS, media_type=PROMETHEUS)
 async def metrics(request: HttpRequest) -> str:
     """Return the daemon's metrics as Prometheus text; for admins."""
@@ -213,132 +193,65 @@ async def show_promise(request: HttpRequest, job: JobName) -> Promise:
     return report.promise
 
 
-@delete("/promises/{job:str}", operation_id="cancelPromise", responses=REFUSALS, status_code=200)
-async def cancel_promise(request: HttpRequest, job: JobName) -> CancelReport:
-    """Give up the promise of a job, which goes on as best effort; for its user and admins."""
-    return await ask(request, Cancel(job))
-
-
-@get("/explain/{job:str}", operation_id="explain", responses=REFUSALS)
-async def explain(
-    request: HttpRequest,
-    job: JobName,
-    last: Annotated[
-        int, Parameter(ge=0, le=1000, description="Return so many of its last verdicts.")
-    ] = 5,
-) -> ExplainReport:
-    """Return what became of a job, and why."""
-    return await ask(request, Explain(job, last))
-
-
-@get("/verdicts", operation_id="listVerdicts", responses=REFUSALS)
-async def list_verdicts(
-    request: HttpRequest,
-    last: Annotated[
-        int, Parameter(ge=0, le=1000, description="Return so many of the last verdicts.")
-    ] = 5,
-) -> ExplainReport:
-    """Return the replies to the client's last submissions; to admins those of all users."""
-    return await ask(request, Explain("", last))
-
-
-@post("/feasible", operation_id="feasible", responses=REFUSALS, status_code=200)
-async def feasible(request: HttpRequest, data: Annotated[Feasible, Body()]) -> FeasibleReport:
-    """Return which deadline a job could have now; nothing is reserved."""
-    return await ask(request, data)
-
-
-@get("/when", operation_id="listStarts", responses=REFUSALS)
-async def list_starts(request: HttpRequest) -> WhenReport:
-    """Return when the client's waiting jobs are estimated to start; to admins those of all."""
-    return await ask(request, When())
-
-
-@get("/when/{job:str}", operation_id="showStart", responses=REFUSALS)
-async def show_start(request: HttpRequest, job: JobName) -> WhenReport:
-    """Return when a job is estimated to start and end."""
-    return await ask(request, When(job))
-
-
-@post("/when", operation_id="estimateStart", responses=REFUSALS, status_code=200)
-async def estimate_start(request: HttpRequest, data: Annotated[Feasible, Body()]) -> WhenReport:
-    """Return when a job would start that is not submitted."""
-    return await ask(request, When(request=data))
-
-
-@post("/hold", operation_id="hold", responses=REFUSALS, status_code=200)
-async def hold(request: HttpRequest, data: Annotated[Hold, Body()]) -> FeasibleReport:
-    """Return as `feasible` does, and hold the choices for the client for a while."""
-    return await ask(request, data)
-
-
-@get("/choices", operation_id="listChoices", responses=REFUSALS)
-async def list_choices(request: HttpRequest) -> ChoicesReport:
-    """Return what the client could have in place of the last job that was rejected."""
-    return await ask(request, Choices())
-
-
-@get("/chunk/{job:str}", operation_id="chunk", responses=REFUSALS)
-async def chunk(request: HttpRequest, job: JobName) -> ChunkReport:
-    """Return how a divisible job is cut; it may change until the job starts."""
-    return await ask(request, Chunk(job))
-
-
-@get("/plan", operation_id="plan", responses=REFUSALS)
-async def plan(request: HttpRequest) -> PlanReport:
-    """Return the present plan of all promises; for admins."""
-    return await ask(request, Plan())
-
-
-@get("/nodes", operation_id="listNodes", responses=REFUSALS)
-async def list_nodes(request: HttpRequest) -> NodesReport:
-    """Return the nodes, and how busy each is."""
-    return await ask(request, NodeList())
-
-
-@get("/timeline", operation_id="timeline", responses=REFUSALS)
-async def timeline(request: HttpRequest) -> TimelineReport:
-    """Return what is on the nodes and what is planned there; nothing says whose it is."""
-    return await ask(request, Timeline())
-
-
-@get("/shares", operation_id="listShares", responses=REFUSALS)
-async def list_shares(request: HttpRequest) -> SharesReport:
-    """Return the shares of accounts and users; for admins of all, else of the user's own."""
-    return await ask(request, Shares())
-
-
-@get("/reliability", operation_id="reliability", responses=REFUSALS)
-async def show_reliability(request: HttpRequest) -> ReliabilityReport:
-    """Return how many of the likely promises were kept, by the odds that were stated."""
-    return await ask(request, Reliability())
-
-
 def router() -> Router:
-    """Return the endpoints."""
+    """Return the endpoints: those by which questions are asked, and some more."""
+    questions = get_args(reports.AnyQuestion)
+    asked = [_endpoint(kind, route) for kind in questions for route in kind.routes]
     return Router(
         f"/{VERSION}",
-        route_handlers=[
-            health,
-            status,
-            metrics,
-            list_promises,
-            show_promise,
-            cancel_promise,
-            explain,
-            list_verdicts,
-            feasible,
-            list_starts,
-            show_start,
-            estimate_start,
-            hold,
-            list_choices,
-            chunk,
-            plan,
-            list_nodes,
-            timeline,
-            list_shares,
-            show_reliability,
-        ],
+        route_handlers=[health, metrics, list_promises, show_promise, *asked],
         security=[{"munge": []}, {"idtoken": []}],
     )
+
+
+def _endpoint(kind: type[Question], route: Route) -> HTTPRouteHandler:
+    """Return the endpoint of a route; its parameters are fields of the question."""
+    parameters = [_parameter("request", HttpRequest)]
+    if route.method == "POST":
+        hint = get_type_hints(kind)[route.body] if route.body else kind
+        parameters.append(_parameter("data", Annotated[next(structures(hint)), Body()]))
+    else:
+        for field in type_info(kind).fields:  # type: ignore[attr-defined]
+            if f"{{{field.name}}}" in route.path:
+                parameters.append(_parameter(field.name, JobName))
+            elif (hint := _in_query(kind, field)) is not None:
+                parameters.append(_parameter(field.name, hint, field.default))
+
+    async def answer(request: HttpRequest, **given: Any) -> Any:
+        if route.method == "POST":
+            data = given["data"]
+            return await ask(request, kind(**{route.body: data}) if route.body else data)
+        return await ask(request, kind(**given))
+
+    answer.__annotations__ = {each.name: each.annotation for each in parameters}
+    answer.__annotations__["return"] = kind.Answer
+    answer.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        parameters, return_annotation=kind.Answer
+    )
+    answer.__doc__ = route.summary or (kind.__doc__ or "").partition("\n")[0]
+    return http_route(
+        route.path.replace("{job}", "{job:str}"),
+        http_method=route.method,
+        operation_id=route.operation,
+        responses=REFUSALS,
+        status_code=200,
+    )(answer)
+
+
+def _parameter(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    """Return a parameter of an endpoint's function."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=hint)
+
+
+def _in_query(kind: type[Question], field: Field) -> Any:
+    """Return the type of a parameter in the query, with the bounds and the text of a field.
+
+    None: the query has no such field.
+    """
+    text, plain = field_texts(kind).get(field.name, ""), field.type
+    while isinstance(plain, Metadata):
+        plain = plain.type
+    if isinstance(plain, IntType):
+        return Annotated[int, Parameter(ge=plain.ge, le=plain.le, description=text)]
+    return Annotated[bool, Parameter(description=text)] if isinstance(plain, BoolType) else None
