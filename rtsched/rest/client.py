@@ -119,6 +119,8 @@ def request_of(question: reports.Question) -> Request:
     for route in type(question).routes:
         if (request := _request(route, question)) is not None:
             return request
+    if type(question).routes:
+        raise RtschedError("'' is not the name of a job")
     raise RtschedError(f"{type(question).__name__}: the server answers no such question")
 
 
