@@ -139,7 +139,7 @@ def _request(route: reports.Route, question: reports.Question) -> Request | None
             path = path.replace(part, _part(value))
         elif isinstance(value, msgspec.Struct):
             return None
-        elif value not in ("", None, False):
+        elif value is not None and value is not False and value != "":
             query[name] = msgspec.json.encode(value).decode()
     return Request(route.method, f"{path}?{urlencode(query)}" if query else path)
 

@@ -313,8 +313,33 @@ def test_another_server_is_asked(
     assert ask_server(reports.NodeList(), both, encode=credential(ANN)).now == 1.0
 
 
-def test_every_question_has_a_request() -> None:
+@pytest.mark.parametrize(
+    ("question", "asks"),
+    [
+        (reports.Status(), "GET /v1/status"),
+        (reports.Status(True), "GET /v1/status?metrics=true"),
+        (reports.Explain("", 0), "GET /v1/verdicts?last=0"),
+        (reports.Feasible(2), "POST /v1/feasible"),
+        (reports.When(), "GET /v1/when"),
+        (reports.When("12.0"), "GET /v1/when/12.0"),
+        (reports.When(request=reports.Feasible(2)), "POST /v1/when"),
+        (reports.Cancel("7"), "DELETE /v1/promises/7"),
+    ],
+)
+def test_a_question_is_asked_by_the_first_route_that_has_its_fields(
+    question: reports.Question, asks: str
+) -> None:
+    """A body is the question, or the field that the route names."""
+    method, target, body = request_of(question)
+    assert f"{method} {target}" == asks
+    if method == "POST":
+        assert msgspec.json.decode(body, type=reports.Feasible) == reports.Feasible(2)
+
+
+def test_what_the_server_does_not_answer_has_no_request() -> None:
     """Names of jobs are quoted; what is none is not sent."""
+    with pytest.raises(RtschedError, match="answers no such question"):
+        request_of(reports.Closed(0.0))
     assert request_of(reports.Explain("4711_[1-3]", 5)).target == (
         "/v1/explain/4711_%5B1-3%5D?last=5"
     )
