@@ -170,9 +170,9 @@ def with_exchanged_places(
 ) -> NDArray[np.int64]:
     """Return the priorities of `exchanged` for a queue that has equal ones in another order.
 
-    That is the order of submission, so of jobs with equal priorities those of lower rank come
-    higher, if no other job has this priority, and stay below the next higher one of the
-    `others` in their group, int64[m]. Before none of these are there more than by `priority`.
+    That is the order of submission. So of jobs with equal priorities those of lower rank get
+    higher ones, up to the next one of the `others` in their group, int64[m]; none do where others
+    have the same. Before none of these are there more jobs than by `priority`.
     """
     wanted = np.empty_like(priority)
     holder = np.lexsort((-priority, group))
@@ -180,8 +180,8 @@ def with_exchanged_places(
     for each in np.unique(group).tolist():
         at = np.flatnonzero(group[holder] == each)
         taken = np.sort(others[others_group == each])
-        place, rank = priority[holder[at]], np.arange(len(at))
-        higher = np.maximum.accumulate((place + rank)[::-1])[::-1] - rank
+        place, count = priority[holder[at]], np.arange(len(at))
+        higher = np.maximum.accumulate((place + count)[::-1])[::-1] - count
         after = np.searchsorted(taken, place, side="right")
         bound = np.concatenate([taken, [np.iinfo(np.int64).max]])[after] - 1
         equal = np.isin(place, taken)
