@@ -150,7 +150,7 @@ def _table(sheet: Sheet) -> Iterator[str]:
     if not len(rows):
         return
     yield f"\n## {sheet.title}"
-    yield f"\n{sheet.source[:1].upper()}{sheet.source[1:]}. {verdict(sheet)}.\n"
+    yield f"\n{sheet.source}. {verdict(sheet)}.\n"
     yield _row(["", *(sheet.columns[c] for c in columns)])
     yield _row(["---"] * (len(columns) + 1))
     bounds, wrong = sheet.bounds(), sheet.differs()
