@@ -43,17 +43,6 @@ def _cell(ours: float, expected: float, bound: float, wrong: bool) -> str:
     return f"{number(ours) or 'none'} ({number(expected)}{width})" + (" !" if wrong else "")
 
 
-def _brief(ours: float, expected: float, bound: float, wrong: bool) -> str:
-    """Return a page's cell: bold if it differs, italic if nothing is expected."""
-    value, beside = number(ours), number(expected)
-    if np.isnan(expected):
-        return f"*{value}*" if value else ""
-    width = f"±{number(bound)}" if bound else ""
-    if wrong:
-        return f"**{value or 'none'}** ({beside}{width})"
-    return value if value == beside else f"{value} ({beside}{width})"
-
-
 def row_verdicts(sheet: Sheet) -> list[str]:
     """Return the verdict on each row in words; nothing where nothing is expected."""
     found = []
@@ -116,50 +105,31 @@ def markdown(done: Reproduced) -> str:
 def _lines(done: Reproduced) -> Iterator[str]:
     yield f"# Reproduction: {done.name}"
     yield f"\nSource: {done.source}."
-    chosen = ", ".join(f"{k}={v}" for k, v in msgspec.to_builtins(done.parameters).items())
+    chosen = ", ".join(f"{k} = {v}" for k, v in msgspec.to_builtins(done.parameters).items())
     yield f"\nMade by `rtsched reproduce {done.name}` with {chosen or 'no parameters'}."
-    yield "\nA cell is the computed value (expected±tolerance, unless both look equal). **Bold**"
-    yield "values differ; *italic* ones have nothing beside them. More values, and evidence of"
-    yield f"claims that agree: [{done.name}.json]({done.name}.json)."
+    yield "\nA cell holds the computed value, then in brackets the printed or expected one and the"
+    yield "tolerance (none: equal), and `!` where they differ by more. Remarks change no verdict."
     yield "\n| | agree | differ | fitted |\n| --- | --- | --- | --- |"
     for what, tally in (("values", done.values), ("claims", done.claims)):
         yield _row([what, *map(str, tally)])
-    told: set[str] = set()
     for sheet in done.findings.sheets:
-        yield from _table(sheet)
-        new = [note for note in notes(sheet) if note not in told]
-        yield from (f"\n* {note}" for note in new if sheet.compared().any())
-        told |= set(new)
+        yield f"\n## {sheet.title}"
+        yield f"\n{sheet.source}. Verdict: {verdict(sheet)}.\n"
+        judged = ["verdict"] if sheet.compared().any() else []
+        yield _row(["", *sheet.columns, *judged])
+        yield _row(["---"] * (len(sheet.columns) + 1 + len(judged)))
+        for label, row, said in zip(sheet.rows, cells(sheet), row_verdicts(sheet), strict=True):
+            yield _row([label, *row, *([said] if judged else [])])
+        for note in notes(sheet):
+            yield f"\n* {note}"
     if done.findings.claims:
         yield "\n## Claims\n"
-    for claim in done.findings.claims:
-        said = (
-            claim.text
-            if claim.holds
-            else f"**Differs:** {claim.text.rstrip('.')}: {claim.evidence}"
-        )
-        yield f"* {said}" + (f" ({claim.why})" if claim.why else "")
+        yield _row(["Claim", "Verdict", "Evidence", "Remark"])
+        yield _row(["---"] * 4)
+        for claim in done.findings.claims:
+            yield _row([claim.text, claim_verdict(claim), claim.evidence, claim.why])
     for plot in done.findings.plots:
         yield f"\n![{plot.title}]({done.name}-{plot.name}.svg)"
-
-
-def _table(sheet: Sheet) -> Iterator[str]:
-    """Yield a sheet's rows and columns in which something is compared; nothing if none are."""
-    compared = sheet.compared()
-    rows, columns = np.flatnonzero(compared.any(1)), np.flatnonzero(compared.any(0))
-    if not len(rows):
-        return
-    yield f"\n## {sheet.title}"
-    yield f"\n{sheet.source}. {verdict(sheet)}.\n"
-    yield _row(["", *(sheet.columns[c] for c in columns)])
-    yield _row(["---"] * (len(columns) + 1))
-    bounds, wrong = sheet.bounds(), sheet.differs()
-    for r in rows:
-        shown = [
-            _brief(sheet.ours[r, c], sheet.expected[r, c], bounds[r, c], wrong[r, c])
-            for c in columns
-        ]
-        yield _row([sheet.rows[r], *shown])
 
 
 def _row(texts: list[str]) -> str:

@@ -160,7 +160,10 @@ class Sheet:
         return Tally.of(verdict for row in self.verdicts() for verdict in row if verdict)
 
 
-CHANCE = "three standard errors of the mean (Student's t)"
+CHANCE = (
+    "three standard errors of the mean over the runs (as many more as Student's t wants for few "
+    "runs)"
+)
 """What `chance` computes, in words."""
 
 

@@ -21,7 +21,6 @@ from rtsched.reproduce import (
     Parameters,
     Part,
     Plot,
-    Reproduced,
     Sheet,
     Tally,
     chance,
@@ -186,30 +185,6 @@ def test_a_value_without_an_expected_one_is_shown_only() -> None:
     assert cells(done.findings.sheets[0])[3] == ["49"]
     assert row_verdicts(done.findings.sheets[0])[3] == ""
     assert done.values == Tally(agree=2, differ=1)
-
-
-def test_a_page_shows_in_full_what_differs() -> None:
-    """Rows and columns with which nothing is compared are left out, and evidence of what agrees."""
-    ours = np.array([[1.0, 5.0, 7.0], [2.0, NAN, 7.0], [3.0, 4.0, 7.0]])
-    expected = np.array([[1.2, 4.0, NAN], [2.0, 6.0, NAN], [NAN, NAN, NAN]])
-    sheet = Sheet("t", "s", ("a", "b", "c"), ("x", "y", "z"), ours, expected, 0.5, basis="half")
-    shown = Sheet("only shown", "s", ("d",), ("x",), np.ones((1, 1)), np.full((1, 1), NAN))
-    claims = (Claim("agreed", True, "much"), Claim("denied.", False, "little", "a slip"))
-    done = Reproduced("n", "s", Squares.full, Findings((sheet, sheet, shown), claims), 0.0)
-    page = markdown(done)
-    table = "|  | x | y |\n| --- | --- | --- |\n| a | 1 (1.200±0.500) | **5** (4±0.500) |\n"
-    assert page.count(table + "| b | 2 | **none** (6±0.500) |\n") == 2
-    assert page.count("* Tolerance: half.") == 1
-    assert "only shown" not in page
-    assert page.endswith("## Claims\n\n* agreed\n* **Differs:** denied: little (a slip)\n")
-
-
-def test_a_page_marks_what_has_nothing_beside_it() -> None:
-    """A value without an expected one, in a row and a column that have others, is italic."""
-    ours, expected = np.ones((2, 2)), np.array([[1.0, NAN], [1.0, 1.0]])
-    sheet = Sheet("t", "s", ("a", "b"), ("x", "y"), ours, expected)
-    page = markdown(Reproduced("n", "s", Squares.full, Findings((sheet,)), 0.0))
-    assert "| a | 1 | *1* |\n| b | 1 | 1 |\n" in page
 
 
 @pytest.fixture
