@@ -348,7 +348,8 @@ system = { machine = "time-shared", loop = "fcfs" }
 def test_settings_of_the_machine_alone(run, tmp_path):
     """A policy's settings are those of its machine; other machines' are not shown."""
     site(tmp_path, MACHINES)
-    shown = run("check", "site.toml").stdout.split("policy ")[1:]
+    policies = run("check", "site.toml").stdout.partition("\nworkload\n")[0]
+    shown = policies.split("policy ")[1:]
     names = [[line.split(" = ")[0].strip() for line in part.splitlines() if "=" in line]
              for part in shown]  # fmt: skip
     exclusive, sliced, shared = (set(some) for some in names)
