@@ -1,9 +1,10 @@
 """Make `docs/reference/*.md` and `docs/man/*.1` from the code.
 
     python tools/docs/generate.py            write the pages
-    python tools/docs/generate.py --check    name stale pages and left-overs; status 1 if any
+    python tools/docs/generate.py --check    name stale manual pages; status 1 if any
 
-The pages depend on the checkout alone: plug-ins are those that pyproject.toml announces, not
+The reference is made when the site is built, and by the tests that read it; only manual pages are
+kept. Pages depend on the checkout alone: plug-ins are those that pyproject.toml announces, not
 whatever else is installed.
 """
 
@@ -28,8 +29,11 @@ from pages_for_daemon import filter_page, metric_page, query_page
 from pages_for_man import man_pages
 from writing import page
 
+from rtsched.adapters.files import replace_file
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 REFERENCE = TOP / "docs" / "reference"
 MANUAL = TOP / "docs" / "man"
@@ -69,37 +73,42 @@ def pages() -> dict[str, str]:
     return {**made, "index.md": index_page(made)}
 
 
+def write(folder: Path, made: dict[str, str]) -> None:
+    """Write pages of a folder that are not so yet, each as a whole, and delete all others."""
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob("*"):
+        if path.name not in made:
+            path.unlink(missing_ok=True)
+    for name, text in made.items():
+        path = folder / name
+        if not path.exists() or path.read_text("utf-8") != text:
+            replace_file(path, text, 0o644)
+
+
+def make_reference() -> None:
+    """Write the reference, several processes perhaps at a time."""
+    write(REFERENCE, pages())
+
+
 def stale(made: dict[str, str]) -> list[str]:
-    """Return one sentence per page on disk that is not as it would be made."""
-    found = []
-    for folder, texts in ((REFERENCE, made), (MANUAL, man_pages())):
-        shown = folder.relative_to(TOP)
-        for name, text in texts.items():
-            path = folder / name
-            if not path.exists():
-                found.append(f"{shown}/{name} is missing")
-            elif path.read_text("utf-8") != text:
-                found.append(f"{shown}/{name} is stale")
-        left_over = sorted({path.name for path in folder.glob("*")} - set(texts))
-        found += [f"{shown}/{name} is not generated" for name in left_over]
-    return found
+    """Return one sentence per manual page that is missing, or not as it would be made."""
+    kept = {path.name: path.read_text("utf-8") for path in MANUAL.glob("*")}
+    names = sorted(kept.keys() | made.keys())
+    return [f"docs/man/{name} is stale" for name in names if kept.get(name) != made.get(name)]
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Write the pages, or with `--check` compare them, and return the exit status."""
-    made = pages()
+    """Write the pages, or with `--check` compare the manual, and return the exit status."""
     if list(arguments) == ["--check"]:
-        wrong = stale(made)
+        wrong = stale(man_pages())
         for sentence in wrong:
             print(f"{sentence}; run `python tools/docs/generate.py`")
         return int(bool(wrong))
     if arguments:
         print("usage: python tools/docs/generate.py [--check]", file=sys.stderr)
         return 2
-    for folder, texts in ((REFERENCE, made), (MANUAL, man_pages())):
-        folder.mkdir(exist_ok=True)
-        for name, text in texts.items():
-            (folder / name).write_text(text, "utf-8")
+    make_reference()
+    write(MANUAL, man_pages())
     return 0
 
 

@@ -1,17 +1,29 @@
 """A hook of MkDocs: what pages need to be read as a site, beside being read in a checkout.
 
-A link that leads out of `docs/`, such as `[README](../README.md)`, has no page to lead to: the site
-shows its text and the path in the source instead.
+The reference is made from the code. A link that leads out of `docs/`, such as
+`[README](../README.md)`, has no page to lead to: the site shows its text and the path in the source
+instead.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#:]+)(?:#[^)\s]*)?\)")
 MARKED = re.compile(r"^```toml site$", re.MULTILINE)
+
+
+def on_pre_build(config: Any, **_: object) -> None:
+    """Make the reference."""
+    tools = Path(__file__).resolve().parent
+    if Path(config.docs_dir).resolve() == tools.parents[1] / "docs":
+        sys.path.insert(0, str(tools))
+        importlib.import_module("generate").make_reference()
+        sys.path.remove(str(tools))
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: object) -> str:

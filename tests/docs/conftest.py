@@ -1,0 +1,14 @@
+"""The reference, which is not kept: it is made before tests of the docs are collected."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+TOOLS = str(Path(__file__).resolve().parents[2] / "tools" / "docs")
+
+sys.path.insert(0, TOOLS)
+import generate  # noqa: E402
+
+generate.make_reference()
+sys.path.remove(TOOLS)
