@@ -177,11 +177,13 @@ def test_a_job_whose_priority_an_admin_has_set_has_no_place_to_exchange() -> Non
     assert set(memory.shown) == {1}
 
 
-def test_under_priority_basic_no_places_are_exchanged() -> None:
-    """There a job whose Nice changes goes to the end of the queue."""
-    view = view_of({"prioritylong": "900"}, {"prioritylong": "100"})
-    view = replace(view, facts=replace(view.facts, basic=True))
-    assert not steered(ExchangePlaces(ids(1, 2), np.array([2, 1])), view)
+@pytest.mark.parametrize("what", ["basic", "site_factors"])
+def test_no_places_are_exchanged_where_site_factors_are_not_free(what: str) -> None:
+    """Under priority/basic a job whose Nice changes goes to the end of the queue."""
+    view, action = view_of({"prioritylong": "900"}, {"prioritylong": "100"}), np.array([2, 1])
+    assert steered(ExchangePlaces(ids(1, 2), action), view)
+    view = replace(view, facts=replace(view.facts, **{what: True}))
+    assert not steered(ExchangePlaces(ids(1, 2), action), view)
 
 
 def test_single_node_jobs_are_sent_to_idle_nodes_only() -> None:

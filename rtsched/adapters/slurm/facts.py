@@ -154,6 +154,8 @@ class SlurmFacts:
         MaxArraySize: task ids are below it; 0: not known.
     basic : bool
         PriorityType is priority/basic, which knows no site factors: jobs are ordered by Nice.
+    site_factors : bool
+        A plug-in of the site's sets site factors (PrioritySiteFactorPlugin).
     core_spec : bool
         Jobs may set processors aside for the system (`--core-spec`); else Slurm ignores that.
     switches : bool
@@ -184,6 +186,7 @@ class SlurmFacts:
     sharing: Sharing = Sharing()
     given: Sharing = Sharing()
     basic: bool = False
+    site_factors: bool = False
     core_spec: bool = True
     switches: bool = False
     enforced: bool = False

@@ -129,11 +129,12 @@ class SlurmSteering(Steering):
         """Yield site factors with which jobs exchange their places within their partitions.
 
         Less its site factor, a job's priority is its own. One whose priority an admin has set stays
-        where it is: site factors do not move it. Under priority/basic a job whose Nice changes goes
-        to the end of the queue, so no places are exchanged there.
+        where it is: site factors do not move it. No places are exchanged where a plug-in of the
+        site's sets site factors, nor under priority/basic: a job whose Nice changes goes to the end
+        of the queue there.
         """
         view, applied, queued = self.view, self.last_applied, self.view.observation.queued
-        if view.facts.basic:
+        if view.facts.basic or view.facts.site_factors:
             return
         free = np.flatnonzero(~np.isin(queued.id, list(view.held)))
         jobs, partition = queued.id[free], queued.column("partition")[free]

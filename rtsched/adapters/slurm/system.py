@@ -350,6 +350,7 @@ class SlurmSystem:
             sharing=sharing,
             given=given,
             basic=config.get("PriorityType", "").endswith("basic"),
+            site_factors=config.get("PrioritySiteFactorPlugin", "(null)") not in {"(null)", ""},
             core_spec=config.get("AllowSpecResourcesUsage", "").lower() not in {"no", "0"},
             switches=has_switches(config),
             home={user: account for account, user in reversed(self._shares[1])},
