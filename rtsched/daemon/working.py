@@ -313,7 +313,8 @@ def _by_deadline(site: Site, settings: DaemonSettings, now: float) -> ExchangePl
     queued, likely = site.snapshot.queued, site.likely.records
     unpromised = list(running_unpromised(site, settings.rejected))
     may = np.isin(queued.id, [*unpromised, *likely]) & ~(queued.begin > now)
-    may &= ~np.isin(queued.id, [*site.marks.job[site.marks.held], *site.snapshot.edges.after])
+    cannot = np.concatenate([site.marks.job[site.marks.held], site.snapshot.edges.after])
+    may &= ~np.isin(queued.id, cannot)
     rows = queued.take(may)
     promised = np.array([job in likely for job in rows.id.tolist()], np.bool_)
     deadline = rows.deadline.copy()

@@ -44,7 +44,7 @@ from rtsched.model.jobs import Kind
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -136,12 +136,13 @@ class SlurmSteering(Steering):
         view, applied, queued = self.view, self.last_applied, self.view.observation.queued
         if view.facts.basic or view.facts.site_factors:
             return
+        if not (len(action.job) or any(applied.factors.values())):
+            return
         free = np.flatnonzero(~np.isin(queued.id, list(view.held)))
         jobs, partition = queued.id[free], queued.column("partition")[free]
-        row = np.array([view.place[job] for job in jobs.tolist()], np.int64)
+        row = places(view.rows.id, jobs)[0]
         priority = view.rows.priority[row].astype(np.int64)
-        factor = np.array([applied.factors.get(job, 0) for job in jobs.tolist()], np.int64)
-        shown = np.array([applied.shown.get(job, -1) for job in jobs.tolist()], np.int64)
+        factor, shown = _values(applied.factors, jobs, 0), _values(applied.shown, jobs, -1)
         promised = view.rows.mark.take(row).map(is_admitted, np.bool_)
         at, asks = places(action.job, jobs)
         ours = np.abs(factor) <= LARGEST_FACTOR
@@ -332,6 +333,14 @@ class SlurmSteering(Steering):
             row = self.view.place.get(job, -1)
             if row >= 0 and not alive(self.view.rows.state[row]):
                 yield _requeue("restart", job, str(job))
+
+
+def _values(known: Mapping[int, int], jobs: NDArray[np.int64], missing: int) -> NDArray[np.int64]:
+    """Return what is known of each job, int64[n], or what stands for a missing value."""
+    if not known:
+        return np.full(len(jobs), missing, np.int64)
+    at, there = places(np.array(list(known), np.int64), jobs)
+    return np.where(there, np.array(list(known.values()), np.int64)[at], missing)
 
 
 def _requeue(kind: str, job: int, label: str) -> Change:
