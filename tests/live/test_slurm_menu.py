@@ -71,7 +71,7 @@ def test_a_choice_is_taken_and_kept(live: Live) -> None:
     assert others[0].endswith(", not reserved")  # it is on the free node
     listed = live.command("rtsched", "take")
     assert "as it is" in listed
-    assert "on 1 node (with the same time limit)" in listed
+    assert "on 1 node" in listed
     taken = live.cluster.run(["rtsched", "take", "2", JOB], user="alice")
     assert "promised to end by" in taken.stderr
     found = re.search(r"Submitted batch job (\d+)", taken.stdout)
