@@ -156,9 +156,18 @@ def exchanged(
         The lowest has its group's highest priority.
     """
     result = np.empty_like(priority)
-    places = np.lexsort((-priority, group))
-    result[np.lexsort((-priority, rank, group))] = priority[places]
+    holder, taker = _exchange(priority, group, rank)
+    result[taker] = priority[holder]
     return result
+
+
+def _exchange(
+    priority: NDArray[np.float64] | NDArray[np.int64],
+    group: NDArray[np.int64],
+    rank: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return who holds each place, by group from the first on, and who takes it, int64[n]."""
+    return np.lexsort((-priority, group)), np.lexsort((-priority, rank, group))
 
 
 def with_exchanged_places(
@@ -175,8 +184,7 @@ def with_exchanged_places(
     have the same. Before none of these are there more jobs than by `priority`.
     """
     wanted = np.empty_like(priority)
-    holder = np.lexsort((-priority, group))
-    taker = np.lexsort((-priority, rank, group))
+    holder, taker = _exchange(priority, group, rank)
     for each in np.unique(group).tolist():
         at = np.flatnonzero(group[holder] == each)
         taken = np.sort(others[others_group == each])

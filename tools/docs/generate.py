@@ -74,9 +74,12 @@ def pages() -> dict[str, str]:
 
 
 def write(folder: Path, made: dict[str, str]) -> None:
-    """Write pages of a folder that are not so yet, each as a whole, and delete all others."""
+    """Write pages of a folder that are not so yet, each as a whole, and delete all others.
+
+    Hidden files are pages that another process is writing.
+    """
     folder.mkdir(exist_ok=True)
-    for path in folder.glob("*"):
+    for path in folder.glob("[!.]*"):
         if path.name not in made:
             path.unlink(missing_ok=True)
     for name, text in made.items():

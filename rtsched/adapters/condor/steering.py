@@ -112,6 +112,8 @@ class CondorSteering(Steering):
     def exchange_places(self, action: ExchangePlaces) -> Iterator[Change]:
         """Yield JobPrio with which idle jobs of a user exchange their places."""
         procs = self.view.procs
+        if not (len(action.job) or procs.reordered.any()):
+            return
         rows = np.flatnonzero((procs.status == IDLE) & (procs.priority < FIRST_PRIORITY >> 1))
         rows = rows[np.argsort(self.view.numbers[rows], kind="stable")]
         at, moves = places(action.job, procs.job[rows])

@@ -336,7 +336,7 @@ class SlurmSteering(Steering):
 
 
 def _values(known: Mapping[int, int], jobs: NDArray[np.int64], missing: int) -> NDArray[np.int64]:
-    """Return what is known of each job, int64[n], or what stands for a missing value."""
+    """Return the value of each job, int64[n]; `missing` where none is known."""
     if not known:
         return np.full(len(jobs), missing, np.int64)
     at, there = places(np.array(list(known), np.int64), jobs)
