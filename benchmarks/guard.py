@@ -35,6 +35,7 @@ import time
 import tomllib
 from functools import cache, partial
 from heapq import heappop, heappush
+from importlib.metadata import Distribution
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -253,9 +254,14 @@ def ratio_of(figure: Figure, directory: Path, most: float) -> Least:
 def calls_of(figure: Figure, directory: Path) -> int:
     """Return how many functions are called for a figure, once that it asks for is compiled.
 
-    Which packages are installed, among which plug-ins are looked for, is found out before.
+    Which packages are installed, among which plug-ins are looked for, and what each says of itself
+    (its README too) is read before.
     """
-    with patch.object(plugins, "entry_points", cache(plugins.entry_points)):
+    metadata = property(cache(Distribution.metadata.fget))
+    with (
+        patch.object(plugins, "entry_points", cache(plugins.entry_points)),
+        patch.object(Distribution, "metadata", metadata),
+    ):
         measured = figure.ready(directory)
         measured()
         with cProfile.Profile() as profile:

@@ -87,10 +87,12 @@ class Found:
 def discover() -> dict[str, Found]:
     """Return all installed plug-ins by name, none of them imported yet."""
     found = {}
+    releases: dict[object, tuple[str, str]] = {None: ("?", "?")}
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        distribution = point.dist.name if point.dist else "?"
-        version = point.dist.version if point.dist else "?"
-        found[point.name] = Found(point.name, distribution, version, point.load)
+        if point.dist and point.dist not in releases:
+            metadata = point.dist.metadata
+            releases[point.dist] = metadata["Name"], metadata["Version"]
+        found[point.name] = Found(point.name, *releases[point.dist], point.load)
     return found
 
 
