@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.setup import Setup
     from rtsched.adapters.readiness import CheckResult
 
-TROUBLE = "docs/condor/operations.md"
 
 AFTER_INSTALL = """\
 Nothing was restarted. When all other points of `rtsched condor check` are done:
@@ -88,7 +87,7 @@ def check(ctx: click.Context, /, as_json: bool, **where: Any) -> None:
     from rtsched.adapters.condor.setup import findings
 
     setup, found = looked(**where, native=None)
-    asked = daemon_findings(setup.run / "query.sock", TROUBLE) if setup.queue else []
+    asked = daemon_findings(setup.run / "query.sock") if setup.queue else []
     report(ctx, [*found, *findings(setup), *asked], as_json)
 
 

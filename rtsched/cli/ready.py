@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SUBMIT_CONF = Path("/etc/rtsched/submit.conf")
 SITE = Path("/etc/rtsched/site.toml")
+REMEDIES = "docs/operations.md"
 STYLES = {"good": "green", "note": "yellow", "wrong": "red"}
 UNCHANGED = "rtsched: nothing was changed; use --apply to make the changes"
 
@@ -74,15 +75,13 @@ def site_settings(config: Path) -> tuple[LiveSite, list[CheckResult]]:
     return LiveSite(), [CheckResult("wrong", what, "write one and check it with `rtsched check`")]
 
 
-def daemon_findings(path: Path, page: str) -> list[CheckResult]:
+def daemon_findings(path: Path) -> list[CheckResult]:
     """Return whether a daemon answers on a socket, and of what problems it tells.
 
     Parameters
     ----------
     path : Path
         The socket for questions.
-    page : str
-        Where the docs say what to do about problems.
     """
     from rtsched.daemon.ask import ask
     from rtsched.daemon.reports import Status
@@ -96,7 +95,8 @@ def daemon_findings(path: Path, page: str) -> list[CheckResult]:
             )
         ]
     told = [
-        CheckResult("wrong", f"the daemon reports: {problem}", page) for problem in report.problems
+        CheckResult("wrong", f"the daemon reports: {problem}", REMEDIES)
+        for problem in report.problems
     ]
     dry = CheckResult("note", "the daemon is in a dry run: it promises and changes nothing")
     others = ", ".join(f"{peer.host} {peer.state}" for peer in report.peers)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.setup import Setup
 
 SLURM_CONF = Path("/etc/slurm/slurm.conf")
-TROUBLE = "docs/slurm/operations.md"
 
 AFTER_INSTALL = """\
 Nothing was restarted. When all other points of `rtsched slurm check` are done:
@@ -109,7 +108,7 @@ def check(ctx: click.Context, /, as_json: bool, ask: bool, **where: Any) -> None
     setup, found, settings = looked(**where)
     asked = asked_nodes(setup, settings) if ask else None
     query = setup.run / "query.sock"
-    report(ctx, [*found, *findings(setup, asked), *daemon_findings(query, TROUBLE)], as_json)
+    report(ctx, [*found, *findings(setup, asked), *daemon_findings(query)], as_json)
 
 
 @command.command("install")
