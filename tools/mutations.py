@@ -56,6 +56,11 @@ class Target(NamedTuple):
     extent: dict[str, Any]
     """Parameters of its reduced extent that are replaced."""
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Both kinds."""
+        return self.policy + self.formulas
+
 
 TARGETS = {
     "psts": Target(
@@ -195,6 +200,12 @@ def path_of(module: str) -> Path:
     )
 
 
+def compiles(module: str) -> bool:
+    """Return whether a module has kernels, or stands among them: what is compiled is not seen."""
+    path = path_of(module)
+    return path.parent.name == "kernels" or "@compiled" in path.read_text("utf-8")
+
+
 def _parsed(module: str) -> ast.Module:
     return ast.parse(path_of(module).read_text("utf-8"))
 
@@ -294,7 +305,7 @@ def mutants_of(study: str) -> list[Mutant]:
     """Return all changes that a reproduction should notice, in the order of the files."""
     target = TARGETS[study]
     found: list[Mutant] = []
-    for module in (*target.policy, *target.formulas):
+    for module in target.modules:
         seen: Counter[str] = Counter()
         tree = _parsed(module)
         kept, home = _kept(tree, target.extent), _homes(tree)
@@ -400,9 +411,7 @@ def outcome_of(study: str) -> Outcome:
 def _lines_of(study: str) -> dict[str, set[int]]:
     """Return the lines that are run from now on, by file, of what a reproduction should notice."""
     target = TARGETS[study]
-    run: dict[str, set[int]] = {
-        str(path_of(module)): set() for module in (*target.policy, *target.formulas)
-    }
+    run: dict[str, set[int]] = {str(path_of(module)): set() for module in target.modules}
 
     events: Counter[Any] = Counter()
 
@@ -439,7 +448,7 @@ def _child(pipe: Any, study: str, mutant: Mutant | None, seconds: int, plain: bo
     if mutant is not None:
         _forget(everything=plain or mutant.module.startswith("rtsched."))
         sys.meta_path.insert(0, _Finder(mutant))  # type: ignore[arg-type]
-    elif plain or not TARGETS[study].policy:
+    elif plain or not any(map(compiles, TARGETS[study].modules)):
         run = _lines_of(study)
     try:
         found = outcome_of(study)
@@ -497,7 +506,7 @@ class Judge:
         self.outcomes: dict[bool, Outcome] = {}
         self.seconds: dict[bool, int] = {}
         """Without any change, and the most that a change may take; in plain Python, and not."""
-        for plain in (False, True) if TARGETS[study].policy else (False,):
+        for plain in sorted({False, *map(compiles, TARGETS[study].modules)}):
             outcome = run_apart(study, None, 600, plain)
             if isinstance(outcome, str):
                 raise SystemExit(f"{study} without any change: {outcome}")
@@ -506,10 +515,9 @@ class Judge:
 
     def verdict(self, mutant: Mutant) -> str:
         """Return one of `KINDS`, with what a reproduction failed with."""
-        path = path_of(mutant.module)
+        path, plain = path_of(mutant.module), compiles(mutant.module)
         if self.outcomes[max(self.outcomes)]["lines"][str(path)].isdisjoint(mutant.lines):
             return "not run"
-        plain = path.parent.name == "kernels"
         outcome = run_apart(mutant.study, mutant, self.seconds[plain], plain)
         if isinstance(outcome, str):
             return f"noticed ({outcome})"
