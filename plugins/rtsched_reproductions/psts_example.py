@@ -147,11 +147,11 @@ def _final() -> Sheet:
 
 def _slips(level: Level) -> tuple[Claim, ...]:
     senders = [_name(_landing(level, row, at)[0]) for row, at in ((0, 220), (2, 380))]
-    most = int(np.prod(SHAPE[:-1]))
+    most, told = int(np.prod(SHAPE[:-1])), [12, 16]
     return (
         Claim(
-            "The two units of the example leave v12 and v16.",
-            senders == [12, 16],
+            f"The two units of the example leave v{told[0]} and v{told[1]}.",
+            senders == told,
             f"they leave v{senders[0]:.0f} and v{senders[1]:.0f}",
             why="A slip of the text: row 2 is the only sender.",
         ),

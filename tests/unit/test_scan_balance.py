@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rtsched.errors import ShapeError
-from rtsched_plugins.kernels.exact import MOST, divided
+from rtsched_plugins.kernels.exact import MOST, checked, divided
 from rtsched_plugins.kernels.scan_balance import at_home, balanced, exchanged, ideal, loads
 from rtsched_plugins.kernels.scan_tasks import placed, room
 
@@ -257,6 +257,7 @@ def test_pinned_work_by_hand() -> None:
         ((2,), [1, 1], [0, 0], "no node with power"),
         ((2,), [1, -1], [1, 1], "negative"),
         ((3,), [1, 1], [1, 1], "on a grid"),
+        ((), [1], [1], "on a grid"),
         ((2,), [MOST, 1], [1, 1], "use larger units"),
     ],
 )
@@ -266,6 +267,13 @@ def test_what_cannot_be_balanced_is_refused(
     """Loads, powers and grids that make no sense are one clear sentence."""
     with pytest.raises(ShapeError, match=message):
         balanced(shape, np.array(load), np.array(power))
+
+
+def test_totals_up_to_two_to_the_51_are_exact() -> None:
+    """Not one unit more."""
+    assert checked("load", np.array([2**51])).tolist() == [2**51]
+    with pytest.raises(ShapeError, match="more than 2\\^51"):
+        checked("load", np.array([2**51, 1]))
 
 
 def test_tasks_without_units_or_node_are_refused() -> None:

@@ -120,6 +120,7 @@ def test_the_busiest_link_counts() -> None:
     assert busiest(passing, costs) == 4.0
     assert busiest(passing, link_costs((3,), np.arange(3), NONE, np.empty(0), 4.0)) == 2.0
     assert busiest(passing, link_costs((3,), np.arange(3), NONE, np.empty(0), 0.0)) == 0.0
+    assert busiest([], []) == 0.0
 
 
 def test_a_missing_link_takes_its_hops() -> None:

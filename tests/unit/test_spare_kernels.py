@@ -84,6 +84,14 @@ def test_worked_values() -> None:
     assert [finish(work, 0, 0, 4), finish(work, 0, 0, 3)] == [11, 3]
 
 
+def test_pieces_of_a_task_are_logged() -> None:
+    """Beside a job (1, 2), task 3 of two slots runs in slots 1 and 3."""
+    work, log = node_of([(1, 2, 2, 0)]), np.full((4, 3), -1)
+    edf.reserve(work, 0, 3, 0, 8, 2)
+    assert edf.run(work, 0, 0, 10, True, log) == (4, 3, 2)
+    assert log.tolist() == [[3, 1, 2], [3, 3, 4], [-1, -1, -1], [-1, -1, -1]]
+
+
 def test_printed_form_is_too_large() -> None:
     """The smallest example: at t = 4 a later deadline leaves 1 slot where the next ones leave 2."""
     jobs = [(2, 3, 3, 0), (2, 8, 8, 0)]
