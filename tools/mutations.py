@@ -380,7 +380,7 @@ class _Finder:
 
 
 Outcome = dict[str, Any]
-"""`verdicts`: of all values and claims; `values`: computed, and what claims state as evidence;
+"""`verdicts`: of all values and claims; `values`: computed, remarked rows, claims' evidence;
 `lines`: those that were run, by file, and `modules`: what was imported, if asked for."""
 
 
@@ -399,6 +399,7 @@ def outcome_of(study: str) -> Outcome:
         verdicts += [[sheet.title, *map(str, row)] for row in sheet.verdicts()]
         for table in (sheet.ours, np.where(sheet.compared(), sheet.bounds(), np.nan)):
             values += [[float(f"{value:.9g}") for value in row] for row in table.tolist()]
+        values.append(list(sheet.why))
     for claim in done.findings.claims:
         verdicts.append([claim.text, str(claim.verdict)])
         values.append(re.sub(r"\d\.\d+e-\d+", "0", claim.evidence))
