@@ -113,6 +113,18 @@ def array_time(jobs: Jobs, nodes: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(-(-jobs.tasks // at_a_time) * jobs.wall_time)
 
 
+def alike_but_for_deadlines(jobs: Jobs) -> NDArray[np.int64]:
+    """Return a number for each job, int64[n], the same for jobs that ask for the same.
+
+    They may differ in who they are, in when they were submitted and may start, and in deadlines.
+    """
+    own = {"id", "label", "name", "submit", "begin", "deadline", "array", "nice", "billed"}
+    asked = [np.nan_to_num(jobs.column(name)) for name in jobs.given() if name not in own]
+    if not asked:
+        return np.zeros(len(jobs), np.int64)
+    return np.unique(np.column_stack(asked), axis=0, return_inverse=True)[1].ravel()
+
+
 class Edges(Table):
     """One row per dependency between two jobs, such as tasks of a graph."""
 

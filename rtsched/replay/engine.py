@@ -12,6 +12,7 @@ a plug-in offers in compiled form is asked from the system's own compiled loop, 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +27,7 @@ from rtsched.model import on_disk
 from rtsched.model.actions import Admit
 from rtsched.model.blocked import with_recurring
 from rtsched.model.final_state import FinalState
+from rtsched.model.jobs import alike_but_for_deadlines
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Placement, Verdict, Verdicts
 from rtsched.replay.array_jobs import as_one_job
@@ -79,6 +81,7 @@ class Replay:
         self.compiled = self._compiled_hooks()
         self._stage = Stage.DYNAMIC
         self._offers = np.empty(0)
+        self._alike = alike_but_for_deadlines(jobs)
         static = self._static_answers()
         self._judged = self.chain.may_judge(jobs, self._stage)
         stop_at = StopConditions(
@@ -174,17 +177,41 @@ class Replay:
         self._carry_out(admission_actions(jobs, judgement.verdicts))
 
     def _judge_again(self) -> None:
-        """Promise rejected jobs that wait, one after the other, where there is room by now."""
+        """Promise rejected jobs that wait, the earliest deadline first, where there is room by now.
+
+        Among jobs that are alike but for their deadlines there is room for the later ones first:
+        if not for the latest, the others are not asked about.
+        """
         self.system.put_late_last()
-        for row in self.system.rejected_waiting().tolist():
-            if self._planner and self._planner.promise(row):
+        rows = self.system.rejected_waiting()
+        while len(rows):
+            if self._promise(int(rows[0])):
+                rows = rows[1:]
                 continue
-            snapshot, jobs = self._observed(), self.workload.jobs.take([row])
-            others = snapshot.queued.take(snapshot.queued.id != jobs.id)
-            snapshot = replace(snapshot, queued=others)
-            verdicts = judge(snapshot, self.chain, jobs, self._stage).verdicts
-            if verdicts.code[0] < Verdict.DEFER:
-                self._carry_out(admission_actions(jobs, verdicts))
+            alike = rows[self._alike[rows] == self._alike[rows[0]]].tolist()
+            refused = len(alike)
+            if refused > 1 and self._has_room(alike[-1]):
+                refused = bisect_left(alike, True, 1, refused - 1, key=self._has_room)
+            rows = rows[~np.isin(rows, alike[:refused])]
+
+    def _has_room(self, row: int) -> bool:
+        """Return whether a job that waits could be promised its deadline."""
+        return self._promise(row, carried_out=False)
+
+    def _promise(self, row: int, *, carried_out: bool = True) -> bool:
+        """Promise a job that waits its deadline, if there is room; return whether there is."""
+        if self._planner is not None:
+            promised = self._planner.promise(row, carried_out=carried_out)
+            if promised is not None:
+                return promised
+        snapshot, jobs = self._observed(), self.workload.jobs.take([row])
+        others = snapshot.queued.take(snapshot.queued.id != jobs.id)
+        snapshot = replace(snapshot, queued=others)
+        verdicts = judge(snapshot, self.chain, jobs, self._stage).verdicts
+        accepted = bool(verdicts.code[0] < Verdict.DEFER)
+        if accepted and carried_out:
+            self._carry_out(admission_actions(jobs, verdicts))
+        return accepted
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
         """Have the system do what was asked, and count what it cannot do."""

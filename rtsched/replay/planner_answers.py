@@ -105,25 +105,27 @@ class PlannerAnswers:
         self._ask_by(self.planner.row_test())
         return done
 
-    def promise(self, row: int) -> bool:
-        """Promise a job that waits its deadline if there is room; False: the hooks must be asked.
+    def promise(self, row: int, *, carried_out: bool = True) -> bool | None:
+        """Promise a job that waits its deadline; False: no room, None: the hooks must be asked.
 
         Parameters
         ----------
         row : int
             Its row of the workload.
+        carried_out : bool
+            Whether the promise is made; otherwise it is only said whether it could be.
         """
         if self._failed or not self.planner.answers[row]:
-            return False
+            return None
         try:
             with self._asked(1, 1):
                 plan = self._plan_with(row)
         except _ShortFormError as error:
             self._give_up(error)
-            return False
-        if plan is not None:
+            return None
+        if plan is not None and carried_out:
             self.system.settle(np.array([row]), _NOBODY, np.empty(0), plan)
-        return True
+        return plan is not None
 
     def _plan_with(self, row: int) -> PlanRows | None:
         """Return a plan of all promises and a job; None: there is none. No offer is looked for."""

@@ -426,6 +426,33 @@ def test_a_rejected_job_is_promised_when_something_ends_early() -> None:
     assert (found["promised_later"], found["promises_kept"], found["in_time"]) == (1, 3, 3)
 
 
+def test_not_each_of_many_like_jobs_is_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One node, taken until 1000 s at the most; 101 jobs of 100 s, due at 250, 250.5, .. 300 s.
+
+    The first job ends at 100 s: there is room for the first of them until 200 s then, behind it
+    for none but the last. Finding that takes 7 halvings, not 101 questions. A job with a late
+    deadline comes after them.
+    """
+    n = 103
+    jobs = Jobs.build(
+        n,
+        id=np.arange(n),
+        submit=np.arange(n) / n,
+        wall_time=[1000.0, *np.full(n - 1, 100.0)],
+        deadline=[2000.0, 5000.0, *np.linspace(250.0, 300.0, n - 2)],
+    )
+    cluster, nobody = Cluster.uniform(1), Accounts.build(0)
+    run_time = np.full(n, 100.0)
+    work = Workload(
+        jobs, run_time, Outcomes.build(n), cluster, nobody, Edges.build(0), (), Skipped()
+    )
+    policy = running_on(presets()["edf-mn"])
+    run = engine.replay(work, "test", policy)
+    assert np.flatnonzero(np.isfinite(run.results.promise)).tolist() == [0, 1, 2, 102]
+    assert run.hooks["admit"]["mcdf"].calls < n + 20
+    assert not list(differences(run, by_hooks(work, policy, monkeypatch)))
+
+
 def test_the_recommended_policy_exists() -> None:
     """It promises, and lets rejected jobs run."""
     policy = presets()[RECOMMENDED]
