@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -19,7 +20,16 @@ from rtsched_plugins.kernels.admission_rows import exec_of
 from rtsched_plugins.kernels.portfolio_plan import rows_of
 from rtsched_plugins.planning import tasks_of
 from rtsched_reproductions.fluid_bound import most_value
-from rtsched_reproductions.portfolio import BOUND, PORTFOLIO, RUNS, Portfolio, least_rejected
+from rtsched_reproductions.portfolio import (
+    BOUND,
+    IN_ROUNDS,
+    PORTFOLIO,
+    REJECTED,
+    RUNS,
+    WORK,
+    Portfolio,
+    least_rejected,
+)
 
 seeds = st.integers(0, 2**32)
 
@@ -69,6 +79,24 @@ def test_bound_by_hand() -> None:
     assert most_value(*columns, np.ones(2), 1) == pytest.approx(1 + 2 / 3)
     assert most_value(*columns, np.ones(2), 2) == pytest.approx(2)
     assert most_value(*columns, columns[2], 1) == pytest.approx(4)
+    half = np.array([0.0]), np.array([0.5]), np.array([1.0]), np.array([1.0])
+    assert most_value(*half, 1) == pytest.approx(0.5)
+
+
+def test_a_task_holds_nodes_for_its_longer_step_and_both_set_ups() -> None:
+    """2 units, 3 s each to compute: with 1 + 0.5 s of set-up 7.5 node-seconds, of which 6 fit."""
+    jobs = SimpleNamespace(
+        sigma=np.array([2.0]),
+        cms=np.array([1.0]),
+        cps=np.array([3.0]),
+        setup_link=np.array([1.0]),
+        setup_node=np.array([0.5]),
+        wall_time=np.array([9.0]),
+        size=np.array([1]),
+        submit=np.array([10.0]),
+        deadline=np.array([16.0]),
+    )
+    assert least_rejected(jobs, 1) == pytest.approx((0.2, 0.2))
 
 
 def small(seed: int, rounds: int) -> tuple[object, np.ndarray, np.ndarray, np.ndarray]:
@@ -119,17 +147,41 @@ def test_portfolio_best_schedule_and_bound_are_in_order(seed: int, rounds: int) 
     assert 1 <= finished <= best <= bound + 1e-9
 
 
-def test_the_targets_can_fail() -> None:
+@pytest.mark.parametrize(
+    ("run", "measured", "value", "failing"),
+    [
+        (PORTFOLIO, REJECTED, 0.31, set()),
+        (PORTFOLIO, REJECTED, 0.6, {"tasks than single", "tasks than in rounds"}),
+        (PORTFOLIO, REJECTED, 0.4, {"tasks than in rounds"}),
+        (PORTFOLIO, WORK, 0.6, {"work than single", "work than the least"}),
+        (1, WORK, 0.2, {"work than the least"}),
+        (IN_ROUNDS, REJECTED, 0.2, {"tasks than in rounds"}),
+        (PORTFOLIO, REJECTED, 0.05, {"bound"}),
+        (0, WORK, 0.05, {"bound", "work than the least", "work than single"}),
+    ],
+)
+def test_one_row_decides(run: int | slice, measured: int, value: float, failing: set[str]) -> None:
     """A portfolio that rejects more than the best, or beats the bound, is found out."""
     study, extent = Portfolio(), Portfolio.reduced
     good = np.full((len(RUNS) + 1, 2), 0.5)
+    good[0, REJECTED], good[IN_ROUNDS] = 0.49, 0.35
     good[PORTFOLIO], good[BOUND] = 0.3, 0.1
-    held = [claim.holds for claim in study.findings(extent, [good] * extent.rows).claims]
-    assert all(held)
     bad = good.copy()
-    bad[PORTFOLIO], bad[BOUND] = 0.6, 0.55
-    failed = [claim.holds for claim in study.findings(extent, [good, bad, bad]).claims]
-    assert not any(failed)
+    bad[run, measured] = value
+    claims = study.findings(extent, [good, bad, good]).claims
+    names = ("tasks than single", "fewer", "work than single", "work than the least")
+    names += ("tasks than in rounds", "bound")
+    held = dict(zip(names, [claim.holds for claim in claims], strict=True))
+    assert {name for name in names if not held[name]} == failing
+
+
+@pytest.mark.parametrize(("ours", "fewer"), [(0.44, True), (0.46, False)])
+def test_a_tenth_fewer_tasks_on_average(ours: float, fewer: bool) -> None:
+    """Of those that the best single policy rejects, half of all."""
+    study, extent = Portfolio(), Portfolio.reduced
+    row = np.full((len(RUNS) + 1, 2), 0.5)
+    row[PORTFOLIO] = ours
+    assert study.findings(extent, [row] * extent.rows).claims[1].holds == fewer
 
 
 def test_parts_depend_on_their_parameters() -> None:

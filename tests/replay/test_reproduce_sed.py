@@ -9,7 +9,7 @@ import pytest
 from reproduced import differences, reduced_run
 
 from rtsched_reproductions import sed_runs
-from rtsched_reproductions.sed import TABLES, Sed, Study, _falls, _rises_then_falls
+from rtsched_reproductions.sed import TABLES, Point, Sed, Study, _claims, _falls, _rises_then_falls
 
 if TYPE_CHECKING:
     from rtsched.reproduce import Findings, Reproduced
@@ -64,6 +64,79 @@ def test_crossings_are_looked_for_between_the_rates() -> None:
     assert crossing.ours.ravel().tolist() == pytest.approx([np.nan, 2.0, np.nan], nan_ok=True)
     claim = next(claim for claim in found.claims if "cross at about" in claim.text)
     assert not claim.holds
+
+
+@pytest.mark.parametrize(("rates", "shown"), [((), 0), ((2.0,), 0), ((2.0, 3.0), 1)])
+def test_a_crossing_needs_two_rates(rates: tuple[float, ...], shown: int) -> None:
+    """Else there is neither its table nor its claim."""
+    few = Study(seeds=2, jobs=50, steady_only=True, crossing_rates=rates)
+    found = Sed().findings(few, [((), ()), *[np.ones(7)] * (2 * len(few.points()))])
+    assert [sum("as long as SED-NM" in sheet.title for sheet in found.sheets)] == [shown]
+    assert [sum("cross at about" in claim.text for claim in found.claims)] == [shown]
+
+
+RESIDENCE, WAIT, COMPUTING, UPGRADED, MIGRATED, OF_UPGRADED, OF_MIGRATED = range(7)
+LIMIT = "computing under SED stays below 1066.7 s on system 1"
+GROWS = "residence(SED-NU) / residence(SED) grows with the load"
+ABOVE = "upgrades shorten the residence on system 1 at every load"
+TENTH = "migrations shorten the residence on system 2 substantially"
+FALLS = "the share of upgraded processes falls"
+WAITS = "migrations make jobs wait less"
+SHORTER = "migrations shorten computing at low load"
+LONGER = "migrations lengthen computing at high load"
+TOPS = tuple(
+    f"the share of {what} rises" for what in ("upgraded jobs", "migrated jobs", "migrated proc")
+)
+CLAIMS = (LIMIT, GROWS, ABOVE, TENTH, FALLS, WAITS, SHORTER, LONGER, *TOPS)
+
+
+def as_described(point: Point, place: int) -> list[float]:
+    """Return the seven measures at one point, the rates of its system counted from 0."""
+    sed, high = point.variant == "SED", point.rate >= 2.6
+    top = 0.5 - 0.125 * abs(place - 3)
+    if point.system == 1:
+        residence = 10.0 if sed else 11.0 + place
+        return [residence, 1.0, 1000.0 + place, top, 0.0, 0.9 - 0.1 * place, 0.0]
+    if sed:
+        return [10.0, 1.0, 300.0 if high else 100.0, 0.0, top, 0.0, top]
+    return [15.0, 2.0, 200.0, 0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("system", "variant", "rate", "measure", "value", "failing"),
+    [
+        (1, "SED", 1.8, COMPUTING, 1066.6, set()),
+        (1, "SED", 1.8, COMPUTING, 1066.7, {LIMIT}),
+        (1, "SED", 1.8, COMPUTING, 1000.0, {LIMIT}),
+        (1, "SED-NU", 0.8, RESIDENCE, 12.0, {GROWS}),
+        (1, "SED-NU", 0.1, RESIDENCE, 10.0, {ABOVE}),
+        (1, "SED", 0.4, OF_UPGRADED, 0.9, {FALLS}),
+        (1, "SED", 0.4, UPGRADED, 0.125, {TOPS[0]}),
+        (2, "SED", 3.0, MIGRATED, 0.5, {TOPS[1]}),
+        (2, "SED", 3.6, OF_MIGRATED, 0.25, {TOPS[2]}),
+        (2, "SED-NM", 1.0, RESIDENCE, 11.0, {TENTH}),
+        (2, "SED-NM", 2.0, RESIDENCE, 9.0, set()),
+        (2, "SED", 2.6, WAIT, 2.0, set()),
+        (2, "SED", 2.6, WAIT, 2.1, {WAITS}),
+        (2, "SED", 1.0, COMPUTING, 200.0, {SHORTER}),
+        (2, "SED", 2.0, COMPUTING, 200.0, set()),
+        (2, "SED", 2.6, COMPUTING, 200.0, {LONGER}),
+    ],
+)
+def test_one_rate_decides(
+    system: int, variant: str, rate: float, measure: int, value: float, failing: set[str]
+) -> None:
+    """Claims of all rates, or of low or high ones, are of each; a tie is no lead."""
+    study = Study(crossing_rates=())
+    found = {
+        point: np.array(as_described(point, study.rates(point.system).index(point.rate)))
+        for point in study.points()
+    }
+    found[Point(system, variant, rate)][measure] = value
+    claims = _claims(study, found)
+    wrong = [claim.text for claim in claims if not claim.holds]
+    assert {short for short in CLAIMS if any(text.startswith(short) for text in wrong)} == failing
+    assert (len(claims), len(wrong)) == (len(CLAIMS), len(failing))
 
 
 def test_ours_is_computed() -> None:

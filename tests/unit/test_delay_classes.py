@@ -87,6 +87,7 @@ def test_availability_counts_up_to_each_class() -> None:
         ([2, 2, 2, 8], 1, 8, 0),  # 1/2 = 4/8: both leave none over, so the fastest
         ([2, 2, 2, 9], 1, 8, 0),  # 1/2 = 4/8: the latter leaves one over
         ([3, 4, 4, 4], 1, 2, 0),
+        ([1, 0, 0, 8], 1, 8, 3),  # 4/8 is less than 1
     ],
 )
 def test_class_of_least_expected_delay(

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rtsched_reproductions.mcdf import ADMITTING, LOADS, SETUPS, Mcdf, Setting, Study, _points
+from rtsched_reproductions.mcdf import (
+    ADMITTING,
+    LOADS,
+    PRINTED,
+    SERIAL,
+    SETUPS,
+    Mcdf,
+    Setting,
+    Study,
+    _claims,
+    _points,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,3 +113,24 @@ def test_another_sensitivity_is_noticed(
         return as_printed(setting, name) + change * there
 
     assert {text for text, holds in held(findings(ratio)).items() if not holds} == wrong
+
+
+@pytest.mark.parametrize(
+    ("row", "policy", "ratio", "wrong"),
+    [
+        (0, SERIAL[0], 0.5, set()),
+        (1, SERIAL[0], 0.99, {"more than 99 % are late without an admission test"}),
+        (1, SERIAL[1], 0.99, {"more than 99 % are late without an admission test"}),
+        (5, SERIAL[1], 0.5, set()),
+        (4, ADMITTING[1], 0.3, set()),
+        (4, ADMITTING[4], 0.29, {"MCDF rejects fewest at every load"}),
+        (6, ADMITTING[0], 0.41, {"MCDF rejects fewest at every load"}),
+    ],
+)
+def test_one_row_decides(row: int, policy: str, ratio: float, wrong: set[str]) -> None:
+    """Row 0 is not full, row 5 has normalised gaps: nothing is claimed of who is late there."""
+    others = dict.fromkeys(ADMITTING[1:], 0.4) | dict.fromkeys(SERIAL, 1.0)
+    means = {each: {"mcdf": 0.3, **others} for each in PRINTED}
+    means[list(PRINTED)[row]][policy] = ratio
+    claims = _claims(Study(), means)
+    assert {claim.text.partition(",")[0] for claim in claims if not claim.holds} == wrong
