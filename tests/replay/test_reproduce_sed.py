@@ -84,9 +84,7 @@ FALLS = "the share of upgraded processes falls"
 WAITS = "migrations make jobs wait less"
 SHORTER = "migrations shorten computing at low load"
 LONGER = "migrations lengthen computing at high load"
-TOPS = tuple(
-    f"the share of {what} rises" for what in ("upgraded jobs", "migrated jobs", "migrated proc")
-)
+TOPS = tuple(f"the share of {what}" for what in ("upgraded jobs", "migrated jobs", "migrated proc"))
 CLAIMS = (LIMIT, GROWS, ABOVE, TENTH, FALLS, WAITS, SHORTER, LONGER, *TOPS)
 
 
