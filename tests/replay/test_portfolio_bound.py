@@ -193,3 +193,4 @@ def test_parts_depend_on_their_parameters() -> None:
     assert one.shape == (len(RUNS) + 1, 2)
     assert not np.array_equal(one, two)
     assert ((one >= -1e-12) & (one <= 1)).all()
+    assert len(Portfolio().parts(Portfolio.full)) == 3 * (14 + 4 + 6 * 4)  # rows, set-ups, cms:cps
