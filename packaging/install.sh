@@ -74,11 +74,17 @@ completions() {
     done
 }
 
+pages() { # those of the documentation that git does not keep
+    libraries=$(echo "$main$venv"/lib/python3*/site-packages)
+    PYTHONPATH=$libraries "$client$venv/bin/python3" -B tools/docs/generate.py
+}
+
 case $what in
 program)
     client=$(made "$1") main=$(made "$2") wheels=$3
     environment
     completions
+    pages
     install -D -m 755 packaging/files/rtsched "$client/usr/bin/rtsched"
     install -d -m 755 "$client/etc/rtsched"
     for page in docs/man/*.1; do

@@ -8,14 +8,12 @@ import msgspec
 import numpy as np
 
 from rtsched.errors import ConfigError, OutputError
-from rtsched.reproduce.study import Verdict
+from rtsched.reproduce.running import Reproduced
+from rtsched.reproduce.study import Claim, Findings, Plot, Sheet, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from rtsched.reproduce.running import Reproduced
-    from rtsched.reproduce.study import Claim, Plot, Sheet
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
@@ -137,7 +135,7 @@ def _row(texts: list[str]) -> str:
 
 
 def as_object(done: Reproduced) -> dict[str, Any]:
-    """Return all values of one reproduction, for JSON; nan becomes null."""
+    """Return all that a page of one reproduction says, for JSON; nan becomes null."""
     return {
         "name": done.name,
         "source": done.source,
@@ -147,6 +145,7 @@ def as_object(done: Reproduced) -> dict[str, Any]:
         "sheets": [
             {
                 "title": sheet.title,
+                "source": sheet.source,
                 "rows": sheet.rows,
                 "columns": sheet.columns,
                 "ours": sheet.ours.tolist(),
@@ -170,7 +169,38 @@ def as_object(done: Reproduced) -> dict[str, Any]:
             }
             for claim in done.findings.claims
         ],
+        "plots": [{"name": plot.name, "title": plot.title} for plot in done.findings.plots],
     }
+
+
+def from_object(values: dict[str, Any]) -> Reproduced:
+    """Return the reproduction whose `as_object` this is, with plots that have no curves."""
+    sheets = (
+        Sheet(
+            title=sheet["title"],
+            source=sheet["source"],
+            rows=tuple(sheet["rows"]),
+            columns=tuple(sheet["columns"]),
+            ours=np.array(sheet["ours"], np.float64),
+            expected=np.array(sheet["expected"], np.float64),
+            tolerance=np.array(sheet["tolerance"], np.float64),
+            why=sheet["why"],
+            basis=sheet["basis"],
+            fitted=sheet["fitted"],
+        )
+        for sheet in values["sheets"]
+    )
+    claims = (
+        Claim(claim["text"], claim["holds"], claim["evidence"], claim["why"])
+        for claim in values["claims"]
+    )
+    plots = (Plot(plot["name"], plot["title"], "", "", ()) for plot in values["plots"])
+    findings = Findings(tuple(sheets), tuple(claims), tuple(plots))
+    parameters = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in values["parameters"].items()
+    }
+    return Reproduced(values["name"], values["source"], parameters, findings, 0.0)
 
 
 def write(done: Reproduced, directory: Path) -> list[Path]:

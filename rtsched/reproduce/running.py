@@ -116,7 +116,7 @@ class Reproduced:
     name, source : str
         Which, and the paper.
     parameters : Parameters
-        What it was run with.
+        What it was run with; of a recorded one as a dict.
     findings : Findings
         Ours beside the expected values.
     seconds : float
@@ -125,7 +125,7 @@ class Reproduced:
 
     name: str
     source: str
-    parameters: Parameters
+    parameters: Parameters | dict[str, Any]
     findings: Findings
     seconds: float
 

@@ -1,4 +1,4 @@
-"""The reference, which is not kept: it is made before tests of the docs are collected."""
+"""Pages that are not kept are made before tests of the docs are collected."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ TOOLS = str(Path(__file__).resolve().parents[2] / "tools" / "docs")
 sys.path.insert(0, TOOLS)
 import generate  # noqa: E402
 
-generate.make_reference()
+generate.make_pages()
 sys.path.remove(TOOLS)

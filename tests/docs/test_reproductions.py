@@ -58,4 +58,17 @@ def test_page_and_index_state_the_counts(name: str) -> None:
         assert f"| {what} | {tally.agree} | {tally.differ} | {tally.fitted} |" in page
     index = (PAGES / "index.md").read_text("utf-8")
     (row,) = [line for line in index.splitlines() if line.startswith(f"| [{name}]({name}.md)")]
-    assert row.endswith(f"| {values} | {claims} |")
+    assert row.replace("**", "").endswith(f"| {values} | {claims} |")
+    assert [line for line in index.splitlines() if line.startswith(f"| {name} | ")][:-1] == [
+        *(
+            f"| {name} | {sheet['title']} | **{differ} of {len(verdicts)} values** |"
+            for sheet in done["sheets"]
+            if (verdicts := [each for row in sheet["verdicts"] for each in row if each])
+            and (differ := verdicts.count(Verdict.DIFFERS))
+        ),
+        *(
+            f"| {name} | {claim['text']} | **claim** |"
+            for claim in done["claims"]
+            if claim["verdict"] == Verdict.DIFFERS
+        ),
+    ]

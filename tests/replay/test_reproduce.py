@@ -29,8 +29,10 @@ from rtsched.reproduce import (
     reproductions,
 )
 from rtsched.reproduce.pages import (
+    as_object,
     cells,
     claim_verdict,
+    from_object,
     markdown,
     row_verdicts,
     verdict,
@@ -97,6 +99,15 @@ def test_parts_give_the_same_result_wherever_they_run(where: str) -> None:
     with executor(where, 1) as pool:  # type: ignore[arg-type]
         assert markdown(reproduce(Squares(), Squares.full, pool, fractions.append)) == expected
     assert fractions == [1 / 3, 2 / 3, 1.0]
+
+
+@pytest.mark.parametrize("name", ["explained", "ste"])
+def test_a_page_can_be_made_from_its_values(name: str) -> None:
+    """The JSON has all that the page says; where nothing is expected, too."""
+    numbers = Squares.Parameters(numbers=(1, 2, 3, 7))
+    done = reduced_run(name) if name == "ste" else reproduce(Explained(), numbers)
+    values = msgspec.json.decode(msgspec.json.encode(as_object(done)))
+    assert markdown(from_object(values)) == markdown(done)
 
 
 def test_clusters_beside_each_other_take_no_port_from_each_other(

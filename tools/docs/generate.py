@@ -1,11 +1,11 @@
-"""Make `docs/reference/*.md` and `docs/man/*.1` from the code.
+"""Make reference and manual pages from the code, and those of reproductions from their values.
 
     python tools/docs/generate.py            write the pages
     python tools/docs/generate.py --check    name stale manual pages; status 1 if any
 
-The reference is made when the site is built, and by the tests that read it; only manual pages are
-kept. Pages depend on the checkout alone: plug-ins are those that pyproject.toml announces, not
-whatever else is installed.
+Pages are made when the site or a package is built, and by the tests that read them; only manual
+pages are kept. They depend on the checkout alone: plug-ins are those that pyproject.toml announces,
+not whatever else is installed; reproductions are not run.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
 from installed import NOTE, TOP
 from pages_for_admins import (
     command_page,
@@ -30,6 +31,7 @@ from pages_for_man import man_pages
 from writing import page
 
 from rtsched.adapters.files import replace_file
+from rtsched.reproduce.pages import from_object, markdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 REFERENCE = TOP / "docs" / "reference"
 MANUAL = TOP / "docs" / "man"
+REPRODUCTIONS = TOP / "docs" / "evidence" / "reproductions"
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -83,14 +86,21 @@ def write(folder: Path, made: dict[str, str]) -> None:
         if path.name not in made:
             path.unlink(missing_ok=True)
     for name, text in made.items():
-        path = folder / name
-        if not path.exists() or path.read_text("utf-8") != text:
-            replace_file(path, text, 0o644)
+        keep(folder / name, text)
 
 
-def make_reference() -> None:
-    """Write the reference, several processes perhaps at a time."""
+def keep(path: Path, text: str) -> None:
+    """Write a page that is not so yet."""
+    if not path.exists() or path.read_text("utf-8") != text:
+        replace_file(path, text, 0o644)
+
+
+def make_pages() -> None:
+    """Write all pages that are not kept, several processes perhaps at a time."""
     write(REFERENCE, pages())
+    for path in REPRODUCTIONS.glob("*.json"):
+        values = msgspec.json.decode(path.read_bytes())
+        keep(path.with_suffix(".md"), markdown(from_object(values)))
 
 
 def stale(made: dict[str, str]) -> list[str]:
@@ -110,7 +120,7 @@ def run(arguments: Sequence[str]) -> int:
     if arguments:
         print("usage: python tools/docs/generate.py [--check]", file=sys.stderr)
         return 2
-    make_reference()
+    make_pages()
     write(MANUAL, man_pages())
     return 0
 

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -107,7 +108,8 @@ def _modules(*packages: ModuleType) -> Iterator[ModuleType]:
     for package in packages:
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not info.name.endswith("__main__"):
-                yield importlib.import_module(info.name)
+                with suppress(errors.MissingExtraError):
+                    yield importlib.import_module(info.name)
 
 
 @cache

@@ -1,6 +1,6 @@
 """A hook of MkDocs: what pages need to be read as a site, beside being read in a checkout.
 
-The reference is made from the code. A link that leads out of `docs/`, such as
+The reference and the pages of reproductions are made. A link that leads out of `docs/`, such as
 `[README](../README.md)`, has no page to lead to: the site shows its text and the path in the source
 instead.
 """
@@ -18,11 +18,11 @@ MARKED = re.compile(r"^```toml site$", re.MULTILINE)
 
 
 def on_pre_build(config: Any, **_: object) -> None:
-    """Make the reference."""
+    """Make the pages that are not kept."""
     tools = Path(__file__).resolve().parent
     if Path(config.docs_dir).resolve() == tools.parents[1] / "docs":
         sys.path.insert(0, str(tools))
-        importlib.import_module("generate").make_reference()
+        importlib.import_module("generate").make_pages()
         sys.path.remove(str(tools))
 
 
