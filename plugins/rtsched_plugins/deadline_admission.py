@@ -174,8 +174,8 @@ class DeadlineAdmission:
         late, breaks = ~np.isnan(rejected.needed), rejected.failed >= 0
         too_wide = late & np.isinf(rejected.needed)
         alone = ~late & ~breaks & (rejected.promised == 0)
-        said = {"promises": rejected.promised, "left": left, "free": rejected.free}
-        said["nodes"] = np.full(len(left), nodes)
+        plan_numbers = {"promises": rejected.promised, "left": left, "free": rejected.free}
+        plan_numbers["nodes"] = np.full(len(left), nodes)
         other = jobs.id[np.maximum(rejected.failed, 0)]
         found = (
             (late & ~too_wide, self.impossible, {"left": left, "needed": rejected.needed}),
@@ -185,8 +185,8 @@ class DeadlineAdmission:
                 self.breaks_promise,
                 {"other": other, "promises": rejected.promised},
             ),
-            (~late & ~breaks & ~alone, self.no_room, said),
-            (alone, replace(self.no_room, template=NOTHING_PROMISED), said),
+            (~late & ~breaks & ~alone, self.no_room, plan_numbers),
+            (alone, replace(self.no_room, template=NOTHING_PROMISED), plan_numbers),
         )
         findings = (Finding.where(mask, reason, **numbers) for mask, reason, numbers in found)
         n = len(left)
@@ -249,8 +249,8 @@ class DeadlineAdmission:
             findings += why
         plan = session.schedule() if (code == Verdict.ADMIT).any() else None
         retry_at = np.where(later, jobs.begin, -np.inf)
-        said = tuple(finding for finding in findings if len(finding.rows))
-        return Verdicts(code, retry_at, promise, offer, said, plan)
+        reasons = tuple(finding for finding in findings if len(finding.rows))
+        return Verdicts(code, retry_at, promise, offer, reasons, plan)
 
     def refused(
         self, session: Offers, k: int, refusal: Refusal, jobs: Jobs, row: int
@@ -291,8 +291,8 @@ class DeadlineAdmission:
             fewer = int(numbers.pop("rounds")) * int(jobs.tasks_per_node[row])
             numbers |= {"tasks": fewer, "all": tasks}
         reason = getattr(self, proposal.why)
-        said = {name: np.array([value]) for name, value in numbers.items()}
-        return [Finding(reason, np.array([row]), said)]
+        columns = {name: np.array([value]) for name, value in numbers.items()}
+        return [Finding(reason, np.array([row]), columns)]
 
     def _improve(self, snapshot: Snapshot, prepared: PreparedState) -> Verdicts | None:
         """Return an earlier plan for the promises given, by `PlanningSession.improve`, or None."""

@@ -135,15 +135,19 @@ class Spare:
     def rtsched_observe(self, events: Events, state: Executed | None) -> Executed | None:
         """Add up how long jobs have run that may have a promise; only form `edf` needs it."""
         kinds = (EventKind.STARTED, EventKind.SUSPENDED, EventKind.RESUMED, EventKind.ENDED)
-        told = np.isfinite(events.jobs.deadline) | (events.jobs.dag >= 0)
-        told &= np.isin(events.rows.kind, kinds)
-        if not told.any():
+        announced = np.isfinite(events.jobs.deadline) | (events.jobs.dag >= 0)
+        announced &= np.isin(events.rows.kind, kinds)
+        if not announced.any():
             return None
         table: dict[int, tuple[float, float]] = {}
         if state is not None:
             pairs = zip(state.seconds.tolist(), state.since.tolist(), strict=True)
             table = dict(zip(state.job.tolist(), pairs, strict=True))
-        columns = (events.jobs.id[told], events.rows.kind[told], events.rows.time[told])
+        columns = (
+            events.jobs.id[announced],
+            events.rows.kind[announced],
+            events.rows.time[announced],
+        )
         for job, kind, time in zip(*(column.tolist() for column in columns), strict=True):
             seconds, since = table.pop(job, (0.0, np.inf))
             if kind != EventKind.ENDED:

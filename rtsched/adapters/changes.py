@@ -21,6 +21,7 @@ from rtsched.model.actions import (
     ExchangePlaces,
     Hold,
     Move,
+    Notify,
     Place,
     Reject,
     Release,
@@ -29,7 +30,6 @@ from rtsched.model.actions import (
     Restart,
     SetNodeWeight,
     SetPriority,
-    Tell,
 )
 from rtsched.model.cluster import NodeState
 
@@ -66,7 +66,7 @@ class Steering(ABC):
             case Cancel() | Reject():
                 pairs = zip(action.job.tolist(), action.text, strict=True)
                 return chain.from_iterable(self.cancel(job, text) for job, text in pairs)
-            case Tell():
+            case Notify():
                 pairs = zip(action.job.tolist(), action.text, strict=True)
                 return chain.from_iterable(self.notify(job, text) for job, text in pairs)
             case Hold() | Release() | Admit():

@@ -72,12 +72,12 @@ def output_of(
         If it fails; what it printed is not to be used.
     """
     until = time.monotonic() + seconds
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(  # noqa: S603 -- an argument list; no shell
             words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=complaints,
             env=environment,
             pipesize=_AT_ONCE,
         )
@@ -96,8 +96,8 @@ def output_of(
                 process.kill()
                 process.wait()
         if process.returncode:
-            said.seek(0)
-            raise subprocess.CalledProcessError(process.returncode, words, stderr=said.read())
+            complaints.seek(0)
+            raise subprocess.CalledProcessError(process.returncode, words, stderr=complaints.read())
 
 
 def text_of(output: bytes) -> str:

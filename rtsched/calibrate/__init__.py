@@ -71,7 +71,7 @@ class Calibration:
         The files.
     unit : str
         What a load is cut over.
-    said : tuple of str
+    notes : tuple of str
         What had to be assumed, one sentence each.
     """
 
@@ -82,7 +82,7 @@ class Calibration:
     jobs: int
     sources: tuple[str, ...]
     unit: str
-    said: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def calibrate(log: Log, options: Options | None = None) -> Calibration:
@@ -113,24 +113,24 @@ def _chosen(options: Options, records: Records) -> tuple[Options, tuple[str, ...
     if len(each) and known.all() and each[0] > 1 and (each == each[0]).all():
         unit = "node"
     why = "all jobs held equally many cores of each node" if unit == "node" else "jobs share nodes"
-    said = f"Unit: {unit}, as {why}, as far as the log tells (--unit)."
-    return replace(options, unit=unit), (said,) if known.any() else ()
+    note = f"Unit: {unit}, as {why}, as far as the log tells (--unit)."
+    return replace(options, unit=unit), (note,) if known.any() else ()
 
 
 def _assumed(records: Records, speeds: Speeds | Refused, loads: Loads | Refused) -> tuple[str, ...]:
-    said = []
+    notes = []
     if isinstance(speeds, Speeds):
         alike = "user, name and" if records.named else "user, requested time and"
-        said.append(
+        notes.append(
             f"Jobs with the same {alike} number of processors are taken as repetitions of one "
             "job, and where they ran as not chosen by how long they would run."
         )
     if isinstance(loads, Loads) and not loads.sigma_known:
-        said.append(
+        notes.append(
             "Jobs of one user with the same name are taken to have the same load, whatever the "
             "number of nodes or processors."
         )
-    return tuple(said)
+    return tuple(notes)
 
 
 def _speeds(records: Records) -> Speeds | Refused:

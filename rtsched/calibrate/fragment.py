@@ -22,7 +22,7 @@ def site_toml(found: Calibration) -> str:
     lines = [
         f"# Made by `rtsched calibrate` from {found.jobs:,} jobs of {', '.join(found.sources)}.",
         "# In brackets: 95 % intervals.",
-        *(f"# Assumed: {sentence}" for sentence in found.said),
+        *(f"# Assumed: {sentence}" for sentence in found.notes),
         "",
         *_requests(found.requests),
         "",

@@ -152,9 +152,9 @@ def show(found: Calibration, out: Console) -> None:
         _refuse(out, found.requests)
     else:
         _show_requests(out, found.requests)
-    if found.said:
+    if found.notes:
         out.print("\nAssumed", style="bold")
-    for sentence in found.said:
+    for sentence in found.notes:
         indented(out, sentence, 2)
 
 

@@ -264,19 +264,19 @@ def notes(name: str, policy: Policy, found: Mapping[str, Found]) -> list[str]:
 
     enforced = [entry.name for entry in policy.plugin if entry.mode == "enforce"]
     givers = [name for name in enforced if "rtsched_fair_share" in found[name].hooks]
-    said = []
+    remarks = []
     if name in presets():
-        said.append(
+        remarks.append(
             f"a preset is named {name} too: with this file `--policy {name}` means this one"
         )
     if policy.system.order == "priority" and not givers:
-        said.append("order = priority, but no enforced plug-in sets priorities: all are equal")
+        remarks.append("order = priority, but no enforced plug-in sets priorities: all are equal")
     if policy.system.order != "priority" and givers:
         order = policy.system.order
-        said.append(f"{', '.join(givers)} sets priorities, which order = {order} does not use")
+        remarks.append(f"{', '.join(givers)} sets priorities, which order = {order} does not use")
     if policy.planner is not None and policy.planner not in enforced:
-        said.append(f"the planner {policy.planner} is not enforced: no promises will be given")
-    return said
+        remarks.append(f"the planner {policy.planner} is not enforced: no promises will be given")
+    return remarks
 
 
 def _plugin_cells(place: int, entry: PluginTable, found: Mapping[str, Found]) -> Sequence[str]:

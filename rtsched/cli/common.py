@@ -106,8 +106,8 @@ def sentences(ctx: click.Context) -> Iterator[None]:
         _drop_output()
         ctx.exit(Exit.BROKEN_PIPE)
     except KeyboardInterrupt as error:
-        said = f"; {error}" if isinstance(error, Partial) else ""
-        _end(ctx, f"interrupted{said}", Exit.INTERRUPTED)
+        also = f"; {error}" if isinstance(error, Partial) else ""
+        _end(ctx, f"interrupted{also}", Exit.INTERRUPTED)
     except MemoryError:
         _end(ctx, "out of memory; replay a shorter part of the log, or on a larger machine", 2)
     except RuntimeError as error:
@@ -119,8 +119,8 @@ def sentences(ctx: click.Context) -> Iterator[None]:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
             _defect(ctx, error)
         _drop_output()
-        said = f"output cannot be written ({error.strerror}); free space or write it elsewhere"
-        _end(ctx, said, Exit.USAGE)
+        text = f"output cannot be written ({error.strerror}); free space or write it elsewhere"
+        _end(ctx, text, Exit.USAGE)
     except Exception as error:  # the last resort: a user never sees a bare traceback
         _defect(ctx, error)
 

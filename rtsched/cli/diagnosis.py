@@ -463,8 +463,8 @@ def _journal(words: list[str]) -> str:
         text = f"journalctl: {error.strerror}; if the log is a file, name it with --log"
         raise RtschedError(text) from error
     if done.returncode:
-        said = " ".join(done.stderr.split())
-        raise RtschedError(f"journalctl failed (status {done.returncode}): {said}")
+        complaint = " ".join(done.stderr.split())
+        raise RtschedError(f"journalctl failed (status {done.returncode}): {complaint}")
     return done.stdout
 
 

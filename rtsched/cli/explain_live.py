@@ -25,8 +25,8 @@ def explain_live(job: str, last: int, path: str, as_json: bool) -> Exit:
         print_json(report)
     else:
         show(console(), report, job)
-    said = report.job or report.promise or report.verdicts
-    return Exit.GOOD if said else Exit.FINDINGS
+    known = report.job or report.promise or report.verdicts
+    return Exit.GOOD if known else Exit.FINDINGS
 
 
 def show(out: Console, report: ExplainReport, job: str) -> None:

@@ -94,7 +94,7 @@ def daemon_findings(path: Path) -> list[CheckResult]:
                 "wrong", str(error), "`systemctl start rtsched`; if it fails, its log says why"
             )
         ]
-    told = [
+    findings = [
         CheckResult("wrong", f"the daemon reports: {problem}", REMEDIES)
         for problem in report.problems
     ]
@@ -102,7 +102,7 @@ def daemon_findings(path: Path) -> list[CheckResult]:
     others = ", ".join(f"{peer.host} {peer.state}" for peer in report.peers)
     standby = CheckResult("good", f"the daemon is on standby ({others})")
     state = {"dry-run": [dry], "standby": [standby]}.get(report.mode, [])
-    return [*state, *told] or [CheckResult("good", "the daemon answers and reports no problem")]
+    return [*state, *findings] or [CheckResult("good", "the daemon answers and reports no problem")]
 
 
 def report(ctx: click.Context, found: Sequence[CheckResult], as_json: bool) -> None:

@@ -138,8 +138,8 @@ def show(done: Reproduced, out: Console) -> None:
             out,
             ["", *sheet.columns, "verdict"],
             [
-                [label, *row, said]
-                for label, row, said in zip(
+                [label, *row, remark]
+                for label, row, remark in zip(
                     sheet.rows, cells(sheet), row_verdicts(sheet), strict=True
                 )
             ],

@@ -121,8 +121,8 @@ def _read(asked: Asked) -> Workload:
     reading = reading_of(given, details=True, resources=True)
     log, cluster = read_logs(asked.logs, reading), None
     if given["cluster_file"] is not None:
-        cluster, said = read_cluster(given["cluster_file"])
-        log = replace(log, assumptions=(*log.assumptions, *said))
+        cluster, notes = read_cluster(given["cluster_file"])
+        log = replace(log, assumptions=(*log.assumptions, *notes))
     limits = None
     if given["qos_file"] is not None or given["associations_file"] is not None:
         limits = read_limits(given["qos_file"], given["associations_file"], given["cluster_file"])

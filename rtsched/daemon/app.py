@@ -41,7 +41,7 @@ from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.warming import keep_loaded, rehearse, warm_up
 from rtsched.daemon.working import CycleRules, Settled, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
-from rtsched.model.actions import Tell
+from rtsched.model.actions import Notify
 from rtsched.model.events import joined
 from rtsched.model.snapshot import places
 from rtsched.model.units import DAY
@@ -576,13 +576,13 @@ class Daemon:
 
     def _with_notices(self, actions: Sequence[Action]) -> list[Action]:
         """Return the actions, with what users could not be told before."""
-        others = [action for action in actions if not isinstance(action, Tell)]
+        others = [action for action in actions if not isinstance(action, Notify)]
         for action in actions:
-            if isinstance(action, Tell):
+            if isinstance(action, Notify):
                 self._pending_notices |= dict(zip(action.job.tolist(), action.text, strict=True))
         if self._pending_notices:
             jobs, texts = zip(*self._pending_notices.items(), strict=True)
-            others.append(Tell(np.array(jobs, np.int64), texts))
+            others.append(Notify(np.array(jobs, np.int64), texts))
         return others
 
     def _report(self, done: Done) -> None:
@@ -603,12 +603,12 @@ class Daemon:
         now = time.monotonic()
         if self.dry_run or (now - self._saved < SAVED and not at_once):
             return
-        told = bool(self.policy.cycles.chain.asks("observe"))
+        observes = bool(self.policy.cycles.chain.asks("observe"))
         site = self.site
         oldest = self.clock() - self.policy.live.daemon.history_days * DAY
 
         def save() -> None:
-            self.store.save_states(states_to_store(site, told))
+            self.store.save_states(states_to_store(site, observes))
             self.store.tidy(oldest)
 
         await asyncio.to_thread(save)

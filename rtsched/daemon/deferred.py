@@ -24,7 +24,7 @@ from rtsched.daemon import messages
 from rtsched.daemon.records import JournalEntry, Records
 from rtsched.daemon.site import Secured, entry_of
 from rtsched.errors import PlannerError
-from rtsched.model.actions import Action, Admit, Cancel, DropDeadline, Release, Tell
+from rtsched.model.actions import Action, Admit, Cancel, DropDeadline, Notify, Release
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
@@ -349,7 +349,7 @@ def _unjudged(site: Site, job: int, problem: str, now: float) -> DeferredResult:
 
 
 def _told(job: int, text: str) -> tuple[Action, ...]:
-    return (Tell(np.array([job], np.int64), (text,)),) if text else ()
+    return (Notify(np.array([job], np.int64), (text,)),) if text else ()
 
 
 def running_unpromised(site: Site, by_default: str) -> frozenset[int]:

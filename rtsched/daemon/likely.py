@@ -25,7 +25,7 @@ from rtsched.daemon.reconcile import closed_by_poll
 from rtsched.daemon.records import OPEN, OUTCOMES
 from rtsched.daemon.stated import CLASSES, moment, per_cent
 from rtsched.estimates.tables import earliest_with, odds_by
-from rtsched.model.actions import Tell
+from rtsched.model.actions import Notify
 from rtsched.model.jobs import NOBODY, Jobs, Kind
 from rtsched.model.resources import CPU
 from rtsched.model.snapshot import places
@@ -378,13 +378,13 @@ def reconcile_likely(site: Site, observation: Observation, now: float) -> Reconc
             standing.append(new)
     over = [record for record in by_id.values() if record.standing not in OPEN]
     lapsed = {record.token for record in over if record.standing == "lapsed"}
-    told = Tell(np.array(list(texts), np.int64), tuple(texts.values()))
+    notice = Notify(np.array(list(texts), np.int64), tuple(texts.values()))
     outcomes = ((r.odds or 0.0, r.standing == "kept") for r in over if r.standing in OUTCOMES)
     return ReconciledLikely(
         likely.changed(standing, names).learnt(outcomes),
         tuple(by_id.values()),
         tuple(r for r in likely.records.values() if r.token in lapsed),
-        (told,) if texts else (),
+        (notice,) if texts else (),
     )
 
 

@@ -546,14 +546,14 @@ class SiteReader:
         record = self._record(job)
         token, name = (record.token, None) if record else (None, question.job)
         whose = None if self.everyone or record else self.uid
-        said = daemon.store.journal(whose, question.last, job=name, token=token)
+        decisions = daemon.store.journal(whose, question.last, job=name, token=token)
         shown = self._job(job)
         waiting = shown is not None and shown.state == "waiting"
         return reports.ExplainReport(
             now=now,
             job=shown,
             promise=self._promise(record) if record is not None else None,
-            verdicts=tuple(_verdict(d, question.job) for d in said),
+            verdicts=tuple(_verdict(d, question.job) for d in decisions),
             waits=waits(self.site, daemon.steered, job, now) if waiting else (),
             helps=helps(self.site, job, now) if waiting else (),
             terms=terms(daemon.steered, job) if waiting else {},
@@ -867,10 +867,10 @@ class SiteReader:
         new = [r for r in judged.changed if r.standing in {"offered", "provisional"}]
         if not new:
             text = judged.reply.text or f"{messages.PREFIX}no planner evaluates such a job"
-            said = reasons or (reports.Reason("", text),)
+            reasons = reasons or (reports.Reason("", text),)
             choices = self._menu(judged.menu, None) if judged.menu is not None else ()
             return judged, reports.FeasibleReport(
-                now=now, feasible=False, reasons=said, choices=choices
+                now=now, feasible=False, reasons=reasons, choices=choices
             )
         plan = judged.site.snapshot.plan
         entry = entry_of(plan, new[0].id)

@@ -17,7 +17,7 @@ from rtsched.daemon.limits import with_limits
 from rtsched.daemon.records import OPEN, Records
 from rtsched.daemon.restarting import NEVER
 from rtsched.daemon.site import LATE, Site, in_order, on_nodes, promises_of, renamed
-from rtsched.model.actions import Action, Tell
+from rtsched.model.actions import Action, Notify
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.snapshot import places
@@ -202,7 +202,7 @@ def _notices(
             texts[job] = messages.broken(wording)
     if not texts:
         return (), unnotified
-    return (Tell(np.array(list(texts), np.int64), tuple(texts.values())),), unnotified
+    return (Notify(np.array(list(texts), np.int64), tuple(texts.values())),), unnotified
 
 
 def _recognised(site: Site, observation: Observation) -> dict[int, int]:

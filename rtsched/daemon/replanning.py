@@ -51,7 +51,7 @@ from rtsched.daemon.site import (
 from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError
 from rtsched.kernels.overlaps import ROUNDING
-from rtsched.model.actions import Action, Requeue, Tell
+from rtsched.model.actions import Action, Notify, Requeue
 from rtsched.model.jobs import Kind, array_time
 from rtsched.model.resources import allowed_nodes
 from rtsched.model.schedule import Schedule
@@ -201,7 +201,7 @@ def _without_held_back(
         changed.append(record)
         start = float(site.snapshot.plan.entries.start[entry_of(site.snapshot.plan, job)])
         text = messages.moved(record.why, start, record.deadline, now)
-        actions.append(Tell(np.array([job], np.int64), (text,)))
+        actions.append(Notify(np.array([job], np.int64), (text,)))
     found = Replanned(site, tuple(changed), tuple(actions))
     if not over:
         return found
@@ -737,7 +737,7 @@ def _broken(
     """Return the site without the promises that cannot be kept; their users are told."""
     if not len(failed):
         return Replanned(site)
-    jobs, told, changed, unnotified = [], [], [], dict(site.unnotified)
+    jobs, texts, changed, unnotified = [], [], [], dict(site.unnotified)
     limits = site.limits()
     for job in failed.tolist():
         record = site.records[job]
@@ -752,7 +752,7 @@ def _broken(
             why = messages.kept_waiting(limit)
         changed.append(msgspec.structs.replace(record, standing=standing, why=why, changed_at=now))
         if record.standing == "firm":
-            told.append(text)
+            texts.append(text)
             jobs.append(job)
         elif record.standing == "provisional":
             unnotified[record.token] = record
@@ -766,5 +766,5 @@ def _broken(
     after = replace(
         site, snapshot=snapshot, records=records, requested=requested, unnotified=unnotified
     )
-    actions = (Tell(np.array(jobs, np.int64), tuple(told)),) if jobs else ()
+    actions = (Notify(np.array(jobs, np.int64), tuple(texts)),) if jobs else ()
     return Replanned(after, tuple(changed), actions)

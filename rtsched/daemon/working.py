@@ -29,11 +29,11 @@ from rtsched.daemon.site import at_risk, entry_of
 from rtsched.model.actions import (
     Action,
     ExchangePlaces,
+    Notify,
     Requeue,
     Reserve,
     SetNodeWeight,
     SetPriority,
-    Tell,
 )
 from rtsched.model.blocked import NOTHING_BLOCKED, with_recurring
 from rtsched.model.cluster import NodeState
@@ -168,8 +168,8 @@ def settle(
         changed += again.changed
         actions += again.actions
         problems += [again.problem] if again.problem else []
-    told, notes = _requeued(site, actions, now)
-    actions += told
+    notices, notes = _requeued(site, actions, now)
+    actions += notices
     actions += _begin_again(site, before, now)
     actions += _may_end_late(site, before, now)
     unplanned = np.setdiff1d(site.requested.id, site.snapshot.plan.entries.job)
@@ -202,7 +202,7 @@ def _requeued(
             rows.id.tolist(), rows.labels(), rows.texts("name"), strict=True
         )
     ]
-    return [Tell(jobs, (text,) * len(jobs))], notes
+    return [Notify(jobs, (text,) * len(jobs))], notes
 
 
 def _begin_again(site: Site, before: Site, now: float) -> list[Action]:
@@ -227,7 +227,7 @@ def _begin_again(site: Site, before: Site, now: float) -> list[Action]:
         start = float(plan.entries.start[entry_of(plan, job)])
         deadline = site.records[job].deadline
         texts.append(messages.begins_again(deadline, start, now, lost=not ran_on <= up))
-    return [Tell(again, tuple(texts))]
+    return [Notify(again, tuple(texts))]
 
 
 def _may_end_late(site: Site, before: Site, now: float) -> list[Action]:
@@ -247,7 +247,7 @@ def _may_end_late(site: Site, before: Site, now: float) -> list[Action]:
     for job in (then.keys() - late.keys()) & site.records.keys() & known:
         if now < site.records[job].deadline:  # what completes then may seem to end before
             texts[job] = messages.in_time_again(site.records[job].deadline, now)
-    return [Tell(np.array(list(texts), np.int64), tuple(texts.values()))] if texts else []
+    return [Notify(np.array(list(texts), np.int64), tuple(texts.values()))] if texts else []
 
 
 def _as_planned_with(observation: Observation, rules: CycleRules) -> Observation:

@@ -63,13 +63,13 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
     InputError
         If the file cannot be read, or describes no machine.
     """
-    said: list[str] = []
+    notes: list[str] = []
     with Source(path) as source:
         tree = Path(source.path).parent / "topology.conf"
-        nodes, licenses, billing, whole_nodes = _described(source, said)
+        nodes, licenses, billing, whole_nodes = _described(source, notes)
         if not nodes:
             tree = Path(source.path)
-            nodes = _leaves(tree, said)
+            nodes = _leaves(tree, notes)
         if not nodes:
             raise InputError(
                 source.path,
@@ -78,7 +78,7 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
             )
         empty = sum(node.cpus <= 0 for node in nodes)
         if empty:
-            said.append(f"nodes without processors are left out ({empty:,})")
+            notes.append(f"nodes without processors are left out ({empty:,})")
         nodes = [node for node in nodes if node.cpus > 0]
         cluster = replace(
             cluster_of(source.path, nodes),
@@ -86,13 +86,13 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
             billing=billing,
             gives_whole_nodes=whole_nodes,
         )
-        places = _places(tree, nodes, said)
+        places = _places(tree, nodes, notes)
         if places:
-            cluster = replace(cluster, topology=topology_of(places, nodes, said))
-        return cluster, tuple(said)
+            cluster = replace(cluster, topology=topology_of(places, nodes, notes))
+        return cluster, tuple(notes)
 
 
-def _leaves(path: Path, said: list[str]) -> list[Node]:
+def _leaves(path: Path, notes: list[str]) -> list[Node]:
     """Return the nodes that a topology.conf names, one processor each; none if it is another file.
 
     Such a file says nothing of processors. That is right where the log counts whole nodes.
@@ -102,11 +102,11 @@ def _leaves(path: Path, said: list[str]) -> list[Node]:
     except (OSError, ValueError):
         return []
     if places:
-        said.append("topology.conf does not tell processors: each of its nodes counts as one")
+        notes.append("topology.conf does not tell processors: each of its nodes counts as one")
     return [Node(name) for name in sorted(places, key=places.__getitem__)]
 
 
-def _places(path: Path, nodes: list[Node], said: list[str]) -> dict[str, Place]:
+def _places(path: Path, nodes: list[Node], notes: list[str]) -> dict[str, Place]:
     """Return the places in the tree of switches, if the file is there and names these nodes."""
     if not path.is_file():
         return {}
@@ -114,17 +114,17 @@ def _places(path: Path, nodes: list[Node], said: list[str]) -> dict[str, Place]:
         text = readable(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(path, f"cannot be read ({error}); check it or move it away") from error
-    places = topology_places(str(path), text, said)
+    places = topology_places(str(path), text, notes)
     return places if any(node.name in places for node in nodes) else {}
 
 
-def _described(source: Source, said: list[str]) -> Described:
+def _described(source: Source, notes: list[str]) -> Described:
     """Return the nodes, licences and billing of a file."""
     head = source.head.lstrip()
     is_json = head[:1] in {b"[", b"{"}
     slots = _SLOT_JSON if is_json else _SLOT_XML if is_xml(head) else _SLOT_HEAD
     if slots.search(head):
-        return Described(_slots(source, said), {})
+        return Described(_slots(source, notes), {})
     data = b""
     for block in source.blocks():
         data += block
@@ -138,13 +138,13 @@ def _described(source: Source, said: list[str]) -> Described:
     elif re.search(r"^NodeName=\S+ .*\n?.*\bCPUAlloc=", text, re.M):
         found = as_shown(text)
     else:
-        found = from_conf(source.path, text, said)
+        found = from_conf(source.path, text, notes)
     return found._replace(
         billing=billing_of(source.path, text), whole_nodes=gives_whole_nodes(source.path, text)
     )
 
 
-def _slots(source: Source, said: list[str]) -> list[Node]:
+def _slots(source: Source, notes: list[str]) -> list[Node]:
     """Return the slots of `condor_status`; a partitionable slot counts whole."""
     nodes: list[Node] = []
     bad: list[int] = []
@@ -157,9 +157,9 @@ def _slots(source: Source, said: list[str]) -> list[Node]:
         if name is not None:
             nodes.append(_slot(name, ad))
     if dynamic:
-        said.append(f"dynamic slots are parts of their partitionable slots ({dynamic:,})")
+        notes.append(f"dynamic slots are parts of their partitionable slots ({dynamic:,})")
     if bad:
-        said.append(f"records that cannot be read are left out ({len(bad):,})")
+        notes.append(f"records that cannot be read are left out ({len(bad):,})")
     return nodes
 
 

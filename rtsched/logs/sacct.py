@@ -284,7 +284,7 @@ class SacctReader:
         submits = row["submit"][rows].tolist()
         for i, at in enumerate(rows.tolist()):
             asked = submit_line(readable(lines[i]))
-            said = asked.deadline or deadline_in(*(readable(other[i]) for other in others))
+            due = asked.deadline or deadline_in(*(readable(other[i]) for other in others))
             row["exclusive"][at] = asked.exclusive
             row["array_limit"][at] = asked.array_limit
             row["dependency"][at] = self._dependencies.code(asked.dependency)
@@ -298,7 +298,7 @@ class SacctReader:
                 row["job_name"][at] = self._job_names.code(asked.job_name)
             if asked.begin:
                 row["begin"][at] = slurm_moment(asked.begin, submits[i], self._zone)
-            row["deadline"][at] = moment(said, submits[i], self._zone, self._rows)
+            row["deadline"][at] = moment(due, submits[i], self._zone, self._rows)
             if asked.nodes is not None:
                 ends = (min(count * asked.per_node, 2**31 - 1) for count in asked.nodes)
                 row["size_min"][at], row["size_max"][at] = ends
@@ -376,17 +376,17 @@ def read_header(
     start = len(block) - len(block.lstrip())
     line, _, rest = block[start:].partition(b"\n")
     number = block.count(b"\n", 0, start) + 1
-    said = ""
+    guess = ""
     if not is_header(line):
         made = None
         if columns is not None:
             made = header_of(source.path, block, columns_named(columns), delimiter)
         elif made := guessed_header(block, delimiter):
-            said = guess_said(Header(made, None).columns)
+            guess = guess_said(Header(made, None).columns)
         if made is not None:
             line, rest, number = made, block[start:], number - 1
     header = Header(line, delimiter)
-    header.guessed = said
+    header.guessed = guess
     if delimiter and len(header.columns) == 1:
         raise InputError(
             source.path,
@@ -450,11 +450,11 @@ def zone_label(name: str | None) -> str:
     return name or f"this machine's zone, {datetime.now().astimezone().tzname()}"
 
 
-def moment(said: str, submit: float, zone: Any, rows: SlurmRows) -> float:
+def moment(text: str, submit: float, zone: Any, rows: SlurmRows) -> float:
     """Return the deadline that a text means, inf if it means none, and count the odd ones."""
-    if not said:
+    if not text:
         return np.inf
-    value = slurm_moment(said, submit, zone)
+    value = slurm_moment(text, submit, zone)
     if not value > submit:
         rows.assume("a deadline that is no time after the submit time is left out")
         return np.inf
@@ -485,9 +485,9 @@ def _tres_cpus(text: str) -> float:
 
 def _gist(fields: list[bytes], roles: list[str]) -> tuple[object, ...]:
     """Return what counts of the fields: two readings with one gist are the same to us."""
-    said = dict(zip(roles, fields, strict=True))
-    words = [readable(said.pop(role, b"")) for role in _FREE]
-    return (*said.items(), submit_line(words[0]), deadline_in(*words[1:]))
+    values = dict(zip(roles, fields, strict=True))
+    words = [readable(values.pop(role, b"")) for role in _FREE]
+    return (*values.items(), submit_line(words[0]), deadline_in(*words[1:]))
 
 
 def _as_cells(lines: list[list[bytes]], roles: list[str]) -> dict[str, Cells]:

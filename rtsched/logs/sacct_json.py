@@ -270,7 +270,7 @@ class SacctJsonReader:
     def _wishes(self, record: Record, submit: float, row: dict[str, float]) -> float:
         """Return the deadline, and fill in the range of sizes."""
         comment = record.comment
-        said = comment.job if isinstance(comment, Comment) else comment
+        own = comment.job if isinstance(comment, Comment) else comment
         asked = submit_line(record.submit_line or "")
         row["exclusive"] = asked.exclusive
         row["array_limit"] = max(row["array_limit"], asked.array_limit)
@@ -290,7 +290,7 @@ class SacctJsonReader:
             )
         if submit != submit:
             return np.inf
-        text = asked.deadline or deadline_in(record.extra or "", said or "")
+        text = asked.deadline or deadline_in(record.extra or "", own or "")
         found = moment(text, submit, self._zone, self._rows)
         self._local |= found < np.inf and not text.isdigit() and not text.startswith("now")
         return found

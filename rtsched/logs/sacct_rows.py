@@ -164,14 +164,14 @@ class SlurmRows:
             jobs, outcomes = Jobs.build(0), Outcomes.build(0)
         else:
             jobs, outcomes, edges = self._tables(names)
-        said = tuple(of_jobs(text, n) for text, n in self._assumed.items())
+        notes = tuple(of_jobs(text, n) for text, n in self._assumed.items())
         return Log(
             jobs,
             outcomes,
             tuple(self._sources),
             format_name,
             edges=edges,
-            assumptions=(*self.remarks, *said),
+            assumptions=(*self.remarks, *notes),
             skipped=self.skipped,
         )
 

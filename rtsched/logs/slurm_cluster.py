@@ -94,7 +94,7 @@ def _line(path: str, partition: object) -> str:
     alone = _at(partition, "partition/exclusive")  # since 26.05, where `jobs` is 0 of others too
     mode = _at(partition, "preempt_mode")
     modes = ",".join(map(str, mode)) if isinstance(mode, list) else mode
-    said = {
+    notes = {
         "PartitionName": partition["name"],
         "OverSubscribe": "EXCLUSIVE" if jobs == 0 and alone is None else "",
         "Exclusive": alone,
@@ -103,7 +103,7 @@ def _line(path: str, partition: object) -> str:
         "QoS": _at(partition, "qos/assigned"),
         "TRESBillingWeights": _at(partition, "tres/billing_weights"),
     }
-    pairs = (f"{name}={value}" for name, value in said.items() if value not in (None, "", {}))
+    pairs = (f"{name}={value}" for name, value in notes.items() if value not in (None, "", {}))
     return " ".join("".join(pair.split()) for pair in pairs)
 
 
@@ -138,7 +138,7 @@ class Described(NamedTuple):
     whole_nodes: bool = False
 
 
-def from_conf(path: str, text: str, said: list[str]) -> Described:
+def from_conf(path: str, text: str, notes: list[str]) -> Described:
     """Return the nodes and licences of a slurm.conf, included files read as well.
 
     Parameters
@@ -147,7 +147,7 @@ def from_conf(path: str, text: str, said: list[str]) -> Described:
         Where `text` comes from: included files are looked for beside it.
     text : str
         The file.
-    said : list of str
+    notes : list of str
         Is given what had to be assumed.
     """
     nodes: dict[str, Node] = {}
@@ -155,7 +155,7 @@ def from_conf(path: str, text: str, said: list[str]) -> Described:
     partitions: list[tuple[int, Pairs]] = []
     sets: dict[str, Pairs] = {}
     defaults: dict[str, Pairs] = {"nodename": {}, "partitionname": {}}
-    for number, line in conf_lines(Path(path), text, said):
+    for number, line in conf_lines(Path(path), text, notes):
         pairs = pairs_of(line)
         kind = next(iter(pairs), "")
         if kind == "nodeset":
@@ -181,7 +181,7 @@ def from_conf(path: str, text: str, said: list[str]) -> Described:
     return Described(list(nodes.values()), licenses)
 
 
-def conf_lines(path: Path, text: str, said: list[str], depth: int = 0) -> list[tuple[int, str]]:
+def conf_lines(path: Path, text: str, notes: list[str], depth: int = 0) -> list[tuple[int, str]]:
     """Return the numbered lines of a configuration file, comments left out, included files in.
 
     JSON of partitions is read as its text.
@@ -204,9 +204,9 @@ def conf_lines(path: Path, text: str, said: list[str], depth: int = 0) -> list[t
         try:
             if depth == _DEEPEST:
                 raise OSError("files include each other")
-            lines += conf_lines(other, readable(other.read_bytes()), said, depth + 1)
+            lines += conf_lines(other, readable(other.read_bytes()), notes, depth + 1)
         except (OSError, ValueError) as error:
-            said.append(f"the included file {match[1]} is left out ({error})")
+            notes.append(f"the included file {match[1]} is left out ({error})")
     if pending:
         lines.append((first, pending.strip()))
     return lines
@@ -260,11 +260,11 @@ def gives_whole_nodes(path: str, text: str) -> bool:
     lines = conf_lines(Path(path), text, [])
     if any(pairs_of(line).get("selecttype", "").lower() == "select/linear" for _, line in lines):
         return True
-    said: dict[str, bool] = {}
+    notes: dict[str, bool] = {}
     for setting in _ALONE:
         for name, (_, value) in partition_settings(lines, setting).items():
-            said[name] = said.get(name, False) or has_whole_nodes({setting: value})
-    return bool(said) and all(said.values())
+            notes[name] = notes.get(name, False) or has_whole_nodes({setting: value})
+    return bool(notes) and all(notes.values())
 
 
 def has_whole_nodes(partition: Mapping[str, str]) -> bool:
@@ -486,14 +486,14 @@ MOST_CELLS = 8
 Place = tuple[int, ...]
 
 
-def topology_places(path: str, text: str, said: list[str]) -> dict[str, Place]:
+def topology_places(path: str, text: str, notes: list[str]) -> dict[str, Place]:
     """Return each node's place in the tree: which child at each level, from the root down.
 
     Parameters
     ----------
     path, text : str
         The topology.conf; a wrong line is named with its path.
-    said : list of str
+    notes : list of str
         Is given what had to be assumed.
 
     Raises
@@ -503,7 +503,7 @@ def topology_places(path: str, text: str, said: list[str]) -> dict[str, Place]:
     """
     leaves: dict[str, list[str]] = {}
     children: dict[str, list[str]] = {}
-    for number, line in conf_lines(Path(path), text, said):
+    for number, line in conf_lines(Path(path), text, notes):
         pairs = pairs_of(line)
         name = pairs.get("switchname", pairs.get("blockname", ""))
         if not name:
@@ -529,7 +529,7 @@ def topology_places(path: str, text: str, said: list[str]) -> dict[str, Place]:
     return places
 
 
-def topology_of(places: dict[str, Place], nodes: Sequence[Node], said: list[str]) -> Topology:
+def topology_of(places: dict[str, Place], nodes: Sequence[Node], notes: list[str]) -> Topology:
     """Return the grid of a cluster whose rows are the processors of `nodes`, in their order.
 
     Nodes that the tree does not know come last, as one more switch at the top.
@@ -544,11 +544,11 @@ def topology_of(places: dict[str, Place], nodes: Sequence[Node], said: list[str]
         padded = (*place[:-1], *(0,) * (depth - len(place)), place[-1])
         rows += [(*padded, cpu) for cpu in range(node.cpus)]
     if strangers:
-        said.append(f"nodes that topology.conf leaves out form their own switch ({strangers:,})")
+        notes.append(f"nodes that topology.conf leaves out form their own switch ({strangers:,})")
     table = np.array(rows, np.int64)
     shape = tuple((table.max(0) + 1).tolist())
     if prod(shape) > MOST_CELLS * len(table):
-        said.append("the tree of switches is too uneven for a grid; its nodes form a line")
+        notes.append("the tree of switches is too uneven for a grid; its nodes form a line")
         cell = np.empty(len(table), np.int64)
         cell[np.lexsort(table.T[::-1])] = np.arange(len(table))
         return Topology((len(table),), cell=cell)

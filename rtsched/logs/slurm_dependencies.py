@@ -138,15 +138,15 @@ def waiting(
     code = shown["dependency"]
     if not (code >= 0).any():
         return Waiting(edges, array, limit, replayed)
-    said = [parsed(text) for text in texts]
+    dependencies = [parsed(text) for text in texts]
     times = np.bincount(code[code >= 0], minlength=len(texts)).tolist()
-    for each, n in zip(said, times, strict=True):
+    for each, n in zip(dependencies, times, strict=True):
         for remark in each.remarks:
             assume(remark, n)
-    edges, missing = _edges(ids, {**shown, "array": array}, said)
+    edges, missing = _edges(ids, {**shown, "array": array}, dependencies)
     assume(UNKNOWN, len(missing))
     assume(FOLLOWED, len(np.unique(edges.after)))
-    alone = np.append([each.singleton for each in said], False)[code]
+    alone = np.append([each.singleton for each in dependencies], False)[code]
     named = alone & (shown["job_name"] >= 0) & (array < 0)
     assume(NAMELESS, int((alone & ~named).sum()))
     rows = np.flatnonzero(named)
@@ -154,7 +154,7 @@ def waiting(
     _, first, of = np.unique(names, axis=0, return_index=True, return_inverse=True)
     array[rows], limit[rows] = ids[rows[first]][of.ravel()], 1
     assume(ONE_BY_ONE, len(rows))
-    simple = np.append([not each.remarks for each in said], True)[code]
+    simple = np.append([not each.remarks for each in dependencies], True)[code]
     simple[missing] = False
     simple &= named | ~alone
     return Waiting(edges, array, limit, simple & (replayed | (code >= 0)))
@@ -182,12 +182,12 @@ def grouped(ids: Rows, shown: Mapping[str, NDArray[Any]], meaning: int) -> Rows:
 
 
 def _edges(
-    ids: Rows, shown: Mapping[str, NDArray[Any]], said: Sequence[Dependency]
+    ids: Rows, shown: Mapping[str, NDArray[Any]], dependencies: Sequence[Dependency]
 ) -> tuple[Edges, Rows]:
     """Return the edges, and the rows of the jobs that wait for one that is not in the log."""
     code = shown["dependency"]
-    references = [reference for each in said for reference in each.references]
-    counts = np.array([len(each.references) for each in said], np.int64)
+    references = [reference for each in dependencies for reference in each.references]
+    counts = np.array([len(each.references) for each in dependencies], np.int64)
     waits = np.flatnonzero(code >= 0)
     _, within = Ragged.counted(counts[code[waits]])
     after = np.repeat(waits, counts[code[waits]])

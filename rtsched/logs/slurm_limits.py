@@ -99,19 +99,19 @@ def read_preemption(cluster: str | Path) -> SitePreemption:
         mode,
         exempt,
         {
-            name: _tier(path, *said)
-            for name, said in _set(partition_settings(lines, "prioritytier")).items()
+            name: _tier(path, *notes)
+            for name, notes in _set(partition_settings(lines, "prioritytier")).items()
         },
         {
-            name: _mode(path, *said)
-            for name, said in _set(partition_settings(lines, "preemptmode")).items()
+            name: _mode(path, *notes)
+            for name, notes in _set(partition_settings(lines, "preemptmode")).items()
         },
     )
 
 
 def _set(found: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
     """Return the partitions that a setting is there for."""
-    return {name: said for name, said in found.items() if said[1]}
+    return {name: notes for name, notes in found.items() if notes[1]}
 
 
 def _mode(path: str, number: int, text: str) -> str:
@@ -221,23 +221,23 @@ def read_limits(
     InputError
         If a file cannot be read or is something else.
     """
-    said: list[str] = []
+    notes: list[str] = []
     name, text = ("", "") if cluster is None else text_of(cluster)
     lines = conf_lines(Path(name), text, [])
     partitions = _partition_qos(lines)
     safe, half_life = _used_time(name, lines)
     if qos is not None and partitions is None:
-        said.append(
+        notes.append(
             "The QOS of partitions is not known, and taken to be none: a slurm.conf tells it, or "
             "the output of `scontrol show partition` behind that of `scontrol show nodes`."
         )
     return SiteLimits(
         None if qos is None else _qos(_qos_rows(qos)),
-        None if associations is None else _associations(_association_rows(associations), said),
+        None if associations is None else _associations(_association_rows(associations), notes),
         partitions or {},
         safe,
         half_life,
-        assumptions=tuple(said),
+        assumptions=tuple(notes),
     )
 
 
@@ -275,17 +275,17 @@ def limits_in(
     InputError
         If it is something else.
     """
-    said: list[str] = []
+    notes: list[str] = []
     return SiteLimits(
         _qos(rows_in(SHOW_QOS, qos, ("Name",), SHOW_QOS)),
         _associations(
-            rows_in(SHOW_ASSOCIATIONS, associations, ("Account", "User"), SHOW_ASSOCIATIONS), said
+            rows_in(SHOW_ASSOCIATIONS, associations, ("Account", "User"), SHOW_ASSOCIATIONS), notes
         ),
         partition_qos,
         safe,
         half_life,
         calc_period,
-        assumptions=tuple(said),
+        assumptions=tuple(notes),
     )
 
 
@@ -378,7 +378,7 @@ def _below(name: str, known: Mapping[str, Qos]) -> set[str]:
     return found
 
 
-def _associations(rows: list[Row], said: list[str]) -> tuple[Association, ...]:
+def _associations(rows: list[Row], notes: list[str]) -> tuple[Association, ...]:
     clusters = dict.fromkeys(row.text("Cluster") for row in rows)
     if len(clusters) > 1:
         first, second, *_ = clusters
@@ -388,7 +388,7 @@ def _associations(rows: list[Row], said: list[str]) -> tuple[Association, ...]:
             f"`{SHOW_ASSOCIATIONS} cluster={first}`",
         )
     scopes = {**_SCOPES, "user": ("", "MaxJobs"), "account": ("", "")}
-    above = _parents([row for row in rows if not row.text("User")], said)
+    above = _parents([row for row in rows if not row.text("User")], notes)
     return tuple(
         Association(
             row.text("Account"),
@@ -403,7 +403,7 @@ def _associations(rows: list[Row], said: list[str]) -> tuple[Association, ...]:
     )
 
 
-def _parents(rows: list[Row], said: list[str]) -> dict[str, str]:
+def _parents(rows: list[Row], notes: list[str]) -> dict[str, str]:
     """Return the account above each account: by its name, else as indented, else the root."""
     accounts = [row.text("Account") for row in rows]
     named = {row.text("Account"): row.text("ParentName") for row in rows}
@@ -421,7 +421,7 @@ def _parents(rows: list[Row], said: list[str]) -> dict[str, str]:
         return above
     root = "root" if "root" in accounts else ""
     if len(accounts) > 2:
-        said.append(
+        notes.append(
             "The associations do not tell which account is below which (`tree`, or the column "
             "ParentName): all accounts stand below the root."
         )

@@ -97,10 +97,10 @@ def _rows(path: str | Path) -> list[Row]:
             rows.append(Row(name, number, SHOW_RESERVATIONS, {}))
         elif not rows:
             break
-        said, cells = line.partition("Comment=")[0], rows[-1].cells
-        for pair in _CORES.findall(said):
+        notes, cells = line.partition("Comment=")[0], rows[-1].cells
+        for pair in _CORES.findall(notes):
             cells["cores"] = " ".join([*cells.get("cores", "").split(), "=".join(pair)])
-        for key, cell in _FIELD.findall(said):
+        for key, cell in _FIELD.findall(notes):
             cells.setdefault(key.lower(), cell)
     if not rows:
         raise InputError(
@@ -195,8 +195,8 @@ def _reservation(row: Row, zone: tzinfo | None) -> Reservation:
         obstacle = "moves with the time"
     recurs = any(flag in _RECURRING for flag in flags)
     name = row.text("reservationname") or row.text("name")
-    said = _CPUS.search(row.text("tres"))
-    cpus = int(said[1]) if said else 0
+    notes = _CPUS.search(row.text("tres"))
+    cpus = int(notes[1]) if notes else 0
     threads = max(cpus // max(sum(cores.values()), 1), 1)
     cpus_on = tuple(cores.get(node, 0) * threads for node in nodes) if cores else ()
     if row.command == SHOW_RESERVATIONS:

@@ -478,10 +478,10 @@ class SwfReader:
     def _log(
         self, jobs: Jobs, outcomes: Outcomes, assumptions: list[str], edges: Edges | None
     ) -> Log:
-        cluster, said = self._cluster()
+        cluster, notes = self._cluster()
         if self._longer:
             more = f"fields beyond the {len(FIELDS)} of SWF are not read"
-            said.append(of_jobs(more, self._longer))
+            notes.append(of_jobs(more, self._longer))
         return Log(
             jobs,
             outcomes,
@@ -489,25 +489,25 @@ class SwfReader:
             self.format,
             edges=edges if edges is not None else Edges.build(0),
             cluster=cluster,
-            assumptions=(*assumptions, *said),
+            assumptions=(*assumptions, *notes),
             skipped=self._skipped,
         )
 
     def _cluster(self) -> tuple[Cluster | None, list[str]]:
         """Return the machine of the headers: MaxProcs processors, else MaxNodes."""
-        said: list[str] = []
+        notes: list[str] = []
         sizes = set()
         for header in self._headers:
             size = _machine(header)
             if size is not None and _integer(header.get("MaxProcs")) is None:
-                said.append("the log gives no MaxProcs: MaxNodes is taken for it")
+                notes.append("the log gives no MaxProcs: MaxNodes is taken for it")
             sizes.add(size)
         known = sorted(size for size in sizes if size is not None)
         if len(sizes) > 1 and known:
-            said.append(f"the logs' machines differ: the largest, {known[-1]}, is taken")
+            notes.append(f"the logs' machines differ: the largest, {known[-1]}, is taken")
         if not any("UnixStartTime" in header for header in self._headers):
-            said.append("the log gives no UnixStartTime: its times count from 1970-01-01")
-        return (Cluster.uniform(known[-1]) if known else None), list(dict.fromkeys(said))
+            notes.append("the log gives no UnixStartTime: its times count from 1970-01-01")
+        return (Cluster.uniform(known[-1]) if known else None), list(dict.fromkeys(notes))
 
 
 def _machine(header: Mapping[str, str]) -> int | None:

@@ -129,7 +129,7 @@ class Move(Action):
 
 
 @dataclass(frozen=True)
-class Tell(Action):
+class Notify(Action):
     """Tell the jobs' users something; one `text` per job."""
 
     text: tuple[str, ...]

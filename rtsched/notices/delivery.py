@@ -91,8 +91,8 @@ def _subject(letter: Letter) -> str:
         (notice,) = letter.notices
         name = f" ({shortened(notice.name, 40)})" if notice.name else ""
         return f"rtsched: job {shortened(notice.job, 40)}{name}: {notice.event}"
-    said = f", {broken} broken" if broken else ""
-    return f"rtsched: {len(letter.notices) + letter.left_out} notices about your jobs{said}"
+    complaint = f", {broken} broken" if broken else ""
+    return f"rtsched: {len(letter.notices) + letter.left_out} notices about your jobs{complaint}"
 
 
 def _by_mail(letter: Letter, settings: NoticesSettings) -> None:
@@ -114,8 +114,8 @@ def _run(words: Sequence[str], text: bytes, timeout_s: float) -> None:
     except OSError as error:
         raise AdapterError(f"{words[0]}: {error.strerror}") from error
     if done.returncode:
-        said = shortened(done.stderr.decode(errors="replace").strip(), 200)
-        raise AdapterError(f"{words[0]} ended with status {done.returncode}: {said}")
+        complaint = shortened(done.stderr.decode(errors="replace").strip(), 200)
+        raise AdapterError(f"{words[0]} ended with status {done.returncode}: {complaint}")
 
 
 def _by_webhook(letter: Letter, settings: NoticesSettings) -> None:

@@ -52,7 +52,7 @@ class OneJobEach:
 
     def told_by_task(self, run: PolicyRun) -> PolicyRun:
         """Return what became of the jobs, by task where they are arrays."""
-        return _Telling(self, run).told()
+        return _TaskResults(self, run).by_task()
 
 
 def as_one_job(workload: Workload) -> OneJobEach:
@@ -126,7 +126,7 @@ def _edges_of_whole(edges: Edges, jobs: Jobs, tasks: Ragged) -> Edges:
     return edges.take(first).replace(after=after[first])
 
 
-class _Telling:
+class _TaskResults:
     """What became of the tasks of arrays that a policy ran as one job each."""
 
     def __init__(self, whole: OneJobEach, run: PolicyRun) -> None:
@@ -156,7 +156,7 @@ class _Telling:
             self._end[rows] = np.minimum(begun + course.end, end)
             self._node[rows] = course.place % size
 
-    def told(self) -> PolicyRun:
+    def by_task(self) -> PolicyRun:
         """Return the run by task."""
         run, results, of = self._run, self._run.results, self._of
         tasks = self._tasks.values
@@ -170,7 +170,7 @@ class _Telling:
         size[tasks] = np.minimum(size[tasks], 1)
         recorded = tasks[lengths[tasks] > 0]
         first[recorded] = node[offsets[recorded]]
-        told = Results.build(
+        by_task = Results.build(
             len(of),
             names={"reason": results.names("reason")},
             start=self._start,
@@ -186,7 +186,7 @@ class _Telling:
         )
         by_row = Ragged(offsets_of(np.bincount(of)), np.argsort(of, kind="stable"))
         decisions = _ByTask(run.decisions, by_row)
-        return replace(run, results=told, node_rows=(offsets, node), decisions=decisions)
+        return replace(run, results=by_task, node_rows=(offsets, node), decisions=decisions)
 
     def _service(self, size: NDArray[np.int32]) -> NDArray[np.float64] | None:
         """Return the node-seconds that jobs were served; nan: their nodes served them alone."""

@@ -120,7 +120,7 @@ def whole_arrays(
     *,
     fills_nodes: bool,
     all_due: bool,
-    said: list[str],
+    notes: list[str],
 ) -> Arrays:
     """Return the arrays among the jobs that the daemon would answer as a whole.
 
@@ -143,7 +143,7 @@ def whole_arrays(
         share, as on HTCondor.
     all_due : bool
         Whether jobs get a deadline that have none; else their arrays are left out.
-    said : list of str
+    notes : list of str
         Grows by what arrays stay single jobs, with counts.
     """
     tasks = _groups(jobs)
@@ -165,7 +165,7 @@ def whole_arrays(
     whole = np.ones(len(first), np.bool_)
     for reason, mask in holds.items():
         if lost := int(np.count_nonzero(mask & whole)):
-            said.append(
+            notes.append(
                 f"{counted(lost, 'array')} whose tasks {reason}: each task is a job with a promise "
                 "of its own."
             )

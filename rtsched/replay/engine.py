@@ -95,7 +95,7 @@ class Replay:
         self._recurs = self._plans_around_recurring()
         self._blocked = self.workload.blocked
         planner = short_form(self.chain, self.workload, self.policy)
-        self._told = bool(self.chain.asks("observe")) and not self.compiled and planner is None
+        self._observes = bool(self.chain.asks("observe")) and not self.compiled and planner is None
         self.system = simulate(
             self.workload.jobs,
             self.workload.run_time,
@@ -112,7 +112,7 @@ class Replay:
             static=static,
             compiled=self.compiled,
             node_events=self.workload.node_events,
-            record_events=self._told,
+            record_events=self._observes,
             record_nodes=self.record_nodes,
         )
         self._planner: PlannerAnswers | None = None
@@ -131,12 +131,12 @@ class Replay:
     ) -> None:
         """Run to the end, answering what the system asks; where possible, from a checkpoint."""
         total = max(len(self.workload.jobs), 1)
-        if self._told or not self.system.resumable:
+        if self._observes or not self.system.resumable:
             checkpoint = None
         if checkpoint is not None and (state := checkpoint.read()) is not None:
             self.system.restore(state)
             del state
-        watched = self._told or progress is not None or checkpoint is not None
+        watched = self._observes or progress is not None or checkpoint is not None
         step = max(total // 200, 1) if watched else None
         while not (point := self.system.advance(step)).done:
             asked = len(point.arrivals) or point.early_end or point.nodes_changed
@@ -146,18 +146,18 @@ class Replay:
                 self._judge_again()
             if point.passes:
                 self._carry_out(steer(self._observed(), self.chain, self._steering).actions)
-            if self._told and self.system.has_events():
-                self._tell()
+            if self._observes and self.system.has_events():
+                self._notify()
             if watched:
                 on_disk.let_go()
             if progress is not None:
                 progress(point.arrived / total)
             if checkpoint is not None and checkpoint.is_due():
                 checkpoint.keep(self.system.checkpoint())
-        if self._told:
-            self._tell()
+        if self._observes:
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Tell the plug-ins what happened."""
         if self._placer is None:
             self._observed()
@@ -243,7 +243,7 @@ class Replay:
             blocked = with_recurring(self.workload.blocked, self.workload.periodic, snapshot.now)
             self._blocked = self._blocked if blocked.equals(self._blocked) else blocked
             snapshot = replace(snapshot, blocked=self._blocked)
-        if self._told:
+        if self._observes:
             snapshot, self.states = observe(snapshot, self.chain, self.system.events())
         return snapshot
 

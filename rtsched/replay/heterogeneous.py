@@ -57,7 +57,7 @@ class Together(NamedTuple):
         return folded
 
 
-def alike_components(log: Log, machine: Cluster, said: list[str]) -> Together | None:
+def alike_components(log: Log, machine: Cluster, notes: list[str]) -> Together | None:
     """Return which components of heterogeneous jobs become one job; None: there are none.
 
     They must ask for the same nodes and for the same on each node, and there must be nodes enough
@@ -69,7 +69,7 @@ def alike_components(log: Log, machine: Cluster, said: list[str]) -> Together | 
         In the machine's unit; sizes and demands are known, and so are the nodes asked for.
     machine : Cluster
         The machine.
-    said : list of str
+    notes : list of str
         Grows by what is replayed, and by what is not, with counts.
     """
     jobs = log.jobs
@@ -88,12 +88,12 @@ def alike_components(log: Log, machine: Cluster, said: list[str]) -> Together | 
     owner[parts[joins]] = parts[at][of[joins]]
     join = several & ~apart
     if join.any():
-        said.append(
+        notes.append(
             f"{counted(int(join.sum()), 'heterogeneous job')} of {int(join[of].sum())} components "
             "in all: the components start together, and hold their nodes until the last one ends."
         )
     if apart.any():
-        said.append(
+        notes.append(
             f"{counted(int((~joins).sum()), 'component')} of "
             f"{counted(int(apart.sum()), 'heterogeneous job')}: each starts by itself, as they ask "
             "for different nodes, or in all for more than there are."

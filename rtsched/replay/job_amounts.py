@@ -125,11 +125,11 @@ def billing_sentences(amounts: JobAmounts, cores: float) -> list[str]:
     if billing is None:
         return []
     partitions = counted(len(billing.partitions), "partition")
-    said = [
+    notes = [
         "Service for fair share counts billing units, as Slurm does: TRESBillingWeights of "
         f"{partitions} ({_RULES[billing.rule]}), the cores of jobs in others. One counts as a "
         f"core: {cores:g} of them, the mean number of cores, are a node."
     ]
     if unused := amounts.unused_weights():
-        said.append(f"Weights in TRESBillingWeights that are not used: {', '.join(unused)}.")
-    return said
+        notes.append(f"Weights in TRESBillingWeights that are not used: {', '.join(unused)}.")
+    return notes

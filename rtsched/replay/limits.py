@@ -51,7 +51,7 @@ Most = dict[tuple[int, str], int]
 """The most that a group may have, by what is compared with it (such as `HELD`) and of what."""
 
 
-def limits_of_jobs(amounts: JobAmounts, site: SiteLimits, said: list[str]) -> Limits | None:
+def limits_of_jobs(amounts: JobAmounts, site: SiteLimits, notes: list[str]) -> Limits | None:
     """Return the limits that the simulated system keeps to for jobs; None: there are none.
 
     Parameters
@@ -60,25 +60,25 @@ def limits_of_jobs(amounts: JobAmounts, site: SiteLimits, said: list[str]) -> Li
         Of `n` jobs, what they count for.
     site : SiteLimits
         Limits of QOS and associations.
-    said : list of str
+    notes : list of str
         Grows by what is replayed, and by what is not, with counts.
     """
-    said += site.assumptions
+    notes += site.assumptions
     rules = LimitRules(site)
     kinds, kind = kinds_of(amounts.jobs)
     found = [rules.of(names) for names in kinds]
     rows_of = Ragged(offsets_of(np.bincount(kind)), np.argsort(kind, kind="stable"))
-    told = Counter[str]()
+    counts = Counter[str]()
     for at, rule in enumerate(found):
         rows = rows_of.row(at)
-        told.update(dict.fromkeys(rule.unknown, len(rows)))
-        told.update({_OTHER.format(name): len(rows) for name in _not_replayed(rule, amounts)})
+        counts.update(dict.fromkeys(rule.unknown, len(rows)))
+        counts.update({_OTHER.format(name): len(rows) for name in _not_replayed(rule, amounts)})
         for sentence, beyond in _beyond(rule, amounts, rows, site.safe):
-            told[sentence] += int(beyond.sum())
+            counts[sentence] += int(beyond.sum())
     limits = limits_of_kinds(amounts, found, kind, site.safe, site.half_life)
     if limits is not None:
-        said += _kept(limits, site)
-    said += [f"{counted(n, 'job')} {sentence}." for sentence, n in sorted(told.items()) if n]
+        notes += _kept(limits, site)
+    notes += [f"{counted(n, 'job')} {sentence}." for sentence, n in sorted(counts.items()) if n]
     return limits
 
 

@@ -184,7 +184,7 @@ def with_speeds(cluster: Cluster, speeds: Mapping[str, float]) -> tuple[Cluster,
         return cluster, []
     nodes, m = cluster.nodes, len(cluster)
     speed, open_rows = nodes.speed.copy(), np.ones(m, np.bool_)
-    said = []
+    notes = []
     for pattern, factor in speeds.items():
         if pattern.endswith("%"):
             wanted = round(m * float(pattern[:-1]) / 100)
@@ -192,9 +192,9 @@ def with_speeds(cluster: Cluster, speeds: Mapping[str, float]) -> tuple[Cluster,
         else:
             rows = np.flatnonzero(open_rows & nodes_like(nodes, pattern))
         speed[rows], open_rows[rows] = factor, False
-        said.append(f"Speed factor {factor:g}: {len(rows)} of {counted(m, 'node')} ({pattern}).")
+        notes.append(f"Speed factor {factor:g}: {len(rows)} of {counted(m, 'node')} ({pattern}).")
     made = gathered(nodes, None, {"speed": speed})
-    return replace(cluster, nodes=made), said
+    return replace(cluster, nodes=made), notes
 
 
 def nodes_like(nodes: Nodes, pattern: str) -> NDArray[np.bool_]:
@@ -253,12 +253,12 @@ def charge(
         shares=given,
         is_user=is_user,
     )
-    said = []
+    notes = []
     if not shares:
-        said.append("All accounts have equal shares, and so have the users in each account.")
+        notes.append("All accounts have equal shares, and so have the users in each account.")
     if unused:
-        said.append(f"Shares of names that are not in the log are not used: {', '.join(unused)}.")
-    return table, row.astype(np.int32)[place], said
+        notes.append(f"Shares of names that are not in the log are not used: {', '.join(unused)}.")
+    return table, row.astype(np.int32)[place], notes
 
 
 def _distinct(key: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -289,7 +289,7 @@ def _shares(
 
 
 def node_events(
-    outages: Sequence[Outage], cluster: Cluster, first: float, said: list[str]
+    outages: Sequence[Outage], cluster: Cluster, first: float, notes: list[str]
 ) -> tuple[NodeEvent, ...]:
     """Return the changes of nodes' states that outages mean, in order of time.
 
@@ -304,7 +304,7 @@ def node_events(
         The machine; a node may be several rows.
     first : float
         Seconds since the epoch of the first submission: what is over before changes nothing.
-    said : list of str
+    notes : list of str
         Grows by what is replayed, and what is not.
     """
     if not outages:
@@ -325,12 +325,12 @@ def node_events(
         for time, state in _changes(some)
         for row in rows[name]
     ]
-    said.append(
+    notes.append(
         f"Outages replayed: {len(meant)}, of {counted(len(of_node), 'node')}. A job on a node that "
         "goes down is requeued, or lost where `requeue` is off; a drained node ends what it runs."
     )
     if foreign:
-        said.append(f"Outages left out, of nodes that the machine does not have: {foreign}.")
+        notes.append(f"Outages left out, of nodes that the machine does not have: {foreign}.")
     return tuple(sorted(events, key=lambda event: event.time))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def with_node_requests(
-    log: Log, machine: Cluster, size: NDArray[np.int32], said: list[str]
+    log: Log, machine: Cluster, size: NDArray[np.int32], notes: list[str]
 ) -> tuple[Log, Cluster]:
     """Return the log with the requests that are replayed, and the machine with their node sets.
 
@@ -35,7 +35,7 @@ def with_node_requests(
         With the features of its nodes.
     size : int32[n]
         Units that each job has.
-    said : list of str
+    notes : list of str
         Grows by what is replayed, and by what is not, with counts.
     """
     jobs = log.jobs
@@ -48,7 +48,7 @@ def with_node_requests(
     kinds, of = np.unique(np.column_stack(keys), axis=0, return_inverse=True)
     alike = Ragged(offsets_of(np.bincount(of.ravel())), asking[np.argsort(of.ravel())])
     nodes = RequestedNodes(machine.nodes, machine.partitions)
-    told = Counter[str]()
+    counts = Counter[str]()
     sets: dict[str, Mask] = {}
     code = np.full(len(jobs), -1, np.int32)
     code_of: dict[bytes, int] = {}
@@ -57,9 +57,9 @@ def with_node_requests(
         rows = alike.row(at)
         own = machine.partitions.get(partitions[partition])
         mask, left_out = nodes.meant(texts[request], own, single=bool(alone))
-        told.update({_SENTENCES[some]: len(rows) for some in left_out})
+        counts.update({_SENTENCES[some]: len(rows) for some in left_out})
         enough = size[rows] <= (mask & machine.usable).sum()
-        told[_TOO_FEW] += int((~enough).sum())
+        counts[_TOO_FEW] += int((~enough).sum())
         if enough.any() and (~mask if own is None else mask != own).any():
             key = np.packbits(mask).tobytes()
             code[rows[enough]] = code_of.setdefault(key, len(sets))
@@ -68,11 +68,11 @@ def with_node_requests(
                 sets[f"{texts[request]}{where}{', one node' if alone else ''}"] = mask
     replayed = int((code >= 0).sum())
     if replayed:
-        said.append(
+        notes.append(
             f"{counted(replayed, 'job')} with a --constraint, --nodelist, --exclude or several "
             "partitions: they run on such nodes only (planners may ignore that)."
         )
-    said += [f"{counted(n, 'job')} {sentence}." for sentence, n in told.items() if n]
+    notes += [f"{counted(n, 'job')} {sentence}." for sentence, n in counts.items() if n]
     column, known = ({"node_request": code}, {"node_request": tuple(sets)}) if sets else ({}, {})
     jobs = gathered(jobs, None, column, known, without=("node_request",))
     return replace(log, jobs=jobs), replace(machine, node_sets=sets)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def in_units(
-    log: Log, unit: str, machine: Cluster | None, said: list[str]
+    log: Log, unit: str, machine: Cluster | None, notes: list[str]
 ) -> tuple[Log, Cluster | None]:
     """Return log and machine in the same unit, noting what was assumed.
 
@@ -41,12 +41,12 @@ def in_units(
         If jobs are to share nodes of a machine that is not known.
     """
     if unit == "resources":
-        return shared_nodes(log, machine, said)
+        return shared_nodes(log, machine, notes)
     if len(log.jobs.names("demand")):
         log = replace(log, jobs=gathered(log.jobs, None, without=("demand",)))
     if machine is None:
         if unit == "node":
-            said.append(
+            notes.append(
                 "Neither log nor options say how many cores a node has: a processor of the log "
                 "counts as a node."
             )
@@ -54,17 +54,17 @@ def in_units(
     if unit == "core":
         cores = by_core(machine)
         if len(cores) != len(machine):
-            said.append(
+            notes.append(
                 f"Jobs share nodes: {len(machine)} nodes are taken as {len(cores)} single cores."
             )
             if machine.topology.shape or len(machine.topology.link):
-                said.append("The links between nodes are left out: a core has none of its own.")
+                notes.append("The links between nodes are left out: a core has none of its own.")
         return log, cores
     machine = by_node(machine)
     each = cores_per_node(machine)
     if each == 1:
         return log, machine
-    said.append(f"Jobs have nodes to themselves: every {each} processors asked for are one node.")
+    notes.append(f"Jobs have nodes to themselves: every {each} processors asked for are one node.")
     sizes = {
         name: np.where(values > 0, -(-values // each), values)
         for name in ("size", "size_min", "size_max")
@@ -171,7 +171,7 @@ def filled(
     rows: Rows,
     size: NDArray[np.int32],
     run_time: NDArray[np.float64],
-    said: list[str],
+    notes: list[str],
     *,
     assume_requested: bool = True,
 ) -> Jobs:
@@ -187,7 +187,7 @@ def filled(
         See `sizes`.
     run_time : float64[k]
         Seconds each ran.
-    said : list of str
+    notes : list of str
         Grows.
     assume_requested : bool
         Whether a job without a requested time counts as if it had requested its run time; else it
@@ -204,9 +204,9 @@ def filled(
         then = (
             "their run time stands in" if assume_requested else "they count as jobs without a limit"
         )
-        said.append(f"{unknown:,} of {len(wall):,} jobs had no requested time; {then}.")
+        notes.append(f"{unknown:,} of {len(wall):,} jobs had no requested time; {then}.")
     if exceeded:
-        said.append(
+        notes.append(
             f"{exceeded:,} of {len(wall):,} jobs ran longer than requested; their run time counts "
             "as requested."
         )
@@ -215,10 +215,10 @@ def filled(
     elif unknown or exceeded:
         missing = run_time if assume_requested else np.inf
         new["wall_time"] = np.where(known, np.where(short, run_time, wall), missing)
-    return _told_apart(gathered(jobs, rows, new), said)
+    return _told_apart(gathered(jobs, rows, new), notes)
 
 
-def _told_apart(jobs: Jobs, said: list[str]) -> Jobs:
+def _told_apart(jobs: Jobs, notes: list[str]) -> Jobs:
     """Return the jobs with unique ids: the first of each keeps its own, labels stay."""
     ids = jobs.id
     if (ids[1:] > ids[:-1]).all():
@@ -227,7 +227,7 @@ def _told_apart(jobs: Jobs, said: list[str]) -> Jobs:
     again = np.sort(order[1:][ids[order[1:]] == ids[order[:-1]]])
     if not len(again):
         return jobs
-    said.append(f"{len(again)} jobs have the number of another job and got a new one.")
+    notes.append(f"{len(again)} jobs have the number of another job and got a new one.")
     fresh = ids.copy()
     fresh[again] = max(int(ids.max()), 0) + 1 + np.arange(len(again))
     labels, names = jobs.label.copy(), list(jobs.names("label"))

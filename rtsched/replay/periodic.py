@@ -86,7 +86,7 @@ def periodic_work(tables: Sequence[PeriodicTable], cluster: Cluster) -> tuple[Pe
         If a table names a node or a resource that the machine does not have, or asks for more nodes
         than it has.
     """
-    load, rows, problems, said = np.zeros(len(cluster)), [], [], []
+    load, rows, problems, notes = np.zeros(len(cluster)), [], [], []
     resources = cluster.nodes.names("capacity")
     load[~cluster.usable] = np.inf
     for index, table in enumerate(tables):
@@ -101,7 +101,7 @@ def periodic_work(tables: Sequence[PeriodicTable], cluster: Cluster) -> tuple[Pe
         taken = [amounts.get(name, 0) for name in resources]
         rows += [(node, *values, not amounts, taken) for node in nodes.tolist()]
         what = ", ".join(f"{amount} of {name}" for name, amount in amounts.items())
-        said.append(
+        notes.append(
             f"{table.name} takes {table.duration:g} s of every {table.period:g} s on "
             f"{len(nodes)} nodes{f': {what} of each' if what else ''}."
         )
@@ -120,7 +120,7 @@ def periodic_work(tables: Sequence[PeriodicTable], cluster: Cluster) -> tuple[Pe
         demand=np.array(columns[6], np.int64).reshape(len(rows), len(resources)),
         names={"demand": resources},
     )
-    return work, said
+    return work, notes
 
 
 def _amount_problems(table: PeriodicTable, cluster: Cluster) -> list[str]:

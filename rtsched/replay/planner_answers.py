@@ -94,7 +94,7 @@ class PlannerAnswers:
 
         That is so from the first time on that the short form raises an error.
         """
-        self._tell_rejected()
+        self._record_rejected()
         if self._failed or (point.nodes_changed and not len(point.arrivals)):
             return False
         try:
@@ -188,7 +188,7 @@ class PlannerAnswers:
         self._test = test
         self.system.ask_by(test)
 
-    def _tell_rejected(self) -> None:
+    def _record_rejected(self) -> None:
         """Say whom the system's loop has rejected by the planner's test."""
         rejected = self.system.take_rejected()
         if rejected is None or self._test is None or self._test.verdicts is None:
@@ -202,7 +202,7 @@ class PlannerAnswers:
 
         The time that it took is not known.
         """
-        self._tell_rejected()
+        self._record_rejected()
         _, calls, rows, judged, *_ = self.system.questions.counts.tolist()
         self._metrics.calls += calls
         self._metrics.judged += rows

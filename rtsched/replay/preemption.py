@@ -61,7 +61,7 @@ def preemption_of_jobs(
     outcomes: Outcomes,
     site: SitePreemption,
     qos: Mapping[str, Qos] | None,
-    said: list[str],
+    notes: list[str],
 ) -> Preemption | None:
     """Return who of the jobs may preempt whom; None: nobody may.
 
@@ -73,15 +73,17 @@ def preemption_of_jobs(
         What the site has set.
     qos : mapping of str to Qos, or None
         Its QOS by name; None: not known.
-    said : list of str
+    notes : list of str
         Grows by what is replayed, and by what is not, with counts.
     """
     stopped = int(np.count_nonzero(outcomes.ending == Ending.PREEMPTED))
     if site.by == NONE or site.mode == OFF or (site.by == "qos" and qos is None):
         if site.by == "qos" and site.mode != OFF:
-            said.append("Preemption by QOS is not replayed: `--qos` tells which QOS preempt which.")
+            notes.append(
+                "Preemption by QOS is not replayed: `--qos` tells which QOS preempt which."
+            )
         if stopped:
-            said.append(
+            notes.append(
                 f"{counted(stopped, 'job')} preempted in the log: preemption is not replayed, and "
                 "they run for as long as they ran there (`--preempt-type` replays it)."
             )
@@ -94,13 +96,13 @@ def preemption_of_jobs(
     suspended = int(jobs_of[may.any(axis=0) & np.array([k.mode == SUSPEND for k in kinds])].sum())
     may &= stops
     if suspended:
-        said.append(
+        notes.append(
             f"{counted(suspended, 'job')} that Slurm would suspend for others (PreemptMode="
             "SUSPEND): no job is suspended in the replay, so they are not preempted."
         )
-    said += _told(site, kinds, jobs_of, may)
+    notes += _remarks(site, kinds, jobs_of, may)
     if stopped:
-        said.append(
+        notes.append(
             f"{counted(stopped, 'job')} preempted in the log: each runs in the replay for as long "
             "as it ran there, at most."
         )
@@ -147,7 +149,7 @@ def _may(one: _Kind, other: _Kind, site: SitePreemption) -> bool:
     return other.qos in one.own.preempts
 
 
-def _told(
+def _remarks(
     site: SitePreemption, kinds: list[_Kind], jobs_of: NDArray[np.int64], may: NDArray[np.bool_]
 ) -> list[str]:
     """Return what to say of the jobs that may preempt or be preempted."""
@@ -158,11 +160,11 @@ def _told(
     cancelled = some & np.array([one.mode == CANCEL for one in kinds])
     graced = some & np.array([one.own.grace > 0 for one in kinds])
     others, gone = int(jobs_of[some].sum()), int(jobs_of[cancelled].sum())
-    told = [
+    remarks = [
         f"{counted(int(jobs_of[may.any(axis=1)].sum()), 'job')} may preempt {others} others by "
         f"{by} (then requeued, to begin again: {others - gone}; cancelled: {gone}): on machine "
         "'exclusive' with loop 'fcfs' or 'easy', and no promised job is preempted."
     ]
     if grace := int(jobs_of[graced].sum()):
-        told.append(f"{counted(grace, 'job')} with a GraceTime: preempted jobs end at once.")
-    return told
+        remarks.append(f"{counted(grace, 'job')} with a GraceTime: preempted jobs end at once.")
+    return remarks

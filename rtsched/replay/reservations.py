@@ -46,7 +46,7 @@ def blocked_spans(
     reservations: Sequence[Reservation],
     cluster: Cluster,
     first: float,
-    said: list[str],
+    notes: list[str],
     told_apart: bool = False,
 ) -> Blocked:
     """Return when nodes are set aside, by node and start; no two spans of a node overlap.
@@ -59,7 +59,7 @@ def blocked_spans(
         The machine.
     first : float
         Seconds since the epoch of the first submission: what is over by then is left out.
-    said : list of str
+    notes : list of str
         Grows by what is replayed, and what is not.
     told_apart : bool
         Whether the log says which jobs ran in a reservation (`ran_inside`).
@@ -79,15 +79,15 @@ def blocked_spans(
         for name, count in counts.items():
             held.setdefault(name, []).append((max(one.start, first), one.end, count))
     if meant:
-        said.append(
+        notes.append(
             f"Reservations replayed: {len(meant)}, of {counted(len(held), 'node')}. No job starts "
             "on their nodes that could run into them."
             + ("" if told_apart else f" {_NOT_TOLD_APART}")
         )
     if again := sum(one.recurs for one in meant):
-        said.append(f"Reservations that recur, replayed once, as printed: {again}.")
+        notes.append(f"Reservations that recur, replayed once, as printed: {again}.")
     for reason, count in sorted(left_out.items()):
-        said.append(f"Reservations left out, {reason}: {count}.")
+        notes.append(f"Reservations left out, {reason}: {count}.")
     spans: list[tuple[int, float, float, int]] = []
     for name, given in held.items():
         (rows, cpus, _), together = nodes[name], _added_up(given)
@@ -97,12 +97,12 @@ def blocked_spans(
 
 
 def ran_inside(
-    outcomes: Outcomes, reservations: Sequence[Reservation], cluster: Cluster, said: list[str]
+    outcomes: Outcomes, reservations: Sequence[Reservation], cluster: Cluster, notes: list[str]
 ) -> dict[str, NDArray[np.bool_]]:
     """Return which jobs ran in a reservation that is replayed, bool[n], by the reason to omit them.
 
     Its nodes were theirs alone. Jobs that ran in another one, or at another time of one that
-    recurs, are counted in a sentence that is added to `said`.
+    recurs, are counted in a sentence that is added to `notes`.
     """
     names, start = outcomes.names("reservation"), outcomes.start
     if not reservations or not names:
@@ -113,7 +113,7 @@ def ran_inside(
             mine = outcomes.reservation == names.index(one.name)
             inside |= mine & (start >= one.start) & (start < one.end)
     if others := int(((outcomes.reservation >= 0) & ~inside & np.isfinite(start)).sum()):
-        said.append(
+        notes.append(
             f"{counted(others, 'job')} ran in a reservation that is not replayed, or not then: "
             "they are replayed as if they had asked for none."
         )

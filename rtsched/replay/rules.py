@@ -231,17 +231,17 @@ def _divisible(
     }
     for name, value in zip(("cms", "cps", "setup_link", "setup_node"), costs, strict=True):
         columns[name] = np.where(cut, value, jobs.column(name))
-    said = [
+    notes = [
         f"{counted(int(cut.sum()), 'job is', 'jobs are')} taken as divisible, on 1 to "
         f"{counted(machine, 'node')}: a unit takes {rule.cms:g} s to send and {rule.cps:g} s to "
         f"compute, set-up takes {rule.setup_link:g} s and {rule.setup_node:g} s, and there are as "
         "many units as make the run on the requested nodes last the requested time."
     ]
     if short:
-        said.append(
+        notes.append(
             f"{counted(short, 'job is', 'jobs are')} too short for the set-up times and stay rigid."
         )
-    return columns, said
+    return columns, notes
 
 
 def _affine(size: NDArray[np.int32], costs: tuple[float, float, float, float]) -> Affine:

@@ -29,7 +29,7 @@ _UNKNOWN_LICENSES = (
 )
 
 
-def shared_nodes(log: Log, machine: Cluster | None, said: list[str]) -> tuple[Log, Cluster]:
+def shared_nodes(log: Log, machine: Cluster | None, notes: list[str]) -> tuple[Log, Cluster]:
     """Return a log whose sizes count nodes, with demands, and the machine with its capacities.
 
     Parameters
@@ -38,7 +38,7 @@ def shared_nodes(log: Log, machine: Cluster | None, said: list[str]) -> tuple[Lo
         As read; sizes count processors.
     machine : Cluster or None
         The machine.
-    said : list of str
+    notes : list of str
         Grows by what had to be assumed.
 
     Raises
@@ -58,16 +58,16 @@ def shared_nodes(log: Log, machine: Cluster | None, said: list[str]) -> tuple[Lo
     each = cores_per_node(machine)
     nodes = np.where(jobs.node_count > 0, jobs.node_count, -(-np.maximum(jobs.size, 0) // each))
     nodes = nodes.astype(np.int32)
-    resources = _counted(jobs, machine, said)
+    resources = _counted(jobs, machine, notes)
     columns = {
         "size": nodes,
         "cores": jobs.size,
-        "demand": _demand(jobs, nodes, resources, said),
+        "demand": _demand(jobs, nodes, resources, notes),
         "kind": np.where(jobs.kind == Kind.MOLDABLE, np.int8(Kind.RIGID), jobs.kind),
     }
     moldable = int((jobs.kind == Kind.MOLDABLE).sum())
     if moldable:
-        said.append(
+        notes.append(
             f"{counted(moldable, 'job')} that may have fewer or more nodes: the number asked for."
         )
     shared = gathered(
@@ -75,14 +75,14 @@ def shared_nodes(log: Log, machine: Cluster | None, said: list[str]) -> tuple[Lo
     )
     given = np.where(log.outcomes.size > 0, nodes, np.int32(0))
     outcomes = gathered(log.outcomes, None, {"size": given})
-    said.append(
+    notes.append(
         f"Jobs share {counted(len(machine), 'node')}: each takes what it asks for of "
         f"{', '.join(resources)}."
     )
     return replace(log, jobs=shared, outcomes=outcomes), machine
 
 
-def _counted(jobs: Jobs, machine: Cluster, said: list[str]) -> tuple[str, ...]:
+def _counted(jobs: Jobs, machine: Cluster, notes: list[str]) -> tuple[str, ...]:
     """Return the resources that count: those of nodes, licences, and GRES that no node has."""
     resources = (*machine.nodes.names("capacity"), *machine.licenses)
     asked = jobs.names("demand")
@@ -91,13 +91,13 @@ def _counted(jobs: Jobs, machine: Cluster, said: list[str]) -> tuple[str, ...]:
         if n and not name.startswith(GRES):
             what = "every node's is not known" if name in {MEMORY, DISK} else "no node has it"
             what = _UNKNOWN_LICENSES if name.startswith(LICENSE) else what
-            said.append(f"{name} is not modelled ({counted(n, 'job')}): {what}.")
+            notes.append(f"{name} is not modelled ({counted(n, 'job')}): {what}.")
     others = (name for name in asked if name.startswith(GRES) and name not in resources)
     return (*resources, *others)
 
 
 def _demand(
-    jobs: Jobs, nodes: NDArray[np.int32], resources: tuple[str, ...], said: list[str]
+    jobs: Jobs, nodes: NDArray[np.int32], resources: tuple[str, ...], notes: list[str]
 ) -> NDArray[np.int64]:
     """Return what each job takes on each of its nodes, int64[n, r]."""
     demand = amounts_of(jobs, "demand", resources).copy()
@@ -111,7 +111,7 @@ def _demand(
         at = resources.index(MEMORY)
         each = np.maximum(jobs.memory, 0) * demand[:, cores]
         demand[:, at] = np.where(unknown & (demand[:, at] <= 0), each, demand[:, at])
-    said.append(
+    notes.append(
         f"{counted(int(unknown.sum()), 'job')} of which the log has no ReqTRES: processors and "
         "memory are divided evenly among the nodes."
     )

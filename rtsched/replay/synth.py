@@ -75,7 +75,7 @@ class Generator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         outcomes = Outcomes.build(
             len(jobs), run_time=run_time, size=jobs.size, ending=np.int8(Ending.COMPLETED)
         )
-        said = f"The log is synthetic: {self.name} with {self.text()}."
+        assumption = f"The log is synthetic: {self.name} with {self.text()}."
         machine = Cluster.uniform(self.nodes)
         return Log(
             jobs,
@@ -83,7 +83,7 @@ class Generator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             (f"synth {self.name}",),
             "synthetic",
             cluster=machine,
-            assumptions=(said,),
+            assumptions=(assumption,),
         )
 
 

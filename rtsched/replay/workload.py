@@ -254,25 +254,25 @@ def prepare(
         If no job is left.
     """
     deadline_rule, kind_rule = options.rules()
-    said = list(log.assumptions)
+    notes = list(log.assumptions)
     if options.unit == "auto":
         unit, sentence = chosen_unit(log, cluster or log.cluster, sharing=sharing)
         options = msgspec.structs.replace(options, unit=unit)
-        said = [*filter(None, [sentence]), *said]
+        notes = [*filter(None, [sentence]), *notes]
     skipped = Skipped(log.skipped.count.copy(), dict(log.skipped.first))
     read = log
-    log, known = in_units(log, options.unit, cluster or log.cluster, said)
-    machine = _machine(log, known, said)
+    log, known = in_units(log, options.unit, cluster or log.cluster, notes)
+    machine = _machine(log, known, notes)
     machine, sentences = with_speeds(machine, options.speeds)
-    said += sentences
+    notes += sentences
     size = sizes(log.jobs, log.outcomes)
-    log, machine = with_node_requests(log, machine, size, said)
-    together = alike_components(log, machine, said)
+    log, machine = with_node_requests(log, machine, size, notes)
+    together = alike_components(log, machine, notes)
     if together is not None:
         log, read = joined(log, together), joined(read, together)
         size = sizes(log.jobs, log.outcomes)
     periodic, sentences = periodic_work(options.periodic, machine)
-    said += sentences
+    notes += sentences
     room = (
         fitting_nodes(log.jobs, machine, machine.usable)
         if machine.shared
@@ -280,7 +280,7 @@ def prepare(
     )
     whole = options.arrays == "whole"
     promisable = promisable_jobs(read, obstacles(read, size, room, machine, whole_arrays=whole))
-    inside = ran_inside(log.outcomes, reservations, machine, said)
+    inside = ran_inside(log.outcomes, reservations, machine, notes)
     rows = ordered(log.jobs, replayable(log, room, skipped, inside))
     if (len(log.jobs) if rows is None else len(rows)) == 0:
         raise InputError(
@@ -289,16 +289,16 @@ def prepare(
         )
     run_time = run_times(log.outcomes)
     run_time = run_time if rows is None else run_time[rows]
-    jobs = filled(log.jobs, rows, size, run_time, said, assume_requested=assume_requested)
+    jobs = filled(log.jobs, rows, size, run_time, notes, assume_requested=assume_requested)
     running = np.count_nonzero(
         (log.outcomes.ending if rows is None else log.outcomes.ending[rows]) == Ending.RUNNING
     )
     if running:
-        said.append(
+        notes.append(
             f"{running} jobs still ran when the log was written: they are taken to end just then."
         )
     columns, sentences = kinds(jobs, kind_rule, len(machine))
-    said += sentences
+    notes += sentences
     jobs, arrays = gathered(jobs, None, columns), Arrays.none()
     if whole:
         arrays = whole_arrays(
@@ -309,22 +309,22 @@ def prepare(
             options.unit,
             fills_nodes=read.format != "condor-history",
             all_due=deadline_rule.name != "none",
-            said=said,
+            notes=notes,
         )
-    jobs, accounts = _ruled(jobs, run_time, arrays, deadline_rule, len(machine), options, said)
-    arrays = _with_deadlines(arrays, jobs, said)
-    events = node_events(outages, machine, float(jobs.submit[0]), said)
+    jobs, accounts = _ruled(jobs, run_time, arrays, deadline_rule, len(machine), options, notes)
+    arrays = _with_deadlines(arrays, jobs, notes)
+    events = node_events(outages, machine, float(jobs.submit[0]), notes)
     told_apart = len(read.outcomes.names("reservation")) > 0
-    blocked = blocked_spans(reservations, machine, float(jobs.submit[0]), said, told_apart)
+    blocked = blocked_spans(reservations, machine, float(jobs.submit[0]), notes, told_apart)
     billing = (cluster or read.cluster or machine).billing
     limits = None
     if site is not None or (billing is not None and billing.partitions):
         amounts = _amounts(read.jobs, rows, options.unit, machine, billing)
-        jobs = _billed(jobs, amounts, machine, said)
-        limits = None if site is None else limits_of_jobs(amounts, site, said)
+        jobs = _billed(jobs, amounts, machine, notes)
+        limits = None if site is None else limits_of_jobs(amounts, site, notes)
     outcomes = log.outcomes if rows is None else gathered(log.outcomes, rows)
     if misfit := overfull(jobs, outcomes, machine):
-        said.append(misfit)
+        notes.append(misfit)
     preemption = as_set(preemption, options.preempt_type, options.preempt_mode)
     qos = None if site is None else site.qos
     return Workload(
@@ -333,9 +333,9 @@ def prepare(
         outcomes=outcomes,
         cluster=machine,
         accounts=accounts,
-        preemption=preemption_of_jobs(jobs, outcomes, preemption, qos, said),
-        edges=_edges(log.edges, jobs, skipped, said),
-        assumptions=tuple(said),
+        preemption=preemption_of_jobs(jobs, outcomes, preemption, qos, notes),
+        edges=_edges(log.edges, jobs, skipped, notes),
+        assumptions=tuple(notes),
         skipped=skipped,
         sources=log.sources,
         format=log.format,
@@ -349,12 +349,12 @@ def prepare(
     )
 
 
-def _with_deadlines(arrays: Arrays, jobs: Jobs, said: list[str]) -> Arrays:
+def _with_deadlines(arrays: Arrays, jobs: Jobs, notes: list[str]) -> Arrays:
     """Return the arrays that have a deadline, and say how many they are."""
     arrays = arrays.take(np.isfinite(jobs.deadline[arrays.first()]))
     if arrays:
         tasks = counted(len(arrays.tasks.values), "task")
-        said.append(
+        notes.append(
             f"{counted(len(arrays.first()), 'array')} with {tasks} and a deadline: a planner gives "
             "one promise for all tasks of each (machine 'exclusive' without outages and "
             "preemption; `--arrays tasks` has it judge each task)."
@@ -375,19 +375,19 @@ def _amounts(
     return JobAmounts(asked, whole, cores_per_node(machine), billing)
 
 
-def _billed(jobs: Jobs, amounts: JobAmounts, machine: Cluster, said: list[str]) -> Jobs:
+def _billed(jobs: Jobs, amounts: JobAmounts, machine: Cluster, notes: list[str]) -> Jobs:
     """Return the jobs with what they are billed for, where they share nodes and it is known."""
     billing = amounts.billing
     if billing is None or not billing.partitions:
         return jobs
     if not machine.shared:
-        said.append(
+        notes.append(
             "TRESBillingWeights are not used: service for fair share counts what is allocated "
             "(`--unit resources` uses them)."
         )
         return jobs
     cores = mean_cores(machine)
-    said += billing_sentences(amounts, cores)
+    notes += billing_sentences(amounts, cores)
     return gathered(jobs, None, {"billed": amounts.billing_units() / cores})
 
 
@@ -395,7 +395,7 @@ def _mean_cores(machine: Cluster) -> float:
     return float(machine.nodes.cores.mean()) if len(machine) else 1.0
 
 
-def _machine(log: Log, known: Cluster | None, said: list[str]) -> Cluster:
+def _machine(log: Log, known: Cluster | None, notes: list[str]) -> Cluster:
     """Return the machine as it is known, else as large as the log's jobs show it to be."""
     if known is not None:
         unusable = ~known.usable
@@ -403,14 +403,16 @@ def _machine(log: Log, known: Cluster | None, said: list[str]) -> Cluster:
             named = (known.nodes.host >= 0).any()
             host = known.nodes.host if named else np.arange(len(known), dtype=np.int32)
             away, nodes = len(np.unique(host[unusable])), len(np.unique(host))
-            said.append(f"{away} of {counted(nodes, 'node')} are down or drained and take no jobs.")
+            notes.append(
+                f"{away} of {counted(nodes, 'node')} are down or drained and take no jobs."
+            )
         return known
     rows = replayable(log, np.iinfo(np.int32).max, Skipped())
     outcomes = log.outcomes if rows is None else log.outcomes.take(rows)
     size = sizes(log.jobs, log.outcomes)
     size = size if rows is None else size[rows]
     in_use = peak_use(outcomes, np.where(outcomes.size > 0, outcomes.size, size))
-    said.append(
+    notes.append(
         f"The log does not describe the machine: {in_use} processors, the most that its jobs held "
         "at once, are taken."
     )
@@ -432,14 +434,14 @@ def _ruled(
     deadline_rule: DeadlineRule,
     machine: int,
     options: WorkloadOptions,
-    said: list[str],
+    notes: list[str],
 ) -> tuple[Jobs, Accounts]:
     """Return the jobs with deadlines and accounts, noting what was assumed."""
     asked = arrays.as_asked(jobs)
     deadline, sentences = _deadlines(asked, run_time, deadline_rule, machine, options)
-    said += sentences
+    notes += sentences
     accounts, association, sentences = charge(jobs, options.shares)
-    said += sentences
+    notes += sentences
     return gathered(jobs, None, {"deadline": deadline, "association": association}), accounts
 
 
@@ -492,11 +494,11 @@ def _deadline_sentence(count: int, n: int, rule: DeadlineRule, seed: int, any_ri
     return f"{start}drawn (seed {seed}) between the least and the greatest execution time{rigid}."
 
 
-def _edges(edges: Edges, jobs: Jobs, skipped: Skipped, said: list[str]) -> Edges:
+def _edges(edges: Edges, jobs: Jobs, skipped: Skipped, notes: list[str]) -> Edges:
     """Return the dependencies between jobs that are left, and say who keeps them."""
     limited = int(np.count_nonzero(jobs.array_limit))
     if limited:
-        said.append(
+        notes.append(
             f"{counted(limited, 'task')} of arrays with a limit: no more of an array run at a time "
             "(machine 'exclusive'; a planner's own jobs do not count)."
         )
@@ -511,7 +513,7 @@ def _edges(edges: Edges, jobs: Jobs, skipped: Skipped, said: list[str]) -> Edges
         skipped.add("a dependency on or of a job that is left out", first, len(lost))
         edges = edges.take(both)
     if len(edges):
-        said.append(
+        notes.append(
             f"{counted(len(np.unique(edges.after)), 'job')} waiting for others that they depend "
             "on: where such a job is rejected or never starts, nobody waits for it. Only machine "
             "'exclusive' holds jobs back, and planners that follow dependencies promise a job "

@@ -274,7 +274,7 @@ def waiting_figure(scene: Scene) -> Figure:
     queues = [series.waiting(scene.workload, entry.results, scene.borders) for entry in scene.shown]
     peaks = [float(queue.max()) for queue in queues]
     names = [entry.name for entry in scene.shown]
-    said = ", ".join(f"{name} {decimal(peak)}" for name, peak in zip(names, peaks, strict=True))
+    text = ", ".join(f"{name} {decimal(peak)}" for name, peak in zip(names, peaks, strict=True))
     note = "Jobs submitted and not yet started."
     if max(peaks) > FAR_APART * max(min(peaks), 1.0):
         y = axis("", range=[0, 1.05 * max(peaks)], nticks=4)
@@ -288,7 +288,7 @@ def waiting_figure(scene: Scene) -> Figure:
     return Figure(
         "fig-waiting",
         "Length of the queue",
-        f"Longest queues, each a mean over {step(scene)}: {said} jobs.",
+        f"Longest queues, each a mean over {step(scene)}: {text} jobs.",
         note,
         height,
         plot,

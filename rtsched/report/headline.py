@@ -175,7 +175,7 @@ def _on_waits(policies: Mapping[str, Mapping[str, Any]], base: str) -> list[str]
     if not known:
         return ["No job started under any of the policies."]
     all_in = {name: some for name, some in known.items() if not some.get("reject_ratio")}
-    said = [_on_least(all_in, base)] if all_in else []
+    notes = [_on_least(all_in, base)] if all_in else []
     least, wait = _least(known)
     if least not in all_in:
         turned = percent(known[least]["reject_ratio"])
@@ -184,11 +184,11 @@ def _on_waits(policies: Mapping[str, Mapping[str, Any]], base: str) -> list[str]
         others = ""
         if alone is not None and base != least:
             others = f"; under {base} the others alone would wait {duration(alone)}"
-        said.append(
+        notes.append(
             f"Under {least} jobs wait{than} {duration(wait)}, but {turned} of them are rejected"
             f"{others}."
         )
-    return said
+    return notes
 
 
 def _least(policies: Mapping[str, Mapping[str, Any]]) -> tuple[str, float]:

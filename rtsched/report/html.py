@@ -144,7 +144,7 @@ def shown(figure: Figure) -> dict[str, Any]:
     return {
         "key": figure.key,
         "title": figure.title,
-        "said": figure.said,
+        "summary": figure.summary,
         "caption": figure.caption,
         "height": figure.height,
         "json": trusted(figure.plot.to_json().translate(_SAFE)),
@@ -224,8 +224,10 @@ def _books(summary: Summary) -> tuple[list[dict[str, Any]], list[str], bool]:
                 named = {"policy": policy, "plugin": plugin, "hook": hook.replace("_", "-")}
                 rows.append({**named, "cells": cells})
                 if book["errors"]:
-                    said = shortened(book.get("first_error", ""), 400)
-                    failures.append(f"{policy}: {plugin} failed in {hook}; first error: {said}")
+                    first_error = shortened(book.get("first_error", ""), 400)
+                    failures.append(
+                        f"{policy}: {plugin} failed in {hook}; first error: {first_error}"
+                    )
     return rows, [*failures, *undone(summary)], timed
 
 

@@ -244,13 +244,13 @@ def _words(scene: Scene, run: PolicyRun, rows: NDArray[np.int64]) -> list[str]:
     jobs = scene.workload.jobs.take(rows)
     results = run.results.take(rows)
     users = jobs.texts("user")
-    said = []
+    sentences = []
     for k, label in enumerate(jobs.labels()):
         name, user = literal([shortened(label, 30), shortened(users[k] or "?", 30)])
         wait = duration(float(results.start[k] - jobs.submit[k]))
         ran = duration(float(results.end[k] - results.start[k]))
-        said.append(
+        sentences.append(
             f"job {name}, user {user}<br>{counted(int(results.size[k]), 'node')} for {ran}, "
             f"waited {wait}"
         )
-    return said
+    return sentences

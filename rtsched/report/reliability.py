@@ -134,12 +134,12 @@ def reliability_drawing(found: Reliability, standalone: bool = True) -> str:
     columns = (found.stated, found.kept, found.low, found.high, found.promises)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     for stated, kept, least, most, number in rows:
-        said = (
+        text = (
             f"stated {percent(stated)}: {percent(kept)} of {number:,} kept, "
             f"{percent(least)} to {percent(most)}"
         )
         parts.append(
-            f"<g {look('point')}><title>{escape(said)}</title>"
+            f"<g {look('point')}><title>{escape(text)}</title>"
             f'<path d="M{x(stated):.1f} {y(least):.1f}V{y(most):.1f}"/>'
             f'<circle cx="{x(stated):.1f}" cy="{y(kept):.1f}" r="4"/></g>'
         )

@@ -36,7 +36,7 @@ class Figure:
         Its name in the page.
     title : str
         What it shows.
-    said : str
+    summary : str
         What is to be seen in it, for those who cannot see it.
     caption : str
         How to read it.
@@ -48,7 +48,7 @@ class Figure:
 
     key: str
     title: str
-    said: str
+    summary: str
     caption: str
     height: int
     plot: Any

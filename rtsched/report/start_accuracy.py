@@ -394,7 +394,7 @@ def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
         )
     )
     whole = found.parts[0]
-    said = ", ".join(
+    text = ", ".join(
         f"{percent(each)} of the starts within {100 * level:.0f} % intervals"
         for level, each in zip(LEVELS, whole.covered, strict=True)
     )
@@ -402,7 +402,7 @@ def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
         Figure(
             "fig-coverage",
             "How often starts were within the interval",
-            f"On the whole: {said}.",
+            f"On the whole: {text}.",
             "One point per week, in its middle, by when the estimates were made; dashed: what was "
             "stated. Below its dashed line an interval was too narrow in that week, above it too "
             "wide.",

@@ -263,8 +263,8 @@ def _authorization(
     if not identity and not munge.available() and which(id_tokens.FETCH):
         identity = "condor"
     if identity != "condor":
-        said = payload_for(request.method, request.target.encode(), request.body)
-        return f"{SCHEME} {(encode or munge.encode)(said, TTL_S)}"
+        payload = payload_for(request.method, request.target.encode(), request.body)
+        return f"{SCHEME} {(encode or munge.encode)(payload, TTL_S)}"
     if not settings.server.startswith("https:"):  # a token is good for other requests too
         raise ConfigError(
             [f"server: {settings.server} is without TLS; tokens of HTCondor are sent by https only"]

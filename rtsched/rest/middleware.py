@@ -110,13 +110,13 @@ class AccessMiddleware:
             self._log(scope, *refusal[:2])
             await refuse(send_with_headers, *refusal, html=_wants_page(scope))
             return
-        told = False
+        answered = False
 
         async def receive_again() -> Message:
-            nonlocal told
-            if told:
+            nonlocal answered
+            if answered:
                 return await receive()
-            told = True
+            answered = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         await self._app(scope, receive_again, send_with_headers)

@@ -86,12 +86,12 @@ class SliceEvents:
         """Return time, kind and row of the events that slices bring."""
         known = self._open.shape[1]
         rows, begin, end = np.concatenate([self._open, log], axis=1)
-        told = np.arange(len(rows)) < known
+        observed = np.arange(len(rows)) < known
         row = rows.astype(np.int64)
         by = np.lexsort((begin, self._server[row]))
-        row, begin, end, told = row[by], begin[by], end[by], told[by]
+        row, begin, end, observed = row[by], begin[by], end[by], observed[by]
         joined = (row[1:] == row[:-1]) & (begin[1:] == end[:-1])
-        begins = ~told & ~np.concatenate([np.zeros(1, np.bool_), joined])[: len(row)]
+        begins = ~observed & ~np.concatenate([np.zeros(1, np.bool_), joined])[: len(row)]
         over = end < until
         ends = over & ~np.concatenate([joined, np.zeros(1, np.bool_)])[: len(row)]
         self._open = np.stack([row, begin, end])[:, ~over]

@@ -296,12 +296,12 @@ class PluginConformance:
                 idle = self._with_state(idle, self._reduced(_arrivals(everyone), idle, None))
             until = _held_until(idle)
             verdicts, plan = short.judge(rows, idle.now, until, NO_PLAN, lambda: 0)
-            said = self._answer("admit", jobs, idle)
+            theirs_whole = self._answer("admit", jobs, idle)
             if verdicts is None:
                 verdicts = Verdicts.build(np.full(len(rows), Verdict.ADMIT), promise=jobs.deadline)
-            ours, theirs = (by_row("admit", each, len(rows)) for each in (verdicts, said))
+            ours, theirs = (by_row("admit", each, len(rows)) for each in (verdicts, theirs_whole))
             claim_same(ours, theirs, "the short form judges otherwise")
-            planned = _plan_as_rows(said.plan, everyone)
+            planned = _plan_as_rows(theirs_whole.plan, everyone)
             claim_same(_plain(plan), _plain(planned), "the short form plans otherwise")
             test = short.row_test()
             if test is not None:
@@ -314,7 +314,7 @@ class PluginConformance:
             waits = replace(
                 idle,
                 queued=promised.take(np.argsort(plan.row)),
-                plan=said.plan,
+                plan=theirs_whole.plan,
                 promises=Promises.build(
                     len(promised), job=promised.id, deadline=promised.deadline
                 ).take(np.argsort(promised.id)),
@@ -365,9 +365,11 @@ class PluginConformance:
                 place_rows(placer.prepared, time, rows, out)
                 ours = [placer.node_sets[each].tolist() if each >= 0 else [] for each in out]
                 snapshot = self._with_state(then, state)
-                said = self._answer("partition", jobs.take(rows), snapshot)
-                codes = [] if said is None else said.node_set.tolist()
-                theirs = [said.node_sets[each].tolist() if each >= 0 else [] for each in codes]
+                theirs_whole = self._answer("partition", jobs.take(rows), snapshot)
+                codes = [] if theirs_whole is None else theirs_whole.node_set.tolist()
+                theirs = [
+                    theirs_whole.node_sets[each].tolist() if each >= 0 else [] for each in codes
+                ]
                 claim_same(ours, theirs, "the placer wants other nodes")
 
         self._on_scenes(check, "partition")

@@ -25,13 +25,13 @@ from rtsched.model.actions import (
     ExchangePlaces,
     Hold,
     Move,
+    Notify,
     Place,
     Release,
     Requeue,
     Reserve,
     SetNodeWeight,
     SetPriority,
-    Tell,
 )
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
@@ -284,8 +284,8 @@ def test_who_is_removed_is_told_why() -> None:
 
 def test_nobody_is_told_the_same_twice() -> None:
     """RtWhy that stands already is no change."""
-    assert not steered(Tell(ids(1), ("so",)), view_of(ad(1, rtwhy="so")))
-    assert texts(steered(Tell(ids(1), ("so",)), view_of(ad(1)))) == ["set RtWhy of job 1.0: so"]
+    assert not steered(Notify(ids(1), ("so",)), view_of(ad(1, rtwhy="so")))
+    assert texts(steered(Notify(ids(1), ("so",)), view_of(ad(1)))) == ["set RtWhy of job 1.0: so"]
 
 
 def test_a_deferred_job_is_let_go_by_what_it_carries() -> None:

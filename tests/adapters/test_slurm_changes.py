@@ -40,12 +40,12 @@ from rtsched.model.actions import (
     Cancel,
     DropDeadline,
     ExchangePlaces,
+    Notify,
     Place,
     Requeue,
     Restart,
     SetNodeWeight,
     SetPriority,
-    Tell,
 )
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
@@ -288,7 +288,7 @@ def test_only_jobs_that_have_ended_are_queued_again() -> None:
     view = view_of({"state": "FAILED"}, {"state": "PENDING"}, {"state": "RUNNING"})
     (change,) = steered(Restart(ids(1, 2, 3, 9)), view)
     assert change.command.words == ("scontrol", "requeue", "1")
-    told = steered(Tell(ids(1, 2, 3), ("a", "b", "c")), view)
+    told = steered(Notify(ids(1, 2, 3), ("a", "b", "c")), view)
     assert [each.job for each in told] == [2, 3]
 
 

@@ -18,7 +18,7 @@ from rtsched.daemon.chains import Chains
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.store import Store
-from rtsched.model.actions import Action, Tell
+from rtsched.model.actions import Action, Notify
 from rtsched.model.jobs import Jobs
 from rtsched_plugins.mcdf import Mcdf
 
@@ -51,7 +51,7 @@ class Failing:
         """Take messages only, and those not at once."""
         assert not dry_run
         dones = []
-        for action in (each for each in actions if isinstance(each, Tell)):
+        for action in (each for each in actions if isinstance(each, Notify)):
             for job, text in zip(action.job.tolist(), action.text, strict=True):
                 self.told.append((job, text))
                 self.failures -= 1
@@ -101,7 +101,7 @@ def test_a_user_who_could_not_be_told_is_told_in_the_next_cycle(tmp_path: Path) 
             daemon = Daemon(
                 policy, store, system, SlurmTranslator(), Metrics(), reread=lambda: policy
             )
-            daemon._with_notices([Tell(np.array([7]), ("broken",))])
+            daemon._with_notices([Notify(np.array([7]), ("broken",))])
             for _ in range(4):
                 await daemon.cycle()
 

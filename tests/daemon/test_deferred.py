@@ -12,7 +12,7 @@ from scene import ANN, BOB, T0, Scene
 from rtsched.adapters.live import Change, Done, Submission
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.deferred import AGAIN, AT_A_TIME, _waiting
-from rtsched.model.actions import Admit, Cancel, Release, Reserve, Tell
+from rtsched.model.actions import Admit, Cancel, Notify, Release, Reserve
 from rtsched.model.jobs import Edges, Jobs
 from rtsched_plugins.mcdf import Mcdf
 
@@ -91,7 +91,7 @@ def test_who_leaves_promises_unused_gets_no_more_by_deferred_jobs() -> None:
         (void,) = scene.poll(T0 + k + 60, queued=((70 + k, token),), stuck=(70 + k,)).changed
         assert void.standing == "void"
     settled = scene.poll(T0 + 200, deferred=deferred(1, **asked))
-    (text,) = [text for each in settled.actions if isinstance(each, Tell) for text in each.text]
+    (text,) = [text for each in settled.actions if isinstance(each, Notify) for text in each.text]
     assert "too many promises to you came to nothing in the last hour" in text
     assert "try again in 58 min" in text
     assert not scene.site.records
@@ -210,7 +210,7 @@ def test_free_nodes_are_secured_before_they_are_promised() -> None:
     assert reserve.secured.entries.job.tolist() == [1, 2]
     assert sorted(reserve.secured.nodes.tolist()) == [0, 1, 2, 3]
     assert not len(reserve.plan)
-    assert not [each for each in first.actions if isinstance(each, Admit | Cancel | Tell)]
+    assert not [each for each in first.actions if isinstance(each, Admit | Cancel | Notify)]
     assert not scene.site.records
     assert not first.changed
     assert not first.journal

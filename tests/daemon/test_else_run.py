@@ -22,9 +22,9 @@ from rtsched.model.actions import (
     Cancel,
     DropDeadline,
     ExchangePlaces,
+    Notify,
     Release,
     Reserve,
-    Tell,
 )
 from rtsched.model.events import joined
 from rtsched.model.jobs import Jobs
@@ -116,7 +116,7 @@ def test_its_user_is_told() -> None:
     scene = Scene()
     jobs = Jobs.build(1, id=[7], submit=[T0], size=[4], wall_time=[600.0], deadline=[T0 + 300])
     actions = scene.poll(T0 + 1, deferred=jobs, otherwise="run").actions
-    (text,) = [text for each in actions if isinstance(each, Tell) for text in each.text]
+    (text,) = [text for each in actions if isinstance(each, Notify) for text in each.text]
     assert UNPROMISED in text
 
 
@@ -184,7 +184,7 @@ def test_it_is_promised_its_deadline_as_soon_as_there_is_room(monkeypatch) -> No
     settled = scene.poll(T0 + 5, unpromised=job, otherwise="run")
     (record,) = settled.changed
     assert (record.id, record.standing, record.deadline) == (7, "firm", T0 + 3000)
-    (text,) = [text for each in settled.actions if isinstance(each, Tell) for text in each.text]
+    (text,) = [text for each in settled.actions if isinstance(each, Notify) for text in each.text]
     assert "promised to end by" in text
     assert [each.job.tolist() for each in settled.actions if isinstance(each, Admit)] == [[7]]
     assert [entry.verdict for entry in settled.journal] == ["admit"]

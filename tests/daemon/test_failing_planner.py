@@ -11,7 +11,7 @@ from scene import ANN, T0, Scene
 from rtsched.core.hookspecs import hookimpl
 from rtsched.daemon.deferred import AGAIN
 from rtsched.errors import PlannerError
-from rtsched.model.actions import Cancel, Release, Requeue, Tell
+from rtsched.model.actions import Cancel, Notify, Release, Requeue
 from rtsched.model.jobs import Jobs
 from rtsched.model.verdicts import Verdicts
 from rtsched_plugins.mcdf import Mcdf
@@ -65,7 +65,7 @@ def flaky(offer: float = 60.0, **member: str) -> tuple[Scene, Flaky]:
 
 def told(actions: tuple[object, ...]) -> list[str]:
     """Return what users are told."""
-    return [text for each in actions if isinstance(each, Tell) for text in each.text]
+    return [text for each in actions if isinstance(each, Notify) for text in each.text]
 
 
 def test_no_promise_breaks_while_the_planner_fails(how: str, on_error: str) -> None:

@@ -35,7 +35,7 @@ from rtsched.daemon.settings import DaemonSettings, LikelySettings
 from rtsched.daemon.site import renamed
 from rtsched.daemon.store import LEARNT_FROM
 from rtsched.estimates.likely_level import LikelyLevel
-from rtsched.model.actions import Tell
+from rtsched.model.actions import Notify
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.verdicts import Reason, Verdicts
 from rtsched_plugins.mcdf import Mcdf
@@ -444,7 +444,7 @@ def test_a_job_that_waits_at_its_deadline_is_broken_and_told():
     settled = scene.poll(T0 + 3601, ((10, token),))
     (record,) = settled.changed
     assert record.standing == "broken"
-    (tell,) = (action for action in settled.actions if isinstance(action, Tell))
+    (tell,) = (action for action in settled.actions if isinstance(action, Notify))
     assert tell.job.tolist() == [10]
     assert "the likely promise (odds 95 %)" in tell.text[0]
 

@@ -12,7 +12,7 @@ from running import ANN, NOW, Running, answer_of
 from rtsched.adapters.live import Marks
 from rtsched.adapters.wire import MessageKind, Tag
 from rtsched.daemon.store import Store
-from rtsched.model.actions import Tell
+from rtsched.model.actions import Notify
 from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -90,7 +90,10 @@ def test_promises_that_the_database_does_not_know_are_given_again(
         (problem,) = running.daemon.problems()
         assert problem.startswith("1 waiting job had a promise that the database does not know (7)")
         told = [
-            text for each in running.system.applied if isinstance(each, Tell) for text in each.text
+            text
+            for each in running.system.applied
+            if isinstance(each, Notify)
+            for text in each.text
         ]
         promised = hours > 0.5
         assert ("promised again" in told[0]) == promised

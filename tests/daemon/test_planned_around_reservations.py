@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scene import T0, Scene
 
 from rtsched.daemon.waiting import waits
-from rtsched.model.actions import Tell
+from rtsched.model.actions import Notify
 from rtsched.model.blocked import NOTHING_BLOCKED, RECURS_AHEAD, WHOLE, Blocked, with_recurring
 from rtsched.model.jobs import Periodic
 from rtsched_plugins.mcdf import Mcdf
@@ -122,7 +122,7 @@ def test_a_promise_is_moved_out_of_the_way_of_a_new_reservation(shared: bool) ->
     assert not scene.poll(T0 + 4, ((7, token),)).changed  # it is at risk
     settled = scene.poll(T0 + 1205, ((7, token),))
     assert [record.standing for record in settled.changed] == ["broken"]
-    assert any(isinstance(action, Tell) for action in settled.actions)
+    assert any(isinstance(action, Notify) for action in settled.actions)
 
 
 @BOTH_KINDS

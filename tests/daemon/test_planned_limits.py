@@ -17,7 +17,7 @@ from rtsched.daemon.limits import LIMIT, limits_in, with_limits
 from rtsched.daemon.records import StoredState, decode_jobs
 from rtsched.daemon.recovery import recovered
 from rtsched.daemon.stated import moment
-from rtsched.model.actions import Tell
+from rtsched.model.actions import Notify
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.limit_rules import LimitRules
@@ -384,7 +384,7 @@ def test_a_moved_job_is_told_and_stays_where_it_is() -> None:
     for second in range(1, 190, 3):
         runs = ((90, "", T0, T0 + 200, (3,)),)
         settled = scene.poll(T0 + second, queued, runs, limits={7: "AssocGrpCpuLimit"})
-        told += [one.text[0] for one in settled.actions if isinstance(one, Tell)]
+        told += [one.text[0] for one in settled.actions if isinstance(one, Notify)]
         start += starts(scene)
     (text,) = told
     assert text.startswith(

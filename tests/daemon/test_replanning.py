@@ -12,7 +12,7 @@ from scene import BOB, T0, Scene
 
 from rtsched.daemon.site import at_risk, standings
 from rtsched.daemon.waiting import waits
-from rtsched.model.actions import Requeue, Tell
+from rtsched.model.actions import Notify, Requeue
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def overlaps(plan: Schedule) -> bool:
 
 def told(settled: Settled) -> dict[int, str]:
     """Return what users are told, by job id."""
-    tells = [each for each in settled.actions if isinstance(each, Tell)]
+    tells = [each for each in settled.actions if isinstance(each, Notify)]
     return {job: text for t in tells for job, text in zip(t.job.tolist(), t.text, strict=True)}
 
 
@@ -88,7 +88,7 @@ def test_a_limit_that_breaks_a_promise_is_named() -> None:
     (broken,) = settled.changed
     assert broken.standing == "broken"
     assert broken.why == "the job waits for a limit of its account or QOS (QOSGrpCpuLimit)"
-    (told,) = [action for action in settled.actions if isinstance(action, Tell)]
+    (told,) = [action for action in settled.actions if isinstance(action, Notify)]
     assert "can no longer be kept, since the job waits for a limit" in told.text[0]
 
 
@@ -129,7 +129,7 @@ def test_who_is_kept_from_two_starts_by_a_limit_is_told_which() -> None:
     for second in range(1, 80):
         limits = {} if second < 25 else {7: "AssocGrpGRES"}
         settled = scene.poll(T0 + second, queued, limits=limits)
-        told += [(second, one.text) for one in settled.actions if isinstance(one, Tell)]
+        told += [(second, one.text) for one in settled.actions if isinstance(one, Notify)]
     assert told == [
         (
             63,
@@ -366,11 +366,11 @@ def test_an_insured_job_begins_again_on_the_spare_node() -> None:
     scene.poll(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0, 1)),))
     settled = scene.poll(T0 + RUN, queued, down=(1,))
     assert not settled.changed
-    (tell,) = [each for each in settled.actions if isinstance(each, Tell)]
+    (tell,) = [each for each in settled.actions if isinstance(each, Notify)]
     assert tell.job.tolist() == [7]
     assert "restarts, planned to start now, still promised" in tell.text[0]
     again = scene.poll(T0 + RUN + 1, queued, down=(1,))
-    assert not [each for each in again.actions if isinstance(each, Tell)], "once"
+    assert not [each for each in again.actions if isinstance(each, Notify)], "once"
     plan = scene.site.snapshot.plan
     assert plan.entries.start.tolist() == [T0 + RUN]
     assert sorted(plan.nodes.tolist()) == [0, 2]

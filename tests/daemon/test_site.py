@@ -18,7 +18,7 @@ from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.site import at_risk, on_nodes
 from rtsched.logs.node_requests import NodeSets
-from rtsched.model.actions import Requeue, Reserve, Tell
+from rtsched.model.actions import Notify, Requeue, Reserve
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
@@ -224,7 +224,7 @@ def test_a_job_that_is_changed_loses_its_promise(poll: dict[str, object], why: s
     assert [(r.id, r.standing, r.why) for r in settled.changed] == (
         [(7, "void", why)] if why else []
     )
-    told = [(a.job.tolist(), a.text) for a in settled.actions if isinstance(a, Tell)]
+    told = [(a.job.tolist(), a.text) for a in settled.actions if isinstance(a, Notify)]
     text = f"rtsched: the promise is void: {why}; the job runs as best effort"
     assert told == ([([7], (text,))] if why else [])
 
@@ -493,7 +493,7 @@ def test_a_promise_that_cannot_be_kept_is_reported_at_once() -> None:
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     settled = scene.poll(T0 + 2, queued=((7, token),), down=(0,))
     assert [(r.id, r.standing) for r in settled.changed] == [(7, "broken")]
-    assert [type(action) for action in settled.actions] == [Reserve, Tell]
+    assert [type(action) for action in settled.actions] == [Reserve, Notify]
     assert settled.actions[1].text == (TOLD,)
     assert not len(scene.site.snapshot.promises)
     assert scene.site.snapshot.queued.id.tolist() == [7]
@@ -524,13 +524,13 @@ def test_who_appears_after_the_promise_broke_is_told(uid: int, later: int, told:
     token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
     settled = scene.poll(T0 + 1, down=(0,))
     assert [r.standing for r in settled.changed] == ["broken"]
-    assert not [a for a in settled.actions if isinstance(a, Tell)]
+    assert not [a for a in settled.actions if isinstance(a, Notify)]
     settled = scene.poll(T0 + later, queued=((7, token),), down=(0,), uid=uid)
-    tells = [a for a in settled.actions if isinstance(a, Tell)]
+    tells = [a for a in settled.actions if isinstance(a, Notify)]
     assert [job for a in tells for job in a.job.tolist()] == told
     assert {text for a in tells for text in a.text} <= {TOLD}
     again = scene.poll(T0 + later + 1, queued=((7, token),), down=(0,), uid=uid)
-    assert not [a for a in again.actions if isinstance(a, Tell)]
+    assert not [a for a in again.actions if isinstance(a, Notify)]
 
 
 def test_a_late_starter_gives_way() -> None:
@@ -542,7 +542,7 @@ def test_a_late_starter_gives_way() -> None:
     _, action, tell = settled.actions
     assert isinstance(action, Requeue)
     assert action.job.tolist() == [9]
-    assert isinstance(tell, Tell)
+    assert isinstance(tell, Notify)
     assert tell.job.tolist() == [9]
     assert "a job with a promised deadline needs its nodes" in tell.text[0]
     (note,) = settled.journal

@@ -15,7 +15,7 @@ from rtsched.adapters.live import Marks
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag
 from rtsched.daemon import store
 from rtsched.errors import StoreError
-from rtsched.model.actions import Admit, Tell
+from rtsched.model.actions import Admit, Notify
 from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def test_a_held_job_is_promised_nothing_that_is_not_written_down(running: Runnin
     def asked_for() -> list[type]:
         kinds = [type(action) for action in running.system.applied]
         running.system.applied.clear()
-        return [kind for kind in kinds if kind in {Admit, Tell}]
+        return [kind for kind in kinds if kind in {Admit, Notify}]
 
     async def course() -> None:
         yes = np.ones(1, np.bool_)
@@ -159,7 +159,7 @@ def test_a_held_job_is_promised_nothing_that_is_not_written_down(running: Runnin
         running.store.commit = commit  # type: ignore[method-assign]
         await running.daemon.cycle()
         assert running.standings() == ["firm"]
-        assert asked_for() == [Admit, Tell]
+        assert asked_for() == [Admit, Notify]
         assert running.daemon.problems() == ()
         assert len(running.store.open_records()) == 1
 

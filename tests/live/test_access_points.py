@@ -153,7 +153,7 @@ def test_jobs_of_one_number_are_three(three: Three) -> None:
         for schedd, cluster in zip(("head", "submit2", "submit3"), clusters, strict=True)
     ]
     for name in names:
-        assert f"job {name}" in three.explain(name)
+        eventually(lambda name=name: f"job {name}" in three.explain(name), 60)  # type: ignore[misc]
     for at, cluster in enumerate(clusters):
         eventually(lambda at=at, cluster=cluster: three.history(at, cluster) == "4", 120)  # type: ignore[misc]
     for name in names:

@@ -27,13 +27,13 @@ from rtsched.model.actions import (
     Cancel,
     Hold,
     Move,
+    Notify,
     Place,
     Release,
     Requeue,
     Reserve,
     SetNodeWeight,
     SetPriority,
-    Tell,
 )
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
@@ -245,7 +245,7 @@ def test_a_size_that_fits_now(pool: Pool, remote: Remote) -> None:
 def test_users_read_why(pool: Pool, remote: Remote) -> None:
     """In the queue and in the history."""
     cluster = promised(pool)
-    done(remote.apply(Tell(ids(cluster), ('rtsched: so "it" is\n\\ there',))))
+    done(remote.apply(Notify(ids(cluster), ('rtsched: so "it" is\n\\ there',))))
     assert pool.job(cluster)["RtWhy"] == 'rtsched: so "it" is \\ there'
     done(remote.apply(Cancel(ids(cluster), ("rtsched: it cannot end by then",))))
     ad = pool.wait_job(cluster, 0, "Removed")

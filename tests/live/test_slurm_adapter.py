@@ -21,13 +21,13 @@ from rtsched.model.actions import (
     Cancel,
     Hold,
     Move,
+    Notify,
     Place,
     Release,
     Requeue,
     Reserve,
     SetNodeWeight,
     SetPriority,
-    Tell,
 )
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
@@ -335,7 +335,7 @@ def test_actions_on_single_jobs(slurm: Cluster, remote: Remote) -> None:
         Hold(single(job), np.zeros(1)),
         Release(single(job)),
         SetPriority(single(job), np.array([0.5])),
-        Tell(single(job), ("rtsched: it waits for 'x' \"y\" $(z) ; \\ |",)),
+        Notify(single(job), ("rtsched: it waits for 'x' \"y\" $(z) ; \\ |",)),
     ):
         assert len(good(remote.apply(action))) == 1
         assert remote.changes(action) == []
@@ -420,7 +420,7 @@ def test_what_a_user_is_told_leaves_her_own_words(slurm: Cluster, remote: Remote
     words = "for the night's run rtsched:sigma=400,cms=0.01,cps=1"
     load = slurm.sbatch(["-N1-4", "--deadline=now+5hours", f"--comment={words}", later(900)])
     for message in ("held; it is evaluated again", "promised to end by 12:00:00"):
-        good(remote.apply(Tell(single(load), (f"rtsched: {message}",))))
+        good(remote.apply(Notify(single(load), (f"rtsched: {message}",))))
         assert comment_of(slurm, load) == f"rtsched: {message} -- {words}"
         observation = remote.poll()
         at = row(observation, load)
@@ -429,7 +429,7 @@ def test_what_a_user_is_told_leaves_her_own_words(slurm: Cluster, remote: Remote
             400.0,
         )
     soon = float(int(time.time()) + 1000)
-    plan, told = plan_of((load, soon, soon + 300, [1, 2])), Tell(single(load), ("rtsched: yes",))
+    plan, told = plan_of((load, soon, soon + 300, [1, 2])), Notify(single(load), ("rtsched: yes",))
     good(remote.apply(plan, told))
     comment = comment_of(slurm, load)
     assert comment.startswith("rtsched:promise deadline=")
@@ -482,7 +482,7 @@ def test_what_slurm_refuses(slurm: Cluster, remote: Remote) -> None:
     moves = plan_of((running, time.time(), time.time() + 60, [3])).plan
     assert outcomes(remote.apply(Move(single(running), moves))) == ["unsupported"]
     remote.poll()
-    changes = remote.changes(Tell(single(running), ("hello",)))
+    changes = remote.changes(Notify(single(running), ("hello",)))
     slurm.run(["scancel", str(running)])
     slurm.wait_job(running, "CANCELLED")
     assert outcomes(remote.carry_out(changes)) == ["failed"]

@@ -41,7 +41,7 @@ def write(path: Path, text: str) -> Path:
 
 def test_slurm_conf(tmp_path: Path) -> None:
     """Defaults, continued lines, node sets and partitions."""
-    cluster, said = read_cluster(write(tmp_path / "slurm.conf", CONF))
+    cluster, notes = read_cluster(write(tmp_path / "slurm.conf", CONF))
     nodes = cluster.nodes
     assert len(cluster) == 2 * 4 + 3 * 2
     assert list(dict.fromkeys(nodes.texts("name"))) == [
@@ -56,15 +56,15 @@ def test_slurm_conf(tmp_path: Path) -> None:
     assert cluster.partitions["all"].sum() == 14
     assert cluster.partitions["fast"].tolist() == [True] * 8 + [False] * 6
     assert cluster.partitions["slow"].sum() == 4
-    assert "nodes.conf" in said[0]
+    assert "nodes.conf" in notes[0]
 
 
 def test_included_files(tmp_path: Path) -> None:
     """Included files are read from beside the first one; loops end."""
     write(tmp_path / "nodes.conf", "NodeName=more CPUs=3\ninclude nodes.conf\n")
-    cluster, said = read_cluster(write(tmp_path / "slurm.conf", CONF))
+    cluster, notes = read_cluster(write(tmp_path / "slurm.conf", CONF))
     assert cluster.partitions["all"].sum() == 17
-    assert "include each other" in said[0]
+    assert "include each other" in notes[0]
 
 
 def test_licenses_of_slurm_conf(tmp_path: Path) -> None:
@@ -168,18 +168,18 @@ State = "Drained"
 
 def test_condor_status(tmp_path: Path) -> None:
     """Partitionable slots count whole, their dynamic ones not at all."""
-    cluster, said = read_cluster(write(tmp_path / "status", SLOTS))
+    cluster, notes = read_cluster(write(tmp_path / "status", SLOTS))
     assert cluster.nodes.texts("name") == ["slot1@a"] * 8 + ["slot1@b"] * 2
     assert cluster.nodes.texts("host")[-1] == "b"
     assert cluster.nodes.memory.tolist() == [512 << 20] * 8 + [256 << 20] * 2
     assert cluster.nodes.state[-1] == NodeState.DRAINED
-    assert "dynamic" in said[0]
+    assert "dynamic" in notes[0]
     slots = [{"Name": "s", "Machine": "m", "Cpus": 3, "SlotType": "Static"}]
     assert len(read_cluster(write(tmp_path / "json", json.dumps(slots)))[0]) == 3
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "notes"),
     [
         ("", "no node in it"),
         ("hello\n", "no node in it"),
@@ -192,9 +192,9 @@ def test_condor_status(tmp_path: Path) -> None:
         ('{"nodes": []}', "no node in it"),
     ],
 )
-def test_bad_files(tmp_path: Path, text: str, said: str) -> None:
+def test_bad_files(tmp_path: Path, text: str, notes: str) -> None:
     """What is no machine is refused in one sentence."""
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=notes):
         read_cluster(write(tmp_path / "x", text))
 
 

@@ -131,8 +131,8 @@ def test_expressions_as_processors(read: Read) -> None:
         )
     )
     assert log.jobs.size.tolist() == [3, 6, 1]
-    assert any("CpusProvisioned" in said for said in log.assumptions)
-    assert any("1 is assumed" in said for said in log.assumptions)
+    assert any("CpusProvisioned" in notes for notes in log.assumptions)
+    assert any("1 is assumed" in notes for notes in log.assumptions)
 
 
 def test_parallel_jobs(read: Read) -> None:
@@ -216,8 +216,8 @@ def test_a_held_job_counts_with_the_run_it_had(read: Read) -> None:
     assert log.outcomes.run_time[:2].tolist() == [40.0, 20.0]
     assert log.outcomes.end[:2].tolist() == [1050.0, 1030.0]
     assert log.outcomes.ending.tolist() == [Ending.CANCELLED] * 2 + [Ending.PENDING]
-    said = "of a job that ran and is held, or waits again, the last run counts (2 jobs)"
-    assert said in log.assumptions
+    notes = "of a job that ran and is held, or waits again, the last run counts (2 jobs)"
+    assert notes in log.assumptions
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_content_tells_the_format(
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "sentence"),
     [
         (b"", "the file is empty"),
         (b" \n\r\n ", "the file is empty"),
@@ -102,9 +102,9 @@ def test_content_tells_the_format(
         (b'[{"ClusterId": "x"}]', "no usable job in it"),
     ],
 )
-def test_unreadable_content(read: Read, data: bytes, said: str) -> None:
+def test_unreadable_content(read: Read, data: bytes, sentence: str) -> None:
     """What cannot be read is refused in one sentence that names the file and a remedy."""
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=sentence) as caught:
         read(data)
     assert "\n" not in str(caught.value)
     assert str(caught.value.path).endswith("log")

@@ -126,7 +126,7 @@ def test_requeued_jobs_keep_their_last_run(read: Read) -> None:
     assert log.jobs.submit.tolist() == [NOON, NOON]
     assert log.outcomes.start.tolist() == [NOON + 60, NOON + 300]
     assert log.outcomes.restarts.tolist() == [0, 1]
-    assert any("requeued" in said for said in log.assumptions)
+    assert any("requeued" in sentence for sentence in log.assumptions)
 
 
 def test_restarts_column(read: Read) -> None:
@@ -293,14 +293,14 @@ def test_times_of_a_zone_with_summer_time(read: Read) -> None:
     assert (outcomes.start - log.jobs.submit).tolist() == [3600.0, 0.0]
     assert outcomes.run_time[0] == 2400.0
     assert outcomes.run_time[1] == 153 * 86400 + 3600
-    assert any("Europe/Berlin" in said for said in log.assumptions)
+    assert any("Europe/Berlin" in sentence for sentence in log.assumptions)
 
 
 def test_epoch_times_need_no_zone(read: Read) -> None:
     """SLURM_TIME_FORMAT=%s writes seconds since the epoch."""
     log = read(table({"Submit": "1795262400", "Start": "1795262460", "End": "1795262580"}))
     assert log.jobs.submit.tolist() == [NOON]
-    assert not any("local times" in said for said in log.assumptions)
+    assert not any("local times" in sentence for sentence in log.assumptions)
 
 
 def test_an_unknown_zone_is_refused(read: Read) -> None:
@@ -310,14 +310,14 @@ def test_an_unknown_zone_is_refused(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "said"), [("JobID", "JobID"), ("Submit", "Submit"), ("Start,End", "Start, End")]
+    ("missing", "sentence"), [("JobID", "JobID"), ("Submit", "Submit"), ("Start,End", "Start, End")]
 )
-def test_needed_columns(read: Read, missing: str, said: str) -> None:
+def test_needed_columns(read: Read, missing: str, sentence: str) -> None:
     """Without the least columns a log cannot be read, and the error says which."""
     text = table({})
     for name in missing.split(","):
         text = text.replace(name + "|", "X" + "|")
-    with pytest.raises(InputError, match=f"no column {said}"):
+    with pytest.raises(InputError, match=f"no column {sentence}"):
         read(text, format="sacct")
 
 
@@ -326,7 +326,7 @@ def test_few_columns_are_enough(read: Read) -> None:
     log = read("JobID|Submit|Start|Elapsed\n3|2026-11-21T12:00:00|2026-11-21T12:00:09|1-00:00:01\n")
     assert log.outcomes.end.tolist() == [NOON + 9 + 86401]
     assert log.jobs.size.tolist() == [1]
-    assert any("no processor counts" in said for said in log.assumptions)
+    assert any("no processor counts" in sentence for sentence in log.assumptions)
 
 
 def test_resources_tell_processors(read: Read) -> None:
@@ -336,7 +336,7 @@ def test_resources_tell_processors(read: Read) -> None:
     )
     log = read(text)
     assert (log.jobs.size[0], log.outcomes.size[0]) == (16, 16)
-    assert any("was given more processors" in said for said in log.assumptions)
+    assert any("was given more processors" in sentence for sentence in log.assumptions)
 
 
 def test_fields_that_hold_the_delimiter(read: Read) -> None:
@@ -461,8 +461,8 @@ def test_dependencies(read: Read, line: str, edges: list[tuple[int, int, bool, b
     assert edges_of(log) == edges
     assert log.jobs.array.tolist() == [-1, -1, 13, 13, 13, -1]
     assert log.jobs.begin[-1] == (-np.inf if edges else NOON + 30)
-    said = "a job waits for those that its --dependency names (1 job)"
-    assert (said in log.assumptions) == bool(edges)
+    sentence = "a job waits for those that its --dependency names (1 job)"
+    assert (sentence in log.assumptions) == bool(edges)
 
 
 def test_tasks_that_depend_on_their_like(read: Read) -> None:
@@ -492,7 +492,7 @@ def test_jobs_of_other_clusters_are_not_meant(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "left_out"),
     [
         ("sbatch -d afterok:10?afterok:11 x.sh", "of a dependency with alternatives (`?`) none"),
         ("sbatch -d after:10+5 x.sh", "a delay after the start is replayed without the delay"),
@@ -503,11 +503,11 @@ def test_jobs_of_other_clusters_are_not_meant(read: Read) -> None:
         ("sbatch -d singleton x.sh", "without a --job-name in the submit line, is left out"),
     ],
 )
-def test_dependencies_that_are_not_replayed(read: Read, line: str, said: str) -> None:
+def test_dependencies_that_are_not_replayed(read: Read, line: str, left_out: str) -> None:
     """They are told; the job then starts no earlier than it became eligible."""
     late = {"SubmitLine": line, "Eligible": "2026-11-21T12:00:30"}
     log = read(table({"JobID": "10"}, {"JobID": "30", **late}))
-    assert [said in sentence and "(1 job)" in sentence for sentence in log.assumptions].count(
+    assert [left_out in sentence and "(1 job)" in sentence for sentence in log.assumptions].count(
         True
     ) == 1
     assert log.jobs.begin.tolist() == [-np.inf, NOON + 30]

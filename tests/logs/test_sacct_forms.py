@@ -82,8 +82,8 @@ def test_a_resized_job_is_one_run(read: Read) -> None:
     assert (log.jobs.size[0], outcomes.size[0], log.jobs.node_count[0]) == (12, 12, 3)
     assert outcomes.restarts.tolist() == [0, 0]
     assert outcomes.ending.tolist() == [Ending.COMPLETED, Ending.FAILED]
-    said = "a job that was resized keeps the size with which it began (1 job)"
-    assert said in log.assumptions
+    sentence = "a job that was resized keeps the size with which it began (1 job)"
+    assert sentence in log.assumptions
     assert not any("requeued" in sentence for sentence in log.assumptions)
 
 
@@ -129,8 +129,8 @@ def test_what_was_held_counts(read: Read) -> None:
     log = read(text(HELD, whole, same, less))
     assert log.jobs.size.tolist() == [48, 4, 8]
     assert log.jobs.memory.tolist() == [-(-(8 << 30) // 48), 2 << 30, 1 << 30]
-    said = "a job that was given more processors than it asked for occupies what it was given"
-    assert f"{said} (1 job)" in log.assumptions
+    sentence = "a job that was given more processors than it asked for occupies what it was given"
+    assert f"{sentence} (1 job)" in log.assumptions
 
 
 def test_a_job_of_several_sizes_keeps_the_one_asked_for(read: Read) -> None:
@@ -256,11 +256,11 @@ def test_several_clusters_are_named(read: Read) -> None:
     """They are one machine in a replay, unless one of them is exported."""
     rows = [f"{job}|{name}|{DAY}|4|COMPLETED" for job, name in ((1, "a"), (2, "b"), (3, "b"))]
     log = read(text("JobID|Cluster|Submit|Start|End|ReqCPUS|State", *rows))
-    assert any("jobs of 2 clusters (a 1, b 2)" in said for said in log.assumptions)
-    assert any("--clusters NAME" in said for said in log.assumptions)
+    assert any("jobs of 2 clusters (a 1, b 2)" in sentence for sentence in log.assumptions)
+    assert any("--clusters NAME" in sentence for sentence in log.assumptions)
     assert not any(
-        "clusters" in said
-        for said in read(text(TUTORIAL) + f"1|ann|{DAY}|4|1|COMPLETED|||||\n").assumptions
+        "clusters" in sentence
+        for sentence in read(text(TUTORIAL) + f"1|ann|{DAY}|4|1|COMPLETED|||||\n").assumptions
     )
 
 
@@ -292,7 +292,7 @@ def test_columns_that_are_named(read: Read, at: str, end: str) -> None:
     same(log, read(at.join(names) + (end and at) + "\n" + body))
     same(log, read("\n" + body, columns=SHORT, format="sacct"))
     assert len(log.jobs) > 10
-    assert not any("header" in said for said in log.assumptions)
+    assert not any("header" in sentence for sentence in log.assumptions)
 
 
 def test_a_header_counts_more_than_named_columns(read: Read) -> None:

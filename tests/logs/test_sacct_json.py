@@ -173,7 +173,7 @@ def test_local_deadlines(read: Read) -> None:
     job = record(extra="rt:deadline=2026-11-21T14:00")
     log = read(text(job), timezone="Europe/Berlin")
     assert log.jobs.deadline[0] - SUBMIT == 3600
-    assert any("Europe/Berlin" in said for said in log.assumptions)
+    assert any("Europe/Berlin" in sentence for sentence in log.assumptions)
 
 
 def test_requeued_jobs(read: Read) -> None:

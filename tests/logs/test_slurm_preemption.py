@@ -131,10 +131,10 @@ JOBS = jobs_of(("normal", "slow"), ("scavenger", "slow"), ("urgent", "fast"), ("
 
 def found(site: SitePreemption, **more: Any) -> tuple[Preemption | None, list[str]]:
     """Return who of the jobs may preempt whom, and what is said."""
-    said: list[str] = []
+    notes: list[str] = []
     ending = more.pop("ending", [Ending.COMPLETED] * len(JOBS))
     outcomes = Outcomes.build(len(JOBS), ending=np.array(ending, np.int8))
-    return preemption_of_jobs(JOBS, outcomes, site, more.pop("qos", None), said), said
+    return preemption_of_jobs(JOBS, outcomes, site, more.pop("qos", None), notes), notes
 
 
 def pairs(preemption: Preemption) -> set[tuple[int, int]]:
@@ -147,22 +147,22 @@ def pairs(preemption: Preemption) -> set[tuple[int, int]]:
 def test_by_qos(tmp_path: Path) -> None:
     """Scavengers are requeued, normal ones meet the site's mode, urgent ones are in no list."""
     qos = read_limits(written(tmp_path, QOS), None).qos
-    preemption, said = found(SitePreemption("qos", "cancel", exempt=60.0), qos=qos)
+    preemption, notes = found(SitePreemption("qos", "cancel", exempt=60.0), qos=qos)
     assert preemption is not None
     assert pairs(preemption) == {(0, 1), (3, 1), (2, 0), (2, 1), (2, 3)}
     kind = preemption.kind
     assert preemption.cancels[kind].tolist() == [True, False, True, True]
     assert preemption.rank[kind].tolist() == [5.0, 0.0, 900.0, 5.0]
     assert preemption.exempt[kind].tolist() == [60.0, 1800.0, 60.0, 60.0]
-    assert said == [
+    assert notes == [
         "3 jobs may preempt 3 others by QOS (then requeued, to begin again: 1; cancelled: 2): on "
         "machine 'exclusive' with loop 'fcfs' or 'easy', and no promised job is preempted.",
         "1 job with a GraceTime: preempted jobs end at once.",
     ]
-    preemption, said = found(SitePreemption("qos", "suspend"), qos=qos)
+    preemption, notes = found(SitePreemption("qos", "suspend"), qos=qos)
     assert preemption is not None
     assert pairs(preemption) == {(0, 1), (3, 1), (2, 1)}
-    assert said[0] == (
+    assert notes[0] == (
         "2 jobs that Slurm would suspend for others (PreemptMode=SUSPEND): no job is suspended in "
         "the replay, so they are not preempted."
     )
@@ -174,17 +174,17 @@ def test_by_partition() -> None:
     preemption, _ = found(site)
     assert preemption is not None
     assert pairs(preemption) == {(2, 0), (2, 1), (3, 0), (3, 1)}
-    preemption, said = found(replace(site, partition_modes={"slow": "off"}))
+    preemption, notes = found(replace(site, partition_modes={"slow": "off"}))
     assert preemption is None
-    assert said == ["Preemption by PriorityTier: no job of the log may preempt another one."]
+    assert notes == ["Preemption by PriorityTier: no job of the log may preempt another one."]
 
 
 def test_where_nobody_preempts() -> None:
     """Jobs that the log shows as preempted are counted; settings come before slurm.conf."""
     ending = [Ending.PREEMPTED, Ending.COMPLETED, Ending.PREEMPTED, Ending.COMPLETED]
-    preemption, said = found(SitePreemption(), ending=ending)
+    preemption, notes = found(SitePreemption(), ending=ending)
     assert preemption is None
-    assert said == [
+    assert notes == [
         "2 jobs preempted in the log: preemption is not replayed, and they run for as long as they "
         "ran there (`--preempt-type` replays it)."
     ]

@@ -61,9 +61,9 @@ def test_unknown_nodes_come_last(tmp_path: Path) -> None:
     """A node that no switch names is on a switch of its own, and that is said."""
     (tmp_path / "slurm.conf").write_text("NodeName=n[0-2]\n", "utf-8")
     (tmp_path / "topology.conf").write_text("SwitchName=a Nodes=n[1-2]\n", "utf-8")
-    found, said = read_cluster(tmp_path / "slurm.conf")
+    found, notes = read_cluster(tmp_path / "slurm.conf")
     assert found.topology.cell.tolist() == [2, 0, 1]
-    assert any("leaves out" in sentence for sentence in said)
+    assert any("leaves out" in sentence for sentence in notes)
 
 
 def test_a_very_uneven_tree_is_a_line(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_a_switch_below_itself_is_refused(tmp_path: Path) -> None:
 def test_a_topology_alone_is_a_machine(tmp_path: Path) -> None:
     """Its nodes count as one processor each, in the order of the tree, whatever its name is."""
     (tmp_path / "tree.conf").write_text(TREE, "utf-8")
-    found, said = read_cluster(tmp_path / "tree.conf")
+    found, notes = read_cluster(tmp_path / "tree.conf")
     assert found.nodes.names("name") == ("n0", "n1", "n2", "n3", "n4")
     assert found.topology.shape == (2, 3)
     assert found.topology.cell.tolist() == [0, 1, 2, 3, 4]
-    assert any("does not tell processors" in sentence for sentence in said)
+    assert any("does not tell processors" in sentence for sentence in notes)

@@ -71,7 +71,7 @@ def test_minus_one_is_missing(read: Read) -> None:
     assert log.jobs.texts("user") == log.jobs.texts("partition") == [None]
     assert log.cluster is None
     assert log.outcomes.ending[0] == Ending.UNKNOWN
-    assert {said.split(":")[0] for said in log.assumptions} == {
+    assert {notes.split(":")[0] for notes in log.assumptions} == {
         "the log has no requested times",
         "the log gives no UnixStartTime",
     }
@@ -154,7 +154,7 @@ def test_equal_numbers_are_told_apart(read: Read) -> None:
     log = read(HEADER + job() + "\n" + job(submit=11))
     assert log.jobs.id.tolist() == [0, 1]
     assert log.jobs.labels() == ["1", "1"]
-    assert any("twice" in said for said in log.assumptions)
+    assert any("twice" in notes for notes in log.assumptions)
 
 
 def test_following_jobs_become_edges(read: Read) -> None:

@@ -129,8 +129,8 @@ def test_an_array_is_rejected_as_a_whole() -> None:
     assert (run.results.fate == FinalState.REJECTED).all()
     assert (run.results.offer == T0 + 1800).all()
     assert run.results.texts("reason") == ["mcdf.impossible"] * 6
-    said = [record["text"] for record in run.decisions if record["job"] == 5]
-    assert "4 of its 6 tasks would be accepted with the same deadline" in said
+    notes = [record["text"] for record in run.decisions if record["job"] == 5]
+    assert "4 of its 6 tasks would be accepted with the same deadline" in notes
 
 
 def test_tasks_by_themselves() -> None:

@@ -57,10 +57,10 @@ def test_the_baseline_alone_with_the_accepted_jobs(base: str) -> None:
     assert summary.measures(base)["mean_wait_s"] == pytest.approx(whole)
     assert measures["mean_wait_s"] == pytest.approx((0 + 100 + 80) / 3)
     assert measures["mean_baseline_wait_s"] == pytest.approx(alone)
-    said = (
+    notes = (
         f"1m 00s, but 25.0 % of them are rejected; under {base} the others alone would wait 1m 13s."
     )
-    assert any(sentence.endswith(said) for sentence in sentences(summary))
+    assert any(sentence.endswith(notes) for sentence in sentences(summary))
 
 
 def test_where_nothing_is_rejected_or_the_baseline_plans() -> None:

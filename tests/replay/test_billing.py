@@ -176,7 +176,7 @@ def test_errors_in_billing_units(tmp_path: Path) -> None:
     made = workload(tmp_path, SHOWN)
     assert (made.jobs.billed * 8).tolist() == [8.0, 4.0]
     assert any(
-        said.startswith("Service for fair share counts billing") for said in made.assumptions
+        notes.startswith("Service for fair share counts billing") for notes in made.assumptions
     )
     found = errors(made, logged_results(made), "user")
     assert found is not None
@@ -195,7 +195,7 @@ def test_without_weights_nothing_changes(tmp_path: Path) -> None:
     assert charged(made, results).tolist() == results.serving().tolist()
     whole = workload(tmp_path, SHOWN, "node")
     assert np.isnan(whole.jobs.billed).all()
-    assert any(said.startswith("TRESBillingWeights are not used") for said in whole.assumptions)
+    assert any(notes.startswith("TRESBillingWeights are not used") for notes in whole.assumptions)
 
 
 def test_weights_of_cpus_alone_are_cores(tmp_path: Path) -> None:

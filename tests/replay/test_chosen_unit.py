@@ -63,7 +63,7 @@ def test_log_and_cluster_choose(
     assert work.assumptions[0].startswith(f"Unit: {unit}, as ")
     assert work.cluster.shared == (unit == "resources")
     set_by_the_site = prepare(logged(tmp_path, *jobs), WorkloadOptions(unit="core"), cluster)
-    assert not any("Unit:" in said for said in set_by_the_site.assumptions)
+    assert not any("Unit:" in notes for notes in set_by_the_site.assumptions)
 
 
 def test_policies_have_a_say(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_policies_have_a_say(tmp_path: Path) -> None:
 def test_without_nodes_there_are_cores(tmp_path: Path) -> None:
     """The nodes are not known, and that is said of a log that may be of whole nodes."""
     log = logged(tmp_path, *WHOLE)
-    unit, said = chosen_unit(log, None, sharing=None)
-    assert (unit, "no --cluster" in said) == ("core", True)
+    unit, notes = chosen_unit(log, None, sharing=None)
+    assert (unit, "no --cluster" in notes) == ("core", True)
     assert chosen_unit(log, Cluster(Nodes.build(4)), sharing=None) == ("core", "")
 
 
@@ -92,13 +92,13 @@ def test_a_log_that_does_not_fit_the_machine(tmp_path: Path, unit: str) -> None:
     log = logged(tmp_path, *["16|16|n[1-2]"] * 3)
     options = WorkloadOptions(unit=unit)  # type: ignore[arg-type]
     fits = prepare(log, options, cluster)
-    assert not any("do not fit" in said for said in fits.assumptions)
+    assert not any("do not fit" in notes for notes in fits.assumptions)
     start = np.full(3, log.outcomes.start[0])
     beside = log.outcomes.replace(start=start, end=start + 3600)
     moved = log.jobs.replace(submit=start)
     odd = prepare(type(log)(moved, beside, log.sources, log.format), options, cluster)
-    (said,) = [said for said in odd.assumptions if "do not fit" in said]
-    assert "300 % on average" in said
+    (notes,) = [notes for notes in odd.assumptions if "do not fit" in notes]
+    assert "300 % on average" in notes
 
 
 def test_static_slots_of_one_core_are_cores() -> None:

@@ -31,12 +31,12 @@ from rtsched.model.actions import (
     Admit,
     Cancel,
     Hold,
+    Notify,
     Place,
     Reject,
     Release,
     Reserve,
     SetPriority,
-    Tell,
 )
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs, Kind
@@ -303,7 +303,7 @@ def test_actions_do_what_they_say() -> None:
             Admit(ids[3:], np.array([ORIGIN + 50.0, np.inf, np.inf])),
             Cancel(one[4], ("gone",)),
             SetPriority(ids[3:], np.array([1.0, 2.0, 3.0])),
-            Tell(one[5], ("hello",)),
+            Notify(one[5], ("hello",)),
             Cancel(ids[[0, 0]], ("", "")),
         ]
     ) == (*[Outcome.DONE] * 6, Outcome.UNSUPPORTED, Outcome.PARTLY)

@@ -383,8 +383,8 @@ def test_a_job_that_no_slot_holds_is_named_with_what_there_is() -> None:
     work = Workload(jobs, run, outcomes, cluster, accounts, edges, (), Skipped())
     done = replay(work, "pool", presets()["negotiator"])
     assert done.results.fate.tolist() == [0, 2, 2, 0]
-    said = {entry["reason"]: entry["numbers"] for entry in done.decisions}
-    assert said == {
+    numbers = {entry["reason"]: entry["numbers"] for entry in done.decisions}
+    assert numbers == {
         "negotiator.no-slot": {"cpus": 3.0, "memory": 8.0, "fits": 2.0},
         "negotiator.no-slots": {"cpus": 5.0, "memory": 9.0, "fits": 3.0},
     }

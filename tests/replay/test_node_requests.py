@@ -84,16 +84,16 @@ def test_features_lists_and_partitions_choose_nodes() -> None:
         partition=[None, None, None, "right", "left", "right", "left"],
     )
     assert nodes_of(asked) == ["12", "2", "23", "3", "-", "12", "12"]
-    (said,) = [
+    (notes,) = [
         text for text in prepare(asked, PLAIN, machine()).assumptions if "--nodelist" in text
     ]
-    assert said.startswith(
+    assert notes.startswith(
         "6 jobs with a --constraint, --nodelist, --exclude or several partitions"
     )
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "notes"),
     [
         ("--constraint=[fast|slow]", "1 job with a --constraint that counts nodes or has brackets"),
         ("--constraint=gone", "1 job with a request for nodes that too few of the machine meet"),
@@ -101,10 +101,10 @@ def test_features_lists_and_partitions_choose_nodes() -> None:
         ("--nodelist=./hosts", "1 job with a --nodelist or --exclude that is no list"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_replayed_is_told(asked: str, said: str) -> None:
+def test_what_cannot_be_replayed_is_told(asked: str, notes: str) -> None:
     """The job then runs on any node of its partition."""
     work = prepare(log(asked, partition=["left"]), PLAIN, machine())
-    assert [text.startswith(said) for text in work.assumptions].count(True) == 1
+    assert [text.startswith(notes) for text in work.assumptions].count(True) == 1
     assert nodes_of(log(asked, partition=["left"])) == ["12"]
 
 
@@ -112,13 +112,13 @@ def test_wide_jobs_keep_their_partition_and_unknown_features_are_told() -> None:
     """A job of two nodes must not be spread over two partitions."""
     wide = log("--partition=left,right", partition=["right"], size=[2])
     assert nodes_of(wide) == ["34"]
-    said = prepare(wide, PLAIN, machine()).assumptions
-    assert any(text.startswith("1 job of more than one node or processor") for text in said)
+    notes = prepare(wide, PLAIN, machine()).assumptions
+    assert any(text.startswith("1 job of more than one node or processor") for text in notes)
     assert nodes_of(log("--partition=left,right", partition=["right"], size=[2]), nested()) == ["-"]
     bare = machine((None,) * 4)
     assert nodes_of(log("--constraint=fast"), bare) == ["-"]
-    said = prepare(log("--constraint=fast"), PLAIN, bare).assumptions
-    assert any("of a machine whose features are not known" in text for text in said)
+    notes = prepare(log("--constraint=fast"), PLAIN, bare).assumptions
+    assert any("of a machine whose features are not known" in text for text in notes)
 
 
 @pytest.mark.parametrize("unit", ["node", "resources"])

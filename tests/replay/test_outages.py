@@ -30,8 +30,8 @@ def test_overlapping_outages_count_by_the_worst_state() -> None:
         Outage("n2", T0 - 90, np.inf, DOWN),
         Outage("n7", T0, np.inf, DOWN),
     ]
-    said: list[str] = []
-    found = node_events(outages, machine(NodeState.UP, NodeState.UP, NodeState.UP), T0, said)
+    notes: list[str] = []
+    found = node_events(outages, machine(NodeState.UP, NodeState.UP, NodeState.UP), T0, notes)
     assert [(event.time - T0, event.node, event.state) for event in found] == [
         (0, 2, DOWN),
         (10, 1, DRAINED),
@@ -39,8 +39,8 @@ def test_overlapping_outages_count_by_the_worst_state() -> None:
         (30, 1, DRAINED),
         (50, 1, NodeState.UP),
     ]
-    assert said[0].startswith("Outages replayed: 3, of 2 nodes.")
-    assert said[1] == "Outages left out, of nodes that the machine does not have: 1."
+    assert notes[0].startswith("Outages replayed: 3, of 2 nodes.")
+    assert notes[1] == "Outages left out, of nodes that the machine does not have: 1."
 
 
 def test_a_node_that_takes_no_jobs_stays_so() -> None:

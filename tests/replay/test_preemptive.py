@@ -316,9 +316,9 @@ def test_a_job_that_no_gap_holds_is_turned_away(loop: str) -> None:
     assert run.results.fate.tolist() == [1, 0, 0]
     assert run.results.names("reason")[run.results.reason[0]] == "periodic.no-gap"
     assert run.results.reason.tolist()[1:] == [-1, -1]
-    (said,) = run.decisions
-    assert said["numbers"] == {"nodes": 2.0, "seconds": 9.0, "fits": 1.0}
-    assert said["verdict"] == "reject"
+    (notes,) = run.decisions
+    assert notes["numbers"] == {"nodes": 2.0, "seconds": 9.0, "fits": 1.0}
+    assert notes["verdict"] == "reject"
 
 
 def test_gaps_before_the_first_occurrence_and_on_fast_nodes_count() -> None:
@@ -372,8 +372,8 @@ def test_a_job_whose_nodes_are_never_free_together_is_given_up() -> None:
     run = replay(workload(jobs, periodic, 2), "easy", presets()["easy"])
     assert run.results.fate.tolist() == [2, 0]
     assert run.results.names("reason")[run.results.reason[0]] == "periodic.starved"
-    (said,) = run.decisions
-    assert (said["job"], said["verdict"]) == (0, "defer")
+    (notes,) = run.decisions
+    assert (notes["job"], notes["verdict"]) == (0, "defer")
 
 
 def test_refusals_name_the_node() -> None:
@@ -433,11 +433,11 @@ def test_periodic_work_stands_in_a_site_toml(tmp_path: Path) -> None:
     path = tmp_path / "site.toml"
     path.write_text(SITE)
     tables = load_site(path).workload.periodic
-    work, said = periodic_work(tables, make_cluster(4))
+    work, notes = periodic_work(tables, make_cluster(4))
     assert work.node.tolist() == [0, 2, 1, 3]
     assert work.phase.tolist() == [1767232800.0, 1767232800.0, 0.0, 0.0]
     assert work.relative_deadline.tolist() == [86400.0, 86400.0, 300.0, 300.0]
-    assert said[1] == "checks takes 60 s of every 600 s on 2 nodes."
+    assert notes[1] == "checks takes 60 s of every 600 s on 2 nodes."
 
 
 @pytest.mark.parametrize(

@@ -151,11 +151,11 @@ def test_tables_of_amounts() -> None:
         PeriodicTable("a", 100.0, 10.0, 2, amounts=given_amounts),
         PeriodicTable("b", 100.0, 10.0, 1),
     ]
-    found, said = periodic_work(tables, machine)
+    found, notes = periodic_work(tables, machine)
     assert found.node.tolist() == [1, 2, 0]
     assert found.exclusive.tolist() == [False, False, True]
     assert demand_of(found, machine)[:2, :3].tolist() == [[2, 0, 1]] * 2
-    assert said[0] == "a takes 10 s of every 100 s on 2 nodes: 2 of cpu, 1 of gres/gpu of each."
+    assert notes[0] == "a takes 10 s of every 100 s on 2 nodes: 2 of cpu, 1 of gres/gpu of each."
 
 
 @pytest.mark.parametrize(

@@ -40,17 +40,17 @@ def test_reservations_that_overlap_or_touch_are_one_span() -> None:
         Reservation("f", ("n9",), 0.0, 90.0, "", recurs=False),
         Reservation("g", ("n0", "n1"), 0.0, 90.0, "", recurs=False, cpus=7),
     ]
-    said: list[str] = []
+    notes: list[str] = []
     nodes = Nodes.build(2, name=["n0", "n1"], cores=[4, 4])
-    found = blocked_spans(reservations, Cluster(nodes), 5.0, said)
+    found = blocked_spans(reservations, Cluster(nodes), 5.0, notes)
     assert [column.tolist() for column in found] == [
         [0, 1],
         [10.0, 20.0],
         [60.0, 50.0],
         [WHOLE, WHOLE],
     ]
-    assert said[0].startswith("Reservations replayed: 3, of 2 nodes.")
-    assert said[1:] == [
+    assert notes[0].startswith("Reservations replayed: 3, of 2 nodes.")
+    assert notes[1:] == [
         "Reservations that recur, replayed once, as printed: 1.",
         "Reservations left out, holds some cores of its nodes, and it is not said how many of "
         "each: 1.",
@@ -234,13 +234,13 @@ def test_who_ran_inside() -> None:
         reservation=["a", "a", "a", "a", "b", "c", None, "a"],
     )
     cluster = Cluster(Nodes.build(2, name=["n0", "n1"], cores=[4, 4]))
-    said: list[str] = []
-    (inside,) = ran_inside(outcomes, reservations, cluster, said).values()
+    notes: list[str] = []
+    (inside,) = ran_inside(outcomes, reservations, cluster, notes).values()
     assert np.flatnonzero(inside).tolist() == [1, 2]
-    assert said == [
+    assert notes == [
         "4 jobs ran in a reservation that is not replayed, or not then: they are replayed as if "
         "they had asked for none."
     ]
-    assert not ran_inside(outcomes, [], cluster, said)
-    assert not ran_inside(Outcomes.build(1, start=[20.0]), reservations, cluster, said)
-    assert len(said) == 1
+    assert not ran_inside(outcomes, [], cluster, notes)
+    assert not ran_inside(Outcomes.build(1, start=[20.0]), reservations, cluster, notes)
+    assert len(notes) == 1

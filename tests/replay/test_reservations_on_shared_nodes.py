@@ -83,15 +83,15 @@ def test_spans_add_up() -> None:
         reservation(("n1",), 40.0, 50.0, 2),
         reservation(("n0",), 50.0, 60.0, 9)._replace(cpus=1, cpus_on=()),
     ]
-    said: list[str] = []
-    blocked = blocked_spans(reservations, named([(4, 8, 0), (2, 8, 0)]), 0.0, said)
+    notes: list[str] = []
+    blocked = blocked_spans(reservations, named([(4, 8, 0), (2, 8, 0)]), 0.0, notes)
     assert list(zip(*(column.tolist() for column in blocked), strict=True)) == [
         (0, 10.0, 20.0, 1),
         (0, 20.0, 30.0, 3),
         (0, 30.0, 60.0, WHOLE),
         (1, 40.0, 50.0, WHOLE),
     ]
-    assert said[0].startswith("Reservations replayed: 6, of 2 nodes.")
+    assert notes[0].startswith("Reservations replayed: 6, of 2 nodes.")
 
 
 @pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])

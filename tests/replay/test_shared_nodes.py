@@ -336,7 +336,7 @@ def test_a_log_of_shared_nodes(workload: Workload) -> None:
         [1, gigabyte, 0, 0],
     ]
     assert workload.skipped.count == {"too few nodes have what it asks for": 1}
-    assert [said for said in workload.assumptions if "license/matlab" in said] == [
+    assert [notes for notes in workload.assumptions if "license/matlab" in notes] == [
         "license/matlab is not modelled (1 job): how many there are is not known; append the "
         "output of `scontrol show licenses` to the file of --cluster."
     ]

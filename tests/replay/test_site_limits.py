@@ -37,8 +37,8 @@ def limits(
     table: Jobs, site: SiteLimits, whole: bool = False
 ) -> tuple[dict[int, dict[str, dict[str, int]]], list[str], Limits | None]:
     """Return per job the limits of each group that it counts in, and what was said."""
-    said: list[str] = []
-    made = limits_of_jobs(JobAmounts(table, np.full(len(table), whole), 16), site, said)
+    notes: list[str] = []
+    made = limits_of_jobs(JobAmounts(table, np.full(len(table), whole), 16), site, notes)
     found: dict[int, dict[str, dict[str, int]]] = {}
     for row in range(len(table)) if made is not None else ():
         assert made is not None
@@ -51,7 +51,7 @@ def limits(
             }
             for at in places
         }
-    return found, said, made
+    return found, notes, made
 
 
 def of_qos(**sets: LimitSet) -> SiteLimits:
@@ -62,7 +62,7 @@ def of_qos(**sets: LimitSet) -> SiteLimits:
 def test_groups_of_a_qos() -> None:
     """All its jobs, those of each user in it, and of each account."""
     normal = LimitSet(group={"cpu": 100}, user={"jobs": 3, "cpu": 8}, account={"cpu": 20})
-    found, said, _ = limits(jobs(2, user=["alice", "bob"]), of_qos(normal=normal))
+    found, notes, _ = limits(jobs(2, user=["alice", "bob"]), of_qos(normal=normal))
     assert found[0] == {
         "QOS normal": {"cpu": 100},
         "user alice in QOS normal": {"jobs": 3, "cpu": 8},
@@ -73,7 +73,7 @@ def test_groups_of_a_qos() -> None:
         "user bob in QOS normal",
         "account physics in QOS normal",
     ]
-    assert said == [
+    assert notes == [
         "2 jobs of accounts, users or QOS with limits of what runs at a time: a job over a limit "
         "waits, and holds up nobody (machine 'exclusive' but for its loop 'negotiator'; planners "
         "do not know limits)."
@@ -159,18 +159,18 @@ def test_what_jobs_count_for() -> None:
         names={"demand": RESOURCES},
     )
     group = {"cpu": 99, "mem": 2**50, "gres/gpu": 9, "jobs": 9, "node": 9}
-    _, said, made = limits(table, of_qos(normal=LimitSet(group=group)))
+    _, notes, made = limits(table, of_qos(normal=LimitSet(group=group)))
     assert made is not None
     assert made.things == ("cpu", "mem", "gres/gpu", "jobs")
     assert made.asked.tolist() == [[8, 2**31, 6, 1], [20, 20 * 2**20, 0, 1]]
     assert (
         "2 jobs of accounts or QOS with GrpTRES=node, which does not hold them up in the replay."
-        in said
+        in notes
     )
-    _, said, made = limits(table, of_qos(normal=LimitSet(group=group)), whole=True)
+    _, notes, made = limits(table, of_qos(normal=LimitSet(group=group)), whole=True)
     assert made is not None
     assert made.asked[:, [0, 4]].tolist() == [[32, 2], [32, 2]]
-    assert len(said) == 1
+    assert len(notes) == 1
 
 
 def test_jobs_beyond_a_limit_by_themselves_are_told() -> None:
@@ -183,8 +183,8 @@ def test_jobs_beyond_a_limit_by_themselves_are_told() -> None:
         wall=3599.0,
     )
     end = "by themselves: Slurm would not start them, but they ran, so it does not hold them up."
-    _, said, _ = limits(jobs(2), of_qos(normal=normal))
-    assert said[1:] == [
+    _, notes, _ = limits(jobs(2), of_qos(normal=normal))
+    assert notes[1:] == [
         f"2 jobs beyond {name} {end}"
         for name in ("GrpJobs", "GrpTRES", "MaxTRES", "MaxTRESMins", "MaxWall")
     ]
@@ -218,9 +218,9 @@ def test_what_sets_no_limits_is_told() -> None:
         assumptions=("Something was assumed.",),
     )
     table = jobs(3, qos=["normal", "other", None], user=["alice", "carol", None])
-    _, said, _ = limits(table, site)
-    assert said[0] == "Something was assumed."
-    assert said[2:] == [
+    _, notes, _ = limits(table, site)
+    assert notes[0] == "Something was assumed."
+    assert notes[2:] == [
         "1 job of accounts or QOS with GrpTRES=billing, which does not hold them up in the replay.",
         "1 job of accounts or QOS with GrpTRESMins=energy, which does not hold them up in the "
         "replay.",
@@ -251,7 +251,7 @@ def test_limits_that_count_time(safe: bool) -> None:
         safe=safe,
         half_life=1000.0,
     )
-    _, said, made = limits(jobs(1), site)
+    _, notes, made = limits(jobs(1), site)
     assert made is not None
     used, wall = (ALLOTTED, USED_AND_ASKED) if safe else (USED, USED)
     found = {
@@ -280,7 +280,7 @@ def test_limits_that_count_time(safe: bool) -> None:
         else "starts while some is left, and is not ended when none is (AccountingStorageEnforce "
         "without"
     )
-    assert said[1] == (
+    assert notes[1] == (
         "1 job of accounts or QOS with limits of used time (GrpTRESMins, GrpWall): none is used "
         "when the log begins, it decays to the half in 00:16:40, but where a QOS has NoDecay "
         f"(PriorityDecayHalfLife), and a job {start} 'safe')."
@@ -298,16 +298,16 @@ def test_jobs_beyond_limits_that_count_time_are_told() -> None:
     }
     normal = LimitSet(seconds=seconds, least={"cpu": 5, "gres/gpu": 1, "jobs": 1})
     both = of_qos(normal=normal)
-    _, said, _ = limits(jobs(2, size=np.array([4, 3], np.int32)), replace(both, safe=True))
-    assert said[2:] == [
+    _, notes, _ = limits(jobs(2, size=np.array([4, 3], np.int32)), replace(both, safe=True))
+    assert notes[2:] == [
         f"2 jobs below MinTRES: {end}",
         f"1 job beyond GrpTRESMins by themselves: {end}",
         f"1 job beyond GrpTRESRunMins by themselves: {end}",
         f"2 jobs beyond GrpWall by themselves: {end}",
     ]
     # Without safe the job starts as long as some time is left.
-    _, said, _ = limits(jobs(2, size=np.array([4, 3], np.int32)), both)
-    assert said[2:] == [
+    _, notes, _ = limits(jobs(2, size=np.array([4, 3], np.int32)), both)
+    assert notes[2:] == [
         f"2 jobs below MinTRES: {end}",
         f"1 job beyond GrpTRESRunMins by themselves: {end}",
     ]

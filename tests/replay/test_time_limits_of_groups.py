@@ -171,12 +171,12 @@ def test_memory_counts_in_megabytes() -> None:
 def test_whom_limits_of_time_held_up_is_told() -> None:
     """With the minutes that the job asks for, and those that there are."""
     jobs = Jobs.build(2, id=np.arange(2), submit=np.zeros(2), wall_time=np.full(2, 3600.0))
-    said = {}
+    notes = {}
     for basis in (REMAINING, ALLOTTED):
         made = system(jobs, [3600.0] * 2, "easy", of_cores([4, 2], basis, 300))
         (finding,) = made.job_outcomes().findings
-        said[finding.reason.code] = finding.rows.tolist(), finding.text(0)
-    assert said == {
+        notes[finding.reason.code] = finding.rows.tolist(), finding.text(0)
+    assert notes == {
         "site-limit.run-minutes": (
             [1],
             "it asks for 120 minutes of a resource, of which running jobs of its user, account or "

@@ -135,9 +135,9 @@ def test_dependencies_on_dropped_jobs_are_dropped_and_counted():
     work = prepare(log(outcomes={"run_time": [0.0, 1, 1]}, edges=edges), RIGID)
     assert work.edges.before.tolist() == [2]
     assert work.skipped.count["a dependency on or of a job that is left out"] == 1
-    (said,) = [line for line in work.assumptions if "depend" in line]
-    assert said.startswith("1 job waiting for others that they depend on")
-    assert "Only machine 'exclusive' holds jobs back" in said
+    (notes,) = [line for line in work.assumptions if "depend" in line]
+    assert notes.startswith("1 job waiting for others that they depend on")
+    assert "Only machine 'exclusive' holds jobs back" in notes
 
 
 def test_a_dependency_on_an_array_needs_one_of_its_tasks():
@@ -461,4 +461,4 @@ def test_jobs_that_still_run_end_when_the_log_was_written():
     endings = np.array([Ending.RUNNING, Ending.COMPLETED, Ending.COMPLETED], np.int8)
     work = prepare(log(outcomes={"ending": endings, "end": [np.nan, 15, 25]}), RIGID)
     assert work.run_time.tolist() == [5.0, 5.0, 5.0]
-    assert any(said.startswith("1 jobs still ran") for said in work.assumptions)
+    assert any(notes.startswith("1 jobs still ran") for notes in work.assumptions)

@@ -87,7 +87,7 @@ def test_promises_of_the_reader_are_marked() -> None:
     )
     unknown = Promise("8", "", "ann", "firm", NOW, NOW)
     (mark,) = marks(drawing(report, SPAN).axes, [planned, unknown])
-    assert (mark.job, mark.said) == ("7", "7: planned")
+    assert (mark.job, mark.title) == ("7", "7: planned")
     assert rectangles(mark.path) == [(100.0, 0.0, 200.0, 2.0), (100.0, 3.0, 200.0, 4.0)]
 
 

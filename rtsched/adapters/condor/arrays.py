@@ -118,8 +118,8 @@ def fitting_per_slot(ad: Record, facts: CondorFacts, procs: int) -> int:
 
 def per_slot_of(ad: Record) -> int:
     """Return how many procs of a proc's array run on a row at a time; 0: it is of none."""
-    said = ad.get("rtperslot")
-    return said if type(said) is int and 0 < said < 1 << PROC_BITS else 0
+    value = ad.get("rtperslot")
+    return value if type(value) is int and 0 < value < 1 << PROC_BITS else 0
 
 
 def members_of(
@@ -184,7 +184,7 @@ def arrays_in(queue: Queue, members: Mapping[int, list[int]]) -> dict[int, Array
     waits = np.isin(queue.procs.status, (IDLE, HELD))
     for cluster, some in members.items():
         ads = [queue.ads[row] for row in some]
-        slots = next((said for ad in ads if (said := text(ad, "rtslots"))), None)
+        slots = next((value for ad in ads if (value := text(ad, "rtslots"))), None)
         bound = [number(ad, "rtplannedstart") for ad in ads]
         found[cluster << PROC_BITS] = Array(
             per_slot=queue.requirements[some[0]].tasks_per_node or 1,

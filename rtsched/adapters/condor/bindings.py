@@ -146,9 +146,9 @@ class Bindings:
         try:
             return call()
         except self.failures as error:
-            said, which = " ".join(str(error).split())[:300], f"{daemon} {name}".rstrip()
+            complaint, which = " ".join(str(error).split())[:300], f"{daemon} {name}".rstrip()
             raise AdapterError(
-                f"the {which} does not answer ({said}); {_REMEDIES[daemon]}"
+                f"the {which} does not answer ({complaint}); {_REMEDIES[daemon]}"
             ) from error
 
     def records(
@@ -220,5 +220,5 @@ def named(names: Sequence[str]) -> str:
 
 def refusal(error: Exception) -> Reply:
     """Return what became of a request that raised."""
-    said = " ".join(str(error).split())[:300]
-    return ("refused" if _REFUSED.search(said) else "failed"), said
+    complaint = " ".join(str(error).split())[:300]
+    return ("refused" if _REFUSED.search(complaint) else "failed"), complaint

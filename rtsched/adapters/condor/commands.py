@@ -173,5 +173,5 @@ def _run(
         answers = pool.edit([job for _, job in rows], attribute, value)
         yield from ((at, reply) for (at, _), reply in zip(rows, answers, strict=True))
     if factors:
-        said = pool.set_factors({name: factor for name, (_, factor) in factors.items()})
-        yield from ((at, said[name]) for name, (at, _) in factors.items())
+        outcomes = pool.set_factors({name: factor for name, (_, factor) in factors.items()})
+        yield from ((at, outcomes[name]) for name, (at, _) in factors.items())

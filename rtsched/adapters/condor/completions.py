@@ -123,8 +123,8 @@ def _is_whole(ad: Record) -> bool:
 
 def _is_of_array(ad: Record) -> bool:
     """Return whether a proc was one of an array with a promise."""
-    said = text(ad, "rtadmission")
-    return type(ad.get("rtperslot")) is int and said not in {None, UNJUDGED}
+    verdict = text(ad, "rtadmission")
+    return type(ad.get("rtperslot")) is int and verdict not in {None, UNJUDGED}
 
 
 def _others(whole: Sequence[Record]) -> int:

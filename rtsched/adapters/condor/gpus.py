@@ -69,15 +69,15 @@ def request_in(ad: Record) -> str:
 
     That is its RequireGPUs, in which the limits that condor_submit sets apart are filled in.
     """
-    said = ad.get("requiregpus")
-    if said is None:
+    expression = ad.get("requiregpus")
+    if expression is None:
         return ""
 
     def filled(found: re.Match[str]) -> str:
         value = number(ad, found[1].lower())
         return f"{value!r}" if math.isfinite(value) else found[0]
 
-    written = str(said).lower() if isinstance(said, bool) else str(said)
+    written = str(expression).lower() if isinstance(expression, bool) else str(expression)
     return in_one_form(_LIMIT.sub(filled, written), _LONGEST)
 
 

@@ -129,9 +129,9 @@ def inspect_site(
 
 def config_directory() -> Path:
     """Return the last directory from which HTCondor reads its configuration."""
-    said = run("condor_config_val", "LOCAL_CONFIG_DIR")
-    found = said.output.replace(",", " ").split()
-    return Path(found[-1]) if said.good and found else CONFIG
+    result = run("condor_config_val", "LOCAL_CONFIG_DIR")
+    found = result.output.replace(",", " ").split()
+    return Path(found[-1]) if result.good and found else CONFIG
 
 
 def _with_pool(setup: Setup, schedd: str) -> Setup:
@@ -170,19 +170,19 @@ def _values(daemon: str, named: Sequence[str]) -> tuple[Mapping[str, str] | None
     """Return what a running daemon uses, and why it does not answer."""
     found: dict[str, str] = {}
     for name in _QUERIED[daemon]:
-        said = run("condor_config_val", *named, f"-{daemon}", name)
-        if not said.good:
-            return None, said.errors
-        found[name] = "" if said.output.startswith("Not defined") else said.output.strip()
+        result = run("condor_config_val", *named, f"-{daemon}", name)
+        if not result.good:
+            return None, result.errors
+        found[name] = "" if result.output.startswith("Not defined") else result.output.strip()
     return found, ""
 
 
 def _slots() -> list[dict[str, Any]]:
     """Return the slots of the pool that the collector knows, dynamic ones left out."""
     words = ("-constraint", "DynamicSlot isnt true", "-json", "-attributes", "Name,Start,RtSlot")
-    said = run("condor_status", *words)
+    result = run("condor_status", *words)
     try:
-        found = json.loads(said.output) if said.good and said.output.strip() else []
+        found = json.loads(result.output) if result.good and result.output.strip() else []
     except json.JSONDecodeError:
         return []
     return [slot for slot in found if "Name" in slot]
@@ -195,8 +195,8 @@ def _gated(slot: Mapping[str, Any]) -> bool:
 
 def _roles() -> set[str]:
     """Return what this machine is, by the daemons that run on it."""
-    said = run("condor_config_val", "DAEMON_LIST").output
-    daemons = {word.partition("_")[0] for word in said.replace(",", " ").upper().split()}
+    result = run("condor_config_val", "DAEMON_LIST").output
+    daemons = {word.partition("_")[0] for word in result.replace(",", " ").upper().split()}
     return {role for role, daemon in _RUNS.items() if daemon in daemons}
 
 

@@ -158,10 +158,10 @@ def condition_in(ad: Record) -> str:
 
     `ad` has all attributes of the job to which they refer (`names_in`).
     """
-    said = ad.get("requirements")
-    if said is None:
+    asked_for = ad.get("requirements")
+    if asked_for is None:
         return ""
-    written = str(said).lower() if isinstance(said, bool) else str(said)
+    written = str(asked_for).lower() if isinstance(asked_for, bool) else str(asked_for)
     pieces = _template(written)
     if isinstance(pieces, str):
         return pieces
@@ -492,8 +492,10 @@ def _referred(
     new = {name for each in expressions for name in _attributes_in(each)} & known
     while new:
         found |= new
-        said = (value for name in new for value in values(name) if isinstance(value, Expression))
-        new = ({name for each in said for name in _attributes_in(each)} & known) - found
+        expressions = (
+            value for name in new for value in values(name) if isinstance(value, Expression)
+        )
+        new = ({name for each in expressions for name in _attributes_in(each)} & known) - found
     return found
 
 

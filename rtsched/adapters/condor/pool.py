@@ -251,8 +251,8 @@ class Pool:
 
     def _of_slots(self, *conditions: str) -> str:
         """Return the constraint for slots that the settings leave to us."""
-        said = self._settings.constraint.strip()
-        own = (f"({said})",) if said else ()
+        also = self._settings.constraint.strip()
+        own = (f"({also})",) if also else ()
         return " && ".join(("SlotID =!= undefined", *own, *conditions))
 
     def _machine(self, ad: Any) -> Machine:

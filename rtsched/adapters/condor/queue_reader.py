@@ -361,13 +361,13 @@ class QueueReader:
             shown = schedd.procs(constraint, names, self._details.known)
             ads = self._details.read(shown)
             found = ((numbered(ad, proc), ad) for proc, ad in zip(shown.proc, ads, strict=True))
-            said = {
+            referring = {
                 value
                 for ad in self._details.known.values()
                 for name, value in ad.items()
                 if name == "requirements" or (name in referred and isinstance(value, Expression))
             }
-            self._referred = frozenset().union(*(names_in(str(value)) for value in said))
+            self._referred = frozenset().union(*(names_in(str(value)) for value in referring))
             if self._referred <= referred:
                 break
             referred |= self._referred

@@ -84,12 +84,17 @@ def variables(
     words = [f"{share:.9f}" for share in shares]
     start = min(sum(map(float, words[:here])), 1.0)
     end = 1.0 if here == len(words) - 1 else min(start + float(words[here]), 1.0)
-    told = {} if deadline is None else {"DEADLINE": f"{deadline:.0f}"}
-    told |= {"NODES": str(len(words)), "NODE": node, "CHUNK": str(here), "FRACTION": words[here]}
-    told |= {"FROM": f"{start:.12g}", "TO": f"{end:.12g}"}
+    variables = {} if deadline is None else {"DEADLINE": f"{deadline:.0f}"}
+    variables |= {
+        "NODES": str(len(words)),
+        "NODE": node,
+        "CHUNK": str(here),
+        "FRACTION": words[here],
+    }
+    variables |= {"FROM": f"{start:.12g}", "TO": f"{end:.12g}"}
     if rounds:
-        told["ROUNDS"] = ":".join(f"{share:.9f}" for share in rounds)
-    return {f"RTSCHED_{name}": value for name, value in told.items()}
+        variables["ROUNDS"] = ":".join(f"{share:.9f}" for share in rounds)
+    return {f"RTSCHED_{name}": value for name, value in variables.items()}
 
 
 def has_variables(environment: str) -> bool:
@@ -378,8 +383,8 @@ def _bound(binding: Binding, plan: Schedule, view: PoolState, now: float) -> Ite
         steps += [Edit(Rank.MARK, job, name, value) for name, value in marks.items()]
         if marks or present != wanted:
             steps.append(Edit(Rank.BIND, job, "RtNodeSet", literal(wanted)))
-        told = _differing(_promise_attributes(binding, plan, view, now), ad)
-        steps += [Edit(Rank.JOB, job, name, value) for name, value in told.items()]
+        attributes = _differing(_promise_attributes(binding, plan, view, now), ad)
+        steps += [Edit(Rank.JOB, job, name, value) for name, value in attributes.items()]
     if steps:
         first, more = binding.slots[0][0], len({s for each in binding.slots for s in each}) - 1
         on = f"{first} and {more} more" if more else first
@@ -432,8 +437,8 @@ def _array_bound(
         steps += _together(Rank.BIND, "RtNodeSet", rows, view, literal(words))
     if math.isfinite(promise):
         by = math.floor(promise)
-        told = [row for row in idle if view.ads[row].get("rtpromise") != by]
-        steps += _together(Rank.JOB, "RtPromise", told, view, str(by))
+        stale = [row for row in idle if view.ads[row].get("rtpromise") != by]
+        steps += _together(Rank.JOB, "RtPromise", stale, view, str(by))
     steps += _together(Rank.JOB, "RtPlannedStart", new, view, str(math.floor(now)))
     if steps:
         says = f"bind {counted(len(new), 'proc')} of job {view.name_of(job)} to {slots[0]}"
@@ -495,9 +500,9 @@ def _promise_attributes(
 ) -> dict[str, str | float]:
     """Return what a proc's user can read of its promise, seconds since the epoch."""
     start = min(float(plan.entries.start[binding.entry]), now)
-    told: dict[str, str | float] = {"RtPlannedStart": math.floor(start)}
+    attributes: dict[str, str | float] = {"RtPlannedStart": math.floor(start)}
     deadline = _deadline(binding.job, view)
-    return told | ({"RtPromise": math.floor(deadline)} if math.isfinite(deadline) else {})
+    return attributes | ({"RtPromise": math.floor(deadline)} if math.isfinite(deadline) else {})
 
 
 def _differing(wanted: Mapping[str, str | float], ad: Record) -> dict[str, str]:

@@ -260,10 +260,10 @@ def _negotiator(setup: Setup) -> Iterator[CheckResult]:
         yield from _interval(setup, setup.negotiator.get("NEGOTIATOR_INTERVAL", ""))
 
 
-def _interval(setup: Setup, said: str) -> Iterator[CheckResult]:
-    """Tell of a negotiator that is slower than plans believe; `said` is its interval."""
+def _interval(setup: Setup, interval: str) -> Iterator[CheckResult]:
+    """Tell of a negotiator that is slower than plans believe; `interval` is its own."""
     try:
-        real, planned = float(said), float(setup.interval)
+        real, planned = float(interval), float(setup.interval)
     except ValueError:
         return
     if setup.queue and setup.settings.start_delay_s is None and real != planned:

@@ -275,7 +275,7 @@ def free_of(ads: Sequence[Record], *, shared: bool) -> dict[str, tuple[float, ..
 def vacating_most(ads: Sequence[Record]) -> float:
     """Return how long a job may take to leave its slot, seconds, as any slot says; 0: none does."""
     return max(
-        (said for ad in ads if (said := number(ad, "machinemaxvacatetime")) >= 0), default=0.0
+        (value for ad in ads if (value := number(ad, "machinemaxvacatetime")) >= 0), default=0.0
     )
 
 
@@ -385,8 +385,8 @@ def _speed(names: Iterable[str], ad: Record, speeds: Mapping[str, float]) -> flo
     for name in names:
         if name in speeds:
             return speeds[name]
-    said = number(ad, "rtspeed")
-    return said if 0 < said < np.inf else 1.0
+    value = number(ad, "rtspeed")
+    return value if 0 < value < np.inf else 1.0
 
 
 def _state(ad: Record) -> NodeState:

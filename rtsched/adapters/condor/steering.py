@@ -357,7 +357,7 @@ class CondorSteering(Steering):
         """
         view, kind, moves = self.view, kind_of(action), isinstance(action, Move)
         why = "does not checkpoint" if moves else "does not allow being vacated"
-        said = (
+        reason = (
             "rtsched: it continues on other slots"
             if moves
             else "rtsched: it is preempted for a promised job"
@@ -368,7 +368,7 @@ class CondorSteering(Steering):
             if all(self.last_applied.urged_lately(proc, self.now) for proc in procs):
                 continue
             if able:
-                act = Act("Vacate" if moves else "VacateFast", procs, said)
+                act = Act("Vacate" if moves else "VacateFast", procs, reason)
                 yield change(kind, job, f"vacate job {self.name_of(job)}", act)
             else:
                 yield Change(kind, job, f"job {self.name_of(job)} {why}; it stays")

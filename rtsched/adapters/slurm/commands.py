@@ -111,10 +111,10 @@ class CommandRunner:
         AdapterError
             If it fails, as when the controller does not answer.
         """
-        said = self.run(name, *words, text=text, **variables)
-        if said.status:
-            raise _failed(name, words, said.status, said.errors)
-        return said.output
+        result = self.run(name, *words, text=text, **variables)
+        if result.status:
+            raise _failed(name, words, result.status, result.errors)
+        return result.output
 
     def _output(self, name: str, *words: str, **variables: str) -> Iterator[bytes]:
         """Yield what a command prints, as it comes; it raises as `ask`, at the end too."""
@@ -151,8 +151,8 @@ class CommandRunner:
         release = release_of(self.ask("squeue", "--version"))
         token = secrets.token_hex(6)
         reader = JobReader(token, release)
-        said = self.run("squeue", "-h", f"--name={token}", SQUEUE_FORMAT2=reader.format)
-        if found := _NO_FIELD.search(said.errors):
+        result = self.run("squeue", "-h", f"--name={token}", SQUEUE_FORMAT2=reader.format)
+        if found := _NO_FIELD.search(result.errors):
             raise AdapterError(
                 f"squeue of Slurm {release[0]}.{release[1]:02d} has no field {found[1]}: this "
                 "release of rtsched does not know that Slurm; see docs/releases.md"
@@ -191,8 +191,8 @@ class CommandRunner:
 
     def federation(self) -> str | None:
         """Return the federation that the cluster is in, if any; None: it is not known."""
-        said = self.run("scontrol", "show", "federation")
-        return said.output if said.status == 0 else None
+        result = self.run("scontrol", "show", "federation")
+        return result.output if result.status == 0 else None
 
     def partitions(self) -> str:
         """Return the partitions, one on a line."""
@@ -200,8 +200,8 @@ class CommandRunner:
 
     def shares(self) -> str | None:
         """Return the associations with their shares and use; None: no accounting."""
-        said = self.run("sshare", "-a", "-l", "-P", "-h", "-o", SHARES)
-        return said.output if said.status == 0 else None
+        result = self.run("sshare", "-a", "-l", "-P", "-h", "-o", SHARES)
+        return result.output if result.status == 0 else None
 
     def limits(self, cluster: str) -> tuple[str, str]:
         """Return the QOS, and the associations of a cluster, with their limits.
@@ -285,8 +285,8 @@ class CommandRunner:
     def _batch(self, lines: Sequence[str]) -> list[str]:
         """Return the complaints of one process."""
         marked = [f"{line}\n{_PROMPT}{at}\n" for at, line in enumerate(lines)]
-        said = self.run("scontrol", text="".join(marked) + "quit\n")
-        parts = _NO_MESSAGE.split(said.errors)
+        result = self.run("scontrol", text="".join(marked) + "quit\n")
+        parts = _NO_MESSAGE.split(result.errors)
         complaints = dict(zip(map(int, parts[1::2]), parts[0::2], strict=False))
         silent = "scontrol exited before this command; check that slurmctld runs (scontrol ping)"
         return [" ".join(complaints.get(at, silent).split()) for at in range(len(lines))]
@@ -502,8 +502,8 @@ def _run(
     """Yield what became of commands of one rank: many in one process where possible."""
     together = [(at, command) for at, command in turn if batchable(command)]
     try:
-        said = commands.batch([" ".join(command.words[1:]) for _, command in together])
-        for (at, _), text in zip(together, said, strict=True):
+        result = commands.batch([" ".join(command.words[1:]) for _, command in together])
+        for (at, _), text in zip(together, result, strict=True):
             yield at, reply_of(text)
     except AdapterError as error:
         for at, _ in together:

@@ -92,18 +92,18 @@ NOTHING = Spec()
 def spec_of(*texts: str) -> Spec:
     """Return what the words of ours in some texts say; the first problem ends it."""
     pairs: dict[str, str] = {}
-    said = False
+    found = False
     for text in texts:
         if "rtsched:" not in text:
             continue
         for word in WORD.findall(text):
             if word == "promise" or not word:
                 continue
-            said = True
+            found = True
             problem = _gather(word, pairs)
             if problem:
                 return Spec(True, problem=problem)
-    return _checked(pairs) if said else NOTHING
+    return _checked(pairs) if found else NOTHING
 
 
 def _gather(word: str, pairs: dict[str, str]) -> str:
@@ -220,8 +220,8 @@ class Comment(NamedTuple):
 
     def __str__(self) -> str:
         """Return the comment as it stands in Slurm."""
-        said = _END.join(filter(None, (self.message, self.own)))
-        return " ".join(filter(None, (self.record, said)))
+        written = _END.join(filter(None, (self.message, self.own)))
+        return " ".join(filter(None, (self.record, written)))
 
 
 def parts_of(comment: str) -> Comment:
@@ -235,9 +235,9 @@ def parts_of(comment: str) -> Comment:
     rest = comment[found.end() if found else 0 :].strip()
     message = ""
     while rest.startswith(_PREFIX):
-        said, _, rest = rest.partition(_END)
-        rest = " ".join(filter(None, (*_words(said), rest.strip())))
-        message = message or _message(WORD.sub(lambda word: "" if word[1] else word[0], said))
+        reply, _, rest = rest.partition(_END)
+        rest = " ".join(filter(None, (*_words(reply), rest.strip())))
+        message = message or _message(WORD.sub(lambda word: "" if word[1] else word[0], reply))
     return Comment(record, message, rest if len(rest) <= LONGEST else " ".join(_words(rest)))
 
 
@@ -321,10 +321,10 @@ def with_message(comment: str, message: str) -> str:
 
 def _message(message: str) -> str:
     """Return a message as it stands in a comment: it holds no word for rtsched and no end mark."""
-    said = message.strip().removeprefix(_PREFIX.strip())
-    words = said.replace("rtsched:", "rtsched: ").split()
-    said = " ".join("-" if word == _END.strip() else word for word in words)[:LONGEST].strip()
-    return f"{_PREFIX}{said}" if said else ""
+    reply = message.strip().removeprefix(_PREFIX.strip())
+    words = reply.replace("rtsched:", "rtsched: ").split()
+    reply = " ".join("-" if word == _END.strip() else word for word in words)[:LONGEST].strip()
+    return f"{_PREFIX}{reply}" if reply else ""
 
 
 def _words(text: str) -> list[str]:

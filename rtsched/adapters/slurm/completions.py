@@ -96,20 +96,20 @@ def find_completions(commands: CommandRunner, jobs: Sequence[int]) -> Completion
     """
     words = ("-X", "-n", "-P", "-o", "JobID,State,Start,End")
     parts = [jobs[at : at + AT_A_TIME] for at in range(0, len(jobs), AT_A_TIME)]
-    said = [commands.run("sacct", *words, "-j", ",".join(map(str, part))) for part in parts]
-    for each in said:
+    done = [commands.run("sacct", *words, "-j", ",".join(map(str, part))) for part in parts]
+    for each in done:
         if each.status and OFF not in each.errors:
             reason = " ".join(each.errors.split())[-300:] or f"exit status {each.status}"
             raise AdapterError(f"sacct: {reason}; check that slurmdbd runs (sacctmgr ping)")
-    known = completions_in("".join(each.output for each in said if each.status == 0))
+    known = completions_in("".join(each.output for each in done if each.status == 0))
     others = sorted(set(jobs) - set(known.job.tolist()))
     return Completions.joined([known, _forgotten(commands, others)]) if others else known
 
 
 def _forgotten(commands: CommandRunner, jobs: Sequence[int]) -> Completions:
     """Return which of some jobs, which are not over, have numbers still to be given."""
-    said = commands.run("scontrol", "show", "config")
-    upcoming = config_of(said.output).get("NEXT_JOB_ID", "") if said.status == 0 else ""
+    done = commands.run("scontrol", "show", "config")
+    upcoming = config_of(done.output).get("NEXT_JOB_ID", "") if done.status == 0 else ""
     if not (upcoming.isascii() and upcoming.isdigit()):
         return Completions.build(0)
     lost = [job for job in jobs if job >= int(upcoming)]

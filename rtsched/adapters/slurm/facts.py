@@ -349,13 +349,15 @@ def partitions_of(text: str) -> tuple[dict[str, dict[str, str]], str]:
     return found, default
 
 
-def qos_of_partitions(said: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def qos_of_partitions(partition_pairs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return the QOS of the partitions that have one, by what `partitions_of` returns."""
-    named = {name: qos_named(pairs.get("qos", "")) for name, pairs in said.items()}
+    named = {name: qos_named(pairs.get("qos", "")) for name, pairs in partition_pairs.items()}
     return {name: qos for name, qos in named.items() if qos}
 
 
-def billing_of(config: Mapping[str, str], said: Mapping[str, Mapping[str, str]]) -> BillingWeights:
+def billing_of(
+    config: Mapping[str, str], partition_pairs: Mapping[str, Mapping[str, str]]
+) -> BillingWeights:
     """Return what jobs are billed for, by what `config_of` and `partitions_of` return.
 
     Raises
@@ -363,7 +365,9 @@ def billing_of(config: Mapping[str, str], said: Mapping[str, Mapping[str, str]])
     InputError
         If weights are not what slurm.conf takes.
     """
-    settings = {name: (0, pairs.get("tresbillingweights", "")) for name, pairs in said.items()}
+    settings = {
+        name: (0, pairs.get("tresbillingweights", "")) for name, pairs in partition_pairs.items()
+    }
     return billing_by("scontrol show partition", settings, config.get("PriorityFlags", ""))
 
 

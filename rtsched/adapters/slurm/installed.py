@@ -94,10 +94,10 @@ def _running(commands: CommandRunner) -> tuple[Mapping[str, str] | None, str, fl
 def _version(commands: CommandRunner) -> str:
     for program in ("slurmctld", "/usr/sbin/slurmctld", "scontrol"):
         try:
-            said = commands.run(program, "-V")
+            result = commands.run(program, "-V")
         except AdapterError:
             continue
-        if match := _VERSION.search(said.output + said.errors):
+        if match := _VERSION.search(result.output + result.errors):
             return match[0]
     return ""
 
@@ -119,12 +119,12 @@ def built_for(plugin: Path) -> str:
 def _level(commands: CommandRunner, user: str) -> str:
     """Return a user's AdminLevel; empty if the accounting database does not tell."""
     try:
-        said = commands.run("sacctmgr", "-nP", "show", "user", user, "format=User,AdminLevel")
+        result = commands.run("sacctmgr", "-nP", "show", "user", user, "format=User,AdminLevel")
     except AdapterError:
         return ""
-    rows = [line.split("|") for line in said.output.splitlines()]
+    rows = [line.split("|") for line in result.output.splitlines()]
     levels = [row[1] for row in rows if len(row) == 2 and row[0] == user]
-    return levels[0] if levels else ("" if said.status else "None")
+    return levels[0] if levels else ("" if result.status else "None")
 
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
@@ -212,14 +212,14 @@ class LocalController:
         if time.monotonic() - self._written >= CONF_EVERY_S:
             self._write()
         try:
-            said = self._commands.run("scontrol", "show", "config", SLURM_CONF=str(self.copy))
+            result = self._commands.run("scontrol", "show", "config", SLURM_CONF=str(self.copy))
         except AdapterError as error:
             if isinstance(error.__cause__, OSError):
                 raise
             return "down"
-        if said.status == 0:
+        if result.status == 0:
             return "in control"
-        return "standby" if "standby" in said.errors else "down"
+        return "standby" if "standby" in result.errors else "down"
 
     def _write(self) -> None:
         try:

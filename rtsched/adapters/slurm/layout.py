@@ -97,7 +97,7 @@ class PartitionParts:
         With the partitions' nodes, and a `NodeSets`.
     hardware : Hardware
         What each node has.
-    said : mapping of str to pairs
+    shown : mapping of str to pairs
         What Slurm says of each partition.
     sharing : Sharing
         How jobs share the nodes.
@@ -107,11 +107,11 @@ class PartitionParts:
         self,
         cluster: Cluster,
         hardware: Hardware,
-        said: Mapping[str, Mapping[str, str]],
+        shown: Mapping[str, Mapping[str, str]],
         sharing: Sharing,
     ) -> None:
-        self._of = cluster, hardware, said, sharing
-        self._tier = {name: number(pairs.get("prioritytier", "")) for name, pairs in said.items()}
+        self._of = cluster, hardware, shown, sharing
+        self._tier = {name: number(pairs.get("prioritytier", "")) for name, pairs in shown.items()}
         self._known: dict[tuple[str, str], tuple[Partition, tuple[LeftOut, ...]]] = {}
 
     def __reduce__(self) -> tuple[type[PartitionParts], tuple[Any, ...]]:
@@ -178,8 +178,8 @@ class PartitionParts:
 
     def part(self, name: str, mask: NDArray[np.bool_]) -> Partition:
         """Return the facts of some nodes of a partition, bool[m]."""
-        cluster, hardware, said, sharing = self._of
-        pairs, nodes = said[name], cluster.nodes
+        cluster, hardware, shown, sharing = self._of
+        pairs, nodes = shown[name], cluster.nodes
         longest = limit_of(pairs.get("maxtime", ""), math.inf)
         node_memory, core_memory = default_memory(pairs)
         if not (node_memory or core_memory):
@@ -224,7 +224,7 @@ def _restricted(pairs: Mapping[str, str]) -> bool:
 
 def layout_of(
     nodes: Sequence[NodeRow],
-    said: Mapping[str, Mapping[str, str]],
+    shown: Mapping[str, Mapping[str, str]],
     default: str,
     reserved: AbstractSet[str],
     settings: SlurmSettings,
@@ -238,7 +238,7 @@ def layout_of(
     ----------
     nodes : sequence of NodeRow
         All nodes.
-    said : mapping of str to pairs
+    shown : mapping of str to pairs
         What Slurm says of each partition (see `facts.partitions_of`).
     default : str
         The default partition.
@@ -265,7 +265,9 @@ def layout_of(
         capacity=_capacity(nodes, sharing.resources),
         names={"capacity": sharing.resources},
     )
-    masks = {name: np.array([name in node.partitions for node in nodes], np.bool_) for name in said}
+    masks = {
+        name: np.array([name in node.partitions for node in nodes], np.bool_) for name in shown
+    }
     hardware = _hardware_of(nodes)
     sets = NodeSets(table, masks, hardware)
     licenses = sharing.licenses or {}
@@ -278,7 +280,7 @@ def layout_of(
         billing=billing,
         node_sets=sets,
     )
-    parts = PartitionParts(cluster, hardware, said, sharing)
+    parts = PartitionParts(cluster, hardware, shown, sharing)
     partitions = {name: parts.part(name, mask) for name, mask in masks.items()}
     row = {node.name: at for at, node in enumerate(nodes)}
     features = frozenset().union(*((*node.features, *node.available) for node in nodes))

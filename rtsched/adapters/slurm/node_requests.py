@@ -167,9 +167,9 @@ def _text_of(name: str, request: JobRequest, nodes: int) -> str:
         "nodelist": _listed(request.required, nodes),
         "exclude": _listed(request.excluded, nodes),
     }
-    said = [f"--{option}={value}" for option, value in options.items() if value]
-    said += [request.wishes] if request.wishes else []
-    return " ".join([*said, f"--partition={name}"]) if said else ""
+    written = [f"--{option}={value}" for option, value in options.items() if value]
+    written += [request.wishes] if request.wishes else []
+    return " ".join([*written, f"--partition={name}"]) if written else ""
 
 
 def _listed(text: str, nodes: int) -> str:

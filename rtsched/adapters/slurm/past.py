@@ -47,15 +47,15 @@ def past_jobs(settings: SlurmSettings, since: float, until: float) -> Log:
     patient = max(settings.command_timeout_s, LONGEST_S)
     commands = CommandRunner(msgspec.structs.replace(settings, command_timeout_s=patient))
     words = ("-a", "-X", "-P", "--state", STATES, "-S", _local(since), "-E", _local(until + 1.0))
-    said = commands.run("sacct", *words, "-o", FIELDS)
-    if said.status or OFF in said.errors:
-        reason = " ".join(said.errors.split())[-300:] or f"exit status {said.status}"
+    done = commands.run("sacct", *words, "-o", FIELDS)
+    if done.status or OFF in done.errors:
+        reason = " ".join(done.errors.split())[-300:] or f"exit status {done.status}"
         raise AdapterError(f"sacct: {reason}; run times of past jobs are not known")
-    if said.output.count("\n") < 2:  # the header alone
+    if done.output.count("\n") < 2:  # the header alone
         return NO_JOBS
     with TemporaryDirectory(prefix="rtsched-sacct-") as directory:
         path = Path(directory) / "sacct.txt"
-        path.write_text(said.output, "utf-8", "surrogateescape")
+        path.write_text(done.output, "utf-8", "surrogateescape")
         log = read_logs([path], ReadOptions("sacct", "|", details=True))
     known = log.jobs.node_count >= 1
     size = log.jobs.size.copy()

@@ -227,17 +227,20 @@ def _least(job: Any, most: int) -> int:
     return int(node.count) if node is not None else int(job.num_nodes or 0)
 
 
-def shown_dependency(said: dict[str, Any] | None) -> str:
+def shown_dependency(waits_for: dict[str, Any] | None) -> str:
     """Return a dependency as squeue writes it, by what pyslurm says of it; None: there is none.
 
     pyslurm does not know `singleton(unfulfilled)`, as Slurm shows it: that is what it says nothing
     of.
     """
-    if said is None:
+    if waits_for is None:
         return ""
-    joint = "," if said.get("satisfy", "all") == "all" else "?"
+    joint = "," if waits_for.get("satisfy", "all") == "all" else "?"
     found = [
-        f"{kind}:{job}" for kind, jobs in said.items() if isinstance(jobs, list) for job in jobs
+        f"{kind}:{job}"
+        for kind, jobs in waits_for.items()
+        if isinstance(jobs, list)
+        for job in jobs
     ]
     return joint.join(found) or "singleton"
 

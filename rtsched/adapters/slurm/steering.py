@@ -201,9 +201,9 @@ class SlurmSteering(Steering):
             if wanted == present:
                 continue
             left -= 1
-            said = f"NumNodes={wanted[0]}-{wanted[1]}"
-            words = ("scontrol", "update", f"JobId={job}", said, only_waiting(view.rows, row))
-            text = f"set the node count of job {job} to {said.partition('=')[2]}"
+            count = f"NumNodes={wanted[0]}-{wanted[1]}"
+            words = ("scontrol", "update", f"JobId={job}", count, only_waiting(view.rows, row))
+            text = f"set the node count of job {job} to {count.partition('=')[2]}"
             yield Change("place", job, text, Command(Rank.SIZE, words, own))
 
     def _nodes(self, action: Place) -> Iterator[Change]:
@@ -264,8 +264,8 @@ class SlurmSteering(Steering):
         view, groups = self.view, dict[int, list[str]]()
         whole = np.clip(np.round(np.nan_to_num(action.weight)), 0, 1e6).astype(int)
         says = np.isfinite(action.weight)
-        for name, weight, said in zip(view.names, whole.tolist(), says.tolist(), strict=True):
-            if said and view.weights.get(name) != weight:
+        for name, weight, count in zip(view.names, whole.tolist(), says.tolist(), strict=True):
+            if count and view.weights.get(name) != weight:
                 groups.setdefault(weight, []).append(name)
         for weight, names in groups.items():
             nodes = fold(names)

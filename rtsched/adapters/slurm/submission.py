@@ -126,7 +126,7 @@ class SlurmTranslator:
 
     def fields_of(self, question: FeasibilityRequest) -> Mapping[int, str | int]:
         """Return a question as the submit filter would describe the job."""
-        said = ",".join(f"{name}={value:g}" for name, value in question.load.items())
+        written = ",".join(f"{name}={value:g}" for name, value in question.load.items())
         most, limit = question.nodes_max, question.time_s
         if question.nodes > 1 or most is not None or not question.tasks:
             least, most = question.nodes, most if most is not None else question.nodes
@@ -142,7 +142,7 @@ class SlurmTranslator:
             Tag.ACCOUNT: question.account or None,
             Tag.QOS: question.qos or None,
             Tag.DEADLINE: math.ceil(question.deadline),
-            Tag.EXTRA: f"rtsched:{said}" if said else None,
+            Tag.EXTRA: f"rtsched:{written}" if written else None,
             Tag.NUM_TASKS: question.tasks or None,
             Tag.CPUS_PER_TASK: question.cpus_per_task or None,
             Tag.PN_MIN_MEMORY: -(-question.memory >> 20) or None,
@@ -245,8 +245,8 @@ class SlurmTranslator:
             word = reply.token or (DEFERRED if reply.deferred else UNPROMISED)
             mark = with_node_list(MARK + word, asked)
             dropped = _option(submission.jobs.deadline[0]) if again else ""
-            said = filter(None, (mark, submission.shape, dropped, _kept(reply)))
-            fields[Tag.ADMIN_COMMENT] = " ".join(said)
+            written = filter(None, (mark, submission.shape, dropped, _kept(reply)))
+            fields[Tag.ADMIN_COMMENT] = " ".join(written)
         if reply.deferred:
             fields[Tag.PRIORITY] = 0
         if reply.deferred or again:

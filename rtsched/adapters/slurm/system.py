@@ -236,20 +236,27 @@ class SlurmSystem:
         self, nodes: list[NodeRow], single: Sequence[ReservationRow], sharing: Sharing
     ) -> ClusterLayout:
         """Return the machine; the same object as before if nothing changed."""
-        said, default = partitions_of(self._commands.partitions())
-        self._partition_qos = qos_of_partitions(said)
+        partition_pairs, default = partitions_of(self._commands.partitions())
+        self._partition_qos = qos_of_partitions(partition_pairs)
         kept = {name for each in single for name in each.nodes}
         kept.intersection_update(node.name for node in nodes if node.maintenance)
-        made_of = (nodes, said, default, kept, sharing, self._config.get("PriorityFlags"))
+        made_of = (
+            nodes,
+            partition_pairs,
+            default,
+            kept,
+            sharing,
+            self._config.get("PriorityFlags"),
+        )
         if self._machine is None or made_of != self._made_of:
             version = 1 + (self._machine.cluster.version if self._machine is not None else 0)
             billing, self._no_billing = None, ""
             try:
-                billing = billing_of(self._config, said)
+                billing = billing_of(self._config, partition_pairs)
             except InputError as error:
                 self._no_billing = f"limits of billing are not planned with: {error}"
             self._machine = layout_of(
-                nodes, said, default, kept, self.settings, version, sharing, billing
+                nodes, partition_pairs, default, kept, self.settings, version, sharing, billing
             )
             self._made_of = made_of
         return self._machine

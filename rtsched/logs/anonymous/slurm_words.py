@@ -130,8 +130,8 @@ class SlurmWords:
 
     def comment(self, *texts: str) -> str:
         """Return the deadline in free texts; nothing else of them."""
-        said = deadline_in(*texts)
-        return f"deadline={moment(said)}" if said else ""
+        due = deadline_in(*texts)
+        return f"deadline={moment(due)}" if due else ""
 
     def _submit_line(self, text: str) -> str:
         """Return a submit line with what a reader reads of it; empty if that is nothing."""

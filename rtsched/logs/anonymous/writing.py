@@ -375,8 +375,8 @@ class _SacctJsonWriter(_Writer):
         if record.constraints is not None:
             record.constraints = words.features(record.constraints)
         record.extra = words.comment(record.extra or "") or None
-        said = record.comment.job if isinstance(record.comment, Comment) else record.comment
-        record.comment = words.comment(said or "") or None
+        own = record.comment.job if isinstance(record.comment, Comment) else record.comment
+        record.comment = words.comment(own or "") or None
         place = record.reservation
         inside = place.name if isinstance(place, Reserved) else place
         record.reservation = self._name("reservation", inside if isinstance(inside, str) else None)

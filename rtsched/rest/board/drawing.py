@@ -50,7 +50,7 @@ class Mark(NamedTuple):
 
     path: str
     job: str
-    said: str
+    title: str
 
 
 class Load(NamedTuple):
@@ -254,8 +254,8 @@ def marks(axes: Axes, promises: Iterable[Promise]) -> Iterator[Mark]:
             continue
         _, low, height = _some(np.zeros(len(row), np.int64), row.astype(np.int64), 1).runs()
         each = np.ones(len(low))
-        said = f"{promise.job or promise.name}: {'running' if promise.running else 'planned'}"
-        yield Mark(_path(x * each, until * each, low, height), promise.job, said)
+        title = f"{promise.job or promise.name}: {'running' if promise.running else 'planned'}"
+        yield Mark(_path(x * each, until * each, low, height), promise.job, title)
 
 
 def _rows(report: TimelineReport, partition: str) -> NDArray[np.int64]:

@@ -267,7 +267,7 @@ async def _reliability(request: HttpRequest) -> dict[str, str] | None:
     ]
     odds, kept, number = (np.array(column) for column in zip(*many, strict=True))
     found = reliability(np.repeat(odds, number), np.repeat(kept, number))
-    return {"said": found.sentence(), "drawing": reliability_drawing(found, standalone=False)}
+    return {"sentence": found.sentence(), "drawing": reliability_drawing(found, standalone=False)}
 
 
 def _share(row: AccountShare) -> dict[str, Any]:
@@ -499,8 +499,7 @@ def _estimated(estimate: StartEstimate | None, now: float) -> str:
         return ""
     if estimate.basis == "none":
         return f"No estimate: {estimate.why}." if estimate.state == "waiting" else ""
-    said = sentence(estimate, now)
-    return f"Estimate: it {said}."
+    return f"Estimate: it {sentence(estimate, now)}."
 
 
 # --- pages ---------------------------------------------------------------------------------------
