@@ -39,7 +39,7 @@ from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.warming import keep_loaded, rehearse, warm_up
-from rtsched.daemon.working import CycleRules, Settled, Steered, settle, steered
+from rtsched.daemon.working import CycleRules, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.actions import Notify
 from rtsched.model.events import joined
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.server import SocketServer
     from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.site import Site
+    from rtsched.daemon.step import Step
     from rtsched.daemon.store import Store
     from rtsched.daemon.worker import Worker
     from rtsched.model.actions import Action
@@ -499,7 +500,7 @@ class Daemon:
     def _rules(self, policy: PluginChains) -> CycleRules:
         return rules_of(policy, self.wording, self.dry_run)
 
-    async def _settle(self, observation: Observation) -> Settled:
+    async def _settle(self, observation: Observation) -> Step:
         """Work out in a thread what a poll means, until no submission comes in between."""
         for attempt in range(ATTEMPTS - 1):
             site = self.site
@@ -514,12 +515,12 @@ class Daemon:
             finally:
                 self.last_attempt = False
 
-    async def _settled(self, observation: Observation, deferred: int) -> Settled:
+    async def _settled(self, observation: Observation, deferred: int) -> Step:
         return await asyncio.to_thread(
             settle, self.site, observation, self._rules(self.policy), self.clock(), deferred
         )
 
-    async def _take_in(self, settled: Settled, observation: Observation) -> Settled:
+    async def _take_in(self, settled: Step, observation: Observation) -> Step:
         """Take in what a cycle came to, and return it; the site must be the one it began with.
 
         Where new promises to held jobs cannot be written down, these jobs stay held.
@@ -543,7 +544,7 @@ class Daemon:
             self.site = settled.site
         return settled
 
-    def _note(self, settled: Settled) -> None:
+    def _note(self, settled: Step) -> None:
         for decision in settled.journal:
             self.store.note(decision)
 

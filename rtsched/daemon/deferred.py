@@ -12,7 +12,7 @@ free, the job is promised its deadline.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,10 +23,10 @@ from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.records import JournalEntry, Records
 from rtsched.daemon.site import Secured, entry_of
+from rtsched.daemon.step import Step
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Admit, Cancel, DropDeadline, Notify, Release
 from rtsched.model.jobs import Kind
-from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.admission import AdmissionController, AdmissionResult
     from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.site import Site
+    from rtsched.model.schedule import Schedule
 
 log = structlog.get_logger(__name__)
 
@@ -56,34 +57,6 @@ AGAIN = 60.0
 """Seconds after which a job is judged again that the planner, or rtsched, failed to judge."""
 
 
-@dataclass(frozen=True)
-class DeferredResult:
-    """What judging deferred jobs came to.
-
-    Attributes
-    ----------
-    site : Site
-        After it.
-    changed : tuple of PromiseRecord
-        Promises given, to be written down.
-    journal : tuple of JournalEntry
-        What was said, for `rtsched explain`.
-    actions : tuple of Action
-        What users are told.
-    problem : str
-        How many jobs could not be judged, and why the first of them; empty if all were.
-    secures : Schedule
-        Where jobs would be planned that are to be judged again once these nodes are kept for them.
-    """
-
-    site: Site
-    changed: tuple[PromiseRecord, ...] = ()
-    journal: tuple[JournalEntry, ...] = ()
-    actions: tuple[Action, ...] = ()
-    problem: str = ""
-    secures: Schedule = field(default_factory=Schedule.empty)
-
-
 def judge_deferred(
     site: Site,
     admission: AdmissionController,
@@ -91,40 +64,35 @@ def judge_deferred(
     most: int = AT_A_TIME,
     everything: bool = False,
     keeps_after: float = math.inf,
-) -> DeferredResult:
+) -> tuple[Step, Schedule]:
     """Judge the first `most` jobs that are deferred: of each user the first, then the second ones.
+
+    Returned beside what that came to is where jobs would be planned that are to be judged again
+    once these nodes are kept for them.
 
     `everything`: all jobs with a deadline are judged, deferred or not, as in a dry-run.
     `keeps_after`: as of an `Observation`; promises that need the nodes that are free now are given
     only where these have been kept for so long.
     """
-    whole, problems, unsecured = DeferredResult(site), list[str](), list[int]()
+    whole, unsecured = Step(site), list[int]()
     again = _unpromised(site, admission.settings.rejected, now)[: min(FEW, most)]
     for job in [*_waiting(site, everything)[:most].tolist(), *again.tolist()]:
         one = _tried(whole.site, admission, job, now)
         if math.isfinite(keeps_after) and not _is_kept(
-            whole.site, one, admission, job, now, keeps_after
+            whole.site, one.site, admission, job, now, keeps_after
         ):
             unsecured.append(job)
-            changed = tuple(record for record in one.changed if record.id != job)
-            one = DeferredResult(one.site, changed)
-        problems += [one.problem] if one.problem else []
-        whole = DeferredResult(
-            one.site,
-            (*whole.changed, *one.changed),
-            (*whole.journal, *one.journal),
-            (*whole.actions, *one.actions),
-        )
-    whole = _to_be_secured(whole, unsecured)
-    if not problems:
-        return whole
-    many = f"{counted(len(problems), 'held job')} could not be evaluated: {problems[0]}"
-    return replace(whole, problem=many)
+            one = Step(one.site, tuple(record for record in one.changed if record.id != job))
+        whole = whole.then(one)
+    if problems := whole.problems:
+        many = f"{counted(len(problems), 'held job')} could not be evaluated: {problems[0]}"
+        whole = replace(whole, problems=(many,))
+    return _to_be_secured(whole, unsecured)
 
 
 def _is_kept(
     before: Site,
-    one: DeferredResult,
+    after: Site,
     admission: AdmissionController,
     job: int,
     now: float,
@@ -132,14 +100,14 @@ def _is_kept(
 ) -> bool:
     """Return whether nothing can come between a promise to a job and its nodes; no promise: true.
 
-    `before`: the site on which the job was judged.
+    `before` and `after`: the site on which the job was judged, and the one that this came to.
     """
-    if job not in one.site.records or job in before.orphans:
+    if job not in after.records or job in before.orphans:
         return True
     kept = before.secured.get(job)
     if (
         kept is not None
-        and _nodes_of(one.site, job) <= kept.nodes
+        and _nodes_of(after, job) <= kept.nodes
         and kept.since + keeps_after <= before.seen
     ):
         return True
@@ -172,9 +140,12 @@ def with_kept(site: Site, dones: Sequence[Done], now: float) -> Site:
     return replace(site, secured=secured) if secured != site.secured else site
 
 
-def _to_be_secured(result: DeferredResult, jobs: Sequence[int]) -> DeferredResult:
-    """Return the result in which some jobs are promised nothing yet, and their nodes secured."""
-    site = result.site
+def _to_be_secured(step: Step, jobs: Sequence[int]) -> tuple[Step, Schedule]:
+    """Return a step in which some jobs are promised nothing yet, and where they would be planned.
+
+    Their nodes are secured.
+    """
+    site = step.site
     plan = site.snapshot.plan
     secured = {}
     for job in jobs:
@@ -183,7 +154,7 @@ def _to_be_secured(result: DeferredResult, jobs: Sequence[int]) -> DeferredResul
         secured[job] = Secured(nodes, known.since if known is not None and lasts else math.inf)
     for job in jobs:
         site = site.released(job)
-    before = result.site
+    before = step.site
     site = replace(
         site,
         secured=secured,
@@ -191,9 +162,8 @@ def _to_be_secured(result: DeferredResult, jobs: Sequence[int]) -> DeferredResul
         unpromised=before.unpromised,
         freed=before.freed,
     )
-    return replace(
-        result, site=site, secures=plan.take(np.flatnonzero(np.isin(plan.entries.job, jobs)))
-    )
+    secures = plan.take(np.flatnonzero(np.isin(plan.entries.job, jobs)))
+    return replace(step, site=site), secures
 
 
 def _waiting(site: Site, everything: bool) -> NDArray[np.int64]:
@@ -243,7 +213,7 @@ def _says_run(site: Site, by_default: str) -> NDArray[np.bool_]:
     return names[site.marks.otherwise]
 
 
-def _tried(site: Site, admission: AdmissionController, job: int, now: float) -> DeferredResult:
+def _tried(site: Site, admission: AdmissionController, job: int, now: float) -> Step:
     """Judge one job; one that cannot be judged must keep no cycle from its end."""
     try:
         result = admission.judge_queued(site, job, now)
@@ -259,7 +229,7 @@ def _tried(site: Site, admission: AdmissionController, job: int, now: float) -> 
         return _unjudged(site, job, f"{type(error).__name__}: {error}", now)
 
 
-def _judged(site: Site, job: int, result: AdmissionResult, now: float) -> DeferredResult:
+def _judged(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
     """Return what the verdict on a job means for it.
 
     Raises
@@ -283,7 +253,7 @@ def _judged(site: Site, job: int, result: AdmissionResult, now: float) -> Deferr
         case _:
             tell = text
     journal = (_entry(site, job, result, text, now),)
-    return DeferredResult(after, result.changed, journal, _told(job, tell))
+    return Step(after, result.changed, _notice(job, tell), journal)
 
 
 def _is_unpromised(site: Site, job: int) -> bool:
@@ -291,19 +261,19 @@ def _is_unpromised(site: Site, job: int) -> bool:
     return bool(np.isin(job, site.marks.job[site.marks.unpromised]))
 
 
-def _tried_again(site: Site, job: int, result: AdmissionResult, now: float) -> DeferredResult:
+def _tried_again(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
     """Return a job that runs without a promise with one, if it can be given now."""
     if result.verdict != "admit":
         at = math.inf if result.verdict == "pass" else now
-        return DeferredResult(replace(site, tried={**site.tried, job: at}))
+        return Step(replace(site, tried={**site.tried, job: at}))
     text, after = result.reply.text, result.site
     if np.isin(job, site.snapshot.edges.before):  # what waits for it can be planned now
         after = replace(after, freed=math.inf)
     journal = (_entry(site, job, result, text, now),)
-    return DeferredResult(after, result.changed, journal, _told(job, text))
+    return Step(after, result.changed, _notice(job, text), journal)
 
 
-def _adopted(site: Site, job: int, result: AdmissionResult, now: float) -> DeferredResult:
+def _adopted(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
     """Return a job of whose promise the record was lost with it again, or as best effort."""
     if result.verdict == "defer":
         return _put_off(result.site, job, result, now)
@@ -319,10 +289,10 @@ def _adopted(site: Site, job: int, result: AdmissionResult, now: float) -> Defer
         after = replace(site, declined={**site.declined, job: ""}, orphans=others)
         text = messages.lost_promise()
     journal = (_entry(site, job, result, text, now),)
-    return DeferredResult(after, changed, journal, _told(job, text))
+    return Step(after, changed, _notice(job, text), journal)
 
 
-def _put_off(site: Site, job: int, result: AdmissionResult, now: float) -> DeferredResult:
+def _put_off(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
     """Judge a job again when its time has come.
 
     Raises
@@ -336,19 +306,19 @@ def _put_off(site: Site, job: int, result: AdmissionResult, now: float) -> Defer
         site = replace(site, put_off={**site.put_off, job: result.retry_at})
     # What plug-ins put off was told when it was submitted.
     tell = "" if result.judgement is not None else result.reply.text
-    return DeferredResult(site, actions=_told(job, tell))
+    return Step(site, actions=_notice(job, tell))
 
 
-def _unjudged(site: Site, job: int, problem: str, now: float) -> DeferredResult:
+def _unjudged(site: Site, job: int, problem: str, now: float) -> Step:
     """Leave a job held that could not be judged, by no fault of its own; it is judged again."""
     if _is_unpromised(site, job):
-        return DeferredResult(replace(site, tried={**site.tried, job: now}), problem=problem)
+        return Step(replace(site, tried={**site.tried, job: now}), problems=(problem,))
     text = messages.put_off("rtsched could not evaluate it; its log says why", math.inf, now)
     later = replace(site, put_off={**site.put_off, job: now + AGAIN})
-    return DeferredResult(later, actions=_told(job, text), problem=problem)
+    return Step(later, actions=_notice(job, text), problems=(problem,))
 
 
-def _told(job: int, text: str) -> tuple[Action, ...]:
+def _notice(job: int, text: str) -> tuple[Action, ...]:
     return (Notify(np.array([job], np.int64), (text,)),) if text else ()
 
 

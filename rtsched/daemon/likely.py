@@ -24,6 +24,7 @@ from rtsched.daemon.admission import AdmissionResult, or_run, record_of
 from rtsched.daemon.reconcile import closed_by_poll
 from rtsched.daemon.records import OPEN, OUTCOMES
 from rtsched.daemon.stated import CLASSES, moment, per_cent
+from rtsched.daemon.step import Step
 from rtsched.estimates.tables import earliest_with, odds_by
 from rtsched.model.actions import Notify
 from rtsched.model.jobs import NOBODY, Jobs, Kind
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from rtsched.daemon.settings import DaemonSettings, LikelySettings
     from rtsched.daemon.site import LikelyPromises, Site
     from rtsched.estimates.likely_level import LikelyLevel
-    from rtsched.model.actions import Action
 
 ROUNDING = 1e-9
 """Of odds that are turned into a threshold and back."""
@@ -329,38 +329,18 @@ def with_likely(site: Site, record: PromiseRecord, row: Jobs) -> Site:
 # --- after a poll --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ReconciledLikely:
-    """What a poll means for likely promises.
+def reconcile_likely(site: Site, before: Site, observation: Observation, now: float) -> Step:
+    """Return what a poll means for likely promises: which became jobs, were kept, missed or broken.
 
-    Attributes
-    ----------
-    likely : LikelyPromises
-        Those that are open after it.
-    changed : tuple of PromiseRecord
-        To be written down.
-    lapsed : tuple of PromiseRecord
-        As they stood before, those that came to nothing.
-    actions : tuple of Action
-        By which users are notified.
-    """
-
-    likely: LikelyPromises
-    changed: tuple[PromiseRecord, ...] = ()
-    lapsed: tuple[PromiseRecord, ...] = ()
-    actions: tuple[Action, ...] = ()
-
-
-def reconcile_likely(site: Site, observation: Observation, now: float) -> ReconciledLikely:
-    """Return which likely promises became jobs, were kept, missed or broken, by a poll.
+    `site` is the one after all else that the poll means, `before` the one before the poll.
 
     One whose job still waits at its deadline is broken; one whose job runs then is missed when it
     ends, as a guaranteed one is.
     """
-    likely = site.likely
+    likely = before.likely
     if not len(likely):
-        return ReconciledLikely(likely)
-    alone = replace(site, records=likely.records, requested=NOBODY)
+        return Step(replace(site, likely=likely))
+    alone = replace(before, records=likely.records, requested=NOBODY)
     names, changed = closed_by_poll(alone, observation, now)
     by_id = {record.id: record for record in changed}
     texts: dict[int, str] = {}
@@ -380,12 +360,10 @@ def reconcile_likely(site: Site, observation: Observation, now: float) -> Reconc
     lapsed = {record.token for record in over if record.standing == "lapsed"}
     notice = Notify(np.array(list(texts), np.int64), tuple(texts.values()))
     outcomes = ((r.odds or 0.0, r.standing == "kept") for r in over if r.standing in OUTCOMES)
-    return ReconciledLikely(
-        likely.changed(standing, names).learnt(outcomes),
-        tuple(by_id.values()),
-        tuple(r for r in likely.records.values() if r.token in lapsed),
-        (notice,) if texts else (),
-    )
+    site = replace(site, likely=likely.changed(standing, names).learnt(outcomes))
+    unused = [record for record in likely.records.values() if record.token in lapsed]
+    site = site.left_unused(unused, now) if unused else site
+    return Step(site, tuple(by_id.values()), (notice,) if texts else ())
 
 
 def present_odds(likely: LikelyPromises, latest: LatestEstimates) -> dict[int, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ from rtsched.daemon.limits import with_limits
 from rtsched.daemon.records import OPEN, Records
 from rtsched.daemon.restarting import NEVER
 from rtsched.daemon.site import LATE, Site, in_order, on_nodes, promises_of, renamed
+from rtsched.daemon.step import Step
 from rtsched.model.actions import Action, Notify
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs
@@ -51,26 +52,17 @@ SETTLED = 2.0
 """Seconds after an admission at which a poll shows its job, if there is one."""
 
 
-@dataclass(frozen=True)
-class Reconciled:
-    """What a poll came to: the site after it, changed records, what happened, whom to tell what."""
-
-    site: Site
-    changed: tuple[PromiseRecord, ...]
-    events: Events
-    actions: tuple[Action, ...] = ()
-    failed: Completions = field(default_factory=lambda: Completions.build(0))
-    """Promised jobs that may begin again; their promises stand as they did."""
-
-
 def reconcile(
     site: Site,
     observation: Observation,
     wording: messages.Wording,
     now: float,
     restart_policy: RestartPolicy = NEVER,
-) -> Reconciled:
-    """Return the site after a poll at `now`, in seconds since the epoch."""
+) -> tuple[Step, Completions]:
+    """Return what a poll at `now`, in seconds since the epoch, means for promises and the queue.
+
+    Returned beside it are promised jobs that failed and may begin again; their promises stand.
+    """
     lost = _renumbered(site, observation, now)
     site = site.without(record.id for record in lost)
     names = _recognised(site, observation)
@@ -96,10 +88,10 @@ def reconcile(
     after = after.left_unused(lapsed, now) if lapsed else after
     never_ran = _cancelled(site, new, names, observation)
     after = after.cancelled(kept_for_nothing(site, never_ran), now) if never_ran else after
-    tells, unnotified = _notices(site, observation, new, wording, now)
-    changed_records = (*lost, *new)
+    notices, unnotified = _notices(site, observation, new, wording, now)
+    after = replace(after, unnotified=unnotified)
     events = _events(site, observation, failed.job, records)
-    return Reconciled(replace(after, unnotified=unnotified), changed_records, events, tells, failed)
+    return Step(after, (*lost, *new), notices, events=events), failed
 
 
 def _cancelled(

@@ -18,7 +18,7 @@ breaks. The user is informed of the limit in both cases.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -48,10 +48,11 @@ from rtsched.daemon.site import (
     promises_of,
     with_late_plans_accepted,
 )
+from rtsched.daemon.step import Step
 from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError
 from rtsched.kernels.overlaps import ROUNDING
-from rtsched.model.actions import Action, Notify, Requeue
+from rtsched.model.actions import Notify, Requeue
 from rtsched.model.jobs import Kind, array_time
 from rtsched.model.resources import allowed_nodes
 from rtsched.model.schedule import Schedule
@@ -95,29 +96,6 @@ class _Means(NamedTuple):
     flapping: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Replanned:
-    """The site with a plan that holds, the promises that broke, and what has to be done for it.
-
-    Attributes
-    ----------
-    site : Site
-        After it.
-    changed : tuple of PromiseRecord
-        Promises that broke, to be written down.
-    actions : tuple of Action
-        What is asked of the batch system for it.
-    problem : str
-        That the planner failed, in a sentence; empty if it answered. The plan is kept then, even
-        where it does not hold, no promise breaks, and the next cycle tries again.
-    """
-
-    site: Site
-    changed: tuple[PromiseRecord, ...] = ()
-    actions: tuple[Action, ...] = ()
-    problem: str = ""
-
-
 def replan(
     site: Site,
     planner: Chain,
@@ -125,8 +103,10 @@ def replan(
     now: float,
     young: float,
     flapping: NDArray[np.int64] = _NONE,
-) -> Replanned:
+) -> Step:
     """Return the site with a plan that holds at `now`, seconds since the epoch.
+
+    Where the planner fails, the plan is kept, even if it does not hold, and no promise breaks.
 
     Parameters
     ----------
@@ -162,19 +142,16 @@ def replan(
         else:
             not_yet = bool((site.requested.begin > now).any())  # what is better may be too early
             stays = site.delayed or snapshot.cluster.shared or not_yet
-            found = Replanned(site if stays else _improved(site, snapshot, planner))
+            found = Step(site if stays else _improved(site, snapshot, planner))
     except PlannerError as error:
         text = f"{error}; the plan is unchanged, the next cycle tries again"
         if len(lost):
             text = f"{text}: {counted(len(lost), 'promised job')} must be planned again"
-        found = Replanned(site, problem=text)
-    changed, actions = held_back.changed + found.changed, held_back.actions + found.actions
-    return replace(found, changed=changed, actions=actions)
+        found = Step(site, problems=(text,))
+    return held_back.then(found)
 
 
-def _without_held_back(
-    site: Site, planner: Chain, wording: messages.Wording, now: float
-) -> Replanned:
+def _without_held_back(site: Site, planner: Chain, wording: messages.Wording, now: float) -> Step:
     """Return the site in which jobs that limits kept from too many planned starts are moved.
 
     Or without their promises, where that cannot be. In it the starts that jobs have missed for
@@ -183,7 +160,7 @@ def _without_held_back(
     missed = {job: starts for job, starts in site.missed.items() if job in site.records}
     limits = site.limits()
     if not limits and not missed:
-        return Replanned(site)
+        return Step(site)
     snapshot, plan = replace(site.snapshot, now=now), site.snapshot.plan
     late = plan.entries.take(np.flatnonzero(plan.entries.start < now - OVERDUE))
     late = late.take(np.isin(late.job, lost_starts(site, snapshot)))
@@ -202,7 +179,7 @@ def _without_held_back(
         start = float(site.snapshot.plan.entries.start[entry_of(site.snapshot.plan, job)])
         text = messages.moved(record.why, start, record.deadline, now)
         actions.append(Notify(np.array([job], np.int64), (text,)))
-    found = Replanned(site, tuple(changed), tuple(actions))
+    found = Step(site, tuple(changed), tuple(actions))
     if not over:
         return found
     plan = site.snapshot.plan
@@ -294,7 +271,7 @@ def _improved(site: Site, snapshot: Snapshot, planner: Chain) -> Site:
     return site if better is None else with_plan(site, better)
 
 
-def _mended(site: Site, snapshot: Snapshot, lost: NDArray[np.int64], means: _Means) -> Replanned:
+def _mended(site: Site, snapshot: Snapshot, lost: NDArray[np.int64], means: _Means) -> Step:
     """Return the site with a plan in which the jobs `lost` have other starts, or without them.
 
     Raises
@@ -319,7 +296,7 @@ def _mended(site: Site, snapshot: Snapshot, lost: NDArray[np.int64], means: _Mea
         moved, still = _anew(site, freed, planner, lost_starts(site, freed))
         if not len(still):
             after = site if moved is snapshot.plan else with_plan(site, moved)
-            return Replanned(after, actions=(Requeue(late),))
+            return Step(after, actions=(Requeue(late),))
     at_risk = _at_risk(site, snapshot, failed, plan)
     plan = Schedule.joined([plan, at_risk])
     failed = np.setdiff1d(failed, at_risk.entries.job)
@@ -333,7 +310,7 @@ def _giving_way(offers: NDArray[np.int64], failed: NDArray[np.int64]) -> NDArray
 
 def _without_offers(
     site: Site, snapshot: Snapshot, offers: NDArray[np.int64], means: _Means
-) -> Replanned:
+) -> Step:
     """Return the site with a plan that holds, in which these offers are given up first.
 
     Raises
@@ -369,7 +346,7 @@ def _at_risk(site: Site, snapshot: Snapshot, failed: NDArray[np.int64], plan: Sc
     return put_off(with_leeway(snapshot, site.leeway), late, plan, np.full(len(late), np.inf))
 
 
-def _restored(site: Site, snapshot: Snapshot, planner: Chain, young: float) -> Replanned | None:
+def _restored(site: Site, snapshot: Snapshot, planner: Chain, young: float) -> Step | None:
     """Return the site with a plan for all promises, by a planner that insures them.
 
     None if there is no such planner or plan. Nodes that it keeps free take best-effort jobs, which
@@ -384,7 +361,7 @@ def _restored(site: Site, snapshot: Snapshot, planner: Chain, young: float) -> R
     if name is None or not planner.member(name).capabilities.spare_nodes:
         return None
     if (found := _whole(site, snapshot, planner)) is not None:
-        return Replanned(found)
+        return Step(found)
     movable = _best_effort(site, snapshot) if young else _NONE
     if not len(movable) or (found := _whole(site, _freed(snapshot, movable), planner)) is None:
         return None
@@ -393,7 +370,7 @@ def _restored(site: Site, snapshot: Snapshot, planner: Chain, young: float) -> R
         middle = (enough + less) // 2
         tried = _whole(site, _freed(snapshot, movable[:middle]), planner)
         enough, less, found = (enough, middle, found) if tried is None else (middle, less, tried)
-    return Replanned(found, actions=(Requeue(movable[:enough]),))
+    return Step(found, actions=(Requeue(movable[:enough]),))
 
 
 def _whole(site: Site, snapshot: Snapshot, planner: Chain) -> Site | None:
@@ -731,12 +708,10 @@ def _freed(snapshot: Snapshot, jobs: NDArray[np.int64]) -> Snapshot:
     return replace(snapshot, running=running, allocations=snapshot.allocations.take(kept))
 
 
-def _broken(
-    site: Site, failed: NDArray[np.int64], wording: messages.Wording, now: float
-) -> Replanned:
+def _broken(site: Site, failed: NDArray[np.int64], wording: messages.Wording, now: float) -> Step:
     """Return the site without the promises that cannot be kept; their users are told."""
     if not len(failed):
-        return Replanned(site)
+        return Step(site)
     jobs, texts, changed, unnotified = [], [], [], dict(site.unnotified)
     limits = site.limits()
     for job in failed.tolist():
@@ -767,4 +742,4 @@ def _broken(
         site, snapshot=snapshot, records=records, requested=requested, unnotified=unnotified
     )
     actions = (Notify(np.array(jobs, np.int64), tuple(texts)),) if jobs else ()
-    return Replanned(after, tuple(changed), actions)
+    return Step(after, tuple(changed), actions)

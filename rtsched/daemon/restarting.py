@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from rtsched.daemon.replanning import Replanned, lost_starts, planned_from, with_plan
+from rtsched.daemon.replanning import lost_starts, planned_from, with_plan
 from rtsched.daemon.site import in_order
+from rtsched.daemon.step import Step
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Restart
 from rtsched.model.jobs import Jobs
@@ -63,7 +64,7 @@ NEVER = RestartPolicy()
 
 def restarted(
     site: Site, planner: Chain | None, failed: Completions, delay: float, now: float
-) -> Replanned:
+) -> Step:
     """Return the site in which failed jobs begin again, as far as no promise breaks for that.
 
     Parameters
@@ -83,7 +84,7 @@ def restarted(
     wanted = sorted((site.records[job].deadline, job) for job in codes if job in site.records)
     again: dict[int, int] = {}
     closed: dict[int, str] = {}
-    problem = ""
+    problems: tuple[str, ...] = ()
     for _, job in wanted:
         polls = site.restarting.get(job, 0)
         if polls == POLLS:
@@ -96,7 +97,7 @@ def restarted(
             try:
                 found = _with_start(site, planner, job, now + delay, now)
             except PlannerError as error:
-                problem = f"{error}; a promised job that failed waits for its new plan"
+                problems = (f"{error}; a promised job that failed waits for its new plan",)
                 continue
             if found is None:
                 closed[job] = NO_ROOM
@@ -105,7 +106,7 @@ def restarted(
     changed = tuple(_closed(site.records[job], codes[job], why, now) for job, why in closed.items())
     site = replace(site.without(closed), restarting=again)
     actions = (Restart(np.array(list(again), np.int64)),) if again else ()
-    return Replanned(site, changed, actions, problem)
+    return Step(site, changed, actions, problems=problems)
 
 
 def _with_start(site: Site, planner: Chain, job: int, begin: float, now: float) -> Site | None:

@@ -26,6 +26,7 @@ from rtsched.daemon.records import JournalEntry
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
 from rtsched.daemon.site import at_risk, entry_of
+from rtsched.daemon.step import Step
 from rtsched.model.actions import (
     Action,
     ExchangePlaces,
@@ -49,41 +50,13 @@ if TYPE_CHECKING:
     from rtsched.core.chain import Chain, Priorities
     from rtsched.daemon.admission import AdmissionController
     from rtsched.daemon.chains import Chains
-    from rtsched.daemon.records import PromiseRecord
     from rtsched.daemon.restarting import RestartPolicy
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
     from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
+    from rtsched.model.schedule import Schedule
     from rtsched.model.state import State
-
-
-@dataclass(frozen=True)
-class Settled:
-    """Promises and plan after a poll.
-
-    Attributes
-    ----------
-    site : Site
-        After it.
-    changed : tuple of PromiseRecord
-        To be written down.
-    actions : tuple of Action
-        What the promises ask for: the plan first.
-    events : Events
-        What happened since the poll before.
-    journal : tuple of JournalEntry
-        What was said to jobs that were deferred.
-    problems : tuple of str
-        What the planner could not do, one sentence each.
-    """
-
-    site: Site
-    changed: tuple[PromiseRecord, ...]
-    actions: tuple[Action, ...]
-    events: Events
-    journal: tuple[JournalEntry, ...] = ()
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,85 +97,69 @@ class CycleRules:
 
 
 def settle(
-    site: Site, observation: Observation, rules: CycleRules, now: float, deferred: int = AT_A_TIME
-) -> Settled:
+    before: Site,
+    observation: Observation,
+    rules: CycleRules,
+    now: float,
+    deferred: int = AT_A_TIME,
+) -> Step:
     """Return promises and plan after a poll: who appeared and ended, who is judged, who moves.
 
-    At most `deferred` of the deferred jobs are judged.
+    At most `deferred` of the deferred jobs are judged. The first action is the plan.
     """
-    before, wording = site, rules.admission.wording
+    planner, wording = rules.planner, rules.admission.wording
     seen = _as_planned_with(observation, rules)
-    reconciled = reconcile(site, seen, wording, now, rules.restart_policy)
-    judged = judge_deferred(
-        reconciled.site,
+    step, failed = reconcile(before, seen, wording, now, rules.restart_policy)
+    keeps_after = math.inf if rules.everything else observation.keeps_after
+    judged, secures = judge_deferred(
+        step.site,
         rules.admission,
         now,
         deferred,
         everything=rules.everything,
-        keeps_after=math.inf if rules.everything else observation.keeps_after,
+        keeps_after=keeps_after,
     )
-    site, changed = judged.site, [*reconciled.changed, *judged.changed]
-    actions = [*reconciled.actions, *judged.actions, *settled_deferred(site)]
-    likely = reconcile_likely(before, observation, now)
-    site = replace(site, likely=likely.likely)
-    site = site.left_unused(likely.lapsed, now) if likely.lapsed else site
-    changed += likely.changed
-    actions += likely.actions
-    problems = [judged.problem] if judged.problem else []
-    if rules.planner is not None:
-        replanned = replan(
-            site,
-            rules.planner,
-            wording,
-            now,
-            rules.young,
-            observation.flapping,
-        )
-        site = replanned.site
-        changed += replanned.changed
-        actions += replanned.actions
-        problems += [replanned.problem] if replanned.problem else []
-    if len(reconciled.failed):
-        again = restarted(site, rules.planner, reconciled.failed, observation.requeue_delay, now)
-        site = again.site
-        changed += again.changed
-        actions += again.actions
-        problems += [again.problem] if again.problem else []
-    notices, notes = _requeued(site, actions, now)
-    actions += notices
-    actions += _begin_again(site, before, now)
-    actions += _may_end_late(site, before, now)
-    unplanned = np.setdiff1d(site.requested.id, site.snapshot.plan.entries.job)
-    rows = promised_rows(site)  # the batch system starts what it can beside offers
+    step = step.then(judged).then(Step(judged.site, actions=settled_deferred(judged.site)))
+    step = step.then(reconcile_likely(step.site, before, observation, now))
+    if planner is not None:
+        flapping = observation.flapping
+        step = step.then(replan(step.site, planner, wording, now, rules.young, flapping))
+    if len(failed):
+        delay = observation.requeue_delay
+        step = step.then(restarted(step.site, planner, failed, delay, now))
+    site = step.site
+    step = step.then(_requeued(site, step.actions, now))
+    actions = (*_begin_again(site, before, now), *_may_end_late(site, before, now))
+    return replace(step, actions=(_reserved(site, secures), *step.actions, *actions))
+
+
+def _reserved(site: Site, secures: Schedule) -> Reserve:
+    """Return the plan as the batch system is to keep it; it starts what it can beside offers."""
+    rows = promised_rows(site)
     plan = site.snapshot.plan.take(rows)
     planned = site.snapshot.planned.take(rows) if site.snapshot.cluster.shared else None
-    waits = frozenset(unplanned.tolist())
-    reserve = Reserve(plan.entries.job, plan, planned, waits, judged.secures)
-    whole = (reserve, *actions)
-    journal = (*judged.journal, *notes)
-    return Settled(site, tuple(changed), whole, reconciled.events, journal, tuple(problems))
+    unplanned = np.setdiff1d(site.requested.id, site.snapshot.plan.entries.job)
+    return Reserve(plan.entries.job, plan, planned, frozenset(unplanned.tolist()), secures)
 
 
-def _requeued(
-    site: Site, actions: Sequence[Action], now: float
-) -> tuple[list[Action], list[JournalEntry]]:
-    """Return what users are told whose running jobs are requeued for promises, and what is noted.
+def _requeued(site: Site, actions: Sequence[Action], now: float) -> Step:
+    """Return what users are notified of whose running jobs are requeued for promises.
 
     `now` in seconds since the epoch.
     """
     asked = [action.job for action in actions if isinstance(action, Requeue)]
     if not asked:
-        return [], []
+        return Step(site)
     jobs, text = np.unique(np.concatenate(asked)), messages.requeued()
     rows = site.snapshot.running.take(np.isin(site.snapshot.running.id, jobs))
     uids = dict(zip(site.marks.job.tolist(), site.marks.uid.tolist(), strict=True))
-    notes = [
+    journal = tuple(
         JournalEntry(now, uids.get(job, -1), label, name or "", "requeue", (), text)
         for job, label, name in zip(
             rows.id.tolist(), rows.labels(), rows.texts("name"), strict=True
         )
-    ]
-    return [Notify(jobs, (text,) * len(jobs))], notes
+    )
+    return Step(site, actions=(Notify(jobs, (text,) * len(jobs)),), journal=journal)
 
 
 def _begin_again(site: Site, before: Site, now: float) -> list[Action]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.errors import ShapeError
-from rtsched.model.jobs import Jobs
+from rtsched.model.jobs import NOBODY, Jobs
 from rtsched.model.table import Column, Table
 
 if TYPE_CHECKING:
@@ -56,6 +56,10 @@ class Events:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+NO_EVENTS = Events(EventRows.build(0), NOBODY)
+"""Nothing happened."""
 
 
 def joined(parts: Sequence[Events]) -> Events:

@@ -24,7 +24,7 @@ from rtsched.daemon.messages import Wording
 from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.site import Site
-from rtsched.daemon.working import CycleRules, Settled, settle
+from rtsched.daemon.working import CycleRules, settle
 from rtsched.model.blocked import NOTHING_BLOCKED
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Periodic
@@ -36,6 +36,7 @@ from rtsched_plugins.spare import Spare
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rtsched.daemon.step import Step
     from rtsched.model.limit_rules import LimitRules
     from rtsched.model.limits import UsedTime
 
@@ -163,7 +164,7 @@ class Scene:
         not_done: tuple[Done, ...] = (),
         otherwise: str | None = None,
         unpromised: Jobs | None = None,
-    ) -> Settled:
+    ) -> Step:
         """Take in a poll that shows these jobs.
 
         `queued`: id and token; `running`: id, token, start, end and nodes; `completions`: id, end,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rtsched.daemon.site import Site
-    from rtsched.daemon.working import Settled
+    from rtsched.daemon.step import Step
 
 WHOLE = {"size": 4, "wall_time": 600.0}
 UNPROMISED = "accepted without a promise, it runs as best effort: "
@@ -154,7 +154,7 @@ def waiting(*numbers: int, deadline: float = T0 + 3000, **columns: object) -> Jo
     )
 
 
-def busy(scene: Scene, now: float, end: float, **shown: Any) -> Settled:
+def busy(scene: Scene, now: float, end: float, **shown: Any) -> Step:
     """Have a poll show a job that has all nodes until `end`."""
     scene.demand = {}
     return scene.poll(now, running=((5, "", T0, end, (0, 1, 2, 3)),), **shown)

@@ -16,7 +16,7 @@ from rtsched.model.actions import Notify, Requeue
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
-    from rtsched.daemon.working import Settled
+    from rtsched.daemon.step import Step
     from rtsched.model.schedule import Schedule
 
 RUN = 600.0
@@ -42,7 +42,7 @@ def overlaps(plan: Schedule) -> bool:
     return False
 
 
-def told(settled: Settled) -> dict[int, str]:
+def told(settled: Step) -> dict[int, str]:
     """Return what users are told, by job id."""
     tells = [each for each in settled.actions if isinstance(each, Notify)]
     return {job: text for t in tells for job, text in zip(t.job.tolist(), t.text, strict=True)}

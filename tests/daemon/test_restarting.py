@@ -20,7 +20,7 @@ from rtsched.model.actions import Restart
 from rtsched.model.events import EventKind
 
 if TYPE_CHECKING:
-    from rtsched.daemon.working import Settled
+    from rtsched.daemon.step import Step
 
 TEMPFAIL = 75
 DELAY = 121.0
@@ -42,7 +42,7 @@ def running(scene: Scene, job: int, deadline: float, nodes: tuple[int, ...] = (0
     return token
 
 
-def restarts(settled: Settled) -> list[int]:
+def restarts(settled: Step) -> list[int]:
     """Return the jobs that are to be queued again."""
     found = [each.job.tolist() for each in settled.actions if isinstance(each, Restart)]
     return found[0] if found else []

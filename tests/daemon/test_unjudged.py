@@ -13,7 +13,7 @@ from rtsched.model.jobs import Jobs
 from rtsched_plugins.portfolio import Portfolio
 
 if TYPE_CHECKING:
-    from rtsched.daemon.working import Settled
+    from rtsched.daemon.step import Step
 
 
 def procs(n: int) -> Jobs:
@@ -51,7 +51,7 @@ def test_promised_jobs_that_were_removed_are_no_load() -> None:
     assert scene.site.snapshot.states["portfolio"].job.tolist() == [7, 8]
 
 
-def take_in(scene: Scene, settled: Settled) -> None:
+def take_in(scene: Scene, settled: Step) -> None:
     """Let plug-ins see what happened, as a cycle does."""
     snapshot, _ = observe(settled.site.snapshot, scene.chains.chain, settled.events)
     scene.site = replace(settled.site, snapshot=snapshot)
