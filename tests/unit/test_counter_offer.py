@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from admission_states import State, admitted_ones, random_state, random_tasks
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rtsched_plugins.kernels.admission import (
@@ -60,6 +60,7 @@ def test_offers_are_the_least_on_the_grid(seed: int, resolution: float) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(seeds)
+@example(1878)  # by cost, one node fewer finds just as much room: a size that must not be passed
 def test_exact_offers_are_the_least_of_all(seed: int) -> None:
     """Without a grid the offer is accepted, the float below it is not, nor is any sample."""
     state, waiting, new, _ = offer_case(seed)
