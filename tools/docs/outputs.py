@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 from installed import TOP
 
-NAMES = ("tutorial.md", "calibrate.md")
-PAGES = (TOP / "README.md", *(TOP / "docs" / name for name in NAMES))
+PAGES = (TOP / "README.md", TOP / "docs" / "tutorial.md")
 BLOCK = re.compile(r"^```console\n\$ (rtsched [^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CUT = "...\n"
 
