@@ -76,7 +76,7 @@ completions() {
 
 pages() { # those of the documentation that git does not keep
     libraries=$(echo "$main$venv"/lib/python3*/site-packages)
-    PYTHONPATH=$libraries "$client$venv/bin/python3" -B tools/docs/generate.py
+    RTSCHED_COMPILE=0 PYTHONPATH=$libraries "$client$venv/bin/python3" -B tools/docs/generate.py
 }
 
 case $what in

@@ -105,7 +105,7 @@ def rpms(suite: str) -> Layer:
 
 def _built(suite: str, what: str, command: str) -> Layer:
     """Return the layer in which a command has built packages, without a network."""
-    names = ("contrib", "docs", "examples", "packaging", "plugins", "rtsched")
+    names = ("contrib", "docs", "examples", "packaging", "plugins", "rtsched", "tools")
     sources = Sources("CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", *names)
 
     def make(upper: Path, below: list[Path]) -> Mapping[str, object]:
