@@ -15,6 +15,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -81,7 +82,6 @@ class Replay:
         self.compiled = self._compiled_hooks()
         self._stage = Stage.DYNAMIC
         self._offers = np.empty(0)
-        self._alike = alike_but_for_deadlines(jobs)
         static = self._static_answers()
         self._judged = self.chain.may_judge(jobs, self._stage)
         stop_at = StopConditions(
@@ -188,11 +188,16 @@ class Replay:
             if self._promise(int(rows[0])):
                 rows = rows[1:]
                 continue
-            alike = rows[self._alike[rows] == self._alike[rows[0]]].tolist()
+            of = self._alike[rows]
+            alike = rows[of == of[0]].tolist()
             refused = len(alike)
             if refused > 1 and self._has_room(alike[-1]):
                 refused = bisect_left(alike, True, 1, refused - 1, key=self._has_room)
             rows = rows[~np.isin(rows, alike[:refused])]
+
+    @cached_property
+    def _alike(self) -> NDArray[np.int64]:
+        return alike_but_for_deadlines(self.workload.jobs)
 
     def _has_room(self, row: int) -> bool:
         """Return whether a job that waits could be promised its deadline."""
