@@ -264,8 +264,8 @@ class SlurmSteering(Steering):
         view, groups = self.view, dict[int, list[str]]()
         whole = np.clip(np.round(np.nan_to_num(action.weight)), 0, 1e6).astype(int)
         says = np.isfinite(action.weight)
-        for name, weight, count in zip(view.names, whole.tolist(), says.tolist(), strict=True):
-            if count and view.weights.get(name) != weight:
+        for name, weight, is_set in zip(view.names, whole.tolist(), says.tolist(), strict=True):
+            if is_set and view.weights.get(name) != weight:
                 groups.setdefault(weight, []).append(name)
         for weight, names in groups.items():
             nodes = fold(names)
