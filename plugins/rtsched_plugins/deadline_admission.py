@@ -249,8 +249,8 @@ class DeadlineAdmission:
             findings += why
         plan = session.schedule() if (code == Verdict.ADMIT).any() else None
         retry_at = np.where(later, jobs.begin, -np.inf)
-        reasons = tuple(finding for finding in findings if len(finding.rows))
-        return Verdicts(code, retry_at, promise, offer, reasons, plan)
+        given = tuple(finding for finding in findings if len(finding.rows))
+        return Verdicts(code, retry_at, promise, offer, given, plan)
 
     def refused(
         self, session: Offers, k: int, refusal: Refusal, jobs: Jobs, row: int

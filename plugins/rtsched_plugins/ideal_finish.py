@@ -104,8 +104,8 @@ class IdealFinish:
             Finding.where(fits > 0, fewer_nodes, nodes=fits, asked=jobs.size),
         )
         offer = np.where(rejected, finish, np.inf)
-        kept = tuple(finding for finding in findings if len(finding.rows))
-        return Verdicts.build(code, offer=offer, findings=kept)
+        given = tuple(finding for finding in findings if len(finding.rows))
+        return Verdicts.build(code, offer=offer, findings=given)
 
     def _most_nodes(self, job: Jobs) -> int:
         """Return with how many nodes, fewer than asked, it would end in time; 0: with none.

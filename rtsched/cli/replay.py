@@ -272,13 +272,13 @@ def load(asked: Request) -> tuple[Workload, int]:
     log, cluster, preemption = read_logs(asked.logs, asked.reading), None, SitePreemption()
     if asked.cluster is not None:
         preemption = read_preemption(asked.cluster)
-        cluster, more = read_cluster(asked.cluster)
-        log = replace(log, assumptions=(*log.assumptions, *more))
+        cluster, notes = read_cluster(asked.cluster)
+        log = replace(log, assumptions=(*log.assumptions, *notes))
     proposed = proposed_settings(asked.logs[0]) if log.format == "swf" else {}
     if proposed:
         text = ", ".join(f"{name} = {toml_text(value)}" for name, value in proposed.items())
-        more = (f"The log's header proposes {text}; it is followed where nothing else is said.",)
-        log = replace(log, assumptions=(*log.assumptions, *more))
+        note = f"The log's header proposes {text}; it is followed where nothing else is said."
+        log = replace(log, assumptions=(*log.assumptions, note))
     options = from_options(WorkloadOptions, asked.options, {**proposed, **asked.site_workload})
     outages: Sequence[Outage] = ()
     if asked.outages is not None:

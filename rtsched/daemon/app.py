@@ -21,7 +21,6 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 import structlog
 
 from rtsched.daemon import messages
@@ -42,7 +41,7 @@ from rtsched.daemon.warming import keep_loaded, rehearse, warm_up
 from rtsched.daemon.working import CycleRules, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.actions import Notify
-from rtsched.model.events import joined
+from rtsched.model.events import NO_EVENTS, joined
 from rtsched.model.snapshot import places
 from rtsched.model.units import DAY
 
@@ -200,7 +199,7 @@ class Daemon:
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
         self.site_lock, self.last_attempt = asyncio.Lock(), False
         self._withdrawing = set[asyncio.Task[None]]()
-        self._unreported = joined([])
+        self._unreported = NO_EVENTS
         self._unwritten: tuple[PromiseRecord, ...] = ()
         self._write_problem = self._damage = self._lost_store = self._orphans = ""
         self.filter_problem = ""
@@ -355,7 +354,7 @@ class Daemon:
         result = await asyncio.to_thread(
             steered, settled.site, self._unreported, rules, self.clock()
         )
-        self._unreported = joined([])
+        self._unreported = NO_EVENTS
         async with self.site_lock:
             snapshot = replace(self.site.snapshot, states=dict(result.states))
             self.site = replace(self.site, snapshot=snapshot)
@@ -581,10 +580,7 @@ class Daemon:
         for action in actions:
             if isinstance(action, Notify):
                 self._pending_notices |= dict(zip(action.job.tolist(), action.text, strict=True))
-        if self._pending_notices:
-            jobs, texts = zip(*self._pending_notices.items(), strict=True)
-            others.append(Notify(np.array(jobs, np.int64), texts))
-        return others
+        return [*others, *Notify.of(self._pending_notices)]
 
     def _report(self, done: Done) -> None:
         self.metrics.applied(done)

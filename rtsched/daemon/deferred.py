@@ -319,7 +319,7 @@ def _unjudged(site: Site, job: int, problem: str, now: float) -> Step:
 
 
 def _notice(job: int, text: str) -> tuple[Action, ...]:
-    return (Notify(np.array([job], np.int64), (text,)),) if text else ()
+    return Notify.of({job: text}) if text else ()
 
 
 def running_unpromised(site: Site, by_default: str) -> frozenset[int]:

@@ -358,12 +358,11 @@ def reconcile_likely(site: Site, before: Site, observation: Observation, now: fl
             standing.append(new)
     over = [record for record in by_id.values() if record.standing not in OPEN]
     lapsed = {record.token for record in over if record.standing == "lapsed"}
-    notice = Notify(np.array(list(texts), np.int64), tuple(texts.values()))
     outcomes = ((r.odds or 0.0, r.standing == "kept") for r in over if r.standing in OUTCOMES)
     site = replace(site, likely=likely.changed(standing, names).learnt(outcomes))
     unused = [record for record in likely.records.values() if record.token in lapsed]
     site = site.left_unused(unused, now) if unused else site
-    return Step(site, tuple(by_id.values()), (notice,) if texts else ())
+    return Step(site, tuple(by_id.values()), Notify.of(texts))
 
 
 def present_odds(likely: LikelyPromises, latest: LatestEstimates) -> dict[int, float]:

@@ -192,9 +192,7 @@ def _notices(
         if token in unnotified and unnotified[token].uid == uid:
             del unnotified[token]
             texts[job] = messages.broken(wording)
-    if not texts:
-        return (), unnotified
-    return (Notify(np.array(list(texts), np.int64), tuple(texts.values())),), unnotified
+    return Notify.of(texts), unnotified
 
 
 def _recognised(site: Site, observation: Observation) -> dict[int, int]:

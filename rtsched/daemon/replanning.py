@@ -168,7 +168,7 @@ def _without_held_back(site: Site, planner: Chain, wording: messages.Wording, no
         if job in limits and start not in missed.get(job, ()):
             missed[job] = (*missed.get(job, ()), start)
     site = replace(site, missed=missed)
-    changed, actions, over = [], [], []
+    changed, texts, over = [], dict[int, str](), []
     for job in [job for job, starts in missed.items() if len(starts) >= MISSED_STARTS]:
         moved = _moved(site, planner, job, now)
         if moved is None:
@@ -177,9 +177,8 @@ def _without_held_back(site: Site, planner: Chain, wording: messages.Wording, no
         site, record = moved
         changed.append(record)
         start = float(site.snapshot.plan.entries.start[entry_of(site.snapshot.plan, job)])
-        text = messages.moved(record.why, start, record.deadline, now)
-        actions.append(Notify(np.array([job], np.int64), (text,)))
-    found = Step(site, tuple(changed), tuple(actions))
+        texts[job] = messages.moved(record.why, start, record.deadline, now)
+    found = Step(site, tuple(changed), Notify.of(texts))
     if not over:
         return found
     plan = site.snapshot.plan
@@ -712,7 +711,7 @@ def _broken(site: Site, failed: NDArray[np.int64], wording: messages.Wording, no
     """Return the site without the promises that cannot be kept; their users are told."""
     if not len(failed):
         return Step(site)
-    jobs, texts, changed, unnotified = [], [], [], dict(site.unnotified)
+    texts, changed, unnotified = dict[int, str](), [], dict(site.unnotified)
     limits = site.limits()
     for job in failed.tolist():
         record = site.records[job]
@@ -727,8 +726,7 @@ def _broken(site: Site, failed: NDArray[np.int64], wording: messages.Wording, no
             why = messages.kept_waiting(limit)
         changed.append(msgspec.structs.replace(record, standing=standing, why=why, changed_at=now))
         if record.standing == "firm":
-            texts.append(text)
-            jobs.append(job)
+            texts[job] = text
         elif record.standing == "provisional":
             unnotified[record.token] = record
     lost = set(failed.tolist())
@@ -741,5 +739,4 @@ def _broken(site: Site, failed: NDArray[np.int64], wording: messages.Wording, no
     after = replace(
         site, snapshot=snapshot, records=records, requested=requested, unnotified=unnotified
     )
-    actions = (Notify(np.array(jobs, np.int64), tuple(texts)),) if jobs else ()
-    return Step(after, tuple(changed), actions)
+    return Step(after, tuple(changed), Notify.of(texts))

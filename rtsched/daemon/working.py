@@ -159,10 +159,10 @@ def _requeued(site: Site, actions: Sequence[Action], now: float) -> Step:
             rows.id.tolist(), rows.labels(), rows.texts("name"), strict=True
         )
     )
-    return Step(site, actions=(Notify(jobs, (text,) * len(jobs)),), journal=journal)
+    return Step(site, actions=Notify.of(dict.fromkeys(jobs.tolist(), text)), journal=journal)
 
 
-def _begin_again(site: Site, before: Site, now: float) -> list[Action]:
+def _begin_again(site: Site, before: Site, now: float) -> tuple[Action, ...]:
     """Return what users are told whose promised jobs ran, wait again, and are planned anew.
 
     `before` is the site after the poll before: there they ran, or were to be queued again.
@@ -173,21 +173,21 @@ def _begin_again(site: Site, before: Site, now: float) -> list[Action]:
     known = np.concatenate([runs.entries.job, np.array(list(before.restarting), np.int64)])
     again = planned[np.isin(planned, known)]
     if not len(again):
-        return []
+        return ()
     nodes, names = site.snapshot.cluster.nodes, before.snapshot.cluster.nodes.texts("name")
     usable = zip(nodes.texts("name"), site.snapshot.cluster.usable.tolist(), strict=True)
     up = {name for name, good in usable if good}
-    texts = []
+    texts = {}
     for job in again.tolist():
         row = entry_of(runs, job)
         ran_on = {names[node] for node in runs.nodes_of(row).tolist()} if row >= 0 else set()
         start = float(plan.entries.start[entry_of(plan, job)])
         deadline = site.records[job].deadline
-        texts.append(messages.begins_again(deadline, start, now, lost=not ran_on <= up))
-    return [Notify(again, tuple(texts))]
+        texts[job] = messages.begins_again(deadline, start, now, lost=not ran_on <= up)
+    return Notify.of(texts)
 
 
-def _may_end_late(site: Site, before: Site, now: float) -> list[Action]:
+def _may_end_late(site: Site, before: Site, now: float) -> tuple[Action, ...]:
     """Return what users are told whose promises are at risk, or no longer.
 
     Such as an array that runs with fewer tasks at a time when it loses nodes, and a job for which
@@ -204,7 +204,7 @@ def _may_end_late(site: Site, before: Site, now: float) -> list[Action]:
     for job in (then.keys() - late.keys()) & site.records.keys() & known:
         if now < site.records[job].deadline:  # what completes then may seem to end before
             texts[job] = messages.in_time_again(site.records[job].deadline, now)
-    return [Notify(np.array(list(texts), np.int64), tuple(texts.values()))] if texts else []
+    return Notify.of(texts)
 
 
 def _as_planned_with(observation: Observation, rules: CycleRules) -> Observation:

@@ -22,7 +22,7 @@ from rtsched.logs.sacct_lines import (
     Header,
     begins_record,
     columns_named,
-    guess_said,
+    guess_note,
     guessed_header,
     header_of,
     is_header,
@@ -382,7 +382,7 @@ def read_header(
         if columns is not None:
             made = header_of(source.path, block, columns_named(columns), delimiter)
         elif made := guessed_header(block, delimiter):
-            guess = guess_said(Header(made, None).columns)
+            guess = guess_note(Header(made, None).columns)
         if made is not None:
             line, rest, number = made, block[start:], number - 1
     header = Header(line, delimiter)

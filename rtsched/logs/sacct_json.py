@@ -162,6 +162,12 @@ class Record(msgspec.Struct):
     restart_cnt: Count = None
     allocation_nodes: Count = None
 
+    @property
+    def own_comment(self) -> str:
+        """What the user wrote of the job, not what administrators did; empty if nothing."""
+        comment = self.comment
+        return (comment.job if isinstance(comment, Comment) else comment) or ""
+
 
 class SacctJsonReader:
     """Reads the JSON of sacct. Sizes count processors, memory is per processor."""
@@ -269,8 +275,6 @@ class SacctJsonReader:
 
     def _wishes(self, record: Record, submit: float, row: dict[str, float]) -> float:
         """Return the deadline, and fill in the range of sizes."""
-        comment = record.comment
-        own = comment.job if isinstance(comment, Comment) else comment
         asked = submit_line(record.submit_line or "")
         row["exclusive"] = asked.exclusive
         row["array_limit"] = max(row["array_limit"], asked.array_limit)
@@ -290,7 +294,7 @@ class SacctJsonReader:
             )
         if submit != submit:
             return np.inf
-        text = asked.deadline or deadline_in(record.extra or "", own or "")
+        text = asked.deadline or deadline_in(record.extra or "", record.own_comment)
         found = moment(text, submit, self._zone, self._rows)
         self._local |= found < np.inf and not text.isdigit() and not text.startswith("now")
         return found

@@ -455,7 +455,7 @@ def guessed_header(head: bytes, delimiter: str | None = None) -> bytes | None:
     return mark.join(name.encode() for name in found) if found else None
 
 
-def guess_said(columns: list[str]) -> str:
+def guess_note(columns: list[str]) -> str:
     """Return what is assumed of a file without a header line."""
     shown = ", ".join(_SHOWN[name] for name in columns if name in _SHOWN)
     number = sum(name not in _SHOWN for name in columns if name)

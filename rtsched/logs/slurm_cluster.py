@@ -94,7 +94,7 @@ def _line(path: str, partition: object) -> str:
     alone = _at(partition, "partition/exclusive")  # since 26.05, where `jobs` is 0 of others too
     mode = _at(partition, "preempt_mode")
     modes = ",".join(map(str, mode)) if isinstance(mode, list) else mode
-    notes = {
+    settings = {
         "PartitionName": partition["name"],
         "OverSubscribe": "EXCLUSIVE" if jobs == 0 and alone is None else "",
         "Exclusive": alone,
@@ -103,7 +103,7 @@ def _line(path: str, partition: object) -> str:
         "QoS": _at(partition, "qos/assigned"),
         "TRESBillingWeights": _at(partition, "tres/billing_weights"),
     }
-    pairs = (f"{name}={value}" for name, value in notes.items() if value not in (None, "", {}))
+    pairs = (f"{name}={value}" for name, value in settings.items() if value not in (None, "", {}))
     return " ".join("".join(pair.split()) for pair in pairs)
 
 
@@ -260,11 +260,11 @@ def gives_whole_nodes(path: str, text: str) -> bool:
     lines = conf_lines(Path(path), text, [])
     if any(pairs_of(line).get("selecttype", "").lower() == "select/linear" for _, line in lines):
         return True
-    notes: dict[str, bool] = {}
+    whole: dict[str, bool] = {}
     for setting in _ALONE:
         for name, (_, value) in partition_settings(lines, setting).items():
-            notes[name] = notes.get(name, False) or has_whole_nodes({setting: value})
-    return bool(notes) and all(notes.values())
+            whole[name] = whole.get(name, False) or has_whole_nodes({setting: value})
+    return bool(whole) and all(whole.values())
 
 
 def has_whole_nodes(partition: Mapping[str, str]) -> bool:

@@ -99,19 +99,19 @@ def read_preemption(cluster: str | Path) -> SitePreemption:
         mode,
         exempt,
         {
-            name: _tier(path, *notes)
-            for name, notes in _set(partition_settings(lines, "prioritytier")).items()
+            name: _tier(path, *setting)
+            for name, setting in _set(partition_settings(lines, "prioritytier")).items()
         },
         {
-            name: _mode(path, *notes)
-            for name, notes in _set(partition_settings(lines, "preemptmode")).items()
+            name: _mode(path, *setting)
+            for name, setting in _set(partition_settings(lines, "preemptmode")).items()
         },
     )
 
 
 def _set(found: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
     """Return the partitions that a setting is there for."""
-    return {name: notes for name, notes in found.items() if notes[1]}
+    return {name: setting for name, setting in found.items() if setting[1]}
 
 
 def _mode(path: str, number: int, text: str) -> str:

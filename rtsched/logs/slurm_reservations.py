@@ -97,10 +97,10 @@ def _rows(path: str | Path) -> list[Row]:
             rows.append(Row(name, number, SHOW_RESERVATIONS, {}))
         elif not rows:
             break
-        notes, cells = line.partition("Comment=")[0], rows[-1].cells
-        for pair in _CORES.findall(notes):
+        own, cells = line.partition("Comment=")[0], rows[-1].cells
+        for pair in _CORES.findall(own):
             cells["cores"] = " ".join([*cells.get("cores", "").split(), "=".join(pair)])
-        for key, cell in _FIELD.findall(notes):
+        for key, cell in _FIELD.findall(own):
             cells.setdefault(key.lower(), cell)
     if not rows:
         raise InputError(
@@ -195,8 +195,8 @@ def _reservation(row: Row, zone: tzinfo | None) -> Reservation:
         obstacle = "moves with the time"
     recurs = any(flag in _RECURRING for flag in flags)
     name = row.text("reservationname") or row.text("name")
-    notes = _CPUS.search(row.text("tres"))
-    cpus = int(notes[1]) if notes else 0
+    match = _CPUS.search(row.text("tres"))
+    cpus = int(match[1]) if match else 0
     threads = max(cpus // max(sum(cores.values()), 1), 1)
     cpus_on = tuple(cores.get(node, 0) * threads for node in nodes) if cores else ()
     if row.command == SHOW_RESERVATIONS:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from rtsched.model.jobs import Jobs
@@ -133,3 +136,8 @@ class Notify(Action):
     """Tell the jobs' users something; one `text` per job."""
 
     text: tuple[str, ...]
+
+    @classmethod
+    def of(cls, texts: Mapping[int, str]) -> tuple[Action, ...]:
+        """Return the action by which users read these texts, by job id; none if there are none."""
+        return (cls(np.array(list(texts), np.int64), tuple(texts.values())),) if texts else ()

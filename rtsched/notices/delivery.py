@@ -91,8 +91,8 @@ def _subject(letter: Letter) -> str:
         (notice,) = letter.notices
         name = f" ({shortened(notice.name, 40)})" if notice.name else ""
         return f"rtsched: job {shortened(notice.job, 40)}{name}: {notice.event}"
-    complaint = f", {broken} broken" if broken else ""
-    return f"rtsched: {len(letter.notices) + letter.left_out} notices about your jobs{complaint}"
+    also = f", {broken} broken" if broken else ""
+    return f"rtsched: {len(letter.notices) + letter.left_out} notices about your jobs{also}"
 
 
 def _by_mail(letter: Letter, settings: NoticesSettings) -> None:

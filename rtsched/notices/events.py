@@ -178,13 +178,11 @@ def _text(promise: Promise, event: Event, now: float, before: float | None) -> s
             return f"{job} ended as promised, {by}"
         case "broken":
             why = f": {shortened(promise.why, 200)}" if promise.why else ""
-            message = (
-                "ended too late" if promise.standing == "missed" else "cannot be kept any more"
-            )
+            what = "ended too late" if promise.standing == "missed" else "cannot be kept any more"
             kind = "promise"
             if promise.odds is not None:
                 kind = f"likely promise (odds {per_cent(promise.odds)}, not guaranteed)"
-            return f"the {kind} to {job} to end {by} {message}{why}"
+            return f"the {kind} to {job} to end {by} {what}{why}"
 
 
 def is_urgent(notice: Notice) -> bool:

@@ -147,7 +147,7 @@ class Replay:
             if point.passes:
                 self._carry_out(steer(self._observed(), self.chain, self._steering).actions)
             if self._observes and self.system.has_events():
-                self._notify()
+                self._show_events()
             if watched:
                 on_disk.let_go()
             if progress is not None:
@@ -155,9 +155,9 @@ class Replay:
             if checkpoint is not None and checkpoint.is_due():
                 checkpoint.keep(self.system.checkpoint())
         if self._observes:
-            self._notify()
+            self._show_events()
 
-    def _notify(self) -> None:
+    def _show_events(self) -> None:
         """Tell the plug-ins what happened."""
         if self._placer is None:
             self._observed()

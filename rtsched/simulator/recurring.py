@@ -305,8 +305,8 @@ class RecurringNodes(ExclusiveNodes):
             "nodes": self.jobs.size[rows],
             "seconds": self.jobs.wall_time[rows],
         }
-        numbers_of = {name: values.astype(np.float64) for name, values in numbers.items()}
-        self._findings += (Finding(STARVED, rows.astype(np.int64), numbers_of),)
+        columns = {name: values.astype(np.float64) for name, values in numbers.items()}
+        self._findings += (Finding(STARVED, rows.astype(np.int64), columns),)
 
     def _lay_plan(self, plan: Schedule) -> None:
         """Put a plan in place of the present one, beside the occurrences to come."""
@@ -359,9 +359,9 @@ class RecurringNodes(ExclusiveNodes):
 
     def events(self) -> Events:
         """Return what happened to jobs since the last time it was asked."""
-        numbers_of = super().events()
-        rows = np.flatnonzero(self._rows.find(numbers_of.jobs.id) < self._count)
-        return Events(numbers_of.rows.take(rows), numbers_of.jobs.take(rows))
+        events = super().events()
+        rows = np.flatnonzero(self._rows.find(events.jobs.id) < self._count)
+        return Events(events.rows.take(rows), events.jobs.take(rows))
 
     def job_outcomes(self) -> JobOutcomes:
         """Return what happened to each job so far."""

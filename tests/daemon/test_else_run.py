@@ -26,7 +26,7 @@ from rtsched.model.actions import (
     Release,
     Reserve,
 )
-from rtsched.model.events import joined
+from rtsched.model.events import NO_EVENTS
 from rtsched.model.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ def test_jobs_without_a_promise_that_may_start_wait_by_deadline() -> None:
         scene = Scene(order=order)
         token = scene.submit(deadline=T0 + 650, **WHOLE).reply.token
         scene.poll(T0 + 1, queued=((4, token),), unpromised=jobs, otherwise="run", edges=((5, 9),))
-        found = steered(scene.site, joined([]), scene.rules, T0 + 1).actions
+        found = steered(scene.site, NO_EVENTS, scene.rules, T0 + 1).actions
         if order == "site":
             assert not found
             continue

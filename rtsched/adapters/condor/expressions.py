@@ -69,6 +69,11 @@ def tokens_of(expression: str) -> tuple[Token, ...]:
     )
 
 
+def as_written(value: object) -> str:
+    """Return a value of an ad as an expression; a truth value as ClassAds write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 @lru_cache(MOST_KEPT)
 def in_one_form(expression: str, longest: int) -> str:
     """Return an expression in one form, whoever wrote it; one that is too long as it is written."""

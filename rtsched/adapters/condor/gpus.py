@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rtsched.adapters.condor.expressions import (
     PLAIN_CALLS,
+    as_written,
     bindings,
     calls_in,
     in_one_form,
@@ -77,8 +78,7 @@ def request_in(ad: Record) -> str:
         value = number(ad, found[1].lower())
         return f"{value!r}" if math.isfinite(value) else found[0]
 
-    written = str(expression).lower() if isinstance(expression, bool) else str(expression)
-    return in_one_form(_LIMIT.sub(filled, written), _LONGEST)
+    return in_one_form(_LIMIT.sub(filled, as_written(expression)), _LONGEST)
 
 
 def wrong_in(request: str) -> str:

@@ -30,6 +30,7 @@ from rtsched.adapters.condor.expressions import (
     MOST_KEPT,
     PLAIN_CALLS,
     Token,
+    as_written,
     bindings,
     in_one_form,
     parsed,
@@ -158,11 +159,10 @@ def condition_in(ad: Record) -> str:
 
     `ad` has all attributes of the job to which they refer (`names_in`).
     """
-    asked_for = ad.get("requirements")
-    if asked_for is None:
+    requirements = ad.get("requirements")
+    if requirements is None:
         return ""
-    written = str(asked_for).lower() if isinstance(asked_for, bool) else str(asked_for)
-    pieces = _template(written)
+    pieces = _template(as_written(requirements))
     if isinstance(pieces, str):
         return pieces
     return "".join(each if isinstance(each, str) else _filled(each, ad) for each in pieces)

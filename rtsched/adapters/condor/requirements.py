@@ -415,8 +415,8 @@ def _too_large(ad: Record, facts: CondorFacts) -> str:
     sizes += [counted(size.gpus, "GPU")] if size.gpus else []
     if facts.shared and _part(size._replace(disk=0), kind, facts):
         sizes.append(f"{-(-size.disk // MEGABYTE)} MB of disk")
-    rest = f"{', '.join(sizes[:-1])} and {sizes[-1]}"
-    return f"no slot{f' of class {shortened(kind)}' if kind else ''} has {rest}"
+    all_of_it = f"{', '.join(sizes[:-1])} and {sizes[-1]}"
+    return f"no slot{f' of class {shortened(kind)}' if kind else ''} has {all_of_it}"
 
 
 def request_of(ad: Record, part: str, facts: CondorFacts) -> Request:

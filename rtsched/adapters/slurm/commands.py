@@ -502,8 +502,8 @@ def _run(
     """Yield what became of commands of one rank: many in one process where possible."""
     together = [(at, command) for at, command in turn if batchable(command)]
     try:
-        result = commands.batch([" ".join(command.words[1:]) for _, command in together])
-        for (at, _), text in zip(together, result, strict=True):
+        complaints = commands.batch([" ".join(command.words[1:]) for _, command in together])
+        for (at, _), text in zip(together, complaints, strict=True):
             yield at, reply_of(text)
     except AdapterError as error:
         for at, _ in together:

@@ -24,8 +24,8 @@ from rtsched.logs.condor_history import ATTRIBUTES, accounting_group
 from rtsched.logs.json_objects import json_objects
 from rtsched.logs.readers import ReadOptions, reader_of
 from rtsched.logs.sacct import read_fields, read_header
-from rtsched.logs.sacct_json import Comment, Reserved, State, json_reason
 from rtsched.logs.sacct_json import Record as SlurmRecord
+from rtsched.logs.sacct_json import Reserved, State, json_reason
 from rtsched.logs.source import Source, readable
 from rtsched.logs.swf import COMMENT, FIELDS, HEADER, NAMED, parse_lines
 from rtsched.model.log import Skipped
@@ -375,8 +375,7 @@ class _SacctJsonWriter(_Writer):
         if record.constraints is not None:
             record.constraints = words.features(record.constraints)
         record.extra = words.comment(record.extra or "") or None
-        own = record.comment.job if isinstance(record.comment, Comment) else record.comment
-        record.comment = words.comment(own or "") or None
+        record.comment = words.comment(record.own_comment) or None
         place = record.reservation
         inside = place.name if isinstance(place, Reserved) else place
         record.reservation = self._name("reservation", inside if isinstance(inside, str) else None)
