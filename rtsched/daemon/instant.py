@@ -434,7 +434,8 @@ def _until(snapshot: Snapshot, site: Site, instant: Instant) -> NDArray[np.float
     plan, now, cluster = snapshot.plan, snapshot.now, snapshot.cluster
     due = plan.entries.start <= now + site.leeway + SOON
     spans = plan.entries.end[due] - plan.entries.start[due]
-    longest = np.full(len(cluster), max(instant.longest, float(spans.max(initial=0.0))))
+    passed = instant.longest + site.leeway  # by which jobs outlive their limits; spans contain it
+    longest = np.full(len(cluster), max(passed, float(spans.max(initial=0.0))))
     jobs = snapshot.queued
     codes, masks = allowed_nodes(jobs, cluster)
     most = np.zeros(len(masks) + 1)  # the last serves code -1: any node

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from scene import BOB, SHARED, T0, Scene
+from scene import ANN, BOB, SHARED, T0, Scene
 
 from rtsched.adapters.wire import Tag
 from rtsched.daemon.instant import Instant, NodeLists, filter_problem, instant_of
@@ -44,14 +44,22 @@ def test_a_node_that_was_taken_is_not_counted_on() -> None:
     assert sorted(scene.site.snapshot.plan.nodes_of(entry).tolist()) == [2, 3]
 
 
-def test_an_offer_is_kept_when_the_next_poll_shows_what_started() -> None:
-    """It can be taken, since it was made for the longest that could have started."""
+@pytest.mark.parametrize(("leeway", "held"), [(0.0, True), (0.0, False), (90.0, False)])
+def test_an_offer_is_kept_when_the_next_poll_shows_what_started(leeway: float, held: bool) -> None:
+    """It can be taken, since it was made for the longest that could have started.
+
+    A poll shows the end of a job later than its limit by the leeway, which the offer counts with.
+    """
     scene = Scene(nodes=2)
+    scene.poll(T0, leeway=leeway)
     asked = {"size": 2, "wall_time": MINUTE}
     refused = scene.submit(by=idle(scene, 1, longest=600.0), deadline=T0 + 90, **asked)
     assert refused.verdict == "reject"
-    scene.poll(T0 + 1, running=((9, "", T0, T0 + 599, (0,)),), uid=BOB)
-    assert scene.submit(T0 + 2, deadline=refused.offer, **asked).codes == ("submit.offer",)
+    scene.poll(T0 + 1, running=((9, "", T0, T0 + 599 + leeway, (0,)),), uid=BOB, leeway=leeway)
+    offers = [record.id for record in scene.site.of_user(ANN, "offered")]
+    scene.site = scene.site if held else scene.site.without(offers)
+    taken = scene.submit(T0 + 2, deadline=refused.offer, **asked)
+    assert (taken.verdict, taken.codes == ("submit.offer",)) == ("admit", held)
 
 
 def test_a_job_of_the_queue_may_have_started_too() -> None:
