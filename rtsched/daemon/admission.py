@@ -19,7 +19,6 @@ from rtsched.adapters.planned import rounds_of
 from rtsched.adapters.requirements import HORIZON, beyond_horizon
 from rtsched.core.cycle import judge
 from rtsched.daemon import messages
-from rtsched.daemon.budgets import over_budget
 from rtsched.daemon.instant import (
     SOON,
     Instant,
@@ -42,12 +41,13 @@ from rtsched.daemon.records import PromiseRecord, decode_jobs, encode_jobs
 from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.site import entry_of, renamed, with_late_plans_accepted
 from rtsched.daemon.used_time import used_up
+from rtsched.daemon.user_limits import UNUSED, refusal
 from rtsched.errors import PlannerError
 from rtsched.model.jobs import Edges, Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.table import no_more, same_amounts
-from rtsched.model.units import HOUR, MINUTE
+from rtsched.model.units import MINUTE
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -85,10 +85,6 @@ GAVE_WAY = "gave way to another job"
 
 UNFIT = frozenset({"submit.unusable", "likely.off", "likely.low", "likely.unsuitable"})
 """Codes of rejections for what a job asks for, whatever deadline it has."""
-
-UNUSED: tuple[PromiseState, ...] = ("provisional", "firm")
-"""Standings, as they were, of promises that came to nothing: no job took them, or it never started
-on what was kept for it."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +125,12 @@ class AdmissionResult:
     foreseen: str = ""
     retry_at: float = math.inf
     menu: Menu | None = None
+
+    @classmethod
+    def rejected(cls, site: Site, code: str, text: str) -> AdmissionResult:
+        """Reject a job whatever plug-ins would answer."""
+        reply = SubmitReply(True, messages.shortened(text))
+        return cls(site, reply, verdict="reject", codes=(code,))
 
 
 def _id(job: Submission) -> int:
@@ -196,11 +198,6 @@ def _plan_by(judgement: Judgement, mode: Mode) -> Schedule | None:
     if any(verdicts.code[0] >= Verdict.DEFER for verdicts in found):
         return None
     return next((verdicts.plan for verdicts in found if verdicts.plan is not None), None)
-
-
-def _rejected(site: Site, code: str, text: str) -> AdmissionResult:
-    """Reject a job that no plug-in was asked about."""
-    return AdmissionResult(site, SubmitReply(True, text), verdict="reject", codes=(code,))
 
 
 def _deferred(
@@ -276,7 +273,7 @@ class AdmissionController:
             return self._unusable(site, Submission(row, edges.take([]), uid, problem, job=job))
         otherwise = mark.texts("otherwise")[0] or self.settings.rejected
         if np.isfinite(mark.odds[0]) and self.chains.of(row).counts("admit"):
-            refused = _rejected(site, "likely.queued", messages.odds_in_queue())
+            refused = AdmissionResult.rejected(site, "likely.queued", messages.odds_in_queue())
             return or_run(refused, Submission(row, edges.take([]), uid, otherwise=otherwise))
         notify = mark.texts("notify")[0] or ""
         links = edges.take(edges.after == job)
@@ -378,7 +375,7 @@ class AdmissionController:
         chain, code = self.chains.of(submission.jobs), "submit.unusable"
         problem = submission.problem.removeprefix(messages.PREFIX)
         if chain.counts("admit"):
-            return _rejected(site, code, messages.shortened(messages.PREFIX + problem))
+            return AdmissionResult.rejected(site, code, messages.PREFIX + problem)
         modes = {chain.member(name).mode for name in chain.asks("admit")}
         text = f"{messages.PREFIX}warning: {problem}" if "warn" in modes else ""
         foreseen = f"would be rejected: {problem}" if modes else ""
@@ -395,14 +392,14 @@ class AdmissionController:
             site, row = for_job(site, job.jobs)
             job = replace(job, jobs=row)
             if (used := self._used_up(site, job)) is not None:
-                return _rejected(site, "submit.used-up", messages.used_up(used))
+                return AdmissionResult.rejected(site, "submit.used-up", messages.used_up(used))
             if redeems and (offer := self._redeemed(site, job, now, same)) is not None:
                 return self._redeem(site, offer, job, now)
             if (refused := self._too_much(site, job, now)) is not None:
                 return refused
             if len(job.edges) and not self._follows_edges(job):
                 text = messages.with_dependencies(self.chains.of(job.jobs).planner)
-                return _rejected(site, "submit.waits", text)
+                return AdmissionResult.rejected(site, "submit.waits", text)
         return self._judge(site, job, now, redeems)
 
     def _redeemed(
@@ -439,21 +436,13 @@ class AdmissionController:
 
         A job of the queue waits, where its user left too many promises unused.
         """
-        uid, settings = job.uid, self.settings
-        most = settings.promises_per_user
-        if most and len(site.open_promises(uid)) >= most:
-            return _rejected(site, "submit.too-many", messages.too_many(most))
-        if what := over_budget(site, job.jobs, uid, settings):
-            return _rejected(site, "submit.budget", messages.over_budget(what))
-        most, unused = settings.unused_promises_per_hour, site.unused_by(uid, now, *UNUSED)
-        if not most or len(unused) < most:
+        found = refusal(site, job.jobs, job.uid, self.settings, now)
+        if found is None:
             return None
-        until = unused[-most] + HOUR
-        text = messages.too_many_unused(until - now)
-        if not _queued(job):
-            return _rejected(site, "submit.unused", text)
-        text = messages.put_off(text.removeprefix(messages.PREFIX), until, now)
-        return _deferred(site, ("submit.unused",), text, until)
+        if not _queued(job) or not math.isfinite(found.until):
+            return AdmissionResult.rejected(site, found.code, found.text)
+        text = messages.put_off(found.text.removeprefix(messages.PREFIX), found.until, now)
+        return _deferred(site, (found.code,), text, found.until)
 
     def _judge(
         self, site: Site, job: Submission, now: float, redeems: bool = True
@@ -512,7 +501,7 @@ class AdmissionController:
         """Reject a job that would be planned beyond a limit; one of the queue waits till then."""
         text = messages.limit_is_full(full.text, full.until, now)
         if not _queued(job) or not math.isfinite(full.until):
-            return _rejected(site, "submit.limit", text)
+            return AdmissionResult.rejected(site, "submit.limit", text)
         text = messages.put_off(text.removeprefix(messages.PREFIX), full.until, now)
         return _deferred(site, ("submit.limit",), text, full.until)
 

@@ -25,7 +25,6 @@ import structlog
 
 from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionController
-from rtsched.daemon.budgets import kept_for_nothing
 from rtsched.daemon.chains import ConfigReloader
 from rtsched.daemon.deferred import AT_A_TIME, with_kept
 from rtsched.daemon.lag import LoopLag
@@ -37,6 +36,7 @@ from rtsched.daemon.records import TOKEN, JournalEntry, decode_jobs
 from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.restarting import RestartPolicy
+from rtsched.daemon.user_limits import kept_for_nothing
 from rtsched.daemon.warming import keep_loaded, rehearse, warm_up
 from rtsched.daemon.working import CycleRules, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.reports import Peer
     from rtsched.daemon.server import SocketServer
     from rtsched.daemon.settings import LiveSite
-    from rtsched.daemon.site import Site
-    from rtsched.daemon.step import Step
+    from rtsched.daemon.site import Site, Step
     from rtsched.daemon.store import Store
     from rtsched.daemon.worker import Worker
     from rtsched.model.actions import Action

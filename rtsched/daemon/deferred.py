@@ -22,8 +22,7 @@ import structlog
 from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.records import JournalEntry, Records
-from rtsched.daemon.site import Secured, entry_of
-from rtsched.daemon.step import Step
+from rtsched.daemon.site import Secured, Step, entry_of
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Admit, Cancel, DropDeadline, Notify, Release
 from rtsched.model.jobs import Kind

@@ -23,15 +23,16 @@ from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionResult, or_run, record_of
 from rtsched.daemon.reconcile import closed_by_poll
 from rtsched.daemon.records import OPEN, OUTCOMES
+from rtsched.daemon.site import Step
 from rtsched.daemon.stated import CLASSES, moment, per_cent
-from rtsched.daemon.step import Step
+from rtsched.daemon.user_limits import refusal
 from rtsched.estimates.tables import earliest_with, odds_by
 from rtsched.model.actions import Notify
 from rtsched.model.jobs import NOBODY, Jobs, Kind
 from rtsched.model.resources import CPU
 from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
-from rtsched.model.units import HOUR, MINUTE
+from rtsched.model.units import MINUTE
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class LikelyController:
     def refused(self, site: Site, job: Submission, now: float) -> AdmissionResult | None:
         """Return why a job gets no likely promise whatever its odds; None: it may get one."""
         code, text = self._refusal(site, job, now)
-        return _rejected(site, code, text) if code else None
+        return AdmissionResult.rejected(site, code, text) if code else None
 
     def judge(self, site: Site, job: Submission, odds: Odds, now: float) -> AdmissionResult:
         """Accept or reject a job, by the odds of its deadline at `now`, seconds since the epoch."""
@@ -185,11 +186,11 @@ class LikelyController:
             if self.likely.without_estimate == "best-effort":
                 reply = SubmitReply(False, unpromised())
                 return AdmissionResult(site, reply, codes=("likely.no-estimate",))
-            return _rejected(site, "likely.no-estimate", no_estimate())
+            return AdmissionResult.rejected(site, "likely.no-estimate", no_estimate())
         if odds.known < job.odds:
             asking = self.wording.asking(odds.offer) if math.isfinite(odds.offer) else ""
             text = too_unlikely(job.odds, odds, asking, now)
-            found = _rejected(site, "likely.odds", text)
+            found = AdmissionResult.rejected(site, "likely.odds", text)
             return replace(found, offer=odds.offer)
         record = record_of(job, float(job.jobs.deadline[0]), "provisional", now, math.inf)
         record = msgspec.structs.replace(
@@ -216,7 +217,7 @@ class LikelyController:
     @staticmethod
     def later(site: Site) -> AdmissionResult:
         """Have a user submit again: now nothing may be promised."""
-        return _rejected(site, "likely.busy", updating())
+        return AdmissionResult.rejected(site, "likely.busy", updating())
 
     def _refusal(self, site: Site, job: Submission, now: float) -> tuple[str, str]:
         """Return a reason code and a sentence; empty: nothing is against the job."""
@@ -228,16 +229,8 @@ class LikelyController:
             return "likely.low", low_odds(job.odds, least)
         if why := _unsuitable(job) or beyond_horizon(job.jobs, job.edges, now):
             return "likely.unsuitable", f"{messages.PREFIX}rejected: {why}"
-        most = self.settings.promises_per_user
-        if most and len(site.open_promises(job.uid)) >= most:
-            return "submit.too-many", messages.too_many(most)
-        most, unused = (
-            self.settings.unused_promises_per_hour,
-            site.unused_by(job.uid, now, "provisional"),
-        )
-        if most and len(unused) >= most:
-            until = unused[-most] + HOUR
-            return "submit.unused", messages.too_many_unused(until - now)
+        if (found := refusal(site, row, job.uid, self.settings, now, likely=True)) is not None:
+            return found.code, found.text
         if (code := self._by_plugins(site, job, now))[0]:
             return code
         if sold(site, row, now) > likely.share:
@@ -273,11 +266,6 @@ def _unsuitable(job: Submission) -> str:
     if not np.isfinite(row.wall_time[0]):
         return "a job without a time limit gets no promise with odds; state one"
     return ""
-
-
-def _rejected(site: Site, code: str, text: str) -> AdmissionResult:
-    reply = SubmitReply(True, messages.shortened(text))
-    return AdmissionResult(site, reply, verdict="reject", codes=(code,))
 
 
 # --- how much is sold ----------------------------------------------------------------------------

@@ -11,13 +11,12 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Completions, CompletionStatus
 from rtsched.daemon import messages
-from rtsched.daemon.budgets import kept_for_nothing
 from rtsched.daemon.drift import STUCK, changed_by_users, with_present
 from rtsched.daemon.limits import with_limits
 from rtsched.daemon.records import OPEN, Records
 from rtsched.daemon.restarting import NEVER
-from rtsched.daemon.site import LATE, Site, in_order, on_nodes, promises_of, renamed
-from rtsched.daemon.step import Step
+from rtsched.daemon.site import LATE, Site, Step, in_order, on_nodes, promises_of, renamed
+from rtsched.daemon.user_limits import kept_for_nothing
 from rtsched.model.actions import Action, Notify
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs

@@ -43,12 +43,12 @@ from rtsched.daemon.limits import room_from
 from rtsched.daemon.offers import offers_of
 from rtsched.daemon.records import Records, decode_jobs, encode_jobs
 from rtsched.daemon.site import (
+    Step,
     entry_of,
     promised_deadlines,
     promises_of,
     with_late_plans_accepted,
 )
-from rtsched.daemon.step import Step
 from rtsched.daemon.used_time import used_up
 from rtsched.errors import PlannerError
 from rtsched.kernels.overlaps import ROUNDING

@@ -15,8 +15,7 @@ import msgspec
 import numpy as np
 
 from rtsched.daemon.replanning import lost_starts, planned_from, with_plan
-from rtsched.daemon.site import in_order
-from rtsched.daemon.step import Step
+from rtsched.daemon.site import Step, in_order
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Restart
 from rtsched.model.jobs import Jobs

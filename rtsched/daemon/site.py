@@ -2,7 +2,8 @@
 
 A `Site` is never changed; every occasion makes a new one: a submission (`admission`), a poll of the
 batch system (`reconcile`), a plan that no longer holds (`replanning`). So a submission that is
-judged while a cycle is being worked out shows by identity, and the cycle is worked out again.
+judged while a cycle is being worked out shows by identity, and the cycle is worked out again. A
+`Step` is the new site with what follows from the change.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID, Marks
 from rtsched.daemon.records import AT_RISK, OPEN, Records
 from rtsched.estimates.likely_level import LikelyLevel
+from rtsched.model.events import NO_EVENTS, Events, joined
 from rtsched.model.jobs import NOBODY, Edges, Jobs
 from rtsched.model.schedule import Commitment, Promises, Schedule
 from rtsched.model.snapshot import places
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.daemon.records import PromiseRecord, PromiseState
+    from rtsched.daemon.records import JournalEntry, PromiseRecord, PromiseState
+    from rtsched.model.actions import Action
     from rtsched.model.cluster import Cluster
     from rtsched.model.limit_rules import LimitRules
     from rtsched.model.limits import UsedTime
@@ -349,6 +352,46 @@ class Site:
             freed=math.inf,
             restarting={j: polls for j, polls in self.restarting.items() if j != job},
             missed={j: starts for j, starts in self.missed.items() if j != job},
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of the site by a poll, a verdict or a new plan.
+
+    Attributes
+    ----------
+    site : Site
+        After it.
+    changed : tuple of PromiseRecord
+        Promises that were given, kept or broken, to be written down.
+    actions : tuple of Action
+        What is asked of the batch system for it, and what users are notified of.
+    journal : tuple of JournalEntry
+        Verdicts, for `rtsched explain`.
+    events : Events
+        What happened since the poll before, for plug-ins.
+    problems : tuple of str
+        What could not be judged or planned, one sentence each. The site is then as it was, and the
+        next cycle tries again.
+    """
+
+    site: Site
+    changed: tuple[PromiseRecord, ...] = ()
+    actions: tuple[Action, ...] = ()
+    journal: tuple[JournalEntry, ...] = ()
+    events: Events = NO_EVENTS
+    problems: tuple[str, ...] = ()
+
+    def then(self, later: Step) -> Step:
+        """Return this step and one from the site after it as one."""
+        return Step(
+            later.site,
+            self.changed + later.changed,
+            self.actions + later.actions,
+            self.journal + later.journal,
+            joined([self.events, later.events]) if len(later.events) else self.events,
+            self.problems + later.problems,
         )
 
 

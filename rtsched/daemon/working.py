@@ -25,8 +25,7 @@ from rtsched.daemon.reconcile import reconcile
 from rtsched.daemon.records import JournalEntry
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
-from rtsched.daemon.site import at_risk, entry_of
-from rtsched.daemon.step import Step
+from rtsched.daemon.site import Step, at_risk, entry_of
 from rtsched.model.actions import (
     Action,
     ExchangePlaces,

@@ -36,7 +36,7 @@ from rtsched_plugins.spare import Spare
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rtsched.daemon.step import Step
+    from rtsched.daemon.site import Step
     from rtsched.model.limit_rules import LimitRules
     from rtsched.model.limits import UsedTime
 

@@ -32,8 +32,7 @@ from rtsched.model.jobs import Jobs
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rtsched.daemon.site import Site
-    from rtsched.daemon.step import Step
+    from rtsched.daemon.site import Site, Step
 
 WHOLE = {"size": 4, "wall_time": 600.0}
 UNPROMISED = "accepted without a promise, it runs as best effort: "

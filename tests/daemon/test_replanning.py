@@ -16,7 +16,7 @@ from rtsched.model.actions import Notify, Requeue
 from rtsched_plugins.mcdf import Mcdf
 
 if TYPE_CHECKING:
-    from rtsched.daemon.step import Step
+    from rtsched.daemon.site import Step
     from rtsched.model.schedule import Schedule
 
 RUN = 600.0

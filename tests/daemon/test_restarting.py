@@ -20,7 +20,7 @@ from rtsched.model.actions import Restart
 from rtsched.model.events import EventKind
 
 if TYPE_CHECKING:
-    from rtsched.daemon.step import Step
+    from rtsched.daemon.site import Step
 
 TEMPFAIL = 75
 DELAY = 121.0

@@ -13,7 +13,7 @@ from rtsched.model.jobs import Jobs
 from rtsched_plugins.portfolio import Portfolio
 
 if TYPE_CHECKING:
-    from rtsched.daemon.step import Step
+    from rtsched.daemon.site import Step
 
 
 def procs(n: int) -> Jobs:

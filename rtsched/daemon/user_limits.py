@@ -1,16 +1,17 @@
-"""Budgets of promises: the share of the machine for a user, an account, and without charge.
+"""Limits of a user's promises that the site sets: open ones, unused ones, and budgets.
 
-Work is what a promised job may use at most, in node-seconds, or in processor-seconds where jobs
-share nodes.
+A budget is the share of the machine for a user or an account. Work is what a promised job may use
+at most, in node-seconds, or in processor-seconds where jobs share nodes.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.daemon import messages
 from rtsched.model.jobs import Kind
 from rtsched.model.resources import CPU
 from rtsched.model.table import amounts_of
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.records import PromiseRecord, PromiseState
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
     from rtsched.model.cluster import Cluster
@@ -35,7 +36,7 @@ NEGLIGIBLE = 0.25
 """Less than this much of an unused promise counts as none."""
 
 
-def work_of(jobs: Jobs, cluster: Cluster) -> NDArray[np.float64]:
+def _work_of(jobs: Jobs, cluster: Cluster) -> NDArray[np.float64]:
     """Return float64[n]: what jobs may use at most; of a divisible load what it needs at least."""
     work = jobs.size * jobs.wall_time
     array, load = jobs.kind == Kind.ARRAY, jobs.kind == Kind.DIVISIBLE
@@ -47,20 +48,58 @@ def work_of(jobs: Jobs, cluster: Cluster) -> NDArray[np.float64]:
     return np.where(np.isfinite(work), work, 0.0)
 
 
-def machine_size(cluster: Cluster) -> float:
+def _machine_size(cluster: Cluster) -> float:
     """Return how many nodes are in service, or processors where jobs share nodes."""
     if not cluster.shared:
         return float(cluster.usable.sum())
     return float(amounts_of(cluster.nodes, "capacity", (CPU,))[cluster.usable].sum())
 
 
-def over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> str:
+UNUSED: tuple[PromiseState, ...] = ("provisional", "firm")
+"""States, as they were, of promises that came to nothing: no job took them, or it never started
+on what was kept for it."""
+
+
+class Refusal(NamedTuple):
+    """Why a user is promised no more for now: a reason code, and a sentence.
+
+    `until` is when the limit allows one more at the latest, seconds since the epoch; inf: not
+    before some of the user's jobs have ended.
+    """
+
+    code: str
+    text: str
+    until: float = math.inf
+
+
+def refusal(
+    site: Site, job: Jobs, uid: int, settings: DaemonSettings, now: float, *, likely: bool = False
+) -> Refusal | None:
+    """Return why a user is not promised a job's deadline at `now`; None: no limit is reached.
+
+    `job` is one row. A `likely` promise takes no budget, and what a user cancelled, for which nodes
+    were kept in vain, does not count against it.
+    """
+    most = settings.promises_per_user
+    if most and len(site.open_promises(uid)) >= most:
+        return Refusal("submit.too-many", messages.too_many(most))
+    if not likely and (what := _over_budget(site, job, uid, settings)):
+        return Refusal("submit.budget", messages.over_budget(what))
+    unused = site.unused_by(uid, now, *(("provisional",) if likely else UNUSED))
+    most = settings.unused_promises_per_hour
+    if not most or len(unused) < most:
+        return None
+    until = unused[-most] + HOUR
+    return Refusal("submit.unused", messages.too_many_unused(until - now), until)
+
+
+def _over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> str:
     """Return whose promises would take more of the machine than they may with one more; or none.
 
     A sentence part, empty: nobody's. `job` is one row.
     """
     cluster = site.snapshot.cluster
-    room, own = WEEK * machine_size(cluster), float(work_of(job, cluster)[0])
+    room, own = WEEK * _machine_size(cluster), float(_work_of(job, cluster)[0])
     open_ = [r.id for r in site.records.values() if r.standing != "offered"]
     rows = site.requested.take(np.isin(site.requested.id, np.array(open_, np.int64)))
     user = np.isin(rows.id, np.array([r.id for r in site.open_promises(uid)], np.int64))
@@ -76,7 +115,7 @@ def over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> st
     ):
         if not share or (account is None and mine is not user):
             continue
-        if own + float(work_of(rows.take(mine), cluster).sum()) > share * room:
+        if own + float(_work_of(rows.take(mine), cluster).sum()) > share * room:
             return f"{what} would take more than {100 * share:g} % of a week of the machine"
     return ""
 
@@ -91,9 +130,9 @@ def kept_for_nothing(site: Site, records: Iterable[PromiseRecord]) -> dict[int, 
     for record in records:
         by_user.setdefault(record.uid, []).append(record.id)
     cluster, counts = site.snapshot.cluster, dict[int, int]()
-    whole = max(machine_size(cluster), 1.0) * HOUR
+    whole = max(_machine_size(cluster), 1.0) * HOUR
     for uid, jobs in by_user.items():
         rows = site.requested.take(np.isin(site.requested.id, np.array(jobs, np.int64)))
-        share = min(float(work_of(rows, cluster).sum()) / whole, 1.0)
+        share = min(float(_work_of(rows, cluster).sum()) / whole, 1.0)
         counts[uid] = max(math.ceil(WHOLE * share - NEGLIGIBLE), 0)
     return counts
