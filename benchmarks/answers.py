@@ -89,8 +89,8 @@ PARTS: Mapping[str, list[tuple[Any, str]]] = {
     "planner: the plan as a schedule": [(PlanningSession, "schedule")],
     "planner: the rest": [(Mcdf, "judge")],
     "check of the answer": [(checks.CHECKS, "admit")],
-    "the site with the promise": [(Site, "with_record"), (Site, "without")],
-    "record": [(admissions, "record_of")],
+    "the site with the promise": [(Site, "with_promise"), (Site, "without")],
+    "record": [(admissions, "new_promise")],
     "reply": [(admissions, "reply_of")],
     "admission: the rest": [(AdmissionController, "judge")],
     "database: the plan as bytes": [(stores, "encode_schedule")],
@@ -170,7 +170,7 @@ async def measure(
         spool = Spool(directory)
         await daemon.cycle()
         await promise(daemon, promises)
-        spool.put(daemon.site, list(daemon.site.records.values()))
+        spool.put(daemon.site, list(daemon.site.promises.values()))
         spool.write()
         await daemon.cycle()
         admission, random = admission_of(daemon), np.random.default_rng(3)

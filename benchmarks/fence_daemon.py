@@ -285,8 +285,8 @@ async def _run(directory: Path, planner: str) -> list[str]:
         await daemon.cycle()
         lines += [f"{step} {text}" for text in system.seen]
         lines += [
-            f"{step} {record.id} {record.standing} {record.deadline:.0f}"
-            for record in sorted(daemon.site.all_records(), key=lambda record: record.id)
+            f"{step} {record.id} {record.state} {record.deadline:.0f}"
+            for record in sorted(daemon.site.all_promises(), key=lambda record: record.id)
         ]
         system.seen.clear()
         for _ in range(int(random.poisson(2.0))):

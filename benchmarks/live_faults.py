@@ -239,7 +239,7 @@ def at_a_point(side: Side, part: Part) -> tuple[list[Submission], list[float]]:
 def abandoned(live: Live | LivePool) -> list[promising.Kept]:
     """Return the promises of jobs that the batch system does not know."""
     known = live.known_jobs()
-    return [each for each in live.kept() if each.standing == "firm" and each.id not in known]
+    return [each for each in live.kept() if each.state == "firm" and each.id not in known]
 
 
 def play(side: Side, part: Part) -> dict[str, Any]:
@@ -253,12 +253,12 @@ def play(side: Side, part: Part) -> dict[str, Any]:
     before = {each.token for each in live.kept()}
     ways = {STREAM: of_daemon, CONTROLLER: of_controller}
     done, away = ways.get(part.kind, at_a_point)(side, part)
-    eventually(lambda: all(each.standing != "provisional" for each in live.kept()), 60)
+    eventually(lambda: all(each.state != "provisional" for each in live.kept()), 60)
     if part.kind == CONTROLLER:
         with suppress(TestbedError):  # what is open all the same is counted below
             eventually(lambda: not abandoned(live), 60, "promises of lost jobs are closed")
     by_job = {each.said.job: each.said for each in done if each.said.job}
-    known = live.known_jobs() | {each.id for each in live.kept() if each.standing == "kept"}
+    known = live.known_jobs() | {each.id for each in live.kept() if each.state == "kept"}
     forgotten = list[Said]()
     if part.kind == CONTROLLER:
         forgotten = [
@@ -279,7 +279,7 @@ def play(side: Side, part: Part) -> dict[str, Any]:
     with suppress(TestbedError):
         eventually(lambda: not side.kept_back(), 40, "nothing is kept for promises")
     stuck = [f"stuck: {name}" for name in side.kept_back()]
-    stuck += [f"stuck: {each}" for each in live.kept() if each.standing in promising.OPEN]
+    stuck += [f"stuck: {each}" for each in live.kept() if each.state in promising.OPEN]
     return {
         "kills": len(away),
         "submissions": len(done),

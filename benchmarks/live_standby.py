@@ -171,20 +171,20 @@ def judged(live: Live, said: list[Said]) -> dict[str, Any]:
             continue
         lost_by_slurm += sum(each.promised for each in those[:-1])
         records = [each for each in kept.values() if each.id == job]
-        alive = [each for each in records if each.standing in {"firm", "kept"}]
+        alive = [each for each in records if each.state in {"firm", "kept"}]
         promises = sum(each.promised for each in those)
-        known = job in tokens or any(each.standing == "kept" for each in records)
+        known = job in tokens or any(each.state == "kept" for each in records)
         if len(alive) > min(promises, 1):
             wrong.append(f"invented: job {job}: {alive}")
         if any(each.why == NOT_LAUNCHED for each in records):
             held_by_slurm += 1
-        elif those[-1].promised and any(each.standing == "own-limit" for each in records):
+        elif those[-1].promised and any(each.state == "own-limit" for each in records):
             without_end += 1  # it slept for a second: the end was not saved, so it ran on for Slurm
         elif those[-1].promised and known and not alive:
             wrong.append(f"lost: job {job}: {records}")
         if those[-1].promised and not known:
             lost_by_slurm += 1
-            wrong += [f"stuck: job {job}: {each}" for each in alive if each.standing in OPEN]
+            wrong += [f"stuck: job {job}: {each}" for each in alive if each.state in OPEN]
         if tokens.get(job, "unjudged") != "unjudged" and not those[-1].promised:
             wrong.append(f"invented: job {job} with {tokens[job]!r}")
     stuck = _stuck(live)
@@ -202,13 +202,13 @@ def judged(live: Live, said: list[Said]) -> dict[str, Any]:
 
 def _without_a_job(live: Live) -> set[str]:
     """Return the tokens of open promises whose jobs the controller does not know."""
-    opened, known = [each for each in live.kept() if each.standing in OPEN], live.known_jobs()
+    opened, known = [each for each in live.kept() if each.state in OPEN], live.known_jobs()
     return {each.token for each in opened if each.id not in known}
 
 
 def _still_open(live: Live, tokens: set[str]) -> bool:
     """Return whether any of these promises is open; ask only now and then, it takes long."""
-    found = any(each.token in tokens and each.standing in OPEN for each in live.kept())
+    found = any(each.token in tokens and each.state in OPEN for each in live.kept())
     if found:
         time.sleep(SELDOM)
     return found
@@ -220,7 +220,7 @@ def _stuck(live: Live) -> list[str]:
     The daemon writes a closed promise down, and then deletes its reservation: that one is seen here
     for a moment.
     """
-    opened = {str(each.id) for each in live.kept() if each.standing in OPEN}
+    opened = {str(each.id) for each in live.kept() if each.state in OPEN}
     numbers = {name: name.rpartition("_")[2] for name in live.reservations()}
     return [name for name, job in numbers.items() if job.isdigit() and job not in opened]
 

@@ -62,7 +62,7 @@ from rtsched.estimates import Estimator
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.promises import Promise
     from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.site import Site
 
@@ -200,7 +200,7 @@ async def _measured(
         )
         spool, admit = Spool(directory), daemon.admit
 
-        async def admitted(site: Site, new: Sequence[PromiseRecord]) -> None:
+        async def admitted(site: Site, new: Sequence[Promise]) -> None:
             await admit(site, new)
             spool.put(site, new)
 
@@ -264,7 +264,8 @@ async def _measured(
     took = {kind: [s for k, some, _ in found if k == kind for s in some] for kind, _, _ in found}
     given = next(given for kind, _, given in found if kind == "submit")
     return {
-        "lag": lags, "own": own, "took": took, "given": given, "promises": len(daemon.site.records),
+        "lag": lags, "own": own, "took": took, "given": given,
+        "promises": len(daemon.site.promises),
         "cycles": cycles, "cpu": cpu / wall, "seconds": wall,
         "estimates_cpu": estimates_cpu, "refreshes": list(refreshes.values()),
     }  # fmt: skip

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.live import Change, Done
     from rtsched.daemon.app import Daemon, PluginChains
-    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.promises import Promise
     from rtsched.daemon.site import Site
     from rtsched.model.actions import Action
 
@@ -137,9 +137,9 @@ class Spool:
     def __init__(self, directory: Path) -> None:
         self.directory, self.count, self.lines = directory, 0, list[tuple[str, Jobs]]()
 
-    def put(self, site: Site, changed: Sequence[PromiseRecord]) -> None:
+    def put(self, site: Site, changed: Sequence[Promise]) -> None:
         """Remember the jobs of new promises."""
-        self.lines += [(r.token, site.row(r.id)) for r in changed if r.standing == "provisional"]
+        self.lines += [(r.token, site.row(r.id)) for r in changed if r.state == "provisional"]
 
     def write(self) -> None:
         """Write down what has come; in a thread."""
@@ -172,7 +172,7 @@ def admission_of(daemon: Daemon) -> AdmissionController:
 async def promise(daemon: Daemon, promises: int) -> None:
     """Give promises until there are so many, as submissions would."""
     random, admission = np.random.default_rng(7), admission_of(daemon)
-    while len(daemon.site.records) < promises:
+    while len(daemon.site.promises) < promises:
         now = time.time()
         fields = job_fields(
             FIRST_USER, int(random.integers(1, 9)), now + random.uniform(1, 6) * DAY

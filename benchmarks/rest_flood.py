@@ -49,7 +49,7 @@ from rtsched.rest.settings import RestSettings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.promises import Promise
     from rtsched.daemon.site import Site
 
 NODES = 1_000
@@ -81,7 +81,7 @@ async def _daemon_runs(directory: Path, extent: tuple[int, int], rest_uid: int) 
         daemon = Daemon(policy, store, worker, SlurmTranslator(), Metrics(), reread=lambda: policy)
         spool, admit = Spool(directory), daemon.admit
 
-        async def admitted(site: Site, changed: Sequence[PromiseRecord]) -> None:
+        async def admitted(site: Site, changed: Sequence[Promise]) -> None:
             await admit(site, changed)
             spool.put(site, changed)
             await asyncio.to_thread(spool.write)

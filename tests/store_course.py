@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rtsched.daemon.records import OPEN, JournalEntry, PromiseRecord, encode_schedule
+from rtsched.daemon.promises import OPEN, JournalEntry, Promise, encode_schedule
 from rtsched.model.cluster import Nodes
 from rtsched.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rtsched.daemon.records import PromiseState
+    from rtsched.daemon.promises import PromiseState
     from rtsched.daemon.store import Store
 
 NOW = 1_795_000_000.0
@@ -31,7 +31,7 @@ TOKENS = 40
 class Known:
     """What is in a database: the model of a store, in plain values."""
 
-    records: Mapping[str, PromiseRecord] = field(default_factory=dict)
+    promises: Mapping[str, Promise] = field(default_factory=dict)
     plan: bytes | None = None
     version: int = 0
     nodes: tuple[str, ...] | None = None
@@ -40,12 +40,12 @@ class Known:
     journal: tuple[JournalEntry, ...] = ()
 
     def counts(self) -> dict[str, int]:
-        """Return how many records stand how."""
-        standings = [record.standing for record in self.records.values()]
-        return {standing: standings.count(standing) for standing in sorted(set(standings))}
+        """Return how many promises are in each state."""
+        found = [record.state for record in self.promises.values()]
+        return {state: found.count(state) for state in sorted(set(found))}
 
 
-def closed(store: Store) -> tuple[PromiseRecord, ...]:
+def closed(store: Store) -> tuple[Promise, ...]:
     """Return the records of promises and offers that are no longer open."""
     return store._records("WHERE standing NOT IN ('offered', 'provisional', 'firm')")
 
@@ -53,7 +53,7 @@ def closed(store: Store) -> tuple[PromiseRecord, ...]:
 def found(store: Store) -> Known:
     """Return what is in a database; its counts must be right."""
     kept = store.load()
-    records = {record.token: record for record in (*kept.records, *closed(store))}
+    records = {record.token: record for record in (*kept.promises, *closed(store))}
     known = Known(
         records,
         None if kept.plan is None else encode_schedule(kept.plan),
@@ -113,16 +113,16 @@ class Course:
         self._known = step.after
         return step
 
-    def _record(self) -> PromiseRecord:
+    def _record(self) -> Promise:
         rng = self._rng
-        return PromiseRecord(
+        return Promise(
             token=f"t{rng.randrange(TOKENS)}",
             id=rng.randrange(10**6),
             uid=rng.randrange(3),
             user="ann",
             deadline=self._clock + 3600.0,
             made_at=self._clock,
-            standing=rng.choice((*OPEN, *CLOSED)),
+            state=rng.choice((*OPEN, *CLOSED)),
             changed_at=self._clock,
             why="",
             job=rng.randbytes(rng.randrange(20, 600)),
@@ -141,7 +141,7 @@ class Course:
         version = before.version + 1
         after = replace(
             before,
-            records={**before.records, **{record.token: record for record in records}},
+            promises={**before.promises, **{record.token: record for record in records}},
             plan=before.plan if plan is None else encode_schedule(plan),
             version=version,
             nodes=before.nodes if nodes is None else tuple(map(str, nodes.texts("name"))),
@@ -177,10 +177,10 @@ class Course:
         before = self._clock - self._rng.randrange(1, 60)
         records = {
             token: record
-            for token, record in self._known.records.items()
-            if record.standing in OPEN or record.changed_at >= before
+            for token, record in self._known.promises.items()
+            if record.state in OPEN or record.changed_at >= before
         }
-        after = replace(self._known, records=records)
+        after = replace(self._known, promises=records)
         return Step("forget", lambda store: void(store.forget(before)), after)
 
     def _checkpoint(self) -> Step:

@@ -123,10 +123,10 @@ def _misses(system: type[Live], side: Side) -> Iterator[dict[str, Any]]:
         rows, promise = known.get(job, []), promises.get(job, promises.get(said.jobs[0]))
         if measure.fate(rows, deadline) == "met":
             continue
-        reported = promise is not None and promise.standing in TOLD
+        reported = promise is not None and promise.state in TOLD
         yield {
             "job": system.named(job),
-            "standing": promise.standing if promise else None,
+            "standing": promise.state if promise else None,
             "told_before_s": deadline - promise.changed if promise and reported else None,
             "why": promise.why if promise else None,
             "comment": next((row.comment for row in rows if row.comment), None),

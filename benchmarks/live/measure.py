@@ -170,7 +170,7 @@ class Promise:
     """A promise in the daemon's database; times since the epoch."""
 
     job: int
-    standing: str
+    state: str
     deadline: float
     changed: float
     why: str
@@ -191,6 +191,6 @@ def promises(running: Box) -> list[Promise]:
             base.close()
 
 
-def standings(found: Iterable[Promise]) -> Mapping[str, int]:
-    """Return how many promises stand how."""
-    return dict(sorted(Counter(promise.standing for promise in found).items()))
+def states(found: Iterable[Promise]) -> Mapping[str, int]:
+    """Return how many promises are in each state."""
+    return dict(sorted(Counter(promise.state for promise in found).items()))

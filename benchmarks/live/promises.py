@@ -142,7 +142,7 @@ def figures(
     found |= measure.offers(side.deadlines)
     found["unpromised"] = sum("without a promise" in said.text for said in side.deadlines.said)
     found["strays"] = measure.strays(rows)
-    found["promises"] = measure.standings(side.promises)
+    found["promises"] = measure.states(side.promises)
     if side.lateness:
         found["recurring_late_s"] = max(side.lateness)
         if side.kept_free:

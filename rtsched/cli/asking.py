@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from rtsched.daemon.reports import Promise, Question
+    from rtsched.daemon.reports import PromiseStatus, Question
 
 socket_option: Callable[[Any], Any] = click.option(
     "--socket",
@@ -134,7 +134,7 @@ def show_table(
     out.width = width
 
 
-def progress(promise: Promise) -> str:
+def progress(promise: PromiseStatus) -> str:
     """Return how far an array is, to follow its name; empty: it is none."""
     if promise.tasks is None or promise.waiting is None:
         return ""
@@ -142,13 +142,13 @@ def progress(promise: Promise) -> str:
 
 
 def promise_rows(
-    promises: Sequence[Promise], now: float, everyone: bool
+    promises: Sequence[PromiseStatus], now: float, everyone: bool
 ) -> tuple[list[str], list[list[str]]]:
     """Return the titles and rows of a table of promises."""
-    from rtsched.daemon.stated import standing_of
+    from rtsched.daemon.stated import state_of
     from rtsched.report.wording import shortened
 
-    titles = ["job", "name", *(["user"] if everyone else []), "standing"]
+    titles = ["job", "name", *(["user"] if everyone else []), "state"]
     titles += [f"finish by ({zone(now)})", "start", "end", "nodes"]
     rows = []
     for promise in promises:
@@ -159,7 +159,7 @@ def promise_rows(
                 promise.job or "(none yet)",
                 shortened(promise.name, 24) + progress(promise),
                 *user,
-                standing_of(promise.standing, promise.odds, promise.odds_now),
+                state_of(promise.state, promise.odds, promise.odds_now),
                 brief(promise.deadline, now),
                 f"{start} ({'suspended' if promise.suspended else 'runs'})"
                 if promise.running

@@ -38,9 +38,9 @@ def command(job: str, everything: bool, as_json: bool, path: str) -> None:
         raise click.UsageError("name one job, or use --all")
     if everything:
         promises = report_of(Status(), path).promises
-        open_ = [each.job for each in promises if each.standing in {"firm", "at-risk"}]
+        open_ = [each.job for each in promises if each.state in {"firm", "at-risk"}]
         reports = [report for each in open_ if (report := _cancelled(each, path)) is not None]
-        young = sum(each.standing == "provisional" for each in promises)
+        young = sum(each.state == "provisional" for each in promises)
         if as_json:
             print_json(reports)
         else:

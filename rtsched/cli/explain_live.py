@@ -13,7 +13,7 @@ from rtsched.report.wording import decimal, duration
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rtsched.daemon.reports import ExplainReport, JobReport, Promise, Verdict
+    from rtsched.daemon.reports import ExplainReport, JobReport, PromiseStatus, Verdict
 
 
 def explain_live(job: str, last: int, path: str, as_json: bool) -> Exit:
@@ -86,14 +86,14 @@ def job_facts(job: JobReport, now: float) -> list[tuple[str, str]]:
     return [("of", owner), ("asked", asked), ("submitted", when(job.submit, now))]
 
 
-def promise_facts(promise: Promise, now: float) -> list[tuple[str, str]]:
+def promise_facts(promise: PromiseStatus, now: float) -> list[tuple[str, str]]:
     """Return what was promised, and the plan to keep it."""
-    from rtsched.daemon.stated import standing_of
+    from rtsched.daemon.stated import state_of
 
     by = f"{when(promise.deadline, now)}, {gap(promise.deadline, now)}"
-    standing = standing_of(promise.standing, promise.odds, promise.odds_now)
-    found = [("promised", f"to end by {by} ({standing}, given {when(promise.made_at, now)})")]
-    if promise.standing == "offered":
+    kept = state_of(promise.state, promise.odds, promise.odds_now)
+    found = [("promised", f"to end by {by} ({kept}, given {when(promise.made_at, now)})")]
+    if promise.state == "offered":
         by = when(promise.deadline, now)
         found = [("offered", f"to end by {by}; held until {when(promise.expires, now)}")]
     if promise.start is not None:

@@ -310,7 +310,7 @@ def _promised(database: Path) -> frozenset[int]:
         return frozenset()
     try:
         with Store(database) as store:
-            return frozenset(record.id for record in store.open_records())
+            return frozenset(record.id for record in store.open_promises())
     except StoreError as error:
         raise ConfigError([f"{error}; it records which jobs have promises"]) from error
 

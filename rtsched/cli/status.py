@@ -100,7 +100,7 @@ def facts(report: StatusReport) -> list[tuple[str, str]]:
     if report.lag_s is not None and report.everyone:
         late = " (the submit filter may time out)" if report.lag_s >= 0.05 else ""
         found.append(("longest delay", f"{report.lag_s * 1000:.0f} ms{late}"))
-    if report.standings:
-        counts = (f"{number:,} {name}" for name, number in report.standings.items())
+    if report.states:
+        counts = (f"{number:,} {name}" for name, number in report.states.items())
         found.append(("promises", ", ".join(counts)))
     return [*found, *peers]

@@ -37,7 +37,7 @@ from rtsched.daemon.limits import (
     without_limits,
 )
 from rtsched.daemon.offers import STATED, in_the_way, rounded_up, too_early_by
-from rtsched.daemon.records import PromiseRecord, decode_jobs, encode_jobs
+from rtsched.daemon.promises import Promise, decode_jobs, encode_jobs
 from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.site import entry_of, renamed, with_late_plans_accepted
 from rtsched.daemon.used_time import used_up
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.limits import FullLimit
     from rtsched.daemon.menu import Menu
-    from rtsched.daemon.records import PromiseState
+    from rtsched.daemon.promises import PromiseState
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
     from rtsched.daemon.used_time import UsedUp
@@ -74,7 +74,7 @@ REQUIREMENTS = (
 CHARGED = ("partition", "node_request", "account", "qos")
 """What must be equal for a submission to be the one that an offer was made for."""
 
-Covers: TypeAlias = "Callable[[Site, PromiseRecord, Jobs], bool]"
+Covers: TypeAlias = "Callable[[Site, Promise, Jobs], bool]"
 """Whether a job may take an offer."""
 
 NAMED_TRIES = 4
@@ -97,7 +97,7 @@ class AdmissionResult:
         The site after it; the same one if nothing was promised or offered.
     reply : SubmitReply
         For the user and the batch system.
-    changed : tuple of PromiseRecord
+    changed : tuple of Promise
         To be written down before the user is answered.
     verdict : str
         `admit`, `reject`, `defer`, `pass`, or `run`: without the promise that it asked for.
@@ -117,7 +117,7 @@ class AdmissionResult:
 
     site: Site
     reply: SubmitReply
-    changed: tuple[PromiseRecord, ...] = ()
+    changed: tuple[Promise, ...] = ()
     verdict: str = "pass"
     codes: tuple[str, ...] = ()
     offer: float = math.inf
@@ -249,7 +249,7 @@ class AdmissionController:
             If the planner failed on it.
         """
         result = or_run(judged_by_limits(self._submitted, site, submission, now), submission)
-        given = [record.id for record in result.changed if record.standing == "provisional"]
+        given = [promise.id for promise in result.changed if promise.state == "provisional"]
         if not given or submission.job < 0:
             return result
         numbers = {**result.site.numbers, **dict.fromkeys(given, submission.job)}
@@ -402,9 +402,7 @@ class AdmissionController:
                 return AdmissionResult.rejected(site, "submit.waits", text)
         return self._judge(site, job, now, redeems)
 
-    def _redeemed(
-        self, site: Site, job: Submission, now: float, covers: Covers
-    ) -> PromiseRecord | None:
+    def _redeemed(self, site: Site, job: Submission, now: float, covers: Covers) -> Promise | None:
         """Return the offer that a job takes; None: there is none.
 
         One whose planned start was lost, and that no cycle could plan anew, is not there to be
@@ -420,7 +418,7 @@ class AdmissionController:
         """Return the limit of used time of which not enough is left, if some plug-in counts."""
         if not self.chains.of(job.jobs).counts("admit"):
             return None
-        own = {record.id for record in site.of_user(job.uid, "offered")}
+        own = {promise.id for promise in site.of_user(job.uid, "offered")}
         return used_up(site, job.jobs, own)
 
     def _follows_edges(self, job: Submission) -> bool:
@@ -448,7 +446,7 @@ class AdmissionController:
         self, site: Site, job: Submission, now: float, redeems: bool = True
     ) -> AdmissionResult:
         judgement, base = self._evaluate(site, job, now), site
-        own = [record.id for record in site.of_user(job.uid, "offered")]
+        own = [promise.id for promise in site.of_user(job.uid, "offered")]
         held = [*dict.fromkeys([*own, *in_the_way(site, now)])]
         if held and _has_deadline(job) and not _at_once(site, job, judgement, now):
             free = site.without(held)  # what is held may be in its way
@@ -523,11 +521,11 @@ class AdmissionController:
     ) -> AdmissionResult:
         """Promise a job its deadline: firmly, if it is in the queue already."""
         if _queued(job):
-            record = record_of(job, deadline, "firm", now, math.inf)
+            promise = new_promise(job, deadline, "firm", now, math.inf)
         else:
-            record = record_of(job, deadline, "provisional", now, now + self.settings.lapse)
-        after = site.with_record(record, job.jobs, job.edges, plan)
-        return AdmissionResult(after, reply_of(record, after, now), (record,), "admit")
+            promise = new_promise(job, deadline, "provisional", now, now + self.settings.lapse)
+        after = site.with_promise(promise, job.jobs, job.edges, plan)
+        return AdmissionResult(after, reply_of(promise, after, now), (promise,), "admit")
 
     def _evaluate(self, site: Site, job: Submission, now: float) -> Judgement:
         """Ask the plug-ins about a job. Nodes that an imminent start needs are not counted on.
@@ -576,15 +574,18 @@ class AdmissionController:
         offer, reserved = float(judgement.verdicts.offer[0]), False
         offer = offer if offer <= now + HORIZON else math.inf
         in_queue = _queued(job) or _runs(job)  # it is not submitted again
-        after, changed = site if in_queue else base, tuple[PromiseRecord, ...]()
+        after, changed = site if in_queue else base, tuple[Promise, ...]()
         seconds = self.settings.offer or STATED
         if math.isfinite(offer) and self.names_offers:
             offer, asked, plan = self._named(base, job, now, offer, now + seconds)
             if plan is not None and not in_queue and self.may_hold(base, job.uid, now):
-                record = record_of(asked, offer, "offered", now, now + seconds)
-                after, changed = base.with_record(record, asked.jobs, asked.edges, plan), (record,)
-                reserved = record.id not in in_the_way(after, now)
-        gone = [r for r in site.of_user(job.uid, "offered") if r.id not in after.records]
+                promise = new_promise(asked, offer, "offered", now, now + seconds)
+                after, changed = (
+                    base.with_promise(promise, asked.jobs, asked.edges, plan),
+                    (promise,),
+                )
+                reserved = promise.id not in in_the_way(after, now)
+        gone = [r for r in site.of_user(job.uid, "offered") if r.id not in after.promises]
         after = after.left_unused(gone, now) if gone else after
         why = messages.reasons(judgement, self.wording)[1]
         if limits := self._limits_in_the_way(base, job, now):
@@ -614,9 +615,9 @@ class AdmissionController:
     def _without_oldest_offers(self, site: Site, uid: int) -> Site:
         """Return the site without the offers of a user that one more replaces."""
         older = site.of_user(uid, "offered")
-        menus = list(dict.fromkeys(record.made_at for record in older))
+        menus = list(dict.fromkeys(promise.made_at for promise in older))
         given_up = set(menus[: max(len(menus) + 1 - self.settings.offers_per_user, 0)])
-        return site.without(record.id for record in older if record.made_at in given_up)
+        return site.without(promise.id for promise in older if promise.made_at in given_up)
 
     def _named(
         self,
@@ -656,9 +657,7 @@ class AdmissionController:
             return deadline, asked, None
         return deadline, asked, _plan_by(judgement, of)
 
-    def _redeem(
-        self, site: Site, offer: PromiseRecord, job: Submission, now: float
-    ) -> AdmissionResult:
+    def _redeem(self, site: Site, offer: Promise, job: Submission, now: float) -> AdmissionResult:
         """Give the promise that was offered: the plan already holds its place."""
         plan = renamed(_narrowed(site, offer, job.jobs), {offer.id: _id(job)})
         deadline = float(job.jobs.deadline[0])
@@ -700,26 +699,26 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
     return Edges.joined([known, guessed]), int(links.before[new][0]), doubtful
 
 
-def _redeemable(site: Site, job: Submission, now: float, covers: Covers) -> list[PromiseRecord]:
+def _redeemable(site: Site, job: Submission, now: float, covers: Covers) -> list[Promise]:
     """Return a user's offers that cover a job and end by the deadline that it asks for.
 
     The job waits for the same jobs, of those that have not ended.
     """
     return [
-        record
-        for record in site.of_user(job.uid, "offered")
-        if now < record.expires
-        and covers(site, record, job.jobs)
-        and _waits(site, job.edges) == _waits(site, site.links.take(site.links.after == record.id))
+        promise
+        for promise in site.of_user(job.uid, "offered")
+        if now < promise.expires
+        and covers(site, promise, job.jobs)
+        and _waits(site, job.edges) == _waits(site, site.links.take(site.links.after == promise.id))
     ]
 
 
-def same(site: Site, offer: PromiseRecord, job: Jobs) -> bool:
+def same(site: Site, offer: Promise, job: Jobs) -> bool:
     """Return whether an offer was made for a job, and by its deadline or an earlier one."""
     return bool(job.deadline[0] >= offer.deadline) and same_request(site.row(offer.id), job)
 
 
-def room_for(site: Site, offer: PromiseRecord, job: Jobs) -> bool:
+def room_for(site: Site, offer: Promise, job: Jobs) -> bool:
     """Return whether a job that asks for no more ends in time in the place of an offer."""
     row, entry = site.row(offer.id), entry_of(site.snapshot.plan, offer.id)
     if entry < 0 or row.kind[0] != Kind.RIGID:
@@ -730,14 +729,14 @@ def room_for(site: Site, offer: PromiseRecord, job: Jobs) -> bool:
     return bool(less and alike and _ends(site, offer, job) <= job.deadline[0])
 
 
-def _ends(site: Site, offer: PromiseRecord, job: Jobs) -> float:
+def _ends(site: Site, offer: Promise, job: Jobs) -> float:
     """Return when a job ends that starts in the place of an offer, seconds since the epoch."""
     plan = site.snapshot.plan
     less = site.row(offer.id).wall_time[0] - job.wall_time[0]
     return float(plan.entries.end[entry_of(plan, offer.id)] - less)
 
 
-def _narrowed(site: Site, offer: PromiseRecord, job: Jobs) -> Schedule:
+def _narrowed(site: Site, offer: Promise, job: Jobs) -> Schedule:
     """Return the plan in which an offer has as many nodes, for as long, as a job needs."""
     plan, row = site.snapshot.plan, site.row(offer.id)
     if row.kind[0] != Kind.RIGID or same_request(row, job):
@@ -771,18 +770,18 @@ def _equal(one: Jobs, other: Jobs, name: str) -> bool:
     return bool(np.array_equal(one.column(name), other.column(name), equal_nan=True))
 
 
-def record_of(
-    job: Submission, deadline: float, standing: PromiseState, now: float, expires: float
-) -> PromiseRecord:
-    """Return a record of a promise or an offer to a job, with a new token."""
-    return PromiseRecord(
+def new_promise(
+    job: Submission, deadline: float, state: PromiseState, now: float, expires: float
+) -> Promise:
+    """Return a new promise or offer to a job, with a new token."""
+    return Promise(
         token=secrets.token_hex(16),
         id=_id(job),
         uid=job.uid,
         user=job.jobs.texts("user")[0] or str(job.uid),
         deadline=deadline,
         made_at=now,
-        standing=standing,
+        state=state,
         changed_at=now,
         why="",
         job=encode_jobs(job.jobs),
@@ -791,41 +790,41 @@ def record_of(
     )
 
 
-def reply_of(record: PromiseRecord, site: Site, now: float) -> SubmitReply:
+def reply_of(promise: Promise, site: Site, now: float) -> SubmitReply:
     """Return the reply to user and batch system about a promise that the site now holds."""
     plan, nodes = site.snapshot.plan, site.snapshot.cluster.nodes
-    entry = entry_of(plan, record.id)
+    entry = entry_of(plan, promise.id)
     start, size = float(plan.entries.start[entry]), int(plan.entries.size[entry])
     at_once = can_start_now(replace(site.snapshot, now=now), entry)
     at = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
     return SubmitReply(
         False,
-        messages.promised(record.deadline, start, size, now, at_once=at_once),
-        note=messages.promised(record.deadline, start, size, None),
-        token=record.token,
-        promise=record.deadline,
+        messages.promised(promise.deadline, start, size, now, at_once=at_once),
+        note=messages.promised(promise.deadline, start, size, None),
+        token=promise.token,
+        promise=promise.deadline,
         start=start,
         end=float(plan.entries.end[entry]),
         size=size,
         nodes=tuple(name or "" for name in nodes.take(plan.nodes[at]).texts("name")),
         shares=tuple(plan.shares()[at].tolist()),
-        rounds=rounds_promised(record, plan, entry),
+        rounds=rounds_promised(promise, plan, entry),
     )
 
 
-def rounds_promised(record: PromiseRecord, plan: Schedule, entry: int) -> tuple[float, ...]:
+def rounds_promised(promise: Promise, plan: Schedule, entry: int) -> tuple[float, ...]:
     """Return `rounds_of` a promised job's entry in the plan."""
     if plan.entries.rounds[entry] == 1:
         return ()
-    return tuple(rounds_of(plan, entry, decode_jobs(record.job), 0))
+    return tuple(rounds_of(plan, entry, decode_jobs(promise.job), 0))
 
 
-def _dropped(before: Site, after: Site, now: float, why: str) -> tuple[PromiseRecord, ...]:
+def _dropped(before: Site, after: Site, now: float, why: str) -> tuple[Promise, ...]:
     """Return the offers of `before` that `after` no longer holds, as lapsed."""
-    gone = sorted(before.records.keys() - after.records.keys())
-    return tuple(lapsed(before.records[job], why, now) for job in gone)
+    gone = sorted(before.promises.keys() - after.promises.keys())
+    return tuple(lapsed(before.promises[job], why, now) for job in gone)
 
 
-def lapsed(offer: PromiseRecord, why: str, now: float) -> PromiseRecord:
+def lapsed(offer: Promise, why: str, now: float) -> Promise:
     """Return an offer that is held no longer."""
-    return msgspec.structs.replace(offer, standing="lapsed", why=why, changed_at=now)
+    return msgspec.structs.replace(offer, state="lapsed", why=why, changed_at=now)

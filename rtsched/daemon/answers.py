@@ -30,7 +30,7 @@ from rtsched.daemon.menu import (
     with_odds,
 )
 from rtsched.daemon.messages import fixed
-from rtsched.daemon.records import OPEN, JournalEntry
+from rtsched.daemon.promises import OPEN, JournalEntry
 from rtsched.daemon.server import HungUpError
 from rtsched.errors import AdapterError, PlannerError, RtschedError
 
@@ -286,7 +286,7 @@ class Answers:
                 return case.judge.later(daemon.site)
             if judged.changed:
                 await daemon.admit(judged.site, judged.changed)
-                tokens = [record.token for record in judged.changed if record.standing in OPEN]
+                tokens = [promise.token for promise in judged.changed if promise.state in OPEN]
                 if case.is_late:
                     daemon.withdraw(tokens)
                     return case.judge.later(daemon.site)
@@ -393,12 +393,12 @@ class Answers:
 
     def _modification(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
         job = self.daemon.site.whole(job_id(fields))
-        record = self.daemon.site.promise_of(job)
+        promise = self.daemon.site.promise_of(job)
         what = self.daemon.translator.protected(fields)
-        if record is None or not what or self._may_change(fields):
+        if promise is None or not what or self._may_change(fields):
             return "accept", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])
         name = self.daemon.translator.name_of(job)
-        text = fixed(name, record.deadline, what, self.daemon.clock())
+        text = fixed(name, promise.deadline, what, self.daemon.clock())
         return "reject", encode(MessageKind.ANSWER, [(Tag.VERDICT, REJECT), (Tag.MESSAGE, text)])
 
     def _may_change(self, fields: dict[int, int | str]) -> bool:

@@ -31,8 +31,8 @@ from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.likely import fallen
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.promised_jobs import lines_of
+from rtsched.daemon.promises import TOKEN, JournalEntry, decode_jobs
 from rtsched.daemon.purged import CompletionLookup
-from rtsched.daemon.records import TOKEN, JournalEntry, decode_jobs
 from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.restarting import RestartPolicy
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.menu import Menu
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.promised_jobs import PromisedJobs
-    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.promises import Promise
     from rtsched.daemon.reports import Peer
     from rtsched.daemon.server import SocketServer
     from rtsched.daemon.settings import LiveSite
@@ -199,7 +199,7 @@ class Daemon:
         self.site_lock, self.last_attempt = asyncio.Lock(), False
         self._withdrawing = set[asyncio.Task[None]]()
         self._unreported = NO_EVENTS
-        self._unwritten: tuple[PromiseRecord, ...] = ()
+        self._unwritten: tuple[Promise, ...] = ()
         self._write_problem = self._damage = self._lost_store = self._orphans = ""
         self.filter_problem = ""
         self._renewed, self._looked_for_orphans = (-math.inf, ""), False
@@ -209,7 +209,7 @@ class Daemon:
         self.signalled = False
         self._saved = -float("inf")
 
-    async def admit(self, site: Site, changed: Sequence[PromiseRecord]) -> None:
+    async def admit(self, site: Site, changed: Sequence[Promise]) -> None:
         """Take in a site with a new promise or offer, and have the next cycle come soon.
 
         The caller holds `site_lock`, until the change is on the disk.
@@ -224,9 +224,9 @@ class Daemon:
         except StoreError:
             self._wake.set()  # the next cycle may have a file again
             raise
-        for record in changed:
-            if self.promised is not None and record.standing == "provisional":
-                self.promised.add(record.uid)
+        for promise in changed:
+            if self.promised is not None and promise.state == "provisional":
+                self.promised.add(promise.uid)
         self._wake.set()
 
     def poll_soon(self) -> None:
@@ -242,28 +242,28 @@ class Daemon:
     async def _withdraw(self, tokens: Collection[str]) -> None:
         async with self.site_lock:
             now, site = self.clock(), self.site
-            gone = [r for r in site.all_records() if r.token in tokens and r.standing != "firm"]
+            gone = [r for r in site.all_promises() if r.token in tokens and r.state != "firm"]
             if not gone:
                 return
-            ids = [record.id for record in gone]
+            ids = [promise.id for promise in gone]
             after = replace(
-                site.without(set(ids) & site.records.keys()), likely=site.likely.without(ids)
+                site.without(set(ids) & site.promises.keys()), likely=site.likely.without(ids)
             )
             closed = [
                 msgspec.structs.replace(
-                    r, standing="lapsed", why=UNREAD, changed_at=now, expires=math.inf
+                    r, state="lapsed", why=UNREAD, changed_at=now, expires=math.inf
                 )
                 for r in gone
             ]
             await self._adopt_anyway(after, closed)
         self._wake.set()
 
-    async def cancel(self, record: PromiseRecord, by: str) -> PromiseRecord:
+    async def cancel(self, promise: Promise, by: str) -> Promise:
         """Close the firm promise of a job, which goes on as best effort; return how it was closed.
 
         Parameters
         ----------
-        record : PromiseRecord
+        promise : Promise
             The promise as it was seen.
         by : str
             Who cancels it.
@@ -277,49 +277,49 @@ class Daemon:
         """
         async with self.site_lock:
             now, site = self.clock(), self.site
-            present = site.promise_of(record.id)
-            if present is None or present.token != record.token or present.standing != "firm":
+            present = site.promise_of(promise.id)
+            if present is None or present.token != promise.token or present.state != "firm":
                 raise RefusedError("the promise was closed a moment ago", "not-found")
             name = decode_jobs(present.job).texts("name")
             closed = msgspec.structs.replace(
                 present,
-                standing="withdrawn",
+                state="withdrawn",
                 why=f"cancelled by {by}",
                 changed_at=now,
                 expires=math.inf,
             )
             if present.odds is None:
-                after = site.released(record.id)
-                if by == messages.ITS_USER and record.id not in site.snapshot.running.id:
+                after = site.released(promise.id)
+                if by == messages.ITS_USER and promise.id not in site.snapshot.running.id:
                     after = after.cancelled(kept_for_nothing(site, [present]), now)
             else:
-                after = replace(site, likely=site.likely.without([record.id]))
+                after = replace(site, likely=site.likely.without([promise.id]))
             await self._adopt(after, [closed])
             text = messages.cancelled(by)
-            self._pending_notices[record.id] = text
-        job, title = self.translator.name_of(record.id), (name[0] if name else None) or ""
+            self._pending_notices[promise.id] = text
+        job, title = self.translator.name_of(promise.id), (name[0] if name else None) or ""
         self.store.note(
-            JournalEntry(now, record.uid, job, title, "cancel", (), text, token=record.token)
+            JournalEntry(now, promise.uid, job, title, "cancel", (), text, token=promise.token)
         )
         self._wake.set()
         return closed
 
-    async def _adopt(self, site: Site, changed: Sequence[PromiseRecord]) -> None:
+    async def _adopt(self, site: Site, changed: Sequence[Promise]) -> None:
         """Write down, beside the loop, what changed; then, and only then, it is so."""
-        new, records = site.snapshot, (*self._unwritten, *changed)
+        new, promises = site.snapshot, (*self._unwritten, *changed)
         await asyncio.to_thread(
-            self.store.commit, records, new.plan, new.version, new.cluster.nodes, site.unused
+            self.store.commit, promises, new.plan, new.version, new.cluster.nodes, site.unused
         )
         self._unwritten, self._write_problem = (), ""
         before, self.site = self.site, site
-        for record in changed:
-            known = before.promise_of(record.id)
-            if known is None or known.standing != record.standing:
-                self.metrics.changed(record)
-            level = log.warning if record.standing in {"broken", "missed"} else log.info
-            level("promise_changed", job=record.id, standing=record.standing, why=record.why)
+        for promise in changed:
+            known = before.promise_of(promise.id)
+            if known is None or known.state != promise.state:
+                self.metrics.changed(promise)
+            level = log.warning if promise.state in {"broken", "missed"} else log.info
+            level("promise_changed", job=promise.id, state=promise.state, why=promise.why)
 
-    async def _adopt_anyway(self, site: Site, changed: Sequence[PromiseRecord]) -> None:
+    async def _adopt_anyway(self, site: Site, changed: Sequence[Promise]) -> None:
         """Take in a site that is so whether or not it can be written down.
 
         What cannot be written down now is written with the next commit.
@@ -329,7 +329,7 @@ class Daemon:
         except StoreError as error:
             self._unwritten = (*self._unwritten, *changed)
             self.site, self._write_problem = site, str(error)
-            log.error("promises_not_written", error=str(error), records=len(self._unwritten))
+            log.error("promises_not_written", error=str(error), promises=len(self._unwritten))
 
     # --- cycles --------------------------------------------------------------------------------
 
@@ -389,7 +389,7 @@ class Daemon:
                 whole = await asyncio.to_thread(self.store.renew, f"damaged-{now:.0f}")
                 await asyncio.to_thread(
                     self.store.commit,
-                    (*site.all_records(), *self._unwritten),
+                    (*site.all_promises(), *self._unwritten),
                     new.plan,
                     new.version,
                     new.cluster.nodes,
@@ -402,7 +402,9 @@ class Daemon:
             self._unwritten, self._write_problem = (), ""
         self._renewed = now, messages.store_renewed(str(self.store.path), found, now, whole)
         self.metrics.store_renewed()
-        log.error("database_made_again", found=found, whole=whole, records=len(site.all_records()))
+        log.error(
+            "database_made_again", found=found, whole=whole, promises=len(site.all_promises())
+        )
         await self._save(at_once=True)
 
     async def _find_orphans(self, observation: Observation) -> None:
@@ -440,7 +442,7 @@ class Daemon:
             zip(jobs[waits].tolist(), observation.queued.submit[place[waits]].tolist(), strict=True)
         )
         closed = await asyncio.to_thread(self.store.latest, list(submit))
-        had = {job: math.inf for job, record in closed.items() if record.made_at >= submit[job]}
+        had = {job: math.inf for job, promise in closed.items() if promise.made_at >= submit[job]}
         async with self.site_lock:
             self.site = replace(self.site, tried={**self.site.tried, **had})
 
@@ -523,8 +525,8 @@ class Daemon:
 
         Where new promises to held jobs cannot be written down, these jobs stay held.
         """
-        known = {record.token for record in self.site.all_records()}
-        if any(r.standing == "firm" and r.token not in known for r in settled.changed):
+        known = {promise.token for promise in self.site.all_promises()}
+        if any(r.state == "firm" and r.token not in known for r in settled.changed):
             try:
                 await self._adopt(settled.site, settled.changed)
             except StoreError as error:
@@ -635,7 +637,7 @@ class Daemon:
             for server, group in servers:
                 await server.listen(group)
             ready()
-            log.info("daemon_started", promises=len(self.site.records), dry_run=self.dry_run)
+            log.info("daemon_started", promises=len(self.site.promises), dry_run=self.dry_run)
             if not self.store.checked:
                 Thread(target=self._check_database, name="database check", daemon=True).start()
             while not self._stop.is_set():

@@ -21,7 +21,7 @@ import structlog
 
 from rtsched.counting import counted
 from rtsched.daemon import messages
-from rtsched.daemon.records import JournalEntry, Records
+from rtsched.daemon.promises import JournalEntry, OpenPromises
 from rtsched.daemon.site import Secured, Step, entry_of
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Admit, Cancel, DropDeadline, Notify, Release
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.live import Done
     from rtsched.daemon.admission import AdmissionController, AdmissionResult
-    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.promises import Promise
     from rtsched.daemon.site import Site
     from rtsched.model.schedule import Schedule
 
@@ -81,7 +81,7 @@ def judge_deferred(
             whole.site, one.site, admission, job, now, keeps_after
         ):
             unsecured.append(job)
-            one = Step(one.site, tuple(record for record in one.changed if record.id != job))
+            one = Step(one.site, tuple(promise for promise in one.changed if promise.id != job))
         whole = whole.then(one)
     if problems := whole.problems:
         many = f"{counted(len(problems), 'held job')} could not be evaluated: {problems[0]}"
@@ -101,7 +101,7 @@ def _is_kept(
 
     `before` and `after`: the site on which the job was judged, and the one that this came to.
     """
-    if job not in after.records or job in before.orphans:
+    if job not in after.promises or job in before.orphans:
         return True
     kept = before.secured.get(job)
     if (
@@ -278,12 +278,12 @@ def _adopted(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
         return _put_off(result.site, job, result, now)
     token, others = site.orphans[job], {j: t for j, t in site.orphans.items() if j != job}
     after = replace(result.site, orphans=others)
-    changed: tuple[PromiseRecord, ...] = ()
+    changed: tuple[Promise, ...] = ()
     if result.verdict == "admit":
-        (record,) = result.changed
-        record = msgspec.structs.replace(record, token=token)
-        after = replace(after, records=Records({**after.records, job: record}))
-        changed, text = (record,), messages.promised_again(record.deadline, now)
+        (promise,) = result.changed
+        promise = msgspec.structs.replace(promise, token=token)
+        after = replace(after, promises=OpenPromises({**after.promises, job: promise}))
+        changed, text = (promise,), messages.promised_again(promise.deadline, now)
     else:
         after = replace(site, declined={**site.declined, job: ""}, orphans=others)
         text = messages.lost_promise()
@@ -327,7 +327,7 @@ def running_unpromised(site: Site, by_default: str) -> frozenset[int]:
     `by_default`: what the site does with jobs whose users do not say it.
     """
     marks = site.marks
-    promised = {record.id for record in site.all_records()}
+    promised = {promise.id for promise in site.all_promises()}
     passed = marks.job[marks.unpromised & _says_run(site, by_default)]
     return (_not_ended(site) | frozenset(passed.tolist())) - promised
 
@@ -343,7 +343,7 @@ def _not_ended(site: Site) -> frozenset[int]:
     without &= np.isin(site.marks.job, site.snapshot.queued.id)
     without &= ~np.isin(site.marks.job, [*deferred.tolist(), *site.orphans])
     found = site.unpromised.union(site.marks.job[without].tolist())
-    return found - {record.id for record in site.all_records()}
+    return found - {promise.id for promise in site.all_promises()}
 
 
 def settled_deferred(site: Site) -> tuple[Action, ...]:
@@ -353,12 +353,12 @@ def settled_deferred(site: Site) -> tuple[Action, ...]:
     """
     deferred = site.snapshot.queued.id[_is_deferred(site)]
     waiting = {*deferred.tolist(), *site.marks.job[site.marks.unpromised].tolist()}
-    promised = [job for job in sorted(waiting) if job in site.records]
+    promised = [job for job in sorted(waiting) if job in site.promises]
     free = [job for job in deferred.tolist() if site.declined.get(job) == ""]
     over = {job: text for job in deferred.tolist() if (text := site.declined.get(job))}
     actions: list[Action] = []
     if promised:
-        deadline = np.array([site.records[job].deadline for job in promised])
+        deadline = np.array([site.promises[job].deadline for job in promised])
         actions.append(Admit(np.array(promised, np.int64), deadline))
     if not_ended := _not_ended(site):
         actions.append(DropDeadline(np.array(sorted(not_ended), np.int64)))

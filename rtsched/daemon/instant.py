@@ -387,8 +387,8 @@ def _with_taken(
         return Present(snapshot, started, gone)
     due = plan.entries.start <= now + site.leeway + SOON
     for row in np.flatnonzero(due).tolist():
-        record = site.records.get(int(plan.entries.job[row]))
-        due[row] = record is not None and record.standing != "offered"
+        promise = site.promises.get(int(plan.entries.job[row]))
+        due[row] = promise is not None and promise.state != "offered"
     taken_of = np.bincount(plan.rows()[gone[plan.nodes]], minlength=len(plan))
     runs = due & (taken_of == plan.ragged.lengths) & (plan.ragged.lengths > 0)
     unclear = bool((due & ~runs).any())

@@ -20,9 +20,9 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID, LIKELY, SubmitReply
 from rtsched.adapters.requirements import beyond_horizon
 from rtsched.daemon import messages
-from rtsched.daemon.admission import AdmissionResult, or_run, record_of
+from rtsched.daemon.admission import AdmissionResult, new_promise, or_run
+from rtsched.daemon.promises import OPEN, OUTCOMES
 from rtsched.daemon.reconcile import closed_by_poll
-from rtsched.daemon.records import OPEN, OUTCOMES
 from rtsched.daemon.site import Step
 from rtsched.daemon.stated import CLASSES, moment, per_cent
 from rtsched.daemon.user_limits import refusal
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.live import Observation, Submission
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.estimating import LatestEstimates
-    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.promises import Promise
     from rtsched.daemon.settings import DaemonSettings, LikelySettings
     from rtsched.daemon.site import LikelyPromises, Site
     from rtsched.estimates.likely_level import LikelyLevel
@@ -192,27 +192,27 @@ class LikelyController:
             text = too_unlikely(job.odds, odds, asking, now)
             found = AdmissionResult.rejected(site, "likely.odds", text)
             return replace(found, offer=odds.offer)
-        record = record_of(job, float(job.jobs.deadline[0]), "provisional", now, math.inf)
-        record = msgspec.structs.replace(
-            record,
+        promise = new_promise(job, float(job.jobs.deadline[0]), "provisional", now, math.inf)
+        promise = msgspec.structs.replace(
+            promise,
             id=site.next_id,
             token=LIKELY + secrets.token_hex(16),
             expires=now + self.settings.lapse,
             odds=job.odds,
         )
-        after = with_likely(site, record, job.jobs)
+        after = with_likely(site, promise, job.jobs)
         if job.job >= 0:
-            after = replace(after, numbers={**after.numbers, record.id: job.job})
-        text = likely_until(record.deadline, job.odds, now)
+            after = replace(after, numbers={**after.numbers, promise.id: job.job})
+        text = likely_until(promise.deadline, job.odds, now)
         reply = SubmitReply(
             False,
             text,
-            token=record.token,
-            promise=record.deadline,
+            token=promise.token,
+            promise=promise.deadline,
             likely=True,
-            note=likely_until(record.deadline, job.odds, None),
+            note=likely_until(promise.deadline, job.odds, None),
         )
-        return AdmissionResult(after, reply, (record,), "admit", ("likely.accepted",))
+        return AdmissionResult(after, reply, (promise,), "admit", ("likely.accepted",))
 
     @staticmethod
     def later(site: Site) -> AdmissionResult:
@@ -308,10 +308,10 @@ def _work(jobs: Jobs, shared: bool) -> NDArray[np.float64]:
     return np.asarray(size * jobs.wall_time)
 
 
-def with_likely(site: Site, record: PromiseRecord, row: Jobs) -> Site:
+def with_likely(site: Site, promise: Promise, row: Jobs) -> Site:
     """Return the site with one more likely promise; promises, queue and plan are the same ones."""
-    next_id = max(site.next_id, record.id + 1 if record.id >= FIRST_OWN_ID else 0)
-    return replace(site, likely=site.likely.with_new(record, row), next_id=next_id)
+    next_id = max(site.next_id, promise.id + 1 if promise.id >= FIRST_OWN_ID else 0)
+    return replace(site, likely=site.likely.with_new(promise, row), next_id=next_id)
 
 
 # --- after a poll --------------------------------------------------------------------------------
@@ -328,27 +328,27 @@ def reconcile_likely(site: Site, before: Site, observation: Observation, now: fl
     likely = before.likely
     if not len(likely):
         return Step(replace(site, likely=likely))
-    alone = replace(before, records=likely.records, requested=NOBODY)
+    alone = replace(before, promises=likely.promises, requested=NOBODY)
     names, changed = closed_by_poll(alone, observation, now)
-    by_id = {record.id: record for record in changed}
+    by_id = {promise.id: promise for promise in changed}
     texts: dict[int, str] = {}
-    standing: list[PromiseRecord] = []
-    for own, record in likely.records.items():
+    state: list[Promise] = []
+    for own, promise in likely.promises.items():
         job = names.get(own, own)
-        new = by_id.get(job) or by_id.get(own) or record
-        if new.standing in OPEN and (why := _broken(new, observation)):
+        new = by_id.get(job) or by_id.get(own) or promise
+        if new.state in OPEN and (why := _broken(new, observation)):
             new = msgspec.structs.replace(
-                new, standing=why[0], why=why[1], changed_at=now, expires=math.inf
+                new, state=why[0], why=why[1], changed_at=now, expires=math.inf
             )
             by_id[new.id] = new
             texts[new.id] = not_kept(new, now)
-        if new.standing in OPEN:
-            standing.append(new)
-    over = [record for record in by_id.values() if record.standing not in OPEN]
-    lapsed = {record.token for record in over if record.standing == "lapsed"}
-    outcomes = ((r.odds or 0.0, r.standing == "kept") for r in over if r.standing in OUTCOMES)
-    site = replace(site, likely=likely.changed(standing, names).learnt(outcomes))
-    unused = [record for record in likely.records.values() if record.token in lapsed]
+        if new.state in OPEN:
+            state.append(new)
+    over = [promise for promise in by_id.values() if promise.state not in OPEN]
+    lapsed = {promise.token for promise in over if promise.state == "lapsed"}
+    outcomes = ((r.odds or 0.0, r.state == "kept") for r in over if r.state in OUTCOMES)
+    site = replace(site, likely=likely.changed(state, names).learnt(outcomes))
+    unused = [promise for promise in likely.promises.values() if promise.token in lapsed]
     site = site.left_unused(unused, now) if unused else site
     return Step(site, tuple(by_id.values()), Notify.of(texts))
 
@@ -358,11 +358,11 @@ def present_odds(likely: LikelyPromises, latest: LatestEstimates) -> dict[int, f
 
     They are calibrated as those were by which the promises were given.
     """
-    raw = latest.odds(np.array(list(likely.records), np.int64))
+    raw = latest.odds(np.array(list(likely.promises), np.int64))
     return {
-        job: likely.level.calibrated(each, record.odds)
-        for (job, record), each in zip(likely.records.items(), raw.tolist(), strict=True)
-        if record.odds is not None and math.isfinite(each)
+        job: likely.level.calibrated(each, promise.odds)
+        for (job, promise), each in zip(likely.promises.items(), raw.tolist(), strict=True)
+        if promise.odds is not None and math.isfinite(each)
     }
 
 
@@ -374,12 +374,12 @@ def has_fallen(stated: float | None, present: float | None, warn_below: float) -
 def fallen(likely: LikelyPromises, latest: LatestEstimates, warn_below: float) -> int:
     """Return of how many open likely promises the odds have fallen."""
     now = present_odds(likely, latest)
-    return sum(has_fallen(likely.records[job].odds, odds, warn_below) for job, odds in now.items())
+    return sum(has_fallen(likely.promises[job].odds, odds, warn_below) for job, odds in now.items())
 
 
-def _broken(record: PromiseRecord, observation: Observation) -> tuple[str, str] | None:
+def _broken(promise: Promise, observation: Observation) -> tuple[str, str] | None:
     """Return how and why a likely promise ends before its job does; None: it goes on."""
-    job = np.array([record.id])
+    job = np.array([promise.id])
     if not np.isin(job, observation.queued.id)[0]:
         return None
     mark, known = places(observation.marks.job, job)
@@ -387,7 +387,7 @@ def _broken(record: PromiseRecord, observation: Observation) -> tuple[str, str] 
         return "void", problem
     if known[0] and observation.marks.held[mark[0]] and not observation.marks.deferred[mark[0]]:
         return "void", "it is held"
-    if observation.time > record.deadline:
+    if observation.time > promise.deadline:
         return "broken", "the job still waits at its deadline"
     return None
 
@@ -455,12 +455,13 @@ def sold_out(share: float) -> str:
     )
 
 
-def not_kept(record: PromiseRecord, now: float) -> str:
+def not_kept(promise: Promise, now: float) -> str:
     """Return what a user reads whose likely promise is over before the job has ended."""
-    if record.standing == "void":
-        return messages.voided(record.why)
-    odds = per_cent(record.odds or 0.0)
+    if promise.state == "void":
+        return messages.voided(promise.why)
+    odds = per_cent(promise.odds or 0.0)
     return (
         f"{messages.PREFIX}the likely promise (odds {odds}) to end by "
-        f"{moment(record.deadline, now)} was not kept: {record.why}; the job goes on as best effort"
+        f"{moment(promise.deadline, now)} was not kept: {promise.why}; the job goes on as "
+        "best effort"
     )

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.live import Adjustable, Submission, Translator
     from rtsched.daemon.admission import AdmissionController, AdmissionResult
     from rtsched.daemon.likely import LikelyController
-    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.promises import Promise
     from rtsched.daemon.site import Site
 
 Search: TypeAlias = "Generator[Adjustment, bool, None]"
@@ -108,7 +108,7 @@ class Choice:
         By which its user asks for it on a command line.
     text : str
         What it is, for its user; without the time by which it ends.
-    record : int
+    promise : int
         Id of the offer that holds it, its own or one in whose place it could run; -1: none does,
         it is only as of now.
     odds : float or None
@@ -125,7 +125,7 @@ class Choice:
     nodes: tuple[int, ...]
     options: tuple[str, ...]
     text: str
-    record: int = -1
+    promise: int = -1
     odds: float | None = None
     reserved: bool = True
 
@@ -361,7 +361,7 @@ def present(menus: Mapping[int, Menu], site: Site, uid: int, now: float) -> Menu
     menu = menus.get(uid)
     if menu is None or menu.expires <= now:
         return None
-    choices = (c if c.record in site.records else replace(c, record=-1) for c in menu.choices)
+    choices = (c if c.promise in site.promises else replace(c, promise=-1) for c in menu.choices)
     return replace(menu, choices=tuple(choices))
 
 
@@ -391,8 +391,8 @@ def _closed(
         return judged
     after = judged.site
     others = [r for r in after.of_user(submission.uid, "offered") if r.made_at == menu.made_at]
-    after = after.without(record.id for record in others)
-    gone = tuple(lapsed(record, "another choice was taken", now) for record in others)
+    after = after.without(promise.id for promise in others)
+    gone = tuple(lapsed(promise, "another choice was taken", now) for promise in others)
     ended = Menu(menu.made_at, now, ())
     return replace(judged, site=after, changed=(*judged.changed, *gone), menu=ended)
 
@@ -452,7 +452,7 @@ class _Asked:
         kept.sort(key=lambda each: (each.kind != named, float(self.far(each.to))))
         closest = {each.kind: each for each in reversed(kept)}
         shown = [each for each in kept if closest[each.kind] is each]
-        further = [each for each in reversed(shown) if each.record < 0]
+        further = [each for each in reversed(shown) if each.promise < 0]
         left_out = {each.kind for each in further[: max(len(shown) - MOST_CHOICES, 0)]}
         return [each for each in shown if each.kind not in left_out]
 
@@ -505,11 +505,11 @@ class _Asked:
                 text=what(to, self.asked),
                 odds=to.odds,
             )
-        record = next(r for r in tried.result.changed if r.standing in {"offered", "provisional"})
+        promise = next(r for r in tried.result.changed if r.state in {"offered", "provisional"})
         plan = tried.result.site.snapshot.plan
-        entry = entry_of(plan, record.id)
-        to = to._replace(deadline=record.deadline)
-        row = tried.job.jobs.replace(deadline=np.array([record.deadline]))
+        entry = entry_of(plan, promise.id)
+        to = to._replace(deadline=promise.deadline)
+        row = tried.job.jobs.replace(deadline=np.array([promise.deadline]))
         return Choice(
             kind=tried.kind,
             to=to,
@@ -534,7 +534,7 @@ class _Finder(_Asked):
         allowance: Allowance,
     ) -> None:
         offered = site.of_user(request.submission.uid, "offered")
-        super().__init__(site.without(record.id for record in offered), request, now)
+        super().__init__(site.without(promise.id for promise in offered), request, now)
         self.silent = replace(admission, names_offers=False)
         self.admission, self.whole, self.allowance = admission, site, allowance
 
@@ -594,18 +594,18 @@ class _Finder(_Asked):
             return judged, []
         kept = kept.left_unused(gone, self.now) if gone else kept
         why = "replaced by another one"
-        changed = [lapsed(record, why, self.now) for record in gone]
+        changed = [lapsed(promise, why, self.now) for promise in gone]
         if not found:
             changed += result.changed
         return replace(result, site=kept, changed=tuple(changed)), found
 
     def held(
         self, judged: AdmissionResult, choices: list[Choice]
-    ) -> tuple[Site, list[Choice], tuple[PromiseRecord, ...]]:
+    ) -> tuple[Site, list[Choice], tuple[Promise, ...]]:
         """Return the site with choices held beside one another, as far as there is room."""
         site, kept = judged.site, list[Choice]()
-        changed: list[PromiseRecord] = []
-        offered = [r for r in judged.changed if r.standing == "offered"]
+        changed: list[Promise] = []
+        offered = [r for r in judged.changed if r.state == "offered"]
         may = self.admission.may_hold(self.site, self.request.submission.uid, self.now)
         size = int(self.request.submission.jobs.size[0])
         room = ROOM_HELD * max(size, 1) * float(self.request.submission.jobs.wall_time[0])
@@ -615,19 +615,19 @@ class _Finder(_Asked):
                 kept.append(choice)
                 continue
             if choice.kind == "later":
-                record = offered[0] if offered else None
+                promise = offered[0] if offered else None
             elif (by := self._covering(choice, kept)) is not None:
-                kept.append(replace(choice, record=by.record))
+                kept.append(replace(choice, promise=by.promise))
                 continue
             elif may and len(changed) + len(offered) < MOST_HELD and not extent > room:
-                site, record = self._hold(site, choice)
-                changed += [record] if record is not None else []
+                site, promise = self._hold(site, choice)
+                changed += [promise] if promise is not None else []
             else:
-                record = None
-            room -= extent if record is not None else 0.0
-            kept.append(choice if record is None else replace(choice, record=record.id))
+                promise = None
+            room -= extent if promise is not None else 0.0
+            kept.append(choice if promise is None else replace(choice, promise=promise.id))
         loose = in_the_way(site, self.now)
-        kept = [replace(choice, reserved=choice.record not in loose) for choice in kept]
+        kept = [replace(choice, reserved=choice.promise not in loose) for choice in kept]
         return site, kept, tuple(changed)
 
     def _covering(self, choice: Choice, held: Sequence[Choice]) -> Choice | None:
@@ -637,7 +637,7 @@ class _Finder(_Asked):
         nothing more and is as much shorter, then ends by its own.
         """
         for one in held:
-            if one.record < 0:
+            if one.promise < 0:
                 continue
             latest = one.deadline - (one.end - one.start)
             less = max(0.0, *self._more(choice.to, one.to)) == 0.0
@@ -657,22 +657,22 @@ class _Finder(_Asked):
             float(one.partition != other.partition),
         )
 
-    def _hold(self, site: Site, choice: Choice) -> tuple[Site, PromiseRecord | None]:
+    def _hold(self, site: Site, choice: Choice) -> tuple[Site, Promise | None]:
         """Return the site with a choice held beside what is held; unchanged where it cannot be."""
         try:
             result = self.silent.judge(site, choice.job, self.now)
         except RtschedError:
             return site, None
-        made = [r for r in result.changed if r.standing == "provisional"]
-        if not made or site.records.keys() - result.site.records.keys():
+        made = [r for r in result.changed if r.state == "provisional"]
+        if not made or site.promises.keys() - result.site.promises.keys():
             return site, None
         expires = self.now + self.admission.settings.offer
-        record = msgspec.structs.replace(
-            made[0], standing="offered", expires=expires, made_at=self.now
+        promise = msgspec.structs.replace(
+            made[0], state="offered", expires=expires, made_at=self.now
         )
         links = result.site.links
-        row, own = result.site.row(record.id), links.take(links.after == record.id)
-        return site.with_record(record, row, own, result.site.snapshot.plan), record
+        row, own = result.site.row(promise.id), links.take(links.after == promise.id)
+        return site.with_promise(promise, row, own, result.site.snapshot.plan), promise
 
     # --- the search ----------------------------------------------------------------------------
 
@@ -716,7 +716,7 @@ class _Finder(_Asked):
         """Return the deadline that was offered, as it is held, or judged again."""
         to = self._certain(Adjustment(deadline=judged.offer))
         job = self.job(to)
-        held = [r for r in judged.changed if r.standing == "offered"]
+        held = [r for r in judged.changed if r.state == "offered"]
         if held:
             result = replace(judged, verdict="admit", changed=tuple(held))
         else:
@@ -881,7 +881,7 @@ def _text(text: str, menu: Menu, taking: str, now: float, named: ChoiceKind) -> 
     for number, choice in enumerate(menu.choices, 1):
         if choice.kind == named or len(lines) > IN_TEXT:
             continue
-        by, reserved = moment(choice.deadline, now), choice.record >= 0 and choice.reserved
+        by, reserved = moment(choice.deadline, now), choice.promise >= 0 and choice.reserved
         held = "reserved" if reserved and choice.odds is None else "not reserved"
         lines.append(f"or `{taking.format(number)}`: {choice.text}, by {by}, {held}")
     return "\n".join(lines)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import structlog
 
 from rtsched.daemon.likely import sold
-from rtsched.daemon.records import AT_RISK, OPEN, PromiseState
-from rtsched.daemon.site import standings
+from rtsched.daemon.promises import AT_RISK, OPEN, PromiseState
+from rtsched.daemon.site import states
 from rtsched.daemon.stated import CLASSES, class_of
 from rtsched.errors import ConfigError
 from rtsched.model.units import PERIODS
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.live import Done
     from rtsched.core.chain import Answer, HookMetrics, Judgement
-    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.promises import Promise
     from rtsched.daemon.site import Site
     from rtsched.estimates.tables import Accuracy
     from rtsched.model.verdicts import Verdicts
@@ -218,8 +218,8 @@ class Metrics:
         self._made["rtsched_answer_seconds"].labels("submit")
         for result in FAILED:
             self._made["rtsched_requests_total"].labels("submit", result)
-        for standing in get_args(PromiseState):
-            self._made["rtsched_promise_changes_total"].labels(standing)
+        for state in get_args(PromiseState):
+            self._made["rtsched_promise_changes_total"].labels(state)
         for low in CLASSES:
             for outcome in ("kept", "missed", "broken"):
                 self._made["rtsched_likely_promises_total"].labels(f"{low:g}", outcome)
@@ -296,15 +296,15 @@ class Metrics:
                 name = "rtsched_verdicts_total"
                 self._count(name, answer.plugin, answer.mode, verdict, reason)
 
-    def changed(self, record: PromiseRecord) -> None:
+    def changed(self, promise: Promise) -> None:
         """Count a promise that changed how it stands; a likely one when it is closed, apart."""
-        if record.odds is not None:
-            if record.standing not in OPEN:
+        if promise.odds is not None:
+            if promise.state not in OPEN:
                 name = "rtsched_likely_promises_total"
-                self._count(name, class_of(record.odds), record.standing)
+                self._count(name, class_of(promise.odds), promise.state)
             return
-        self._count("rtsched_promise_changes_total", record.standing)
-        if record.standing in {"missed", "broken"}:
+        self._count("rtsched_promise_changes_total", promise.state)
+        if promise.state in {"missed", "broken"}:
             self._count("rtsched_misses_total")
 
     def applied(self, done: Done) -> None:
@@ -330,12 +330,12 @@ class Metrics:
             return
         self._seen = site.seen
         self._made["rtsched_cycle_seconds"].observe(seconds)
-        counts = standings(site)
-        for standing in (*OPEN, AT_RISK):
-            self._made["rtsched_promises"].labels(standing).set(counts[standing])
-        likely = [record.standing for record in site.likely.records.values()]
-        for standing in OPEN[1:]:
-            self._made["rtsched_likely_open"].labels(standing).set(likely.count(standing))
+        counts = states(site)
+        for state in (*OPEN, AT_RISK):
+            self._made["rtsched_promises"].labels(state).set(counts[state])
+        likely = [promise.state for promise in site.likely.promises.values()]
+        for state in OPEN[1:]:
+            self._made["rtsched_likely_open"].labels(state).set(likely.count(state))
         self._made["rtsched_likely_fallen"].set(fallen)
         share = sold(site, site.likely.requested.take([]), site.snapshot.now)
         self._made["rtsched_likely_share"].set(share)

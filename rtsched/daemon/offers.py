@@ -30,7 +30,7 @@ STATED = 60.0
 
 def offers_of(site: Site) -> NDArray[np.int64]:
     """Return the ids of all offers that are held."""
-    held = [job for job, record in site.records.items() if record.standing == "offered"]
+    held = [job for job, promise in site.promises.items() if promise.state == "offered"]
     return np.array(held, np.int64)
 
 

@@ -45,7 +45,7 @@ MOST = 262_144
 
 def lines_of(site: Site) -> str:
     """Return the lines that a poll settles: the first one, and those of jobs."""
-    numbered = {record.id for record in site.all_records() if record.id < FIRST_OWN_ID}
+    numbered = {promise.id for promise in site.all_promises() if promise.id < FIRST_OWN_ID}
     several = site.marks.take(site.marks.last >= 0)
     for job, last in zip(several.job.tolist(), several.last.tolist(), strict=True):
         if job in numbered:
@@ -81,8 +81,8 @@ class PromisedJobs:
             After it, with what was promised since.
         """
         self._jobs = jobs
-        waiting = (r for r in site.all_records() if r.id >= FIRST_OWN_ID)
-        self._users = sorted({record.uid for record in waiting if record.standing != "offered"})
+        waiting = (r for r in site.all_promises() if r.id >= FIRST_OWN_ID)
+        self._users = sorted({promise.uid for promise in waiting if promise.state != "offered"})
         self._write()
 
     def add(self, uid: int) -> None:

@@ -45,7 +45,7 @@ its records over late after slurmdbd was away."""
 
 def purged_jobs(site: Site, observation: Observation) -> tuple[int, ...]:
     """Return the jobs of promises that a poll does not show, neither alive nor ended."""
-    known = [record.id for record in site.all_records() if record.id < FIRST_OWN_ID]
+    known = [promise.id for promise in site.all_promises() if promise.id < FIRST_OWN_ID]
     jobs = np.array([*known, *overlooked(site, observation).values()], np.int64)
     shown = np.concatenate(
         [observation.queued.id, observation.running.id, observation.completions.job]
@@ -56,7 +56,7 @@ def purged_jobs(site: Site, observation: Observation) -> tuple[int, ...]:
 def _since(numbers: Mapping[int, int], site: Site, jobs: Sequence[int]) -> float:
     """Return when the first of the promises to these jobs was made: none had ended by then."""
     asked = set(jobs)
-    return min(r.made_at for r in site.all_records() if numbers.get(r.id, r.id) in asked)
+    return min(r.made_at for r in site.all_promises() if numbers.get(r.id, r.id) in asked)
 
 
 @dataclass

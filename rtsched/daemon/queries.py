@@ -31,7 +31,7 @@ from rtsched.daemon.menu import (
     with_odds,
 )
 from rtsched.daemon.offers import STATED
-from rtsched.daemon.records import AT_RISK, OPEN, decode_jobs
+from rtsched.daemon.promises import AT_RISK, OPEN, decode_jobs
 from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.shares import account_shares
 from rtsched.daemon.site import at_risk, entry_of
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.estimating import LatestEstimates
     from rtsched.daemon.likely import Odds
     from rtsched.daemon.menu import Menu
-    from rtsched.daemon.records import JournalEntry, PromiseRecord
+    from rtsched.daemon.promises import JournalEntry, Promise
     from rtsched.daemon.server import Client
     from rtsched.daemon.site import Site
     from rtsched.model.schedule import Schedule
@@ -150,9 +150,9 @@ class Queries:
 
     async def _cancelled(self, asked: Cancellation) -> bytes:
         """Cancel a promise, on the loop: the site is changed in one place at a time."""
-        closed = await self.daemon.cancel(asked.record, asked.by)
+        closed = await self.daemon.cancel(asked.promise, asked.by)
         promise = msgspec.structs.replace(
-            asked.promise, standing=closed.standing, why=closed.why, start=None, end=None, nodes=()
+            asked.shown, state=closed.state, why=closed.why, start=None, end=None, nodes=()
         )
         report = reports.CancelReport(closed.changed_at, promise)
         return frame(MessageKind.REPORT, reports.report_payload(report))
@@ -202,8 +202,8 @@ class Queries:
 class Cancellation(NamedTuple):
     """A promise that its user or an admin may cancel."""
 
-    record: PromiseRecord
-    promise: reports.Promise
+    promise: Promise
+    shown: reports.PromiseStatus
     by: str
 
 
@@ -322,7 +322,7 @@ class SiteReader:
 
     @cached_property
     def _titles(self) -> dict[int, str | None]:
-        """What users call the jobs of records."""
+        """What users call the jobs with promises."""
         both = (self.site.requested, self.site.likely.requested)
         return {
             job: name
@@ -347,7 +347,7 @@ class SiteReader:
 
     @cached_property
     def _waiting_tasks(self) -> dict[int, int]:
-        """How many tasks of arrays of records have not been started, by job."""
+        """How many tasks of promised arrays have not been started, by job."""
         asked, running = self.site.requested, self.site.snapshot.running
         arrays = asked.take(asked.kind == Kind.ARRAY)
         place, runs = places(running.id, arrays.id)
@@ -375,7 +375,7 @@ class SiteReader:
     def _status(self, metrics: bool) -> reports.StatusReport:
         daemon, site, everyone = self.daemon, self.site, self.everyone
         status, snapshot = daemon.status, site.snapshot
-        shown = [r for r in site.all_records() if everyone or r.uid == self.uid]
+        shown = [r for r in site.all_promises() if everyone or r.uid == self.uid]
         peers = daemon.peers()
         return reports.StatusReport(
             version=__version__,
@@ -389,7 +389,7 @@ class SiteReader:
             nodes=len(snapshot.cluster),
             usable=int(snapshot.cluster.usable.sum()),
             cycle_s=status.last_cycle_s or None,
-            standings=self._standings(),
+            states=self._states(),
             answers=daemon.metrics.answers(),
             lag_s=round(daemon.lag.longest(), 6) if everyone else None,
             problems=(*daemon.problems(), *unseen(peers)),
@@ -400,11 +400,11 @@ class SiteReader:
             peers=peers,
         )
 
-    def _standings(self) -> dict[str, int]:
+    def _states(self) -> dict[str, int]:
         """Return how many promises are in each state, those at risk apart from the firm ones."""
         counts = Counter(self.daemon.store.counts())
-        records = self.site.records
-        risky = Counter(records[job].standing for job in self._late if job in records)
+        promises = self.site.promises
+        risky = Counter(promises[job].state for job in self._late if job in promises)
         counts.subtract(risky)
         counts[AT_RISK] = risky.total()
         return dict(+counts)
@@ -423,19 +423,19 @@ class SiteReader:
             now=daemon.clock(),
             mode=self._mode(),
             version=self.site.snapshot.version,
-            entries=self._promises(r for job, r in self.site.records.items() if job in planned),
+            entries=self._promises(r for job, r in self.site.promises.items() if job in planned),
             changes=tuple(changes),
         )
 
-    def _promises(self, records: Iterable[PromiseRecord]) -> tuple[reports.Promise, ...]:
-        found = [self._promise(record) for record in records]
+    def _promises(self, promises: Iterable[Promise]) -> tuple[reports.PromiseStatus, ...]:
+        found = [self._promise(promise) for promise in promises]
         return tuple(sorted(found, key=lambda p: (p.start or math.inf, p.deadline or math.inf)))
 
-    def _unpromised(self) -> tuple[reports.Promise, ...]:
+    def _unpromised(self) -> tuple[reports.PromiseStatus, ...]:
         """Return jobs of this user with a deadline and no open promise; the first by submission."""
         site, marks = self.site, self.site.marks
         mine = marks.job if self.everyone else marks.job[marks.uid == self.uid]
-        open_ = [record.id for record in site.all_records()]
+        open_ = [promise.id for promise in site.all_promises()]
         jobs = Jobs.joined([site.snapshot.queued, site.snapshot.running])
         wanted = np.isfinite(jobs.deadline) & np.isin(jobs.id, mine) & ~np.isin(jobs.id, open_)
         rows = np.flatnonzero(wanted)
@@ -449,22 +449,22 @@ class SiteReader:
         )
 
     def _without(
-        self, job: int, name: str, user: str, deadline: float, record: PromiseRecord | None
-    ) -> reports.Promise:
-        """Return a job without a promise as one that is not kept; `record`: one that it had."""
-        if record is not None:
-            return msgspec.structs.replace(self._promise(record), name=name)
+        self, job: int, name: str, user: str, deadline: float, promise: Promise | None
+    ) -> reports.PromiseStatus:
+        """Return a job without a promise as one that is not kept; `promise`: one that it had."""
+        if promise is not None:
+            return msgspec.structs.replace(self._promise(promise), name=name)
         running = (entry := self._running.get(job)) is not None
         start = end = None
         nodes: tuple[str, ...] = ()
         if entry is not None:
             start, end = _span(self.site.snapshot.allocations, entry)
             nodes = self._names(self.site.snapshot.allocations.nodes_of(entry).tolist())
-        return reports.Promise(
+        return reports.PromiseStatus(
             job=self.daemon.translator.name_of(job),
             name=name,
             user=user,
-            standing="none",
+            state="none",
             deadline=_time(deadline),
             made_at=None,
             running=running,
@@ -473,9 +473,9 @@ class SiteReader:
             nodes=nodes,
         )
 
-    def _promise(self, record: PromiseRecord) -> reports.Promise:
-        """Return a record with the present plan for it."""
-        snapshot, job = self.site.snapshot, record.id
+    def _promise(self, promise: Promise) -> reports.PromiseStatus:
+        """Return a promise with the present plan for it."""
+        snapshot, job = self.site.snapshot, promise.id
         start = end = None
         nodes: tuple[str, ...] = ()
         running = job in self._running
@@ -492,30 +492,30 @@ class SiteReader:
         paused = job in self._suspended
         if not math.isfinite(self._late.get(job, 0.0)):
             why = messages.SUSPENDED if paused else messages.NO_PLACE
-        odds_now = self._odds_now.get(job) if record.standing in OPEN else None
+        odds_now = self._odds_now.get(job) if promise.state in OPEN else None
         below = self.daemon.policy.live.likely.warn_below
-        return reports.Promise(
-            job=self.daemon.translator.name_of(record.id) if record.id < FIRST_OWN_ID else "",
+        return reports.PromiseStatus(
+            job=self.daemon.translator.name_of(promise.id) if promise.id < FIRST_OWN_ID else "",
             name=self._titles.get(job) or "",
-            user=record.user,
-            standing=AT_RISK if record.standing in OPEN and job in self._late else record.standing,
-            deadline=_time(record.deadline),
-            made_at=_time(record.made_at),
-            expires=_time(record.expires),
+            user=promise.user,
+            state=AT_RISK if promise.state in OPEN and job in self._late else promise.state,
+            deadline=_time(promise.deadline),
+            made_at=_time(promise.made_at),
+            expires=_time(promise.expires),
             running=running,
             suspended=paused,
             late=job in self._late,
             start=start,
             end=end,
             nodes=nodes,
-            why=why or record.why,
-            tasks=None if waiting is None else int(decode_jobs(record.job).tasks[0]),
+            why=why or promise.why,
+            tasks=None if waiting is None else int(decode_jobs(promise.job).tasks[0]),
             waiting=waiting,
-            notify=record.notify,
-            odds=record.odds,
+            notify=promise.notify,
+            odds=promise.odds,
             odds_now=odds_now,
-            unlikely=has_fallen(record.odds, odds_now, below),
-            text=_text(record, None if running else start, len(nodes)),
+            unlikely=has_fallen(promise.odds, odds_now, below),
+            text=_text(promise, None if running else start, len(nodes)),
         )
 
     def _closed(self, question: reports.Closed) -> reports.ClosedReport:
@@ -527,10 +527,10 @@ class SiteReader:
             tuple(reports.ClosedPromise(each.changed_at, self._past(each)) for each in found),
         )
 
-    def _past(self, record: PromiseRecord) -> reports.Promise:
-        """Return a closed record, with its job's name as it was submitted."""
-        name = decode_jobs(record.job).texts("name")[0] or ""
-        return msgspec.structs.replace(self._promise(record), name=name)
+    def _past(self, promise: Promise) -> reports.PromiseStatus:
+        """Return a closed promise, with its job's name as it was submitted."""
+        name = decode_jobs(promise.job).texts("name")[0] or ""
+        return msgspec.structs.replace(self._promise(promise), name=name)
 
     # --- explain, chunk ------------------------------------------------------------------------
 
@@ -543,16 +543,16 @@ class SiteReader:
             verdicts = tuple(_verdict(d, "", user) for d, user in zip(found, names, strict=True))
             return reports.ExplainReport(now=now, verdicts=verdicts)
         job = self._visible(question.job)
-        record = self._record(job)
-        token, name = (record.token, None) if record else (None, question.job)
-        whose = None if self.everyone or record else self.uid
+        promise = self._promise_to(job)
+        token, name = (promise.token, None) if promise else (None, question.job)
+        whose = None if self.everyone or promise else self.uid
         decisions = daemon.store.journal(whose, question.last, job=name, token=token)
         shown = self._job(job)
         waiting = shown is not None and shown.state == "waiting"
         return reports.ExplainReport(
             now=now,
             job=shown,
-            promise=self._promise(record) if record is not None else None,
+            promise=self._promise(promise) if promise is not None else None,
             verdicts=tuple(_verdict(d, question.job) for d in decisions),
             waits=waits(self.site, daemon.steered, job, now) if waiting else (),
             helps=helps(self.site, job, now) if waiting else (),
@@ -618,15 +618,15 @@ class SiteReader:
             raise unknown
         place, there = places(site.marks.job, np.array([job]))
         owners = {int(site.marks.uid[place[0]])} if there[0] else set()
-        owners |= {record.uid for record in self.daemon.store.find(job)}
+        owners |= {promise.uid for promise in self.daemon.store.find(job)}
         if not owners or not (self.everyone or self.uid in owners):
             raise unknown
         return job
 
-    def _record(self, job: int) -> PromiseRecord | None:
-        record = self.site.promise_of(job)
-        if record is not None:
-            return record
+    def _promise_to(self, job: int) -> Promise | None:
+        promise = self.site.promise_of(job)
+        if promise is not None:
+            return promise
         past = self.daemon.store.find(job)
         return past[0] if past else None
 
@@ -661,8 +661,8 @@ class SiteReader:
 
     def _chunk(self, question: reports.Chunk) -> reports.ChunkReport:
         job, site = self._visible(question.job), self.site
-        record, entry = site.records.get(job), entry_of(site.snapshot.plan, job)
-        if record is None or entry < 0:
+        promise, entry = site.promises.get(job), entry_of(site.snapshot.plan, job)
+        if promise is None or entry < 0:
             raise RefusedError(
                 f"job {question.job} has no planned start; a running job reads its own record: "
                 "`rtsched chunk` inside the job",
@@ -672,10 +672,10 @@ class SiteReader:
         at = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
         return reports.ChunkReport(
             job=question.job,
-            deadline=_time(record.deadline),
+            deadline=_time(promise.deadline),
             nodes=self._names(plan.nodes[at].tolist()),
             fractions=tuple(plan.shares()[at].tolist()),
-            rounds=rounds_promised(record, plan, entry),
+            rounds=rounds_promised(promise, plan, entry),
         )
 
     # --- nodes, cancel -------------------------------------------------------------------------
@@ -704,7 +704,7 @@ class SiteReader:
     def _timeline(self) -> reports.TimelineReport:
         snapshot, cluster = self.site.snapshot, self.site.snapshot.cluster
         running, now = snapshot.allocations, self.daemon.clock()
-        kept = np.isin(running.entries.job, np.fromiter(self.site.records, np.int64))
+        kept = np.isin(running.entries.job, np.fromiter(self.site.promises, np.int64))
         reserved = snapshot.blocked.schedule()
         parts = {
             "running": running.take(np.flatnonzero(~kept)),
@@ -759,16 +759,16 @@ class SiteReader:
         """
         if self.daemon.dry_run:
             raise RefusedError("a dry run makes no promises, so there is nothing to cancel")
-        record = self.site.promise_of(self._visible(question.job))
-        if record is None or record.standing != "firm":
+        promise = self.site.promise_of(self._visible(question.job))
+        if promise is None or promise.state != "firm":
             raise RefusedError(
                 f"job {question.job} has no promise that could be cancelled; `rtsched explain "
                 f"{question.job}` shows what became of it",
                 "not-found",
             )
         by = user_name(self.uid, NAMED)
-        own = messages.ITS_USER if self.uid == record.uid else f"an admin ({by})"
-        return Cancellation(record, self._promise(record), own)
+        own = messages.ITS_USER if self.uid == promise.uid else f"an admin ({by})"
+        return Cancellation(promise, self._promise(promise), own)
 
     # --- feasible ------------------------------------------------------------------------------
 
@@ -843,7 +843,7 @@ class SiteReader:
                 nodes=self._names(choice.nodes),
                 options=choice.options,
                 take=self.daemon.translator.taking.format(number),
-                held=site is not None and choice.reserved and choice.record in site.records,
+                held=site is not None and choice.reserved and choice.promise in site.promises,
                 odds=choice.odds,
             )
             for number, choice in enumerate(menu.choices, 1)
@@ -864,7 +864,7 @@ class SiteReader:
             reports.Reason(f.reason.code, messages.sentence(f, daemon.wording))
             for f in (judged.judgement.verdicts.findings if judged.judgement else ())
         )
-        new = [r for r in judged.changed if r.standing in {"offered", "provisional"}]
+        new = [r for r in judged.changed if r.state in {"offered", "provisional"}]
         if not new:
             text = judged.reply.text or f"{messages.PREFIX}no planner evaluates such a job"
             reasons = reasons or (reports.Reason("", text),)
@@ -921,15 +921,15 @@ def _time(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _text(record: PromiseRecord, start: float | None, size: int) -> str:
+def _text(promise: Promise, start: float | None, size: int) -> str:
     """Return what a job's user read when it was promised its deadline, by the present plan."""
-    if record.standing not in {"provisional", "firm"}:
+    if promise.state not in {"provisional", "firm"}:
         return ""
-    if record.odds is not None:
-        return likely_until(record.deadline, record.odds, None)
+    if promise.odds is not None:
+        return likely_until(promise.deadline, promise.odds, None)
     if start is None:
-        return messages.promised_by(record.deadline)
-    return messages.promised(record.deadline, start, size, None)
+        return messages.promised_by(promise.deadline)
+    return messages.promised(promise.deadline, start, size, None)
 
 
 def _span(schedule: Schedule, entry: int) -> tuple[float, float]:

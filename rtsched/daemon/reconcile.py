@@ -13,9 +13,9 @@ from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Completions, Completio
 from rtsched.daemon import messages
 from rtsched.daemon.drift import STUCK, changed_by_users, with_present
 from rtsched.daemon.limits import with_limits
-from rtsched.daemon.records import OPEN, Records
+from rtsched.daemon.promises import OPEN, OpenPromises
 from rtsched.daemon.restarting import NEVER
-from rtsched.daemon.site import LATE, Site, Step, in_order, on_nodes, promises_of, renamed
+from rtsched.daemon.site import LATE, Site, Step, in_order, ledger_of, on_nodes, renamed
 from rtsched.daemon.user_limits import kept_for_nothing
 from rtsched.model.actions import Action, Notify
 from rtsched.model.events import EventKind, EventRows, Events
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.live import Observation
-    from rtsched.daemon.records import PromiseRecord, PromiseState
+    from rtsched.daemon.promises import Promise, PromiseState
     from rtsched.daemon.restarting import RestartPolicy
     from rtsched.model.cluster import Cluster
 
@@ -63,88 +63,88 @@ def reconcile(
     Returned beside it are promised jobs that failed and may begin again; their promises stand.
     """
     lost = _renumbered(site, observation, now)
-    site = site.without(record.id for record in lost)
+    site = site.without(promise.id for promise in lost)
     names = _recognised(site, observation)
     shown = _Observed.of(site, observation, names, restart_policy)
-    changed = [_closed(record, names, shown, now) for record in site.records.values()]
-    new = [record for record in changed if record is not None]
-    records = Records(site.records)
-    for record in new:
-        old = next((own for own, job in names.items() if job == record.id), record.id)
-        records.pop(old, None)
-        if record.standing in OPEN:
-            records[record.id] = record
-    requested = _of_records(site.requested, names, records)
+    changed = [_closed(promise, names, shown, now) for promise in site.promises.values()]
+    new = [promise for promise in changed if promise is not None]
+    promises = OpenPromises(site.promises)
+    for promise in new:
+        old = next((own for own, job in names.items() if job == promise.id), promise.id)
+        promises.pop(old, None)
+        if promise.state in OPEN:
+            promises[promise.id] = promise
+    requested = _of_records(site.requested, names, promises)
     requested = with_present(requested, observation, site.snapshot.running.id)
     failed = observation.completions.take(
-        np.isin(observation.completions.job, list(shown.restartable & records.keys()))
+        np.isin(observation.completions.job, list(shown.restartable & promises.keys()))
     )
-    after = _with_observation(site, observation, names, records, requested, now, failed.job)
-    over = {r.token for r in new if r.standing == "lapsed"}
+    after = _with_observation(site, observation, names, promises, requested, now, failed.job)
+    over = {r.token for r in new if r.state == "lapsed"}
     # What comes to nothing together was submitted together: that counts as one.
     over |= set({(r.uid, r.why): r.token for r in new if r.why in {NOT_TAKEN, STUCK}}.values())
-    lapsed = [record for record in site.records.values() if record.token in over]
+    lapsed = [promise for promise in site.promises.values() if promise.token in over]
     after = after.left_unused(lapsed, now) if lapsed else after
     never_ran = _cancelled(site, new, names, observation)
     after = after.cancelled(kept_for_nothing(site, never_ran), now) if never_ran else after
     notices, unnotified = _notices(site, observation, new, wording, now)
     after = replace(after, unnotified=unnotified)
-    events = _events(site, observation, failed.job, records)
+    events = _events(site, observation, failed.job, promises)
     return Step(after, (*lost, *new), notices, events=events), failed
 
 
 def _cancelled(
     site: Site,
-    changed: Sequence[PromiseRecord],
+    changed: Sequence[Promise],
     names: Mapping[int, int],
     observation: Observation,
-) -> list[PromiseRecord]:
-    """Return, as they were, the records of promised jobs that ended before they had ever run."""
-    tokens = {r.token for r in changed if r.standing == "withdrawn" and r.why == NOT_KEPT}
+) -> list[Promise]:
+    """Return, as they were, the promises of jobs that ended before they had ever run."""
+    tokens = {r.token for r in changed if r.state == "withdrawn" and r.why == NOT_KEPT}
     over = observation.completions  # Slurm has one that never started start at its end
     ran = over.take(over.start < over.end)
     began = {*ran.job.tolist(), *site.snapshot.running.id.tolist()}
     return [
-        record
-        for record in site.records.values()
-        if record.token in tokens and names.get(record.id, record.id) not in began
+        promise
+        for promise in site.promises.values()
+        if promise.token in tokens and names.get(promise.id, promise.id) not in began
     ]
 
 
 def closed_by_poll(
     site: Site, observation: Observation, now: float
-) -> tuple[dict[int, int], list[PromiseRecord]]:
-    """Return the new numbers of jobs by our own ids, and the records that a poll changed.
+) -> tuple[dict[int, int], list[Promise]]:
+    """Return the new numbers of jobs by our own ids, and the promises that a poll changed.
 
     Nothing is planned anew for them, and nothing begins again. `now` in seconds since the epoch.
     """
     lost = _renumbered(site, observation, now)
-    gone = {record.id for record in lost}
-    left = Records({job: each for job, each in site.records.items() if job not in gone})
-    site = replace(site, records=left)
+    gone = {promise.id for promise in lost}
+    left = OpenPromises({job: each for job, each in site.promises.items() if job not in gone})
+    site = replace(site, promises=left)
     names = _recognised(site, observation)
     shown = _Observed.of(site, observation, names, NEVER)
-    changed = [_closed(record, names, shown, now) for record in left.values()]
-    return names, [*lost, *(record for record in changed if record is not None)]
+    changed = [_closed(promise, names, shown, now) for promise in left.values()]
+    return names, [*lost, *(promise for promise in changed if promise is not None)]
 
 
-def _renumbered(site: Site, observation: Observation, now: float) -> list[PromiseRecord]:
-    """Return the records, closed, of jobs whose numbers other jobs have now.
+def _renumbered(site: Site, observation: Observation, now: float) -> list[Promise]:
+    """Return the promises, closed, of jobs whose numbers other jobs have now.
 
     A controller that is killed loses what it took in since it last saved its state, the last job
     number too.
     """
-    known = np.array(list(site.records), np.int64)
+    known = np.array(list(site.promises), np.int64)
     marks = observation.marks.take(np.isin(observation.marks.job, known))
-    others = {UNJUDGED, *(record.token for record in site.records.values())}
+    others = {UNJUDGED, *(promise.token for promise in site.promises.values())}
     found = []
     rows = zip(marks.job.tolist(), marks.uid.tolist(), marks.texts("token"), strict=True)
     for job, uid, token in rows:
-        record = site.records[job]
-        if uid not in {record.uid, -1} or (token in others and token != record.token):
+        promise = site.promises[job]
+        if uid not in {promise.uid, -1} or (token in others and token != promise.token):
             found.append(
                 msgspec.structs.replace(
-                    record, standing="unknown", why=RENUMBERED, changed_at=now, expires=np.inf
+                    promise, state="unknown", why=RENUMBERED, changed_at=now, expires=np.inf
                 )
             )
     return found
@@ -156,7 +156,7 @@ def overlooked(site: Site, observation: Observation) -> dict[int, int]:
     The batch system asks about a job within the transaction that brings it in, and shows its queue
     only after that. So one that a later poll does not show was not taken, or is over already.
     """
-    made = {r.id: r.made_at for r in site.records.values() if r.standing == "provisional"}
+    made = {r.id: r.made_at for r in site.promises.values() if r.state == "provisional"}
     return {
         own: job
         for own, job in site.numbers.items()
@@ -167,12 +167,12 @@ def overlooked(site: Site, observation: Observation) -> dict[int, int]:
 def _notices(
     site: Site,
     observation: Observation,
-    changed: Sequence[PromiseRecord],
+    changed: Sequence[Promise],
     wording: messages.Wording,
     now: float,
-) -> tuple[tuple[Action, ...], Mapping[str, PromiseRecord]]:
+) -> tuple[tuple[Action, ...], Mapping[str, Promise]]:
     """Return what users are told of promises that are no more, and whom nobody could tell yet."""
-    texts = {r.id: messages.voided(r.why) for r in changed if r.standing == "void"}
+    texts = {r.id: messages.voided(r.why) for r in changed if r.state == "void"}
     texts |= {r.id: messages.broken(wording) for r in changed if r.why == SUSPENDED}
     until = now + REMEMBERED
     unnotified = {token: r for token, r in site.unnotified.items() if now < r.expires}
@@ -196,7 +196,7 @@ def _notices(
 
 def _recognised(site: Site, observation: Observation) -> dict[int, int]:
     """Return the job ids, by our own ids, of admissions whose jobs have appeared."""
-    waiting = {r.token: r for r in site.records.values() if r.standing == "provisional"}
+    waiting = {r.token: r for r in site.promises.values() if r.state == "provisional"}
     if not waiting:
         return {}
     uids: list[int] = [*observation.marks.uid.tolist(), *[-1] * len(observation.completions)]
@@ -204,15 +204,15 @@ def _recognised(site: Site, observation: Observation) -> dict[int, int]:
     tokens = [*observation.marks.texts("token"), *observation.completions.texts("token")]
     names: dict[int, int] = {}
     for token, job, uid in zip(tokens, jobs, uids, strict=True):
-        record = waiting.get(token) if token else None
-        if record is not None and uid in {record.uid, -1}:
-            names.setdefault(record.id, job)
+        promise = waiting.get(token) if token else None
+        if promise is not None and uid in {promise.uid, -1}:
+            names.setdefault(promise.id, job)
     return names
 
 
 @dataclass(frozen=True)
 class _Observed:
-    """What a poll shows of the jobs of records.
+    """What a poll shows of the jobs with promises.
 
     Attributes
     ----------
@@ -252,7 +252,7 @@ class _Observed:
         names: Mapping[int, int],
         restart_policy: RestartPolicy,
     ) -> _Observed:
-        jobs = np.array([names.get(job, job) for job in site.records], np.int64)
+        jobs = np.array([names.get(job, job) for job in site.promises], np.int64)
         place, over = places(observation.completions.job, jobs)
         alive = np.isin(jobs, np.concatenate([observation.queued.id, observation.running.id]))
         rows = dict(zip(jobs[over].tolist(), place[over].tolist(), strict=True))
@@ -262,7 +262,7 @@ class _Observed:
             own for own, job in numbers.items() if job not in observation.unknown
         } - names.keys()
         there = set(jobs[alive].tolist())
-        deadlines = {names.get(job, job): each.deadline for job, each in site.records.items()}
+        deadlines = {names.get(job, job): each.deadline for job, each in site.promises.items()}
         restart = {
             job
             for job, row in rows.items()
@@ -283,34 +283,34 @@ class _Observed:
 
 
 def _closed(
-    record: PromiseRecord, names: Mapping[int, int], shown: _Observed, now: float
-) -> PromiseRecord | None:
-    """Return a record as it has become, None if it stands as it was."""
+    promise: Promise, names: Mapping[int, int], shown: _Observed, now: float
+) -> Promise | None:
+    """Return a promise as it has become, None if nothing changed."""
 
-    def became(standing: PromiseState, why: str, job: int = record.id) -> PromiseRecord:
+    def became(state: PromiseState, why: str, job: int = promise.id) -> Promise:
         return msgspec.structs.replace(
-            record, id=job, standing=standing, why=why, changed_at=now, expires=np.inf
+            promise, id=job, state=state, why=why, changed_at=now, expires=np.inf
         )
 
-    if record.standing == "offered":
-        return became("lapsed", "the offer was not accepted") if now >= record.expires else None
-    job = names.get(record.id, record.id)
+    if promise.state == "offered":
+        return became("lapsed", "the offer was not accepted") if now >= promise.expires else None
+    job = names.get(promise.id, promise.id)
     if job in shown.missing:
         return became("withdrawn", NOT_TAKEN)
     if job >= FIRST_OWN_ID:
-        gone = min(shown.time, now) >= record.expires
+        gone = min(shown.time, now) >= promise.expires
         return became("lapsed", NEVER_APPEARED) if gone else None
     if job in shown.restartable:
-        return became("firm", "", job) if record.standing == "provisional" else None
+        return became("firm", "", job) if promise.state == "provisional" else None
     if job in shown.row:
-        standing, why = _ending(shown.completions, shown.row[job], record.deadline)
-        return became(standing, why, job)
+        state, why = _ending(shown.completions, shown.row[job], promise.deadline)
+        return became(state, why, job)
     if job in shown.there:
         if problem := shown.changed.get(job):
             return became("void", problem, job)
-        if job in shown.suspended and min(shown.time, now) > record.deadline + LATE:
+        if job in shown.suspended and min(shown.time, now) > promise.deadline + LATE:
             return became("broken", SUSPENDED, job)
-        return became("firm", "", job) if record.standing == "provisional" else None
+        return became("firm", "", job) if promise.state == "provisional" else None
     return None if job in shown.unknown else became("unknown", GONE, job)
 
 
@@ -334,12 +334,10 @@ def _ending(completions: Completions, row: int, deadline: float) -> tuple[Promis
     return "kept", ""
 
 
-def _of_records(
-    requested: Jobs, names: Mapping[int, int], records: Mapping[int, PromiseRecord]
-) -> Jobs:
-    """Return the rows of open records, under their present ids."""
+def _of_records(requested: Jobs, names: Mapping[int, int], promises: Mapping[int, Promise]) -> Jobs:
+    """Return the rows of jobs with open promises, under their present ids."""
     ids = np.array([names.get(job, job) for job in requested.id.tolist()], np.int64)
-    kept = np.isin(ids, np.array(list(records), np.int64))
+    kept = np.isin(ids, np.array(list(promises), np.int64))
     if not names and kept.all():
         return requested
     return requested.replace(id=ids).take(kept)
@@ -349,7 +347,7 @@ def _with_observation(
     site: Site,
     observation: Observation,
     names: Mapping[int, int],
-    records: Records,
+    promises: OpenPromises,
     requested: Jobs,
     now: float,
     failed: NDArray[np.int64],
@@ -368,9 +366,9 @@ def _with_observation(
     plan = on_nodes(renamed(old.plan, names), old.cluster, observation.cluster)
     kept = np.isin(plan.entries.job, requested.id[waits])
     plan = plan if kept.all() else plan.take(np.flatnonzero(kept))
-    links = _links(site.links, names, records, observation)
-    promises = promises_of(records.values())
-    moved = plan is not old.plan or not promises.equals(old.promises)
+    links = _links(site.links, names, promises, observation)
+    ledger = ledger_of(promises.values())
+    moved = plan is not old.plan or not ledger.equals(old.promises)
     same = _same(old.cluster, cluster)
     snapshot = replace(
         old,
@@ -382,7 +380,7 @@ def _with_observation(
         accounts=old.accounts
         if observation.accounts.equals(old.accounts)
         else observation.accounts,
-        promises=promises if moved else old.promises,
+        promises=ledger if moved else old.promises,
         plan=plan,
         edges=Edges.joined([observation.edges, links]),
         periodic=old.periodic
@@ -394,7 +392,7 @@ def _with_observation(
     return replace(
         site,
         snapshot=snapshot,
-        records=records,
+        promises=promises,
         requested=requested,
         links=links,
         marks=observation.marks,
@@ -402,14 +400,14 @@ def _with_observation(
         numbers={
             own: job
             for own, job in site.numbers.items()
-            if own in records or own in site.likely.records
+            if own in promises or own in site.likely.promises
         },
         seen=observation.time,
         newest=max(site.newest, *(ids.max(initial=0) for ids in _shown_jobs(observation))),
         declined=_still_there(site.declined, observation),
         unpromised=site.unpromised.intersection(observation.queued.id.tolist()),
         tried=_still_there(site.tried, observation),
-        freed=observation.time if _frees(site, observation, records) else site.freed,
+        freed=observation.time if _frees(site, observation, promises) else site.freed,
         put_off={job: at for job, at in site.put_off.items() if at > now},
         leeway=observation.leeway,
         restarting=restarting,
@@ -437,13 +435,13 @@ def _same(one: Cluster, other: Cluster) -> bool:
     return same and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
-def _frees(site: Site, observation: Observation, records: Records) -> bool:
+def _frees(site: Site, observation: Observation, promises: OpenPromises) -> bool:
     """Return whether jobs ended since the last poll, promises did, or nodes came back."""
     before = site.snapshot
     ended = not np.isin(before.running.id, observation.running.id).all()
     more = int(observation.cluster.usable.sum()) > int(before.cluster.usable.sum())
-    open_ = {record.token for record in records.values()}
-    closed = any(record.token not in open_ for record in site.records.values())
+    open_ = {promise.token for promise in promises.values()}
+    closed = any(promise.token not in open_ for promise in site.promises.values())
     return ended or more or closed or site.freed == math.inf
 
 
@@ -461,19 +459,19 @@ def _shown_jobs(observation: Observation) -> tuple[NDArray[np.int64], ...]:
 def _links(
     links: Edges,
     names: Mapping[int, int],
-    records: Mapping[int, PromiseRecord],
+    promises: Mapping[int, Promise],
     observation: Observation,
 ) -> Edges:
-    """Return the edges of records that the batch system has not shown yet.
+    """Return the edges of promised jobs that the batch system has not shown yet.
 
     Those between two of them follow the first one to its new id; all go when the first one does.
     """
     if not len(links):
         return links
     before = [names.get(job, job) for job in links.before.tolist()]
-    open_ = {*observation.queued.id.tolist(), *observation.running.id.tolist(), *records}
+    open_ = {*observation.queued.id.tolist(), *observation.running.id.tolist(), *promises}
     hidden = [
-        after in records and after not in names and first in open_
+        after in promises and after not in names and first in open_
         for first, after in zip(before, links.after.tolist(), strict=True)
     ]
     if all(hidden) and before == links.before.tolist():
@@ -485,11 +483,11 @@ def _events(
     site: Site,
     observation: Observation,
     failed: NDArray[np.int64],
-    records: Mapping[int, PromiseRecord],
+    promises: Mapping[int, Promise],
 ) -> Events:
     """Return what happened between two polls, in order of time.
 
-    A job arrives with its deadline only if that is promised (`records`): what got into the queue
+    A job arrives with its deadline only if that is promised (`promises`): what got into the queue
     without a verdict is best effort, and one request may be thousands of such jobs. A job that left
     the queue without having run is withdrawn if it was promised its deadline, else rejected: it
     will not run. Not one that `failed`, and may be queued again.
@@ -502,7 +500,7 @@ def _events(
     came_queued = observation.queued.take(~np.isin(observation.queued.id, before.queued.id))
     came_running = observation.running.take(~np.isin(observation.running.id, known))
     for came in (came_queued, came_running):
-        promised = np.isin(came.id, np.array(list(records), np.int64))
+        promised = np.isin(came.id, np.array(list(promises), np.int64))
         due = came.replace(deadline=np.where(promised, came.deadline, np.inf))
         parts.append((EventKind.ARRIVED, due, came.submit))
     starts = ~np.isin(observation.running.id, before.running.id)
@@ -516,7 +514,7 @@ def _events(
     over = before.running.take(~np.isin(before.running.id, observation.running.id))
     parts.append((EventKind.ENDED, over, _ends(observation, over)))
     left = before.queued.take(~np.isin(before.queued.id, there) & (before.queued.id < FIRST_OWN_ID))
-    had = np.isin(left.id, np.array(list(site.records), np.int64))
+    had = np.isin(left.id, np.array(list(site.promises), np.int64))
     for kind, gone in (
         (EventKind.REJECTED, left.take(~had)),
         (EventKind.WITHDRAWN, left.take(had)),

@@ -8,8 +8,8 @@ import numpy as np
 import structlog
 
 from rtsched.adapters.live import FIRST_OWN_ID, PART
-from rtsched.daemon.records import Records, decode_jobs, encode_jobs
-from rtsched.daemon.site import LikelyPromises, Site, in_order, promises_of
+from rtsched.daemon.promises import OpenPromises, decode_jobs, encode_jobs
+from rtsched.daemon.site import LikelyPromises, Site, in_order, ledger_of
 from rtsched.errors import RtschedError
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import NOBODY, Jobs
@@ -20,7 +20,7 @@ from rtsched.model.state import State, decode_state, encode_state
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from rtsched.daemon.records import StoredState
+    from rtsched.daemon.promises import StoredState
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +43,7 @@ class ReportedState(State, frozen=True):
 
 
 def states_to_store(site: Site, stateful: bool) -> dict[str, bytes]:
-    """Return what has to be written down of a site beside its records and plan.
+    """Return what has to be written down of a site beside its promises and plan.
 
     `stateful` says whether any plug-in keeps a state; else the jobs need not be stored.
     """
@@ -59,8 +59,8 @@ def recovered(stored: StoredState) -> Site:
     """Return the site as it was left; what cannot be read is left out, and said in the log."""
     states = dict(_states(stored.states))
     reported = states.pop(_OWN, None)
-    guaranteed = [record for record in stored.records if record.odds is None]
-    requested = Jobs.joined([_row(record.job, record.id) for record in guaranteed])
+    guaranteed = [promise for promise in stored.promises if promise.odds is None]
+    requested = Jobs.joined([_row(promise.job, promise.id) for promise in guaranteed])
     queued, running, seen = requested, NOBODY, -np.inf
     names: Sequence[str] = stored.nodes or ()
     if isinstance(reported, ReportedState):
@@ -72,25 +72,25 @@ def recovered(stored: StoredState) -> Site:
     plan = stored.plan if stored.plan is not None else Schedule.empty()
     if len(plan.nodes) and plan.nodes.max() >= len(names):
         plan = Schedule.empty()
-    records = Records({record.id: record for record in guaranteed})
+    promises = OpenPromises({promise.id: promise for promise in guaranteed})
     likely = LikelyPromises().learnt(stored.likely_outcomes)
-    for record in stored.records:
-        if record.odds is not None:
-            likely = likely.with_new(record, _row(record.job, record.id))
+    for promise in stored.promises:
+        if promise.odds is not None:
+            likely = likely.with_new(promise, _row(promise.job, promise.id))
     snapshot = Snapshot(
         now=0.0,
         cluster=Cluster(Nodes.build(len(names), name=names)),
         queued=queued,
         running=running,
-        promises=promises_of(records.values()),
+        promises=ledger_of(promises.values()),
         plan=plan.take(np.flatnonzero(np.isin(plan.entries.job, queued.id))),
         states=states,
         version=stored.version,
     )
-    next_id = max([FIRST_OWN_ID - 1, *records, *likely.records]) + 1
+    next_id = max([FIRST_OWN_ID - 1, *promises, *likely.promises]) + 1
     return Site(
         snapshot,
-        records,
+        promises,
         requested,
         seen=seen,
         next_id=next_id,
@@ -100,7 +100,7 @@ def recovered(stored: StoredState) -> Site:
 
 
 def _row(job: bytes, key: int) -> Jobs:
-    """Return the row of a job's record.
+    """Return the row that is kept of a promised job.
 
     Once the nodes of a Slurm partition that have a feature were a partition `name@feature`.
     """

@@ -41,12 +41,12 @@ from rtsched.daemon import messages
 from rtsched.daemon.instant import with_imminent_started, with_started
 from rtsched.daemon.limits import room_from
 from rtsched.daemon.offers import offers_of
-from rtsched.daemon.records import Records, decode_jobs, encode_jobs
+from rtsched.daemon.promises import OpenPromises, decode_jobs, encode_jobs
 from rtsched.daemon.site import (
     Step,
     entry_of,
+    ledger_of,
     promised_deadlines,
-    promises_of,
     with_late_plans_accepted,
 )
 from rtsched.daemon.used_time import used_up
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.core.chain import Chain
-    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.promises import Promise
     from rtsched.daemon.site import Site
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
@@ -157,7 +157,7 @@ def _without_held_back(site: Site, planner: Chain, wording: messages.Wording, no
     Or without their promises, where that cannot be. In it the starts that jobs have missed for
     limits are noted.
     """
-    missed = {job: starts for job, starts in site.missed.items() if job in site.records}
+    missed = {job: starts for job, starts in site.missed.items() if job in site.promises}
     limits = site.limits()
     if not limits and not missed:
         return Step(site)
@@ -174,10 +174,10 @@ def _without_held_back(site: Site, planner: Chain, wording: messages.Wording, no
         if moved is None:
             over.append(job)
             continue
-        site, record = moved
-        changed.append(record)
+        site, promise = moved
+        changed.append(promise)
         start = float(site.snapshot.plan.entries.start[entry_of(site.snapshot.plan, job)])
-        texts[job] = messages.moved(record.why, start, record.deadline, now)
+        texts[job] = messages.moved(promise.why, start, promise.deadline, now)
     found = Step(site, tuple(changed), Notify.of(texts))
     if not over:
         return found
@@ -189,14 +189,14 @@ def _without_held_back(site: Site, planner: Chain, wording: messages.Wording, no
     )
 
 
-def _moved(site: Site, planner: Chain, job: int, now: float) -> tuple[Site, PromiseRecord] | None:
-    """Return the site with a job planned from when its limit has room, and its record.
+def _moved(site: Site, planner: Chain, job: int, now: float) -> tuple[Site, Promise] | None:
+    """Return the site with a job planned from when its limit has room, and its promise.
 
     None: that is not known, or it cannot end in time then, or has been moved already.
     """
-    record, row = site.records[job], site.row(job)
+    promise, row = site.promises[job], site.row(job)
     begin = room_from(site, row)
-    if record.why or not np.isfinite(begin) or used_up(site, row, [job]) is not None:
+    if promise.why or not np.isfinite(begin) or used_up(site, row, [job]) is not None:
         return None
     snapshot = _without(replace(site.snapshot, now=now), np.array([job], np.int64))
     try:
@@ -205,16 +205,16 @@ def _moved(site: Site, planner: Chain, job: int, now: float) -> tuple[Site, Prom
         return None
     if plan is None:
         return None
-    kept = decode_jobs(record.job)
-    record = msgspec.structs.replace(
-        record,
+    kept = decode_jobs(promise.job)
+    promise = msgspec.structs.replace(
+        promise,
         why=messages.did_not_start(site.limits().get(job, ""), len(site.missed[job])),
         changed_at=now,
         job=encode_jobs(kept.replace(begin=np.maximum(kept.begin, begin))),
     )
     missed = {each: starts for each, starts in site.missed.items() if each != job}
-    site = replace(site, records=site.records.with_new(record), missed=missed)
-    return with_plan(site.with_begin(job, begin), plan), record
+    site = replace(site, promises=site.promises.with_new(promise), missed=missed)
+    return with_plan(site.with_begin(job, begin), plan), promise
 
 
 def _from_their_begins(site: Site, planner: Chain, lost: NDArray[np.int64], now: float) -> Site:
@@ -335,7 +335,7 @@ def _at_risk(site: Site, snapshot: Snapshot, failed: NDArray[np.int64], plan: Sc
     They are tried again in each cycle, and break when they can no longer end in time. Not of
     offers: nobody is to take one that may not be kept.
     """
-    taken = [job for job in failed.tolist() if site.records[job].standing != "offered"]
+    taken = [job for job in failed.tolist() if site.promises[job].state != "offered"]
     rows = np.flatnonzero(np.isin(snapshot.plan.entries.job, taken))
     entries = snapshot.plan.entries.take(rows)
     in_time = snapshot.now <= _latest_starts(site, entries.job, entries.end - entries.start)
@@ -426,7 +426,7 @@ def _latest_starts(
     site: Site, jobs: NDArray[np.int64], seconds: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return when promised jobs that run for so long must start to end in time, float64[n]."""
-    deadline = np.array([site.records[job].deadline for job in jobs.tolist()])
+    deadline = np.array([site.promises[job].deadline for job in jobs.tolist()])
     return deadline - seconds + site.leeway
 
 
@@ -573,7 +573,7 @@ def _later(
     plan, outside = snapshot.plan, _outside(site, snapshot.plan)
     entry = plan.rows()
     inside = plan.take(np.setdiff1d(np.arange(len(plan)), entry[outside]))
-    deadline = np.array([site.records[job].deadline for job in inside.entries.job.tolist()])
+    deadline = np.array([site.promises[job].deadline for job in inside.entries.job.tolist()])
     moved = right_shifted(with_leeway(snapshot, site.leeway), inside, deadline, SLACK)
     left = np.setdiff1d(np.union1d(plan.entries.job, lost), moved.entries.job)
     if not len(left):
@@ -672,7 +672,7 @@ def _without(snapshot: Snapshot, lost: NDArray[np.int64]) -> Snapshot:
 def _requested(site: Site, lost: NDArray[np.int64]) -> Jobs:
     """Return what the jobs asked for, with the deadlines that they were promised."""
     rows = site.requested.take(np.isin(site.requested.id, lost))
-    deadline = [site.records[job].deadline for job in rows.id.tolist()]
+    deadline = [site.promises[job].deadline for job in rows.id.tolist()]
     return rows.with_column("deadline", np.array(deadline))
 
 
@@ -714,8 +714,8 @@ def _broken(site: Site, failed: NDArray[np.int64], wording: messages.Wording, no
     texts, changed, unnotified = dict[int, str](), [], dict(site.unnotified)
     limits = site.limits()
     for job in failed.tolist():
-        record = site.records[job]
-        standing = "lapsed" if record.standing == "offered" else "broken"
+        promise = site.promises[job]
+        state = "lapsed" if promise.state == "offered" else "broken"
         limit = limits.get(job)
         starts = len(site.missed.get(job, ()))
         why, text = NO_PLAN, messages.broken(wording, limit)
@@ -724,19 +724,19 @@ def _broken(site: Site, failed: NDArray[np.int64], wording: messages.Wording, no
             text = messages.given_up(wording, limit, starts)
         elif limit is not None:
             why = messages.kept_waiting(limit)
-        changed.append(msgspec.structs.replace(record, standing=standing, why=why, changed_at=now))
-        if record.standing == "firm":
+        changed.append(msgspec.structs.replace(promise, state=state, why=why, changed_at=now))
+        if promise.state == "firm":
             texts[job] = text
-        elif record.standing == "provisional":
-            unnotified[record.token] = record
+        elif promise.state == "provisional":
+            unnotified[promise.token] = promise
     lost = set(failed.tolist())
-    records = Records({job: r for job, r in site.records.items() if job not in lost})
+    promises = OpenPromises({job: r for job, r in site.promises.items() if job not in lost})
     requested = site.requested.take(~np.isin(site.requested.id, failed))
     ours = [r.id for r in changed if r.id not in site.marks.job]
     queued = site.snapshot.queued
     queued = queued.take(~np.isin(queued.id, np.array(ours, np.int64))) if ours else queued
-    snapshot = replace(site.snapshot, queued=queued, promises=promises_of(records.values()))
+    snapshot = replace(site.snapshot, queued=queued, promises=ledger_of(promises.values()))
     after = replace(
-        site, snapshot=snapshot, records=records, requested=requested, unnotified=unnotified
+        site, snapshot=snapshot, promises=promises, requested=requested, unnotified=unnotified
     )
     return Step(after, tuple(changed), Notify.of(texts))

@@ -70,7 +70,7 @@ class Reason(msgspec.Struct, frozen=True):
     """One sentence."""
 
 
-class Promise(msgspec.Struct, frozen=True):
+class PromiseStatus(msgspec.Struct, frozen=True):
     """A promise or a counter-offer, and the present plan to keep it."""
 
     job: str
@@ -79,7 +79,7 @@ class Promise(msgspec.Struct, frozen=True):
     """The job's name."""
     user: str
     """Its user."""
-    standing: str
+    state: str = msgspec.field(name="standing")
     """`offered`, `provisional`, `firm`, `at-risk` (as `late`), or how it was closed; `none`: the
     job has a deadline and was never promised it."""
     deadline: Time
@@ -179,7 +179,7 @@ class StatusReport(Report, frozen=True):
     """Nodes that accept jobs."""
     cycle_s: Time
     """Duration of the last cycle, seconds."""
-    standings: dict[str, int]
+    states: dict[str, int] = msgspec.field(name="standings")
     """Promises by state."""
     answers: dict[str, int] = {}
     """Submissions since the daemon's start, by what was answered."""
@@ -190,9 +190,9 @@ class StatusReport(Report, frozen=True):
     """Problems, one sentence each."""
     everyone: bool = False
     """Whether promises of all users are listed, or only the caller's."""
-    promises: tuple[Promise, ...] = ()
+    promises: tuple[PromiseStatus, ...] = ()
     """Open ones, by planned start."""
-    unpromised: tuple[Promise, ...] = ()
+    unpromised: tuple[PromiseStatus, ...] = ()
     """Jobs that wait or run and whose deadline is not promised, or not any more, by submission; the
     first 1,000."""
     metrics: str = ""
@@ -291,7 +291,7 @@ class ExplainReport(Report, frozen=True):
     """The daemon's clock."""
     job: JobReport | None = None
     """The job, if the batch system has it."""
-    promise: Promise | None = None
+    promise: PromiseStatus | None = None
     """Its promise, open or closed."""
     verdicts: tuple[Verdict, ...] = ()
     """Latest first."""
@@ -550,7 +550,7 @@ class PlanReport(Report, frozen=True):
     """Whether it changes anything."""
     version: int
     """Increases with every change of promises or plan."""
-    entries: tuple[Promise, ...] = ()
+    entries: tuple[PromiseStatus, ...] = ()
     """By planned start."""
     changes: tuple[PendingChange, ...] = ()
     """In a dry run: what the last cycle would have changed."""
@@ -719,7 +719,7 @@ class ClosedPromise(msgspec.Struct, frozen=True):
 
     at: float
     """When it was closed."""
-    promise: Promise
+    promise: PromiseStatus
     """As it was closed."""
 
 
@@ -752,7 +752,7 @@ class CancelReport(Report, frozen=True):
 
     now: float
     """The daemon's clock."""
-    promise: Promise
+    promise: PromiseStatus
     """As it was closed."""
 
 

@@ -23,7 +23,7 @@ from rtsched.model.jobs import Jobs
 if TYPE_CHECKING:
     from rtsched.adapters.live import Completions
     from rtsched.core.chain import Chain
-    from rtsched.daemon.records import PromiseRecord
+    from rtsched.daemon.promises import Promise
     from rtsched.daemon.site import Site
 
 NO_ROOM = "no plan ends it in time if it restarts"
@@ -80,7 +80,7 @@ def restarted(
         Seconds since the epoch.
     """
     codes = dict(zip(failed.job.tolist(), failed.exit_code.tolist(), strict=True))
-    wanted = sorted((site.records[job].deadline, job) for job in codes if job in site.records)
+    wanted = sorted((site.promises[job].deadline, job) for job in codes if job in site.promises)
     again: dict[int, int] = {}
     closed: dict[int, str] = {}
     problems: tuple[str, ...] = ()
@@ -102,7 +102,9 @@ def restarted(
                 closed[job] = NO_ROOM
             else:
                 site, again[job] = found, 1
-    changed = tuple(_closed(site.records[job], codes[job], why, now) for job, why in closed.items())
+    changed = tuple(
+        _closed(site.promises[job], codes[job], why, now) for job, why in closed.items()
+    )
     site = replace(site.without(closed), restarting=again)
     actions = (Restart(np.array(list(again), np.int64)),) if again else ()
     return Step(site, changed, actions, problems=problems)
@@ -126,9 +128,9 @@ def _with_start(site: Site, planner: Chain, job: int, begin: float, now: float) 
     return found if np.isin(lost, lost_starts(site, snapshot)).all() else None
 
 
-def _closed(record: PromiseRecord, code: int, why: str, now: float) -> PromiseRecord:
-    """Return the record of a job that failed and does not begin again."""
+def _closed(promise: Promise, code: int, why: str, now: float) -> Promise:
+    """Return the promise of a job that failed and does not begin again."""
     text = f"the job failed with exit code {code} before its deadline, and {why}"
     return msgspec.structs.replace(
-        record, standing="withdrawn", why=text, changed_at=now, expires=np.inf
+        promise, state="withdrawn", why=text, changed_at=now, expires=np.inf
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Marks
-from rtsched.daemon.records import AT_RISK, OPEN, Records
+from rtsched.daemon.promises import AT_RISK, OPEN, OpenPromises
 from rtsched.estimates.likely_level import LikelyLevel
 from rtsched.model.events import NO_EVENTS, Events, joined
 from rtsched.model.jobs import NOBODY, Edges, Jobs
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.daemon.records import JournalEntry, PromiseRecord, PromiseState
+    from rtsched.daemon.promises import JournalEntry, Promise, PromiseState
     from rtsched.model.actions import Action
     from rtsched.model.cluster import Cluster
     from rtsched.model.limit_rules import LimitRules
@@ -43,7 +43,7 @@ class LikelyPromises:
 
     Attributes
     ----------
-    records : Records
+    promises : OpenPromises
         By job id.
     requested : Jobs
         What their jobs asked for, one row each, in any order.
@@ -51,44 +51,42 @@ class LikelyPromises:
         From which odds on one is given.
     """
 
-    records: Records = field(default_factory=Records)
+    promises: OpenPromises = field(default_factory=OpenPromises)
     requested: Jobs = NOBODY
     level: LikelyLevel = field(default_factory=LikelyLevel)
 
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self.promises)
 
     def given_since(self, at: float) -> Jobs:
         """Return what was asked for by those made at `at`, seconds since the epoch, or later."""
-        made = [self.records[job].made_at >= at for job in self.requested.id.tolist()]
+        made = [self.promises[job].made_at >= at for job in self.requested.id.tolist()]
         return self.requested.take(np.flatnonzero(made))
 
-    def with_new(self, record: PromiseRecord, row: Jobs) -> LikelyPromises:
+    def with_new(self, promise: Promise, row: Jobs) -> LikelyPromises:
         """Return these and one more; `row` is what its job asked for."""
-        row = row.replace(id=np.array([record.id]))
-        records, requested = self.records.with_new(record), self.requested.with_rows(row)
-        return replace(self, records=records, requested=requested)
+        row = row.replace(id=np.array([promise.id]))
+        promises, requested = self.promises.with_new(promise), self.requested.with_rows(row)
+        return replace(self, promises=promises, requested=requested)
 
     def without(self, jobs: Iterable[int]) -> LikelyPromises:
         """Return these without those of some jobs."""
-        gone = set(jobs) & self.records.keys()
+        gone = set(jobs) & self.promises.keys()
         if not gone:
             return self
-        left = Records({job: each for job, each in self.records.items() if job not in gone})
+        left = OpenPromises({job: each for job, each in self.promises.items() if job not in gone})
         rows = ~np.isin(self.requested.id, np.array(sorted(gone), np.int64))
-        return replace(self, records=left, requested=self.requested.take(rows))
+        return replace(self, promises=left, requested=self.requested.take(rows))
 
-    def changed(
-        self, records: Iterable[PromiseRecord], numbers: Mapping[int, int]
-    ) -> LikelyPromises:
-        """Return these with other open records, whose jobs may have other numbers than before.
+    def changed(self, promises: Iterable[Promise], numbers: Mapping[int, int]) -> LikelyPromises:
+        """Return these with other open promises, whose jobs may have other numbers than before.
 
         `numbers` are the new ones by the old ones.
         """
         ids = np.array([numbers.get(job, job) for job in self.requested.id.tolist()], np.int64)
-        new = Records({record.id: record for record in records})
+        new = OpenPromises({promise.id: promise for promise in promises})
         kept = np.isin(ids, np.array(list(new), np.int64))
-        return replace(self, records=new, requested=self.requested.replace(id=ids).take(kept))
+        return replace(self, promises=new, requested=self.requested.replace(id=ids).take(kept))
 
     def learnt(self, outcomes: Iterable[tuple[float, bool]]) -> LikelyPromises:
         """Return these with outcomes more: stated odds, and whether they were kept."""
@@ -119,12 +117,12 @@ class Site:
     snapshot : Snapshot
         As policies see it: promised jobs stand in `queued` as they were submitted, with those that
         the batch system has not shown yet. Its version counts the changes of promises and plan.
-    records : Records
+    promises : OpenPromises
         Open promises and held counter-offers, by job id.
     requested : Jobs
-        What the jobs of the records asked for, one row each, in any order.
+        What the promised jobs asked for, one row each, in any order.
     links : Edges
-        What jobs of records wait for that the batch system has not shown yet.
+        What promised jobs wait for that the batch system has not shown yet.
     marks : Marks
         Of the last poll.
     facts : object
@@ -151,9 +149,9 @@ class Site:
     put_off : mapping of int to float
         Waiting jobs that are not judged again before a time, seconds since the epoch.
     unused : mapping of (int, str) to tuple of float
-        By uid and standing, when offers and admissions lapsed that users did not take, seconds
+        By uid and state, when offers and admissions lapsed that users did not take, seconds
         since the epoch.
-    unnotified : mapping of str to PromiseRecord
+    unnotified : mapping of str to Promise
         By token, promises that broke before their jobs had appeared: whom to tell is not known yet.
     leeway : float
         As in `Observation`.
@@ -183,7 +181,7 @@ class Site:
     """
 
     snapshot: Snapshot
-    records: Records = field(default_factory=Records)
+    promises: OpenPromises = field(default_factory=OpenPromises)
     requested: Jobs = NOBODY
     links: Edges = field(default_factory=lambda: Edges.build(0))
     marks: Marks = field(default_factory=lambda: Marks.build(0))
@@ -198,7 +196,7 @@ class Site:
     freed: float = -math.inf
     put_off: Mapping[int, float] = field(default_factory=dict)
     unused: Mapping[tuple[int, PromiseState], tuple[float, ...]] = field(default_factory=dict)
-    unnotified: Mapping[str, PromiseRecord] = field(default_factory=dict)
+    unnotified: Mapping[str, Promise] = field(default_factory=dict)
     leeway: float = 0.0
     restarting: Mapping[int, int] = field(default_factory=dict)
     limit_rules: LimitRules | None = None
@@ -210,30 +208,30 @@ class Site:
     secured: Mapping[int, Secured] = field(default_factory=dict)
     orphans: Mapping[int, str] = field(default_factory=dict)
 
-    def promise_of(self, job: int) -> PromiseRecord | None:
+    def promise_of(self, job: int) -> Promise | None:
         """Return a job's open promise or offer, guaranteed or likely; None: it has none."""
-        return self.records.get(job) or self.likely.records.get(job)
+        return self.promises.get(job) or self.likely.promises.get(job)
 
-    def all_records(self) -> list[PromiseRecord]:
+    def all_promises(self) -> list[Promise]:
         """Return all open promises and offers, guaranteed and likely ones."""
-        return [*self.records.values(), *self.likely.records.values()]
+        return [*self.promises.values(), *self.likely.promises.values()]
 
-    def of_user(self, uid: int, *standings: PromiseState) -> list[PromiseRecord]:
-        """Return a user's records of some standings, the oldest first."""
-        mine = (r for r in self.records.of_users.get(uid, ()) if r.standing in standings)
-        return sorted(mine, key=lambda record: (record.made_at, record.id))
+    def of_user(self, uid: int, *states: PromiseState) -> list[Promise]:
+        """Return a user's promises in some states, the oldest first."""
+        mine = (r for r in self.promises.of_users.get(uid, ()) if r.state in states)
+        return sorted(mine, key=lambda promise: (promise.made_at, promise.id))
 
-    def open_promises(self, uid: int) -> list[PromiseRecord]:
+    def open_promises(self, uid: int) -> list[Promise]:
         """Return a user's open promises, guaranteed ones and those with odds."""
         guaranteed = self.of_user(uid, "provisional", "firm")
-        return [*guaranteed, *self.likely.records.of_users.get(uid, ())]
+        return [*guaranteed, *self.likely.promises.of_users.get(uid, ())]
 
-    def left_unused(self, records: Iterable[PromiseRecord], now: float) -> Site:
+    def left_unused(self, promises: Iterable[Promise], now: float) -> Site:
         """Return the site, in which it is remembered that these offers or promises were not used.
 
         They are given as they stood before. Offers that were made at one instant are one.
         """
-        kept = [(uid, standing) for uid, standing, _ in dict.fromkeys(map(_counted, records))]
+        kept = [(uid, state) for uid, state, _ in dict.fromkeys(map(_counted, promises))]
         return self._unused_too(dict(Counter(kept)), now)
 
     def cancelled(self, counts: Mapping[int, int], now: float) -> Site:
@@ -248,9 +246,9 @@ class Site:
             recent[key] = (*recent.get(key, ()), *[now] * count)
         return replace(self, unused={key: times for key, times in recent.items() if times})
 
-    def unused_by(self, uid: int, now: float, *standings: PromiseState) -> list[float]:
+    def unused_by(self, uid: int, now: float, *states: PromiseState) -> list[float]:
         """Return when, in the last hour, what a user did not take lapsed, the first one first."""
-        whole = (at for standing in standings for at in self.unused.get((uid, standing), ()))
+        whole = (at for state in states for at in self.unused.get((uid, state), ()))
         return sorted(at for at in whole if at > now - HOUR)
 
     def limits(self) -> dict[int, str]:
@@ -264,7 +262,7 @@ class Site:
         return int(self.marks.job[inside[0]]) if len(inside) else job
 
     def row(self, job: int) -> Jobs:
-        """Return what the job of a record asked for, one row."""
+        """Return what a promised job asked for, one row."""
         return self.requested.take(np.flatnonzero(self.requested.id == job)[:1])
 
     def with_begin(self, job: int, begin: float) -> Site:
@@ -280,23 +278,23 @@ class Site:
         snapshot = replace(self.snapshot, queued=later(self.snapshot.queued))
         return replace(self, snapshot=snapshot, requested=later(self.requested))
 
-    def with_record(self, record: PromiseRecord, row: Jobs, links: Edges, plan: Schedule) -> Site:
+    def with_promise(self, promise: Promise, row: Jobs, links: Edges, plan: Schedule) -> Site:
         """Return the site with one more promise or offer, and a new plan.
 
         A job that the batch system does not show yet is put into the queue, with what it waits for.
         """
-        old, records = self.snapshot, self.records.with_new(record)
-        shown = record.id < FIRST_OWN_ID
+        old, promises = self.snapshot, self.promises.with_new(promise)
+        shown = promise.id < FIRST_OWN_ID
         if shown:
-            promises = promises_of(records.values())
+            ledger = ledger_of(promises.values())
         else:  # its id is the highest
-            promises = old.promises.with_rows(promises_of([record]))
-        snapshot = replace(old, promises=promises, plan=plan, version=old.version + 1)
+            ledger = old.promises.with_rows(ledger_of([promise]))
+        snapshot = replace(old, promises=ledger, plan=plan, version=old.version + 1)
         requested = self.requested.with_rows(row)
-        after = replace(self, snapshot=snapshot, records=records, requested=requested)
+        after = replace(self, snapshot=snapshot, promises=promises, requested=requested)
         if shown and old.queued.names("demand") == row.names("demand"):
             return after
-        others = old.queued.take(old.queued.id != record.id) if shown else old.queued
+        others = old.queued.take(old.queued.id != promise.id) if shown else old.queued
         queued = _with_row(others, row)
         if shown:  # it is counted to limits from now on
             return replace(after, snapshot=replace(snapshot, queued=queued))
@@ -305,46 +303,49 @@ class Site:
             after,
             snapshot=replace(snapshot, queued=queued, edges=edges),
             links=Edges.joined([self.links, links]),
-            next_id=max(self.next_id, record.id + 1),
+            next_id=max(self.next_id, promise.id + 1),
         )
 
     def without(self, jobs: Iterable[int]) -> Site:
-        """Return the site without some records that the batch system knows no job of."""
+        """Return the site without some promises that the batch system knows no job of."""
         lost = set(jobs)
         if not lost:
             return self
         gone = np.array(sorted(lost), np.int64)
-        records = Records({job: r for job, r in self.records.items() if job not in lost})
+        promises = OpenPromises({job: r for job, r in self.promises.items() if job not in lost})
         old = self.snapshot
         snapshot = replace(
             old,
             queued=_left(old.queued, old.queued.id, gone),
-            promises=promises_of(records.values()),
+            promises=ledger_of(promises.values()),
             plan=old.plan.take(np.flatnonzero(~np.isin(old.plan.entries.job, gone))),
             edges=_left(old.edges, old.edges.after, gone),
             version=old.version + 1,
         )
         requested = _left(self.requested, self.requested.id, gone)
         links = _left(self.links, self.links.after, gone)
-        return replace(self, snapshot=snapshot, records=records, requested=requested, links=links)
+        return replace(self, snapshot=snapshot, promises=promises, requested=requested, links=links)
 
     def released(self, job: int) -> Site:
         """Return the site in which a job that the batch system shows goes on without its promise.
 
         It is not judged again.
         """
-        old, records = self.snapshot, Records({j: r for j, r in self.records.items() if j != job})
+        old, promises = (
+            self.snapshot,
+            OpenPromises({j: r for j, r in self.promises.items() if j != job}),
+        )
         gone = np.array([job], np.int64)
         snapshot = replace(
             old,
-            promises=promises_of(records.values()),
+            promises=ledger_of(promises.values()),
             plan=old.plan.take(np.flatnonzero(old.plan.entries.job != job)),
             version=old.version + 1,
         )
         return replace(
             self,
             snapshot=snapshot,
-            records=records,
+            promises=promises,
             requested=_left(self.requested, self.requested.id, gone),
             links=_left(self.links, self.links.after, gone),
             declined={**self.declined, job: ""},
@@ -363,7 +364,7 @@ class Step:
     ----------
     site : Site
         After it.
-    changed : tuple of PromiseRecord
+    changed : tuple of Promise
         Promises that were given, kept or broken, to be written down.
     actions : tuple of Action
         What is asked of the batch system for it, and what users are notified of.
@@ -377,7 +378,7 @@ class Step:
     """
 
     site: Site
-    changed: tuple[PromiseRecord, ...] = ()
+    changed: tuple[Promise, ...] = ()
     actions: tuple[Action, ...] = ()
     journal: tuple[JournalEntry, ...] = ()
     events: Events = NO_EVENTS
@@ -395,10 +396,10 @@ class Step:
         )
 
 
-def _counted(record: PromiseRecord) -> tuple[int, PromiseState, float]:
-    """Return what is the same of records that count as one: the offers of a menu."""
-    at = record.made_at if record.standing == "offered" else float(record.id)
-    return record.uid, record.standing, at
+def _counted(promise: Promise) -> tuple[int, PromiseState, float]:
+    """Return what is the same of promises that count as one: the offers of a menu."""
+    at = promise.made_at if promise.state == "offered" else float(promise.id)
+    return promise.uid, promise.state, at
 
 
 def _left(table: Any, key: NDArray[np.int64], gone: NDArray[np.int64]) -> Any:
@@ -423,16 +424,16 @@ def _with_row(jobs: Jobs, row: Jobs) -> Jobs:
     return more if behind else in_order(more)
 
 
-def promises_of(records: Iterable[PromiseRecord]) -> Promises:
-    """Return the ledger that open records make, in order of their job ids."""
-    rows = sorted((r for r in records if r.standing in OPEN), key=lambda record: record.id)
-    firm = [Commitment.FIRM if r.standing == "firm" else Commitment.PROVISIONAL for r in rows]
+def ledger_of(promises: Iterable[Promise]) -> Promises:
+    """Return the ledger that open promises make, in order of their job ids."""
+    rows = sorted((r for r in promises if r.state in OPEN), key=lambda promise: promise.id)
+    firm = [Commitment.FIRM if r.state == "firm" else Commitment.PROVISIONAL for r in rows]
     return Promises.build(
         len(rows),
         job=[r.id for r in rows] or None,
         deadline=[r.deadline for r in rows] or None,
         made_at=[r.made_at for r in rows] or None,
-        standing=firm or None,
+        commitment=firm or None,
     )
 
 
@@ -455,22 +456,22 @@ def _unplanned(site: Site) -> list[int]:
     on_lost = plan.entries.job[np.unique(plan.rows()[~usable[plan.nodes]])]
     waits = site.requested.id[np.isin(site.requested.id, site.snapshot.queued.id)]
     homeless = np.union1d(np.setdiff1d(waits, plan.entries.job), on_lost).tolist()
-    found = [job for job in homeless if job in site.records and job not in site.restarting]
-    return [job for job in found if site.records[job].standing != "offered"]
+    found = [job for job in homeless if job in site.promises and job not in site.restarting]
+    return [job for job in found if site.promises[job].state != "offered"]
 
 
 def suspended(site: Site) -> list[int]:
     """Return the ids of promised jobs that are suspended: nobody knows when they end."""
     jobs = site.marks.job[site.marks.suspended]
-    return [job for job in jobs.tolist() if job in site.records]
+    return [job for job in jobs.tolist() if job in site.promises]
 
 
 def _late_plans(site: Site) -> dict[int, float]:
     """Return by id the jobs of promises that are planned too late, and until when."""
-    entries, records = site.snapshot.plan.entries, site.records
+    entries, promises = site.snapshot.plan.entries, site.promises
     late = entries.end > promised_deadlines(site, entries.job) + LATE
     ends = zip(entries.job[late].tolist(), entries.end[late].tolist(), strict=True)
-    return {job: end for job, end in ends if job in records and records[job].standing != "offered"}
+    return {job: end for job, end in ends if job in promises and promises[job].state != "offered"}
 
 
 def promised_deadlines(site: Site, jobs: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -499,11 +500,11 @@ def with_late_plans_accepted(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, promises=promises.with_column("deadline", deadline))
 
 
-def standings(site: Site) -> Counter[str]:
+def states(site: Site) -> Counter[str]:
     """Return how many open promises and offers are in each state, those at risk apart."""
     risky = at_risk(site)
     return Counter(
-        AT_RISK if job in risky else record.standing for job, record in site.records.items()
+        AT_RISK if job in risky else promise.state for job, promise in site.promises.items()
     )
 
 

@@ -277,7 +277,7 @@ class Standby:
             nodes=0,
             usable=0,
             cycle_s=None,
-            standings={},
+            states={},
             problems=(*own, *nobody, *unseen(peers)),
             peers=peers,
         )

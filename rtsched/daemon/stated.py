@@ -27,12 +27,12 @@ def floor_of(odds: float) -> float:
     return max(low for low in CLASSES if low <= round(100 * odds, 6)) / 100.0
 
 
-def standing_of(standing: str, odds: float | None, now: float | None = None) -> str:
+def state_of(state: str, odds: float | None, now: float | None = None) -> str:
     """Return how a promise stands; a likely one with the odds stated, and those it has now."""
-    standing = standing.replace("-", " ")
+    state = state.replace("-", " ")
     if odds is None:
-        return standing
-    return f"{standing}, likely {per_cent(odds)}{'' if now is None else f', now {per_cent(now)}'}"
+        return state
+    return f"{state}, likely {per_cent(odds)}{'' if now is None else f', now {per_cent(now)}'}"
 
 
 _LAST = 2.0**33

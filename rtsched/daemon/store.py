@@ -36,11 +36,11 @@ from rtsched.daemon.database import (
     set_aside,
 )
 from rtsched.daemon.failpoints import passing
-from rtsched.daemon.records import (
+from rtsched.daemon.promises import (
     OPEN,
     OUTCOMES,
     JournalEntry,
-    PromiseRecord,
+    Promise,
     PromiseState,
     StoredState,
     decode_schedule,
@@ -72,7 +72,7 @@ FORGOTTEN = 20_000
 LOG_PAGES = 20_000
 """Pages of the write-ahead log at which a commit itself moves them into the file, if nobody did."""
 
-_FIELDS = PromiseRecord.__struct_fields__
+_FIELDS = Promise.__struct_encode_fields__
 _COLUMNS = ", ".join(_FIELDS)
 _UPSERT = (
     f"INSERT INTO records ({_COLUMNS}) VALUES ({', '.join('?' * len(_FIELDS))}) "  # noqa: S608
@@ -108,7 +108,7 @@ __all__ = [
     "JOURNAL_ROWS",
     "OPEN",
     "JournalEntry",
-    "PromiseRecord",
+    "Promise",
     "PromiseState",
     "Store",
     "StoredState",
@@ -271,20 +271,20 @@ class Store:
 
     def commit(
         self,
-        records: Sequence[PromiseRecord],
+        promises: Sequence[Promise],
         plan: Schedule | None,
         version: int,
         nodes: Nodes | None = None,
         unused: Unused | None = None,
     ) -> None:
-        """Write records, new or changed, and the plan with its version, in one transaction.
+        """Write promises, new or changed, and the plan with its version, in one transaction.
 
         With it go the nodes that the plan's rows mean, and what users left unused (`Site.unused`),
         where they are other ones than at the last commit. What is None stays as it is there.
         """
-        latest = {record.token: record for record in records}.values()
+        latest = {promise.token: promise for promise in promises}.values()
         with self._transaction() as base:
-            base.executemany(_UPSERT, [msgspec.structs.astuple(record) for record in latest])
+            base.executemany(_UPSERT, [msgspec.structs.astuple(promise) for promise in latest])
             if plan is None:
                 base.execute("UPDATE plan SET version = ?", (version,))
             else:
@@ -297,7 +297,7 @@ class Store:
             self._nodes, self._names = nodes, names
         if unused is not None:
             self._unused = unused
-        if any(record.standing == "provisional" for record in records):
+        if any(promise.state == "provisional" for promise in promises):
             passing("committed")
 
     def _write_nodes(self, base: sqlite3.Connection, nodes: Nodes | None) -> list[str] | None:
@@ -328,26 +328,26 @@ class Store:
     def load(self) -> StoredState:
         """Return all that a daemon needs to go on."""
         with self._exclusive():
-            base, records = self._base, self.open_records()
+            base, promises = self._base, self.open_promises()
             version, plan, nodes = base.execute("SELECT version, plan, nodes FROM plan").fetchone()
             states = dict(base.execute("SELECT name, state FROM states"))
             unused = {
-                (uid, standing): msgspec.json.decode(times, type=tuple[float, ...])
-                for uid, standing, times in base.execute("SELECT * FROM unused")
+                (uid, state): msgspec.json.decode(times, type=tuple[float, ...])
+                for uid, state, times in base.execute("SELECT * FROM unused")
             }
             counted = sum(
                 number
                 for name, number in self.counts().items()
                 if name.removeprefix(COUNTED_APART) in OPEN
             )
-        if counted != len(records):
-            found = f"{counted} open promises and offers are counted, {len(records)} are there"
+        if counted != len(promises):
+            found = f"{counted} open promises and offers are counted, {len(promises)} are there"
             raise StoreError(self.path, f"is damaged ({found}); {RESTORE}")
         schedule = None if plan is None else decode_schedule(plan)
         names = None if nodes is None else msgspec.json.decode(nodes, type=tuple[str, ...])
         self._unused = unused
         outcomes = self._latest_likely_outcomes()
-        return StoredState(records, schedule, version, states, names, unused, outcomes)
+        return StoredState(promises, schedule, version, states, names, unused, outcomes)
 
     def check(self) -> None:
         """Read all of the file and check it; takes as long as it is large, and nothing waits.
@@ -360,7 +360,7 @@ class Store:
         with self._with_sentences(), closing(connect(self.path)) as base:
             check(base, self.path)
 
-    def open_records(self) -> tuple[PromiseRecord, ...]:
+    def open_promises(self) -> tuple[Promise, ...]:
         """Return offers and promises that are open, oldest first."""
         return self._records(f"WHERE {_IS_OPEN} ORDER BY made_at, token")
 
@@ -376,21 +376,21 @@ class Store:
                 found.update(token for (token,) in base.execute(text, given))
         return found
 
-    def find(self, job: int) -> tuple[PromiseRecord, ...]:
-        """Return the records of one job id, latest first."""
+    def find(self, job: int) -> tuple[Promise, ...]:
+        """Return the promises of one job id, latest first."""
         return self._records("WHERE id = ? ORDER BY made_at DESC, token", job)
 
-    def latest(self, jobs: Sequence[int]) -> dict[int, PromiseRecord]:
-        """Return the latest record of each of some job ids that has any."""
-        found: dict[int, PromiseRecord] = {}
+    def latest(self, jobs: Sequence[int]) -> dict[int, Promise]:
+        """Return the latest promise of each of some job ids that has any."""
+        found: dict[int, Promise] = {}
         for at in range(0, len(jobs), _IDS):
             some = jobs[at : at + _IDS]
             where = f"WHERE id IN ({','.join('?' * len(some))}) ORDER BY made_at, token DESC"
-            found |= {record.id: record for record in self._records(where, *some)}
+            found |= {promise.id: promise for promise in self._records(where, *some)}
         return found
 
-    def closed_since(self, time: float) -> tuple[PromiseRecord, ...]:
-        """Return records that were closed after `time`, s since the epoch; earliest first.
+    def closed_since(self, time: float) -> tuple[Promise, ...]:
+        """Return promises that were closed after `time`, s since the epoch; earliest first.
 
         They are no more than `SHOWN`.
         """
@@ -398,7 +398,7 @@ class Store:
         return self._records(where, time)
 
     def counts(self) -> dict[str, int]:
-        """Return how many records stand how; it costs the same however many there are.
+        """Return how many promises are in each state; it costs the same however many there are.
 
         Those of likely promises are counted apart, as `likely firm` and so on.
         """
@@ -428,7 +428,7 @@ class Store:
         return tuple((odds, bool(kept)) for odds, kept in reversed(rows))
 
     def tidy(self, before: float) -> None:
-        """Do what can wait: write the journal, and delete records closed before then.
+        """Do what can wait: write the journal, and delete promises closed before then.
 
         What was committed since the last time is moved from the log into the file proper.
         """
@@ -438,7 +438,7 @@ class Store:
             self._side.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def forget(self, before: float) -> int:
-        """Delete records closed before then, the oldest first; return how many.
+        """Delete promises closed before then, the oldest first; return how many.
 
         They are no more than `FORGOTTEN`.
         """
@@ -532,9 +532,9 @@ class Store:
         ]
         return tuple([*fresh, *map(_entry, rows)][:limit])
 
-    def _records(self, which: str, *values: object) -> tuple[PromiseRecord, ...]:
+    def _records(self, which: str, *values: object) -> tuple[Promise, ...]:
         with self._reading() as base:
-            return tuple(PromiseRecord(*row) for row in base.execute(_ALL + which, values))
+            return tuple(Promise(*row) for row in base.execute(_ALL + which, values))
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:

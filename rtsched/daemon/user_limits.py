@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.daemon.records import PromiseRecord, PromiseState
+    from rtsched.daemon.promises import Promise, PromiseState
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
     from rtsched.model.cluster import Cluster
@@ -100,7 +100,7 @@ def _over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> s
     """
     cluster = site.snapshot.cluster
     room, own = WEEK * _machine_size(cluster), float(_work_of(job, cluster)[0])
-    open_ = [r.id for r in site.records.values() if r.standing != "offered"]
+    open_ = [r.id for r in site.promises.values() if r.state != "offered"]
     rows = site.requested.take(np.isin(site.requested.id, np.array(open_, np.int64)))
     user = np.isin(rows.id, np.array([r.id for r in site.open_promises(uid)], np.int64))
     account = job.texts("account")[0]
@@ -120,15 +120,15 @@ def _over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> s
     return ""
 
 
-def kept_for_nothing(site: Site, records: Iterable[PromiseRecord]) -> dict[int, int]:
+def kept_for_nothing(site: Site, promises: Iterable[Promise]) -> dict[int, int]:
     """Return by user as how many unused promises these count: they kept others from the machine.
 
     In proportion to what was planned for them; what is cancelled at once was of use to nobody else
     for the same time, and so counts as the whole machine for an hour at most.
     """
     by_user: dict[int, list[int]] = {}
-    for record in records:
-        by_user.setdefault(record.uid, []).append(record.id)
+    for promise in promises:
+        by_user.setdefault(promise.uid, []).append(promise.id)
     cluster, counts = site.snapshot.cluster, dict[int, int]()
     whole = max(_machine_size(cluster), 1.0) * HOUR
     for uid, jobs in by_user.items():

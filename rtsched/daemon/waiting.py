@@ -50,7 +50,7 @@ def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Re
         start = float(snapshot.plan.entries.start[entry])
         nodes = counted(int(snapshot.plan.entries.size[entry]), "node")
         text = f"it is planned to start at {moment(start, now)} on {nodes} reserved for it"
-        if job in site.records and snapshot.plan.entries.end[entry] > site.records[job].deadline:
+        if job in site.promises and snapshot.plan.entries.end[entry] > site.promises[job].deadline:
             text += ", too late for its deadline unless jobs that run there end early"
         return (*found, Reason("wait.planned", text))
     row = snapshot.queued.take(snapshot.queued.id == job)

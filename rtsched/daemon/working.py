@@ -21,8 +21,8 @@ from rtsched.daemon.deferred import (
 )
 from rtsched.daemon.likely import reconcile_likely
 from rtsched.daemon.offers import promised_rows
+from rtsched.daemon.promises import JournalEntry
 from rtsched.daemon.reconcile import reconcile
-from rtsched.daemon.records import JournalEntry
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
 from rtsched.daemon.site import Step, at_risk, entry_of
@@ -181,7 +181,7 @@ def _begin_again(site: Site, before: Site, now: float) -> tuple[Action, ...]:
         row = entry_of(runs, job)
         ran_on = {names[node] for node in runs.nodes_of(row).tolist()} if row >= 0 else set()
         start = float(plan.entries.start[entry_of(plan, job)])
-        deadline = site.records[job].deadline
+        deadline = site.promises[job].deadline
         texts[job] = messages.begins_again(deadline, start, now, lost=not ran_on <= up)
     return Notify.of(texts)
 
@@ -195,14 +195,14 @@ def _may_end_late(site: Site, before: Site, now: float) -> tuple[Action, ...]:
     late, then = at_risk(site), at_risk(before)
     runs = set(site.snapshot.allocations.entries.job.tolist())
     texts = {
-        job: messages.may_end_late(end, site.records[job].deadline, now, runs=job in runs)
+        job: messages.may_end_late(end, site.promises[job].deadline, now, runs=job in runs)
         for job, end in late.items()
-        if job not in then and job < FIRST_OWN_ID and now < site.records[job].deadline
+        if job not in then and job < FIRST_OWN_ID and now < site.promises[job].deadline
     }
     known = runs | set(site.snapshot.plan.entries.job.tolist())
-    for job in (then.keys() - late.keys()) & site.records.keys() & known:
-        if now < site.records[job].deadline:  # what completes then may seem to end before
-            texts[job] = messages.in_time_again(site.records[job].deadline, now)
+    for job in (then.keys() - late.keys()) & site.promises.keys() & known:
+        if now < site.promises[job].deadline:  # what completes then may seem to end before
+            texts[job] = messages.in_time_again(site.promises[job].deadline, now)
     return Notify.of(texts)
 
 
@@ -266,7 +266,7 @@ def _by_deadline(site: Site, settings: DaemonSettings, now: float) -> ExchangePl
     Those with odds come first, then those without a promise, and last those of them that can no
     longer end in time, as far as anyone knows.
     """
-    queued, likely = site.snapshot.queued, site.likely.records
+    queued, likely = site.snapshot.queued, site.likely.promises
     unpromised = list(running_unpromised(site, settings.rejected))
     may = np.isin(queued.id, [*unpromised, *likely]) & ~(queued.begin > now)
     cannot = np.concatenate([site.marks.job[site.marks.held], site.snapshot.edges.after])

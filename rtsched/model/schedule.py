@@ -185,7 +185,7 @@ class Promises(Table):
     job = Column(np.int64, -1, "Job id.")
     deadline = Column(np.float64, np.inf, "Finish by, seconds since the epoch.")
     made_at = Column(np.float64, np.nan, "When it was given, seconds since the epoch.")
-    standing = Column(np.int8, Commitment.FIRM, "A `Commitment`.")
+    commitment = Column(np.int8, Commitment.FIRM, "A `Commitment`.")
 
 
 class PlanRows(NamedTuple):

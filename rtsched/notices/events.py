@@ -13,7 +13,7 @@ from rtsched.report.wording import duration, shortened, visible
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rtsched.daemon.reports import Promise
+    from rtsched.daemon.reports import PromiseStatus
 
 OVERLAP = 120.0
 """Seconds before the last closed promise for which closed ones are asked about again: one may be
@@ -65,7 +65,7 @@ class Memory(msgspec.Struct, frozen=True):
     since: float | None = None
 
 
-def key_of(promise: Promise) -> str:
+def key_of(promise: PromiseStatus) -> str:
     """Return what tells a promise from all others, once its job is in the queue.
 
     Promises of one cycle are given at one instant.
@@ -73,15 +73,15 @@ def key_of(promise: Promise) -> str:
     return f"{_older_key_of(promise)} {promise.job}"
 
 
-def _older_key_of(promise: Promise) -> str:
+def _older_key_of(promise: PromiseStatus) -> str:
     """Return the key under which an earlier release remembered a promise."""
     return f"{promise.user} {promise.made_at}"
 
 
 def noticed(
     memory: Memory,
-    promises: Iterable[Promise],
-    closed: Iterable[tuple[Promise, float]],
+    promises: Iterable[PromiseStatus],
+    closed: Iterable[tuple[PromiseStatus, float]],
     now: float,
     moved_s: float,
 ) -> tuple[Memory, list[Notice]]:
@@ -93,9 +93,9 @@ def noticed(
     ----------
     memory : Memory
         From the look before.
-    promises : iterable of Promise
+    promises : iterable of PromiseStatus
         The open ones of all users.
-    closed : iterable of (Promise, float)
+    closed : iterable of (PromiseStatus, float)
         Those that were closed since `memory.since` less `OVERLAP`, and when, seconds since the
         epoch.
     now : float
@@ -104,15 +104,15 @@ def noticed(
         Seconds by which a planned start moves to be worth a notice.
     """
     first, found = memory.since is None, list[Notice]()
-    standing: dict[str, Known] = {}
+    state: dict[str, Known] = {}
     for promise in promises:
-        if promise.standing not in {"firm", "at-risk"}:
+        if promise.state not in {"firm", "at-risk"}:
             continue
         key = key_of(promise)
         before = memory.open.get(key) or memory.open.get(_older_key_of(promise))
         if before is None:
             found.append(_notice(promise, "promised", now))
-            standing[key] = Known(promise.start, promise.late, first and promise.unlikely)
+            state[key] = Known(promise.start, promise.late, first and promise.unlikely)
             continue
         start = before.start
         if not promise.running and promise.start is not None:
@@ -123,20 +123,22 @@ def noticed(
         fallen = promise.unlikely and not before.warned
         if fallen or (promise.late and not before.late):
             found.append(_notice(promise, "at-risk", now))
-        standing[key] = Known(start, promise.late, before.warned or promise.unlikely)
+        state[key] = Known(start, promise.late, before.warned or promise.unlikely)
     latest = memory.since or 0.0
     lately = {key: at for key, at in memory.closed.items() if at > latest - OVERLAP}
     for promise, at in closed:
         key = key_of(promise)
         if key not in lately and _older_key_of(promise) not in lately:
             lately[key], latest = at, max(latest, at)
-            if event := CLOSED.get(promise.standing):
+            if event := CLOSED.get(promise.state):
                 found.append(_notice(promise, event, now))
     since = max(latest, now) if first else latest
-    return Memory(standing, lately, since), [] if first else found
+    return Memory(state, lately, since), [] if first else found
 
 
-def _notice(promise: Promise, event: Event, now: float, before: float | None = None) -> Notice:
+def _notice(
+    promise: PromiseStatus, event: Event, now: float, before: float | None = None
+) -> Notice:
     return Notice(
         user=promise.user,
         event=event,
@@ -150,7 +152,7 @@ def _notice(promise: Promise, event: Event, now: float, before: float | None = N
     )
 
 
-def _text(promise: Promise, event: Event, now: float, before: float | None) -> str:
+def _text(promise: PromiseStatus, event: Event, now: float, before: float | None) -> str:
     """Return one sentence."""
     name = f" ({shortened(promise.name, 60)})" if promise.name else ""
     job = f"job {visible(promise.job)}{name}"
@@ -178,7 +180,7 @@ def _text(promise: Promise, event: Event, now: float, before: float | None) -> s
             return f"{job} ended as promised, {by}"
         case "broken":
             why = f": {shortened(promise.why, 200)}" if promise.why else ""
-            what = "ended too late" if promise.standing == "missed" else "cannot be kept any more"
+            what = "ended too late" if promise.state == "missed" else "cannot be kept any more"
             kind = "promise"
             if promise.odds is not None:
                 kind = f"likely promise (odds {per_cent(promise.odds)}, not guaranteed)"

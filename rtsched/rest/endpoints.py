@@ -22,7 +22,7 @@ from rtsched.daemon import reports
 from rtsched.daemon.reports import (
     Explain,
     ExplainReport,
-    Promise,
+    PromiseStatus,
     Question,
     RefusedError,
     Route,
@@ -73,7 +73,7 @@ class PromiseList(msgspec.Struct, frozen=True):
     """The daemon's clock."""
     everyone: bool
     """Whether those of all users are listed."""
-    promises: tuple[Promise, ...]
+    promises: tuple[PromiseStatus, ...]
     """By planned start."""
 
 
@@ -185,7 +185,7 @@ async def list_promises(request: HttpRequest) -> PromiseList:
 
 
 @get("/promises/{job:str}", operation_id="showPromise", responses=REFUSALS)
-async def show_promise(request: HttpRequest, job: JobName) -> Promise:
+async def show_promise(request: HttpRequest, job: JobName) -> PromiseStatus:
     """Return the promise of a job, open or closed."""
     report: ExplainReport = await ask(request, Explain(job, 0))
     if report.promise is None:

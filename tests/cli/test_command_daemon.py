@@ -33,7 +33,7 @@ from rtsched.daemon.reports import (
     PendingChange,
     Plan,
     PlanReport,
-    Promise,
+    PromiseStatus,
     Reason,
     RefusedError,
     Status,
@@ -47,7 +47,7 @@ from rtsched.rest import client
 
 NOW = 1_795_219_200.0  # 2026-11-21 00:00 UTC
 NODES = tuple(f"slow{k}" for k in (1, 2, 3, 7))
-PROMISE = Promise(
+PROMISE = PromiseStatus(
     "4711",
     "sim\x1b[31m",
     "ann",
@@ -70,7 +70,7 @@ STATUS = StatusReport(
     nodes=30,
     usable=29,
     cycle_s=0.25,
-    standings={"firm": 1, "kept": 20},
+    states={"firm": 1, "kept": 20},
     promises=(PROMISE,),
 )
 
@@ -134,7 +134,7 @@ def test_status_with_problems(asked):
 
 def test_an_array_in_progress(asked):
     """The table shows after its name how many of its tasks were started."""
-    array = Promise("12", "scan", "ann", "firm", NOW + 60, NOW, tasks=100, waiting=63)
+    array = PromiseStatus("12", "scan", "ann", "firm", NOW + 60, NOW, tasks=100, waiting=63)
     known = {name: getattr(STATUS, name) for name in STATUS.__struct_fields__}
     result, _ = asked(StatusReport(**{**known, "promises": (array,)}), "status")
     assert "scan (37 of 100 tasks started)" in said(result)
@@ -206,7 +206,7 @@ def test_refusals(asked, refused):
 
 def test_cancel(asked, refused):
     """What was given up is named, or why it was not."""
-    closed = Promise("4711", "sim", "ann", "withdrawn", NOW, NOW, why="cancelled by its user")
+    closed = PromiseStatus("4711", "sim", "ann", "withdrawn", NOW, NOW, why="cancelled by its user")
     report = CancelReport(NOW, closed)
     result, questions = asked(report, "cancel", "4711")
     assert questions == [Cancel("4711")]
@@ -221,8 +221,8 @@ def test_cancel_all(run, monkeypatch):
     """What is in the queue is given up, though a job may just have ended; offers lapse."""
     asked = []
     promises = tuple(
-        Promise(str(at), "sim", "ann", standing, NOW, NOW)
-        for at, standing in enumerate(("firm", "firm", "at-risk", "offered", "provisional"), 1)
+        PromiseStatus(str(at), "sim", "ann", state, NOW, NOW)
+        for at, state in enumerate(("firm", "firm", "at-risk", "offered", "provisional"), 1)
     )
 
     def answer(question, _):
@@ -231,7 +231,7 @@ def test_cancel_all(run, monkeypatch):
             return msgspec.structs.replace(STATUS, promises=promises)
         if question == Cancel("1"):
             raise RefusedError("job 1 has no promise that could be cancelled", "not-found")
-        return CancelReport(NOW, msgspec.structs.replace(promises[1], standing="withdrawn"))
+        return CancelReport(NOW, msgspec.structs.replace(promises[1], state="withdrawn"))
 
     monkeypatch.setattr("rtsched.cli.cancel.report_of", answer)
     result = run("cancel", "--all")
@@ -459,7 +459,7 @@ def test_explain_last(asked):
 
 def test_explain_offer_and_end(asked):
     """A held counter-offer and a job that is gone are told as such."""
-    offer = Promise("", "sim", "ann", "offered", NOW + 600, NOW, expires=NOW + 60)
+    offer = PromiseStatus("", "sim", "ann", "offered", NOW + 600, NOW, expires=NOW + 60)
     result, _ = asked(ExplainReport(NOW, promise=offer), "explain", "7", "--live")
     assert "no longer shows it offered to end by 00:10:00 +0000; held until 00:01:00 +0000" in said(
         result

@@ -15,7 +15,7 @@ from daemon_replies import answering, reported
 
 from rtsched.cli import diagnosis
 from rtsched.daemon.database import connect, migrations, prepare
-from rtsched.daemon.reports import Promise, Status, StatusReport
+from rtsched.daemon.reports import PromiseStatus, Status, StatusReport
 from rtsched.errors import AdapterError
 
 SECRETS = ("hunter22", "T0/B1/abc", "plug-in secret", "conf-secret", "f1lter")
@@ -56,10 +56,10 @@ STATUS = StatusReport(
     nodes=30,
     usable=29,
     cycle_s=0.25,
-    standings={"firm": 1},
+    states={"firm": 1},
     problems=("cannot tell ann\x1b[2J: password=f1lter",),
     everyone=True,
-    promises=(Promise("4711", "my-job-name", "guest7", "firm", None, None, why="of guest7"),),
+    promises=(PromiseStatus("4711", "my-job-name", "guest7", "firm", None, None, why="of guest7"),),
     metrics="# HELP x\n# TYPE x counter\nrtsched_cycle_failures_total 3.0\n",
 )
 

@@ -20,7 +20,7 @@ from rtsched.adapters.live import Marks
 from rtsched.adapters.slurm.facts import Partition
 from rtsched.adapters.wire import MessageKind, Tag, encode
 from rtsched.daemon.estimating import Estimating, LatestEstimates
-from rtsched.daemon.records import PromiseRecord, PromiseState, encode_jobs
+from rtsched.daemon.promises import Promise, PromiseState, encode_jobs
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.estimates import Estimates, EstimateSettings
 from rtsched.model.blocked import WHOLE, Blocked
@@ -84,15 +84,13 @@ def asked(running: Running, nodes: int, hours: float, name: str) -> socket.socke
     return line
 
 
-def closed_likely() -> Iterator[PromiseRecord]:
+def closed_likely() -> Iterator[Promise]:
     """Yield likely promises that ended, of odds that are about right."""
     job, random = encode_jobs(Jobs.build(1)), np.random.default_rng(7)
     for number in range(400):
         odds = float(random.choice([0.82, 0.9, 0.95, 0.97, 0.995]))
-        standing: PromiseState = "kept" if random.random() < odds else "missed"
-        yield PromiseRecord(
-            f"past{number}", number, ANN, "ann", NOW, NOW, standing, NOW, "", job, odds=odds
-        )
+        state: PromiseState = "kept" if random.random() < odds else "missed"
+        yield Promise(f"past{number}", number, ANN, "ann", NOW, NOW, state, NOW, "", job, odds=odds)
 
 
 class MadeUpEstimates(Estimating):
@@ -168,7 +166,7 @@ def large_daemon(
             name = first if number == 0 else f"model-{number}"
             line = asked(running, 4 + number % 5, hours, name)
             await asyncio.to_thread(answer_of, line)
-        records = list(running.daemon.site.records.values())
+        records = list(running.daemon.site.promises.values())
         rows = Jobs.joined([running.daemon.site.row(record.id) for record in records])
         rows = rows.replace(id=4711 + np.arange(len(records)))
         await seen_in_queue(running, rows, [record.token for record in records])

@@ -72,7 +72,7 @@ def daemon_with_a_promise(path: Path) -> AbstractContextManager[Running]:
     async def course(running: Running) -> None:
         await running.start()
         await asyncio.to_thread(answer_of, running.asked(nodes=2))
-        (record,) = running.daemon.site.records.values()
+        (record,) = running.daemon.site.promises.values()
         row = running.daemon.site.row(record.id).replace(id=np.array([JOB]))
         await seen_in_queue(running, row, [record.token])
 

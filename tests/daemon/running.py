@@ -198,9 +198,9 @@ class Running:
         line.sendall(encode(MessageKind.SUBMIT, fields))
         return line
 
-    def standings(self) -> list[str]:
+    def states(self) -> list[str]:
         """Return how the promises and offers that the daemon holds stand."""
-        return [record.standing for record in self.daemon.site.records.values()]
+        return [record.state for record in self.daemon.site.promises.values()]
 
     def show(self, **changes: object) -> None:
         """Have the next poll show something else."""

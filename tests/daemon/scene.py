@@ -305,11 +305,11 @@ class Scene:
 
     def _shown(self, job: int, token: str) -> Jobs:
         """Return a waiting job as the batch system shows it: as it was submitted."""
-        known = [r.id for r in self.site.records.values() if r.token == token]
+        known = [r.id for r in self.site.promises.values() if r.token == token]
         if known:
             return self.site.row(known[0]).replace(id=np.array([job]))
         likely = self.site.likely
-        if own := [r.id for r in likely.records.values() if r.token == token]:
+        if own := [r.id for r in likely.promises.values() if r.token == token]:
             row = likely.requested.take(likely.requested.id == own[0])
             return row.replace(id=np.array([job]))
         return Jobs.build(1, id=[job], submit=[T0])

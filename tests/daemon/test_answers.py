@@ -79,7 +79,7 @@ def test_submissions_at_once_are_promised_no_node_twice(running: Running) -> Non
         assert sorted(said) == sorted([ACCEPT, REJECT, REJECT])
 
     assert run(running, course).most == 1
-    assert running.standings().count("provisional") == 1
+    assert running.states().count("provisional") == 1
 
 
 def test_who_hangs_up_before_its_turn_is_not_evaluated(running: Running) -> None:
@@ -97,7 +97,7 @@ def test_who_hangs_up_before_its_turn_is_not_evaluated(running: Running) -> None
         assert gate.calls == 1
 
     run(running, course)
-    assert running.standings() == ["provisional"]
+    assert running.states() == ["provisional"]
 
 
 def test_users_are_evaluated_in_turn(running: Running) -> None:
@@ -113,7 +113,7 @@ def test_users_are_evaluated_in_turn(running: Running) -> None:
         gate.open.set()
         for line in lines:
             await asyncio.to_thread(answer_of, line)
-        made = sorted(running.daemon.site.records.values(), key=lambda record: record.id)
+        made = sorted(running.daemon.site.promises.values(), key=lambda record: record.id)
         order.extend(record.uid for record in made)
 
     run(running, course)
@@ -221,7 +221,7 @@ def test_an_account_that_slurm_may_refuse_is_held_at_once(running: Running) -> N
         assert "evaluated once its account has been accepted" in str(fields[Tag.MESSAGE])
 
     run(running, course)
-    assert running.standings() == []
+    assert running.states() == []
 
 
 def test_a_request_is_read_beside_the_loop(
@@ -269,7 +269,7 @@ def test_one_that_takes_too_long_is_held_and_promised_nothing_twice(running: Run
         assert "held for a moment" in str(fields[Tag.MESSAGE])
         gate.open.set()
         await asyncio.to_thread(answer_of, running.asked())
-        assert len(running.daemon.site.records) == 1
+        assert len(running.daemon.site.promises) == 1
 
     run(running, course)
 

@@ -135,7 +135,7 @@ def test_a_held_job_is_not_promised_before_its_nodes_are_kept(running: Running) 
         running.now = NOW + seconds
         running.show(time=running.now - 0.5, queued=jobs, marks=marks, keeps_after=2.0)
         asyncio.run(running.daemon.cycle())
-        return "".join(running.standings())
+        return "".join(running.states())
 
     assert [cycle(seconds) for seconds in (1, 4, 7)] == [""] * 3
     system.outcome = "done"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scene import T0, Scene
 
 from rtsched.core.plan_check import plan_fault
-from rtsched.daemon.records import PromiseRecord, StoredState, encode_jobs
+from rtsched.daemon.promises import Promise, StoredState, encode_jobs
 from rtsched.daemon.recovery import recovered
 from rtsched.daemon.waiting import waits
 from rtsched.logs.node_requests import NodeSets
@@ -106,11 +106,11 @@ def test_features_that_change_move_the_plan() -> None:
     scene.cluster = machine("a,b", "a,b", "b", "b")
     settled = scene.poll(T0 + 2, queued=((7, token),))
     assert planned(scene) == {7: (2.0, [1])}
-    assert [record.standing for record in settled.changed] == ["firm"]
+    assert [record.state for record in settled.changed] == ["firm"]
     scene.cluster = machine("a,b", "a", "b", "b")
     settled = scene.poll(T0 + 4, queued=((7, token),))
     (broken,) = settled.changed
-    assert (broken.standing, broken.why) == (
+    assert (broken.state, broken.why) == (
         "broken",
         "no plan meets it after changes on the cluster",
     )
@@ -123,7 +123,7 @@ def test_nodes_that_are_gone_break_the_promise() -> None:
     scene.poll(T0 + 1, queued=((7, token),))
     scene.cluster = machine(*FEATURES[:3])
     settled = scene.poll(T0 + 2, queued=((7, token),))
-    assert [record.standing for record in settled.changed] == ["broken"]
+    assert [record.state for record in settled.changed] == ["broken"]
 
 
 def test_another_request_is_another_job() -> None:
@@ -133,7 +133,7 @@ def test_another_request_is_another_job() -> None:
     scene.poll(T0 + 1, queued=((7, token),))
     settled = scene.poll(T0 + 2, queued=((7, token),), changed={"node_request": EITHER})
     (void,) = settled.changed
-    assert (void.standing, void.why) == ("void", "it requests other nodes than were promised")
+    assert (void.state, void.why) == ("void", "it requests other nodes than were promised")
 
 
 def test_who_waits_for_its_nodes_is_told_how_many_are_free() -> None:
@@ -158,7 +158,7 @@ def test_what_nodes_ask_for_is_insured_as_their_partition() -> None:
 def test_records_of_earlier_releases_ask_for_a_feature() -> None:
     """They called the nodes of a partition that have it a partition."""
     jobs = Jobs.build(1, partition=["all@a"], submit=[T0])
-    record = PromiseRecord("t", 7, 1, "ann", T0 + 1, T0, "firm", T0, "", encode_jobs(jobs))
+    record = Promise("t", 7, 1, "ann", T0 + 1, T0, "firm", T0, "", encode_jobs(jobs))
     site = recovered(StoredState((record,), None, 0, {}))
     assert site.requested.texts("partition") == ["all"]
     assert site.requested.texts("node_request") == ["--constraint=a --partition=all"]

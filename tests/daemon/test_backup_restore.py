@@ -39,8 +39,8 @@ def held(running: Running) -> dict[str, tuple[object, ...]]:
         for entry, job in enumerate(plan.entries.job.tolist())
     }
     return {
-        record.token: (record.uid, record.deadline, record.standing, planned[job])
-        for job, record in site.records.items()
+        record.token: (record.uid, record.deadline, record.state, planned[job])
+        for job, record in site.promises.items()
     }
 
 
@@ -67,11 +67,11 @@ def test_a_backup_of_a_daemon_that_gives_promises(tmp_path: Path, how: str) -> N
             await asyncio.gather(taking, give(3))
             with Store(copy) as store:
                 kept = store.load()
-            assert before <= {record.token for record in kept.records} <= set(answered)
-            if kept.records:
+            assert before <= {record.token for record in kept.promises} <= set(answered)
+            if kept.promises:
                 assert kept.plan is not None
                 planned = sorted(kept.plan.entries.job.tolist())
-                assert planned == sorted(record.id for record in kept.records)
+                assert planned == sorted(record.id for record in kept.promises)
         await asyncio.to_thread(back_up, running.store.path, second / "rtsched.db", how)
 
     asyncio.run(course())

@@ -40,7 +40,7 @@ def likely(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Run
         running.daemon.odds = Sure()
         await running.start()
         await asyncio.to_thread(answer_of, running.asked(extra="rtsched:odds=95"))
-        (record,) = running.daemon.site.likely.records.values()
+        (record,) = running.daemon.site.likely.promises.values()
         row = running.daemon.site.likely.requested.replace(id=np.array([JOB]))
         await seen_in_queue(running, row, [record.token])
         if request.param:

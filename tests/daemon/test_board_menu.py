@@ -38,6 +38,6 @@ def test_a_click_holds_a_choice_and_copies_the_command(browser: Browser, tmp_pat
         expect(choice).to_have_text("Copied")
         expect(page.locator("#take")).to_have_text("rtsched take 1 job.sh")
         assert page.evaluate("navigator.clipboard.readText()") == "rtsched take 1 job.sh"
-        assert "offered" in running.standings()
+        assert "offered" in running.states()
         page.reload()
         expect(page.locator("#take-1")).to_have_text("rtsched take 1 job.sh")

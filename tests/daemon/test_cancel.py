@@ -46,13 +46,13 @@ async def promise(running: Running) -> None:
     """Have ann's job promised, and seen in the queue."""
     await running.start()
     await asyncio.to_thread(answer_of, running.asked(nodes=2))
-    (record,) = running.daemon.site.records.values()
+    (record,) = running.daemon.site.promises.values()
     row = running.daemon.site.row(record.id).replace(id=np.array([JOB]))
     marks = Marks.build(1, job=[JOB], uid=[ANN], token=[record.token])
     running.show(queued=row, marks=marks, time=NOW + 1)
     running.now = NOW + 1
     await running.daemon.cycle()
-    assert running.standings() == ["firm"]
+    assert running.states() == ["firm"]
 
 
 def test_a_user_cancels_a_promise(running: Running) -> None:
@@ -65,22 +65,22 @@ def test_a_user_cancels_a_promise(running: Running) -> None:
         assert nodes.nodes[0].next_start is not None
         report = await ask(running, ANN, Cancel(str(JOB)))
         assert isinstance(report, CancelReport)
-        assert report.promise.standing == "withdrawn"
+        assert report.promise.state == "withdrawn"
         assert report.promise.why == "cancelled by its user"
         assert (report.promise.job, report.promise.nodes) == (str(JOB), ())
         site = running.daemon.site
-        assert not site.records
+        assert not site.promises
         assert not len(site.snapshot.plan)
         assert site.snapshot.queued.id.tolist() == [JOB]
-        assert running.store.find(JOB)[0].standing == "withdrawn"
+        assert running.store.find(JOB)[0].state == "withdrawn"
         told = running.system.applied
         await running.daemon.cycle()
         texts = [text for action in told for text in getattr(action, "text", ())]
         assert any("the promise was cancelled by its user" in text for text in texts)
-        assert not running.daemon.site.records
+        assert not running.daemon.site.promises
         assert running.daemon.site.snapshot.queued.id.tolist() == [JOB]
         shown = await ask(running, ANN, Explain(str(JOB), 5))
-        assert shown.promise.standing == "withdrawn"
+        assert shown.promise.state == "withdrawn"
         assert [verdict.verdict for verdict in shown.verdicts] == ["cancel", "admit"]
         with pytest.raises(RefusedError, match="no promise that could be cancelled") as refused:
             await ask(running, ANN, Cancel(str(JOB)))
@@ -100,10 +100,10 @@ def test_others_may_not_cancel_it(running: Running) -> None:
                 await ask(running, BOB, Cancel(job))
             errors.append((refused.value.code, str(refused.value).replace(repr(job), "JOB")))
         assert len(set(errors)) == 1
-        assert running.standings() == ["firm"]
+        assert running.states() == ["firm"]
         report = await ask(running, 0, Cancel(str(JOB)))
         assert report.promise.why.startswith("cancelled by an admin")
-        assert not running.standings()
+        assert not running.states()
 
     asyncio.run(course())
 
@@ -120,7 +120,7 @@ def test_it_is_cancelled_once(running: Running) -> None:
             "CancelReport",
             "RefusedError",
         ]
-        closed = [r for r in running.store.find(JOB) if r.standing == "withdrawn"]
+        closed = [r for r in running.store.find(JOB) if r.state == "withdrawn"]
         assert len(closed) == 1
 
     asyncio.run(course())
@@ -140,7 +140,7 @@ def test_what_cannot_be_written_is_not_cancelled(
             patch.setattr(Store, "commit", full)
             with pytest.raises(RefusedError, match="no room"):
                 await ask(running, ANN, Cancel(str(JOB)))
-        assert running.standings() == ["firm"]
+        assert running.states() == ["firm"]
 
     asyncio.run(course())
 
@@ -153,7 +153,7 @@ def test_a_dry_run_cancels_nothing(running: Running) -> None:
         running.daemon.dry_run = True
         with pytest.raises(RefusedError, match="dry run"):
             await ask(running, ANN, Cancel(str(JOB)))
-        assert running.standings() == ["firm"]
+        assert running.states() == ["firm"]
 
     asyncio.run(course())
 
@@ -165,7 +165,7 @@ def test_status_says_of_each_job_with_a_deadline_what_is_promised(running: Runni
         await promise(running)
         status = await ask(running, ANN, Status())
         (kept,) = status.promises
-        assert (kept.standing, status.unpromised) == ("firm", ())
+        assert (kept.state, status.unpromised) == ("firm", ())
         assert kept.text.startswith("rtsched: promised to end by 20")
         assert kept.text.endswith("on 2 nodes")
         await ask(running, ANN, Cancel(str(JOB)))
@@ -178,9 +178,9 @@ def test_status_says_of_each_job_with_a_deadline_what_is_promised(running: Runni
         status = await ask(running, ANN, Status())
         assert status.promises == ()
         cancelled, never = status.unpromised
-        assert (cancelled.job, cancelled.standing) == (str(JOB), "withdrawn")
+        assert (cancelled.job, cancelled.state) == (str(JOB), "withdrawn")
         assert (cancelled.why, cancelled.text) == ("cancelled by its user", "")
-        assert (never.job, never.standing) == (str(JOB + 1), "none")
+        assert (never.job, never.state) == (str(JOB + 1), "none")
         assert never.deadline == row.deadline[0]
         assert (await ask(running, BOB, Status())).unpromised == ()
 

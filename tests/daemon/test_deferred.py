@@ -77,7 +77,7 @@ def test_what_was_decided_is_asked_for_until_it_is_so() -> None:
     )
     first = judged(scene, T0 + 1, jobs)
     assert first == {Release: [1], Cancel: [2]}
-    assert scene.site.records[1].standing == "firm"
+    assert scene.site.promises[1].state == "firm"
     assert judged(scene, T0 + 2, jobs) == first
 
 
@@ -89,12 +89,12 @@ def test_who_leaves_promises_unused_gets_no_more_by_deferred_jobs() -> None:
         token = scene.submit(T0 + k, **asked).reply.token
         scene.poll(T0 + k + 10, queued=((70 + k, token),))
         (void,) = scene.poll(T0 + k + 60, queued=((70 + k, token),), stuck=(70 + k,)).changed
-        assert void.standing == "void"
+        assert void.state == "void"
     settled = scene.poll(T0 + 200, deferred=deferred(1, **asked))
     (text,) = [text for each in settled.actions if isinstance(each, Notify) for text in each.text]
     assert "too many promises to you came to nothing in the last hour" in text
     assert "try again in 58 min" in text
-    assert not scene.site.records
+    assert not scene.site.promises
     assert judged(scene, T0 + 300, deferred(1, **asked)) == {Release: [], Cancel: []}
     assert judged(scene, T0 + 3661, deferred(1, **asked))[Release] == [1]
 
@@ -113,7 +113,7 @@ def test_a_job_that_cannot_be_judged_stops_no_cycle(monkeypatch) -> None:
     monkeypatch.setattr(AdmissionController, "judge_queued", odd)
     jobs = deferred(3, deadline=T0 + 3600, wall_time=60.0)
     assert judged(scene, T0 + 1, jobs) == {Release: [1, 3], Cancel: []}
-    assert list(scene.site.records) == [1, 3]
+    assert list(scene.site.promises) == [1, 3]
     settled = scene.poll(T0 + 2, deferred=jobs)
     assert [each.job.tolist() for each in settled.actions if isinstance(each, Admit)] == [[1, 3]]
     assert seen == [1, 2, 3], "once each"
@@ -133,7 +133,7 @@ def test_nodes_of_an_imminent_start_are_promised_to_no_deferred_job() -> None:
     settled = scene.poll(T0 + 2, queued=((70, token),), deferred=urgent)
     (cancel,) = [each for each in settled.actions if isinstance(each, Cancel)]
     assert cancel.job.tolist() == [1]
-    assert list(scene.site.records) == [70]
+    assert list(scene.site.promises) == [70]
     assert scene.site.snapshot.plan.entries.start[0] <= T0 + 2
 
 
@@ -144,8 +144,8 @@ def test_a_deferred_job_takes_the_offer_that_its_user_was_made() -> None:
     assert scene.submit(wall_time=600.0, deadline=T0 + 700).verdict == "reject"
     (offer,) = scene.site.of_user(ANN, "offered")
     settled = scene.poll(T0 + 1, deferred=deferred(1, wall_time=600.0, deadline=offer.deadline))
-    assert [record.standing for record in settled.changed] == ["firm", "lapsed"]
-    assert scene.site.records[1].deadline == offer.deadline
+    assert [record.state for record in settled.changed] == ["firm", "lapsed"]
+    assert scene.site.promises[1].deadline == offer.deadline
     assert scene.site.snapshot.queued.id.tolist().count(1) == 1
 
 
@@ -156,11 +156,11 @@ def test_a_deferred_job_with_dependencies_needs_a_planner_that_minds_them() -> N
     both = both.replace(deadline=np.array([T0 + 1800, T0 + 3600]))
     scene.poll(T0 + 1, deferred=both, edges=((1, 2),))
     assert "a job with dependencies gets no promise here" in scene.site.declined[2]
-    assert list(scene.site.records) == [1]
+    assert list(scene.site.promises) == [1]
     for planner in ("spare", "mcdf"):
         scene = Scene(planner=planner)
         scene.poll(T0 + 1, deferred=both, edges=((1, 2),))
-        assert list(scene.site.records) == [1, 2]
+        assert list(scene.site.promises) == [1, 2]
 
 
 def test_a_dry_run_judges_all_that_wait_with_a_deadline() -> None:
@@ -168,7 +168,7 @@ def test_a_dry_run_judges_all_that_wait_with_a_deadline() -> None:
     scene = Scene()
     scene.rules = replace(scene.rules, everything=True)
     scene.poll(T0 + 1, ((1, ""), (2, "")), changed={"wall_time": 600.0, "deadline": T0 + 3600})
-    assert list(scene.site.records) == [1, 2]
+    assert list(scene.site.promises) == [1, 2]
     assert scene.site.snapshot.plan.entries.job.tolist() == [1, 2]
 
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_promised_is_rejected_as_at_submission() -> None:
     settled = scene.poll(T0 + 1, deferred=deferred(1), unusable="no promise can be given to it")
     (cancel,) = [each for each in settled.actions if isinstance(each, Cancel)]
     assert (cancel.job.tolist(), cancel.text) == ([1], ("rtsched: no promise can be given to it",))
-    assert not scene.site.records
+    assert not scene.site.promises
 
 
 def test_a_component_waits_for_the_others() -> None:
@@ -211,7 +211,7 @@ def test_free_nodes_are_secured_before_they_are_promised() -> None:
     assert sorted(reserve.secured.nodes.tolist()) == [0, 1, 2, 3]
     assert not len(reserve.plan)
     assert not [each for each in first.actions if isinstance(each, Admit | Cancel | Notify)]
-    assert not scene.site.records
+    assert not scene.site.promises
     assert not first.changed
     assert not first.journal
     kept = {job: {f"n{node}" for node in nodes} for job, nodes in _nodes_by_job(reserve).items()}
@@ -221,7 +221,7 @@ def test_free_nodes_are_secured_before_they_are_promised() -> None:
     second = scene.poll(T0 + 2, running=ran, deferred=jobs, keeps_after=0.0)
     assert [each.job.tolist() for each in second.actions if isinstance(each, Admit)] == [[1]]
     assert [each.job.tolist() for each in second.actions if isinstance(each, Cancel)] == [[2]]
-    assert scene.site.records[1].standing == "firm"
+    assert scene.site.promises[1].state == "firm"
     assert not scene.site.secured
 
 

@@ -28,7 +28,7 @@ def test_daemon_and_database(running: Running) -> None:
     daemon = found["daemon"]
     assert daemon.error == ""
     assert daemon.facts["promises"] == "1 provisional"
-    (promised,) = running.daemon.site.records.values()
+    (promised,) = running.daemon.site.promises.values()
     assert promised.user == "ann"
     assert not [line for line in daemon.lines if re.search(r"\bann\b", line)]
     assert 'rtsched_promises{standing="provisional"} 1.0' in daemon.lines

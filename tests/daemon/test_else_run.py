@@ -72,7 +72,7 @@ def test_an_offer_that_its_user_holds_stays() -> None:
     scene = full()
     (offer,) = scene.submit(deadline=T0 + 700, **WHOLE).changed
     scene.submit(otherwise="run", deadline=T0 + 700, **WHOLE)
-    assert offer.id in scene.site.records
+    assert offer.id in scene.site.promises
 
 
 def test_budgets_count_as_no_promise() -> None:
@@ -182,7 +182,7 @@ def test_it_is_promised_its_deadline_as_soon_as_there_is_room(monkeypatch) -> No
     assert seen == [7]
     settled = scene.poll(T0 + 5, unpromised=job, otherwise="run")
     (record,) = settled.changed
-    assert (record.id, record.standing, record.deadline) == (7, "firm", T0 + 3000)
+    assert (record.id, record.state, record.deadline) == (7, "firm", T0 + 3000)
     (text,) = [text for each in settled.actions if isinstance(each, Notify) for text in each.text]
     assert "promised to end by" in text
     assert [each.job.tolist() for each in settled.actions if isinstance(each, Admit)] == [[7]]

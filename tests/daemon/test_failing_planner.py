@@ -79,7 +79,7 @@ def test_no_promise_breaks_while_the_planner_fails(how: str, on_error: str) -> N
         settled = scene.poll(T0 + at, queued=((7, token),), down=(0,))
         assert not settled.changed
         assert all("at risk" in text for text in told(settled.actions))
-        assert scene.site.records[7].standing == "firm"
+        assert scene.site.promises[7].state == "firm"
         assert scene.site.snapshot.plan.entries.equals(before.entries)
         (problem,) = settled.problems
         assert "1 promised job" in problem
@@ -88,7 +88,7 @@ def test_no_promise_breaks_while_the_planner_fails(how: str, on_error: str) -> N
     settled = scene.poll(T0 + 20, queued=((7, token),), down=(0,))
     assert not settled.problems
     assert 0 not in scene.site.snapshot.plan.nodes
-    assert scene.site.records[7].standing == "firm"
+    assert scene.site.promises[7].state == "firm"
 
 
 def test_what_cannot_be_kept_breaks_when_the_planner_answers_again() -> None:
@@ -100,7 +100,7 @@ def test_what_cannot_be_kept_breaks_when_the_planner_answers_again() -> None:
     assert not scene.poll(T0 + 10, queued=((7, token),), down=(0, 1, 2)).changed
     plugin.fails = ""
     (broken,) = scene.poll(T0 + 15, queued=((7, token),), down=(0, 1, 2)).changed
-    assert broken.standing == "broken"
+    assert broken.state == "broken"
 
 
 def test_nobody_is_requeued_for_a_planner_that_fails(how: str) -> None:
@@ -114,7 +114,7 @@ def test_nobody_is_requeued_for_a_planner_that_fails(how: str) -> None:
     assert not settled.changed
     assert not [each for each in settled.actions if isinstance(each, Requeue)]
     assert len(settled.problems) == 1
-    assert scene.site.records[7].standing == "firm"
+    assert scene.site.promises[7].state == "firm"
 
 
 def test_a_better_plan_that_fails_is_reported(how: str) -> None:
@@ -124,7 +124,7 @@ def test_a_better_plan_that_fails_is_reported(how: str) -> None:
     plugin.fails = how
     settled = scene.poll(T0 + 5, queued=((7, token),))
     assert len(settled.problems) == 1
-    assert scene.site.records[7].standing == "firm"
+    assert scene.site.promises[7].state == "firm"
 
 
 def test_a_submission_that_the_planner_cannot_judge_is_an_error(how: str) -> None:
@@ -178,12 +178,12 @@ def test_deferred_jobs_stay_held_while_the_planner_fails(how: str, on_error: str
     for at in (1.0, 6.0, 1.0 + AGAIN):
         settled = scene.poll(T0 + at, deferred=deferred())
         assert not [each for each in settled.actions if isinstance(each, Release | Cancel)]
-        assert not scene.site.records
+        assert not scene.site.promises
         assert not scene.site.declined
         assert all("held" in text for text in told(settled.actions))
     plugin.fails = ""
     scene.poll(T0 + 2 * AGAIN + 2, deferred=deferred())
-    assert scene.site.records[1].standing == "firm"
+    assert scene.site.promises[1].state == "firm"
 
 
 def test_deferred_jobs_that_could_not_be_judged_are_reported(how: str) -> None:

@@ -42,5 +42,5 @@ def test_names_of_closed_promises_are_let_go() -> None:
     lived(scene, range(1, 50))
     early = names_held(scene)
     lived(scene, range(50, 700))
-    assert len(scene.site.records) == 1
+    assert len(scene.site.promises) == 1
     assert names_held(scene) <= early + 50

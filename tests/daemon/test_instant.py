@@ -91,7 +91,7 @@ def test_a_promised_job_that_started_is_no_stranger() -> None:
     third = scene.submit(T0 + 1, by=idle(scene), size=2, wall_time=600.0, deadline=T0 + 1300)
     assert third.verdict == "admit", "after the first two, by their ends"
     scene.poll(T0 + 2, queued=((7, first.reply.token), (8, second.reply.token)))
-    assert all(r.standing == "firm" for r in scene.site.records.values() if r.id < 100)
+    assert all(r.state == "firm" for r in scene.site.promises.values() if r.id < 100)
 
 
 def test_a_promised_job_that_started_elsewhere_defers() -> None:
@@ -123,9 +123,9 @@ def test_nothing_breaks_when_the_poll_shows_what_took_the_nodes() -> None:
     ]
     assert given == ["admit", "reject", "reject", "reject"]
     taken = tuple((90 + k, "", T0, T0 + 600, (k,)) for k in range(3))
-    token = next(r.token for r in scene.site.records.values() if r.standing == "provisional")
+    token = next(r.token for r in scene.site.promises.values() if r.state == "provisional")
     settled = scene.poll(T0 + 3, queued=((7, token),), running=taken)
-    assert not [r for r in settled.changed if r.standing == "broken"]
+    assert not [r for r in settled.changed if r.state == "broken"]
     assert not [a for a in settled.actions if isinstance(a, Requeue)]
 
 

@@ -13,7 +13,7 @@ from rtsched.adapters.live import Marks
 from rtsched.daemon.ask import ask
 from rtsched.daemon.queries import MAY_END_LATE
 from rtsched.daemon.reports import Status
-from rtsched.daemon.site import standings
+from rtsched.daemon.site import states
 from rtsched.model.schedule import Schedule
 
 LEEWAY = 20.0
@@ -36,7 +36,7 @@ def test_who_may_end_late_is_told_once() -> None:
     assert not poll(scene, T0 + 4, token, deadline + 60)
     assert "by the promised" in poll(scene, T0 + 5, token, deadline)[7]
     assert not poll(scene, T0 + 6, token, deadline)
-    assert scene.site.records[7].standing == "firm"
+    assert scene.site.promises[7].state == "firm"
 
 
 def test_nobody_is_told_after_the_deadline() -> None:
@@ -67,10 +67,10 @@ def test_a_suspended_job_is_at_risk() -> None:
     shown = ((7, token, T0 + 2, T0 + RUN, (0,)),)
     assert not told(scene.poll(T0 + 2, (), shown))
     assert "at risk: the job is suspended" in told(scene.poll(T0 + 3, (), shown, suspended=(7,)))[7]
-    assert standings(scene.site) == {"at-risk": 1}
+    assert states(scene.site) == {"at-risk": 1}
     assert not told(scene.poll(T0 + 4, (), shown, suspended=(7,)))
     assert "after all" in told(scene.poll(T0 + 5, (), shown))[7]
-    assert standings(scene.site) == {"firm": 1}
+    assert states(scene.site) == {"firm": 1}
 
 
 def test_a_job_that_is_suspended_at_its_deadline_breaks_its_promise() -> None:
@@ -80,10 +80,10 @@ def test_a_job_that_is_suspended_at_its_deadline_breaks_its_promise() -> None:
     _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
     shown = ((7, token, T0 + 2, deadline + RUN, (0,)),)
     scene.poll(deadline - 1, (), shown, suspended=(7,))
-    assert standings(scene.site) == {"at-risk": 1}
+    assert states(scene.site) == {"at-risk": 1}
     settled = scene.poll(deadline + 5, (), shown, suspended=(7,))
     why = "the job was suspended at its deadline"
-    assert [(r.standing, r.why) for r in settled.changed] == [("broken", why)]
+    assert [(r.state, r.why) for r in settled.changed] == [("broken", why)]
     assert "can no longer be kept" in told(settled)[7]
 
 
@@ -99,7 +99,7 @@ def test_status_names_it(running: Running) -> None:
     async def course() -> None:
         await running.start()
         await asyncio.to_thread(answer_of, running.asked())
-        (record,) = running.daemon.site.records.values()
+        (record,) = running.daemon.site.promises.values()
         job = running.daemon.site.row(record.id).replace(id=np.array([17]))
         marks = Marks.build(1, job=[17], uid=[ANN], token=[record.token], requeues=[True])
         node = np.zeros(1, np.int32)
@@ -108,9 +108,9 @@ def test_status_names_it(running: Running) -> None:
         await running.daemon.cycle()
         status = await asyncio.to_thread(ask, Status(), str(running.users.path))
         (promise,) = status.promises
-        assert (promise.standing, promise.why) == ("at-risk", MAY_END_LATE)
+        assert (promise.state, promise.why) == ("at-risk", MAY_END_LATE)
         assert promise.late
-        assert status.standings == {"at-risk": 1}
+        assert status.states == {"at-risk": 1}
         assert 'rtsched_promises{standing="at-risk"} 1.0' in running.daemon.metrics.text()
         assert 'rtsched_promises{standing="firm"} 0.0' in running.daemon.metrics.text()
 

@@ -22,9 +22,9 @@ from rtsched.core.hookspecs import hookimpl
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.likely import LikelyController, Odds, odds_of, sold, stated_odds
-from rtsched.daemon.records import (
+from rtsched.daemon.promises import (
     OUTCOMES,
-    PromiseRecord,
+    Promise,
     StoredState,
     encode_jobs,
     encode_schedule,
@@ -204,9 +204,9 @@ def test_accepted_with_its_odds():
     assert judged.reply.likely
     assert judged.reply.token.startswith(LIKELY)
     assert judged.reply.size == 0
-    (record,) = scene.site.likely.records.values()
-    assert (record.odds, record.standing) == (0.95, "provisional")
-    assert not scene.site.records
+    (record,) = scene.site.likely.promises.values()
+    assert (record.odds, record.state) == (0.95, "provisional")
+    assert not scene.site.promises
     assert not len(scene.site.snapshot.plan)
 
 
@@ -276,7 +276,7 @@ def test_a_guarantee_counts_with_those_with_odds():
     assert sell(scene, asks(), controller(scene, promises_per_user=1)).verdict == "admit"
     second = scene.submit(size=1, wall_time=60.0, deadline=T0 + 7200)
     assert second.codes == ("submit.too-many",)
-    assert len(scene.site.all_records()) == 1
+    assert len(scene.site.all_promises()) == 1
 
 
 def test_while_the_plan_is_updated_the_user_submits_again():
@@ -352,7 +352,7 @@ def test_guaranteed_plans_are_equal_with_and_without_likely_ones(rows, planner):
     both.poll(T0 + 1, one + tuple(shown))
     alone.poll(T0 + 1, other)
     same_plans(both, alone)
-    assert {r.standing for r in both.site.likely.records.values()} <= {"firm"}
+    assert {r.state for r in both.site.likely.promises.values()} <= {"firm"}
 
 
 def same_plans(both: Scene, alone: Scene) -> None:
@@ -400,7 +400,7 @@ def ended(end: float, how: CompletionStatus = CompletionStatus.COMPLETED) -> tup
 
 
 @pytest.mark.parametrize(
-    ("end", "how", "standing"),
+    ("end", "how", "state"),
     [
         (T0 + 600, CompletionStatus.COMPLETED, "kept"),
         (T0 + 3700, CompletionStatus.COMPLETED, "missed"),
@@ -409,14 +409,14 @@ def ended(end: float, how: CompletionStatus = CompletionStatus.COMPLETED) -> tup
         (T0 + 600, CompletionStatus.NODE_LOST, "missed"),
     ],
 )
-def test_closed_by_the_real_end(end, how, standing):
+def test_closed_by_the_real_end(end, how, state):
     """As guaranteed promises are."""
     scene, settled = ended(end, how)
     (record,) = (r for r in settled.changed if r.odds is not None)
-    assert (record.standing, record.id, record.odds) == (standing, 10, 0.95)
+    assert (record.state, record.id, record.odds) == (state, 10, 0.95)
     assert not len(scene.site.likely)
     assert not len(scene.site.likely.requested)
-    learnt = UNTAUGHT.learnt([(0.95, standing == "kept")] if standing in OUTCOMES else [])
+    learnt = UNTAUGHT.learnt([(0.95, state == "kept")] if state in OUTCOMES else [])
     assert scene.site.likely.level == learnt
 
 
@@ -424,7 +424,7 @@ def test_those_given_since_an_estimate():
     """By when they were made; those that are over are not among them."""
     scene = Scene()
     token = sell(scene, asks()).reply.token
-    (made,) = (record.made_at for record in scene.site.likely.records.values())
+    (made,) = (record.made_at for record in scene.site.likely.promises.values())
     given = scene.site.likely.given_since(made)
     assert given.size.tolist() == scene.site.likely.requested.size.tolist()
     assert not len(scene.site.likely.given_since(made + 0.001))
@@ -443,7 +443,7 @@ def test_a_job_that_waits_at_its_deadline_is_broken_and_told():
     assert not settled.changed
     settled = scene.poll(T0 + 3601, ((10, token),))
     (record,) = settled.changed
-    assert record.standing == "broken"
+    assert record.state == "broken"
     (tell,) = (action for action in settled.actions if isinstance(action, Notify))
     assert tell.job.tolist() == [10]
     assert "the likely promise (odds 95 %)" in tell.text[0]
@@ -457,7 +457,7 @@ def test_a_job_that_runs_past_its_deadline_is_missed_when_it_ends():
     settled = scene.poll(T0 + 3700, running=((10, token, T0 + 2, T0 + 4000, (0,)),))
     assert not settled.changed
     settled = scene.poll(T0 + 3701, completions=((10, T0 + 3650, CompletionStatus.COMPLETED),))
-    assert [record.standing for record in settled.changed] == ["missed"]
+    assert [record.state for record in settled.changed] == ["missed"]
     assert scene.site.likely.level.threshold(0.95) > 0.95
 
 
@@ -467,7 +467,7 @@ def test_a_job_that_its_user_holds_has_no_promise():
     token = sell(scene, asks()).reply.token
     scene.poll(T0 + 1, ((10, token),))
     settled = scene.poll(T0 + 2, ((10, token),), held=(10,))
-    assert [(r.standing, r.why) for r in settled.changed] == [("void", "it is held")]
+    assert [(r.state, r.why) for r in settled.changed] == [("void", "it is held")]
 
 
 def test_one_that_never_appears_lapses_and_counts_as_unused():
@@ -476,7 +476,7 @@ def test_one_that_never_appears_lapses_and_counts_as_unused():
     by = controller(scene, unused_promises_per_hour=1)
     sell(scene, asks(), by)
     settled = scene.poll(T0 + 70)
-    assert [record.standing for record in settled.changed] == ["lapsed"]
+    assert [record.state for record in settled.changed] == ["lapsed"]
     assert by.judge(scene.site, asks(), Odds(0.99), T0 + 71).codes == ("submit.unused",)
 
 
@@ -489,8 +489,8 @@ def test_they_survive_a_restart():
     stored = StoredState((first, second), scene.site.snapshot.plan, 3, {}, likely_outcomes=outcomes)
     site = recovered(stored)
     assert site.likely.level == UNTAUGHT.learnt(outcomes)
-    assert list(site.likely.records) == [first.id]
-    assert list(site.records) == [second.id]
+    assert list(site.likely.promises) == [first.id]
+    assert list(site.promises) == [second.id]
     assert site.likely.requested.deadline.tolist() == [T0 + 3600]
     assert site.next_id == max(first.id, second.id) + 1
     assert site.snapshot.promises.job.tolist() == [second.id]
@@ -502,7 +502,7 @@ def test_a_reused_number_is_no_kept_promise():
     token = sell(scene, asks()).reply.token
     scene.poll(T0 + 1, ((10, token),))
     settled = scene.poll(T0 + 2, ((10, ""),), uid=BOB)
-    assert [record.standing for record in settled.changed] == ["unknown"]
+    assert [record.state for record in settled.changed] == ["unknown"]
 
 
 # --- a daemon ------------------------------------------------------------------------------------
@@ -527,9 +527,9 @@ def test_the_filter_takes_the_deadline_from_slurm(running):
     assert fields[Tag.DEADLINE] == 0
     assert fields[Tag.ADMIN_COMMENT].startswith(f"rtsched:{LIKELY}")
     assert not {Tag.SHARED, Tag.MIN_NODES, Tag.PRIORITY, Tag.REQ_NODES} & fields.keys()
-    (record,) = running.store.open_records()
-    assert (record.odds, record.notify, record.standing) == (0.95, "none", "provisional")
-    assert not running.daemon.site.records
+    (record,) = running.store.open_promises()
+    assert (record.odds, record.notify, record.state) == (0.95, "none", "provisional")
+    assert not running.daemon.site.promises
 
 
 def test_without_the_process_it_is_rejected(running):
@@ -537,7 +537,7 @@ def test_without_the_process_it_is_rejected(running):
     fields = answered(running, "rtsched:odds=95")
     assert fields[Tag.VERDICT] == REJECT
     assert "no odds can be stated" in fields[Tag.MESSAGE]
-    assert not running.store.open_records()
+    assert not running.store.open_promises()
 
 
 @pytest.mark.parametrize("word", ["0", "100", "nan", "95%", "-3", "1e9", ""])
@@ -557,18 +557,18 @@ def test_its_user_sees_and_cancels_it(running):
         await running.start()
         _, fields = await asyncio.to_thread(answer_of, running.asked(extra="rtsched:odds=95"))
         token = token_of(str(fields[Tag.ADMIN_COMMENT]))
-        (record,) = running.daemon.site.likely.records.values()
+        (record,) = running.daemon.site.likely.promises.values()
         row = running.daemon.site.likely.requested.replace(id=np.array([7]))
         marks = Marks.build(1, job=[7], uid=[ANN], token=[token])
         running.show(queued=row, marks=marks, time=NOW + 1)
         await running.daemon.cycle()
         reader = await asyncio.to_thread(running.queries.reader, ANN)
         (promise,) = reader.report(Status()).promises
-        assert (promise.job, promise.odds, promise.standing) == ("7", 0.95, "firm")
+        assert (promise.job, promise.odds, promise.state) == ("7", 0.95, "firm")
         assert reader.report(Explain("7")).promise.odds == 0.95
         assert running.store.counts() == {"likely firm": 1}
-        closed = await running.daemon.cancel(running.daemon.site.likely.records[7], "its user")
-        assert (closed.standing, closed.odds) == ("withdrawn", record.odds)
+        closed = await running.daemon.cancel(running.daemon.site.likely.promises[7], "its user")
+        assert (closed.state, closed.odds) == ("withdrawn", record.odds)
         assert not running.daemon.site.likely
         assert running.store.counts() == {"likely withdrawn": 1}
 
@@ -582,7 +582,7 @@ def test_a_user_may_not_change_the_job(running):
     """Its time limit and its word stay; the odds were of the job as it is."""
     running.daemon.odds = Told(median=NOW)
     answered(running, "rtsched:odds=95")
-    (record,) = running.daemon.site.likely.records.values()
+    (record,) = running.daemon.site.likely.promises.values()
     fields = {Tag.JOB_ID: record.id, Tag.TIME_LIMIT: 999}
     result, _ = Answers(running.daemon)._modification(fields)
     assert result == "reject"
@@ -594,7 +594,7 @@ def test_what_nobody_read_is_withdrawn(running):
     answered(running, "rtsched:odds=95")
 
     async def course() -> None:
-        (record,) = running.daemon.site.likely.records.values()
+        (record,) = running.daemon.site.likely.promises.values()
         running.daemon.withdraw([record.token])
         await until(lambda: not running.daemon.site.likely)
 
@@ -606,10 +606,8 @@ def test_the_record_of_the_past(running):
     """Stated odds and what was kept, of all users, by the odds; others are not in it."""
     job = encode_jobs(Jobs.build(1))
 
-    def closed(number: int, standing: str, odds: float | None) -> PromiseRecord:
-        return PromiseRecord(
-            f"t{number}", number, ANN, "ann", NOW, NOW, standing, NOW, "", job, odds=odds
-        )
+    def closed(number: int, state: str, odds: float | None) -> Promise:
+        return Promise(f"t{number}", number, ANN, "ann", NOW, NOW, state, NOW, "", job, odds=odds)
 
     rows = [closed(n, "kept", 0.95) for n in range(19)]
     rows += [closed(19, "missed", 0.9501), closed(20, "broken", 0.8), closed(21, "kept", None)]
@@ -628,7 +626,7 @@ def test_a_daemon_that_starts_learns_from_the_latest_outcomes(running):
     """In their order, and from no more than a bounded number of them."""
     job = encode_jobs(Jobs.build(1))
     rows = [
-        PromiseRecord(
+        Promise(
             f"t{n}", n, ANN, "ann", NOW, NOW, "kept" if n % 7 else "broken", NOW + n, "", job,
             odds=0.95,
         )

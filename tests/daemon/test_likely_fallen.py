@@ -20,7 +20,7 @@ from rtsched.adapters.slurm.observation import token_of
 from rtsched.adapters.wire import Tag
 from rtsched.daemon.estimating import LatestEstimates, with_likely_deadlines
 from rtsched.daemon.likely import fallen, has_fallen, present_odds
-from rtsched.daemon.records import PromiseRecord
+from rtsched.daemon.promises import Promise
 from rtsched.daemon.reports import Explain, Status
 from rtsched.daemon.settings import LikelySettings
 from rtsched.daemon.site import LikelyPromises
@@ -35,16 +35,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from rtsched.daemon.reports import Promise
+    from rtsched.daemon.reports import PromiseStatus
 
 
 def promises(level: LikelyLevel | None = None, **odds: float) -> LikelyPromises:
     """Return likely promises by the odds stated, of jobs 7, 8, ..."""
     found = LikelyPromises(level=level or LikelyLevel())
     for job, (name, stated) in enumerate(odds.items(), 7):
-        record = PromiseRecord(
-            name, job, ANN, "ann", NOW + job, NOW, "firm", NOW, "", b"", odds=stated
-        )
+        record = Promise(name, job, ANN, "ann", NOW + job, NOW, "firm", NOW, "", b"", odds=stated)
         found = found.with_new(record, Jobs.build(1))
     return found
 
@@ -136,7 +134,7 @@ async def promised(running: Running) -> str:
     return token
 
 
-async def shown(running: Running) -> Promise:
+async def shown(running: Running) -> PromiseStatus:
     """Return the promise as its user sees it, the same in status and explain."""
     reader = await asyncio.to_thread(running.queries.reader, ANN)
     (promise,) = reader.report(Status()).promises
@@ -171,7 +169,7 @@ def test_a_daemon_shows_and_counts_them(running: Running) -> None:
             await running.daemon.cycle()
             assert not (await shown(running)).unlikely
             assert counted(running) == "0.0"
-            await running.daemon.cancel(running.daemon.site.likely.records[7], "its user")
+            await running.daemon.cancel(running.daemon.site.likely.promises[7], "its user")
 
     asyncio.run(course())
     (closed,) = running.store.closed_since(0.0)

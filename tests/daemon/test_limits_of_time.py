@@ -90,7 +90,7 @@ def polled(scene: Scene, now: float, *running: tuple[int, float, float]) -> None
     """Poll: all promised jobs wait, and others run on node 0, by number, start and end."""
     queued = tuple(
         (record.id if record.id < 1000 else 10 + k, record.token)
-        for k, record in enumerate(sorted(scene.site.records.values(), key=lambda r: r.id))
+        for k, record in enumerate(sorted(scene.site.promises.values(), key=lambda r: r.id))
     )
     runs = tuple((job, "", start, end, (0,)) for job, start, end in running)
     scene.poll(now, queued, runs)

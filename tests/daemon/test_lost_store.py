@@ -45,11 +45,11 @@ def test_a_database_that_is_removed_is_made_again_with_all_promises(running: Run
         assert not text or "rtsched_database_renewals_total 1.0" in text
 
     asyncio.run(course())
-    known = {record.token for record in running.daemon.site.records.values()}
+    known = {record.token for record in running.daemon.site.promises.values()}
     assert len(known) == 2
     running.close()
     with Store(running.store.path) as store:
-        assert {record.token for record in store.load().records} == known
+        assert {record.token for record in store.load().promises} == known
 
 
 def test_while_the_directory_is_gone_nothing_is_promised(running: Running) -> None:
@@ -97,10 +97,10 @@ def test_promises_that_the_database_does_not_know_are_given_again(
         ]
         promised = hours > 0.5
         assert ("promised again" in told[0]) == promised
-        found = [(r.id, r.token, r.standing) for r in running.daemon.site.records.values()]
+        found = [(r.id, r.token, r.state) for r in running.daemon.site.promises.values()]
         assert found == ([(7, TOKEN, "firm")] if promised else [])
         await running.daemon.cycle()
-        assert [r.token for r in running.daemon.site.records.values()] == [TOKEN] * promised
+        assert [r.token for r in running.daemon.site.promises.values()] == [TOKEN] * promised
 
     asyncio.run(course())
     assert running.store.known([TOKEN]) == ({TOKEN} if hours > 0.5 else set())
@@ -117,6 +117,6 @@ def test_promises_that_were_closed_are_known(running: Running) -> None:
     async def course() -> None:
         await running.start()
         assert not running.daemon.problems()
-        assert not running.daemon.site.records
+        assert not running.daemon.site.promises
 
     asyncio.run(course())

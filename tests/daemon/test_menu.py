@@ -216,12 +216,12 @@ def test_whichever_is_taken_is_promised(patient: Running) -> None:
         later, one = (await ask(patient, Choices())).choices
         assert later.held  # behind the other choice and busy nodes
         assert not one.held  # on a free node
-        assert patient.standings() == ["offered", "offered"]
+        assert patient.states() == ["offered", "offered"]
         said = await submit(patient, 1, 30, 60)
         assert said[Tag.VERDICT] == ACCEPT
-        standings = Counter((r.uid, r.standing) for r in patient.daemon.site.records.values())
-        assert standings[ANN, "provisional"] == 1
-        assert standings[ANN, "offered"] == 0
+        states = Counter((r.uid, r.state) for r in patient.daemon.site.promises.values())
+        assert states[ANN, "provisional"] == 1
+        assert states[ANN, "offered"] == 0
         assert (await ask(patient, Choices())).choices == ()
         assert patient.daemon.site.unused_by(ANN, NOW, "offered") == []
 
@@ -234,12 +234,12 @@ def test_a_menu_is_one_offer(patient: Running) -> None:
     async def steps() -> None:
         await submit(patient, 4, 30, 60)
         await submit(patient, 4, 30, 61)  # one offer per user: the first menu is given up
-        assert patient.standings() == ["offered", "offered"]
+        assert patient.states() == ["offered", "offered"]
         assert len(patient.daemon.site.unused_by(ANN, NOW, "offered")) == 1
         patient.now = NOW + 61
         patient.show(time=patient.now)
         await patient.daemon.cycle()
-        assert patient.standings() == []
+        assert patient.states() == []
         assert len(patient.daemon.site.unused_by(ANN, NOW, "offered")) == 2
         assert (await ask(patient, Choices())).choices == ()
 
@@ -257,12 +257,12 @@ def test_what_cannot_be_held_beside_is_as_of_now(patient: Running) -> None:
             ("smaller", False),  # three nodes until 50 min from now; all four are held from 45 on
             ("shorter", True),  # the first 15 min of that
         ]
-        assert patient.standings() == ["offered"]
+        assert patient.states() == ["offered"]
         lines = str(said[Tag.MESSAGE]).splitlines()
         assert [line.rpartition(", ")[2] for line in lines[1:]] == ["not reserved", "reserved"]
         said = await submit(patient, 3, 40, 60)  # what is held does not stand in its user's way
         assert said[Tag.VERDICT] == ACCEPT
-        assert patient.standings() == ["provisional"]
+        assert patient.states() == ["provisional"]
 
     course(patient, steps, **busy({0: 10, 1: 10, 2: 10, 3: 45}))
 
@@ -275,8 +275,8 @@ def test_what_gave_way_to_another_job_is_as_of_now(patient: Running) -> None:
         menu = (await ask(patient, Choices())).choices
         assert [each.held for each in menu] == [True, False]
         assert (await submit(patient, 2, 50, 55))[Tag.VERDICT] == ACCEPT
-        assert patient.standings() == ["provisional"]
-        assert [r.standing for r in patient.store.open_records()] == ["provisional"]
+        assert patient.states() == ["provisional"]
+        assert [r.state for r in patient.store.open_promises()] == ["provisional"]
         after = await ask(patient, Choices())
         assert told(after.choices) == told(menu)
         assert [each.held for each in after.choices] == [False, False]
@@ -293,7 +293,7 @@ def test_a_job_that_can_have_nothing_leaves_the_menu(patient: Running) -> None:
         menu = (await ask(patient, Choices())).choices
         assert (await submit(patient, 4, 30, 60, RESERVATION="none"))[Tag.VERDICT] == REJECT
         assert (await ask(patient, Choices())).choices == menu
-        assert patient.standings() == ["offered", "offered"]
+        assert patient.states() == ["offered", "offered"]
         assert patient.daemon.site.unused_by(ANN, NOW, "offered") == []
 
     course(patient, steps, **busy({1: 120, 2: 120, 3: 120}))
@@ -307,17 +307,17 @@ def test_nothing_is_held_for_a_question(patient: Running) -> None:
         report = await ask(patient, Feasible(**question))
         assert not report.feasible
         assert [(c.kind, c.held) for c in report.choices] == [("later", False), ("smaller", False)]
-        assert patient.standings() == []
+        assert patient.states() == []
         held = await ask(patient, Hold(**question))
         assert told(held.choices) == told(report.choices)
         assert [each.held for each in held.choices] == [True, False]
         assert held.expires == NOW + 60
-        assert patient.standings() == ["offered", "offered"]
+        assert patient.states() == ["offered", "offered"]
         assert (await submit(patient, 1, 30, 60))[Tag.VERDICT] == ACCEPT
-        assert patient.standings() == ["provisional"]
+        assert patient.states() == ["provisional"]
         good = await ask(patient, Hold(nodes=1, time_s=600.0, deadline=NOW + 86400))
         assert good.feasible
-        assert patient.standings() == ["provisional"]
+        assert patient.states() == ["provisional"]
 
     course(patient, steps, **busy({1: 120, 2: 120, 3: 120}))
 

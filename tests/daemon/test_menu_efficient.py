@@ -218,8 +218,8 @@ def test_whichever_held_choice_is_taken_is_promised(
     """Whatever others submit meanwhile: a choice that is reserved is promised its deadline."""
     machine, menu = rejected(until, others, asked)
     machine.site = machine.after
-    held = [choice for choice in menu.choices if choice.record >= 0 and choice.reserved]
-    assert len({choice.record for choice in held}) <= MOST_HELD
+    held = [choice for choice in menu.choices if choice.promise >= 0 and choice.reserved]
+    assert len({choice.promise for choice in held}) <= MOST_HELD
     assume(taken < len(held))
     for other in meanwhile:
         if other.nodes <= len(until):

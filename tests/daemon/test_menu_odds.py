@@ -96,13 +96,13 @@ def test_the_asked_deadline_with_odds(patient: Running) -> None:
         assert not choice.held
         assert (choice.start, choice.end, choice.nodes) == (None, None, ())
         assert "--extra=rtsched:odds=95" in choice.options
-        assert patient.standings() == ["offered", "offered"]
+        assert patient.states() == ["offered", "offered"]
         said = await submit(patient, 4, 30, 60, EXTRA="rtsched:odds=95")
         assert said[Tag.VERDICT] == ACCEPT
         assert "not guaranteed" in str(said[Tag.MESSAGE])
-        assert patient.standings() == [], "the others are given up"
+        assert patient.states() == [], "the others are given up"
         assert patient.daemon.site.unused_by(ANN, NOW, "offered") == []
-        assert [r.standing for r in patient.daemon.site.likely.records.values()] == ["provisional"]
+        assert [r.state for r in patient.daemon.site.likely.promises.values()] == ["provisional"]
         assert (await ask(patient, Choices())).choices == ()
         one, other = known.jobs
         assert one.equals(other)
@@ -331,10 +331,10 @@ def test_odds_too_low_but_a_guarantee_is_to_be_had(patient: Running) -> None:
         (choice,) = (await ask(patient, Choices())).choices
         assert (choice.kind, choice.odds, choice.held) == ("guaranteed", None, False)
         assert "--extra=rtsched:notify=none" in choice.options
-        assert patient.standings() == ["offered"]
+        assert patient.states() == ["offered"]
         said = await submit(patient, 1, 30, 60, EXTRA="rtsched:notify=none")
         assert "promised to end by" in str(said[Tag.MESSAGE])
-        assert patient.standings() == ["provisional"]
+        assert patient.states() == ["provisional"]
         assert patient.daemon.site.unused_by(ANN, NOW, "offered") == []
 
     course(patient, steps, **BUSY)
@@ -366,7 +366,7 @@ def test_odds_too_low_and_no_guarantee(patient: Running) -> None:
         assert "--extra=" in smaller
         assert "--nodes=1" in smaller
         assert (await submit(patient, 1, 30, 60))[Tag.VERDICT] == ACCEPT
-        assert patient.standings() == ["provisional"]
+        assert patient.states() == ["provisional"]
 
     course(patient, steps, **BUSY)
 
@@ -377,9 +377,9 @@ def test_a_menu_after_odds_gives_up_what_was_offered_before(patient: Running) ->
 
     async def steps() -> None:
         await submit(patient, 4, 30, 60)
-        assert patient.standings() == ["offered", "offered"]
+        assert patient.states() == ["offered", "offered"]
         await submit(patient, 1, 30, 60, EXTRA="rtsched:odds=95")
-        assert patient.standings() == ["offered"]
+        assert patient.states() == ["offered"]
         assert len(patient.daemon.site.unused_by(ANN, NOW, "offered")) == 1
         assert (await submit(patient, 1, 30, 60))[Tag.VERDICT] == ACCEPT
 

@@ -41,7 +41,7 @@ def test_a_submission_by_a_user_whom_nobody_knows_yet(
         go_on.set()
         _, fields = await asyncio.to_thread(answer_of, running.asked())
         assert fields[Tag.VERDICT] == ACCEPT
-        assert [r.user for r in running.daemon.site.records.values()] == ["ann", "ann"]
+        assert [r.user for r in running.daemon.site.promises.values()] == ["ann", "ann"]
 
     asyncio.run(course())
     users.forget_users()

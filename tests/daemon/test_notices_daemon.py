@@ -38,8 +38,8 @@ def test_what_a_daemon_tells(tmp_path: Path) -> None:
         running.queries._own = os.getuid()  # the daemon's own user sees everything
         state = once(State(), settings, running.now)
         assert state.waiting == {}
-        (record,) = running.daemon.site.records.values()
-        broken = msgspec.structs.replace(record, standing="broken", changed_at=running.now + 5)
+        (record,) = running.daemon.site.promises.values()
+        broken = msgspec.structs.replace(record, state="broken", changed_at=running.now + 5)
         running.now += 5
         asyncio.run(running.daemon._adopt(running.daemon.site.without([record.id]), [broken]))
         state = once(load(tmp_path / "state.json"), settings, running.now)

@@ -27,7 +27,7 @@ def reserved(scene: Scene, settled: object) -> list[int]:
 
 def offered(scene: Scene) -> list[int]:
     """Return the offers that are held."""
-    return [job for job, record in scene.site.records.items() if record.standing == "offered"]
+    return [job for job, record in scene.site.promises.items() if record.state == "offered"]
 
 
 def test_an_offer_on_free_nodes_is_not_reserved_and_reaches_no_batch_system() -> None:
@@ -67,9 +67,9 @@ def test_best_effort_jobs_on_the_nodes_of_an_offer_are_not_requeued_for_it() -> 
     running = ((9, "", T0 + 2, T0 + 9000.0, (0,)),)
     settled = scene.poll(T0 + 3, running=running)
     assert not any(isinstance(action, Requeue) for action in settled.actions)
-    assert offer not in scene.site.records
+    assert offer not in scene.site.promises
     (gone,) = [record for record in settled.changed if record.id == offer]
-    assert gone.standing == "lapsed"
+    assert gone.state == "lapsed"
 
 
 def test_promises_are_kept_before_offers() -> None:
@@ -79,8 +79,8 @@ def test_promises_are_kept_before_offers() -> None:
     scene.submit(uid=BOB, size=4, wall_time=100.0, deadline=T0 + 50.0)
     assert len(offered(scene)) == 1
     settled = scene.poll(T0 + 3, queued=((5, judged.reply.token),), down=(3,))
-    assert {record.standing for record in settled.changed} == {"firm", "lapsed"}
-    assert [record.standing for record in scene.site.records.values()] == ["firm"]
+    assert {record.state for record in settled.changed} == {"firm", "lapsed"}
+    assert [record.state for record in scene.site.promises.values()] == ["firm"]
 
 
 def feasible(text: str) -> float:

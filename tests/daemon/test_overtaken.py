@@ -47,7 +47,7 @@ def test_a_cycle_that_is_overtaken_each_time_ends(running: Running) -> None:
     asyncio.run(course())
     assert threading.main_thread() not in threads, "a cycle was worked out on the loop"
     assert not given[-1], "it was promised nothing"
-    tokens = {record.token for record in running.daemon.site.records.values()}
+    tokens = {record.token for record in running.daemon.site.promises.values()}
     assert tokens == set(given[:-1])
     assert len(given) == ATTEMPTS
     assert 1 in running.daemon.site.declined, "the deferred job was judged"
@@ -77,7 +77,7 @@ def test_a_submission_waits_for_a_cycle_that_is_about_to_end(running: Running) -
         await running.daemon.cycle()
         _, fields = await asyncio.to_thread(answer_of, line[0])
         assert str(fields[Tag.ADMIN_COMMENT]) != "rtsched:parked"
-        assert len(running.standings()) == ATTEMPTS
+        assert len(running.states()) == ATTEMPTS
 
     asyncio.run(course())
 
@@ -91,7 +91,7 @@ def test_an_answer_that_nobody_read_waits_for_the_cycle_too(running: Running) ->
         await running.start()
         park(running)
         line = running.asked()
-        await until(lambda: bool(running.standings()))
+        await until(lambda: bool(running.states()))
 
         def submit() -> None:
             nonlocal calls
@@ -104,7 +104,7 @@ def test_an_answer_that_nobody_read_waits_for_the_cycle_too(running: Running) ->
 
         running.settling = submit
         await running.daemon.cycle()
-        await until(lambda: len(running.standings()) == ATTEMPTS - 1)
+        await until(lambda: len(running.states()) == ATTEMPTS - 1)
         assert running.store.counts()["lapsed"] == 1
 
     asyncio.run(course())

@@ -27,13 +27,13 @@ def offered() -> Scene:
     """Give four nodes, two of which are held for ann's job until 100 s from now."""
     scene = Scene(planner="portfolio", plugin=Portfolio(Portfolio.Config()))
     judged = scene.submit(size=2, wall_time=100.0, deadline=T0 + 50.0)
-    assert (judged.verdict, standings(scene)) == ("reject", ["offered"])
+    assert (judged.verdict, states(scene)) == ("reject", ["offered"])
     return scene
 
 
-def standings(scene: Scene) -> list[str]:
+def states(scene: Scene) -> list[str]:
     """Return how the promises and offers stand."""
-    return [record.standing for record in scene.site.records.values()]
+    return [record.state for record in scene.site.promises.values()]
 
 
 def nodes(scene: Scene) -> list[int]:
@@ -46,8 +46,8 @@ def test_a_moldable_job_has_the_nodes_that_it_would_have_without(offered: Scene)
     judged = offered.submit(**WIDE)
     assert (judged.verdict, judged.reply.size) == ("admit", 4)
     assert nodes(offered) == [4]
-    assert standings(offered) == ["provisional"]
-    (gone,) = [record for record in judged.changed if record.standing == "lapsed"]
+    assert states(offered) == ["provisional"]
+    (gone,) = [record for record in judged.changed if record.state == "lapsed"]
     assert gone.why == GAVE_WAY
     assert offered.site.unused_by(ANN, T0, "offered") == []
 
@@ -55,12 +55,12 @@ def test_a_moldable_job_has_the_nodes_that_it_would_have_without(offered: Scene)
 def test_it_stays_where_it_is_not_in_the_way(offered: Scene) -> None:
     """Of a rigid job, of one that has the nodes that it wants, and of one without a deadline."""
     offered.submit(**{**WIDE, "size_max": 2})
-    assert standings(offered) == ["offered", "provisional"]
+    assert states(offered) == ["offered", "provisional"]
     assert nodes(offered) == [2, 2]
     judged = offered.submit(size=4, wall_time=100.0, deadline=T0 + 9000.0)
     assert judged.verdict == "admit"
     offered.submit(size=4, wall_time=100.0)
-    assert standings(offered) == ["offered", "provisional", "provisional"]
+    assert states(offered) == ["offered", "provisional", "provisional"]
 
 
 def test_a_job_that_would_be_rejected_takes_its_place(offered: Scene) -> None:
@@ -70,8 +70,8 @@ def test_a_job_that_would_be_rejected_takes_its_place(offered: Scene) -> None:
     assert offered.submit(uid=BOB, **job).verdict == "admit"
     offered.site = before
     judged = offered.submit(**job)
-    assert (judged.verdict, standings(offered)) == ("admit", ["provisional"])
-    assert [record.why for record in judged.changed if record.standing == "lapsed"] == [GAVE_WAY]
+    assert (judged.verdict, states(offered)) == ("admit", ["provisional"])
+    assert [record.why for record in judged.changed if record.state == "lapsed"] == [GAVE_WAY]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -82,9 +82,9 @@ def test_so_many_offers_are_held_beside_one_another(most: int) -> None:
     for second in range(3):
         job = {"size": 4, "wall_time": 100.0, "deadline": T0 + 50.0}
         judged = scene.submit(now=T0 + second, **job)
-        (record,) = [record for record in judged.changed if record.standing == "offered"]
+        (record,) = [record for record in judged.changed if record.state == "offered"]
         made.append(record.id)
-    assert list(scene.site.records) == made[-most:]
+    assert list(scene.site.promises) == made[-most:]
     starts = sorted(scene.site.snapshot.plan.entries.start.tolist())
     assert len(starts) == most
     assert all(after - before >= 100.0 for before, after in pairwise(starts))

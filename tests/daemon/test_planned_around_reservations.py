@@ -121,7 +121,7 @@ def test_a_promise_is_moved_out_of_the_way_of_a_new_reservation(shared: bool) ->
     scene.blocked = Blocked.of([span(0, 100, 5000), span(1, 100, 1300)])
     assert not scene.poll(T0 + 4, ((7, token),)).changed  # it is at risk
     settled = scene.poll(T0 + 1205, ((7, token),))
-    assert [record.standing for record in settled.changed] == ["broken"]
+    assert [record.state for record in settled.changed] == ["broken"]
     assert any(isinstance(action, Notify) for action in settled.actions)
 
 
@@ -135,7 +135,7 @@ def test_a_job_that_starts_late_before_a_reservation_stays_where_it_is(shared: b
     assert not settled.changed
     assert starts(scene) == [0.0]
     settled = scene.poll(T0 + 665, ((7, token),), leeway=60.0)
-    assert [record.standing for record in settled.changed] == ["broken"]
+    assert [record.state for record in settled.changed] == ["broken"]
 
 
 @BOTH_KINDS

@@ -14,7 +14,7 @@ from scene import T0, Scene
 
 from rtsched.adapters.live import CompletionStatus, Observation
 from rtsched.daemon.limits import LIMIT, limits_in, with_limits
-from rtsched.daemon.records import StoredState, decode_jobs
+from rtsched.daemon.promises import StoredState, decode_jobs
 from rtsched.daemon.recovery import recovered
 from rtsched.daemon.stated import moment
 from rtsched.model.actions import Notify
@@ -84,7 +84,7 @@ def polled(scene: Scene, now: float, *, running: tuple[tuple[int, float], ...] =
     """Poll, with all promised jobs in the queue and others, by number and end, on node 0."""
     queued = tuple(
         (record.id if record.id < 1000 else 10 + k, record.token)
-        for k, record in enumerate(sorted(scene.site.records.values(), key=lambda r: r.id))
+        for k, record in enumerate(sorted(scene.site.promises.values(), key=lambda r: r.id))
     )
     runs = tuple((job, "", T0, end, (0,)) for job, end in running)
     scene.poll(now, queued, runs)
@@ -333,7 +333,7 @@ def test_on_whole_nodes_no_promise_is_given_beyond_a_limit(limits: LimitRules, n
     assert moment(T0 + 1 + RUN, T0 + 1) in third.reply.text
     other = asked(scene, T0 + 1, account="arts")
     assert (other.verdict == "admit") is ("physics" in name)
-    tokens = [r.token for r in scene.site.records.values()]
+    tokens = [r.token for r in scene.site.promises.values()]
     ends = tuple((10 + k, token) for k, token in enumerate(tokens))
     runs = tuple((job, token, T0, T0 + RUN, (k,)) for k, (job, token) in enumerate(ends))
     scene.poll(T0 + 2, running=runs)
@@ -360,7 +360,7 @@ def kept_waiting(scene: Scene, ends: tuple[float, ...]) -> list[tuple[int, str]]
     for second in range(1, 400, 3):
         runs = tuple((90 + k, "", T0, T0 + end, (3 - k,)) for k, end in enumerate(ends))
         settled = scene.poll(T0 + second, queued, runs, limits=waits)
-        found += [(second, record.standing) for record in settled.changed]
+        found += [(second, record.state) for record in settled.changed]
     return found
 
 
@@ -372,7 +372,7 @@ def test_who_misses_starts_for_a_limit_is_moved_once() -> None:
     """
     scene = whole(rules({"cpu": 8}))
     assert kept_waiting(scene, (200.0,)) == [(1, "firm"), (43, "firm"), (244, "broken")]
-    assert not scene.site.records
+    assert not scene.site.promises
 
 
 def test_a_moved_job_is_told_and_stays_where_it_is() -> None:
@@ -394,7 +394,7 @@ def test_a_moved_job_is_told_and_stays_where_it_is() -> None:
     )
     assert (start[0], start[-1]) == (0.0, 200.0)
     assert start[14:] == [200.0] * len(start[14:])
-    (record,) = scene.site.records.values()
+    (record,) = scene.site.promises.values()
     assert record.why.startswith("the job did not start at 2 planned starts")
     assert decode_jobs(record.job).begin.tolist() == [T0 + 200]
     asked(scene, T0 + 190, account="arts")  # whoever comes does not bring it forward
@@ -416,10 +416,10 @@ def test_a_daemon_that_starts_anew_knows_who_was_moved(*, kept: bool) -> None:
     for second in range(1, 300, 3):
         if second == 100:
             old, names = scene.site, ("n0", "n1", "n2", "n3") if kept else ()
-            stored = StoredState(tuple(old.records.values()), old.snapshot.plan, 1, {}, names)
+            stored = StoredState(tuple(old.promises.values()), old.snapshot.plan, 1, {}, names)
             scene.site = recovered(stored)
         settled = scene.poll(T0 + second, queued, runs, limits=waits)
-        found += [(second, record.standing) for record in settled.changed]
+        found += [(second, record.state) for record in settled.changed]
         if second in {100, 103}:
             assert starts(scene) == [200.0]
     assert found == [(1, "firm"), (43, "firm"), (244, "broken")]
@@ -440,7 +440,7 @@ def test_on_shared_nodes_who_misses_starts_is_moved() -> None:
     for second in range(1, 60, 3):
         runs = ((90, "", T0, T0 + 200, (0,)),)
         settled = scene.poll(T0 + second, queued, runs, limits={7: "AssocGrpBillingLimit"})
-        found += [(second, record.standing) for record in settled.changed]
+        found += [(second, record.state) for record in settled.changed]
     assert found == [(1, "firm"), (43, "firm")]
     assert submit(scene, 8, account="arts").verdict == "admit"
     assert starts(scene)[0] == 200.0

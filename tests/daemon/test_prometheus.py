@@ -74,7 +74,7 @@ async def everything(running: Running) -> None:
     await running.start()
     for hours in (24.0, 20.0):
         await asyncio.to_thread(answer_of, running.asked(hours=hours))
-    records = list(running.daemon.site.records.values())
+    records = list(running.daemon.site.promises.values())
     rows = Jobs.joined([running.daemon.site.row(record.id) for record in records])
     rows = rows.replace(id=4711 + np.arange(len(records)))
     await seen_in_queue(running, rows, [record.token for record in records])

@@ -47,7 +47,7 @@ async def promise(running: Running) -> None:
 def appear(running: Running, job: int) -> None:
     """Have the next poll show the job of the one promise that has none yet."""
     site = running.daemon.site
-    record = next(r for r in site.records.values() if r.standing == "provisional")
+    record = next(r for r in site.promises.values() if r.state == "provisional")
     row = site.row(record.id).replace(id=np.array([job]))
     marks = Marks.build(1, job=[job], uid=[ANN], token=[record.token], requeues=[True])
     running.show(queued=row, marks=marks)
@@ -61,7 +61,7 @@ def test_a_promise_is_on_the_list_before_the_filter_reads_of_it(tmp_path: Path) 
         add = running.daemon.promised.add
 
         def seen(uid: int) -> None:
-            assert running.standings() == ["provisional"]  # committed, not answered
+            assert running.states() == ["provisional"]  # committed, not answered
             add(uid)
             assert lines(running) == ["0", f"user {ANN}"]
 
@@ -89,7 +89,7 @@ def test_a_closed_promise_leaves_the_list(tmp_path: Path) -> None:
         over = Completions.build(1, job=[17], end=[running.now], status=[CompletionStatus.FAILED])
         running.show(time=running.now, queued=empty, marks=Marks.build(0), completions=over)
         await running.daemon.cycle()
-        assert running.standings() == []
+        assert running.states() == []
         assert lines(running) == ["17"]
 
     run(tmp_path, course)
@@ -101,7 +101,7 @@ def test_an_offer_is_no_promise(tmp_path: Path) -> None:
     async def course(running: Running) -> None:
         await asyncio.to_thread(answer_of, running.asked(nodes=4, hours=0.6))
         await asyncio.to_thread(answer_of, running.asked(nodes=4, hours=0.6))
-        assert sorted(running.standings()) == ["offered", "provisional"]
+        assert sorted(running.states()) == ["offered", "provisional"]
         appear(running, 17)
         await running.daemon.cycle()
         assert lines(running) == ["17", "17"]

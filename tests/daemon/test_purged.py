@@ -71,7 +71,7 @@ class Records:
         observation = self.poll()
         settled = settle(self.scene.site, observation, self.scene.rules, observation.time)
         self.scene.site = settled.site
-        return [(record.id, record.standing) for record in settled.changed]
+        return [(record.id, record.state) for record in settled.changed]
 
 
 def firm(scene: Scene, job: int = 7) -> None:
@@ -81,14 +81,14 @@ def firm(scene: Scene, job: int = 7) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "standing"), [(HOUR - 60, "kept"), (HOUR + 60, "missed"), (np.nan, "unknown")]
+    ("end", "state"), [(HOUR - 60, "kept"), (HOUR + 60, "missed"), (np.nan, "unknown")]
 )
-def test_the_end_of_a_purged_job_is_asked_for(end: float, standing: str) -> None:
+def test_the_end_of_a_purged_job_is_asked_for(end: float, state: str) -> None:
     """What the records tell decides; a record without an end proves nothing."""
     scene = Scene()
     firm(scene)
     records = Records(scene, Completions.build(1, job=[7], end=[T0 + end]))
-    assert (records.closed(), records.asked) == ([(7, standing)], [(7,)])
+    assert (records.closed(), records.asked) == ([(7, state)], [(7,)])
 
 
 def test_records_that_do_not_answer_are_asked_again() -> None:
@@ -201,7 +201,7 @@ def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
     token = numbered(scene, 7, T0)
     assert scene.poll(T0 + 1).changed == (), "the poll may have begun before the job was there"
     (record,) = scene.poll(T0 + 3).changed
-    assert (record.token, record.standing, record.why) == (token, "withdrawn", NOT_TAKEN)
+    assert (record.token, record.state, record.why) == (token, "withdrawn", NOT_TAKEN)
     assert (len(scene.site.snapshot.plan), len(scene.site.numbers)) == (0, 0)
     assert scene.site.unused_by(ANN, T0 + 3, "provisional") == [T0 + 3]
 
@@ -233,7 +233,7 @@ def test_a_job_that_cannot_start_loses_its_promise() -> None:
     token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
     scene.poll(T0 + 1, queued=((7, token),))
     settled = scene.poll(T0 + 2, queued=((7, token),), stuck=(7,))
-    assert [(r.standing, r.why) for r in settled.changed] == [("void", STUCK)]
+    assert [(r.state, r.why) for r in settled.changed] == [("void", STUCK)]
     assert not len(scene.site.snapshot.plan)
 
 
@@ -245,7 +245,7 @@ def test_a_job_of_which_too_little_is_left_is_told_so() -> None:
     lacks = "it needs 3 procs and has 2"
     less = {"deadline": np.inf}
     settled = scene.poll(T0 + 2, queued=((7, token),), problems={7: lacks}, changed=less)
-    assert [(r.standing, r.why) for r in settled.changed] == [("void", lacks)]
+    assert [(r.state, r.why) for r in settled.changed] == [("void", lacks)]
 
 
 def test_who_submits_jobs_that_cannot_start_is_promised_no_more_for_a_while() -> None:
@@ -275,4 +275,4 @@ def test_a_job_that_is_seen_is_not_asked_for() -> None:
     scene = Scene()
     token = numbered(scene, 7, T0)
     (record,) = scene.poll(T0 + 3, queued=((7, token),)).changed
-    assert (record.id, record.standing, scene.site.numbers) == (7, "firm", {})
+    assert (record.id, record.state, scene.site.numbers) == (7, "firm", {})

@@ -41,7 +41,7 @@ def test_a_submission_does_not_wait_for_a_question(running: Running) -> None:
         assert report.feasible
         assert len(report.nodes) == 2
         assert threading.main_thread() not in threads
-        assert running.standings() == ["provisional"] * running.daemon.site.snapshot.version
+        assert running.states() == ["provisional"] * running.daemon.site.snapshot.version
 
     asyncio.run(course())
 
@@ -54,7 +54,7 @@ def test_a_report_is_of_one_instant(running: Running) -> None:
         await asyncio.to_thread(answer_of, running.asked(nodes=2))
         report = await asyncio.to_thread(ask, Plan(), str(running.users.path))
         (entry,) = report.entries
-        assert (report.version, entry.standing) == (1, "provisional")
+        assert (report.version, entry.state) == (1, "provisional")
         assert entry.nodes == ("n0", "n1")
         status = await asyncio.to_thread(ask, Status(metrics=True), str(running.users.path))
         assert status.promises == report.entries

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scene import BOB, T0, Scene
 
-from rtsched.daemon.site import at_risk, standings
+from rtsched.daemon.site import at_risk, states
 from rtsched.daemon.waiting import waits
 from rtsched.model.actions import Notify, Requeue
 from rtsched_plugins.mcdf import Mcdf
@@ -86,7 +86,7 @@ def test_a_limit_that_breaks_a_promise_is_named() -> None:
     ]
     settled = scene.poll(T0 + 60, queued, limits=limits)
     (broken,) = settled.changed
-    assert broken.standing == "broken"
+    assert broken.state == "broken"
     assert broken.why == "the job waits for a limit of its account or QOS (QOSGrpCpuLimit)"
     (told,) = [action for action in settled.actions if isinstance(action, Notify)]
     assert "can no longer be kept, since the job waits for a limit" in told.text[0]
@@ -105,19 +105,19 @@ def test_a_job_that_a_limit_keeps_waiting_is_not_planned_anew_for_ever() -> None
     starts, changed = [], []
     for second in range(1, 60):
         settled = scene.poll(T0 + second, queued, limits=limits)
-        changed += [(second, record) for record in settled.changed if record.standing != "firm"]
+        changed += [(second, record) for record in settled.changed if record.state != "firm"]
         plan = scene.site.snapshot.plan
         starts += plan.entries.start[plan.entries.job == 7].tolist()
     ((second, broken),) = changed
     assert (sorted(set(starts)), second) == ([T0, T0 + 21], 42)
-    assert (broken.id, broken.standing, broken.why) == (
+    assert (broken.id, broken.state, broken.why) == (
         7,
         "broken",
         "the job did not start at 2 planned starts, since it waits for a limit of its account or "
         "QOS (QOSGrpCpuLimit)",
     )
     assert scene.site.snapshot.plan.entries.job.tolist() == [8]
-    assert scene.site.records.keys() == {8}
+    assert scene.site.promises.keys() == {8}
 
 
 def test_who_is_kept_from_two_starts_by_a_limit_is_told_which() -> None:
@@ -145,13 +145,13 @@ def test_who_is_kept_from_two_starts_by_a_limit_is_told_which() -> None:
 def test_what_stays_on_a_lost_node_is_not_planned_over() -> None:
     """Job 7 waits for its node; job 8 does not get the other one of its nodes at the same time."""
     scene = two_lose_nodes(RUN)
-    plan, records = scene.site.snapshot.plan, scene.site.records
+    plan, records = scene.site.snapshot.plan, scene.site.promises
     assert not overlaps(plan)
-    assert {job: record.standing for job, record in records.items()} == {7: "firm", 8: "firm"}
+    assert {job: record.state for job, record in records.items()} == {7: "firm", 8: "firm"}
     assert start_of(scene, 8) == T0 + 3, "it is sure of its node, job 7 is not"
     scene.poll(T0 + 4, tuple((j, r.token) for j, r in records.items()), down=(2,))
     assert not overlaps(scene.site.snapshot.plan)
-    assert set(scene.site.records) == {7, 8}
+    assert set(scene.site.promises) == {7, 8}
     assert np.isfinite(start_of(scene, 7)), "its node came back, and the fourth is free"
 
 
@@ -179,12 +179,12 @@ def test_a_slow_controller_breaks_no_promise() -> None:
     queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + RUN),)
     for at in (5, 15, 25, 45, 59):
         late(scene, at, queued)
-        assert scene.site.records[7].standing == "firm"
+        assert scene.site.promises[7].state == "firm"
         assert start_of(scene, 7) == T0
     settled = scene.poll(
         T0 + 61, (), ((7, queued[0][1], T0 + 60, T0 + 60 + RUN, (0,)),), leeway=LEEWAY
     )
-    assert not [r for r in settled.changed if r.standing == "broken"]
+    assert not [r for r in settled.changed if r.state == "broken"]
 
 
 def test_when_it_cannot_end_in_time_it_is_broken() -> None:
@@ -192,9 +192,9 @@ def test_when_it_cannot_end_in_time_it_is_broken() -> None:
     scene = Scene(nodes=1)
     queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + RUN),)
     late(scene, 59, queued)
-    assert 7 in scene.site.records
+    assert 7 in scene.site.promises
     late(scene, 62, queued)
-    assert 7 not in scene.site.records
+    assert 7 not in scene.site.promises
 
 
 def test_a_late_job_with_time_left_is_put_off() -> None:
@@ -204,7 +204,7 @@ def test_a_late_job_with_time_left_is_put_off() -> None:
     late(scene, 59, queued)
     assert start_of(scene, 7) == T0
     late(scene, 75, queued)
-    assert scene.site.records[7].standing == "firm"
+    assert scene.site.promises[7].state == "firm"
     entries = scene.site.snapshot.plan.entries
     assert (entries.start.tolist(), entries.end.tolist()) == ([T0 + 75], [T0 + 75 + RUN - LEEWAY])
     judged = scene.submit(T0 + 76, uid=BOB, size=1, wall_time=RUN, deadline=T0 + 2 * RUN + 14)
@@ -216,7 +216,7 @@ def test_where_nothing_starts_late_it_is_planned_anew_as_ever() -> None:
     scene = Scene(nodes=1)
     queued = (promised(scene, 7, size=1, wall_time=RUN, deadline=T0 + RUN),)
     scene.poll(T0 + 25, queued)
-    assert 7 not in scene.site.records
+    assert 7 not in scene.site.promises
 
 
 def test_a_job_that_may_start_early_keeps_its_nodes() -> None:
@@ -271,7 +271,7 @@ def test_where_many_are_late_the_plan_is_put_off(
     scene.poll(T0 + 1, queued)
     for at in (25, 30):
         scene.poll(T0 + at, queued)
-        records, plan = scene.site.records, scene.site.snapshot.plan
+        records, plan = scene.site.promises, scene.site.snapshot.plan
         assert {job for job, _ in queued} <= records.keys()
         assert not overlaps(plan)
         ends = dict(zip(plan.entries.job.tolist(), plan.entries.end.tolist(), strict=True))
@@ -317,7 +317,7 @@ def test_no_node_is_planned_twice(
     queued = scene.submit_all(jobs)
     scene.poll(T0 + 1, queued, leeway=leeway)
     for later in (0.0, 5.0):
-        here = tuple((job, r.token) for job, r in scene.site.records.items() if job < 100)
+        here = tuple((job, r.token) for job, r in scene.site.promises.items() if job < 100)
         scene.poll(T0 + at + later, here, down=tuple(down), flapping=tuple(flapping), leeway=leeway)
         assert not overlaps(scene.site.snapshot.plan)
 
@@ -330,9 +330,9 @@ def test_a_requeued_job_waits_for_a_node_that_may_come_back(planner: str) -> Non
     scene.poll(T0 + 1, queued)
     scene.poll(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0,)),))
     settled = scene.poll(T0 + 30, queued, down=(0,), flapping=(0,))
-    assert scene.site.records[7].standing == "firm"
+    assert scene.site.promises[7].state == "firm"
     assert settled.actions[0].unplanned == {7}, "the batch system is not to let it go"
-    assert standings(scene.site) == {"at-risk": 1}
+    assert states(scene.site) == {"at-risk": 1}
     assert "at risk: no nodes are known" in told(settled)[7]
     settled = scene.poll(T0 + 60, queued)
     assert settled.actions[0].unplanned == frozenset()
@@ -348,9 +348,9 @@ def test_nobody_waits_for_a_node_for_too_long(planned: bool) -> None:
     if not planned:
         scene.poll(T0 + 2, (), ((7, queued[0][1], T0 + 2, T0 + 2 + RUN, (0,)),))
     scene.poll(T0 + 2 * RUN - 1, queued, down=(0,), flapping=(0,))
-    assert standings(scene.site) == {"at-risk": 1}
+    assert states(scene.site) == {"at-risk": 1}
     settled = scene.poll(T0 + 2 * RUN + 1, queued, down=(0,), flapping=(0,))
-    assert [(record.id, record.standing) for record in settled.changed] == [(7, "broken")]
+    assert [(record.id, record.state) for record in settled.changed] == [(7, "broken")]
 
 
 def insured(nodes: int) -> Scene:
@@ -405,6 +405,6 @@ def test_a_promise_without_a_place_is_at_risk_until_it_is_hopeless() -> None:
     judged = scene.submit(T0 + 42, deadline=T0 + 2.5 * RUN, **other)
     assert judged.verdict == "reject", "it would move the one at risk further"
     scene.poll(T0 + RUN - 5, queued, taken)
-    assert scene.site.records[7].standing == "firm"
+    assert scene.site.promises[7].state == "firm"
     settled = scene.poll(T0 + RUN + 1, queued, taken)
-    assert [record.standing for record in settled.changed if record.id == 7] == ["broken"]
+    assert [record.state for record in settled.changed if record.id == 7] == ["broken"]

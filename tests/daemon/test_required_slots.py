@@ -72,11 +72,11 @@ def test_slots_that_change_move_the_plan() -> None:
     token = ask(scene, "HasMatlab")
     scene.cluster = replace(pool(2), version=scene.cluster.version + 1)
     settled = scene.poll(T0 + 2, queued=((7, token),))
-    assert [record.standing for record in settled.changed] == ["firm"]
+    assert [record.state for record in settled.changed] == ["firm"]
     assert planned(scene)[7][1] == [2]
     scene.cluster = replace(pool(), version=scene.cluster.version + 1)
     settled = scene.poll(T0 + 4, queued=((7, token),))
-    assert [record.standing for record in settled.changed] == ["broken"]
+    assert [record.state for record in settled.changed] == ["broken"]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_other_requirements_are_another_job(
     settled = scene.poll(
         T0 + 1, queued=((7, token),), changed={"node_request": seen.words, "partition": seen.part}
     )
-    standing = {record.standing: record.why for record in settled.changed}
-    assert [*standing] == (["void"] if why else ["firm"])
-    assert not why or standing["void"].startswith(why)
+    state = {record.state: record.why for record in settled.changed}
+    assert [*state] == (["void"] if why else ["firm"])
+    assert not why or state["void"].startswith(why)
     if not why and asked:
         assert settled.site.row(7).texts("node_request") == [seen.words]
         assert planned(scene)[7][1] == ([2] if seen.part == "/2/512" else [1])

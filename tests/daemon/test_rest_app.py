@@ -81,7 +81,7 @@ def test_what_another_user_does_not_see(with_promise: Running) -> None:
     for target in ("/v1/plan", "/v1/metrics"):
         status, report, _ = asked(with_promise, BOB, "GET", target)
         assert (status, "only admins" in report["error"]) == (403, True)
-    assert with_promise.standings() == ["firm"]
+    assert with_promise.states() == ["firm"]
 
 
 def test_what_an_admin_sees(with_promise: Running) -> None:
@@ -194,7 +194,7 @@ def test_a_promise_is_cancelled(tmp_path: Any) -> None:
     with daemon_with_a_promise(tmp_path) as running:
         status, report, _ = asked(running, ANN, "DELETE", f"/v1/promises/{JOB}")
         assert (status, report["promise"]["standing"]) == (200, "withdrawn")
-        assert running.standings() == []
+        assert running.states() == []
         assert asked(running, ANN, "DELETE", f"/v1/promises/{JOB}")[0] == 404
         shown = asked(running, ANN, "GET", f"/v1/promises/{JOB}")[1]
         assert (shown["standing"], shown["why"]) == ("withdrawn", "cancelled by its user")

@@ -67,18 +67,18 @@ def test_held_for_its_user_alone(running: Running) -> None:
     assert asked(running, None, "POST", "/v1/hold", WISH)[0] == 401
     assert asked(running, None, "GET", "/v1/choices")[0] == 401
     assert asked(running, ANN, "GET", "/v1/choices")[1]["choices"] == mine["choices"]
-    assert {record.uid for record in running.daemon.site.records.values()} == {ANN}
+    assert {record.uid for record in running.daemon.site.promises.values()} == {ANN}
 
 
 def test_expired(running: Running) -> None:
     """After its time there is no choice, nothing is held, and it counts as one unused offer."""
     asked(running, ANN, "POST", "/v1/hold", WISH)
-    assert len(running.standings()) == 2
+    assert len(running.states()) == 2
     running.now = NOW + 61
     assert asked(running, ANN, "GET", "/v1/choices")[1]["choices"] == []
     running.show(time=running.now)
     asyncio.run(running.daemon.cycle())
-    asyncio.run(until(lambda: not running.standings()))
+    asyncio.run(until(lambda: not running.states()))
     assert len(running.daemon.site.unused_by(ANN, running.now, "offered")) == 1
     one = {"nodes": 1, "time_s": 2400.0, "deadline": running.now + 3600}
     assert asked(running, BOB, "POST", "/v1/feasible", one)[1]["feasible"]
@@ -90,7 +90,7 @@ def test_one_menu_after_the_other(running: Running) -> None:
         wish = WISH | {"deadline": NOW + 3600 + 60 * minutes}
         status, report = asked(running, ANN, "POST", "/v1/hold", wish)
         assert status == 200
-        assert len(running.standings()) <= 2
+        assert len(running.states()) <= 2
     assert report["choices"]
     assert not any(each["held"] for each in report["choices"])
 
@@ -112,14 +112,14 @@ def test_what_makes_no_sense_is_refused(running: Running, body: Any, status: int
     wish = WISH | body if isinstance(body, dict) else body
     found, report = asked(running, ANN, "POST", "/v1/hold", wish)
     assert (found, report.keys()) == (status, {"error"})
-    assert len(running.standings()) == 2
+    assert len(running.states()) == 2
 
 
 def test_what_is_feasible_is_not_held(running: Running) -> None:
     """Nobody submits it; nor is anything held by a dry run, which says so."""
     good = {"nodes": 1, "time_s": 600.0, "deadline": NOW + 86400}
     status, report = asked(running, ANN, "POST", "/v1/hold", good)
-    assert (status, report["feasible"], running.standings()) == (200, True, [])
+    assert (status, report["feasible"], running.states()) == (200, True, [])
     running.daemon.dry_run = True
     status, report = asked(running, ANN, "POST", "/v1/hold", WISH)
     assert (status, "nothing can be held" in report["error"]) == (422, True)

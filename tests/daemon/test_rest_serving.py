@@ -133,7 +133,7 @@ def test_the_client_asks_over_tls(
         assert [p.job for p in ask(reports.Status()).promises] == [str(JOB)]
         assert ask(reports.Status(), 1002).promises == ()
         assert "rtsched_" in ask(reports.Status(metrics=True), 0).metrics
-        assert ask(reports.Explain(str(JOB), 2)).promise.standing == "firm"
+        assert ask(reports.Explain(str(JOB), 2)).promise.state == "firm"
         assert len(ask(reports.Explain("", 2)).verdicts) == 1
         assert ask(reports.Feasible(nodes=1, time_s=60.0)).feasible
         assert len(ask(reports.NodeList()).nodes) == 4

@@ -12,7 +12,7 @@ from running import ANN, Running, answer_of
 from scene import T0, Scene
 
 from rtsched.adapters.wire import REJECT, Tag
-from rtsched.daemon.records import JournalEntry, StoredState, encode_jobs
+from rtsched.daemon.promises import JournalEntry, StoredState, encode_jobs
 from rtsched.daemon.recovery import ReportedState, recovered
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.store import Store
@@ -47,7 +47,7 @@ def planned(running: Running) -> dict[str, list[str]]:
     """Return on which nodes the promises are planned, by their tokens."""
     site = running.daemon.site
     names, plan = site.snapshot.cluster.nodes.texts("name"), site.snapshot.plan
-    token = {job: record.token for job, record in site.records.items()}
+    token = {job: record.token for job, record in site.promises.items()}
     return {
         token[job]: [str(names[row]) for row in plan.nodes_of(entry).tolist()]
         for entry, job in enumerate(plan.entries.job.tolist())
@@ -112,7 +112,7 @@ def test_a_plan_of_the_first_schema_keeps_its_nodes() -> None:
         T0, encode_jobs(Jobs.build(0)), encode_jobs(Jobs.build(0)), ["n0", "n1", "n2"]
     )
     states = {"rtsched:rtsched.daemon.memory.Told": encode_state(told)}
-    records, plan = tuple(scene.site.records.values()), scene.site.snapshot.plan
+    records, plan = tuple(scene.site.promises.values()), scene.site.snapshot.plan
     scene.site = recovered(StoredState(records, plan, 1, states))
     scene.cluster = Cluster(Nodes.build(4, name=["a0", "n0", "n1", "n2"]))
     scene.poll(T0 + 1, queued=((7, token),))

@@ -71,7 +71,7 @@ def test_it_begins_again_within_its_promise(planner: str) -> None:
     scene.poll(began, (), ((7, token, began, began + RUN, (0,)),))
     completions = ((7, began + RUN, CompletionStatus.COMPLETED),)
     (record,) = scene.poll(began + RUN + 1, completions=completions).changed
-    assert record.standing == "kept"
+    assert record.state == "kept"
 
 
 def test_its_nodes_are_promised_to_nobody_else_meanwhile() -> None:
@@ -89,9 +89,9 @@ def test_where_all_of_its_run_does_not_fit_it_is_closed() -> None:
     running(scene, 7, T0 + 60 + RUN + DELAY)
     settled = scene.poll(T0 + 61, failed=((7, T0 + 60, TEMPFAIL),), requeue_delay=DELAY)
     (record,) = settled.changed
-    assert (record.standing, restarts(settled)) == ("withdrawn", [])
+    assert (record.state, restarts(settled)) == ("withdrawn", [])
     assert record.why == f"the job failed with exit code 75 before its deadline, and {NO_ROOM}"
-    assert not scene.site.records
+    assert not scene.site.promises
     assert not scene.poll(T0 + 62, failed=((7, T0 + 60, TEMPFAIL),)).changed
 
 
@@ -103,8 +103,8 @@ def test_nobody_s_promise_breaks_for_it() -> None:
     run = ((7, token, T0 + 2, T0 + 2 + RUN, (0,)),)
     scene.poll(T0 + 3, queued, run)
     settled = scene.poll(T0 + 0.5 * RUN, queued, failed=((7, T0 + 0.5 * RUN - 1, TEMPFAIL),))
-    assert [(r.id, r.standing) for r in settled.changed] == [(7, "withdrawn")]
-    assert set(scene.site.records) == {8}
+    assert [(r.id, r.state) for r in settled.changed] == [(7, "withdrawn")]
+    assert set(scene.site.promises) == {8}
 
 
 @pytest.mark.parametrize(
@@ -120,15 +120,15 @@ def test_nobody_s_promise_breaks_for_it() -> None:
 )
 def test_any_other_end_closes_the_promise(code: int, before: int, end: float) -> None:
     """As if the setting were not there."""
-    standings = []
+    states = []
     for scene in (site(), Scene(nodes=2)):
         running(scene, 7, T0 + 3 * RUN)
         now = np.nanmax([end, T0 + 60]) + 1
         settled = scene.poll(now, failed=((7, end, code),), restarts=before)
         assert not restarts(settled)
         (record,) = settled.changed
-        standings.append((record.standing, record.why))
-    assert standings[0] == standings[1]
+        states.append((record.state, record.why))
+    assert states[0] == states[1]
 
 
 def test_a_site_that_names_no_codes_starts_nothing_again() -> None:
@@ -137,7 +137,7 @@ def test_a_site_that_names_no_codes_starts_nothing_again() -> None:
     running(scene, 7, T0 + 3 * RUN)
     settled = scene.poll(T0 + 61, failed=((7, T0 + 60, TEMPFAIL),))
     assert not restarts(settled)
-    assert [r.standing for r in settled.changed] == ["withdrawn"]
+    assert [r.state for r in settled.changed] == ["withdrawn"]
 
 
 def test_a_batch_system_that_does_not_queue_it_again() -> None:
@@ -152,7 +152,7 @@ def test_a_batch_system_that_does_not_queue_it_again() -> None:
         assert EventKind.REJECTED not in settled.events.rows.kind.tolist()
     settled = scene.poll(T0 + 61 + POLLS, failed=failed, requeue_delay=DELAY)
     (record,) = settled.changed
-    assert (record.standing, restarts(settled)) == ("withdrawn", [])
+    assert (record.state, restarts(settled)) == ("withdrawn", [])
     assert record.why.endswith(NOT_QUEUED)
     assert not len(scene.site.snapshot.plan)
     assert not scene.site.restarting
@@ -166,7 +166,7 @@ def test_a_job_that_nobody_saw_before_it_failed() -> None:
     scene.poll(T0 + 3, ((7, token),))
     settled = scene.poll(T0 + 5, failed=((7, T0 + 4, TEMPFAIL),), requeue_delay=DELAY)
     assert restarts(settled) == [7]
-    assert scene.site.records[7].standing == "firm"
+    assert scene.site.promises[7].state == "firm"
     assert start_of(scene, 7) == T0 + 5 + DELAY
 
 
@@ -176,7 +176,7 @@ def test_a_job_that_the_batch_system_queues_again_by_itself() -> None:
     token = running(scene, 7, T0 + 3 * RUN)
     settled = scene.poll(T0 + 61, ((7, token),), changed={"begin": T0 + 60 + DELAY})
     assert not settled.changed
-    assert scene.site.records[7].standing == "firm"
+    assert scene.site.promises[7].state == "firm"
     assert "the job restarts" in told(settled)[7]
     assert np.isfinite(start_of(scene, 7))
 
@@ -225,17 +225,17 @@ def test_no_promise_breaks_and_no_node_is_planned_twice(
     left = tuple(run for run in runs if run[0] not in fail)
     failed = tuple((job, T0 + at, TEMPFAIL) for job in sorted(fail))
     scene.poll(T0 + at - 1, queued, runs, done)
-    safe = set(scene.site.records) - fail
+    safe = set(scene.site.promises) - fail
     settled = scene.poll(T0 + at, queued, left, done, failed=failed, requeue_delay=delay)
     lost = {r.id for r in settled.changed}
     assert not overlaps(scene.site.snapshot.plan)
     again = set(restarts(settled))
-    assert again == fail & set(scene.site.records)
-    assert not {r.id for r in settled.changed if r.standing == "broken"} & again
+    assert again == fail & set(scene.site.promises)
+    assert not {r.id for r in settled.changed if r.state == "broken"} & again
     assert again | lost >= fail
     entries = scene.site.snapshot.plan.entries
     for job in again:
         row = entries.job.tolist().index(job)
         assert entries.start[row] >= T0 + at + delay - 1e-6
-        assert entries.end[row] <= scene.site.records[job].deadline + 1e-3
+        assert entries.end[row] <= scene.site.promises[job].deadline + 1e-3
     assert safe >= lost - fail

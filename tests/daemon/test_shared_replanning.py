@@ -211,7 +211,7 @@ def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time(planner:
     assert planned(early)[7] == (150.0, [0]), "the other one ended early"
     assert not at_risk(early.site)
     scene.poll(T0 + 201, queued, other)
-    assert 7 not in scene.site.records
+    assert 7 not in scene.site.promises
 
 
 @pytest.mark.parametrize("planner", [Mcdf, Portfolio, Spare])
@@ -263,7 +263,7 @@ def test_no_amount_is_planned_twice(
     )
     scene.demand |= {90 + k: (cores, 0) for k, (_, cores, _) in enumerate(busy)}
     for later in (0.0, 5.0):
-        here = tuple((job, r.token) for job, r in scene.site.records.items() if job < 90)
+        here = tuple((job, r.token) for job, r in scene.site.promises.items() if job < 90)
         alive = tuple(each for each in running if each[4][0] not in down)
         settled = scene.poll(
             T0 + at + later,
@@ -299,4 +299,4 @@ def test_a_job_that_asks_for_more_of_its_nodes_loses_its_promise(
     amounts = np.array([demand], np.int64)
     settled = scene.poll(T0 + 2, queued=(entry,), changed={"demand": amounts})
     why = ["it requests larger nodes than were promised"] if loses else []
-    assert [r.why for r in settled.changed if r.standing == "void"] == why
+    assert [r.why for r in settled.changed if r.state == "void"] == why

@@ -12,8 +12,8 @@ from rtsched.adapters.condor.matching import MachineAds, SlotSets
 from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus, Marks, Observation
 from rtsched.daemon.app import PluginChains, rules_of
 from rtsched.daemon.drift import changed_by_users, with_present
+from rtsched.daemon.promises import StoredState
 from rtsched.daemon.reconcile import RENUMBERED
-from rtsched.daemon.records import StoredState
 from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.site import at_risk, on_nodes
@@ -40,7 +40,7 @@ def test_a_feasible_deadline_is_promised() -> None:
     judged = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR)
     (record,) = judged.changed
     assert judged.verdict == "admit"
-    assert record.standing == "provisional"
+    assert record.state == "provisional"
     assert record.id == FIRST_OWN_ID
     assert judged.reply.token == record.token
     assert (judged.reply.start, judged.reply.size) == (T0, 2)
@@ -70,8 +70,8 @@ def test_a_rejection_names_a_deadline_that_is_held() -> None:
     again = scene.submit(size=2, wall_time=600.0, deadline=refused.offer, now=T0 + 10)
     assert again.verdict == "admit"
     assert again.codes == ("submit.offer",)
-    standing = sorted(r.standing for r in scene.site.records.values())
-    assert standing == ["offered", "provisional", "provisional"]  # what bob was offered is his
+    state = sorted(r.state for r in scene.site.promises.values())
+    assert state == ["offered", "provisional", "provisional"]  # what bob was offered is his
 
 
 def test_an_offer_lapses() -> None:
@@ -80,7 +80,7 @@ def test_an_offer_lapses() -> None:
     scene.submit(size=2, wall_time=600.0, deadline=T0 + 700)
     refused = scene.submit(size=2, wall_time=600.0, deadline=T0 + 900)
     settled = scene.poll(T0 + 60)
-    assert {r.standing for r in settled.changed} == {"lapsed"}
+    assert {r.state for r in settled.changed} == {"lapsed"}
     assert (
         scene.submit(uid=BOB, size=2, wall_time=600.0, deadline=refused.offer, now=T0 + 60).verdict
         == "admit"
@@ -94,7 +94,7 @@ def test_an_own_offer_is_not_in_the_way() -> None:
     scene.submit(size=2, wall_time=600.0, deadline=T0 + 900)
     smaller = scene.submit(size=2, wall_time=500.0, deadline=T0 + 1150, now=T0 + 1)
     assert smaller.verdict == "admit"
-    assert {r.standing for r in smaller.changed} == {"provisional", "lapsed"}
+    assert {r.state for r in smaller.changed} == {"provisional", "lapsed"}
 
 
 def test_offers_that_nobody_takes_do_not_stand_in_the_way_of_all() -> None:
@@ -136,7 +136,7 @@ def test_an_offer_is_for_the_same_predecessors() -> None:
     assert scene.site.links.before.tolist() == [7]
     assert scene.site.links.after.tolist() == [last.id]
     scene.poll(T0 + 4, queued=((7, token), (8, last.token)))
-    assert scene.site.records[8].standing == "firm"
+    assert scene.site.promises[8].state == "firm"
 
 
 def test_an_offer_is_not_taken_without_a_deadline() -> None:
@@ -152,7 +152,7 @@ def test_an_admission_becomes_firm() -> None:
     scene = Scene()
     token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
     settled = scene.poll(T0 + 1, queued=((7, token),))
-    assert [(r.id, r.standing) for r in settled.changed] == [(7, "firm")]
+    assert [(r.id, r.state) for r in settled.changed] == [(7, "firm")]
     assert scene.site.snapshot.plan.entries.job.tolist() == [7]
     assert scene.site.snapshot.queued.id.tolist() == [7]
     assert scene.site.snapshot.queued.size.tolist() == [2]
@@ -164,8 +164,8 @@ def test_a_copied_token_gains_nothing(copied: bool) -> None:
     scene = Scene()
     real = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
     scene.poll(T0 + 1, queued=((8, real if copied else "forged"),), uid=BOB)
-    assert scene.site.records[FIRST_OWN_ID].standing == "provisional"
-    assert 8 not in scene.site.records
+    assert scene.site.promises[FIRST_OWN_ID].state == "provisional"
+    assert 8 not in scene.site.promises
 
 
 def test_an_admission_lapses_without_a_job() -> None:
@@ -173,13 +173,13 @@ def test_an_admission_lapses_without_a_job() -> None:
     scene = Scene(nodes=2)
     scene.submit(size=2, wall_time=600.0, deadline=T0 + 700)
     settled = scene.poll(T0 + 61)
-    assert [r.standing for r in settled.changed] == ["lapsed"]
-    assert not scene.site.records
+    assert [r.state for r in settled.changed] == ["lapsed"]
+    assert not scene.site.promises
     assert not len(scene.site.snapshot.plan)
 
 
 @pytest.mark.parametrize(
-    ("end", "ending", "standing"),
+    ("end", "ending", "state"),
     [
         (HOUR - 1, CompletionStatus.COMPLETED, "kept"),
         (HOUR + 0.5, CompletionStatus.COMPLETED, "kept"),
@@ -190,14 +190,14 @@ def test_an_admission_lapses_without_a_job() -> None:
         (HOUR, CompletionStatus.DEADLINE, "missed"),
     ],
 )
-def test_how_promises_end(end: float, ending: CompletionStatus, standing: str) -> None:
+def test_how_promises_end(end: float, ending: CompletionStatus, state: str) -> None:
     """A promise is kept, missed, or ended by its user or its own limit; each is counted apart."""
     scene = Scene()
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     scene.poll(T0 + 2, running=((7, token, T0 + 1, T0 + 601, (0, 1)),))
     settled = scene.poll(T0 + HOUR + 9, completions=((7, T0 + end, ending),))
-    assert [(r.id, r.standing) for r in settled.changed] == [(7, standing)]
-    assert not scene.site.records
+    assert [(r.id, r.state) for r in settled.changed] == [(7, state)]
+    assert not scene.site.promises
 
 
 @pytest.mark.parametrize(
@@ -221,16 +221,14 @@ def test_a_job_that_is_changed_loses_its_promise(poll: dict[str, object], why: s
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     other = (9, "", T0 - 500, T0 + 1000, (3,))
     settled = scene.poll(T0 + 2, queued=((7, token),), running=(other,), **poll)
-    assert [(r.id, r.standing, r.why) for r in settled.changed] == (
-        [(7, "void", why)] if why else []
-    )
+    assert [(r.id, r.state, r.why) for r in settled.changed] == ([(7, "void", why)] if why else [])
     told = [(a.job.tolist(), a.text) for a in settled.actions if isinstance(a, Notify)]
     text = f"rtsched: the promise is void: {why}; the job runs as best effort"
     assert told == ([([7], (text,))] if why else [])
 
 
 @pytest.mark.parametrize(
-    ("asked", "changed", "standing"),
+    ("asked", "changed", "state"),
     [
         ("fast/1/8", {"partition": "fast/1/4"}, "firm"),
         ("fast/1/8", {"partition": "slow/1/8"}, "void"),
@@ -242,7 +240,7 @@ def test_a_job_that_is_changed_loses_its_promise(poll: dict[str, object], why: s
         ("batch", {"partition": "debug"}, "void"),
     ],
 )
-def test_partitions_that_follow_from_sizes(asked, changed, standing) -> None:
+def test_partitions_that_follow_from_sizes(asked, changed, state) -> None:
     """Other nodes give a job another part of the pool; that is no doing of its user's."""
     parts = {asked: (0, 1, 2, 3), str(changed["partition"]): (0, 1)}
     scene = Scene()
@@ -250,8 +248,8 @@ def test_partitions_that_follow_from_sizes(asked, changed, standing) -> None:
     given = {"wall_time": 60.0, "deadline": T0 + HOUR, "partition": asked, "cores": np.int32(1)}
     token = scene.submit(T0 + 1, size=1, **given).reply.token
     settled = scene.poll(T0 + 2, queued=((7, token),), changed=changed)
-    assert [r.standing for r in settled.changed] == [standing]
-    if standing == "firm" and changed["partition"]:
+    assert [r.state for r in settled.changed] == [state]
+    if state == "firm" and changed["partition"]:
         assert settled.site.row(7).texts("partition") == [changed["partition"]]
 
 
@@ -281,7 +279,7 @@ def test_a_job_that_waits_for_its_name_all_at_once_loses_its_promise(
     site = replace(site, marks=Marks.build(0)) if restarted else site
     marks = Marks.build(1, job=[7], uid=[ANN], token=[token])
     queued = requested.replace(id=np.array([7]), singleton=np.array([True]))
-    names = {} if shown else {next(iter(scene.site.records)): 7}
+    names = {} if shown else {next(iter(scene.site.promises)): 7}
     observation = Observation(T0 + 3, scene.cluster, queued, marks=marks)
     why = None if before else "its dependencies were changed"
     assert changed_by_users(site, observation, names).get(7) == why
@@ -378,7 +376,7 @@ def test_a_job_that_waits_again_may_request_what_it_used(ran: bool) -> None:
         return
     assert settled.site.requested.memory.tolist() == [3 << 20]
     settled = scene.poll(T0 + 4, queued=((7, token),), changed={"memory": 3 << 20})
-    assert [record.standing for record in settled.site.records.values()] == ["firm"]
+    assert [record.state for record in settled.site.promises.values()] == ["firm"]
     settled = scene.poll(T0 + 5, queued=((7, token),), changed={"memory": 4 << 20})
     assert [record.why for record in settled.changed] == [larger]  # that is its user's doing
 
@@ -422,22 +420,22 @@ def test_an_array_is_planned_for_the_tasks_that_are_left() -> None:
     assert settled.site.requested.tasks.tolist() == [10]
     assert settled.site.snapshot.plan.entries.end.tolist() == [T0 + 600.0]
     settled = scene.poll(T0 + 2, queued=((7, token),), changed={"tasks": np.int32(3)})
-    assert [r.standing for r in settled.site.records.values()] == ["firm"]
+    assert [r.state for r in settled.site.promises.values()] == ["firm"]
     assert settled.site.requested.tasks.tolist() == [3]
     settled = scene.poll(T0 + 3, queued=((7, token),))
     assert settled.site.requested.tasks.tolist() == [3], "a count that grows again is no task more"
     scene.poll(T0 + 4, running=((7, token, T0 + 4, T0 + 184, (0,)),))
     settled = scene.poll(T0 + 185, completions=((7, T0 + 184, 0),))
-    assert [r.standing for r in settled.changed] == ["kept"]
+    assert [r.state for r in settled.changed] == ["kept"]
 
 
 def test_another_qos_is_no_change_where_none_was_named() -> None:
     """The batch system shows the QOS that it chose; one that was named must stay."""
-    for named, standing in ((None, "firm"), ("normal", "firm"), ("high", "void")):
+    for named, state in ((None, "firm"), ("normal", "firm"), ("high", "void")):
         scene = Scene()
         token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR, qos=named).reply.token
         settled = scene.poll(T0 + 1, queued=((7, token),), changed={"qos": "normal"})
-        assert [r.standing for r in settled.changed] == [standing]
+        assert [r.state for r in settled.changed] == [state]
 
 
 def test_a_dependency_is_no_change_where_it_was_promised() -> None:
@@ -449,20 +447,20 @@ def test_a_dependency_is_no_change_where_it_was_promised() -> None:
     scene.poll(T0 + 2, queued=waiting, edges=((7, 8),))
     settled = scene.poll(T0 + 3, queued=waiting, edges=((7, 8),))
     kept = states_to_store(scene.site, stateful=True)
-    records, snapshot = tuple(scene.site.records.values()), scene.site.snapshot
+    records, snapshot = tuple(scene.site.promises.values()), scene.site.snapshot
     scene.site = recovered(StoredState(records, snapshot.plan, snapshot.version, kept))
     again = scene.poll(T0 + 4, queued=waiting, edges=((7, 8),))
     assert not settled.changed
     assert not again.changed
     (void,) = scene.poll(T0 + 5, queued=waiting, edges=((7, 8), (9, 7))).changed
-    assert (void.id, void.standing) == (7, "void")
+    assert (void.id, void.state) == (7, "void")
 
 
 def test_a_dead_node_moves_the_plan() -> None:
     """A promise on a node that dies is planned elsewhere, without a word to anybody."""
     scene = Scene(nodes=4)
     promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
-    token = next(iter(scene.site.records.values())).token
+    token = next(iter(scene.site.promises.values())).token
     scene.poll(T0 + 2, queued=((7, token),), down=(0,))
     plan = scene.site.snapshot.plan
     assert 0 not in plan.nodes.tolist()
@@ -478,7 +476,7 @@ def test_a_partition_that_loses_a_node_moves_the_plan() -> None:
     assert scene.site.snapshot.plan.nodes.tolist() == [0, 1]
     scene.poll(T0 + 2, queued=((7, token),), partitions={"short": (1, 2), "long": (3,)})
     assert scene.site.snapshot.plan.nodes.tolist() == [1, 2]
-    assert scene.site.records[7].standing == "firm"
+    assert scene.site.promises[7].state == "firm"
     refused = scene.submit(T0 + 3, partition="long", size=2, wall_time=60.0, deadline=T0 + HOUR)
     assert refused.verdict == "reject"
 
@@ -492,7 +490,7 @@ def test_a_promise_that_cannot_be_kept_is_reported_at_once() -> None:
     scene = Scene(nodes=2)
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     settled = scene.poll(T0 + 2, queued=((7, token),), down=(0,))
-    assert [(r.id, r.standing) for r in settled.changed] == [(7, "broken")]
+    assert [(r.id, r.state) for r in settled.changed] == [(7, "broken")]
     assert [type(action) for action in settled.actions] == [Reserve, Notify]
     assert settled.actions[1].text == (TOLD,)
     assert not len(scene.site.snapshot.promises)
@@ -514,7 +512,7 @@ def test_a_node_that_may_come_back_breaks_no_promise_yet() -> None:
     scene.poll(T0 + 5, queued=((7, token),), down=(0,), flapping=(0,))
     assert scene.site.snapshot.plan.nodes.tolist() == [1, 2]
     settled = scene.poll(T0 + 7, **lost)
-    assert [(r.id, r.standing) for r in settled.changed] == [(7, "broken")]
+    assert [(r.id, r.state) for r in settled.changed] == [(7, "broken")]
 
 
 @pytest.mark.parametrize(("uid", "later", "told"), [(ANN, 2, [7]), (BOB, 2, []), (ANN, 90, [])])
@@ -523,7 +521,7 @@ def test_who_appears_after_the_promise_broke_is_told(uid: int, later: int, told:
     scene = Scene(nodes=2)
     token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
     settled = scene.poll(T0 + 1, down=(0,))
-    assert [r.standing for r in settled.changed] == ["broken"]
+    assert [r.state for r in settled.changed] == ["broken"]
     assert not [a for a in settled.actions if isinstance(a, Notify)]
     settled = scene.poll(T0 + later, queued=((7, token),), down=(0,), uid=uid)
     tells = [a for a in settled.actions if isinstance(a, Notify)]
@@ -547,7 +545,7 @@ def test_a_late_starter_gives_way() -> None:
     assert "a job with a promised deadline needs its nodes" in tell.text[0]
     (note,) = settled.journal
     assert (note.job, note.verdict, note.text) == ("9", "requeue", tell.text[0])
-    assert 7 in scene.site.records
+    assert 7 in scene.site.promises
 
 
 def test_a_late_starter_runs_on_by_default() -> None:
@@ -562,7 +560,7 @@ def test_a_late_starter_runs_on_by_default() -> None:
     assert at_risk(scene.site) == {7: T0 + 5600}
     settled = scene.poll(T0 + 301, queued=((7, token),), running=(slipped,))
     assert not [a for a in settled.actions if isinstance(a, Requeue)]
-    assert [r.standing for r in settled.changed] == ["broken"]
+    assert [r.state for r in settled.changed] == ["broken"]
 
 
 def test_only_what_is_in_the_way_is_requeued() -> None:
@@ -598,7 +596,7 @@ def test_a_job_that_has_run_long_is_left_alone() -> None:
     assert at_risk(scene.site) == {7: T0 + 5600}
     settled = scene.poll(T0 + 301, queued=((7, token),), running=(old,))
     assert not [a for a in settled.actions if isinstance(a, Requeue)]
-    assert [r.standing for r in settled.changed] == ["broken"]
+    assert [r.state for r in settled.changed] == ["broken"]
 
 
 def test_an_early_end_pulls_the_plan_forward() -> None:
@@ -645,7 +643,7 @@ def test_spare_is_planned_anew_too() -> None:
     down = int(scene.site.snapshot.plan.nodes[0])
     scene.poll(T0 + 2, queued=((7, token),), down=(down,))
     assert down not in scene.site.snapshot.plan.nodes.tolist()
-    assert scene.site.records[7].standing == "firm"
+    assert scene.site.promises[7].state == "firm"
 
 
 def test_events_between_polls() -> None:
@@ -672,12 +670,12 @@ def test_a_daemon_that_starts_anew_remembers() -> None:
     """Promises, plan and what the plug-ins were told of survive, by the names of the nodes."""
     scene = Scene()
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
-    records, plan = tuple(scene.site.records.values()), scene.site.snapshot.plan
+    records, plan = tuple(scene.site.promises.values()), scene.site.snapshot.plan
     names = tuple(map(str, scene.cluster.nodes.texts("name")))
     states = states_to_store(scene.site, stateful=True)
     kept = StoredState(records, plan, scene.site.snapshot.version, states, names)
     before, scene.site = scene.site, recovered(kept)
-    assert scene.site.records == before.records
+    assert scene.site.promises == before.promises
     settled = scene.poll(T0 + 2, queued=((7, token),))
     assert not settled.changed
     assert not len(settled.events)
@@ -739,7 +737,7 @@ def test_nothing_is_promised_behind_a_job_that_nobody_knows() -> None:
     assert (judged.verdict, judged.codes) == ("defer", ("submit.unseen",))
     assert judged.reply.deferred
     assert "job 41" in judged.reply.text
-    assert not scene.site.records
+    assert not scene.site.promises
     scene.poll(T0 + 1, completions=((41, T0, CompletionStatus.COMPLETED),))
     judged = scene.submit(T0 + 2, size=1, wall_time=600.0, deadline=T0 + HOUR, after=41)
     assert judged.verdict == "admit"
@@ -751,7 +749,7 @@ def test_offers_that_nobody_takes_are_held_no_more() -> None:
     scene.submit(size=2, wall_time=600.0, deadline=T0 + 700)
     for k in range(4):
         refused = scene.submit(size=2, wall_time=600.0, deadline=T0 + 900, now=T0 + k)
-        held = [r for r in scene.site.records.values() if r.standing == "offered"]
+        held = [r for r in scene.site.promises.values() if r.state == "offered"]
         assert refused.verdict == "reject"
         assert np.isfinite(refused.offer)
         assert bool(held) == ("reserved for you" in refused.reply.text) == (k < 3)
@@ -766,7 +764,7 @@ def test_who_leaves_admissions_unused_is_promised_no_more_for_a_while() -> None:
     for k in (0, 100):
         judged = scene.submit(T0 + k, deadline=T0 + k + 700, **asked)
         assert judged.verdict == "admit"
-        assert [r.standing for r in scene.poll(T0 + k + 61).changed] == ["lapsed"]
+        assert [r.state for r in scene.poll(T0 + k + 61).changed] == ["lapsed"]
     refused = scene.submit(T0 + 200, deadline=T0 + 2 * HOUR, **asked)
     assert refused.codes == ("submit.unused",)
     assert (
@@ -832,16 +830,16 @@ def test_a_number_that_the_batch_system_gives_again(by: str) -> None:
     else:
         token = scene.submit(T0 + 4, **asked).reply.token if by == "admitted" else "unjudged"
         settled = scene.poll(T0 + 5, queued=((7, token),))
-    closed = {r.token: (r.standing, r.why) for r in settled.changed}[lost]
+    closed = {r.token: (r.state, r.why) for r in settled.changed}[lost]
     assert closed == ("unknown", RENUMBERED)
     entries = scene.site.snapshot.plan.entries.job.tolist()
     if by == "admitted":
-        assert {r.token: r.standing for r in settled.changed}[token] == "firm"
-        assert [r.token for r in scene.site.records.values()] == [token]
+        assert {r.token: r.state for r in settled.changed}[token] == "firm"
+        assert [r.token for r in scene.site.promises.values()] == [token]
         assert entries == [7]
         assert scene.site.requested.id.tolist() == [7]
     else:
-        assert not scene.site.records
+        assert not scene.site.promises
         assert entries == []
     assert scene.site.snapshot.queued.id.tolist() == [7]
 

@@ -47,7 +47,7 @@ def test_a_slow_commit_keeps_nobody_waiting(
         monkeypatch.setattr(store, "passing", slowly)
         first = running.asked(nodes=4, hours=0.6)
         await asyncio.to_thread(begun.wait, 30.0)
-        assert running.standings() == [], "nothing is so before it is written down"
+        assert running.states() == [], "nothing is so before it is written down"
         second = running.asked(nodes=4, hours=0.6)
         _, third = await asyncio.to_thread(answer_of, running.asked(nodes=40))
         assert third[Tag.VERDICT] == REJECT
@@ -57,7 +57,7 @@ def test_a_slow_commit_keeps_nobody_waiting(
         _, fields = await asyncio.to_thread(answer_of, second)
         assert fields[Tag.VERDICT] == REJECT
         assert "Feasible" in str(fields[Tag.MESSAGE])
-        assert sorted(running.standings()) == ["offered", "provisional"]
+        assert sorted(running.states()) == ["offered", "provisional"]
 
     asyncio.run(course())
 
@@ -84,7 +84,7 @@ def test_a_filter_does_not_wait_for_the_disk_longer_than_it_can(
         monkeypatch.undo()
         go_on.set()
         await until(lambda: bool(running.store.counts().get("lapsed")))
-        await until(lambda: running.standings() == [])
+        await until(lambda: running.states() == [])
         assert running.daemon.site.unused == {}
         _, fields = await asyncio.to_thread(answer_of, running.asked(nodes=4, hours=0.6))
         assert fields[Tag.VERDICT] == ACCEPT
@@ -101,7 +101,7 @@ def test_submissions_at_once_share_no_nodes(running: Running) -> None:
         answers = [await asyncio.to_thread(answer_of, line) for line in lines]
         verdicts = sorted(int(fields[Tag.VERDICT]) for _, fields in answers)
         assert verdicts == [ACCEPT, ACCEPT, REJECT], "in whichever order they are judged"
-        assert sorted(running.standings()) == ["offered", "provisional", "provisional"]
+        assert sorted(running.states()) == ["offered", "provisional", "provisional"]
         plan = running.daemon.site.snapshot.plan
         starts, ends = sorted(plan.entries.start), sorted(plan.entries.end)
         assert all(end <= start for end, start in zip(ends[:-1], starts[1:], strict=True))
@@ -123,11 +123,11 @@ def test_what_cannot_be_written_down_is_not_promised(running: Running) -> None:
         kind, fields = await asyncio.to_thread(answer_of, running.asked())
         assert kind is MessageKind.ERROR
         assert "full" in str(fields[Tag.MESSAGE])
-        assert running.standings() == []
+        assert running.states() == []
         running.store.commit = commit  # type: ignore[method-assign]
         _, fields = await asyncio.to_thread(answer_of, running.asked())
         assert fields[Tag.VERDICT] == ACCEPT
-        assert running.standings() == ["provisional"]
+        assert running.states() == ["provisional"]
 
     asyncio.run(course())
 
@@ -153,15 +153,15 @@ def test_a_held_job_is_promised_nothing_that_is_not_written_down(running: Runnin
         running.show(queued=job, marks=Marks.build(1, job=[1], uid=[ANN], deferred=yes, held=yes))
         running.store.commit = fail  # type: ignore[method-assign,assignment]
         await running.daemon.cycle()
-        assert running.standings() == []
+        assert running.states() == []
         assert asked_for() == []
         assert any("full" in problem for problem in running.daemon.problems())
         running.store.commit = commit  # type: ignore[method-assign]
         await running.daemon.cycle()
-        assert running.standings() == ["firm"]
+        assert running.states() == ["firm"]
         assert asked_for() == [Admit, Notify]
         assert running.daemon.problems() == ()
-        assert len(running.store.open_records()) == 1
+        assert len(running.store.open_promises()) == 1
 
     asyncio.run(course())
 
@@ -193,6 +193,6 @@ def test_a_promise_under_way_is_told_before_the_daemon_ends(
         await alive
         _, fields = await answer
         assert fields[Tag.VERDICT] == ACCEPT
-        assert [record.standing for record in running.store.open_records()] == ["provisional"]
+        assert [record.state for record in running.store.open_promises()] == ["provisional"]
 
     asyncio.run(course())

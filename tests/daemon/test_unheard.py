@@ -32,7 +32,7 @@ def test_an_answer_that_is_read_is_a_promise(running: Running) -> None:
         kind, fields = await asyncio.to_thread(answer_of, running.asked())
         assert (kind, fields[Tag.VERDICT]) == (MessageKind.ANSWER, ACCEPT)
         await until(lambda: not running.server.open)
-        assert running.standings() == ["provisional"]
+        assert running.states() == ["provisional"]
 
     run(running, course)
 
@@ -48,9 +48,9 @@ def test_a_filter_that_hangs_up_while_it_is_judged(running: Running, occupied: b
             before = ["provisional"]
         line = running.asked(nodes=4, hours=0.6)
         running.judging = line.close
-        await until(lambda: running.server.refused > 0 or len(running.standings()) > len(before))
-        assert running.standings() == before
-        assert len(running.store.open_records()) == len(before)
+        await until(lambda: running.server.refused > 0 or len(running.states()) > len(before))
+        assert running.states() == before
+        assert len(running.store.open_promises()) == len(before)
         assert running.daemon.site.unused == {}
         assert len(running.store.journal()) == len(before)
 
@@ -70,7 +70,7 @@ def test_a_filter_that_hangs_up_during_the_commit(running: Running) -> None:
         line = running.asked()
         running.store.commit = slowly  # type: ignore[method-assign]
         await until(lambda: bool(running.store.counts().get("lapsed")))
-        await until(lambda: running.standings() == [])  # it is so once it is on the disk
+        await until(lambda: running.states() == [])  # it is so once it is on the disk
         assert not len(running.daemon.site.snapshot.plan)
         assert running.daemon.site.unused == {}
 
@@ -83,10 +83,10 @@ def test_a_filter_that_hangs_up_before_it_reads(running: Running) -> None:
 
     async def course() -> None:
         line = running.asked()
-        await until(lambda: bool(running.standings()))
+        await until(lambda: bool(running.states()))
         line.close()
         await until(lambda: bool(running.store.counts().get("lapsed")))
-        await until(lambda: running.standings() == [])  # it is so once it is on the disk
+        await until(lambda: running.states() == [])  # it is so once it is on the disk
         assert running.daemon.site.unused == {}
 
     run(running, course)
@@ -98,9 +98,9 @@ def test_twenty_answers_that_came_too_late_lock_nobody_out(running: Running) -> 
     async def course() -> None:
         for _ in range(20):
             line = running.asked()
-            await until(lambda: bool(running.standings()))
+            await until(lambda: bool(running.states()))
             line.close()
-            await until(lambda: not running.standings())
+            await until(lambda: not running.states())
         running.now += 120.0
         running.show(time=running.now)
         await running.daemon.cycle()

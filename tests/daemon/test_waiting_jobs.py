@@ -77,7 +77,7 @@ def test_a_promise_that_cannot_wait_so_long_breaks(planner: str) -> None:
     assert not settled.changed
     assert at_risk(scene.site).keys() == {8}
     settled = scene.poll(T0 + 652, queued=((8, second),), running=(late,), edges=EDGE)
-    assert [(record.id, record.standing) for record in settled.changed] == [(8, "broken")]
+    assert [(record.id, record.state) for record in settled.changed] == [(8, "broken")]
 
 
 @PLANNERS
@@ -100,7 +100,7 @@ def test_a_dependency_that_is_never_satisfied_ends_the_promise(planner: str) -> 
     over = ((7, T0 + 60, CompletionStatus.FAILED),)
     why = "a job that it waits for did not end as its dependency asks"
     settled = scene.poll(T0 + 61, queued=((8, second),), completions=over, problems={8: why})
-    closed = {record.id: (record.standing, record.why) for record in settled.changed}
+    closed = {record.id: (record.state, record.why) for record in settled.changed}
     assert closed[8] == ("void", why)
     assert planned(scene) == {}
 
@@ -117,7 +117,7 @@ def test_a_singleton_is_evaluated_when_all_jobs_of_its_name_are_known(planner: s
     first = (7, "", T0 - 100, T0 + 500, (0,))
     scene.poll(T0 + 1, running=(first,), deferred=one, edges=((7, 8),), singleton=(8,))
     assert planned(scene) == {8: 500}
-    token = scene.site.records[8].token
+    token = scene.site.promises[8].token
     more, links = (9, "", T0 + 2, T0 + 902, (1,)), ((7, 8), (9, 8))
     shown = {"queued": ((8, token),), "running": (first, more), "edges": links}
     assert not scene.poll(T0 + 3, **shown, singleton=(8,)).changed
@@ -132,6 +132,6 @@ def test_behind_a_job_that_is_being_cancelled_nothing_is_judged_yet() -> None:
     both = Jobs.build(2, id=[7, 8], submit=[T0, T0], wall_time=[600.0] * 2)
     both = both.replace(deadline=np.array([T0 + 100, T0 + 3600]))
     scene.poll(T0 + 1, deferred=both, edges=((7, 8),), singleton=(8,))
-    assert (list(scene.site.declined), list(scene.site.records)) == ([7], [])
+    assert (list(scene.site.declined), list(scene.site.promises)) == ([7], [])
     scene.poll(T0 + 2, deferred=both.take([1]), singleton=(8,))
     assert planned(scene) == {8: 2}

@@ -135,7 +135,7 @@ class LivePool(Watched):
         """Cancel all jobs, and wait until their promises are closed."""
         self.pool.remove_all()
         if self.pool.services.alive("rtsched"):
-            eventually(lambda: not [each for each in self.kept() if each.standing in OPEN], 30)
+            eventually(lambda: not [each for each in self.kept() if each.state in OPEN], 30)
 
 
 def submit_file(*lines: str, seconds: float = 30) -> str:

@@ -99,7 +99,7 @@ class Kept:
     id: int
     uid: int
     deadline: float
-    standing: str
+    state: str
     why: str
 
 
@@ -142,18 +142,18 @@ class Watched:
         """Return what the database holds, closed promises and offers too."""
         return [Kept(*row) for row in self.box.database(READ)]
 
-    def standing(self, job: int) -> str:
+    def state(self, job: int) -> str:
         """Return how a job's promise stands; empty: it has none."""
-        return next((kept.standing for kept in self.kept() if kept.id == job), "")
+        return next((kept.state for kept in self.kept() if kept.id == job), "")
 
-    def wait_standing(self, job: int, *standings: str, seconds: float = 20) -> str:
+    def wait_state(self, job: int, *states: str, seconds: float = 20) -> str:
         """Wait until a job's promise stands so; return how."""
         eventually(
-            lambda: self.standing(job) in standings,
+            lambda: self.state(job) in states,
             seconds,
-            lambda: f"job {job} {' or '.join(standings)}; it is {self.standing(job)!r}",
+            lambda: f"job {job} {' or '.join(states)}; it is {self.state(job)!r}",
         )
-        return self.standing(job)
+        return self.state(job)
 
     def daemon_status(self) -> StatusReport | None:
         """Return the status that the daemon reports to root; None if it does not answer."""
@@ -223,7 +223,7 @@ class Watched:
             if UNPROMISED not in said.text:
                 break
         if said.job and DEFERRED in said.text:
-            self.wait_standing(said.job, "firm", "kept")
+            self.wait_state(said.job, "firm", "kept")
         else:
             assert said.promised, said.text
         return said.job
@@ -342,7 +342,7 @@ class Live(Watched):
 
         eventually(over, 40, "all jobs are over")
         if self.cluster.services.alive("rtsched"):
-            eventually(lambda: not [each for each in self.kept() if each.standing in OPEN], 30)
+            eventually(lambda: not [each for each in self.kept() if each.state in OPEN], 30)
 
 
 def without_jobs(live: Live, usable: int) -> Iterator[None]:
@@ -373,7 +373,7 @@ def lost_and_invented(
     for said in promised:
         token = tokens.get(said.job, by_job.get(said.job, "unjudged")).removeprefix("rtsched:")
         record = kept.get(token)
-        if said.promised and (record is None or record.standing not in {"firm", "kept"}):
+        if said.promised and (record is None or record.state not in {"firm", "kept"}):
             wrong.append(f"lost: job {said.job} with {token!r}: {record}")
         if said.promised and record is not None and record.id != said.job:
             wrong.append(f"mixed up: job {said.job}: {record}")
@@ -386,7 +386,7 @@ def lost_and_invented(
         f"invented: {each}"
         for each in kept.values()
         if each.token not in before
-        and each.standing in {"provisional", "firm", "kept"}
+        and each.state in {"provisional", "firm", "kept"}
         and each.id not in told
     ]
     return wrong

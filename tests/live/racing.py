@@ -96,7 +96,7 @@ def race(live: Live, races: Races, rng: random.Random, nodes: int, submissions: 
     held = {each.job for each in said if _outcome(each) == "deferred"}
 
     def over() -> bool:
-        new = {kept.id: kept.standing for kept in live.kept() if kept.token not in before}
+        new = {kept.id: kept.state for kept in live.kept() if kept.token not in before}
         if not promised <= new.keys() or not _waiting(live).isdisjoint(held - new.keys()):
             return False
         return all(new.get(job, "kept") in LOST | {"kept", "void"} for job in promised | held)
@@ -107,7 +107,7 @@ def race(live: Live, races: Races, rng: random.Random, nodes: int, submissions: 
     )
     starts = _starts(live)
     for kept in live.kept():
-        if kept.token not in before and kept.standing in LOST:
+        if kept.token not in before and kept.state in LOST:
             _note(races, kept, _made_at(live, kept), starts)
     races.requeued += sum(restarts > 0 for _, restarts in starts)
     live.cancel_all()
@@ -159,5 +159,5 @@ def _made_at(live: Live, kept: Kept) -> float:
 def _note(races: Races, kept: Kept, made_at: float, starts: list[tuple[float, int]]) -> None:
     """Note a promise that broke: Slurm tells starts in whole seconds."""
     later = [start for start, _ in starts if start >= math.floor(made_at)]
-    text = f"job {kept.id}: {kept.standing}, {kept.why}; made at {made_at:.2f}, {len(later)} later"
+    text = f"job {kept.id}: {kept.state}, {kept.why}; made at {made_at:.2f}, {len(later)} later"
     (races.overtaken if later else races.stale).append(text)

@@ -80,7 +80,7 @@ def firm(live: Live) -> int:
     """Return a job of alice's that waits with a promise behind another one."""
     live.promise("-N6", "--time=2", in_minutes(30), script="sleep 60")
     job = live.promise(*WISH, in_minutes(40))
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     return job
 
 
@@ -98,8 +98,8 @@ def test_tokens_cannot_be_forged(live: Live, firm: int) -> None:
         assert live.submit(*WISH, f"--admin-comment={text}", user="bob").job == 0
     assert job not in live.tokens()
     live.polled()
-    assert live.standing(firm) == "firm"
-    assert live.standing(job) == ""
+    assert live.state(firm) == "firm"
+    assert live.state(job) == ""
 
 
 @pytest.mark.parametrize("option", ["--comment", "--extra"])
@@ -145,7 +145,7 @@ def test_odd_texts_are_texts(live: Live, text: str) -> None:
     job = live.promise(
         *WISH, in_minutes(20), f"--job-name={text}", f"--comment={text}", f"--extra={text}"
     )
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     shown = live.command("rtsched", "status")
     assert str(job) in shown
     assert "\x07" not in shown
@@ -161,7 +161,7 @@ def test_no_text_at_all(live: Live) -> None:
     said = live.command("sh", "-c", words.format(in_minutes(20)))
     assert "promised to end by" in said
     job = int(said.split()[4])
-    eventually(lambda: live.standing(job) in {"firm", "kept"})
+    eventually(lambda: live.state(job) in {"firm", "kept"})
     assert live.command("rtsched", "explain", "--last", "3", "--live").startswith("0 ")
 
 
@@ -232,7 +232,7 @@ def test_a_promised_job_is_not_changed(live: Live, firm: int) -> None:
         "Extra",
     ):
         assert after.get(name) == before.get(name), name
-    assert live.standing(firm) == "firm"
+    assert live.state(firm) == "firm"
 
 
 def test_others_are_not_seen(live: Live, firm: int) -> None:
@@ -253,7 +253,7 @@ def test_submit_socket_is_the_controllers(live: Live) -> None:
         "python3", "/usr/local/bin/flood.py", "/run/rtsched/submit.sock", "ask", "50", "0"
     )
     assert told.split()[1] == "50"
-    assert not [each for each in live.kept() if each.standing == "provisional"]
+    assert not [each for each in live.kept() if each.state == "provisional"]
 
 
 @pytest.mark.parametrize("how", ["open", "slow", "garbage", "huge", "deep", "ask"])
@@ -334,5 +334,5 @@ def test_a_database_that_is_removed_while_the_daemon_runs(live: Live, firm: int)
     eventually(lambda: (place / "rtsched.db").exists())
     eventually(lambda: any("made again" in text for text in live.ask("status")["problems"]))
     job = live.promise(*WISH, in_minutes(40))
-    live.wait_standing(job, "firm")
-    assert live.standing(firm) == "firm"
+    live.wait_state(job, "firm")
+    assert live.state(firm) == "firm"

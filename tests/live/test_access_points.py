@@ -111,7 +111,7 @@ class Three:
         """Return what is known of a job."""
         return self.rtsched("explain", name)
 
-    def standing(self, name: str) -> str:
+    def state(self, name: str) -> str:
         """Return how a job's promise stands."""
         report = json.loads(self.pool.run(["rtsched", "explain", name, "--json"]).stdout)
         return str(report["promise"]["standing"])
@@ -157,7 +157,7 @@ def test_jobs_of_one_number_are_three(three: Three) -> None:
     for at, cluster in enumerate(clusters):
         eventually(lambda at=at, cluster=cluster: three.history(at, cluster) == "4", 120)  # type: ignore[misc]
     for name in names:
-        eventually(lambda name=name: three.standing(name) == "kept", 60)  # type: ignore[misc]
+        eventually(lambda name=name: three.state(name) == "kept", 60)  # type: ignore[misc]
     assert "named with its access point, as in SCHEDD#12.0" in three.explain("1.0")
 
 
@@ -191,12 +191,12 @@ def test_a_schedd_dies_and_comes_back(three: Three) -> None:
     eventually(lambda: "submit2.testbed does not answer" in three.rtsched("status"), 60)
     meanwhile = three.promise(2, *within(400), seconds=2)
     eventually(lambda: three.history(2, meanwhile) == "4", 120)
-    eventually(lambda: three.standing(f"submit3.testbed#{meanwhile}.0") == "kept", 60)
-    assert three.standing(name) == "firm"
+    eventually(lambda: three.state(f"submit3.testbed#{meanwhile}.0") == "kept", 60)
+    assert three.state(name) == "firm"
     three.others[0].start()
     eventually(lambda: "does not answer" not in three.rtsched("status"), 90)
     eventually(lambda: three.history(1, cluster) == "4", 300)
-    eventually(lambda: three.standing(name) == "kept", 90)
+    eventually(lambda: three.state(name) == "kept", 90)
 
 
 def test_strangers_are_not_let_in(three: Three) -> None:

@@ -89,7 +89,7 @@ def test_a_job_beyond_a_limit_is_told_so(live: Live) -> None:
     said = live.submit("-N1", "--mem=950", "--time=1", in_minutes(20))
     assert "MaxTRESPerNode=mem=900M of user alice of account science allows 900 MiB" in said.text
     job = live.promise("-N1", "--qos=short", "--time=1", in_minutes(20), script="true")
-    live.wait_standing(job, "kept", seconds=60)
+    live.wait_state(job, "kept", seconds=60)
 
 
 OPTIONS = ("-N1", "-n4", "--mem=200", "--exclusive", "--time=1")
@@ -106,7 +106,7 @@ def test_jobs_of_an_account_are_planned_within_its_limit(live: Live) -> None:
     told = [said.text for said in live.said if said.job in jobs]
     assert ["planned to start now" in text for text in told] == [True, True, False], told
     for job in jobs:
-        live.wait_standing(job, "kept", seconds=120)
+        live.wait_state(job, "kept", seconds=120)
 
 
 @pytest.mark.parametrize("live", [False], ids=["whole"], indirect=True)
@@ -117,10 +117,10 @@ def test_who_asks_for_more_than_the_limit_leaves_is_told_when_it_has_room(live: 
     assert third.job == 0
     assert "leave no room for it in GrpTRES=cpu=8 of account science; submit it" in third.text
     for job in jobs:
-        live.wait_standing(job, "kept", seconds=120)
+        live.wait_state(job, "kept", seconds=120)
     live.polled()
     jobs = [live.promise(*OPTIONS, in_minutes(20), script="true")]
-    live.wait_standing(jobs[0], "kept", seconds=120)
+    live.wait_state(jobs[0], "kept", seconds=120)
 
 
 ONE = OPTIONS[:-1]
@@ -135,7 +135,7 @@ def test_jobs_are_planned_within_what_running_ones_may_use(live: Live) -> None:
     told = ["planned to start now" in said.text for said in live.said if said.job in jobs]
     assert told == [True, False]
     for job in jobs:
-        live.wait_standing(job, "kept", seconds=120)
+        live.wait_state(job, "kept", seconds=120)
     late = live.submit(*ONE, "--time=5", "--qos=few", in_minutes(4))
     assert late.job == 0
 
@@ -153,7 +153,7 @@ def test_jobs_are_planned_within_billing_units(live: Live) -> None:
         assert second.job == 0
         assert "no room for it in GrpTRES=billing=3 of QOS units; submit it again" in second.text
     for job in jobs:
-        live.wait_standing(job, "kept", seconds=120)
+        live.wait_state(job, "kept", seconds=120)
 
 
 @pytest.mark.parametrize("live", [False], ids=["whole"], indirect=True)
@@ -163,7 +163,7 @@ def test_what_running_ones_may_use_is_told(live: Live) -> None:
     second = live.submit(*ONE, "--time=3", "--qos=few", in_minutes(20))
     assert second.job == 0
     assert "no room for it in GrpTRESRunMins=cpu=21 of QOS few; submit it again" in second.text
-    live.wait_standing(job, "kept", seconds=120)
+    live.wait_state(job, "kept", seconds=120)
 
 
 @pytest.mark.parametrize(
@@ -185,13 +185,13 @@ def test_no_more_is_promised_than_is_left_of_used_time(live: Live, qos: str, tex
     assert third.job == 0
     assert text in " ".join(third.text.split())
     for job in jobs:
-        live.wait_standing(job, "kept", seconds=120)
+        live.wait_state(job, "kept", seconds=120)
     eventually(
         lambda: live.submit(*options, "--time=1", script="true").promised,
         120,
         "a third one is promised its deadline",
     )
-    live.wait_standing(live.said[-1].job, "kept", seconds=120)
+    live.wait_state(live.said[-1].job, "kept", seconds=120)
 
 
 @pytest.mark.parametrize("live", [False], ids=["whole"], indirect=True)
@@ -215,7 +215,7 @@ def test_who_waits_for_a_limit_is_moved_to_when_it_has_room(live: Live) -> None:
         20,
         "its user is told",
     )
-    assert live.wait_standing(job, "broken", "kept", seconds=240) == "kept"
+    assert live.wait_state(job, "broken", "kept", seconds=240) == "kept"
 
 
 @pytest.mark.parametrize("live", [False], ids=["whole"], indirect=True)
@@ -227,7 +227,7 @@ def test_who_has_no_time_to_wait_for_a_limit_loses_the_promise(live: Live) -> No
     first = live.cluster.sbatch([*ONE, "--time=10", "--qos=lean"], script="sleep 600")
     live.cluster.wait_job(first, "RUNNING")
     job = live.promise(*OPTIONS, "--qos=lean", in_minutes(8))
-    assert live.wait_standing(job, "broken", "kept", seconds=300) == "broken"
+    assert live.wait_state(job, "broken", "kept", seconds=300) == "broken"
     why = next(kept.why for kept in live.kept() if kept.id == job)
     assert why.startswith("the job did not start at 2 planned starts, since it waits for a limit")
     eventually(

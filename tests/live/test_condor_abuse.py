@@ -89,7 +89,7 @@ def firm(live: LivePool) -> int:
     for job in range(others, others + 6):
         live.wait_status(job, "running", seconds=90)
     job = live.promise(*FAR, seconds=1)
-    live.wait_standing(job, "firm", "kept", seconds=60)
+    live.wait_state(job, "firm", "kept", seconds=60)
     return job
 
 
@@ -127,7 +127,7 @@ def test_forged_at_submission(live: LivePool, way: str) -> None:
     assert set(FORGED) == set(OURS)
     line, *queue = WAYS[way]
     first = live.promise(*FAR)
-    live.wait_standing(first, "firm")
+    live.wait_state(first, "firm")
     values = FORGED | {"RtToken": live.ad(first)["RtToken"]}
     lines = [line.format(name, literal(value)) for name, value in values.items()]
     plain = live.submit(HELD, *lines, *queue, user="bob").job
@@ -187,7 +187,7 @@ def test_tokens_cannot_be_copied(live: LivePool, firm: int) -> None:
     for job in (own, his):
         assert {live.ad(job).get(name) for name in OURS} == {None}
     assert live.ad(firm)["RtToken"] == before["RtToken"]
-    assert live.standing(firm) in {"firm", "kept"}
+    assert live.state(firm) in {"firm", "kept"}
 
 
 CHIRP = """\
@@ -208,7 +208,7 @@ def test_a_job_cannot_write_them(live: LivePool) -> None:
     live.pool.run(["chmod", "755", "/usr/local/bin/chirp.sh"])
     lines = ("executable = /usr/local/bin/chirp.sh", "transfer_executable = false")
     job = live.promise(*lines, *FAR, "+WantIOProxy = true", "output = /home/alice/chirp.out")
-    live.wait_standing(job, "kept", seconds=90)
+    live.wait_state(job, "kept", seconds=90)
     ad = live.ad(job)
     assert "Mine written" in live.pool.path("/home/alice/chirp.out").read_text()
     assert ad["Mine"] == 7
@@ -243,7 +243,7 @@ def test_wishes_cannot_be_changed(live: LivePool, firm: int) -> None:
     after = live.ad(firm)
     for name in (*REQUEST_ATTRIBUTES.values(), *others[2:]):
         assert after.get(name) == before.get(name), name
-    assert live.standing(firm) in {"firm", "kept"}
+    assert live.state(firm) in {"firm", "kept"}
 
 
 VOIDING = {
@@ -269,16 +269,16 @@ def test_what_may_be_changed_gains_nothing(live: LivePool, firm: int) -> None:
     voided = {name: live.promise(*FAR, seconds=1) for name in VOIDING}
     harmless = {name: live.promise(*FAR, seconds=1) for name in HARMLESS}
     for job in (*voided.values(), *harmless.values()):
-        live.wait_standing(job, "firm", seconds=60)
+        live.wait_state(job, "firm", seconds=60)
     edits = [(name_of(voided[name]), name, value) for name, (value, _) in VOIDING.items()]
     edits += [(name_of(harmless[name]), name, value) for name, value in HARMLESS.items()]
     assert by_bindings(live, edits, "alice") == [""] * len(edits)
     for name, (_, why) in VOIDING.items():
-        live.wait_standing(voided[name], "void", seconds=120)
+        live.wait_state(voided[name], "void", seconds=120)
         wait_told(live, voided[name], f"the promise is void: {why}")
     eventually(lambda: {live.ad(job)["RtAdmission"] for job in voided.values()} == {"unjudged"})
     for name, job in {"firm": firm, **harmless}.items():
-        assert live.wait_standing(job, "kept", seconds=120), name
+        assert live.wait_state(job, "kept", seconds=120), name
     eventually(lambda: live.kept_slots() == {}, 60)
 
 
@@ -324,7 +324,7 @@ def test_odd_texts_are_texts(live: LivePool, which: str) -> None:
         said = live.submit(*FAR, *some, seconds=1)
         assert said.promised or refused_in_a_sentence(said), said.text[:2000]
         if said.job:
-            live.wait_standing(said.job, "firm", "kept", seconds=90)
+            live.wait_state(said.job, "firm", "kept", seconds=90)
             live.ask("explain", name_of(said.job), "--live")
     for name in ("RtAfter", "RtClass", "RtSpeedup"):
         assert refused_in_a_sentence(live.submit(*FAR, f'+{name} = "{text}"'))
@@ -379,7 +379,7 @@ def test_odd_numbers_of_htcondors_own(live: LivePool) -> None:
             live.submit(HELD, *FAR, f"+{name} = {value}", user="carol")
             live.submit("universe = parallel", HELD, *FAR, f"+{name} = {value}", user="carol")
     job = live.promise(*FAR, seconds=1)
-    live.wait_standing(job, "kept", seconds=120)
+    live.wait_state(job, "kept", seconds=120)
     assert not live.ask("status")["problems"]
 
 
@@ -443,9 +443,9 @@ def test_a_flood_of_submissions(live: LivePool) -> None:
     assert all(each.job or "rtsched: " in each.text for each in said)
     there = {*live.ads('Owner == "bob"'), *live.past('Owner == "bob"')}
     assert len(there) >= 25 * sum("submitted" in text for text in done)
-    eventually(lambda: all(each.standing != "provisional" for each in live.kept()), 60)
+    eventually(lambda: all(each.state != "provisional" for each in live.kept()), 60)
     live.pool.run(["condor_rm", "bob"], timeout=120)
     late = [each.job for each in said if not each.promised]
     assert len(late) <= max(2, len(said) // 4), [each.text for each in said if not each.promised]
     job = eventually(lambda: (one := live.submit(*FAR, seconds=1)).promised and one.job)
-    live.wait_standing(job, "kept", seconds=120)
+    live.wait_state(job, "kept", seconds=120)

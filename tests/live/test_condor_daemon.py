@@ -81,7 +81,7 @@ def test_a_promise_is_kept_beside_a_full_queue(live: LivePool) -> None:
         ad = live.wait_status(job, "completed", seconds=110)
         assert ad["LastRemoteHost"] in ad["RtNodeSet"].split(",")
         assert ad["CompletionDate"] <= ad["RtPromise"] == ad["RtDeadline"]
-        live.wait_standing(job, "kept")
+        live.wait_state(job, "kept")
         shown = live.ask("explain", name_of(job), "--live")
         assert shown["promise"]["standing"] == "kept"
     assert live.kept_slots() == {}
@@ -109,7 +109,7 @@ def test_a_promise_is_seen_by_its_owner_and_admins(live: LivePool) -> None:
     for _ in range(6):
         live.promise(*within(400, 60), seconds=50)
     job = live.promise(*within(400, 60))
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     name = name_of(job)
     assert name in [promise["job"] for promise in live.ask("status")["promises"]]
     assert not live.ask("status", user="bob")["promises"]
@@ -127,7 +127,7 @@ def test_a_promise_is_seen_by_its_owner_and_admins(live: LivePool) -> None:
     assert live.ask("explain", name, "--live", user="carol")["job"]["user"] == "alice"
     assert "only admins" in live.command("rtsched", "plan")
     live.pool.run(["condor_rm", name], user="alice")
-    live.wait_standing(job, "withdrawn")
+    live.wait_state(job, "withdrawn")
 
 
 def test_feasible_and_its_promise(live: LivePool) -> None:
@@ -149,7 +149,7 @@ def test_a_load_learns_its_chunks(live: LivePool) -> None:
     lines = ("executable = /usr/local/bin/chunk.sh", "transfer_executable = false")
     home = ("output = /home/alice/chunk.$(ProcId)", f"+RtDeadline = {time.time() + 95:.0f}")
     job = live.promise(*lines, *home, *LOAD, "queue 6")
-    live.wait_standing(job, "kept", seconds=70)
+    live.wait_state(job, "kept", seconds=70)
     ads = live.past(f"ClusterId == {job >> 20}")
     ran = {number: ad for number, ad in ads.items() if ad["JobStatus"] == 4}
     assert len(ads) == 6
@@ -179,7 +179,7 @@ def test_a_parallel_job_gets_a_size(live: LivePool) -> None:
     )
     job = live.promise(*lines, *within(120, 20), seconds=3)
     bound = eventually(lambda: [ad for ad in [live.ad(job)] if ad.get("RtNodeSet")], 80)
-    live.wait_standing(job, "kept", seconds=80)
+    live.wait_state(job, "kept", seconds=80)
     ad = bound[0]
     assert 2 <= ad["MaxHosts"] <= 4
     assert ad["MinHosts"] == ad["MaxHosts"] == len(ad["RtNodeSet"].split(","))
@@ -202,11 +202,11 @@ def test_parked_jobs_are_judged_later(live: LivePool) -> None:
     finally:
         live.pool.path(SUBMIT_CONF).write_text(QUICK)
         live.pool.start_daemon()
-    assert live.wait_standing(good.job, "firm", "kept")
+    assert live.wait_state(good.job, "firm", "kept")
     assert PROMISED in live.ad(good.job)["RtWhy"]
     ad = live.wait_status(bad.job, "removed")
     assert ad["RemoveReason"].startswith("rtsched: rejected: ")
-    assert live.wait_standing(good.job, "kept", seconds=40)
+    assert live.wait_state(good.job, "kept", seconds=40)
     ad = live.wait_status(anyway.job, "completed")
     assert "accepted without a promise" in ad["RtWhy"]
     assert ad["CompletionDate"] > ad["RtDeadline"]
@@ -233,11 +233,11 @@ def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(
     said = [live.submit(*within(300), '+RtElse = "run"', seconds=4) for _ in range(4)]
     assert all("accepted without a promise" in each.text for each in said)
     live.polled()
-    assert [live.standing(each.job) for each in said] == [""] * 4
+    assert [live.state(each.job) for each in said] == [""] * 4
     live.pool.run(["condor_rm", name_of(blocker)])
-    promised = eventually(lambda: [each.job for each in said if live.standing(each.job)], 60)
+    promised = eventually(lambda: [each.job for each in said if live.state(each.job)], 60)
     for job in promised:
-        assert live.wait_standing(job, "kept", seconds=120)
+        assert live.wait_state(job, "kept", seconds=120)
         ad = live.wait_status(job, "completed")
         assert ad["RtAdmission"] == "judged"
         assert PROMISED in ad["RtWhy"]
@@ -271,9 +271,9 @@ def test_a_job_that_is_submitted_held(live: LivePool) -> None:
     ad = live.ad(said.job)
     assert (ad["RtAdmission"], ad.get("RtWhy")) == ("parked", None)
     live.pool.run(["condor_release", name_of(said.job)], user="alice")
-    live.wait_standing(said.job, "firm", "kept", seconds=60)
+    live.wait_state(said.job, "firm", "kept", seconds=60)
     eventually(lambda: PROMISED in live.ad(said.job).get("RtWhy", ""), 30, "its user can read it")
-    live.wait_standing(said.job, "kept", seconds=90)
+    live.wait_state(said.job, "kept", seconds=90)
 
 
 def test_who_waits_for_others_without_a_promise(live: LivePool) -> None:
@@ -310,14 +310,14 @@ def test_a_restart_keeps_promises(live: LivePool) -> None:
     for _ in range(6):
         live.promise(*within(400, 20), seconds=8)
     job = live.promise(*within(400, 20), seconds=2)
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     live.pool.kill_daemon()
     done = live.pool.run(["rtsched", "status"], user="alice", check=False)
     assert done.returncode == 3
     assert "no daemon answers" in done.stderr
     live.pool.start_daemon()
     assert name_of(job) in [promise["job"] for promise in live.ask("status")["promises"]]
-    live.wait_standing(job, "kept", seconds=60)
+    live.wait_state(job, "kept", seconds=60)
 
 
 def test_dagman(live: LivePool) -> None:
@@ -332,7 +332,7 @@ def test_dagman(live: LivePool) -> None:
     live.pool.run(words, user="alice", cwd="/home/alice/dag")
     done = eventually(lambda: live.past('DAGNodeName is "A"'), 60)
     (job,) = done
-    assert live.wait_standing(job, "kept") == "kept"
+    assert live.wait_state(job, "kept") == "kept"
     log = live.pool.path("/home/alice/dag/dag.dagman.out")
     eventually(lambda: "rtsched: rejected" in log.read_text(), 60)
 
@@ -369,7 +369,7 @@ def test_a_job_that_outlives_its_run_time(live: LivePool) -> None:
     live.wait_status(others, "running")
     live.polled()
     job = live.promise(*within(70, 20), seconds=3)
-    live.wait_standing(job, "kept", seconds=80)
+    live.wait_state(job, "kept", seconds=80)
     assert "rtsched: run time" in json.dumps(live.ads('Owner == "bob"'))
 
 
@@ -404,19 +404,19 @@ def test_a_schedd_that_starts_nothing_voids_no_promise(live: LivePool) -> None:
     with nothing_starts(live):
         job = live.promise(*within(1200), seconds=1)
         eventually(put_off, 120, lambda: f"put off three times: {starts}")
-        assert live.standing(job) == "firm"
-    live.wait_standing(job, "kept", seconds=90)
+        assert live.state(job) == "firm"
+    live.wait_state(job, "kept", seconds=90)
 
 
 def test_a_held_job_is_not_being_spooled_because_its_owner_says_so(live: LivePool) -> None:
     """HoldReasonCode 16 means that files come in; a job that was held later waits for nobody."""
     with nothing_starts(live):
         job = live.promise(*within(1200))
-        live.wait_standing(job, "firm")
+        live.wait_state(job, "firm")
         later = live.ad(job)["QDate"] + AT_ONCE_S + 1.0
         eventually(lambda: time.time() > later)
         live.pool.stop_daemon()
         live.pool.run(["condor_hold", name_of(job)], user="alice")
         live.pool.run(["condor_qedit", name_of(job), "HoldReasonCode", "16"], user="alice")
         live.pool.start_daemon(SITE + SCOPES)
-        live.wait_standing(job, "void")
+        live.wait_state(job, "void")

@@ -64,7 +64,7 @@ def test_a_job_waits_for_its_disk_and_others_leave_it(live: LivePool, disk: int)
     ad = live.wait_status(job, "completed", seconds=110)
     assert ad["CompletionDate"] <= ad["RtPromise"] == ad["RtDeadline"]
     assert live.past(f"ClusterId == {hog >> 20}")[hog]["CompletionDate"] <= ad["JobStartDate"]
-    assert live.wait_standing(job, "kept") == "kept"
+    assert live.wait_state(job, "kept") == "kept"
     assert start <= ad["JobStartDate"]
     assert live.status(modest) == live.status(plain) == "running"
     last = live.wait_status(greedy, "running", seconds=60)
@@ -79,8 +79,8 @@ def test_who_requests_far_more_later_loses_the_promise(live: LivePool, disk: int
     for job, more in zip(jobs, (2 << 20, 1 << 19), strict=True):
         request = f"{disk * 45 // 100 + more}"
         live.pool.run(["condor_qedit", name_of(job), "RequestDisk", request], user="alice")
-    live.wait_standing(jobs[0], "void")
-    assert live.standing(jobs[1]) == "firm"
+    live.wait_state(jobs[0], "void")
+    assert live.state(jobs[1]) == "firm"
 
 
 def test_jobs_follow_one_another_where_both_do_not_fit(live: LivePool, disk: int) -> None:
@@ -98,7 +98,7 @@ def test_jobs_follow_one_another_where_both_do_not_fit(live: LivePool, disk: int
 def test_a_cluster_is_as_wide_as_its_disk_allows(live: LivePool, disk: int) -> None:
     """Three of its procs fit at a time; all end in time."""
     job = live.promise(part(disk, 30), *within(240, 9), "queue 6", seconds=2)
-    live.wait_standing(job, "kept", seconds=240)
+    live.wait_state(job, "kept", seconds=240)
     ads = live.past(f"ClusterId == {job >> 20}").values()
     assert len(ads) == 6
     assert {ad["RtPerSlot"] for ad in ads} == {3}

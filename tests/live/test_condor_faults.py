@@ -70,14 +70,14 @@ def stream(live: LivePool) -> Iterator[list[Said]]:
 
 def settled(live: LivePool) -> None:
     """Wait until no promise is provisional."""
-    eventually(lambda: all(each.standing != "provisional" for each in live.kept()), 25)
+    eventually(lambda: all(each.state != "provisional" for each in live.kept()), 25)
 
 
 def waiting(live: LivePool) -> int:
     """Return a job of alice's with a promise, which waits for best-effort jobs to end."""
     live.occupy(6, seconds=15)
     job = live.promise(FAR, "+RtRunTime = 20", seconds=2)
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     return job
 
 
@@ -119,7 +119,7 @@ def test_killed_at_the_worst_moment(live: LivePool, point: str) -> None:
     assert said.promised == (point == "answered")
     live.pool.start_daemon()
     settled(live)
-    assert live.standing(said.job) == ("firm" if said.promised else "")
+    assert live.state(said.job) == ("firm" if said.promised else "")
     assert lost_and_invented(live, [said]) == []
     assert live.slowest([said]) < BOUND
 
@@ -138,7 +138,7 @@ def test_a_stopped_daemon_stalls_nobody(live: LivePool) -> None:
     assert live.slowest([*said, many]) < BOUND
     eventually(lambda: live.submit(*within(300)).promised)
     settled(live)
-    assert live.standing(first) in {"firm", "kept"}
+    assert live.state(first) in {"firm", "kept"}
     assert lost_and_invented(live, said) == []
 
 
@@ -205,8 +205,8 @@ def test_the_process_that_talks_to_htcondor_fails(live: LivePool, how: str) -> N
     live.pool.run(["kill", f"-{how}", str(live.child())])
     said = live.submit(*within(300))
     assert said.promised
-    live.wait_standing(said.job, "firm", "kept", seconds=30)
-    assert live.standing(job) in {"firm", "kept"}
+    live.wait_state(said.job, "firm", "kept", seconds=30)
+    assert live.state(job) in {"firm", "kept"}
     assert live.slowest() < BOUND
 
 
@@ -226,7 +226,7 @@ def test_a_full_disk(live: LivePool) -> None:
         pool.run(["rm", f"{place}/fill"])
         eventually(lambda: live.submit(*within(600)).promised)
         settled(live)
-        assert live.standing(first) in {"firm", "kept"}
+        assert live.state(first) in {"firm", "kept"}
         assert lost_and_invented(live, said) == []
     finally:
         live.cancel_all()
@@ -245,7 +245,7 @@ def test_a_clock_that_steps(live: LivePool) -> None:
             pool.step_clock(step)
             live.wait_clock(step)
             live.polled()
-            assert live.standing(job) in {"firm", "kept"}
+            assert live.state(job) in {"firm", "kept"}
         assert eventually(lambda: live.submit(FAR, "+RtRunTime = 20", seconds=1).promised)
     finally:
         pool.stop_daemon()
@@ -299,7 +299,7 @@ def test_no_room_for_the_table(live: LivePool) -> None:
         job = waiting(live)
         log = pool.path("/var/log/testbed/rtsched.log")
         eventually(lambda: "cannot be written (No space left on device)" in log.read_text())
-        assert live.standing(job) in {"firm", "kept"}
+        assert live.state(job) in {"firm", "kept"}
         pool.run(["rm", f"{place}/fill"])
         eventually(lambda: "rtsched-slots" in pool.path(TABLE).read_text())
     finally:
@@ -324,7 +324,7 @@ def test_a_schedd_that_is_killed_in_the_middle_of_a_stream(live: LivePool) -> No
     assert lost_and_invented(live, said) == []
     there = {**live.ads(), **live.past()}
     new = [each for each in live.kept() if each.token not in before]
-    open_ = [each for each in new if each.standing in {"firm", "kept"}]
+    open_ = [each for each in new if each.state in {"firm", "kept"}]
     assert [each for each in open_ if each.id not in there] == []
 
 
@@ -334,13 +334,13 @@ def test_a_schedd_that_is_away_for_a_while(live: LivePool) -> None:
     live.pool.daemon("schedd").stop()
     try:
         eventually(lambda: live.ask("status")["problems"], 30)
-        assert live.standing(job) == "firm"
+        assert live.state(job) == "firm"
         assert "ERROR" in live.submit(*within(300)).text
     finally:
         live.pool.daemon("schedd").start()
     eventually(lambda: not live.ask("status")["problems"], 30)
     eventually(lambda: live.submit(*within(600)).promised, 30)
-    live.wait_standing(job, "kept", seconds=90)
+    live.wait_state(job, "kept", seconds=90)
 
 
 @pytest.mark.parametrize("name", ["negotiator", "collector"])
@@ -350,8 +350,8 @@ def test_a_central_manager_that_is_killed(live: LivePool, name: str) -> None:
     live.pool.daemon(name).kill(wait=False)
     said = live.submit(*within(600), seconds=2)
     assert said.promised
-    live.wait_standing(said.job, "kept", seconds=90)
-    live.wait_standing(job, "kept", seconds=90)
+    live.wait_state(said.job, "kept", seconds=90)
+    live.wait_state(job, "kept", seconds=90)
 
 
 def test_a_negotiator_that_hangs(live: LivePool) -> None:
@@ -363,16 +363,16 @@ def test_a_negotiator_that_hangs(live: LivePool) -> None:
         since = time.time()
         said = live.submit(*within(900), seconds=1)
         assert said.promised
-        live.wait_standing(said.job, "firm", seconds=60)
+        live.wait_state(said.job, "firm", seconds=60)
         eventually(lambda: "negotiator" in str(live.ask("status")["problems"]), 60)
         eventually(lambda: live.ad(job).get("RtNodeSet"), 60)
         eventually(lambda: (live.ask("status")["looked"] or 0) > since + 20, 60)
         assert live.submit(*within(900), seconds=1).promised
-        assert live.standing(job) == "firm"
+        assert live.state(job) == "firm"
     finally:
         live.pool.run(["kill", "-CONT", negotiator])
-    live.wait_standing(job, "kept", seconds=90)
-    live.wait_standing(said.job, "kept", seconds=90)
+    live.wait_state(job, "kept", seconds=90)
+    live.wait_state(said.job, "kept", seconds=90)
     live.pool.restart_daemon()  # leaves it alone for some minutes
 
 
@@ -383,8 +383,8 @@ def test_a_power_cut(live: LivePool) -> None:
     live.pool.kill_master()
     live.pool.start_master()
     live.pool.start_daemon(FAULTY)
-    assert live.standing(job) == "firm"
-    live.wait_standing(job, "kept", seconds=90)
+    assert live.state(job) == "firm"
+    live.wait_state(job, "kept", seconds=90)
 
 
 def test_machines_that_are_started_anew(live: LivePool) -> None:
@@ -396,8 +396,8 @@ def test_machines_that_are_started_anew(live: LivePool) -> None:
         if how == ["condor_on"]:
             break
         live.wait_usable(0)
-        assert live.standing(job) == "firm"
-    live.wait_standing(job, "kept", seconds=90)
+        assert live.state(job) == "firm"
+    live.wait_state(job, "kept", seconds=90)
 
 
 def test_machines_that_go_and_come_back(live: LivePool) -> None:
@@ -410,7 +410,7 @@ def test_machines_that_go_and_come_back(live: LivePool) -> None:
     try:
         ad = live.wait_status(job, "completed", seconds=60)
         assert victim not in ad["LastRemoteHost"]
-        assert live.wait_standing(job, "kept")
+        assert live.wait_state(job, "kept")
     finally:
         live.pool.daemon(f"startd_{victim}").start()
     live.wait_usable(6)
@@ -423,7 +423,7 @@ def test_a_machine_that_dies_under_a_promised_job(live: LivePool) -> None:
     victim = victim.partition(".")[0]
     live.pool.daemon(f"startd_{victim}").kill(stay=True)
     try:
-        live.wait_standing(job, "kept", seconds=120)
+        live.wait_state(job, "kept", seconds=120)
         assert victim not in live.ad(job)["LastRemoteHost"]
     finally:
         live.pool.daemon(f"startd_{victim}").start()
@@ -437,16 +437,16 @@ def test_machines_that_do_not_come_back(live: LivePool) -> None:
     job = live.promise(*within(3600), '+RtClass = "fast"', seconds=2)
     other = live.promise(*within(3600), seconds=2)
     for each in (job, other):
-        live.wait_standing(each, "firm")
+        live.wait_state(each, "firm")
     fast = [node for node in live.pool.options.nodes if node.startswith("fast")]
     for node in fast:
         live.pool.daemon(f"startd_{node}").stop()
     try:
-        live.wait_standing(job, "broken", seconds=100)
+        live.wait_state(job, "broken", seconds=100)
         told = "the promised deadline can no longer be kept"
         eventually(lambda: told in live.ad(job).get("RtWhy", ""))
         live.pool.run(["condor_rm", "-constraint", "RtDeadline is undefined"])
-        live.wait_standing(other, "kept", seconds=120)
+        live.wait_state(other, "kept", seconds=120)
     finally:
         for node in fast:
             live.pool.daemon(f"startd_{node}").start()
@@ -482,7 +482,7 @@ def test_good_and_bad_procs(live: LivePool) -> None:
     assert "ERROR: rtsched: rejected: " in said.text
     assert live.ads() == {}
     settled(live)
-    assert not [each for each in live.kept() if each.standing == "firm"]
+    assert not [each for each in live.kept() if each.state == "firm"]
     eventually(lambda: live.kept_slots() == {})
 
 
@@ -498,5 +498,5 @@ def test_a_transaction_that_breaks_off(live: LivePool) -> None:
         end(client)
     settled(live)
     there = live.ads()
-    firm = [each.id for each in live.kept() if each.standing == "firm"]
+    firm = [each.id for each in live.kept() if each.state == "firm"]
     assert set(firm) <= set(there), [name_of(job) for job in firm]

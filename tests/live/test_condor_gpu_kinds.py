@@ -45,7 +45,7 @@ def clean(live: LivePool) -> Iterator[None]:
 
 def ended(live: LivePool, job: int) -> dict[str, Any]:
     """Return the ad of a job whose promise was kept."""
-    live.wait_standing(job, "kept", seconds=150)
+    live.wait_state(job, "kept", seconds=150)
     return live.ad(job)
 
 
@@ -71,7 +71,7 @@ def test_a_cluster_runs_where_its_gpus_suit(live: LivePool) -> None:
     """All of its procs, in rounds."""
     lines = ("request_gpus = 1", "require_gpus = Capability >= 8.0", *within(240, 9))
     job = live.promise(*lines, "queue 4", seconds=2)
-    live.wait_standing(job, "kept", seconds=240)
+    live.wait_state(job, "kept", seconds=240)
     ads = live.past(f"ClusterId == {job >> 20}").values()
     assert len(ads) == 4
     assert all(ad["LastRemoteHost"].endswith("@fast1.testbed") for ad in ads)

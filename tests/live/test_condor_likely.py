@@ -64,7 +64,7 @@ def test_accepted_when_the_queue_is_short_and_kept(live: LivePool) -> None:
     assert live.kept_slots() == {}
     ad = live.wait_status(said.job, "completed", seconds=90)
     assert ad.get("RtNodeSet") is None
-    live.wait_standing(said.job, "kept", seconds=60)
+    live.wait_state(said.job, "kept", seconds=60)
     shown = live.ask("explain", name_of(said.job), "--live")["promise"]
     assert (shown["standing"], shown["odds"] >= 0.95) == ("kept", True)
     assert live.ask("status")["standings"] == {"likely kept": 1}
@@ -101,15 +101,15 @@ def test_a_guaranteed_promise_is_untouched(live: LivePool) -> None:
     likely = [submitted(live, *within(14_400)) for _ in range(2)]
     assert all(said.job for said in likely), likely
     assert planned() == before
-    live.wait_standing(guaranteed, "kept", seconds=150)
+    live.wait_state(guaranteed, "kept", seconds=150)
     for said in likely:
-        live.wait_standing(said.job, "kept", seconds=150)
+        live.wait_state(said.job, "kept", seconds=150)
 
 
 def test_it_survives_a_restart_and_can_be_cancelled(live: LivePool) -> None:
     """The daemon that comes back knows it; the user gives it up, and the job goes on."""
     said = submitted(live, *within(14_400, 200), seconds=150)
-    live.wait_standing(said.job, "firm")
+    live.wait_state(said.job, "firm")
     odds = live.ask("explain", name_of(said.job), "--live")["promise"]["odds"]
     live.pool.stop_daemon()
     live.pool.start_daemon()
@@ -123,7 +123,7 @@ def test_it_survives_a_restart_and_can_be_cancelled(live: LivePool) -> None:
 
     assert 0.5 * odds < eventually(present_odds, 60, "its odds are estimated") < 1.0
     live.pool.run(["rtsched", "cancel", name_of(said.job)], user="alice")
-    assert live.standing(said.job) == "withdrawn"
+    assert live.state(said.job) == "withdrawn"
     assert live.status(said.job) in {"running", "idle"}
 
 

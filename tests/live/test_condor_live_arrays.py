@@ -48,7 +48,7 @@ def procs_of(live: LivePool, job: int) -> dict[int, dict]:
 def kept_in_time(live: LivePool, job: int, count: int) -> list[dict]:
     """Wait for the promise; return the ads of its procs, all of which ended in time."""
     deadline = live.ad(job)["RtDeadline"]
-    live.wait_standing(job, "kept", seconds=300)
+    live.wait_state(job, "kept", seconds=300)
     ads = list(procs_of(live, job).values())
     assert len(ads) == count
     assert {ad["RtDeadline"] for ad in ads} == {deadline}
@@ -81,7 +81,7 @@ def test_one_promise_for_all_procs(live: LivePool) -> None:
     flood(live)
     said = live.submit("+RtDeadline = time() + 240", "+RtRunTime = 5", "queue 40", seconds=2)
     assert said.promised, said.text
-    assert len([each for each in live.kept() if each.standing in {"firm", "provisional"}]) == 1
+    assert len([each for each in live.kept() if each.state in {"firm", "provisional"}]) == 1
     shown = eventually(lambda: started(live, said.job), 60, "status tells how many were started")
     assert 0 < shown <= 40
     ads = kept_in_time(live, said.job, 40)
@@ -109,7 +109,7 @@ def test_procs_that_fail_or_are_removed(live: LivePool) -> None:
     job = live.promise(*lines, *within(200, 5), "queue 12")
     live.polled()
     live.pool.run(["condor_rm", name_of(job + 11), name_of(job)], user="alice", check=False)
-    live.wait_standing(job, "kept", seconds=200)
+    live.wait_state(job, "kept", seconds=200)
     ads = procs_of(live, job)
     assert ads[job + 11]["JobStatus"] == 3
     assert ads[job + 3]["ExitCode"] == 1
@@ -154,7 +154,7 @@ def test_a_cluster_that_nobody_could_evaluate(live: LivePool) -> None:
     finally:
         live.pool.path(SUBMIT_CONF).write_text(QUICK)
         live.pool.start_daemon()
-    live.wait_standing(said.job, "firm", "kept", seconds=60)
+    live.wait_state(said.job, "firm", "kept", seconds=60)
     assert [each.id for each in live.kept() if cluster_of(each.id) == cluster_of(said.job)] == [
         said.job
     ]

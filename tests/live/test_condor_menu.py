@@ -60,7 +60,7 @@ def test_a_choice_is_taken_and_kept(live: LivePool) -> None:
     assert "promised to end by" in taken.stdout + taken.stderr
     cluster = re.search(r"submitted to cluster (\d+)", taken.stdout)
     assert cluster
-    live.wait_standing(job_id(int(cluster[1]), 0), "kept", seconds=240)
+    live.wait_state(job_id(int(cluster[1]), 0), "kept", seconds=240)
 
 
 def test_a_guarantee_in_place_of_odds(live: LivePool) -> None:
@@ -75,13 +75,13 @@ def test_a_guarantee_in_place_of_odds(live: LivePool) -> None:
     assert "promised to end by" in taken.stdout + taken.stderr
     cluster = re.search(r"submitted to cluster (\d+)", taken.stdout)
     assert cluster
-    live.wait_standing(job_id(int(cluster[1]), 0), "kept", seconds=240)
+    live.wait_state(job_id(int(cluster[1]), 0), "kept", seconds=240)
 
 
 def test_it_lapses(live: LivePool) -> None:
     """When its time is over nothing is held, and nothing is there to be taken."""
     rejected(live)
-    assert "offered" in {each.standing for each in live.kept()}
-    eventually(lambda: "offered" not in {each.standing for each in live.kept()}, 60, "it lapses")
+    assert "offered" in {each.state for each in live.kept()}
+    eventually(lambda: "offered" not in {each.state for each in live.kept()}, 60, "it lapses")
     done = live.pool.run(["rtsched", "take", "2", JOB], user="alice", check=False)
     assert "nothing is offered to you now" in done.stderr

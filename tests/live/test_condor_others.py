@@ -77,10 +77,10 @@ def test_who_changes_hosts_or_start(live: LivePool) -> None:
         assert live.ad(plain)[name] == 2
     later = f"deferral_time = {time.time() + 600:.0f}"
     job = live.promise(later, *within(3000))
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     words = ["condor_qedit", name_of(job), "DeferralTime", f"{time.time() + 2000:.0f}"]
     live.pool.run(words, user="alice")
-    live.wait_standing(job, "void")
+    live.wait_state(job, "void")
     eventually(lambda: "its start was postponed" in live.ad(job).get("RtWhy", ""), 20)
 
 
@@ -90,9 +90,9 @@ def test_who_makes_a_request_move(live: LivePool) -> None:
         full = live.promise("request_cpus = 8", *within(3000, 100), seconds=100)
         live.wait_status(full, "running")
     job = live.promise(*within(3000))
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     live.pool.run(["condor_qedit", name_of(job), "RequestCpus", "TARGET.Cpus"], user="alice")
-    live.wait_standing(job, "void")
+    live.wait_state(job, "void")
     eventually(lambda: "until the job is matched" in live.ad(job).get("RtWhy", ""), 20)
     moving = "request_memory = ifThenElse(isUndefined(TARGET.Memory), 64, TARGET.Memory)"
     job = live.submit(moving, *within(3000)).job
@@ -107,7 +107,7 @@ def test_a_promised_job_that_loses_its_only_machine(live: LivePool) -> None:
     eventually(lambda: time.time() - live.ad(job)["JobCurrentStartDate"] > 15, 60)
     live.pool.run(["condor_drain", "fast1.testbed"])
     try:
-        live.wait_standing(job, "broken", seconds=60)
+        live.wait_state(job, "broken", seconds=60)
         eventually(lambda: "can no longer be kept" in live.ad(job).get("RtWhy", ""), 20)
     finally:
         live.pool.run(["condor_drain", "-cancel", "fast1.testbed"])
@@ -131,8 +131,8 @@ def test_jobs_that_are_being_matched_take_no_promised_place(live: LivePool) -> N
     live.submit("request_cpus = 1", "queue 9", user="bob", seconds=60)
     said = live.submit("request_cpus = 2", *within(70), seconds=3)
     assert DEFERRED in said.text, said.text
-    live.wait_standing(said.job, "firm", "kept")
+    live.wait_state(said.job, "firm", "kept")
     made = dict(live.box.database("SELECT id, made_at FROM records"))
     assert made[said.job] - live.ad(said.job)["QDate"] >= KEPT_S
     eventually(lambda: len(live.ads('Owner == "bob" && JobStatus == 2')) == 9, 30, "bob's jobs run")
-    live.wait_standing(said.job, "kept", seconds=60)
+    live.wait_state(said.job, "kept", seconds=60)

@@ -50,7 +50,7 @@ def clean(live: LivePool) -> Iterator[None]:
 
 def ended(live: LivePool, job: int) -> dict[str, Any]:
     """Return the ad of a job whose promise was kept."""
-    live.wait_standing(job, "kept", seconds=200)
+    live.wait_state(job, "kept", seconds=200)
     return live.ad(job)
 
 
@@ -85,7 +85,7 @@ def test_what_it_is_compared_with_may_be_of_the_job(live: LivePool) -> None:
 def test_a_cluster_runs_where_its_requirements_match(live: LivePool) -> None:
     """All of its procs, in rounds; procs that differ in them are rejected."""
     job = live.promise(MATLAB, *within(240, 9), "queue 3", seconds=2)
-    live.wait_standing(job, "kept", seconds=240)
+    live.wait_state(job, "kept", seconds=240)
     ads = live.past(f"ClusterId == {job >> 20}").values()
     assert len(ads) == 3
     assert all(ad["LastRemoteHost"].endswith("@fast1.testbed") for ad in ads)
@@ -127,5 +127,5 @@ def test_who_requires_something_else_loses_the_promise(live: LivePool) -> None:
     for job, condition in zip(jobs, ("LoadAvg < 1000", "HasMatlab is undefined"), strict=True):
         written = f"({json_value(live.ad(job)['Requirements'])}) && ({condition})"
         live.pool.run(["condor_qedit", name_of(job), "Requirements", written], user="alice")
-    live.wait_standing(jobs[1], "void")
-    assert live.standing(jobs[0]) == "firm"
+    live.wait_state(jobs[1], "void")
+    assert live.state(jobs[0]) == "firm"

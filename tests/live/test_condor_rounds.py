@@ -39,7 +39,7 @@ def test_procs_take_their_parts_in_rounds(live: LivePool) -> None:
     lines += ("should_transfer_files = yes", "when_to_transfer_output = on_exit")
     home = ("output = /home/alice/rounds.$(ProcId)", f"+RtDeadline = {time.time() + 300:.0f}")
     job = live.promise(*lines, *home, *LOAD, "queue 4")
-    live.wait_standing(job, "kept", seconds=120)
+    live.wait_state(job, "kept", seconds=120)
     ran = [ad for ad in live.past(f"ClusterId == {job >> 20}").values() if ad["JobStatus"] == 4]
     assert len(ran) >= 2
     parts = []

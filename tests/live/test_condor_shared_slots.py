@@ -104,7 +104,7 @@ def test_promises_are_kept_beside_a_flood(live: LivePool) -> None:
         assert ad["RtNodeSet"] == SLOT, kind
         assert ad["CompletionDate"] <= ad["RtPromise"] == ad["RtDeadline"], kind
         assert ad["JobStartDate"] <= planned[job] + START_DELAY_S + 1, kind
-        assert live.wait_standing(job, "kept") == "kept", kind
+        assert live.wait_state(job, "kept") == "kept", kind
         assert beside[kind], kind
     done = live.past('JobStatus == 4 && Owner != "alice"').values()
     assert {ad["Owner"] for ad in done} == {"bob", "carol", "dave"}
@@ -137,11 +137,11 @@ def test_an_array_beside_a_flood(live: LivePool) -> None:
     job = live.promise(
         "request_cpus = 2", "request_memory = 256", *within(240, 9), "queue 4", seconds=2
     )
-    live.wait_standing(job, "kept", seconds=240)
+    live.wait_state(job, "kept", seconds=240)
     wide = live.promise(
         "request_cpus = 1", "request_memory = 128", *within(240, 9), "queue 30", seconds=2
     )
-    live.wait_standing(wide, "kept", seconds=240)
+    live.wait_state(wide, "kept", seconds=240)
     for first, count, each in ((job, 4, 4), (wide, 30, 12)):
         ads = live.past(f"ClusterId == {first >> 20}").values()
         assert len(ads) == count

@@ -108,7 +108,7 @@ def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
 
     eventually(started, 90)
     assert set(live.names_in(live.cluster.job(said.job)["NodeList"])) == set(seen)
-    live.wait_standing(said.job, "kept")
+    live.wait_state(said.job, "kept")
     shown = accounted(live, said.job, "State", "End", "SubmitLine", "AdminComment", "AllocNodes")
     kept = next(each for each in live.kept() if each.id == said.job)
     assert shown["State"] == "COMPLETED"
@@ -166,7 +166,7 @@ def test_one_job_runs_different_programs(live: Live) -> None:
     """A heterogeneous step is what users may have instead of a heterogeneous job."""
     script = "srun -N1 -n1 true : -N2 -n2 hostname > /tmp/parts"
     job = live.promise("-N3", "--time=1", in_minutes(6), script=script)
-    live.wait_standing(job, "kept", seconds=40)
+    live.wait_state(job, "kept", seconds=40)
     assert accounted(live, job, "ExitCode") == {"ExitCode": "0:0"}
     assert len(live.cluster.path("/tmp/parts").read_text().splitlines()) == 2  # noqa: S108
 
@@ -178,7 +178,7 @@ def test_moldable_and_divisible_jobs_learn_their_plan(live: Live) -> None:
     moldable = live.promise("-N2-4", "--time=4", in_minutes(12), script=script)
     divisible = live.promise("-N1-4", load, in_minutes(12), script=script)
     for job in (moldable, divisible):
-        live.wait_standing(job, "kept", seconds=40)
+        live.wait_state(job, "kept", seconds=40)
         text = live.cluster.path(f"/tmp/{job}.env").read_text()  # noqa: S108
         told = dict(line.split("=", 1) for line in text.splitlines())
         nodes = accounted(live, job, "AllocNodes")["AllocNodes"]
@@ -202,7 +202,7 @@ def test_a_job_whose_promise_ends_has_its_own_size_and_limit(live: Live) -> None
     for job, (nodes, last) in jobs.items():
         assert live.cluster.job(job)["NumNodes"] != nodes.removeprefix("-N")
         live.cluster.run(["scontrol", "update", f"JobId={job}", "Deadline=now+50hours"])
-        live.wait_standing(job, "void")
+        live.wait_state(job, "void")
         own = nodes.removeprefix("-N"), asked[nodes, last]
 
         def shape(job: int = job) -> tuple[str, str]:
@@ -226,11 +226,11 @@ def test_parked_jobs_are_judged_later(live: Live) -> None:
     finally:
         live.cluster.path(SUBMIT_CONF).write_text(QUICK)
         live.cluster.start_daemon()
-    assert live.wait_standing(good.job, "firm", "kept")
+    assert live.wait_state(good.job, "firm", "kept")
     live.cluster.wait_job(good.job, "RUNNING", "COMPLETED")
     live.cluster.wait_job(bad.job, "CANCELLED")
     assert live.cluster.job(bad.job)["Comment"].startswith("rtsched: rejected: ")
-    assert live.wait_standing(good.job, "kept", seconds=30)
+    assert live.wait_state(good.job, "kept", seconds=30)
 
 
 def test_a_job_without_a_promise_runs_past_its_deadline(live: Live) -> None:
@@ -264,7 +264,7 @@ def test_a_job_without_a_promise_runs_past_its_deadline(live: Live) -> None:
     over.touch()
     for each in (first.job, parked.job):
         live.cluster.wait_job(each, "RUNNING", "COMPLETED")
-    assert live.standing(first.job) == live.standing(parked.job) == ""
+    assert live.state(first.job) == live.state(parked.job) == ""
 
 
 def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(live: Live) -> None:
@@ -283,16 +283,16 @@ def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(liv
     away = live.submit("-N8", "--time=1", in_minutes(90), "--extra=rtsched:else=run")
     live.cluster.start_daemon(SITE + SCOPES)
     live.polled()
-    assert [live.standing(job) for job in jobs] == ["", ""]
+    assert [live.state(job) for job in jobs] == ["", ""]
     given_up = live.promise("-N8", "--time=1", in_minutes(90), ask[-1], script="true")
-    live.wait_standing(given_up, "firm")
+    live.wait_state(given_up, "firm")
     assert live.command("rtsched", "cancel", str(given_up)).startswith("0 ")
     for job in (away.job, given_up):
         eventually(lambda job=job: live.cluster.job(job)["Deadline"].startswith("2100-"))  # type: ignore[misc]
     live.cluster.run(["scancel", str(blocker)])
-    live.wait_standing(jobs[1], "firm", "kept", seconds=30)  # Slurm may have started the first
+    live.wait_state(jobs[1], "firm", "kept", seconds=30)  # Slurm may have started the first
     eventually(lambda: PROMISED in live.cluster.job(jobs[1]).get("Comment", ""))
-    live.wait_standing(jobs[1], "kept", seconds=90)
+    live.wait_state(jobs[1], "kept", seconds=90)
 
 
 def test_ordinary_jobs_belong_to_their_users_while_the_daemon_is_away(live: Live) -> None:
@@ -301,7 +301,7 @@ def test_ordinary_jobs_belong_to_their_users_while_the_daemon_is_away(live: Live
     before = live.submit(*later).job
     live.cluster.wait_job(live.submit("-N8", "--time=5", script="sleep 300").job, "RUNNING")
     promised = live.promise("-N1", "--time=2", in_minutes(60))
-    live.wait_standing(promised, "firm")
+    live.wait_state(promised, "firm")
     listed = live.cluster.path("/run/rtsched/promised_jobs")
     eventually(lambda: f"\n{promised}\n" in listed.read_text())
     live.hold_without_daemon()
@@ -322,7 +322,7 @@ def test_ordinary_jobs_belong_to_their_users_while_the_daemon_is_away(live: Live
     finally:
         live.cluster.path(SUBMIT_CONF).write_text(QUICK)
         live.cluster.start_daemon()
-    assert live.standing(promised) == "firm"
+    assert live.state(promised) == "firm"
     eventually(lambda: f"\n{promised}\n" in listed.read_text())
 
 
@@ -415,10 +415,10 @@ def test_a_node_dies_under_a_plan(live: Live) -> None:
     live.cluster.node(victim).kill()
     live.cluster.run(["scontrol", "update", f"nodename={victim}", "state=down", "reason=test"])
     try:
-        assert live.wait_standing(hog, "missed") == "missed"
+        assert live.wait_state(hog, "missed") == "missed"
         why = next(each.why for each in live.kept() if each.id == hog)
         assert why == "a node failed while the job ran"
-        live.wait_standing(job, "kept", seconds=40)
+        live.wait_state(job, "kept", seconds=40)
         assert victim not in live.names_in(accounted(live, job, "NodeList")["NodeList"])
     finally:
         live.cluster.node(victim).start(wait=False)
@@ -432,10 +432,10 @@ def test_nobody_can_keep_it(live: Live) -> None:
     live.cluster.wait_job(hog, "RUNNING")
     live.polled()
     job = live.promise("-N8", "--time=1", in_minutes(30))
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     live.cluster.run(["scontrol", "update", "nodename=slow6", "state=drain", "reason=test"])
     try:
-        live.wait_standing(job, "broken", seconds=8)
+        live.wait_state(job, "broken", seconds=8)
         eventually(lambda: "can no longer be kept" in live.cluster.job(job).get("Comment", ""))
         assert live.cluster.job(job)["JobState"] == "PENDING"
     finally:
@@ -448,7 +448,7 @@ def test_a_requeued_job_starts_as_planned(live: Live) -> None:
     live.cluster.wait_job(job, "RUNNING")
     live.polled()
     live.cluster.run(["scontrol", "requeue", str(job)], user="alice")
-    live.wait_standing(job, "kept", seconds=150)
+    live.wait_state(job, "kept", seconds=150)
     assert live.ran(job)[1] <= live.deadline_of(job)
 
 
@@ -463,27 +463,27 @@ def test_a_job_that_is_suspended_is_at_risk_and_broken_at_its_deadline(live: Liv
         return live.cluster.job(job).get("Comment", "")
 
     eventually(lambda: "at risk: the job is suspended" in comment(), 20, "it is at risk")
-    live.wait_standing(job, "broken", seconds=120)
+    live.wait_state(job, "broken", seconds=120)
     eventually(lambda: "can no longer be kept" in comment(), 20, "its user is informed")
 
 
 def test_both_routes(live: Live) -> None:
     """A restart keeps promises; through Slurm's commands they are given and kept as by pyslurm."""
     first = live.promise("-N2", "--time=1", in_minutes(20), script="sleep 6")
-    live.wait_standing(first, "firm")
+    live.wait_state(first, "firm")
     for route in ("commands", "pyslurm") if has_pyslurm() else ("commands",):
         live.cluster.stop_daemon()
         live.cluster.start_daemon(f'{SITE}{SCOPES}[slurm]\nroute = "{route}"\n')
         second = live.promise("-N2", "--time=1", in_minutes(20), script="true")
-        live.wait_standing(second, "kept", seconds=30)
-    live.wait_standing(first, "kept", seconds=30)
+        live.wait_state(second, "kept", seconds=30)
+    live.wait_state(first, "kept", seconds=30)
     live.cluster.stop_daemon()
 
 
 def test_killed_at_its_own_limit(live: Live) -> None:
     """A promised job that outlives its own limit is told apart from a missed promise."""
     job = live.promise("-N1", "--time=1", in_minutes(20), script="sleep 300")
-    live.wait_standing(job, "own-limit", seconds=120)
+    live.wait_state(job, "own-limit", seconds=120)
     assert live.cluster.job(job)["JobState"] == "TIMEOUT"
-    standings = live.ask("status", user="root")["standings"]
-    assert standings["own-limit"] == 1
+    states = live.ask("status", user="root")["standings"]
+    assert states["own-limit"] == 1

@@ -59,7 +59,7 @@ def settled(live: Live) -> None:
     """Wait until no promise is provisional."""
 
     def over() -> bool:
-        return all(each.standing != "provisional" for each in live.kept())
+        return all(each.state != "provisional" for each in live.kept())
 
     eventually(over, LAPSE + 15)
 
@@ -100,7 +100,7 @@ def test_killed_at_the_worst_moment(live: Live, point: str) -> None:
     assert said.promised == (point == "answered")
     live.cluster.start_daemon()
     settled(live)
-    assert live.standing(said.job) == ("firm" if said.promised else "")
+    assert live.state(said.job) == ("firm" if said.promised else "")
     if not said.promised:
         assert "without a promise" in said.text
         assert any(each.why == "the job never appeared" for each in live.kept())
@@ -110,7 +110,7 @@ def test_killed_at_the_worst_moment(live: Live, point: str) -> None:
 def test_a_stopped_daemon_stalls_nobody(live: Live) -> None:
     """Stopped, it costs each question the filter's patience; going on, it invents no promise."""
     first = live.promise(*SHORT, in_minutes(60), script="sleep 60")
-    live.wait_standing(first, "firm")
+    live.wait_state(first, "firm")
     live.cluster.services.signal("rtsched", "STOP")
     said = [live.submit(*SHORT, in_minutes(60)) for _ in range(20)]
     assert live.takes("squeue") < BOUND
@@ -119,7 +119,7 @@ def test_a_stopped_daemon_stalls_nobody(live: Live) -> None:
     assert live.slowest(said) < BOUND
     eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
     settled(live)
-    assert live.standing(first) == "firm"
+    assert live.state(first) == "firm"
     assert lost_and_invented(live, said) == []
 
 
@@ -138,7 +138,7 @@ def test_a_controller_that_restarts(live: Live) -> None:
     cluster = live.cluster
     job = live.promise("-N8", "--time=2", in_minutes(60), script="sleep 25")
     waiting = live.promise("-N8", "--time=2", in_minutes(60), script="sleep 1")
-    live.wait_standing(waiting, "firm")
+    live.wait_state(waiting, "firm")
     guard = f"rtsched_{waiting}"
     eventually(lambda: guard in live.reservations())
     cluster.run(["scontrol", "reconfigure"])
@@ -149,33 +149,33 @@ def test_a_controller_that_restarts(live: Live) -> None:
     finally:
         cluster.start_slurmctld()
     eventually(lambda: not live.ask("status")["problems"])
-    assert live.standing(job) in {"firm", "kept"}
-    assert live.standing(waiting) == "firm"
+    assert live.state(job) in {"firm", "kept"}
+    assert live.state(waiting) == "firm"
     assert guard in live.reservations()
-    assert live.wait_standing(waiting, "kept", seconds=90)
+    assert live.wait_state(waiting, "kept", seconds=90)
 
 
 def test_a_controller_that_lost_a_job(live: Live) -> None:
     """It was killed before it saved the job: the promise is closed, its nodes are given back."""
     cluster = live.cluster
     running = live.promise("-N8", "--time=2", in_minutes(60), script="sleep 20")
-    live.wait_standing(running, "firm")
+    live.wait_state(running, "firm")
     cluster.wait_job(running, "RUNNING")
     cluster.stop_slurmctld()
     states, saved = cluster.path("/var/spool/slurmctld"), cluster.path("/var/spool/saved")
     cluster.box.run(["cp", "-a", "/var/spool/slurmctld", "/var/spool/saved"])
     cluster.start_slurmctld()
     job = live.promise("-N8", "--time=2", in_minutes(60), script="sleep 1")
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     eventually(lambda: f"rtsched_{job}" in live.reservations())
     cluster.kill_slurmctld()
     shutil.rmtree(states)
     saved.rename(states)
     cluster.start_slurmctld()
-    live.wait_standing(job, "unknown", seconds=60)
+    live.wait_state(job, "unknown", seconds=60)
     (why,) = (each.why for each in live.kept() if each.id == job)
     assert why == LOST
-    assert live.wait_standing(running, "kept", seconds=90)
+    assert live.wait_state(running, "kept", seconds=90)
     assert live.promise("-N8", "--time=2", in_minutes(60), script="true") == job
 
 
@@ -211,7 +211,7 @@ def test_reservations_that_come_back(live: Live) -> None:
     cluster.run(["cp", "-a", f"{states}/resv_state", f"{states}/resv_state.older"])
     cluster.start_slurmctld()
     cluster.run(["scancel", str(over)])
-    live.wait_standing(over, "withdrawn")
+    live.wait_state(over, "withdrawn")
     eventually(lambda: guard not in live.reservations())
     cluster.stop_slurmctld()
     cluster.run(["mv", f"{states}/resv_state.older", f"{states}/resv_state"])
@@ -219,7 +219,7 @@ def test_reservations_that_come_back(live: Live) -> None:
     log = cluster.services.log_tail("slurmctld", 1000).rpartition("slurmctld version")[2]
     assert f"Recovered state of reservation {guard}" in log
     eventually(lambda: guard not in live.reservations())
-    assert live.standing(running) == "firm"
+    assert live.state(running) == "firm"
 
 
 def test_a_job_that_slurm_cannot_launch(testbed: None) -> None:
@@ -232,7 +232,7 @@ def test_a_job_that_slurm_cannot_launch(testbed: None) -> None:
         cluster.start_daemon(SITE)
         live = Live(cluster)
         job = live.promise(*SHORT, in_minutes(60))
-        live.wait_standing(job, "void")
+        live.wait_state(job, "void")
         (why,) = (each.why for each in live.kept() if each.id == job)
         assert why == "Slurm could not launch it, and holds it"
         said = f"the promise is void: {why}"
@@ -244,7 +244,7 @@ def test_without_the_accounting_daemon(live: Live) -> None:
     live.cluster.stop_slurmdbd()
     try:
         job = live.promise(*SHORT, in_minutes(60), script="true")
-        live.wait_standing(job, "kept")
+        live.wait_state(job, "kept")
     finally:
         live.cluster.start_slurmdbd()
 
@@ -257,8 +257,8 @@ def test_an_end_that_accounting_cannot_tell_yet_is_asked_for_again(testbed: None
         live = Live(cluster)
         job = live.promise(*SHORT, in_minutes(60), script="sleep 8")
         other = live.promise(*SHORT, in_minutes(60), user="bob")
-        live.wait_standing(job, "firm")
-        live.wait_standing(other, "firm")
+        live.wait_state(job, "firm")
+        live.wait_state(other, "firm")
         cluster.stop_daemon()
         cluster.run(["scancel", str(other)])
         eventually(lambda: not cluster.job(job) and not cluster.job(other), 90)
@@ -266,14 +266,14 @@ def test_an_end_that_accounting_cannot_tell_yet_is_asked_for_again(testbed: None
         cluster.start_daemon()
         problems = eventually(lambda: live.ask("status", user="root")["problems"])
         assert any("sacct" in each and "2 promised jobs" in each for each in problems)
-        assert {live.standing(job), live.standing(other)} == {"firm"}
+        assert {live.state(job), live.state(other)} == {"firm"}
         log = cluster.services.log_tail("rtsched", 200)
         assert "ends_not_known" in log
         metrics = live.ask("status", "--metrics", user="root")["metrics"]
         assert "rtsched_completion_lookup_failures_total 1.0" in metrics
         cluster.start_slurmdbd()
-        live.wait_standing(job, "kept", seconds=60)
-        live.wait_standing(other, "withdrawn")
+        live.wait_state(job, "kept", seconds=60)
+        live.wait_state(other, "withdrawn")
         eventually(lambda: not live.ask("status", user="root")["problems"])
 
 
@@ -286,7 +286,7 @@ def test_a_full_disk(live: Live) -> None:
     try:
         cluster.start_daemon()
         first = live.promise(*SHORT, in_minutes(60), script="sleep 30")
-        live.wait_standing(first, "firm")
+        live.wait_state(first, "firm")
         cluster.run(["dd", "if=/dev/zero", f"of={place}/fill", "bs=4k"], check=False)
         said = [live.submit(*SHORT, in_minutes(60)) for _ in range(60)]
         assert any(UNPROMISED in each.text for each in said)
@@ -296,7 +296,7 @@ def test_a_full_disk(live: Live) -> None:
         cluster.run(["rm", f"{place}/fill"])
         eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
         settled(live)
-        assert live.standing(first) == "firm"
+        assert live.state(first) == "firm"
         assert lost_and_invented(live, said) == []
     finally:
         cluster.stop_daemon()
@@ -311,16 +311,16 @@ def test_a_clock_that_steps(live: Live) -> None:
     try:
         job = live.promise("-N8", "--time=2", in_minutes(180), script="sleep 15")
         waiting = live.promise("-N8", "--time=2", in_minutes(180), script="true")
-        live.wait_standing(waiting, "firm")
+        live.wait_state(waiting, "firm")
         for step in (3600.0, 0.0, -3600.0, 0.0):
             cluster.step_clock(step)
             live.wait_clock(step)
             live.polled()
-            assert live.standing(job) in {"firm", "kept"}
-            assert live.standing(waiting) in {"firm", "kept"}
+            assert live.state(job) in {"firm", "kept"}
+            assert live.state(waiting) in {"firm", "kept"}
             assert cluster.services.alive("rtsched")
         assert eventually(lambda: live.submit(*SHORT, in_minutes(180), script="true").promised)
-        live.wait_standing(waiting, "kept", seconds=60)
+        live.wait_state(waiting, "kept", seconds=60)
     finally:
         cluster.stop_daemon()
 
@@ -329,22 +329,22 @@ def test_a_clock_that_steps(live: Live) -> None:
 def test_the_process_that_talks_to_slurm_fails(live: Live, signal: str) -> None:
     """Killed or hung, it is replaced; meanwhile submissions are judged from memory."""
     job = live.promise(*SHORT, in_minutes(60), script="sleep 60")
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     live.cluster.run(["kill", f"-{signal}", str(live.child())])
     said = live.submit(*SHORT, in_minutes(60))
     assert said.promised
-    live.wait_standing(said.job, "firm", seconds=30)
-    assert live.standing(job) == "firm"
+    live.wait_state(said.job, "firm", seconds=30)
+    assert live.state(job) == "firm"
     assert live.slowest() < BOUND
 
 
 def test_a_burst(live: Live) -> None:
     """Ten thousand jobs at once are all in the queue; squeue and promises go on meanwhile."""
     first = live.promise(*SHORT, in_minutes(60), script="sleep 60")
-    live.wait_standing(first, "firm")
+    live.wait_state(first, "firm")
     found = burst(live, BURST)
     assert found["wrong"] == []
     assert found["refused"] == 0
     assert found["squeue slowest ms"] < 1000 * BOUND
     assert eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
-    assert live.standing(first) in {"firm", "kept"}
+    assert live.state(first) in {"firm", "kept"}

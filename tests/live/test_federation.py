@@ -74,7 +74,7 @@ def submitted(host: Sandbox, *words: str) -> int:
 def test_jobs_that_name_clusters(live: Live, other: Sandbox) -> None:
     """Their own cluster alone is planned for; what goes to another one is that one's business."""
     job = live.promise("-N1", "--time=1", "-M", "testbed", in_minutes(30), script="true")
-    live.wait_standing(job, "kept", seconds=60)
+    live.wait_state(job, "kept", seconds=60)
     before = len(live.kept())
     said = live.submit("-N1", "--time=1", "-M", "other", in_minutes(30), script="true")
     assert (said.job > 0, "rtsched" in said.text) == (True, False)
@@ -106,12 +106,12 @@ def test_a_federation(live: Live, other: Sandbox) -> None:
     assert said.job >> 26 == 1  # of both clusters
     job = live.promise("-N1", "--time=1", "--clusters=testbed", in_minutes(30), script="true")
     assert "FedViableSiblings=testbed " in job_on(cluster, job)
-    live.wait_standing(job, "kept", seconds=60)
+    live.wait_state(job, "kept", seconds=60)
     words = ["sbatch", "--output=/dev/null", "-t1", in_minutes(30), "--wrap=true"]
     theirs = submitted(other, *words)
     eventually(lambda: "JobState=COMPLETED" in job_on(other, theirs), 60, "it has run there")
     assert "NodeList=large1 BatchHost=large1" in job_on(other, theirs)
-    assert live.standing(theirs) == ""
+    assert live.state(theirs) == ""
     waits = submitted(other, *words, "--begin=now+5minutes")
     eventually(
         lambda: "FedActiveSiblings=other " in job_on(other, waits), 20, "one sibling is left"

@@ -82,7 +82,7 @@ def test_no_promise_on_nodes_that_were_just_taken(live: Live) -> None:
     live.polled()
     shown = [live.cluster.job(job) for job in jobs]
     assert {(job["JobState"], job["Restarts"]) for job in shown} == {("RUNNING", "0")}
-    assert not [each for each in live.kept() if each.standing == "broken"]
+    assert not [each for each in live.kept() if each.state == "broken"]
 
 
 def test_what_is_left_is_promised(live: Live) -> None:
@@ -92,7 +92,7 @@ def test_what_is_left_is_promised(live: Live) -> None:
     said = live.submit("-N2", "--time=1", DEADLINE, script="sleep 3")
     assert said.promised, said.text
     assert PROMISED not in asked(live, 1)
-    live.wait_standing(said.job, "kept", seconds=60)
+    live.wait_state(said.job, "kept", seconds=60)
 
 
 def test_jobs_that_wait_for_idle_nodes_come_after_a_promised_one(live: Live) -> None:
@@ -128,7 +128,7 @@ def test_on_shared_nodes_a_promise_without_slack_waits_for_a_poll(live: Live) ->
     take(live, NODES, "-n1", "--mem=100")
     idle = live.submit("-n2", "-N1", "--mem=100", "--time=1", DEADLINE, script="sleep 3")
     assert "held for a moment" in idle.text, idle.text
-    live.wait_standing(idle.job, "firm", "kept", seconds=20)
+    live.wait_state(idle.job, "firm", "kept", seconds=20)
     hour = "--deadline=now+1hour"
     slack = live.submit("-n2", "-N1", "--mem=100", "--time=1", hour, script="sleep 3")
     assert slack.promised, slack.text

@@ -49,10 +49,10 @@ def test_one_promise_for_all_tasks(live: Live) -> None:
     eventually(lambda: live.cluster.job(others[0])["JobState"] == "RUNNING", 60)
     live.polled()
     array = live.promise("--array=1-24", "-n1", "--time=1", in_minutes(6), script="sleep 4")
-    assert len([each for each in live.kept() if each.standing in {"firm", "provisional"}]) == 1
+    assert len([each for each in live.kept() if each.state in {"firm", "provisional"}]) == 1
     name = f"rtsched_{array}"
     kept = eventually(lambda: live.reservations().get(name), 60, "its nodes are reserved")
-    live.wait_standing(array, "kept", seconds=300)
+    live.wait_state(array, "kept", seconds=300)
     tasks = live.ended_tasks(array, 24)
     assert {task.state for task in tasks} == {"COMPLETED"}
     assert max(task.end for task in tasks) <= live.deadline_of(array)
@@ -79,7 +79,7 @@ def test_tasks_that_fail_or_are_cancelled(live: Live) -> None:
     array = live.promise("--array=1-48", "-n1", "--time=1", in_minutes(9), script=script)
     live.polled()
     live.cluster.run(["scancel", f"{array}_[41-48]"], user="alice")
-    live.wait_standing(array, "kept", seconds=300)
+    live.wait_state(array, "kept", seconds=300)
     states = [task.state for task in live.ended_tasks(array, 40)]
     assert states.count("FAILED") == 20
     for name in (str(array), f"{array}_3"):
@@ -93,7 +93,7 @@ def test_a_daemon_that_is_started_anew(live: Live) -> None:
     live.cluster.kill_daemon()
     live.cluster.restart_daemon()
     live.polled()
-    assert f"rtsched_{array}" in live.reservations() or live.standing(array) == "kept"
-    live.wait_standing(array, "kept", seconds=300)
+    assert f"rtsched_{array}" in live.reservations() or live.state(array) == "kept"
+    live.wait_state(array, "kept", seconds=300)
     tasks = live.ended_tasks(array, 40)
     assert max(task.end for task in tasks) <= live.deadline_of(array)

@@ -85,7 +85,7 @@ def test_each_runs_where_it_may(live: Live) -> None:
         excluded = next((word[10:] for word in wish if word.startswith("--exclude=")), "(null)")
         assert set(live.names_in(shown["ExcNodeList"])) == set(live.names_in(excluded)), wish
     for wish, allowed in WISHES.items():
-        live.wait_standing(jobs[wish], "kept", seconds=300)
+        live.wait_state(jobs[wish], "kept", seconds=300)
         words = ["sacct", "-X", "-n", "-P", "-j", str(jobs[wish]), "-o", "NodeList"]
         ran = eventually(lambda w=words: live.cluster.run(w).stdout.strip(), 30)
         assert set(live.names_in(ran)) <= allowed, wish
@@ -136,9 +136,9 @@ def test_features_that_change(live: Live) -> None:
         set_features(live.cluster, "fast1", "a,b,c")
         set_features(live.cluster, "slow2", "a,b")
         eventually(lambda: planned(live, job) == {"fast1"}, 30, "it is planned on fast1")
-        assert live.standing(job) == "firm"
+        assert live.state(job) == "firm"
         set_features(live.cluster, "fast1", "a,b")
-        live.wait_standing(job, "broken", seconds=30)
+        live.wait_state(job, "broken", seconds=30)
     finally:
         for node in ("fast1", "slow2"):
             set_features(live.cluster, node, FEATURES[node])
@@ -153,7 +153,7 @@ def test_a_job_gets_its_own_list_back(live: Live) -> None:
     assert set(live.names_in(live.cluster.job(job)["ReqNodeList"])) <= {"slow1", "slow2"}
     soon = in_minutes(2).strip("-")
     live.cluster.run(["scontrol", "update", f"JobId={job}", soon], user="root")
-    live.wait_standing(job, "void", "broken", seconds=60)
+    live.wait_state(job, "void", "broken", seconds=60)
     live.polled()
     shown = live.cluster.job(job)
     assert set(live.names_in(shown["ReqNodeList"])) == {"slow1", "slow2"}

@@ -45,7 +45,7 @@ def test_a_chain_is_planned_in_order_and_starts_when_the_one_before_has_ended(li
     begin = live.ask("explain", str(first))["promise"]["start"] or live.ran(first)[0]
     assert promise["start"] >= begin + 180
     for job in (first, second):
-        live.wait_standing(job, "kept", seconds=120)
+        live.wait_state(job, "kept", seconds=120)
     over, started = live.ran(first)[1], live.ran(second)[0]
     assert over <= started < begin + 170
 
@@ -54,7 +54,7 @@ def test_a_dependency_that_is_never_satisfied_ends_the_promise(live: Live) -> No
     """Slurm keeps the second job in the queue; its promise does not stay open."""
     first = live.promise("-N1", "--time=1", in_minutes(20), script="sleep 5; exit 3")
     second = live.promise("-N1", "--time=1", f"--dependency=afterok:{first}", in_minutes(20))
-    live.wait_standing(second, "void", seconds=60)
+    live.wait_state(second, "void", seconds=60)
     (record,) = [each for each in live.kept() if each.id == second]
     assert record.why == "a job that it waits for did not end as its dependency asks"
 
@@ -72,7 +72,7 @@ def test_behind_a_job_that_does_not_exist(live: Live) -> None:
     before = live.cluster.sbatch(["-N1", "--time=1", "-H"], user="alice", script="true")
     said = live.submit(*words, f"--dependency=afterok:{before}")  # it exists: no poll has shown it
     assert "does not know" not in said.text
-    live.wait_standing(job, "kept", seconds=120)
+    live.wait_state(job, "kept", seconds=120)
 
 
 def test_behind_jobs_without_a_promise(live: Live) -> None:
@@ -88,7 +88,7 @@ def test_behind_jobs_without_a_promise(live: Live) -> None:
     job = live.promise(
         "-N1", "--time=1", f"--dependency=afterany:{runs}", in_minutes(20), script="sleep 1"
     )
-    live.wait_standing(job, "kept", seconds=120)
+    live.wait_state(job, "kept", seconds=120)
     assert live.ran(job)[0] >= live.ran(runs)[1]
 
 
@@ -102,7 +102,7 @@ def test_behind_whichever_of_two_jobs_satisfies_it(live: Live) -> None:
     live.polled()
     planned = live.ask("explain", str(job))["promise"]["start"]
     assert planned >= live.ran(ends)[0] + 120
-    live.wait_standing(job, "kept", seconds=120)
+    live.wait_state(job, "kept", seconds=120)
     assert live.ran(ends)[1] <= live.ran(job)[0] < planned
 
 
@@ -120,12 +120,12 @@ def test_jobs_of_one_name_run_one_at_a_time(live: Live) -> None:
         assert "held until it has been evaluated with the other jobs of its name" in said.text
         jobs.append(said.job)
     for job in jobs:
-        live.wait_standing(job, "firm", seconds=40)
+        live.wait_state(job, "firm", seconds=40)
     planned = [live.ask("explain", str(job))["promise"]["start"] for job in jobs]
     assert planned[0] >= live.ran(first)[0] + 120
     assert planned[1] >= planned[0] + 60
     for job in jobs:
-        live.wait_standing(job, "kept", seconds=120)
+        live.wait_state(job, "kept", seconds=120)
     assert live.ran(first)[1] <= live.ran(jobs[0])[0] < planned[0]
     assert live.ran(jobs[0])[1] <= live.ran(jobs[1])[0] < planned[1]
 

@@ -92,8 +92,8 @@ def test_unlike_components_amid_a_flood(live: Live) -> None:
     script = "srun --het-group=0,1 hostname > /tmp/parts; sleep 4"
     words = ("-N1", "--time=2", in_minutes(8), ":", "-n8", "--mem=100", "--time=1")
     job = submitted(live, *words, script=script).job
-    live.wait_standing(job, "firm")
-    assert [each.id for each in live.kept() if each.standing == "firm"] == [job]
+    live.wait_state(job, "firm")
+    assert [each.id for each in live.kept() if each.state == "firm"] == [job]
     comments = eventually(
         lambda: [row[-1] for row in components(live, job) if PROMISED in row[-1]], 20
     )
@@ -104,7 +104,7 @@ def test_unlike_components_amid_a_flood(live: Live) -> None:
     eventually(lambda: {(row[2], row[1]) for row in components(live, job)} <= bound)
     for name in (str(job), f"{job}+1", str(job + 1)):
         assert live.ask("explain", name, "--live")["promise"]["standing"] == "firm"
-    live.wait_standing(job, "kept", seconds=240)
+    live.wait_state(job, "kept", seconds=240)
     (first, second) = components(live, job)
     assert first[3] == second[3], "they started together"
     assert max(int(row[4]) for row in (first, second)) <= live.deadline_of(job)
@@ -116,7 +116,7 @@ def test_unlike_components_amid_a_flood(live: Live) -> None:
 def test_the_deadline_of_one_component_is_that_of_all(live: Live) -> None:
     """The others are not asked about, and start with it."""
     job = submitted(live, "-N1", "--time=1", ":", "-N2", "--time=1", in_minutes(10)).job
-    live.wait_standing(job, "kept", seconds=90)
+    live.wait_state(job, "kept", seconds=90)
     (first, second) = components(live, job)
     assert first[3] == second[3]
 
@@ -165,16 +165,16 @@ def test_a_daemon_that_is_away(live: Live) -> None:
         live.cluster.path(SUBMIT_CONF).write_text(QUICK)
         live.cluster.start_daemon()
     for job in (answered, away):
-        live.wait_standing(job, "firm", "kept", seconds=40)
+        live.wait_state(job, "firm", "kept", seconds=40)
     for job in (answered, away):
-        live.wait_standing(job, "kept", seconds=240)
+        live.wait_state(job, "kept", seconds=240)
 
 
 def test_a_promised_one_stays_as_it_is(live: Live) -> None:
     """No component is changed or cancelled alone, by whichever number; all together may go."""
     live.cluster.wait_job(live.submit(f"-N{NODES}", "--time=5", script="sleep 300").job, "RUNNING")
     job = submitted(live, "-N1", "--time=2", in_minutes(30), ":", "-N2", "--time=1").job
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     live.polled()
     for name in (str(job), f"{job}+1", str(job + 1)):
         said = live.command("scontrol", "update", f"JobId={name}", "TimeLimit=3")
@@ -183,7 +183,7 @@ def test_a_promised_one_stays_as_it_is(live: Live) -> None:
     listed = live.cluster.path("/run/rtsched/promised_jobs").read_text()
     assert f"\n{job}\n{job + 1}\n" in listed
     live.command("scancel", str(job))
-    live.wait_standing(job, "withdrawn")
+    live.wait_state(job, "withdrawn")
 
 
 def test_where_nothing_is_enforced_nothing_is_held(live: Live) -> None:
@@ -195,7 +195,7 @@ def test_where_nothing_is_enforced_nothing_is_held(live: Live) -> None:
     assert said.job
     assert HELD not in said.text
     eventually(lambda: {row[1] for row in components(live, said.job)} == {"RUNNING"}, 40)
-    assert not live.standing(said.job)
+    assert not live.state(said.job)
 
 
 def test_an_open_filter_lets_it_in(live: Live) -> None:
@@ -207,7 +207,7 @@ def test_an_open_filter_lets_it_in(live: Live) -> None:
     finally:
         live.cluster.start_daemon()
     eventually(lambda: {row[1] for row in components(live, said.job)} == {"RUNNING"}, 40)
-    assert not live.standing(said.job)
+    assert not live.state(said.job)
 
 
 def test_a_site_that_takes_rtsched_out(live: Live) -> None:
@@ -217,7 +217,7 @@ def test_a_site_that_takes_rtsched_out(live: Live) -> None:
     words = ("-N1", "--time=2", in_minutes(30), ":", "-N2", "--time=1")
     try:
         promised = submitted(live, *words).job
-        live.wait_standing(promised, "firm")
+        live.wait_state(promised, "firm")
         eventually(lambda: f"rtsched_{promised}" in live.reservations())
         live.polled()
         live.cluster.stop_daemon()

@@ -70,7 +70,7 @@ def test_a_flood_takes_all_licences(live: Live) -> None:
     asked = "-n1", "--licenses=matlab:3,fluent", "--time=1"
     job = live.promise(*asked, in_minutes(6), script="sleep 4")
     assert set(re.split("[,;]", reserved(live, job))) == {"matlab:3", "fluent:1"}
-    live.wait_standing(job, "kept", seconds=200)
+    live.wait_state(job, "kept", seconds=200)
     assert any(live.cluster.job(other)["JobState"] == "PENDING" for other in others)
 
 
@@ -86,7 +86,7 @@ def test_others_do_not_take_them_meanwhile(live: Live) -> None:
     (beside,) = flood(live, 1, "-n1", "--licenses=matlab:1", "--time=10", script="sleep 500")
     eventually(lambda: started(live, beside), 30, "the licence that is left is used")
     assert live.cluster.job(longer)["JobState"] == "PENDING"
-    live.wait_standing(job, "kept", seconds=200)
+    live.wait_state(job, "kept", seconds=200)
 
 
 def test_licences_of_another_promise(live: Live) -> None:
@@ -98,8 +98,8 @@ def test_licences_of_another_promise(live: Live) -> None:
     second = live.promise(
         "-n1", "--licenses=matlab:2", "--time=2", f"--deadline={said.offer}", script="sleep 2"
     )
-    live.wait_standing(first, "kept", seconds=100)
-    live.wait_standing(second, "kept", seconds=100)
+    live.wait_state(first, "kept", seconds=100)
+    live.wait_state(second, "kept", seconds=100)
 
 
 def test_a_job_that_waits_for_another_one(live: Live) -> None:
@@ -113,7 +113,7 @@ def test_a_job_that_waits_for_another_one(live: Live) -> None:
     assert reserved(live, second) == "matlab:3"
     assert live.reservations()[f"rtsched_{second}"]["NodeCnt"] == "1"
     for job in (first, second):
-        live.wait_standing(job, "kept", seconds=300)
+        live.wait_state(job, "kept", seconds=300)
 
 
 def test_promises_that_take_the_same_licences_in_turn(live: Live) -> None:
@@ -137,7 +137,7 @@ def test_promises_that_take_the_same_licences_in_turn(live: Live) -> None:
     eventually(lambda: kept() == expected, 20, "as many are reserved as the jobs take at one time")
     others = flood(live, 20, "-n1", "-w", "fast2", "--licenses=matlab", "--time=1")
     for job in jobs:
-        live.wait_standing(job, "kept", seconds=200)
+        live.wait_state(job, "kept", seconds=200)
     assert any(started(live, other) for other in others)
 
 
@@ -184,7 +184,7 @@ def test_more_licences_than_promised(live: Live) -> None:
     words = "scontrol", "update", f"JobId={job}", "Licenses=matlab:2"
     assert "its licences cannot be changed" in live.command(*words)
     live.cluster.run([*words], user="root")
-    live.wait_standing(job, "void", "broken", seconds=60)
+    live.wait_state(job, "void", "broken", seconds=60)
     why = next(kept.why for kept in live.kept() if kept.id == job)
     assert "it requests more licences than were promised" in why
     eventually(lambda: not live.reservations(), 30, "nothing is reserved any more")
@@ -200,6 +200,6 @@ def test_licences_of_a_site_reservation(live: Live) -> None:
         said = live.submit("-n1", "--licenses=matlab:2", "--time=1", in_minutes(6))
         assert "requests 2 licences 'matlab'; there are 1 for jobs" in said.text
         job = live.promise("-n1", "--licenses=matlab", "--time=1", in_minutes(6), script="sleep 1")
-        live.wait_standing(job, "kept", seconds=100)
+        live.wait_state(job, "kept", seconds=100)
     finally:
         live.cluster.run(["scontrol", "delete", "ReservationName=course"], user="root")

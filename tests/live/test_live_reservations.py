@@ -79,7 +79,7 @@ def test_promises_before_during_and_after_a_maintenance(live: Live) -> None:
     said = live.submit(f"-N{NODES}", "--exclusive", "--time=3", in_minutes(4), script="sleep 3")
     assert not said.job
     before = live.promise(f"-N{NODES}", "--exclusive", "--time=1", in_minutes(15), script="sleep 3")
-    live.wait_standing(before, "kept", seconds=60)
+    live.wait_state(before, "kept", seconds=60)
     assert ran(live, before)[0] < begin
 
     def in_maintenance() -> bool:
@@ -91,7 +91,7 @@ def test_promises_before_during_and_after_a_maintenance(live: Live) -> None:
     meanwhile = live.promise("-N1", "--time=1", in_minutes(15), script="sleep 3")
     assert start_of(live, meanwhile) >= end
     for job in (after, meanwhile):
-        live.wait_standing(job, "kept", seconds=300)
+        live.wait_state(job, "kept", seconds=300)
         assert ran(live, job)[0] >= end
 
 
@@ -106,5 +106,5 @@ def test_a_promise_gives_way_to_a_new_reservation(live: Live) -> None:
     now = int(time.time())
     reserve(live, planned, now + 90, now + 3600)
     (other,) = {"fast1", "fast2"} - {planned}
-    live.wait_standing(job, "kept", seconds=200)
+    live.wait_state(job, "kept", seconds=200)
     assert ran(live, job)[1] == other

@@ -91,7 +91,7 @@ def test_sending_as_slow_as_computing(live: Live) -> None:
     load = "--extra=rtsched:sigma=60,cms=0.5,cps=0.5"
     script = "env | grep ^RTSCHED_ >$HOME/$SLURM_JOB_ID.env; srun worker.sh 60 0.5 0.5"
     job = live.promise("-N1", f"{load},rounds=8", in_minutes(15), script=script)
-    live.wait_standing(job, "kept", seconds=150)
+    live.wait_state(job, "kept", seconds=150)
     assert live.cluster.job(job)["JobState"] == "COMPLETED"
     told = live.cluster.path(f"/home/alice/{job}.env").read_text()
     assert "RTSCHED_ROUNDS=" + ":".join(["0.125000000"] * 8) in told.splitlines()
@@ -120,7 +120,7 @@ def test_tasks_of_two_nodes_take_a_load(live: Live) -> None:
     rounds = [float(share) for share in record["rounds"].split(":")]
     assert len(rounds) == 4
     assert rounds[1:] == pytest.approx([5 * share for share in rounds[:-1]], rel=1e-5)
-    live.wait_standing(job, "kept", seconds=120)
+    live.wait_state(job, "kept", seconds=120)
     assert live.cluster.job(job)["JobState"] == "COMPLETED"
     parts = done(live, job)
     assert is_whole(parts), parts
@@ -131,7 +131,7 @@ def test_other_jobs_take_their_load_at_once(live: Live) -> None:
     """A job that does not say that it takes rounds gets a single part, and a script still ends."""
     load = "--extra=rtsched:sigma=10,cms=0.1,cps=0.1"
     job = live.promise("-N1", load, in_minutes(15), script="srun worker.sh 10 0.1 0.1")
-    live.wait_standing(job, "kept", seconds=90)
+    live.wait_state(job, "kept", seconds=90)
     assert [part[1:] for part in done(live, job)] == [("0", "1")]
     shown = live.cluster.job(job)
     assert "fractions" in shown
@@ -146,7 +146,7 @@ def test_a_restarted_job_begins_anew(live: Live) -> None:
     )
     load = "--extra=rtsched:sigma=20,cms=0.1,cps=0.1,rounds=4"
     job = live.promise("-N1", load, in_minutes(15), script=script)
-    live.wait_standing(job, "kept", seconds=120)
+    live.wait_state(job, "kept", seconds=120)
     assert live.cluster.job(job)["Restarts"] == "1"
     parts = done(live, job)
     assert len(parts) == 4

@@ -165,7 +165,7 @@ def firm(live: Live) -> int:
     """Return a job of alice's that waits with a promise behind another one."""
     live.promise("-N6", "--time=2", in_minutes(30), script="sleep 60")
     job = live.promise("-N1", "--time=2", in_minutes(40))
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     return job
 
 
@@ -187,14 +187,14 @@ def test_commands_on_a_login_host(live: Live, login: Sandbox, firm: int) -> None
     for words in (["explain", str(firm), "--live"], ["cancel", str(firm)]):
         status, text = rtsched(login, *words, user="bob")
         assert (status, "no job" in text) == (2, True)
-    assert live.standing(firm) == "firm"
+    assert live.state(firm) == "firm"
 
 
 def test_a_promise_is_cancelled(live: Live, login: Sandbox, firm: int) -> None:
     """From the login host, by its user; the job goes on, and its user reads that in its comment."""
     status, text = rtsched(login, "cancel", str(firm))
     assert (status, f"the promise of job {firm} is cancelled by its user" in text) == (0, True)
-    assert live.standing(firm) == "withdrawn"
+    assert live.state(firm) == "withdrawn"
     eventually(
         lambda: "the promise was cancelled" in live.cluster.job(firm).get("Comment", ""),
         20,
@@ -203,7 +203,7 @@ def test_a_promise_is_cancelled(live: Live, login: Sandbox, firm: int) -> None:
     live.polled()
     assert live.cluster.job(firm)["JobState"] in {"PENDING", "RUNNING"}
     assert f"rtsched_{firm}" not in live.reservations()
-    assert live.standing(firm) == "withdrawn"
+    assert live.state(firm) == "withdrawn"
     report = rtsched(login, "explain", str(firm), "--live", "--json")[1]
     assert report["promise"]["why"] == "cancelled by its user"
     assert report["verdicts"][0]["verdict"] == "cancel"
@@ -240,7 +240,7 @@ send(*STATUS, credential=late)
     assert "Expired" in replies[-1].text
     assert "made for another request" in replies[5].text
     assert "alice" not in "".join(reply.text for reply in replies)
-    assert live.standing(firm) == "firm"
+    assert live.state(firm) == "firm"
 
 
 def test_a_credential_of_the_munge_command(live: Live, login: Sandbox) -> None:
@@ -406,7 +406,7 @@ def test_users_are_told(live: Live) -> None:
         mail = cluster.path(box).read_text()
         assert "arguments: -i -- alice@example.org" in mail
         assert "is promised to end by" in mail
-        live.wait_standing(job, "kept", seconds=60)
+        live.wait_state(job, "kept", seconds=60)
         told("ended as promised")
     finally:
         cluster.services.stop("notices")

@@ -139,7 +139,7 @@ def login(live: LivePool) -> Sandbox:
 def firm(live: LivePool) -> Iterator[int]:
     """Return a job of alice's that has a promise."""
     job = live.promise(*within(600), seconds=300)
-    live.wait_standing(job, "firm")
+    live.wait_state(job, "firm")
     yield job
     live.cancel_all()
 
@@ -231,7 +231,7 @@ def test_tokens_that_are_refused(live: LivePool, login: Sandbox, firm: int) -> N
     replies = sent(login, "\n".join(script))
     for reply, (status, text) in zip(replies, wanted, strict=True):
         assert (reply.status, text in reply.text) == (status, True), (reply, text)
-    assert live.standing(firm) == "firm"
+    assert live.state(firm) == "firm"
 
 
 def test_the_server_is_found_by_dns(live: LivePool, login: Sandbox) -> None:

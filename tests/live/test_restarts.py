@@ -39,21 +39,21 @@ def test_a_job_begins_again_within_its_promise(live: Live) -> None:
     job = live.promise("-N1", "--time=1", in_minutes(15), script=FAILS_ONCE)
     told = "restarts, planned to start"
     eventually(lambda: told in live.cluster.job(job).get("Comment", ""), 60, "its user is told")
-    assert live.standing(job) == "firm"
+    assert live.state(job) == "firm"
     eventually(lambda: f"rtsched_{job}" in live.reservations(), 30, "its nodes are kept")
-    live.wait_standing(job, "kept", seconds=90)
+    live.wait_state(job, "kept", seconds=90)
     assert live.cluster.job(job)["Restarts"] == "1"
 
 
 def test_it_begins_again_no_oftener_than_the_site_says(live: Live) -> None:
     """It fails again; the promise is closed, as that of any job that fails."""
     job = live.promise("-N1", "--time=1", in_minutes(15), script="sleep 2; exit 75")
-    live.wait_standing(job, "withdrawn", seconds=90)
+    live.wait_state(job, "withdrawn", seconds=90)
     assert live.cluster.job(job)["Restarts"] == "1"
 
 
 def test_a_job_that_must_not_begin_again(live: Live) -> None:
     """With --no-requeue it is left alone."""
     job = live.promise("-N1", "--time=1", "--no-requeue", in_minutes(15), script="exit 75")
-    live.wait_standing(job, "withdrawn", seconds=60)
+    live.wait_state(job, "withdrawn", seconds=60)
     assert live.cluster.job(job)["Restarts"] == "0"

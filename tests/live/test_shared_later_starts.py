@@ -70,7 +70,7 @@ def test_a_chain_of_three_beside_a_flood(live: Live) -> None:
     assert starts[2] >= starts[1] + 60
     eventually(lambda: f"rtsched_{jobs[1]}" in live.reservations(), 60, "its nodes are reserved")
     for job in jobs:
-        live.wait_standing(job, "kept", seconds=420)
+        live.wait_state(job, "kept", seconds=420)
     times = [live.ran(job) for job in jobs]
     for (_, over), (start, _), plan in zip(times, times[1:], starts[1:], strict=False):
         assert over <= start < plan, "it starts before its planned start, as the one before did end"
@@ -88,7 +88,7 @@ def test_a_begin_time_beside_a_flood(live: Live) -> None:
     assert live.ask("explain", str(job))["promise"]["start"] >= begin
     row = eventually(lambda: live.reservations().get(f"rtsched_{job}"), 60, "nodes are reserved")
     assert len(live.names_in(row["Nodes"])) == 2
-    live.wait_standing(job, "kept", seconds=420)
+    live.wait_state(job, "kept", seconds=420)
     assert begin <= live.ran(job)[0] <= live.deadline_of(job) - 60
 
 
@@ -101,8 +101,8 @@ def test_a_begin_time_that_an_admin_changes(live: Live) -> None:
     for job, begin in ((sooner, "now"), (later, "now+15minutes")):
         words = ("scontrol", "update", f"JobId={job}", f"StartTime={begin}")
         live.cluster.run(list(words), user="root")
-    live.wait_standing(sooner, "kept", seconds=60)
-    live.wait_standing(later, "void", seconds=30)
+    live.wait_state(sooner, "kept", seconds=60)
+    live.wait_state(later, "void", seconds=30)
     (record,) = [each for each in live.kept() if each.id == later]
     assert record.why == "its start was postponed"
     eventually(lambda: not kept(live), 30, "no reservation is left")
@@ -114,7 +114,7 @@ def test_a_job_before_that_fails_ends_the_promise(live: Live) -> None:
     after = f"--dependency=afterok:{first}"
     second = live.promise("-n1", "--time=1", after, in_minutes(20))
     eventually(lambda: f"rtsched_{second}" in live.reservations(), 60, "its nodes are reserved")
-    live.wait_standing(second, "void", seconds=90)
+    live.wait_state(second, "void", seconds=90)
     eventually(lambda: not kept(live), 30, "no reservation is left")
 
 
@@ -131,7 +131,7 @@ def test_a_job_before_that_is_queued_again_beside_a_daemon_that_is_started_anew(
     live.cluster.restart_daemon()
     live.polled()
     for job in (first, second):
-        live.wait_standing(job, "kept", seconds=240)
+        live.wait_state(job, "kept", seconds=240)
     assert live.cluster.job(first)["Restarts"] == "1"
     assert live.ran(first)[1] <= live.ran(second)[0]
 
@@ -142,14 +142,14 @@ def test_a_singleton_beside_a_flood(live: Live) -> None:
     words = "--job-name=night", "-n2", "--time=1", in_minutes(15)
     first = live.promise(*words, script="sleep 10")
     second = live.submit(*words, "--dependency=singleton", script="sleep 10").job
-    live.wait_standing(second, "firm", seconds=40)
+    live.wait_state(second, "firm", seconds=40)
     live.polled()
     begun = live.ask("explain", str(first))["promise"]["start"] or live.ran(first)[0]
     planned = live.ask("explain", str(second))["promise"]["start"]
     assert planned >= begun + 60
     eventually(lambda: f"rtsched_{second}" in live.reservations(), 60, "its nodes are reserved")
     for job in (first, second):
-        live.wait_standing(job, "kept", seconds=420)
+        live.wait_state(job, "kept", seconds=420)
     assert live.ran(first)[1] <= live.ran(second)[0] < planned
     assert live.cluster.job(second)["NumCPUs"] == "2", "it left the other six to others"
     eventually(lambda: not kept(live), 30, "no reservation is left")
@@ -162,5 +162,5 @@ def test_whichever_of_two_jobs_ends_as_it_asks(live: Live) -> None:
     either = f"--dependency=afterok:{fails}?afterok:{ends}"
     job = live.promise("-n1", "--time=1", either, in_minutes(20), script="sleep 1")
     eventually(lambda: f"rtsched_{job}" in live.reservations(), 60, "its nodes are reserved")
-    live.wait_standing(job, "kept", seconds=120)
+    live.wait_state(job, "kept", seconds=120)
     assert live.ran(ends)[1] <= live.ran(job)[0] < live.ran(ends)[0] + 120

@@ -87,7 +87,7 @@ def test_accepted_when_the_queue_is_short_and_kept(live: Live) -> None:
     assert shown["odds"] >= 0.95
     assert not live.ask("plan", user="root")["entries"]
     assert not live.reservations()
-    assert live.wait_standing(said.job, "kept", seconds=90) == "kept"
+    assert live.wait_state(said.job, "kept", seconds=90) == "kept"
     report = live.ask("status")
     assert report["standings"]["likely kept"] >= 1
     assert "kept" not in report["standings"]
@@ -150,7 +150,7 @@ def test_rejected_with_odds_and_a_later_deadline_when_the_queue_is_long(live: Li
     entries = live.ask("plan", user="root")["entries"]
     after = [entry for entry in entries if entry["standing"] != "offered"]
     assert {entry["job"] for entry in after} <= {entry["job"] for entry in before}
-    assert live.standing(guaranteed) in {"firm", "kept"}
+    assert live.state(guaranteed) in {"firm", "kept"}
     menu = live.ask("take")["choices"]
     assert {each["kind"] for each in menu} & {"likely-later", "later"}
     assert all(each["odds"] is None or not each["held"] for each in menu)
@@ -182,8 +182,8 @@ def test_the_menu_offers_odds_and_the_choice_is_kept(live: Live) -> None:
     assert "not guaranteed" in taken.stderr
     submitted = re.search(r"Submitted batch job (\d+)", taken.stdout)
     assert submitted
-    assert "offered" not in {each.standing for each in live.kept()}
-    assert live.wait_standing(int(submitted[1]), "kept", seconds=150) == "kept"
+    assert "offered" not in {each.state for each in live.kept()}
+    assert live.wait_state(int(submitted[1]), "kept", seconds=150) == "kept"
 
 
 def test_a_guaranteed_promise_is_untouched(live: Live) -> None:
@@ -205,13 +205,13 @@ def test_a_guaranteed_promise_is_untouched(live: Live) -> None:
     live.polled()
     assert planned() == before
     for job in (guaranteed, *(said.job for said in likely)):
-        live.wait_standing(job, "kept", seconds=150)
+        live.wait_state(job, "kept", seconds=150)
 
 
 def test_it_survives_a_restart_and_can_be_cancelled(live: Live) -> None:
     """The daemon that comes back knows it; the user gives it up, and the job goes on."""
     said = submitted(live, "-N1", "--time=3", in_minutes(240), script="sleep 100")
-    live.wait_standing(said.job, "firm")
+    live.wait_state(said.job, "firm")
     odds = live.ask("explain", str(said.job), "--live")["promise"]["odds"]
     live.cluster.stop_daemon()
     live.cluster.start_daemon()
@@ -221,7 +221,7 @@ def test_it_survives_a_restart_and_can_be_cancelled(live: Live) -> None:
     known = eventually(lambda: present_odds(live, said.job), 60, "its odds are estimated")
     assert 0.5 * odds < known < 1.0
     live.cluster.run(["rtsched", "cancel", str(said.job)], user="alice")
-    assert live.standing(said.job) == "withdrawn"
+    assert live.state(said.job) == "withdrawn"
     assert live.cluster.job(said.job)["JobState"] in {"RUNNING", "PENDING"}
 
 
@@ -235,6 +235,6 @@ def test_what_cannot_have_odds_is_rejected_in_a_sentence(live: Live) -> None:
     wrong = live.submit("--extra=rtsched:odds=200", "--time=1", in_minutes(9))
     assert "must be a percentage above 0 and below 100" in wrong.text
     said = submitted(live, "-N1", "--time=3", in_minutes(240), script="sleep 100")
-    live.wait_standing(said.job, "firm")
+    live.wait_state(said.job, "firm")
     change = live.command("scontrol", "update", f"jobid={said.job}", "timelimit=1")
     assert "cannot be changed" in change

@@ -77,8 +77,8 @@ def test_a_choice_is_taken_and_kept(live: Live) -> None:
     found = re.search(r"Submitted batch job (\d+)", taken.stdout)
     assert found
     job = int(found[1])
-    live.wait_standing(job, "kept", seconds=120)
-    assert [each.standing for each in live.kept() if each.standing == "offered"] == []
+    live.wait_state(job, "kept", seconds=120)
+    assert [each.state for each in live.kept() if each.state == "offered"] == []
 
 
 def test_it_is_its_users_alone(live: Live) -> None:
@@ -97,14 +97,14 @@ def test_it_lapses(live: Live) -> None:
     """When its time is over nothing is held, and nothing is there to be taken."""
     occupied(live)
     rejected(live)
-    assert [each.standing for each in live.kept()].count("offered") >= 2
+    assert [each.state for each in live.kept()].count("offered") >= 2
 
     def over() -> bool:
         done = live.cluster.run(["rtsched", "take", "2", JOB], user="alice", check=False)
         assert done.returncode == 2 or "promised" not in done.stderr
         return "nothing is offered to you now" in done.stderr
 
-    eventually(lambda: "offered" not in {each.standing for each in live.kept()}, 60, "it lapses")
+    eventually(lambda: "offered" not in {each.state for each in live.kept()}, 60, "it lapses")
     eventually(over, 20, "there is no choice")
 
 
@@ -117,4 +117,4 @@ def test_feasible_shows_the_menu(live: Live) -> None:
     assert "--nodes=1" in report["choices"][1]["options"]
     assert all(each["odds"] is None and not each["held"] for each in report["choices"])
     assert "what could be had instead" in live.command("rtsched", *words)
-    assert not [each for each in live.kept() if each.standing == "offered"]
+    assert not [each for each in live.kept() if each.state == "offered"]

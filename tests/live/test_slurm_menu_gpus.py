@@ -69,7 +69,7 @@ def test_a_choice_is_taken_and_kept(live: Live, kind: str) -> None:
     submitted = re.search(r"Submitted batch job (\d+)", taken.stdout)
     assert submitted
     job = int(submitted[1])
-    live.wait_standing(job, "kept", seconds=120)
+    live.wait_state(job, "kept", seconds=120)
     words = ["sacct", "-X", "-n", "-P", "-j", str(job), "-o", "NodeList,AllocTRES"]
 
     def ran() -> bool:

@@ -72,7 +72,7 @@ def test_promises_beside_floods(live: Live) -> None:
         if shown[name]["JobState"] == "PENDING":
             assert int(shown[name]["Priority"]) > 3_000_000_000
             assert shown[name]["ReqNodeList"] != "(null)"
-        live.wait_standing(job, "kept", seconds=200)
+        live.wait_state(job, "kept", seconds=200)
     beside = [job for job in others if live.cluster.job(job).get("JobState") == "COMPLETED"]
     assert beside
     for job in jobs.values():
@@ -93,7 +93,7 @@ def test_a_job_that_was_held_while_the_daemon_was_away_shares_its_node(live: Liv
         settings.write_text(QUICK)
         live.cluster.start_daemon(SITE + SHARED)
     for job in jobs:
-        live.wait_standing(job, "kept", seconds=100)
+        live.wait_state(job, "kept", seconds=100)
         assert amounts(live, job)["cpu"] == "2"
 
 
@@ -104,12 +104,12 @@ def test_a_job_without_time_to_spare_has_its_nodes_reserved(live: Live) -> None:
     live.polled()
     job = live.promise("-N1", "-n8", "--time=1", in_minutes(4), script="sleep 4")
     seen = eventually(
-        lambda: live.reservations().get(f"rtsched_{job}") or live.standing(job) == "kept",
+        lambda: live.reservations().get(f"rtsched_{job}") or live.state(job) == "kept",
         60,
         "its nodes are reserved, or it was quick",
     )
     assert seen
-    live.wait_standing(job, "kept", seconds=200)
+    live.wait_state(job, "kept", seconds=200)
     eventually(lambda: not live.reservations(), 30, "nothing is reserved any more")
 
 
@@ -123,8 +123,8 @@ def test_an_array_has_whole_nodes(live: Live) -> None:
     array = live.promise(*options, in_minutes(7), script="sleep 4")
     kept = eventually(lambda: live.reservations().get(f"rtsched_{array}"), 60, "it is reserved")
     nodes = live.names_in(kept["Nodes"])
-    live.wait_standing(array, "kept", seconds=300)
-    live.wait_standing(job, "kept", seconds=100)
+    live.wait_state(array, "kept", seconds=300)
+    live.wait_state(job, "kept", seconds=100)
     tasks = live.ended_tasks(array, 40)
     assert {task.state for task in tasks} == {"COMPLETED"}
     assert max(task.end for task in tasks) <= live.deadline_of(array)
@@ -139,7 +139,7 @@ def test_an_array_with_too_many_gpus(live: Live) -> None:
     assert not said.job
     assert "of its 400 tasks would be accepted with the same deadline" in said.text
     array = live.promise("--array=1-8", *asked, in_minutes(6), script="sleep 3")
-    live.wait_standing(array, "kept", seconds=200)
+    live.wait_state(array, "kept", seconds=200)
     assert {task.node for task in live.ended_tasks(array, 8)} <= {"fast1", "fast2"}
 
 
@@ -178,7 +178,7 @@ def test_a_broken_promise_gives_the_job_back(live: Live) -> None:
     live.polled()
     assert int(live.cluster.job(job)["Priority"]) > 3_000_000_000
     live.cluster.run(["scontrol", "update", f"JobId={job}", in_minutes(2).strip("-")], user="root")
-    live.wait_standing(job, "void", "broken", seconds=60)
+    live.wait_state(job, "void", "broken", seconds=60)
     live.polled()
     shown = live.cluster.job(job)
     assert int(shown["Priority"]) < 3_000_000_000

@@ -41,7 +41,7 @@ def test_promises_beside_floods(live: Live) -> None:
     assert not said.job
     assert "is an array; this planner gives arrays no promise" in said.text
     for job in jobs:
-        live.wait_standing(job, "kept", seconds=200)
+        live.wait_state(job, "kept", seconds=200)
         assert seconds_of(live, job, "End") <= live.deadline_of(job)
 
 
@@ -55,7 +55,7 @@ def test_a_recurring_reservation_keeps_its_time(live: Live) -> None:
         assert not long.job
         assert "and 1 periodic job; 0 of 1 node would be free together in time" in long.text
         short = live.promise("-n1", "-w", "slow2", "--time=1", in_minutes(3), script="sleep 1")
-        live.wait_standing(short, "kept", seconds=120)
+        live.wait_state(short, "kept", seconds=120)
     finally:
         live.cluster.run(["scontrol", "delete", "reservationname=nightly"])
 
@@ -70,5 +70,5 @@ def test_a_graph_beside_a_flood(live: Live) -> None:
     after = f"--dependency=afterok:{first}"
     second = live.promise(*words, after, "--gres=gpu:a:2", script="sleep 2")
     for job in (first, second):
-        live.wait_standing(job, "kept", seconds=300)
+        live.wait_state(job, "kept", seconds=300)
     assert seconds_of(live, first, "End") <= seconds_of(live, second, "Start")

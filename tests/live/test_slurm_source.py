@@ -46,7 +46,7 @@ def test_it_is_that_release(live: Live) -> None:
 def test_promises_are_given_and_kept(live: Live) -> None:
     """One is given while its user waits, and kept; what cannot be kept is rejected."""
     job = live.promise("-N2", "--time=2", in_minutes(30), script="sleep 3")
-    live.wait_standing(job, "kept", seconds=90)
+    live.wait_state(job, "kept", seconds=90)
     said = live.submit("-N4", "--time=60", in_minutes(2))
     assert not said.promised
     assert said.offer

@@ -116,21 +116,21 @@ def test_the_first_host_dies(pair: Pair) -> None:
     running = pair.head.promise("-N1", "--time=2", in_minutes(60), script=LONG)
     waiting = pair.head.promise("-N4", "--time=2", in_minutes(60), script="sleep 1")
     for job in (running, waiting):
-        pair.head.wait_standing(job, "firm")
+        pair.head.wait_state(job, "firm")
     eventually(lambda: pair.head.reservations())
     saved(pair.head, waiting)
     pair.head.cluster.kill_daemon()
     pair.head.cluster.kill_slurmctld()
     pair.wait_active(pair.other)
     assert pair.holder()[1] == "head2"
-    assert {pair.other.standing(job) for job in (running, waiting)} == {"firm"}
+    assert {pair.other.state(job) for job in (running, waiting)} == {"firm"}
     new = pair.other.promise(*SHORT, in_minutes(60), script="sleep 1")
-    pair.other.wait_standing(new, "kept", seconds=40)
+    pair.other.wait_state(new, "kept", seconds=40)
     assert promised_twice(pair.other) == []
     status = pair.other.ask("status")
     assert any("head does not respond" in each for each in status["problems"])
     pair.reset()
-    assert {pair.head.standing(job) for job in (running, waiting)} <= {"firm", "kept"}
+    assert {pair.head.state(job) for job in (running, waiting)} <= {"firm", "kept"}
     eventually(lambda: mode(pair.other) == "standby")
     assert pair.holder()[1] == "head"
 
@@ -138,7 +138,7 @@ def test_the_first_host_dies(pair: Pair) -> None:
 def test_control_is_taken_and_given_back(pair: Pair) -> None:
     """`scontrol takeover` moves control while all live; the first daemon goes on standby."""
     job = pair.head.promise("-N4", "--time=2", in_minutes(60), script=LONG)
-    pair.head.wait_standing(job, "firm")
+    pair.head.wait_state(job, "firm")
     pair.head.cluster.wait_job(job, "RUNNING")
     pair.other.cluster.run(["scontrol", "takeover"], timeout=60)
     pair.wait_active(pair.other)
@@ -149,13 +149,13 @@ def test_control_is_taken_and_given_back(pair: Pair) -> None:
     pair.wait_active(pair.head)
     eventually(lambda: mode(pair.other) == "standby")
     assert pair.head.promise(*SHORT, in_minutes(60), script="sleep 1")
-    assert pair.head.standing(job) in {"firm", "kept"}
+    assert pair.head.state(job) in {"firm", "kept"}
 
 
 def test_one_that_stood_still_writes_nothing(pair: Pair) -> None:
     """A first host that is frozen and goes on finds that it has lost the database."""
     job = pair.head.promise(*SHORT, in_minutes(60), script=LONG)
-    pair.head.wait_standing(job, "firm")
+    pair.head.wait_state(job, "firm")
     saved(pair.head, job)
     for name in ("rtsched", "slurmctld"):
         pair.head.cluster.services.signal(name, "STOP")
@@ -167,7 +167,7 @@ def test_one_that_stood_still_writes_nothing(pair: Pair) -> None:
         # A controller that goes on would believe to have control: what fences a host ends it.
         pair.head.cluster.services.stop("slurmctld", "KILL")
         told = pair.other.promise(*SHORT, in_minutes(60), script="sleep 1")
-        pair.other.wait_standing(told, "kept", seconds=40)
+        pair.other.wait_state(told, "kept", seconds=40)
     finally:
         pair.head.cluster.services.stop("slurmctld", "KILL")
         pair.head.cluster.services.signal("rtsched", "CONT")
@@ -175,7 +175,7 @@ def test_one_that_stood_still_writes_nothing(pair: Pair) -> None:
     assert pair.holder() == (epoch, host)
     log = pair.head.cluster.services.log_tail("rtsched", 400)
     assert '"superseded"' in log
-    assert pair.other.standing(job) in {"firm", "kept"}
+    assert pair.other.state(job) in {"firm", "kept"}
 
 
 def test_the_active_daemon_alone_is_restarted(pair: Pair) -> None:

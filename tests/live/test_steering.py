@@ -123,4 +123,4 @@ def test_promises_hold_beside_them(live: Live) -> None:
     for _ in range(10):
         live.cluster.sbatch(["-N1", "--exclusive", "--time=1"], user="bob", script="sleep 8")
     job = live.promise("-N3", "--time=1", in_minutes(6), script="sleep 2")
-    live.wait_standing(job, "kept", seconds=60)
+    live.wait_state(job, "kept", seconds=60)

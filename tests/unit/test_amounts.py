@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.daemon.records import decode_jobs, encode_jobs
+from rtsched.daemon.promises import decode_jobs, encode_jobs
 from rtsched.errors import ShapeError
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.daemon.reports import Promise, TimelineReport
+from rtsched.daemon.reports import PromiseStatus, TimelineReport
 from rtsched.rest.board.drawing import PAST, SAMPLES, WIDTH, drawing, marks
 
 NOW = 1_800_000_000.0
@@ -82,10 +82,10 @@ def test_a_partition_has_its_nodes_only() -> None:
 def test_promises_of_the_reader_are_marked() -> None:
     """Each by itself, with a rectangle for each run of nodes; not those without a plan."""
     report = TimelineReport(NOW, ("a", "b", "c", "d"), (True,) * 4)
-    planned = Promise(
+    planned = PromiseStatus(
         "7", "model", "ann", "firm", NOW, NOW, start=at(100), end=at(200), nodes=("d", "a", "b")
     )
-    unknown = Promise("8", "", "ann", "firm", NOW, NOW)
+    unknown = PromiseStatus("8", "", "ann", "firm", NOW, NOW)
     (mark,) = marks(drawing(report, SPAN).axes, [planned, unknown])
     assert (mark.job, mark.title) == ("7", "7: planned")
     assert rectangles(mark.path) == [(100.0, 0.0, 200.0, 2.0), (100.0, 3.0, 200.0, 4.0)]

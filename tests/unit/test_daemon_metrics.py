@@ -16,7 +16,7 @@ from rtsched.adapters.live import Change, Done
 from rtsched.core.chain import Answer, HookMetrics, Judgement
 from rtsched.daemon import metrics as module
 from rtsched.daemon.metrics import METRICS, Metrics
-from rtsched.daemon.records import PromiseRecord
+from rtsched.daemon.promises import Promise
 from rtsched.daemon.site import Site
 from rtsched.daemon.systemd import log_events
 from rtsched.errors import ConfigError
@@ -37,9 +37,9 @@ def _logging(capsys):
     structlog.reset_defaults()
 
 
-def record(standing: str) -> PromiseRecord:
+def record(state: str) -> Promise:
     """Return a record."""
-    return PromiseRecord("t", 7, 1000, "ann", 1.0, 0.0, standing, 0.0, "", b"")
+    return Promise("t", 7, 1000, "ann", 1.0, 0.0, state, 0.0, "", b"")
 
 
 def values(text: str) -> dict[str, float]:
@@ -63,8 +63,8 @@ def used() -> Metrics:
             ),
         )
     )
-    for standing in ("provisional", "missed", "broken"):
-        metrics.changed(record(standing))
+    for state in ("provisional", "missed", "broken"):
+        metrics.changed(record(state))
     metrics.applied(Done(Change("hold", 7, "hold 7"), "refused", "no"))
     metrics.query_refused("busy")
     metrics.cycle_failed()
@@ -97,8 +97,8 @@ def test_everything_is_counted():
 def test_likely_promises_are_counted_apart():
     """By the class of their odds when they are closed; no alert about guaranteed ones fires."""
     metrics = Metrics()
-    for standing in ("provisional", "firm", "missed"):
-        metrics.changed(msgspec.structs.replace(record(standing), odds=0.9671))
+    for state in ("provisional", "firm", "missed"):
+        metrics.changed(msgspec.structs.replace(record(state), odds=0.9671))
     metrics.changed(msgspec.structs.replace(record("kept"), odds=1.0))
     found = values(metrics.text())
     name = "rtsched_likely_promises_total"

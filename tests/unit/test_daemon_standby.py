@@ -19,7 +19,7 @@ from rtsched.adapters.wire import MessageKind, frame
 from rtsched.daemon import reports
 from rtsched.daemon.database import WriterEpoch
 from rtsched.daemon.promised_jobs import PromisedJobs
-from rtsched.daemon.records import PromiseRecord
+from rtsched.daemon.promises import Promise
 from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.standby import (
     SILENT,
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def record(token: str) -> PromiseRecord:
+def record(token: str) -> Promise:
     """Return a firm promise."""
-    return PromiseRecord(token, 1, 1001, "ann", 5e9, 1e9, "firm", 1e9, "", b"", float("inf"))
+    return Promise(token, 1, 1001, "ann", 5e9, 1e9, "firm", 1e9, "", b"", float("inf"))
 
 
 def tokens(store: Store) -> set[str]:
     """Return the tokens of all open promises."""
-    return {each.token for each in store.open_records()}
+    return {each.token for each in store.open_promises()}
 
 
 # --- the database ---------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.daemon.database import migrations
-from rtsched.daemon.records import decode_jobs, decode_schedule, encode_jobs, encode_schedule
-from rtsched.daemon.store import JOURNAL_ROWS, OPEN, JournalEntry, PromiseRecord, Store
+from rtsched.daemon.promises import decode_jobs, decode_schedule, encode_jobs, encode_schedule
+from rtsched.daemon.store import JOURNAL_ROWS, OPEN, JournalEntry, Promise, Store
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.cluster import Nodes
 from rtsched.model.jobs import Jobs
@@ -35,10 +35,10 @@ SAMPLES = Path(__file__).parent.parent / "data" / "databases"
 NOW = 1_795_000_000.0
 
 
-def record(token: str = "t1", **changes: object) -> PromiseRecord:  # noqa: S107
+def record(token: str = "t1", **changes: object) -> Promise:  # noqa: S107
     """Return a firm promise."""
     job = encode_jobs(Jobs.build(1, id=[7], user=["ann"], size=[3]))
-    made = PromiseRecord(token, 7, 1000, "ann", NOW + 3600, NOW, "firm", NOW, "", job)
+    made = Promise(token, 7, 1000, "ann", NOW + 3600, NOW, "firm", NOW, "", job)
     return msgspec.structs.replace(made, **changes)
 
 
@@ -68,14 +68,14 @@ def path(tmp_path):
 def test_all_is_back(path):
     """What was committed is there in the next run: records, plan, version, states."""
     with Store(path) as store:
-        store.commit([record(), record("t2", standing="offered", expires=NOW + 60)], plan(), 4)
+        store.commit([record(), record("t2", state="offered", expires=NOW + 60)], plan(), 4)
         store.save_states({"ste": b"one"})
         store.save_states({"ste": b"two", "psts": b""})
     with Store(path) as store:
         kept = store.load()
-    assert kept.records == (
+    assert kept.promises == (
         record(),
-        record("t2", standing="offered", expires=NOW + 60),
+        record("t2", state="offered", expires=NOW + 60),
     )
     assert kept.plan is not None
     assert same(kept.plan, plan())
@@ -86,7 +86,7 @@ def test_a_new_database_is_empty_and_private(path):
     """A new file holds nothing, and nobody else may read it."""
     with Store(path) as store:
         kept = store.load()
-        assert (kept.records, kept.plan, kept.version, kept.states) == ((), None, 0, {})
+        assert (kept.promises, kept.plan, kept.version, kept.states) == ((), None, 0, {})
         assert store.counts() == {}
         assert store.journal() == ()
         assert {file.stat().st_mode & 0o077 for file in path.parent.iterdir()} == {0}
@@ -96,12 +96,12 @@ def test_an_update_replaces(path):
     """A record of a known token replaces the old one, and None leaves the plan."""
     with Store(path) as store:
         store.commit([record()], plan(), 1)
-        store.commit([record(id=8, standing="kept", changed_at=NOW + 9)], None, 2)
+        store.commit([record(id=8, state="kept", changed_at=NOW + 9)], None, 2)
         kept = store.load()
-        assert kept.records == ()
+        assert kept.promises == ()
         assert kept.plan is not None
         assert kept.version == 2
-        assert store.find(8) == (record(id=8, standing="kept", changed_at=NOW + 9),)
+        assert store.find(8) == (record(id=8, state="kept", changed_at=NOW + 9),)
         assert store.find(7) == ()
 
 
@@ -149,14 +149,14 @@ def test_commits_move_nothing_into_the_file(path):
         shutil.copy(path, path.with_name("copy.db"))
         with Store(path.with_name("copy.db")) as copy:
             assert copy.load().version == 29
-            assert copy.open_records() == (record(),)
+            assert copy.open_promises() == (record(),)
 
 
 def test_counts_and_forgetting(path):
     """Closed records are counted, and deleted when they are old; open ones never."""
     with Store(path) as store:
-        standings = (*OPEN, "kept", "kept", "missed")
-        store.commit([record(str(k), standing=s) for k, s in enumerate(standings)], None, 1)
+        states = (*OPEN, "kept", "kept", "missed")
+        store.commit([record(str(k), state=s) for k, s in enumerate(states)], None, 1)
         assert store.counts() == {
             "offered": 1,
             "provisional": 1,
@@ -164,8 +164,8 @@ def test_counts_and_forgetting(path):
             "kept": 2,
             "missed": 1,
         }
-        store.commit([record("0", standing="lapsed"), record("new")], None, 2)
-        store.commit([record("0", standing="lapsed", why="again")] * 2, None, 2)
+        store.commit([record("0", state="lapsed"), record("new")], None, 2)
+        store.commit([record("0", state="lapsed", why="again")] * 2, None, 2)
         assert store.counts()["lapsed"] == 1
         assert store.counts()["firm"] == 2
         assert "offered" not in store.counts()
@@ -268,8 +268,8 @@ def test_sample_of_every_schema(tmp_path):
         path = Path(shutil.copy(sample, tmp_path))
         with Store(path) as store:
             kept = store.load()
-            assert [each.token for each in kept.records] == ["t1", "t2"]
-            assert decode_jobs(kept.records[0].job).texts("user") == ["ann"]
+            assert [each.token for each in kept.promises] == ["t1", "t2"]
+            assert decode_jobs(kept.promises[0].job).texts("user") == ["ann"]
             assert kept.plan is not None
             assert same(kept.plan, plan())
             assert kept.states == {"ste": b"state"}
@@ -287,7 +287,7 @@ def test_numbers_of_schema_3_stay_apart_from_those_of_jobs(path):
         base.execute("UPDATE records SET id = ? WHERE token = 't2'", [(1 << 52) + 5])
         base.commit()
     with Store(path) as store:
-        assert sorted(each.id for each in store.open_records()) == [7, FIRST_OWN_ID + 5]
+        assert sorted(each.id for each in store.open_promises()) == [7, FIRST_OWN_ID + 5]
 
 
 def schema(path):
@@ -320,7 +320,7 @@ def test_schema_1_before_it_had_an_index(path):
         base.execute("UPDATE journal SET token = 't1'")
         base.commit()
     with Store(path) as store:
-        assert [each.token for each in store.load().records] == ["t1", "t2"]
+        assert [each.token for each in store.load().promises] == ["t1", "t2"]
         assert store.journal(token="t1")[0].codes == ("a.b",)  # noqa: S106
 
 
@@ -345,14 +345,14 @@ def test_an_upgrade(path, monkeypatch):
     monkeypatch.setattr("rtsched.daemon.database.migrations", lambda: later)
     for _ in range(2):
         with Store(path) as store:
-            assert store.open_records() == (record(),)
+            assert store.open_promises() == (record(),)
     monkeypatch.undo()
     told = rf"schema {last + 1}, .*restore .*rtsched.db.schema-{last}"
     with pytest.raises(StoreError, match=told):
         Store(path)
     shutil.copy(f"{path}.schema-{last}", path)
     with Store(path) as store:
-        assert store.open_records() == (record(),)
+        assert store.open_promises() == (record(),)
 
 
 def test_an_upgrade_that_fails(path, monkeypatch):
@@ -408,7 +408,7 @@ def test_locked(path, monkeypatch):
         other.execute("ROLLBACK")
         other.close()
         store.commit([record()], plan(), 1)
-        assert store.open_records() == (record(),)
+        assert store.open_promises() == (record(),)
 
 
 def test_no_room(path):
@@ -420,15 +420,15 @@ def test_no_room(path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20_000, old[1]))
         try:
             with pytest.raises(StoreError, match="free space"):
-                store.commit([record("t2"), record(standing="kept")], plan(2000), 2)
+                store.commit([record("t2"), record(state="kept")], plan(2000), 2)
             store.note(JournalEntry(NOW, 0, "x" * 2000, "x" * 2000, "admit", (), "x" * 2000))
             kept = store.load()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, old)
-        assert kept.records == (record(),)
+        assert kept.promises == (record(),)
         assert kept.version == 1
         store.commit([record("t2")], plan(2000), 2)
-        assert len(store.open_records()) == 2
+        assert len(store.open_promises()) == 2
     with Store(path) as store:
         assert store.load().version == 2
         assert len(store.journal()) == 1
@@ -457,7 +457,7 @@ def test_a_full_file_system(tmp_path):
             filler.unlink()
             store.commit([record("t2")], plan(60), 2)
         with Store(tmp_path / "a.db") as store:
-            assert len(store.load().records) == 2
+            assert len(store.load().promises) == 2
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)
 
@@ -490,9 +490,9 @@ def test_killed_in_the_middle(path):
         done = int([line for line in said if line.endswith("\n")][-1]) + 1
         with Store(path) as store:
             kept = store.load()
-        assert kept.version == len(kept.records)
-        assert len(kept.records) % 2 == 0
-        assert done <= len(kept.records) // 2 <= done + 1
+        assert kept.version == len(kept.promises)
+        assert len(kept.promises) % 2 == 0
+        assert done <= len(kept.promises) // 2 <= done + 1
 
 
 @given(job_tables())
@@ -531,7 +531,7 @@ def test_infinity_is_kept(path):
         store.commit([record()], None, 1)
         store.note(JournalEntry(NOW, 0, "", "", "admit", (), ""))
         store.flush()
-        assert store.open_records()[0].expires == math.inf
+        assert store.open_promises()[0].expires == math.inf
         assert store.journal()[0].offer == math.inf
 
 
@@ -567,7 +567,7 @@ def test_a_file_that_is_removed_or_damaged_is_made_again(tmp_path: Path, damage:
     """Nothing goes into nowhere; what was known is in the new file, and the old one is kept."""
     path = tmp_path / "rtsched.db"
     with Store(path) as store:
-        closed = record("t0", standing="kept")
+        closed = record("t0", state="kept")
         store.commit([record(), closed], plan(), 1)
         store.tidy(NOW - 9e9)  # all of it is in the file proper
         store.commit([record("t2", id=8)], plan(), 2)
@@ -578,7 +578,7 @@ def test_a_file_that_is_removed_or_damaged_is_made_again(tmp_path: Path, damage:
         whole = store.renew("damaged-1")
         store.commit([record(), record("t2", id=8)], plan(), 3)
         assert not store.damage()
-        assert {r.token for r in store.open_records()} == {"t1", "t2"}
+        assert {r.token for r in store.open_promises()} == {"t1", "t2"}
         assert store.known(["t0", "t1", "t9"]) == ({"t0", "t1"} if whole else {"t1"})
         assert whole or damage not in {"removed", "its log removed", "replaced"}
         store.note(JournalEntry(NOW, 1, "", "", "admit", (), "", math.inf))
@@ -586,7 +586,7 @@ def test_a_file_that_is_removed_or_damaged_is_made_again(tmp_path: Path, damage:
         with pytest.raises(StoreError, match="another daemon"):
             Store(path)
     with Store(path) as store:
-        assert {r.token for r in store.load().records} == {"t1", "t2"}
+        assert {r.token for r in store.load().promises} == {"t1", "t2"}
         assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -604,7 +604,7 @@ def test_a_directory_that_is_gone_keeps_the_store_as_it_was(tmp_path: Path) -> N
         (tmp_path / "away").rename(place)
         assert not store.damage()
         store.commit([record("t2", id=8)], plan(), 2)
-        assert len(store.open_records()) == 2
+        assert len(store.open_promises()) == 2
 
 
 def test_a_file_that_may_no_longer_be_read(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def course(path: Path, work: Work) -> dict[str, int]:
         taken["start"] = work.taken()
         for number in range(3):
             store.commit([record(f"t{number}", made_at=NOW + number)], plan(), number + 1)
-        store.commit([record("t0", standing="kept", changed_at=NOW + 2 * CLOSED)], plan(), 4)
+        store.commit([record("t0", state="kept", changed_at=NOW + 2 * CLOSED)], plan(), 4)
         taken["commits"] = work.taken()
         store.counts()
         taken["counts"] = work.taken()
@@ -160,10 +160,10 @@ def test_damage_in_a_large_file(long: Path, tmp_path: Path) -> None:
         file.seek(path.stat().st_size // 2)
         file.write(b"\xa5" * 20_000)
     with Store(path) as store:
-        assert "open" in {each.token for each in store.load().records}
+        assert "open" in {each.token for each in store.load().promises}
         with pytest.raises(StoreError, match=r"is damaged .*; restore a backup"):
             store.check()
-        store.commit([record("open", standing="kept")], None, 10)
+        store.commit([record("open", state="kept")], None, 10)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_no_commit_waits_for_a_question(
     with Store(tmp_path / "rtsched.db") as store:
         for k in range(50):
             store.note(JournalEntry(NOW, 1000, str(k), "sim", "admit", (), ""))
-            store.commit([record(f"t{k}", standing="kept")], None, k)
+            store.commit([record(f"t{k}", state="kept")], None, k)
         store.flush()
     monkeypatch.setattr(rtsched.daemon.store, "connect", watched)
     with Store(tmp_path / "rtsched.db") as store, ThreadPoolExecutor(1, "question") as other:

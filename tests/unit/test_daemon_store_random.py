@@ -15,26 +15,26 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from store_course import CLOSED, NOW, Known, found, planned
 
 import rtsched.daemon.store
-from rtsched.daemon.records import OPEN, JournalEntry, PromiseRecord, encode_schedule
+from rtsched.daemon.promises import OPEN, JournalEntry, Promise, encode_schedule
 from rtsched.daemon.store import Store
 from rtsched.model.cluster import Nodes
 
 if TYPE_CHECKING:
-    from rtsched.daemon.records import PromiseState
+    from rtsched.daemon.promises import PromiseState
 
 ROWS, AT_ONCE, FORGOTTEN = 8, 3, 6
 """Limits of the store in these tests, so small that they are met."""
 
 times = st.integers(0, 9).map(lambda k: NOW + k)
 records = st.builds(
-    PromiseRecord,
+    Promise,
     token=st.sampled_from([f"t{k}" for k in range(12)]),
     id=st.integers(1, 5),
     uid=st.integers(0, 3),
     user=st.sampled_from(["ann", "bob", "\u00e4\u00f6"]),
     deadline=times,
     made_at=times,
-    standing=st.sampled_from((*OPEN, *CLOSED)),
+    state=st.sampled_from((*OPEN, *CLOSED)),
     changed_at=times,
     why=st.sampled_from(["", "a node failed while the job ran"]),
     job=st.binary(max_size=40),
@@ -84,7 +84,7 @@ class Sequences(RuleBasedStateMachine):
     )
     def commit(
         self,
-        changed: list[PromiseRecord],
+        changed: list[Promise],
         jobs: int | None,
         names: tuple[str, ...] | None,
         unused: dict[tuple[int, PromiseState], tuple[float, ...]] | None,
@@ -95,7 +95,7 @@ class Sequences(RuleBasedStateMachine):
         self.store.commit(changed, plan, known.version + 1, nodes, unused)
         self.known = replace(
             known,
-            records={**known.records, **{record.token: record for record in changed}},
+            promises={**known.promises, **{record.token: record for record in changed}},
             plan=known.plan if plan is None else encode_schedule(plan),
             version=known.version + 1,
             nodes=known.nodes if names is None else names,
@@ -125,12 +125,12 @@ class Sequences(RuleBasedStateMachine):
     @rule(before=times)
     def forget(self, before: float) -> None:
         """Delete the oldest of what was closed before then."""
-        closed = [r for r in self.known.records.values() if r.standing in CLOSED]
+        closed = [r for r in self.known.promises.values() if r.state in CLOSED]
         old = sorted((r.changed_at, r.token) for r in closed if r.changed_at < before)
         gone = {token for _, token in old[:FORGOTTEN]}
         assert self.store.forget(before) == len(gone)
-        left = {token: r for token, r in self.known.records.items() if token not in gone}
-        self.known = replace(self.known, records=left)
+        left = {token: r for token, r in self.known.promises.items() if token not in gone}
+        self.known = replace(self.known, promises=left)
 
     @rule()
     def tidy(self) -> None:
@@ -171,10 +171,10 @@ class Sequences(RuleBasedStateMachine):
         admission = "t1"
         said = tuple(d for d in journal if d.token == admission)
         assert store.journal(token=admission) == said
-        records = known.records.values()
+        records = known.promises.values()
         assert {r.token for r in store.find(3)} == {r.token for r in records if r.id == 3}
-        opened = sorted((r.made_at, r.token) for r in records if r.standing in OPEN)
-        assert [(r.made_at, r.token) for r in store.open_records()] == opened
+        opened = sorted((r.made_at, r.token) for r in records if r.state in OPEN)
+        assert [(r.made_at, r.token) for r in store.open_promises()] == opened
 
     def teardown(self) -> None:
         """Remove the databases."""

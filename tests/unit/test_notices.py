@@ -14,7 +14,7 @@ import pytest
 
 from rtsched.adapters.requirements import EVENTS, notify_choice
 from rtsched.core.config import read_settings
-from rtsched.daemon.reports import ClosedPromise, ClosedReport, Promise, StatusReport
+from rtsched.daemon.reports import ClosedPromise, ClosedReport, PromiseStatus, StatusReport
 from rtsched.errors import AdapterError, ConfigError
 from rtsched.notices.delivery import Delivery, Letter, deliver, message_of
 from rtsched.notices.events import Known, Memory, Notice, key_of, noticed
@@ -29,14 +29,14 @@ QUIET = NoticesSettings(mail=[], choices="")
 HOSTILE = "x\r\nBcc: all@example.org\x1b[31m"
 
 
-def promise(job: str = "7", user: str = "ann", made_at: float = NOW, **more: Any) -> Promise:
+def promise(job: str = "7", user: str = "ann", made_at: float = NOW, **more: Any) -> PromiseStatus:
     """Return a promise to a job that is in the queue."""
-    given = {"standing": "firm", "deadline": NOW + 7200.0, "name": "model", **more}
-    return Promise(job=job, user=user, made_at=made_at, **given)
+    given = {"state": "firm", "deadline": NOW + 7200.0, "name": "model", **more}
+    return PromiseStatus(job=job, user=user, made_at=made_at, **given)
 
 
 def seen(
-    memory: Memory, *promises: Promise, closed: Sequence[tuple[Promise, float]] = ()
+    memory: Memory, *promises: PromiseStatus, closed: Sequence[tuple[PromiseStatus, float]] = ()
 ) -> tuple[Memory, list[str]]:
     """Look, and return what is remembered and the events."""
     after, found = noticed(memory, promises, closed, NOW, 3600.0)
@@ -47,7 +47,7 @@ def test_a_promise_from_its_beginning_to_its_end() -> None:
     """Each thing that happens is told once; small moves add up."""
     memory, events = seen(Memory(), promise("1", made_at=1.0, start=NOW))
     assert events == []  # the first look only remembers
-    memory, events = seen(memory, promise(standing="provisional"))
+    memory, events = seen(memory, promise(state="provisional"))
     assert events == []  # not in the queue yet
     memory, events = seen(memory, promise(start=NOW))
     assert events == ["promised"]
@@ -61,7 +61,7 @@ def test_a_promise_from_its_beginning_to_its_end() -> None:
     assert events == ["at-risk"]
     memory, events = seen(memory, promise(start=NOW + 9000.0, running=True, late=True))
     assert events == []
-    gone = promise(standing="kept")
+    gone = promise(state="kept")
     memory, events = seen(memory, closed=[(gone, NOW + 5.0)])
     assert events == ["kept"]
     memory, events = seen(memory, closed=[(gone, NOW + 5.0)])
@@ -73,7 +73,7 @@ def test_promises_of_one_instant_are_told_apart() -> None:
     memory, _ = seen(Memory())
     memory, events = seen(memory, promise("7"), promise("8"))
     assert events == ["promised", "promised"]
-    gone = [(promise(job, standing="broken"), NOW + 5.0) for job in ("7", "8")]
+    gone = [(promise(job, state="broken"), NOW + 5.0) for job in ("7", "8")]
     memory, events = seen(memory, closed=gone)
     assert events == ["broken", "broken"]
     assert seen(memory, closed=gone)[1] == []
@@ -93,7 +93,7 @@ def test_a_likely_promise_is_called_so() -> None:
     (given,) = found
     assert "is likely to end by" in given.text
     assert "odds 95.7 %, not guaranteed" in given.text
-    gone = promise(odds=0.957, standing="missed", why="the job ended 60 s late")
+    gone = promise(odds=0.957, state="missed", why="the job ended 60 s late")
     memory, found = noticed(memory, (), [(gone, NOW + 5.0)], NOW, 3600.0)
     (broken,) = found
     assert broken.event == "broken"
@@ -136,8 +136,8 @@ def test_a_choice_for_one_job_comes_first() -> None:
     settings = NoticesSettings(mail=[], choices="", events=["broken", "kept"])
     state = State(Memory(since=NOW))
     ends = [
-        promise(job, standing=standing, notify=notify, made_at=NOW + at)
-        for at, (job, standing, notify) in enumerate(
+        promise(job, state=became, notify=notify, made_at=NOW + at)
+        for at, (job, became, notify) in enumerate(
             (
                 ("1", "kept", ""),
                 ("2", "kept", "broken"),
@@ -167,13 +167,13 @@ def test_events_are_those_of_the_guide() -> None:
 def test_what_is_closed_between_two_looks_is_told() -> None:
     """Also one that nobody saw open, and one that was written down late; not what was given up."""
     memory, _ = seen(Memory())
-    broken, missed = promise("8", standing="broken", made_at=2.0), promise("9", standing="missed")
+    broken, missed = promise("8", state="broken", made_at=2.0), promise("9", state="missed")
     memory, events = seen(memory, closed=[(broken, NOW + 60.0)])
     assert events == ["broken"]
     late = [(missed, NOW + 10.0), (broken, NOW + 60.0)]
     memory, events = seen(memory, closed=late)
     assert events == ["broken"]
-    given_up = promise("10", standing="cancelled", made_at=3.0)
+    given_up = promise("10", state="cancelled", made_at=3.0)
     memory, events = seen(memory, closed=[*late, (given_up, NOW + 70.0)])
     assert (events, memory.since) == ([], NOW + 70.0)
 
@@ -184,7 +184,7 @@ def test_sentences() -> None:
     _, (moved,) = noticed(memory, [promise(start=NOW - 4000.0)], [], NOW, 3600.0)
     assert "job 7 (model) is now planned to start" in moved.text
     assert "1h 07m earlier; still promised by" in moved.text
-    broken = promise(standing="broken", why="node n1 is down", name=HOSTILE)
+    broken = promise(state="broken", why="node n1 is down", name=HOSTILE)
     _, (told,) = noticed(memory, [], [(broken, NOW)], NOW, 3600.0)
     assert told.text.endswith("cannot be kept any more: node n1 is down")
     assert "\r" not in told.text
@@ -196,7 +196,7 @@ def notice(event: Any = "moved", at: float = NOW, user: str = "ann", **more: Any
     return Notice(user, event, "7", more.pop("name", "model"), f"{event} {at:.0f}", at, **more)
 
 
-def status(*promises: Promise) -> StatusReport:
+def status(*promises: PromiseStatus) -> StatusReport:
     """Return a daemon's report of all users' promises."""
     return StatusReport(
         "1", "live", "slurm", NOW, NOW, NOW, 0, 0, 1, 1, None, {}, everyone=True, promises=promises
@@ -209,7 +209,7 @@ def test_what_nobody_wants_to_hear_is_not_told() -> None:
     after = looked(state, status(promise()), ClosedReport(NOW), QUIET)
     assert after.waiting == {}
     every = msgspec.structs.replace(QUIET, events=["promised", "broken"])
-    broken = ClosedReport(NOW, (ClosedPromise(NOW, promise("8", "bob", standing="broken")),))
+    broken = ClosedReport(NOW, (ClosedPromise(NOW, promise("8", "bob", state="broken")),))
     after = looked(state, status(promise()), broken, every)
     assert {user: [n.event for n in w.notices] for user, w in after.waiting.items()} == {
         "ann": ["promised"],
@@ -253,7 +253,7 @@ def test_nobody_is_flooded_and_nothing_is_lost_uncounted() -> None:
         more = looked(
             State(Memory(since=NOW), {"ann": queue}),
             status(),
-            ClosedReport(NOW, (ClosedPromise(NOW, promise(standing="broken", made_at=second)),)),
+            ClosedReport(NOW, (ClosedPromise(NOW, promise(state="broken", made_at=second)),)),
             QUIET,
         )
         state = sent(more, QUIET, NOW + second, post)

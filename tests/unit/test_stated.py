@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.daemon.stated import CLASSES, class_of, per_cent, standing_of
+from rtsched.daemon.stated import CLASSES, class_of, per_cent, state_of
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_what_is_shown_is_no_more_than_there_is(odds: float) -> None:
 
 def test_only_likely_ones_have_odds() -> None:
     """A guaranteed promise is shown as it was."""
-    assert standing_of("firm", None) == "firm"
-    assert standing_of("firm", 0.957) == "firm, likely 95.7 %"
-    assert standing_of("firm", 0.957, 0.38) == "firm, likely 95.7 %, now 38 %"
-    assert standing_of("firm", None, 0.38) == "firm"
+    assert state_of("firm", None) == "firm"
+    assert state_of("firm", 0.957) == "firm, likely 95.7 %"
+    assert state_of("firm", 0.957, 0.38) == "firm, likely 95.7 %, now 38 %"
+    assert state_of("firm", None, 0.38) == "firm"

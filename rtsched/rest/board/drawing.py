@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.daemon.reports import EstimateRecord, Promise, TimelineReport
+    from rtsched.daemon.reports import EstimateRecord, PromiseStatus, TimelineReport
 
 WIDTH = 1000
 """Units of a drawing across."""
@@ -242,7 +242,7 @@ def _groups(
     return tuple(found)
 
 
-def marks(axes: Axes, promises: Iterable[Promise]) -> Iterator[Mark]:
+def marks(axes: Axes, promises: Iterable[PromiseStatus]) -> Iterator[Mark]:
     """Yield the promises that can be drawn, one by one: those with nodes and times in it."""
     for promise in promises:
         row = np.sort([axes.row[name] for name in promise.nodes if name in axes.row])

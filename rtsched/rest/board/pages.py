@@ -28,7 +28,7 @@ from rtsched.daemon.reports import (
     Feasible,
     FeasibleReport,
     Hold,
-    Promise,
+    PromiseStatus,
     Reliability,
     ReliabilityReport,
     Shares,
@@ -41,7 +41,7 @@ from rtsched.daemon.reports import (
     When,
     WhenReport,
 )
-from rtsched.daemon.stated import moment, standing_of
+from rtsched.daemon.stated import moment, state_of
 from rtsched.errors import RtschedError
 from rtsched.logs.hostlist import fold
 from rtsched.report.reliability import reliability, reliability_drawing
@@ -182,7 +182,7 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
     span = span if span in SPANS else "1d"
     drawn = await request.app.state.timelines.drawing(request, span, partition)
     shown = status.promises[:SHOWN]
-    standings = status.standings
+    states = status.states
     lost = {"missed", "broken"}
     tiles = [
         ("Nodes in service", f"{status.usable:,} of {status.nodes:,}"),
@@ -190,10 +190,10 @@ async def _now(request: HttpRequest, span: str, partition: str) -> dict[str, Any
         ("Jobs waiting", count(status.queued)),
         (
             "Promised",
-            count(sum(standings.get(each, 0) for each in ("firm", "at-risk", "provisional"))),
+            count(sum(states.get(each, 0) for each in ("firm", "at-risk", "provisional"))),
         ),
-        ("Kept", count(standings.get("kept", 0))),
-        ("Missed or broken", count(sum(standings.get(each, 0) for each in lost))),
+        ("Kept", count(states.get("kept", 0))),
+        ("Missed or broken", count(sum(states.get(each, 0) for each in lost))),
         ("Rejected", count(status.answers.get("reject", 0))),
     ]
     return {
@@ -283,10 +283,10 @@ def _share(row: AccountShare) -> dict[str, Any]:
     }
 
 
-def _row(promise: Promise, now: float) -> dict[str, str]:
+def _row(promise: PromiseStatus, now: float) -> dict[str, str]:
     """Return a promise as a row of the table."""
-    state = "running" if promise.running else STATES.get(promise.standing, promise.standing)
-    state = standing_of(state, promise.odds, promise.odds_now)
+    state = "running" if promise.running else STATES.get(promise.state, promise.state)
+    state = state_of(state, promise.odds, promise.odds_now)
     if promise.tasks is not None and promise.waiting is not None:
         state += f", {promise.tasks - promise.waiting:,} of {promise.tasks:,} tasks started"
     left = None

@@ -1,4 +1,4 @@
-"""Records: promises and answers that the daemon writes down, as bytes for the database."""
+"""Promises and answers that the daemon writes down, as bytes for the database."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TOKEN = re.compile(r"[0-9a-f]{32}", re.ASCII)
 """How the token of a promise looks, as a job carries it."""
 
 
-class PromiseRecord(msgspec.Struct, frozen=True):
+class Promise(msgspec.Struct, frozen=True):
     """One promise, or one counter-offer that is held for its user. Times: seconds since the epoch.
 
     Attributes
@@ -69,7 +69,7 @@ class PromiseRecord(msgspec.Struct, frozen=True):
         Finish by.
     made_at : float
         When it was given.
-    standing : str
+    state : str
         A `PromiseState`.
     changed_at : float
         When it came to stand so.
@@ -91,7 +91,7 @@ class PromiseRecord(msgspec.Struct, frozen=True):
     user: str
     deadline: float
     made_at: float
-    standing: PromiseState
+    state: PromiseState = msgspec.field(name="standing")  # as the database has it
     changed_at: float
     why: str
     job: bytes
@@ -100,24 +100,24 @@ class PromiseRecord(msgspec.Struct, frozen=True):
     odds: float | None = None
 
 
-class Records(dict[int, PromiseRecord]):
+class OpenPromises(dict[int, Promise]):
     """Open promises and held offers by job id; never written to once it is made."""
 
     @cached_property
-    def of_users(self) -> dict[int, tuple[PromiseRecord, ...]]:
+    def of_users(self) -> dict[int, tuple[Promise, ...]]:
         """The same by uid."""
-        found: dict[int, list[PromiseRecord]] = {}
-        for record in self.values():
-            found.setdefault(record.uid, []).append(record)
-        return {uid: tuple(records) for uid, records in found.items()}
+        found: dict[int, list[Promise]] = {}
+        for promise in self.values():
+            found.setdefault(promise.uid, []).append(promise)
+        return {uid: tuple(promises) for uid, promises in found.items()}
 
-    def with_new(self, record: PromiseRecord) -> Records:
+    def with_new(self, promise: Promise) -> OpenPromises:
         """Return these and one more, in place of one of the same job."""
-        more = Records(self)
-        more[record.id] = record
-        if record.id not in self:
-            own = self.of_users.get(record.uid, ())
-            more.__dict__["of_users"] = {**self.of_users, record.uid: (*own, record)}
+        more = OpenPromises(self)
+        more[promise.id] = promise
+        if promise.id not in self:
+            own = self.of_users.get(promise.uid, ())
+            more.__dict__["of_users"] = {**self.of_users, promise.uid: (*own, promise)}
         return more
 
 
@@ -162,7 +162,7 @@ class StoredState(msgspec.Struct, frozen=True):
 
     Attributes
     ----------
-    records : tuple of PromiseRecord
+    promises : tuple of Promise
         The open ones, oldest first.
     plan : Schedule or None
         The plan of the last commit; its nodes are rows of the cluster of that time.
@@ -174,11 +174,11 @@ class StoredState(msgspec.Struct, frozen=True):
         The names of the nodes that the plan's rows mean; None: a release that wrote schema 1 left
         them among the states.
     unused : mapping of (int, str) to tuple of float
-        By uid and standing, when offers and admissions lapsed that users did not take, seconds
+        By uid and state, when offers and admissions lapsed that users did not take, seconds
         since the epoch.
     """
 
-    records: tuple[PromiseRecord, ...]
+    promises: tuple[Promise, ...]
     plan: Schedule | None
     version: int
     states: dict[str, bytes]
