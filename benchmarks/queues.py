@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.condor import CondorSettings, CondorSystem
-from rtsched.adapters.condor.bindings import Bindings
 from rtsched.adapters.condor.matching import Machine
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.queue import CONSTRAINT, TO_PLACE
-from rtsched.adapters.condor.schedd import Schedd
+from rtsched.adapters.condor.schedd import Bindings, Schedd
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.squeue import JobReader
 from rtsched.adapters.slurm.system import SlurmSystem

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.readiness import CheckResult
     from rtsched.adapters.slurm.memory import AppliedFile
-    from rtsched.adapters.slurm.node_probe import ProbeResult
     from rtsched.adapters.slurm.settings import SlurmSettings
-    from rtsched.adapters.slurm.setup import Setup
+    from rtsched.adapters.slurm.setup import ProbeResult, Setup
 
 SLURM_CONF = Path("/etc/slurm/slurm.conf")
 
@@ -194,8 +193,7 @@ def asked_nodes(setup: Setup, settings: SlurmSettings) -> ProbeResult:
         If this is not for the user to ask, or Slurm does not answer.
     """
     from rtsched.adapters.slurm.commands import CommandRunner
-    from rtsched.adapters.slurm.node_probe import probe_nodes
-    from rtsched.adapters.slurm.setup import HANDED_OUT, PROLOG
+    from rtsched.adapters.slurm.setup import HANDED_OUT, PROLOG, probe_nodes
 
     # One that slurmctld hands out has no such path: the step itself runs it.
     program = "true" if setup.conf.get("taskprolog") == HANDED_OUT else PROLOG
@@ -252,7 +250,7 @@ def restore(ctx: click.Context, /, config: Path, really: bool, as_json: bool) ->
     """
     from rtsched.adapters.slurm.commands import CommandRunner, carried_out, rank_of
     from rtsched.adapters.slurm.facts import config_of
-    from rtsched.adapters.slurm.restore import restoring
+    from rtsched.adapters.slurm.steering import restoring
 
     site, wrong = site_settings(config)
     if wrong and config.exists():

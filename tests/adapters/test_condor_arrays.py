@@ -21,10 +21,10 @@ from test_condor_observation import (
 )
 
 from rtsched.adapters.condor import observer as observers
+from rtsched.adapters.condor.commands import LastApplied
 from rtsched.adapters.condor.completions import completions_of
 from rtsched.adapters.condor.facts import CondorFacts, parts_of
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.memory import LastApplied
 from rtsched.adapters.condor.pool_state import COMPLETED, HELD, REMOVED, PoolState
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.steering import CondorSteering

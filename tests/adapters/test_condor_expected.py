@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor import queue_reader
-from rtsched.adapters.condor.bindings import Bindings
 from rtsched.adapters.condor.ids import cluster_at, job_id
 from rtsched.adapters.condor.queue_reader import ExpectedProcs, ProcReader, condition_of, stated_of
-from rtsched.adapters.condor.schedd import Schedd
+from rtsched.adapters.condor.schedd import Bindings, Schedd
 from rtsched.logs.classads import Expression
 
 if TYPE_CHECKING:

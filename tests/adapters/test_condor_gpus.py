@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.condor import matching, pool
 from rtsched.adapters.condor import observer as observers
+from rtsched.adapters.condor.expressions import gpus_in, gpus_problem, gpus_required
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.gpus import gpus_in, request_in, wrong_in
 from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.matching import Machine, MachineAds, SlotSets
 from rtsched.adapters.condor.observer import Observer
@@ -31,7 +31,7 @@ from rtsched.model.resources import allowed_nodes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.adapters.condor.gpus import Gpu
+    from rtsched.adapters.condor.expressions import Gpu
     from rtsched.logs.classads import Record
 
 classad2 = pytest.importorskip("classad2")
@@ -91,7 +91,7 @@ def test_a_slot_suits_where_all_its_gpus_do(request_: str, suits: list[bool]) ->
 @pytest.mark.parametrize("name", ["Tesla  V100", "rev 1.500000000000000E+00"])
 def test_what_is_quoted_stays_as_it_is(name: str) -> None:
     """Only blanks and numbers outside are brought into one form."""
-    request_ = request_in({"requiregpus": f'DeviceName   ==\n"{name}" && 1.5 < 2'})
+    request_ = gpus_required({"requiregpus": f'DeviceName   ==\n"{name}" && 1.5 < 2'})
     assert request_ == f'DeviceName == "{name}" && 1.5 < 2'
     sets = sets_of([((("DeviceName", name),),)])
     assert sets[f"--require_gpus={request_}"].tolist() == [True]
@@ -103,7 +103,7 @@ def test_a_new_process_knows_what_htcondor_adds_to_classads() -> None:
         [
             sys.executable,
             "-c",
-            "from rtsched.adapters.condor.gpus import suits\n"
+            "from rtsched.adapters.condor.expressions import suits\n"
             "gpus = (('Capability', 8.0), ('DeviceName', 'b')),\n"
             "print(suits('MY.Capability > 1 && MY.No is undefined', gpus))\n"
             "print(suits('stringListMember(DeviceName, \"a,b\")', gpus))",
@@ -168,19 +168,20 @@ def test_an_expression_is_evaluated_once_for_each_set_of_gpus(
 )
 def test_a_request_has_one_form(said: Record, request_: str) -> None:
     """The queue and a submission write it in different ways."""
-    assert request_in(said) == request_
+    assert gpus_required(said) == request_
 
 
 def test_what_cannot_be_evaluated_is_told() -> None:
     """Functions that may take long are among that."""
-    assert wrong_in("Capability >= 8 && (DeviceName is undefined)") == ""
-    assert wrong_in('stringListMember(DeviceName, "a(b),c") && !(Capability isnt 8)') == ""
-    assert "cannot plan with the function regexp in its require_gpus" in wrong_in('regexp("a", B)')
-    assert wrong_in("Capability >=") == "its require_gpus (Capability >=) cannot be read"
-    assert "longer than 1000 characters" in wrong_in("A > 1 || " * 200 + "true")
+    assert gpus_problem("Capability >= 8 && (DeviceName is undefined)") == ""
+    assert gpus_problem('stringListMember(DeviceName, "a(b),c") && !(Capability isnt 8)') == ""
+    wrong = gpus_problem('regexp("a", B)')
+    assert "cannot plan with the function regexp in its require_gpus" in wrong
+    assert gpus_problem("Capability >=") == "its require_gpus (Capability >=) cannot be read"
+    assert "longer than 1000 characters" in gpus_problem("A > 1 || " * 200 + "true")
     name = "'\"' is undefined"  # an attribute whose name is a quotation mark
-    assert "the function regexp" in wrong_in(f'{name} && regexp("a", DeviceName) && {name}')
-    assert wrong_in("'f(x' =?= 1 && 'a\\'b' =?= 2") == ""
+    assert "the function regexp" in gpus_problem(f'{name} && regexp("a", DeviceName) && {name}')
+    assert gpus_problem("'f(x' =?= 1 && 'a\\'b' =?= 2") == ""
 
 
 def test_kinds_are_read_from_nested_ads() -> None:

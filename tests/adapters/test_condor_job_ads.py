@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rtsched.adapters.condor import job_ads
-from rtsched.adapters.condor.bindings import Bindings
 from rtsched.adapters.condor.job_ads import AdReader, JobAds, ProcAds, TextReader
-from rtsched.adapters.condor.schedd import Schedd
+from rtsched.adapters.condor.schedd import Bindings, Schedd
 from rtsched.logs.classads import Expression
 
 if TYPE_CHECKING:

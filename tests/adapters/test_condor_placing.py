@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor.commands import (
+    CLOSED_S,
     Act,
     Edit,
+    LastApplied,
     Negotiate,
     Publish,
     Rank,
@@ -21,7 +23,6 @@ from rtsched.adapters.condor.commands import (
     change,
 )
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.memory import CLOSED_S, LastApplied
 from rtsched.adapters.condor.pool_state import HELD, IDLE, RUNNING, PoolState
 from rtsched.adapters.condor.reserving import (
     FIRST_PRIORITY,

@@ -15,9 +15,10 @@ from msgspec.structs import replace as replace_struct
 
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.pool_state import Slots
-from rtsched.adapters.condor.recurring import occurrences, periodic_of
 from rtsched.adapters.condor.reserving import their_turn
 from rtsched.adapters.condor.settings import Recurring
+from rtsched.adapters.condor.slots import periodic_of
+from rtsched.adapters.recurring import occurrences
 
 SLOTS = Slots.build(4, name=["s1", "s2", "s3", "s3"], machine=["a", "a", "b", "b"])
 

@@ -12,7 +12,6 @@ from test_condor_observation import NOW, Polls, Shown, ad, claimed, runs, slot
 
 from rtsched.adapters.condor import observer as observers
 from rtsched.adapters.condor import schedd as schedds
-from rtsched.adapters.condor.bindings import Bindings
 from rtsched.adapters.condor.completions import find_completions
 from rtsched.adapters.condor.ids import (
     CLUSTER_BITS,
@@ -26,7 +25,7 @@ from rtsched.adapters.condor.ids import (
 )
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.requirements import requirements_of
-from rtsched.adapters.condor.schedd import Schedd
+from rtsched.adapters.condor.schedd import Bindings, Schedd
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.submission import CondorTranslator
 from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor import observer as observers
-from rtsched.adapters.condor.commands import Edit, Publish
+from rtsched.adapters.condor.commands import CLOSED_S, Edit, LastApplied, Publish
 from rtsched.adapters.condor.facts import QUANTUM, CondorFacts, Parts, parts_of
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.job_ads import ProcAds
-from rtsched.adapters.condor.memory import CLOSED_S, LastApplied
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.requirements import PARALLEL, requirements_of
 from rtsched.adapters.condor.reserving import STARTING_S, reserve_changes

@@ -12,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor.accounts import differing, wanted_factors
-from rtsched.adapters.condor.commands import Act, Edit, Negotiate, Publish, carried_out, change
+from rtsched.adapters.condor.commands import (
+    Act,
+    Edit,
+    LastApplied,
+    Negotiate,
+    Publish,
+    carried_out,
+    change,
+)
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.memory import LastApplied
 from rtsched.adapters.condor.pool_state import HELD, RUNNING, PoolState, Slots
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.steering import CondorSteering, overrun_changes

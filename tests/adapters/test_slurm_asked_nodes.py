@@ -20,8 +20,8 @@ from rtsched.adapters.slurm.memory import AppliedFile, SlurmState, applied
 from rtsched.adapters.slurm.node_requests import node_list_in, with_node_list
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.reserving import reserve_changes
-from rtsched.adapters.slurm.restore import restoring
 from rtsched.adapters.slurm.rows import JobRows, node_rows
+from rtsched.adapters.slurm.steering import restoring
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import MOST_KEPT, NodeSets
 from rtsched.model.cluster import Nodes

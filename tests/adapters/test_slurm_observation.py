@@ -16,6 +16,7 @@ from slurm_printed import job_rows, printed
 
 from rtsched.adapters.live import CompletionStatus
 from rtsched.adapters.slurm import SlurmSettings
+from rtsched.adapters.slurm.accounts import accounts_of
 from rtsched.adapters.slurm.commands import CommandResult
 from rtsched.adapters.slurm.completions import completions_in, find_completions
 from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, requeue_delay_of
@@ -39,7 +40,6 @@ from rtsched.adapters.slurm.observation import (
     token_of,
 )
 from rtsched.adapters.slurm.rows import JobRows, ReservationRow, node_rows
-from rtsched.adapters.slurm.usage import accounts_of
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 

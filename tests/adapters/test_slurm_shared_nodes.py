@@ -17,9 +17,8 @@ from rtsched.adapters.slurm.memory import AppliedFile, LastApplied, SlurmState, 
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.reserving import reserve_changes
-from rtsched.adapters.slurm.restore import restoring
 from rtsched.adapters.slurm.rows import ReservationRow
-from rtsched.adapters.slurm.steering import SlurmSteering
+from rtsched.adapters.slurm.steering import SlurmSteering, restoring
 from rtsched.adapters.wire import Tag
 from rtsched.model.actions import Reserve
 from rtsched.model.cluster import Cluster, Nodes

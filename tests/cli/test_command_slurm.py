@@ -14,9 +14,16 @@ import pytest
 
 from rtsched.adapters.readiness import submit_settings
 from rtsched.adapters.slurm.installed import built_for
-from rtsched.adapters.slurm.node_probe import ProbeResult, probe_nodes
 from rtsched.adapters.slurm.rows import node_rows
-from rtsched.adapters.slurm.setup import HANDED_OUT, PROLOG, Setup, findings, wanted
+from rtsched.adapters.slurm.setup import (
+    HANDED_OUT,
+    PROLOG,
+    ProbeResult,
+    Setup,
+    findings,
+    probe_nodes,
+    wanted,
+)
 from rtsched.cli.slurm import show_changes
 from rtsched.errors import AdapterError
 

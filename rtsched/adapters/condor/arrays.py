@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.adapters.condor.gpus import LIMITS
+from rtsched.adapters.condor.expressions import LIMITS
 from rtsched.adapters.condor.ids import PROC_BITS
 from rtsched.adapters.condor.matching import condition_in
 from rtsched.adapters.condor.pool_state import (

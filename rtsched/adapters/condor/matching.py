@@ -34,9 +34,9 @@ from rtsched.adapters.condor.expressions import (
     bindings,
     in_one_form,
     parsed,
+    suits,
     tokens_of,
 )
-from rtsched.adapters.condor.gpus import suits
 from rtsched.logs.classads import Expression
 from rtsched.model.table import read_only
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.condor.gpus import Gpu
+    from rtsched.adapters.condor.expressions import Gpu
     from rtsched.logs.classads import Record, Value
 
     Mask = NDArray[np.bool_]
@@ -126,7 +126,7 @@ class _Own(NamedTuple):
 class Request(NamedTuple):
     """What a job asks of slots, each text empty if it asks nothing.
 
-    `requirements` with the job's own values, `gpus` as of `gpus.request_in`, `part` the partition.
+    `requirements` with the job's own values, `gpus` as of `gpus_required`, `part` the partition.
     """
 
     requirements: str = ""

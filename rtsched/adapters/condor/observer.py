@@ -42,7 +42,6 @@ from rtsched.adapters.condor.queue import (
     queue_of,
 )
 from rtsched.adapters.condor.queue_reader import QueueAds, QueueReader
-from rtsched.adapters.condor.recurring import periodic_of
 from rtsched.adapters.condor.sharing import demand_of_groups, held_by
 from rtsched.adapters.condor.slots import (
     OF_SLOTS,
@@ -56,6 +55,7 @@ from rtsched.adapters.condor.slots import (
     free_of,
     layout_of,
     parent_of,
+    periodic_of,
     slots_of,
     vacating_most,
 )

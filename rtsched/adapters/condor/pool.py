@@ -17,11 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rtsched.adapters.child_process import SubprocessProxy
-from rtsched.adapters.condor.bindings import TRIES, Bindings, named, refusal
-from rtsched.adapters.condor.gpus import gpus_in, suiting_gpus
+from rtsched.adapters.condor.expressions import gpus_in, suiting_gpus
 from rtsched.adapters.condor.ids import schedd_of
 from rtsched.adapters.condor.matching import Machine, lasting_attributes
-from rtsched.adapters.condor.schedd import Schedd
+from rtsched.adapters.condor.schedd import TRIES, Bindings, Schedd, named, refusal
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import Record, number
 

@@ -18,7 +18,7 @@ from rtsched.adapters.condor.arrays import (
     members_of,
     per_slot_of,
 )
-from rtsched.adapters.condor.gpus import LIMITS
+from rtsched.adapters.condor.expressions import LIMITS
 from rtsched.adapters.condor.ids import CLUSTERS, PROC_BITS
 from rtsched.adapters.condor.job_ads import GREATEST, reals
 from rtsched.adapters.condor.matching import condition_in

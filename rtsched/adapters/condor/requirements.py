@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.adapters.condor import gpus, matching
-from rtsched.adapters.condor.expressions import KEYWORDS, parsed, tokens_of
+from rtsched.adapters.condor import matching
+from rtsched.adapters.condor.expressions import (
+    KEYWORDS,
+    gpus_problem,
+    gpus_required,
+    parsed,
+    tokens_of,
+)
 from rtsched.adapters.condor.ids import job_id, schedd_of
 from rtsched.adapters.condor.matching import Request
 from rtsched.adapters.condor.pool_state import HELD
@@ -427,14 +433,14 @@ def request_of(ad: Record, part: str, facts: CondorFacts) -> Request:
     wants_gpus = facts.shared and needs_rtsched(ad) and size_of(ad).gpus > 0
     is_due = math.isfinite(number(ad, "rtdeadline"))
     return Request(
-        matching.condition_in(ad) if is_due else "", gpus.request_in(ad) if wants_gpus else "", part
+        matching.condition_in(ad) if is_due else "", gpus_required(ad) if wants_gpus else "", part
     )
 
 
 def _unmet(ad: Record, request: Request, facts: CondorFacts) -> str:
     """Return why no slot meets a request; empty if one does."""
     wrong = matching.wrong_in(request.requirements) if request.requirements else ""
-    wrong = wrong or (gpus.wrong_in(request.gpus) if request.gpus else "")
+    wrong = wrong or (gpus_problem(request.gpus) if request.gpus else "")
     if wrong or facts.sets is None or not request.words:
         return wrong
     if request.gpus and not facts.sets[request._replace(requirements="").words].any():

@@ -15,7 +15,6 @@ import numpy as np
 
 from rtsched.adapters.changes import idle_nodes
 from rtsched.adapters.condor.arrays import free_places
-from rtsched.adapters.condor.bindings import literal
 from rtsched.adapters.condor.commands import (
     UNDEFINED,
     Act,
@@ -28,12 +27,13 @@ from rtsched.adapters.condor.commands import (
 )
 from rtsched.adapters.condor.observation import slots_of_procs
 from rtsched.adapters.condor.pool_state import DEFERRED, HELD, IDLE, UNJUDGED
-from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.requirements import hosts, is_whole
+from rtsched.adapters.condor.schedd import literal
 from rtsched.adapters.condor.sharing import demand_of_procs, kept_amounts, may_start_beside
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of, lacking_of
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_everywhere, first_starts, rounds_of, waiting
+from rtsched.adapters.recurring import occurrences
 from rtsched.counting import counted
 from rtsched.logs.classads import text
 from rtsched.model.cluster import NodeState
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.condor.memory import LastApplied
+    from rtsched.adapters.condor.commands import LastApplied
     from rtsched.adapters.condor.pool_state import Array, PoolState
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.adapters.condor.table import Steps

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from rtsched.adapters.condor.ids import SCHEDDS, JobNames
-from rtsched.adapters.local_days import DAY_S
+from rtsched.adapters.recurring import DAY_S
 
 Seconds = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]

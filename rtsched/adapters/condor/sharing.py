@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.condor.recurring import occurrences
 from rtsched.adapters.condor.requirements import KILOBYTE, MEGABYTE
+from rtsched.adapters.recurring import occurrences
 from rtsched.model.jobs import Jobs
 from rtsched.model.resources import CPU, DISK, GPU, MEMORY
 from rtsched.model.snapshot import places

@@ -1,4 +1,4 @@
-"""The slots of a pool as rows of a `Cluster`.
+"""The slots of a pool as rows of a `Cluster`, and recurring work on them.
 
 A static slot is one row. A partitionable slot is as many rows as it has units of CPUs
 (`[condor] unit_cpus`), named `slot1@host#0` and so on; its dynamic slots take rows of it (see
@@ -24,6 +24,7 @@ from rtsched.adapters.condor.facts import QUANTUM, Parts, parts_of
 from rtsched.adapters.condor.matching import MachineAds, SlotSets
 from rtsched.adapters.condor.pool_state import Slots
 from rtsched.adapters.condor.requirements import KILOBYTE, MEGABYTE
+from rtsched.adapters.recurring import as_periodic, both_sides
 from rtsched.logs.classads import number, text
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.condor.gpus import Gpu
-    from rtsched.adapters.condor.settings import CondorSettings
+    from rtsched.adapters.condor.expressions import Gpu
+    from rtsched.adapters.condor.settings import CondorSettings, Recurring
     from rtsched.logs.classads import Record
+    from rtsched.model.jobs import Periodic
 
 OF_SLOTS = (
     *("Name", "Machine", "SlotID", "SlotType", "PartitionableSlot", "DynamicSlot", "BackfillSlot"),
@@ -503,3 +505,26 @@ def _assign(load: list[float], rows: Sequence[int], share: float) -> None:
     """Add an occupant's share to its rows."""
     for row in rows:
         load[row] += share / len(rows)
+
+
+def periodic_of(recurring: Sequence[Recurring], slots: Slots, now: float) -> Periodic:
+    """Return one row per row of the cluster and recurring work on it.
+
+    Each begins with the occurrence that goes on at `now`, seconds since the epoch, or with the next
+    one. Where the period is a number of days, occurrences follow the local clock.
+    """
+    found = []
+    names, machines = slots.texts("name"), slots.texts("machine")
+    for each in recurring:
+        past = max(0, math.floor((now - each.begins(0)) / each.every_s) - 1)
+        while each.begins(past) + each.length_s <= now:
+            past += 1
+        end = each.begins(past) + each.length_s
+        start, length = each.begins(past), each.length_s
+        if each.by_local_clock:
+            start, length = both_sides(start, length, each.every_s)
+        left = end - now if start <= now else 0.0
+        wanted = set(each.slots)
+        rows = [at for at, both in enumerate(zip(names, machines, strict=True)) if wanted & {*both}]
+        found += [(row, length, each.every_s, start, left) for row in rows]
+    return as_periodic(found)

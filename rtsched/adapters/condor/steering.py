@@ -15,7 +15,6 @@ from rtsched.adapters.changes import (
     with_exchanged_places,
 )
 from rtsched.adapters.condor.accounts import differing, wanted_factors
-from rtsched.adapters.condor.bindings import literal
 from rtsched.adapters.condor.commands import (
     UNDEFINED,
     Act,
@@ -43,6 +42,7 @@ from rtsched.adapters.condor.reserving import (
     table_changes,
     text_of,
 )
+from rtsched.adapters.condor.schedd import literal
 from rtsched.adapters.condor.table import delays_of
 from rtsched.adapters.live import Change
 from rtsched.logs.classads import number, text
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.condor.memory import LastApplied
+    from rtsched.adapters.condor.commands import LastApplied
     from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.model.actions import ExchangePlaces, Reserve, SetNodeWeight, SetPriority

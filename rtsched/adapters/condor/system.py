@@ -6,9 +6,8 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.condor.commands import carried_out
+from rtsched.adapters.condor.commands import LastApplied, carried_out
 from rtsched.adapters.condor.ids import schedd_of
-from rtsched.adapters.condor.memory import LastApplied
 from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import CALLS, PatientPool
 from rtsched.adapters.condor.settings import CondorSettings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.local_days import DAY_S, as_periodic, both_sides
+from rtsched.adapters.recurring import DAY_S, as_periodic, both_sides
 from rtsched.adapters.slurm.facts import Partition, Sharing, default_memory, limit_of
 from rtsched.adapters.slurm.rows import number
 from rtsched.logs.hostlist import names_of

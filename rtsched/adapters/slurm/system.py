@@ -11,6 +11,7 @@ import numpy as np
 
 from rtsched.adapters.live import Change, Completions, Done, Observation
 from rtsched.adapters.slurm import memory
+from rtsched.adapters.slurm.accounts import Associations, accounts_of, used_time, with_ended
 from rtsched.adapters.slurm.commands import CommandRunner, carried_out, rank_of
 from rtsched.adapters.slurm.completions import find_completions
 from rtsched.adapters.slurm.facts import (
@@ -59,7 +60,6 @@ from rtsched.adapters.slurm.route import Route
 from rtsched.adapters.slurm.rows import number
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
-from rtsched.adapters.slurm.usage import Associations, accounts_of, used_time, with_ended
 from rtsched.errors import AdapterError, InputError
 from rtsched.model.accounts import Accounts
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked

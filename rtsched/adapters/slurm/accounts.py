@@ -1,4 +1,4 @@
-"""Use of a Slurm: shares and use of accounts, and what counts against limits on used time.
+"""Accounts of Slurm: their shares and use, and what counts against limits on used time.
 
 `sshare` shows accounts, shares and use. `scontrol show assoc_mgr` shows what accounts, users and
 QOS have used of GrpTRESMins and GrpWall, and of amounts also what their running jobs may yet use

@@ -1,4 +1,4 @@
-"""Work that recurs by the local clock, where clocks are set forth and back.
+"""Recurring work on nodes that is no job: by the local clock, which is set forth and back.
 
 Cron and Slurm's DAILY and WEEKLY reservations begin at the same local time every day. In seconds
 since the epoch that is an hour earlier after clocks were set forth, and an hour later after they
@@ -16,6 +16,8 @@ from rtsched.model.jobs import Periodic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 DAY_S = 86400.0
 AHEAD_S = 14 * DAY_S
@@ -54,3 +56,13 @@ def as_periodic(found: Sequence[tuple[int, float, float, float, float]]) -> Peri
     """
     rows = Periodic.of_rows(("node", "exec_time", "period", "phase", "left"), found)
     return rows.replace(id=np.arange(len(found)), relative_deadline=rows.exec_time)
+
+
+def occurrences(periodic: Periodic, rows: int) -> NDArray[np.float64]:
+    """Return float64[rows]: when the present or next occurrence begins on each; inf: there is none.
+
+    Seconds since the epoch.
+    """
+    start = np.full(rows, np.inf)
+    np.minimum.at(start, periodic.node, periodic.phase)
+    return start
