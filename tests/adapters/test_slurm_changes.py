@@ -24,7 +24,7 @@ from rtsched.adapters.slurm.commands import (
     carried_out,
     outcome_of,
 )
-from rtsched.adapters.slurm.comments import new_promise, spec_of, with_message, with_promise
+from rtsched.adapters.slurm.comments import record_of, spec_of, with_message, with_record
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.slurm.memory import UNSURE, AppliedFile, LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.observation import (
@@ -437,8 +437,8 @@ def test_a_job_leaves_the_reservation_that_is_made_anew() -> None:
 
 def test_slurm_takes_no_longer_comment() -> None:
     """A message is cut to what is left; the record and the user's own words stay."""
-    record = new_promise(NOW + 900, ["n4", "n1"], [0.7, 0.3])
-    whole = with_message(with_promise("own " * 200, record), "rtsched: promised " + "x" * 400)
+    record = record_of(NOW + 900, ["n4", "n1"], [0.7, 0.3])
+    whole = with_message(with_record("own " * 200, record), "rtsched: promised " + "x" * 400)
     assert len(whole) <= 1024
     assert whole.startswith(f"{record} rtsched: promised xxx")
     assert " ... -- own own" in whole
@@ -446,23 +446,23 @@ def test_slurm_takes_no_longer_comment() -> None:
 
 def test_the_record_of_a_promise() -> None:
     """It stands first in the comment, before what the user wrote, and replaces an older one."""
-    record = new_promise(NOW + 900, ["n4", "n1"], [0.7, 0.3])
+    record = record_of(NOW + 900, ["n4", "n1"], [0.7, 0.3])
     assert record == (
         f"rtsched:promise deadline={NOW + 900:.0f} nodes=2 "
         "fractions=0.700000000:0.300000000 on=n4:n1"
     )
-    assert with_promise("", record) == record
-    once = with_promise("my words rtsched:sigma=4", record)
+    assert with_record("", record) == record
+    once = with_record("my words rtsched:sigma=4", record)
     assert once == f"{record} my words rtsched:sigma=4"
-    assert with_promise(once, "rtsched:promise nodes=1") == (
+    assert with_record(once, "rtsched:promise nodes=1") == (
         "rtsched:promise nodes=1 my words rtsched:sigma=4"
     )
-    assert with_promise("x" * 5000, record) == record
-    assert with_promise("x" * 5000 + " rtsched:sigma=4", record) == f"{record} rtsched:sigma=4"
-    assert with_promise(once, "") == "my words rtsched:sigma=4"
-    rounds = new_promise(NOW + 900, ["n4"], [1.0], [0.25, 0.75])
+    assert with_record("x" * 5000, record) == record
+    assert with_record("x" * 5000 + " rtsched:sigma=4", record) == f"{record} rtsched:sigma=4"
+    assert with_record(once, "") == "my words rtsched:sigma=4"
+    rounds = record_of(NOW + 900, ["n4"], [1.0], [0.25, 0.75])
     assert rounds.endswith("fractions=1.000000000 rounds=0.250000000:0.750000000 on=n4")
-    assert with_promise(f"{rounds} my words", record) == f"{record} my words"
+    assert with_record(f"{rounds} my words", record) == f"{record} my words"
 
 
 PIECES = ("rtsched:", "promise", " nodes=1", " ", "--", " -- ", "sigma=4", "a", "\n")
@@ -475,7 +475,7 @@ def test_what_a_user_is_told_stands_before_her_own_words() -> None:
     once = with_message(own, "rtsched: held -- wait\nfor rtsched:sigma=9")
     assert once == f"rtsched: held - wait for rtsched: sigma=9 -- {own}"
     assert with_message(once, "void") == f"rtsched: void -- {own}"
-    assert with_promise(once, "rtsched:promise nodes=1") == f"rtsched:promise nodes=1 {once}"
+    assert with_record(once, "rtsched:promise nodes=1") == f"rtsched:promise nodes=1 {once}"
     assert with_message("", "rtsched: held") == "rtsched: held"
     assert with_message("rtsched: held", "rtsched: void") == "rtsched: void"
     assert (
@@ -495,8 +495,8 @@ def test_messages_are_never_taken_for_words_to_rtsched(comment: str, message: st
 def test_a_record_is_written_once(comment: str) -> None:
     """Writing the same record again changes nothing."""
     record = "rtsched:promise deadline=5 nodes=1 fractions=1.0 on=n1"
-    once = with_promise(comment, record)
-    assert with_promise(once, record) == once
+    once = with_record(comment, record)
+    assert with_record(once, record) == once
 
 
 @given(st.text())
