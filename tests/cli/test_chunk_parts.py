@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor.reserving import variables as environment_of
-from rtsched.adapters.slurm.comments import new_promise
+from rtsched.adapters.slurm.comments import record_of
 from rtsched.cli.chunk import variables
 from rtsched.cli.parts import Parts, parts_of
 from rtsched.core.chain import Chain, Member
@@ -33,7 +33,7 @@ from rtsched_plugins.mcdf import Mcdf
 
 NOW = 1_795_219_200.0
 RTSCHED = Path(sys.executable).with_name("rtsched")
-RECORD = new_promise(NOW, ["n1", "n2"], [0.5, 0.5], [0.25, 0.75])
+RECORD = record_of(NOW, ["n1", "n2"], [0.5, 0.5], [0.25, 0.75])
 """Of n1 and n2 each takes a quarter of its half first."""
 PARTS = {"n1": ["0 0.125", "0.125 0.5"], "n2": ["0.5 0.625", "0.625 1"]}
 
@@ -91,7 +91,7 @@ def test_two_nodes_in_two_rounds_by_hand() -> None:
     at_once = job.replace(rounds=np.array([1], np.int32))
     for verdicts in (judged(at_once, rounds=2), judged(job, rounds=1)):
         assert verdicts.code.tolist() == [Verdict.REJECT], "at once it takes 5000 s"
-    record = new_promise(NOW, ["n1", "n2"], plan.fractions.tolist(), round_shares(2, 2, load))
+    record = record_of(NOW, ["n1", "n2"], plan.fractions.tolist(), round_shares(2, 2, load))
     parts = {name: parts_of(told(record, name)) for name in ("n1", "n2")}
     assert parts == {
         "n1": ["0 0.1666666665", "0.1666666665 0.5"],
@@ -120,7 +120,7 @@ shares = st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=20).map(
 def test_all_parts_are_the_load(fractions: list[float], rounds: list[float]) -> None:
     """All rounds on all nodes: each part begins where the one before ends; from 0 to 1."""
     names = [f"n{k}" for k in range(len(fractions))]
-    record = new_promise(NOW, names, fractions, rounds if len(rounds) > 1 else [])
+    record = record_of(NOW, names, fractions, rounds if len(rounds) > 1 else [])
     slurm = [parts_of(told(record, name)) for name in names]
     condor = [
         parts_of(
@@ -190,7 +190,7 @@ def test_a_load_in_one_round_has_one_part(run, node, monkeypatch) -> None:
 def test_tasks_of_a_node_share_its_parts(node, tmp_path, monkeypatch) -> None:
     """However many ask at a time, each part is given once, and a kill loses none that is left."""
     rounds = [1 / 40] * 40
-    found = parts_of(told(new_promise(NOW, ["n1"], [1.0], rounds), "n1"))
+    found = parts_of(told(record_of(NOW, ["n1"], [1.0], rounds), "n1"))
     words = {"JOB": "12", "DEADLINE": "5", "NODES": "1", "FRACTIONS": "1", "ON": "n1"}
     words["ROUNDS"] = ":".join(f"{share:.9f}" for share in rounds)
     for name, value in words.items():
