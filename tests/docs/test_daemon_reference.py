@@ -33,7 +33,8 @@ def test_every_question_is_documented():
         part = text.partition(f"\n## {question.__struct_config__.tag}\n")[2].partition("\n## ")[0]
         for kind in (question, question.Answer):
             for field in msgspec.structs.fields(kind):
-                row = next(x for x in part.splitlines() if x.startswith(f"| `{field.name}` |"))
+                start = f"| `{field.encode_name}` |"
+                row = next(line for line in part.splitlines() if line.startswith(start))
                 assert len(re.split(r"(?<!\\)\|", row)[3].strip()) > 3
 
 
