@@ -36,7 +36,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "live")]
 import promised_pool  # noqa: E402
 import promising  # noqa: E402
 from promised_pool import LivePool, live_pool, submit_file, within  # noqa: E402
-from promising import Live, Said, in_minutes, lost_and_invented  # noqa: E402
+from promising import Live, Reply, in_minutes, lost_and_invented  # noqa: E402
 from testbed import Cluster, SlurmOptions, TestbedError  # noqa: E402
 from testbed.waiting import eventually  # noqa: E402
 
@@ -84,7 +84,7 @@ def parts(kills: int, of_controller: int) -> list[Part]:
 class Submission(NamedTuple):
     """One submission: what its user read, and whether the controller was there all the while."""
 
-    said: Said
+    reply: Reply
     controller_up: bool
 
 
@@ -107,7 +107,7 @@ class Side:
     """
 
     live: Live | LivePool
-    submit: Callable[[], Said]
+    submit: Callable[[], Reply]
     kill_controller: Callable[[], None]
     kept_back: Callable[[], Sequence[str]]
     burst: Callable[[int], dict[str, Any]]
@@ -179,8 +179,8 @@ def in_a_stream(
     def stream() -> None:
         while not stop.is_set():
             up = controller_up.is_set()
-            said = side.submit()
-            done.append(Submission(said, up and controller_up.is_set()))
+            reply = side.submit()
+            done.append(Submission(reply, up and controller_up.is_set()))
             time.sleep(0.03)
 
     client = threading.Thread(target=stream)
@@ -257,23 +257,23 @@ def play(side: Side, part: Part) -> dict[str, Any]:
     if part.kind == CONTROLLER:
         with suppress(TestbedError):  # what is open all the same is counted below
             eventually(lambda: not abandoned(live), 60, "promises of lost jobs are closed")
-    by_job = {each.said.job: each.said for each in done if each.said.job}
+    by_job = {each.reply.job: each.reply for each in done if each.reply.job}
     known = live.known_jobs() | {each.id for each in live.kept() if each.state == "kept"}
-    forgotten = list[Said]()
+    forgotten = list[Reply]()
     if part.kind == CONTROLLER:
         forgotten = [
-            each.said
+            each.reply
             for each in done
-            if each.said.promised and (by_job[each.said.job] is not each.said)
+            if each.reply.promised and (by_job[each.reply.job] is not each.reply)
         ]
-        forgotten += [said for job, said in by_job.items() if said.promised and job not in known]
+        forgotten += [reply for job, reply in by_job.items() if reply.promised and job not in known]
         tokens = live.tokens()
         before |= {tokens[job].removeprefix("rtsched:") for job in tokens.keys() - by_job.keys()}
-    gone = {id(said) for said in forgotten}
-    said = [each.said for each in done if id(each.said) not in gone]
-    wrong = lost_and_invented(live, said, before)
-    times = sorted(each.said.seconds for each in done)
-    late = [each for each in done if each.controller_up and each.said.quiet > BOUND_S]
+    gone = {id(reply) for reply in forgotten}
+    replies = [each.reply for each in done if id(each.reply) not in gone]
+    wrong = lost_and_invented(live, replies, before)
+    times = sorted(each.reply.seconds for each in done)
+    late = [each for each in done if each.controller_up and each.reply.quiet > BOUND_S]
     with suppress(TestbedError):  # what is open all the same is counted below
         live.cancel_all()
     with suppress(TestbedError):
@@ -283,9 +283,9 @@ def play(side: Side, part: Part) -> dict[str, Any]:
     return {
         "kills": len(away),
         "submissions": len(done),
-        "promised": sum(each.said.promised for each in done),
+        "promised": sum(each.reply.promised for each in done),
         "let in without a promise": sum(
-            bool(each.said.job) and not each.said.promised for each in done
+            bool(each.reply.job) and not each.reply.promised for each in done
         ),
         "forgotten by the controller": len(forgotten),
         "lost": sum(text.startswith(("lost", "mixed")) for text in wrong),
@@ -340,8 +340,8 @@ def condor_burst(live: LivePool, count: int) -> dict[str, Any]:
             for queue, lines in ((size - wishes, ()), (wishes, within(20 * 3600))):
                 text = submit_file(*lines, f"queue {queue}", seconds=600)
                 words = ["condor_submit"]
-                said = live.pool.run(words, user="bob", input=text, check=False, timeout=300)
-                done.append(said.stdout + said.stderr)
+                reply = live.pool.run(words, user="bob", input=text, check=False, timeout=300)
+                done.append(reply.stdout + reply.stderr)
 
     clients = [threading.Thread(target=client) for _ in range(CLIENTS)]
     begun = time.monotonic()

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "live")]
 
-from promising import OPEN, SITE, Live, Said, eventually, in_minutes  # noqa: E402
+from promising import OPEN, SITE, Live, Reply, eventually, in_minutes  # noqa: E402
 from testbed import Cluster, SlurmOptions, TestbedError  # noqa: E402
 
 from rtsched.adapters.slurm.observation import NOT_LAUNCHED  # noqa: E402
@@ -57,7 +57,7 @@ class Stream:
     """A user who submits jobs with deadlines, one after the other, from the second host."""
 
     def __init__(self, live: Live) -> None:
-        self.live, self.said = live, list[tuple[float, Said]]()
+        self.live, self.replies = live, list[tuple[float, Reply]]()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._submit)
 
@@ -71,20 +71,20 @@ class Stream:
 
     def _submit(self) -> None:
         while not self._stop.is_set():
-            said = self.live.submit("-N1", "--time=2", in_minutes(240), script="sleep 1")
-            self.said.append((time.monotonic(), said))
+            reply = self.live.submit("-N1", "--time=2", in_minutes(240), script="sleep 1")
+            self.replies.append((time.monotonic(), reply))
             time.sleep(PAUSE)
 
     def wait_promised(self, since: float) -> float:
         """Return how long after `since` the next promise was read."""
-        return self._first(since, lambda said: said.promised)
+        return self._first(since, lambda reply: reply.promised)
 
     def wait_taken(self, since: float) -> float:
         """Return how long after `since` the next job was taken by a controller."""
-        return self._first(since, lambda said: said.job != 0)
+        return self._first(since, lambda reply: reply.job != 0)
 
-    def _first(self, since: float, what: Callable[[Said], bool]) -> float:
-        found = eventually(lambda: [at for at, s in self.said if at > since and what(s)], 90)
+    def _first(self, since: float, what: Callable[[Reply], bool]) -> float:
+        found = eventually(lambda: [at for at, s in self.replies if at > since and what(s)], 90)
         return float(min(found) - since)
 
 
@@ -116,13 +116,13 @@ def takeovers(cluster: Cluster, count: int) -> dict[str, Any]:
                 f"{promised[-1]:.1f} s, given back in {given_back[-1]:.1f} s",
                 file=sys.stderr,
             )
-    said = [each for _, each in stream.said]
+    replies = [each for _, each in stream.replies]
     return {
         "takeovers": count,
-        "submissions": len(said),
-        "promised": sum(each.promised for each in said),
-        "let in without a promise": sum(bool(each.job) and not each.promised for each in said),
-        "refused by Slurm": sum(not each.job for each in said),
+        "submissions": len(replies),
+        "promised": sum(each.promised for each in replies),
+        "let in without a promise": sum(bool(each.job) and not each.promised for each in replies),
+        "refused by Slurm": sum(not each.job for each in replies),
         "controller answers again after s": median(taken),
         "slowest takeover of the controller s": max(taken),
         "promises are given again after s": median(promised),
@@ -132,7 +132,7 @@ def takeovers(cluster: Cluster, count: int) -> dict[str, Any]:
         ),
         "given back in s": median(given_back),
         "drained nodes resumed, some again": drained,
-        **judged(head, said),
+        **judged(head, replies),
     }
 
 
@@ -148,7 +148,7 @@ def resumed(cluster: Cluster) -> int:
     return len(drained)
 
 
-def judged(live: Live, said: list[Said]) -> dict[str, Any]:
+def judged(live: Live, replies: list[Reply]) -> dict[str, Any]:
     """Return what is wrong between what users read, what the jobs carry and what is written down.
 
     A controller that is killed may lose the jobs that it took in since it last saved its state, and
@@ -162,8 +162,8 @@ def judged(live: Live, said: list[Said]) -> dict[str, Any]:
         eventually(lambda: not _stuck(live), GONE, "reservations without a promise are deleted")
     kept = {each.token: each for each in live.kept()}
     tokens = {job: text.removeprefix("rtsched:") for job, text in live.tokens().items()}
-    of_job: dict[int, list[Said]] = {}
-    for each in said:
+    of_job: dict[int, list[Reply]] = {}
+    for each in replies:
         of_job.setdefault(each.job, []).append(each)
     lost_by_slurm, held_by_slurm, without_end, wrong = 0, 0, 0, list[str]()
     for job, those in of_job.items():

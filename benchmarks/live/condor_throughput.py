@@ -118,7 +118,7 @@ def _one(running: Pool, way: Way, procs: int) -> dict[str, float]:
     found = {"seconds": seconds, "ms_per_proc": 1000 * seconds / procs}
     found |= throughput.per_answer(before, after)
     found["asked"] = after["answers"] - before["answers"] if after else 0.0
-    found |= {name: _counted(running, said) for name, said in SAID.items()}
+    found |= {name: _counted(running, reply) for name, reply in SAID.items()}
     begun = time.perf_counter()
     running.run(["sh", "-c", SUBMITS, "sh", *lines], user="alice", timeout=120)
     found["single_ms"] = 1000 * (time.perf_counter() - begun) / SINGLE

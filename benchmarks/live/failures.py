@@ -117,10 +117,10 @@ def _misses(system: type[Live], side: Side) -> Iterator[dict[str, Any]]:
     """
     known = measure.by_job(system.rows(side.accounting))
     promises = {promise.job: promise for promise in side.promises}
-    asked = ((job, said) for said in side.deadlines.said for job in said.jobs)
-    for job, said in asked:
-        deadline = side.deadlines.begun + said.work.at + said.work.deadline
-        rows, promise = known.get(job, []), promises.get(job, promises.get(said.jobs[0]))
+    asked = ((job, reply) for reply in side.deadlines.replies for job in reply.jobs)
+    for job, reply in asked:
+        deadline = side.deadlines.begun + reply.work.at + reply.work.deadline
+        rows, promise = known.get(job, []), promises.get(job, promises.get(reply.jobs[0]))
         if measure.fate(rows, deadline) == "met":
             continue
         reported = promise is not None and promise.state in TOLD

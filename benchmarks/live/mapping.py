@@ -97,7 +97,7 @@ def _side(system: type[Live], setup: Setup, count: int, keep: Path | None) -> di
     makespan = max(row.end for row in done) - min(row.submit for row in done)
     served = sum(row.nodes * (row.end - row.start) for row in done)
     return {
-        "jobs": len(book.said),
+        "jobs": len(book.replies),
         "completed": len(done),
         "mean_response_s": mean(row.end - row.submit for row in done),
         "mean_wait_s": mean(row.start - row.submit for row in done),
@@ -112,12 +112,12 @@ def _side(system: type[Live], setup: Setup, count: int, keep: Path | None) -> di
 
 def problems(system: type[Live], found: dict[str, Any]) -> list[str]:
     """Return what ought not to be so."""
-    said = [f"{name}: not all jobs ended" for name, side in found.items() if _lost(side)]
+    problems = [f"{name}: not all jobs ended" for name, side in found.items() if _lost(side)]
     if found["sed"]["strays"]:
-        said.append(f"{found['sed']['strays']} jobs ran where they were not to")
+        problems.append(f"{found['sed']['strays']} jobs ran where they were not to")
     if found["sed"]["mean_response_s"] >= found[system.name]["mean_response_s"]:
-        said.append("jobs end no sooner with sed than without")
-    return said
+        problems.append("jobs end no sooner with sed than without")
+    return problems
 
 
 def _lost(side: dict[str, Any]) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from testbed import Box
-    from workload_driver import Book, Said
+    from workload_driver import Book, Reply
 
 NODES = 30
 DATABASE = "/var/lib/rtsched/rtsched.db"
@@ -84,24 +84,24 @@ def outcomes(book: Book, rows: Iterable[Row]) -> dict[str, float]:
     """
     known = by_job(rows)
     counts: Counter[str] = Counter()
-    for said in book.said:
-        deadline = book.begun + said.work.at + said.work.deadline
-        counts["asked"] += said.work.jobs
-        admitted = bool(said.jobs) and not _rejected_later(said, known)
-        counts["admitted" if admitted else "rejected"] += said.work.jobs
+    for reply in book.replies:
+        deadline = book.begun + reply.work.at + reply.work.deadline
+        counts["asked"] += reply.work.jobs
+        admitted = bool(reply.jobs) and not _rejected_later(reply, known)
+        counts["admitted" if admitted else "rejected"] += reply.work.jobs
         counts["submissions_accepted"] += admitted
         if admitted:
-            counts.update(fate(known.get(job, []), deadline) for job in said.jobs)
+            counts.update(fate(known.get(job, []), deadline) for job in reply.jobs)
     names = ("asked", "admitted", "submissions_accepted", "rejected", "met", "missed", "own_limit")
     return {name: counts[name] for name in names}
 
 
-def _rejected_later(said: Said, known: Mapping[int, Sequence[Row]]) -> bool:
-    rows = [row for job in said.jobs for row in known.get(job, [])]
+def _rejected_later(reply: Reply, known: Mapping[int, Sequence[Row]]) -> bool:
+    rows = [row for job in reply.jobs for row in known.get(job, [])]
     refused = (
         row.state == CANCELLED and REJECTED in row.comment and math.isnan(row.start) for row in rows
     )
-    return DEFERRED in said.text and bool(rows) and all(refused)
+    return DEFERRED in reply.text and bool(rows) and all(refused)
 
 
 def fate(rows: Sequence[Row], deadline: float) -> str:
@@ -142,7 +142,7 @@ def _served(row: Row, begun: float, ended: float) -> float:
 
 def answers(book: Book, command: str) -> dict[str, float]:
     """Return how long a command took, milliseconds."""
-    times = sorted(said.seconds * 1000 for said in book.said)
+    times = sorted(reply.seconds * 1000 for reply in book.replies)
     return {f"{command}_p50_ms": at_share(times, 0.5), f"{command}_p99_ms": at_share(times, 0.99)}
 
 
@@ -161,8 +161,8 @@ def at_share(values: Sequence[float], share: float) -> float:
 
 def offers(book: Book) -> dict[str, float]:
     """Return how many rejections came with an offer, and how many offers were good."""
-    offered = [said for said in book.said if said.taken is not None]
-    return {"offered": len(offered), "offers_taken": sum(bool(said.taken) for said in offered)}
+    offered = [reply for reply in book.replies if reply.taken is not None]
+    return {"offered": len(offered), "offers_taken": sum(bool(reply.taken) for reply in offered)}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import workload_driver
 from measure import CANCELLED, DATABASE, MET, OWN_LIMIT, Row
 from stream import HOUR, Extent, recurring
 from testbed import Pool, PoolOptions
-from workload_driver import FAVOURED, Live, Said, Setup
+from workload_driver import FAVOURED, Live, Reply, Setup
 
 from rtsched.adapters.condor.ids import cluster_of, job_id, name_of
 
@@ -197,7 +197,7 @@ class Condor(Live):
         for submitter in (f"{FAVOURED}@testbed", "DedicatedScheduler@head.testbed"):
             _set_factor(self.box, submitter, 1.0)
 
-    def submit(self, work: Work, begun: float, before: int = 0, deadline: str = "") -> Said:
+    def submit(self, work: Work, begun: float, before: int = 0, deadline: str = "") -> Reply:
         """Run condor_submit, or where the pool itself has to mind the order condor_submit_dag."""
         text = submit_file(work, begun, before, deadline)
         if work.kind == "chain" and not self.setup.steered:
@@ -205,13 +205,13 @@ class Condor(Live):
         at, clock = time.time(), time.perf_counter()
         done = self.box.run(["condor_submit"], user=work.user, input=text, check=False)
         seconds = time.perf_counter() - clock
-        said = " ".join((done.stdout + done.stderr).split())
+        reply = " ".join((done.stdout + done.stderr).split())
         found = re.search(r"submitted to cluster (\d+)", done.stdout)
         jobs = tuple(job_id(int(found[1]), proc) for proc in range(work.jobs)) if found else ()
-        offer = re.search(r"\+RtDeadline ?= ?\d+", said)
-        return Said(work, at, jobs, said, seconds, "" if jobs or not offer else offer[0])
+        offer = re.search(r"\+RtDeadline ?= ?\d+", reply)
+        return Reply(work, at, jobs, reply, seconds, "" if jobs or not offer else offer[0])
 
-    def _in_a_dag(self, work: Work, text: str) -> Said:
+    def _in_a_dag(self, work: Work, text: str) -> Reply:
         """Write a node of a graph; submit the graph with its last node."""
         home = f"/home/{work.user}"
         self.box.path(f"{home}/{work.name}.sub").write_text(text)
@@ -222,8 +222,8 @@ class Condor(Live):
             self.box.path(f"{home}/{work.name}.dag").write_text("\n".join(lines))
             words = ["condor_submit_dag", "-suppress_notification", f"{work.name}.dag"]
             done = self.box.run(words, user=work.user, cwd=home)
-        said = done.stdout if done else "written"
-        return Said(work, at, (node_id(work.name),), said, time.perf_counter() - clock)
+        reply = done.stdout if done else "written"
+        return Reply(work, at, (node_id(work.name),), reply, time.perf_counter() - clock)
 
     def cancel(self, jobs: Sequence[int]) -> None:
         """Run condor_rm."""

@@ -12,7 +12,7 @@ import workload_driver
 from measure import DATABASE, Row
 from stream import Extent, recurring
 from testbed import Cluster, SlurmOptions
-from workload_driver import FAVOURED, Live, Said, Setup
+from workload_driver import FAVOURED, Live, Reply, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -145,7 +145,7 @@ class Slurm(Live):
         words = ["sacctmgr", "--immediate", "modify", "user", FAVOURED, "set", "fairshare=100"]
         self.box.run(words)
 
-    def submit(self, work: Work, begun: float, before: int = 0, deadline: str = "") -> Said:
+    def submit(self, work: Work, begun: float, before: int = 0, deadline: str = "") -> Reply:
         """Run sbatch."""
         words = ["sbatch", "--output=/dev/null", *arguments(work, begun, before, deadline)]
         at, clock = time.time(), time.perf_counter()
@@ -155,7 +155,7 @@ class Slurm(Live):
         found = re.search(r"Submitted batch job (\d+)", done.stdout)
         jobs = (int(found[1]),) if found else ()
         offer = re.search(r"--deadline=([^ )]+)\)", text)
-        return Said(work, at, jobs, text, seconds, offer[1] if offer else "")
+        return Reply(work, at, jobs, text, seconds, offer[1] if offer else "")
 
     def cancel(self, jobs: Sequence[int]) -> None:
         """Run scancel."""

@@ -140,7 +140,7 @@ def figures(
     found |= measure.best_effort(rows, begun, ended, unit)
     found["utilisation"] = measure.utilisation(rows, begun, ended, units)
     found |= measure.offers(side.deadlines)
-    found["unpromised"] = sum("without a promise" in said.text for said in side.deadlines.said)
+    found["unpromised"] = sum("without a promise" in reply.text for reply in side.deadlines.replies)
     found["strays"] = measure.strays(rows)
     found["promises"] = measure.states(side.promises)
     if side.lateness:
@@ -178,18 +178,18 @@ def side_by_side(
         side = done[name]
         (place / "accounting.txt").write_text(side.accounting)
         (place / "machine.txt").write_text(side.machine)
-        said = [asdict(one) for one in side.deadlines.said]
-        (place / "said.json").write_text(json.dumps(said, indent=1))
+        replies = [asdict(one) for one in side.deadlines.replies]
+        (place / "replies.json").write_text(json.dumps(replies, indent=1))
     return done
 
 
 def compared(system: type[Live], side: Side, planner: str) -> dict[str, Any]:
     """Return what replays of the stream, and of the accounting, come to."""
-    said = [*side.best_effort.said, *side.deadlines.said]
+    replies = [*side.best_effort.replies, *side.deadlines.replies]
     found: dict[str, Any] = {}
     for name, margins in (("replay", system.margins), ("replay without margins", (0.0, 0.0))):
         found[name] = replayed.admitted(
-            said, side.deadlines.begun, PRESETS[planner], margins, side.recurring
+            replies, side.deadlines.begun, PRESETS[planner], margins, side.recurring
         )
     policies = {"accounting, replayed": PRESETS[planner]}
     policies |= {"accounting, by the pool": "pool"} if system.pool else {}

@@ -26,11 +26,11 @@ from rtsched.replay.results import Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from workload_driver import Said
+    from workload_driver import Reply
 
 
 def admitted(
-    said: Sequence[Said],
+    replies: Sequence[Reply],
     begun: float,
     policy: str,
     margins: tuple[float, float],
@@ -40,7 +40,7 @@ def admitted(
 
     Parameters
     ----------
-    said : sequence of Said
+    replies : sequence of Reply
         Best-effort jobs and those with deadlines.
     begun : float
         Start of the stream, seconds since the epoch.
@@ -51,7 +51,7 @@ def admitted(
     periodic : sequence of mapping
         Columns of the recurring work, by node.
     """
-    workload = _workload(said, begun, margins, periodic)
+    workload = _workload(replies, begun, margins, periodic)
     run = replay(workload, policy, presets()[policy])
     values = measure(workload, run.results)
     asked = np.isfinite(workload.jobs.deadline)
@@ -64,12 +64,12 @@ def admitted(
 
 
 def _workload(
-    said: Sequence[Said],
+    replies: Sequence[Reply],
     begun: float,
     margins: tuple[float, float],
     periodic: Sequence[Mapping[str, float]],
 ) -> Workload:
-    ordered = [one for one in sorted(said, key=lambda one: one.at) for _ in range(one.work.jobs)]
+    ordered = [one for one in sorted(replies, key=lambda one: one.at) for _ in range(one.work.jobs)]
     number = {one.work.name: at + 1 for at, one in enumerate(ordered)}
     rows = [_row(one, begun, margins) for one in ordered]
     columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
@@ -99,18 +99,18 @@ def _workload(
     )
 
 
-def _graph(said: Said) -> str:
-    return said.work.name.rpartition("-")[0]
+def _graph(reply: Reply) -> str:
+    return reply.work.name.rpartition("-")[0]
 
 
-def _row(said: Said, begun: float, margins: tuple[float, float]) -> dict[str, float]:
+def _row(reply: Reply, begun: float, margins: tuple[float, float]) -> dict[str, float]:
     """Return a job's columns; the run time is that on `size` nodes, as the simulation has it."""
-    work = said.work
+    work = reply.work
     narrow, wide = margins
     part = work.part * work.slow
     deadline = begun + work.at + work.deadline
     row = {
-        "submit": said.at,
+        "submit": reply.at,
         "deadline": deadline,
         "kind": Kind.RIGID,
         "size": work.least,
@@ -159,8 +159,8 @@ def accounting(text: str, machine: str, site: str, policy: str) -> dict[str, Any
         done = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"rtsched replay: {done.stderr.strip()}")
-    said = json.loads(done.stdout)
-    of_log, of_policy = said["log"], said["policies"][policy]
+    reply = json.loads(done.stdout)
+    of_log, of_policy = reply["log"], reply["policies"][policy]
     return {
         "jobs read": of_log["jobs"],
         "left out": sum(each["records"] for each in of_log["skipped"].values()),

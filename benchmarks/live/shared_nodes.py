@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from promises import Side
     from stream import Extent
-    from workload_driver import Live, Said
+    from workload_driver import Live, Reply
 
 
 class Hardware(NamedTuple):
@@ -63,9 +63,9 @@ def run(system: type[Live], *, reduced: bool, keep: Path | None = None) -> dict[
     )
     found: dict[str, Any] = {name: figures(system, side) for name, side in sides.items()}
     ours = sides["rtsched"]
-    said = [*ours.best_effort.said, *ours.deadlines.said]
+    replies = [*ours.best_effort.replies, *ours.deadlines.replies]
     for name, margins in (("replay", system.margins), ("replay without margins", (0.0, 0.0))):
-        found[name] = _replayed(said, ours.deadlines.begun, margins, system.licenses)
+        found[name] = _replayed(replies, ours.deadlines.begun, margins, system.licenses)
     return found
 
 
@@ -103,13 +103,13 @@ def figures(system: type[Live], side: Side) -> dict[str, Any]:
 
 
 def _replayed(
-    said: Sequence[Said], begun: float, margins: tuple[float, float], licenses: int
+    replies: Sequence[Reply], begun: float, margins: tuple[float, float], licenses: int
 ) -> dict[str, float]:
     """Return what a replay of the same submissions at the same times admits.
 
     An array is a moldable job on whole nodes, which runs half as long on twice as many.
     """
-    ordered = [one for one in sorted(said, key=lambda one: one.at) for _ in range(one.work.jobs)]
+    ordered = [one for one in sorted(replies, key=lambda one: one.at) for _ in range(one.work.jobs)]
     works = [one.work for one in ordered]
     together = [CORES if work.kind == "array" else 1 for work in works]
     rounds = np.array(

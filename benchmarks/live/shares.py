@@ -165,8 +165,8 @@ def problems(system: type[Live], found: dict[str, Any]) -> list[str]:
     """Return what ought not to be so."""
     sides = {name: found[name] for name in setups(system)}
     idle = [name for name, side in sides.items() if not all(side["still_waiting"].values())]
-    said = [f"{name}: the machine was not saturated to the end" for name in idle]
+    problems = [f"{name}: the machine was not saturated to the end" for name in idle]
     error = {name: side["user_error_rms_node_s"] for name, side in sides.items()}
     if error["ste"] > error[system.name]:
-        said.append("the users' service-time errors are larger with ste than without")
-    return said
+        problems.append("the users' service-time errors are larger with ste than without")
+    return problems

@@ -31,7 +31,7 @@ unused_promises_per_hour = 0
 
 
 @dataclass(frozen=True)
-class Said:
+class Reply:
     """What became of one submission.
 
     Attributes
@@ -66,11 +66,11 @@ class Book:
     """All submissions of a run, in their order; `begun` is seconds since the epoch."""
 
     begun: float
-    said: list[Said] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
 
     def ids(self) -> dict[str, int]:
         """Return the first job id by name."""
-        return {said.work.name: said.jobs[0] for said in self.said if said.jobs}
+        return {reply.work.name: reply.jobs[0] for reply in self.replies if reply.jobs}
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Live(ABC):
         """Let the system itself put the jobs with deadlines first."""
 
     @abstractmethod
-    def submit(self, work: Work, begun: float, before: int = 0, deadline: str = "") -> Said:
+    def submit(self, work: Work, begun: float, before: int = 0, deadline: str = "") -> Reply:
         """Submit; the stream began at `begun`, its predecessor has the id `before`.
 
         `deadline` is an offer that is taken.
@@ -231,7 +231,7 @@ class Live(ABC):
 def submit_all(live: Live, works: Iterable[Work], begun: float) -> Book:
     """Submit jobs one behind the other, as fast as it goes."""
     book = Book(begun)
-    book.said += [live.submit(work, begun) for work in works]
+    book.replies += [live.submit(work, begun) for work in works]
     return book
 
 
@@ -246,16 +246,16 @@ def play(live: Live, works: Iterable[Work], *, offers: bool) -> Book:
         before = book.ids().get(work.before, 0)
         if work.before and not before:
             continue
-        said = live.submit(work, book.begun, before)
-        if offers and not said.jobs and said.offer:
-            again = _taken(live, work, book.begun, before, said.offer)
+        reply = live.submit(work, book.begun, before)
+        if offers and not reply.jobs and reply.offer:
+            again = _taken(live, work, book.begun, before, reply.offer)
             live.cancel(again.jobs)
-            said = replace(said, taken=bool(again.jobs))
-        book.said.append(said)
+            reply = replace(reply, taken=bool(again.jobs))
+        book.replies.append(reply)
     return book
 
 
-def _taken(live: Live, work: Work, begun: float, before: int, offer: str) -> Said:
+def _taken(live: Live, work: Work, begun: float, before: int, offer: str) -> Reply:
     """Submit with the deadline that was offered.
 
     Where several jobs are judged one by one the offer is the first one's that has no room, and the

@@ -121,7 +121,7 @@ def stand_in(box: Box | Sandbox | AccessPoint) -> None:
 
 def follow(box: Box | Sandbox, found: Sequence[Block]) -> tuple[dict[str, str], str]:
     """Run blocks in order; return what was printed, by section, of all and of the last one."""
-    said, last = dict[str, str](), ""
+    reply, last = dict[str, str](), ""
     for block in found:
         if block.file:
             _write(box, block)
@@ -130,8 +130,8 @@ def follow(box: Box | Sandbox, found: Sequence[Block]) -> tuple[dict[str, str], 
         done = box.run(words, user=block.user, env=ENV, timeout=450, check=False)
         last = done.stdout + done.stderr
         assert (done.returncode != 0) == block.fails, f"{block.text}\n{last}"
-        said[block.section] = said.get(block.section, "") + last
-    return said, last
+        reply[block.section] = reply.get(block.section, "") + last
+    return reply, last
 
 
 SYSTEMCTL = r'''#!/usr/bin/python3

@@ -86,7 +86,7 @@ class Site(Cluster):
 
     def follow(self, guide: list[Block]) -> dict[str, str]:
         """Follow a guide here, with slurm.conf copied to all hosts before it is read again."""
-        said = dict[str, str]()
+        reply = dict[str, str]()
         for block in guide:
             before, again, after = block.text.partition("scontrol reconfigure\n")
             if again:
@@ -95,5 +95,5 @@ class Site(Cluster):
                 self.copy_conf()
                 block = block._replace(text=again)
             for section, text in follow(self, [block])[0].items():
-                said[section] = said.get(section, "") + text
-        return said
+                reply[section] = reply.get(section, "") + text
+        return reply

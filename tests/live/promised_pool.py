@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from promising import OPEN, QUICK, SUBMIT_CONF, Said, Watched
+from promising import OPEN, QUICK, SUBMIT_CONF, Reply, Watched
 from testbed import Pool, PoolOptions, fragments
 from testbed.waiting import QuietClock, eventually
 
@@ -58,7 +58,7 @@ class LivePool(Watched):
         assert isinstance(self.box, Pool)
         return self.box
 
-    def submit(self, *lines: str, user: str = "alice", seconds: float = 30) -> Said:
+    def submit(self, *lines: str, user: str = "alice", seconds: float = 30) -> Reply:
         """Submit a job that sleeps so long, with more lines for its submit file."""
         begun, clock = time.monotonic(), QuietClock()
         done = self.pool.run(
@@ -67,9 +67,9 @@ class LivePool(Watched):
         taken = time.monotonic() - begun
         found = re.search(r"submitted to cluster (\d+)", done.stdout)
         job = job_id(int(found[1]), 0) if found else 0
-        said = Said(job, done.stdout + done.stderr, taken, clock.now())
-        self.said.append(said)
-        return said
+        reply = Reply(job, done.stdout + done.stderr, taken, clock.now())
+        self.replies.append(reply)
+        return reply
 
     def promise(self, *lines: str, user: str = "alice", seconds: float = 30) -> int:
         """Submit a job that must be promised its deadline; return its number."""
@@ -140,13 +140,13 @@ class LivePool(Watched):
 
 def submit_file(*lines: str, seconds: float = 30) -> str:
     """Return a submit file with these lines, by default of one job that sleeps."""
-    said = {re.split(r"[\s=]", line.strip().lower(), maxsplit=1)[0] for line in lines}
+    reply = {re.split(r"[\s=]", line.strip().lower(), maxsplit=1)[0] for line in lines}
     text = list(lines)
-    if "executable" not in said:
+    if "executable" not in reply:
         text = ["executable = /bin/sleep", f"arguments = {seconds:g}", *text]
-    if "job_lease_duration" not in said:
+    if "job_lease_duration" not in reply:
         text.insert(0, "job_lease_duration = 20")
-    if "queue" not in said:
+    if "queue" not in reply:
         text.append("queue")
     return "\n".join([*text, ""])
 

@@ -68,7 +68,7 @@ class Task(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Said:
+class Reply:
     """What a user read at the prompt: the job id, 0 if there is none, and after how long.
 
     `seconds` are those of a clock, `quiet` those that a quiet machine would have needed.
@@ -111,12 +111,12 @@ class Watched:
     ----------
     box : Box
         The cluster or pool.
-    said : list of Said
+    replies : list of Reply
         All that users were told at the prompt.
     """
 
     box: Box
-    said: list[Said] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
 
     def tokens(self) -> dict[int, str]:
         """Return the admissions that jobs carry, by job id."""
@@ -189,9 +189,9 @@ class Watched:
         The latter has the higher nice value. 0: it is not there.
         """
         daemon = self.box.services.pid("rtsched")
-        said = self.box.run(["ps", "-o", "pid=,ni=", "--ppid", str(daemon)], check=False).stdout
+        reply = self.box.run(["ps", "-o", "pid=,ni=", "--ppid", str(daemon)], check=False).stdout
         own = int(self.box.run(["ps", "-o", "ni=", "-p", str(daemon)]).stdout)
-        children = {int(nice): int(pid) for pid, nice in map(str.split, said.splitlines())}
+        children = {int(nice): int(pid) for pid, nice in map(str.split, reply.splitlines())}
         return next((pid for nice, pid in children.items() if (nice > own) is estimates), 0)
 
     def polled(self) -> None:
@@ -211,35 +211,35 @@ class Watched:
 
             since = eventually(began, 20, what)
 
-    def must_promise(self, submit: Callable[[], Said]) -> int:
+    def must_promise(self, submit: Callable[[], Reply]) -> int:
         """Return the job of a submission that must be promised its deadline.
 
         Where a busy machine kept the daemon from answering in time, the user submits it again; and
         where other jobs may just have started, the next poll decides.
         """
-        said = submit()
-        for _ in attempts(5, "the daemon answers in time") if UNPROMISED in said.text else ():
-            said = submit()
-            if UNPROMISED not in said.text:
+        reply = submit()
+        for _ in attempts(5, "the daemon answers in time") if UNPROMISED in reply.text else ():
+            reply = submit()
+            if UNPROMISED not in reply.text:
                 break
-        if said.job and DEFERRED in said.text:
-            self.wait_state(said.job, "firm", "kept")
+        if reply.job and DEFERRED in reply.text:
+            self.wait_state(reply.job, "firm", "kept")
         else:
-            assert said.promised, said.text
-        return said.job
+            assert reply.promised, reply.text
+        return reply.job
 
     def wait_promise(self) -> None:
         """Wait until a user has read one more promise, of those who submit meanwhile."""
 
         def read() -> int:
-            return sum(each.promised for each in self.said)
+            return sum(each.promised for each in self.replies)
 
         before = read()
         eventually(lambda: read() > before, 20, "one more promise is read")
 
-    def slowest(self, said: Sequence[Said] | None = None) -> float:
+    def slowest(self, replies: Sequence[Reply] | None = None) -> float:
         """Return how long the slowest submission took, in seconds of a quiet machine."""
-        slowest = max(each.quiet for each in (self.said if said is None else said))
+        slowest = max(each.quiet for each in (self.replies if replies is None else replies))
         NOTED.add("the slowest submission", slowest, BOUND)
         return slowest
 
@@ -262,7 +262,7 @@ class Live(Watched):
         assert isinstance(self.box, Cluster)
         return self.box
 
-    def submit(self, *args: str, user: str = "alice", script: str = "sleep 30") -> Said:
+    def submit(self, *args: str, user: str = "alice", script: str = "sleep 30") -> Reply:
         """Submit a script; return what its user read."""
         begun, clock = time.monotonic(), QuietClock()
         done = self.cluster.run(
@@ -274,9 +274,9 @@ class Live(Watched):
         seconds = time.monotonic() - begun
         found = re.search(r"Submitted batch job (\d+)", done.stdout)
         job = int(found[1]) if found else 0
-        said = Said(job, done.stdout + done.stderr, seconds, clock.now())
-        self.said.append(said)
-        return said
+        reply = Reply(job, done.stdout + done.stderr, seconds, clock.now())
+        self.replies.append(reply)
+        return reply
 
     def promise(self, *args: str, user: str = "alice", script: str = "sleep 30") -> int:
         """Submit a script that must be promised its deadline; return its job id."""
@@ -312,8 +312,9 @@ class Live(Watched):
             tasks = [Task(state, int(start), int(end), node) for state, start, end, node in rows]
             return tasks if len(tasks) >= count else []
 
-        said: list[Task] = eventually(found, seconds, f"accounting knows {count} tasks of {array}")
-        return said
+        what = f"accounting knows {count} tasks of {array}"
+        tasks: list[Task] = eventually(found, seconds, what)
+        return tasks
 
     def names_in(self, nodes: str) -> list[str]:
         """Return the names in a node list; none of `(null)`."""
@@ -359,7 +360,7 @@ def in_minutes(minutes: float) -> str:
 
 
 def lost_and_invented(
-    live: Watched, promised: Sequence[Said], before: Collection[str] | None = None
+    live: Watched, promised: Sequence[Reply], before: Collection[str] | None = None
 ) -> list[str]:
     """Return what is wrong between what users read, what the jobs carry, and what is written down.
 
@@ -370,18 +371,18 @@ def lost_and_invented(
     kept, tokens = {each.token: each for each in live.kept()}, live.tokens()
     by_job = {each.id: each.token for each in kept.values()}  # Slurm forgets jobs that are over
     wrong = []
-    for said in promised:
-        token = tokens.get(said.job, by_job.get(said.job, "unjudged")).removeprefix("rtsched:")
+    for reply in promised:
+        token = tokens.get(reply.job, by_job.get(reply.job, "unjudged")).removeprefix("rtsched:")
         record = kept.get(token)
-        if said.promised and (record is None or record.state not in {"firm", "kept"}):
-            wrong.append(f"lost: job {said.job} with {token!r}: {record}")
-        if said.promised and record is not None and record.id != said.job:
-            wrong.append(f"mixed up: job {said.job}: {record}")
-        if said.job and not said.promised and token != "unjudged":  # noqa: S105
-            wrong.append(f"invented: job {said.job} with {token!r}: {said.text}")
+        if reply.promised and (record is None or record.state not in {"firm", "kept"}):
+            wrong.append(f"lost: job {reply.job} with {token!r}: {record}")
+        if reply.promised and record is not None and record.id != reply.job:
+            wrong.append(f"mixed up: job {reply.job}: {record}")
+        if reply.job and not reply.promised and token != "unjudged":  # noqa: S105
+            wrong.append(f"invented: job {reply.job} with {token!r}: {reply.text}")
     if before is None:
         return wrong
-    told = {said.job for said in promised if said.promised}
+    told = {reply.job for reply in promised if reply.promised}
     wrong += [
         f"invented: {each}"
         for each in kept.values()

@@ -19,7 +19,7 @@ from testbed.waiting import eventually
 if TYPE_CHECKING:
     import random
 
-    from promising import Kept, Live, Said
+    from promising import Kept, Live, Reply
 
 DEADLINE = "--deadline=now+110seconds"
 """A job of one minute, with margins of some 20 s, has little left of that."""
@@ -82,18 +82,18 @@ def race(live: Live, races: Races, rng: random.Random, nodes: int, submissions: 
     before = {each.token for each in live.kept()}
     many = rng.randint(nodes // 2, nodes)
     flood = live.cluster.popen(["sh", "-c", _flood(rng, many)], user="bob")
-    said = []
+    replies = []
     for _ in range(submissions):
         time.sleep(rng.uniform(0.0, 1.5 / submissions))
         size = rng.randint(1, 3)
         script = f"#SBATCH {DEADLINE}\nsleep 2"  # the filter in Lua sees no other deadline
-        said.append(live.submit(f"-N{size}", "--time=1", script=script))
+        replies.append(live.submit(f"-N{size}", "--time=1", script=script))
     flood.communicate()
     live.polled()
-    races.seconds += [each.seconds for each in said]
-    races.outcomes.update(map(_outcome, said))
-    promised = {each.job for each in said if each.promised}
-    held = {each.job for each in said if _outcome(each) == "deferred"}
+    races.seconds += [each.seconds for each in replies]
+    races.outcomes.update(map(_outcome, replies))
+    promised = {each.job for each in replies if each.promised}
+    held = {each.job for each in replies if _outcome(each) == "deferred"}
 
     def over() -> bool:
         new = {kept.id: kept.state for kept in live.kept() if kept.token not in before}
@@ -123,12 +123,12 @@ def _flood(rng: random.Random, many: int) -> str:
     return "\n".join(lines)
 
 
-def _outcome(said: Said) -> str:
-    if said.promised:
+def _outcome(reply: Reply) -> str:
+    if reply.promised:
         return "promised"
-    if not said.job:
+    if not reply.job:
         return "rejected"
-    return "deferred" if "held" in said.text else "unjudged"
+    return "deferred" if "held" in reply.text else "unjudged"
 
 
 def _waiting(live: Live) -> set[int]:

@@ -28,7 +28,7 @@ AS_REST = ("setpriv", "--reuid=rtsched-rest", "--regid=rtsched-rest", "--clear-g
 PYTHON = "/opt/rtsched/bin/python"
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     """Status and body of an answer."""
 
     status: int

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from promised_pool import SITE as POOL_SITE
 from promised_pool import LivePool, live_pool, within
-from promising import OFTEN, QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes
+from promising import OFTEN, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.condor_daemon import descendants
 from testbed.waiting import eventually
@@ -79,7 +79,7 @@ class Soak:
         In order of time.
     done : Counter of str
         How often each kind of thing was done.
-    said : list of Said
+    replies : list of Reply
         What users read at submission.
     explained, unexplained : Counter of str, list of str
         Events of the log above "info": how many of those that may be, and the lines of others.
@@ -89,7 +89,7 @@ class Soak:
 
     samples: list[Sample] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
-    said: list[Said] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
     explained: Counter[str] = field(default_factory=Counter)
     unexplained: list[str] = field(default_factory=list)
     pids: set[int] = field(default_factory=set)
@@ -98,8 +98,8 @@ class Soak:
         """Return what is to be told, with memory by quarters of the time."""
         found: dict[str, Any] = {
             "minutes": round(self.samples[-1].at / 60.0, 1),
-            "submissions": len(self.said),
-            "promised": sum(each.promised for each in self.said),
+            "submissions": len(self.replies),
+            "promised": sum(each.promised for each in self.replies),
             **dict(self.done),
             "restarts of the daemon": len(self.pids) - 1,
         }
@@ -147,7 +147,7 @@ class Ground:
     """
 
     live: Live | LivePool
-    submit: Callable[[str], Said]
+    submit: Callable[[str], Reply]
     queue: Callable[[], list[str]]
     cancel: Callable[[Sequence[str]], object]
     change: Callable[[str], object]
@@ -167,7 +167,7 @@ def slurm_ground(hurry: float = 1.0, cycle: float = 1.0) -> Iterator[Ground]:
         }
         away: list[str] = []
 
-        def submit(kind: str) -> Said:
+        def submit(kind: str) -> Reply:
             words = wishes.get(kind) or ("-N8", "--time=5", in_minutes(5.2))
             return live.submit(*words, script="sleep 1")
 
@@ -221,7 +221,7 @@ def condor_ground(hurry: float = 1.0, cycle: float = 1.0) -> Iterator[Ground]:
         pool = live.pool
         away: list[str] = []
 
-        def submit(kind: str) -> Said:
+        def submit(kind: str) -> Reply:
             lines = {"plain": (), "wish": within(86400), "hopeless": within(22)}[kind]
             return live.submit(*lines, seconds=1)
 
@@ -295,9 +295,9 @@ def soak(ground: Ground, seconds: float, rate: float = 5.0, every: float = 5.0) 
                 time.sleep(max(0.0, begun + at - time.monotonic()))
                 if time.monotonic() - begun > seconds:
                     return
-                said = ground.submit(kind)
+                reply = ground.submit(kind)
                 with lock:
-                    found.said.append(said)
+                    found.replies.append(reply)
         except BaseException as error:
             errors.append(error)
             raise

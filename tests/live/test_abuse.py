@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import BOUND, QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes
+from promising import BOUND, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
@@ -62,9 +62,9 @@ def live() -> Iterator[Live]:
         yield Live(cluster)
         assert [cluster.services.pid(name) for name in ("rtsched", "slurmctld")] == pids
         assert all(cluster.services.alive(name) for name in ("rtsched", "slurmctld"))
-        said = cluster.path("/var/log/testbed/rtsched.log").read_text()
-        assert "crashed" not in said
-        assert "Traceback" not in said
+        reply = cluster.path("/var/log/testbed/rtsched.log").read_text()
+        assert "crashed" not in reply
+        assert "Traceback" not in reply
 
 
 @pytest.fixture(autouse=True)
@@ -91,10 +91,10 @@ def test_tokens_cannot_be_forged(live: Live, firm: int) -> None:
     job = live.cluster.sbatch(["-N6", "--time=1"], user="bob", script="sleep 60")
     for text in (token, f" {token}", "rtsched:unjudged", "rtsched:parked"):
         for user in ("bob", "alice"):
-            said = live.command(
+            reply = live.command(
                 "scontrol", "update", f"job={job}", f"admincomment={text}", user=user
             )
-            assert said.startswith("1 "), said
+            assert reply.startswith("1 "), reply
         assert live.submit(*WISH, f"--admin-comment={text}", user="bob").job == 0
     assert job not in live.tokens()
     live.polled()
@@ -111,9 +111,9 @@ def test_words_give_no_promise(live: Live, option: str) -> None:
         "rtsched:unjudged",
         "rtsched:parked",
     ):
-        said = live.submit(*WISH, f"{option}={text}", user="bob")
-        assert not said.promised, text
-        assert said.job not in live.tokens()
+        reply = live.submit(*WISH, f"{option}={text}", user="bob")
+        assert not reply.promised, text
+        assert reply.job not in live.tokens()
     for text in (
         "rtsched:token=1,promise=yes",
         "rtsched:sigma=nan,cms=1,cps=1",
@@ -122,10 +122,10 @@ def test_words_give_no_promise(live: Live, option: str) -> None:
         "rtsched:dag=" + "x" * 5000,
         "rtsched:checkpoint=maybe",
     ):
-        said = live.submit(*WISH, in_minutes(20), f"{option}={text}", user="bob")
-        assert said.job == 0, text
-        assert said.text.count("rtsched: ") == 1, said.text
-        assert "Traceback" not in said.text
+        reply = live.submit(*WISH, in_minutes(20), f"{option}={text}", user="bob")
+        assert reply.job == 0, text
+        assert reply.text.count("rtsched: ") == 1, reply.text
+        assert "Traceback" not in reply.text
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_no_text_at_all(live: Live) -> None:
     words = (
         "sbatch --output=/dev/null -N1 --time=2 {} --job-name=$(printf 'a\\377\\300b') --wrap=true"
     )
-    said = live.command("sh", "-c", words.format(in_minutes(20)))
-    assert "promised to end by" in said
-    job = int(said.split()[4])
+    reply = live.command("sh", "-c", words.format(in_minutes(20)))
+    assert "promised to end by" in reply
+    job = int(reply.split()[4])
     eventually(lambda: live.state(job) in {"firm", "kept"})
     assert live.command("rtsched", "explain", "--last", "3", "--live").startswith("0 ")
 
@@ -183,10 +183,10 @@ def test_reservations_of_ours_are_not_for_others(live: Live, firm: int) -> None:
     names = (guard, f"RTSCHED_{firm}", f"none,{guard}", f"-{guard}", *live.reservations())
     for name in names:
         for user in ("alice", "bob"):
-            said = live.submit("-N1", "--time=1", f"--reservation={name}", user=user)
-            assert said.job == 0, (name, said.text)
-        said = live.command("scontrol", "update", f"job={other}", f"reservationname={name}")
-        assert said.startswith("1 "), (name, said)
+            reply = live.submit("-N1", "--time=1", f"--reservation={name}", user=user)
+            assert reply.job == 0, (name, reply.text)
+        reply = live.command("scontrol", "update", f"job={other}", f"reservationname={name}")
+        assert reply.startswith("1 "), (name, reply)
     for words in (
         ("delete", f"reservation={guard}"),
         ("update", f"reservation={guard}", "users=bob"),
@@ -219,8 +219,8 @@ def test_a_promised_job_is_not_changed(live: Live, firm: int) -> None:
     before = live.cluster.job(firm)
     for change in (*CHANGES, "dependency=singleton"):
         for job in (firm, firm + (1 << 32)):  # of which slurmctld keeps 32 bits
-            said = live.command("scontrol", "update", f"job={job}", change)
-            assert said.startswith("1 "), (job, change, said)
+            reply = live.command("scontrol", "update", f"job={job}", change)
+            assert reply.startswith("1 "), (job, change, reply)
     after = live.cluster.job(firm)
     for name in (
         "TimeLimit",
@@ -266,10 +266,10 @@ def test_floods(live: Live, how: str) -> None:
         )
         for path in paths
     ]
-    said: list[Said] = []
+    replies: list[Reply] = []
     try:
-        while any(flood.poll() is None for flood in floods) and len(said) < 40:
-            said.append(live.submit(*WISH, in_minutes(200)))
+        while any(flood.poll() is None for flood in floods) and len(replies) < 40:
+            replies.append(live.submit(*WISH, in_minutes(200)))
             assert live.ask("status")["system"] == "slurm"
             assert live.takes("squeue") < BOUND
             time.sleep(0.05)
@@ -277,9 +277,9 @@ def test_floods(live: Live, how: str) -> None:
         for flood in floods:
             flood.kill()
             flood.communicate()
-    late = sum(not each.promised for each in said)
-    assert late <= max(1, len(said) // 10)
-    assert live.slowest(said) < BOUND
+    late = sum(not each.promised for each in replies)
+    assert late <= max(1, len(replies) // 10)
+    assert live.slowest(replies) < BOUND
 
 
 EXTREMES = (
@@ -303,9 +303,9 @@ QUESTIONS = (
 def test_extreme_requests_keep_nobody_waiting(live: Live) -> None:
     """Each is refused in words, or by Slurm itself; others are promised deadlines meanwhile."""
     for options in EXTREMES:
-        said = live.submit(*WISH, in_minutes(20), *options, user="bob")
-        assert not said.promised, options
-        assert "Traceback" not in said.text
+        reply = live.submit(*WISH, in_minutes(20), *options, user="bob")
+        assert not reply.promised, options
+        assert "Traceback" not in reply.text
         assert live.submit(*WISH, in_minutes(200)).promised, options
     for words in QUESTIONS:
         assert live.command("rtsched", "feasible", *words, user="bob")[0] in "12"
@@ -318,12 +318,12 @@ def test_a_flood_of_deadlines_takes_no_promises_of_others(live: Live) -> None:
     loop = "for i in $(seq 30); do sbatch -o /dev/null --wrap=true {} >/dev/null 2>&1; done"
     words = [["sh", "-c", loop.format(wish)] for wish in wishes * 2]
     floods = [live.cluster.popen(each, user="bob") for each in words]
-    said = [live.submit(*WISH, "--deadline=now+20hours") for _ in range(20)]
+    replies = [live.submit(*WISH, "--deadline=now+20hours") for _ in range(20)]
     for flood in floods:
         flood.communicate()
-    good = sum(each.promised or "held for a moment" in each.text for each in said)
-    assert good >= 18, [each.text for each in said if not each.promised]
-    assert sum(each.promised for each in said) >= 10
+    good = sum(each.promised or "held for a moment" in each.text for each in replies)
+    assert good >= 18, [each.text for each in replies if not each.promised]
+    assert sum(each.promised for each in replies) >= 10
 
 
 def test_a_database_that_is_removed_while_the_daemon_runs(live: Live, firm: int) -> None:

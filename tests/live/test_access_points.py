@@ -35,7 +35,7 @@ HOME = "/home/rtsched"
 TOKENS = f"{HOME}/.condor/tokens.d"
 
 
-class Said(NamedTuple):
+class Reply(NamedTuple):
     """What a user read, the cluster's number (0: rejected), and how long it took, seconds."""
 
     text: str
@@ -73,29 +73,29 @@ class Three:
         for each in self.others:
             each.write("/etc/rtsched/daemon.pem", self.pool.path(own).read_text())
 
-    def submit(self, at: int, *lines: str, seconds: float = 30, user: str = "alice") -> Said:
+    def submit(self, at: int, *lines: str, seconds: float = 30, user: str = "alice") -> Reply:
         """Submit a job at an access point."""
         begun, text = time.monotonic(), submit_file(*lines, seconds=seconds)
         done = self.places[at].run(["condor_submit"], user=user, input=text, check=False)
         found = re.search(r"submitted to cluster (\d+)", done.stdout)
-        said = " ".join((done.stdout + done.stderr).split())
-        return Said(said, int(found[1]) if found else 0, time.monotonic() - begun)
+        reply = " ".join((done.stdout + done.stderr).split())
+        return Reply(reply, int(found[1]) if found else 0, time.monotonic() - begun)
 
     def promise(self, at: int, *lines: str, seconds: float = 30) -> int:
         """Submit a job that must be promised its deadline; return its cluster."""
-        said = self.submit(at, *lines, seconds=seconds)
+        reply = self.submit(at, *lines, seconds=seconds)
 
         def promised() -> bool:
-            nonlocal said
-            if "promised" in said.text:
+            nonlocal reply
+            if "promised" in reply.text:
                 return True
-            if said.cluster:
-                self.places[at].run(["condor_rm", str(said.cluster)], user="alice")
-            said = self.submit(at, *lines, seconds=seconds)
+            if reply.cluster:
+                self.places[at].run(["condor_rm", str(reply.cluster)], user="alice")
+            reply = self.submit(at, *lines, seconds=seconds)
             return False
 
-        eventually(promised, 60, lambda: f"a promise at {at}: {said.text}")
-        return said.cluster
+        eventually(promised, 60, lambda: f"a promise at {at}: {reply.text}")
+        return reply.cluster
 
     def rtsched(self, *words: str) -> str:
         """Return what a command of an admin prints."""
@@ -163,9 +163,9 @@ def test_jobs_of_one_number_are_three(three: Three) -> None:
 
 def test_what_cannot_be_promised_is_rejected_everywhere(three: Three) -> None:
     """With an offer, at an access point without the daemon, within the filter's limit."""
-    said = three.submit(1, *within(30, run_time=1800))
-    assert (said.cluster, "rejected" in said.text) == (0, True), said.text
-    assert "+RtDeadline=" in said.text
+    reply = three.submit(1, *within(30, run_time=1800))
+    assert (reply.cluster, "rejected" in reply.text) == (0, True), reply.text
+    assert "+RtDeadline=" in reply.text
 
 
 def test_a_daemon_that_hangs_holds_no_access_point_up(three: Three) -> None:
@@ -173,12 +173,12 @@ def test_a_daemon_that_hangs_holds_no_access_point_up(three: Three) -> None:
     before = three.submit(2, *within(400), seconds=1)
     three.pool.services.signal("rtsched", "STOP")
     try:
-        said = three.submit(2, *within(400), seconds=1)
+        reply = three.submit(2, *within(400), seconds=1)
     finally:
         three.pool.services.signal("rtsched", "CONT")
-    assert said.cluster
-    assert "without a promise" in said.text
-    assert said.seconds < before.seconds + 10
+    assert reply.cluster
+    assert "without a promise" in reply.text
+    assert reply.seconds < before.seconds + 10
 
 
 def test_a_schedd_dies_and_comes_back(three: Three) -> None:

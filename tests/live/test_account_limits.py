@@ -66,28 +66,28 @@ def clean(live: Live) -> Iterator[None]:
 
 def test_a_job_beyond_a_limit_is_told_so(live: Live) -> None:
     """Who submits reads the limit, whose it is and what would be accepted; Slurm is not asked."""
-    said = live.submit("-N1", "--qos=short", "--time=2", in_minutes(20))
-    assert said.job == 0
-    assert said.text.splitlines()[0] == (
+    reply = live.submit("-N1", "--qos=short", "--time=2", in_minutes(20))
+    assert reply.job == 0
+    assert reply.text.splitlines()[0] == (
         "sbatch: error: rtsched: its time limit of 2 min exceeds MaxWall=00:01:00 of QOS short; "
         "use --time=1 or less"
     )
-    said = live.submit("-N1", "--exclusive", "--qos=few", "--time=6", in_minutes(20))
-    assert said.job == 0
+    reply = live.submit("-N1", "--exclusive", "--qos=few", "--time=6", in_minutes(20))
+    assert reply.job == 0
     assert (
         "its 4 processors for 6 min exceed GrpTRESRunMins=cpu=21 of QOS few; use --time=5 or less"
-        in " ".join(said.text.split())
+        in " ".join(reply.text.split())
     )
-    said = live.submit("-N2", "--exclusive", "--qos=large", "--time=1", in_minutes(20))
-    assert said.job == 0
-    assert "requests 8 processors in all; MinTRES=cpu=12 of QOS large asks for 12" in said.text
-    said = live.submit("-N3", "--exclusive", "--time=1", in_minutes(20))
-    assert said.job == 0
+    reply = live.submit("-N2", "--exclusive", "--qos=large", "--time=1", in_minutes(20))
+    assert reply.job == 0
+    assert "requests 8 processors in all; MinTRES=cpu=12 of QOS large asks for 12" in reply.text
+    reply = live.submit("-N3", "--exclusive", "--time=1", in_minutes(20))
+    assert reply.job == 0
     assert (
-        "requests 12 processors in all; GrpTRES=cpu=8 of account science allows 8 pro" in said.text
+        "requests 12 processors in all; GrpTRES=cpu=8 of account science allows 8 pro" in reply.text
     )
-    said = live.submit("-N1", "--mem=950", "--time=1", in_minutes(20))
-    assert "MaxTRESPerNode=mem=900M of user alice of account science allows 900 MiB" in said.text
+    reply = live.submit("-N1", "--mem=950", "--time=1", in_minutes(20))
+    assert "MaxTRESPerNode=mem=900M of user alice of account science allows 900 MiB" in reply.text
     job = live.promise("-N1", "--qos=short", "--time=1", in_minutes(20), script="true")
     live.wait_state(job, "kept", seconds=60)
 
@@ -103,7 +103,7 @@ def test_jobs_of_an_account_are_planned_within_its_limit(live: Live) -> None:
     Slurm keeps to the limit; they all end in time.
     """
     jobs = [live.promise(*OPTIONS, in_minutes(20), script="sleep 15") for _ in range(3)]
-    told = [said.text for said in live.said if said.job in jobs]
+    told = [reply.text for reply in live.replies if reply.job in jobs]
     assert ["planned to start now" in text for text in told] == [True, True, False], told
     for job in jobs:
         live.wait_state(job, "kept", seconds=120)
@@ -132,7 +132,7 @@ def test_jobs_are_planned_within_what_running_ones_may_use(live: Live) -> None:
     """GrpTRESRunMins=cpu=21 has room for one job of 4 processors for 3 min: the second waits."""
     jobs = [live.promise(*ONE, "--time=3", "--qos=few", in_minutes(20), script="sleep 5")]
     jobs.append(live.promise(*ONE, "--time=3", "--qos=few", in_minutes(20), script="true"))
-    told = ["planned to start now" in said.text for said in live.said if said.job in jobs]
+    told = ["planned to start now" in reply.text for reply in live.replies if reply.job in jobs]
     assert told == [True, False]
     for job in jobs:
         live.wait_state(job, "kept", seconds=120)
@@ -191,7 +191,7 @@ def test_no_more_is_promised_than_is_left_of_used_time(live: Live, qos: str, tex
         120,
         "a third one is promised its deadline",
     )
-    live.wait_state(live.said[-1].job, "kept", seconds=120)
+    live.wait_state(live.replies[-1].job, "kept", seconds=120)
 
 
 @pytest.mark.parametrize("live", [False], ids=["whole"], indirect=True)

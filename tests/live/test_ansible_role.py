@@ -140,8 +140,8 @@ def test_a_changed_site_toml(site: Site, handler: str) -> None:
     before, reloads = pid.read_text(), log.read_text().count("settings_reloaded")
     text = SITE_TOML.format(mode="warn")
     changed = {"rtsched_site": text, "rtsched_site_handler": handler}
-    counts, said = played(site.box, "head", **changed)
-    assert (counts["failed"], counts["changed"]) == (0, 2), said
+    counts, reply = played(site.box, "head", **changed)
+    assert (counts["failed"], counts["changed"]) == (0, 2), reply
     assert (pid.read_text() == before) == (handler == "reloaded")
     assert log.read_text().count("settings_reloaded") - reloads == (handler == "reloaded")
     assert site.path("/etc/rtsched/site.toml").read_text() == text

@@ -100,8 +100,8 @@ def test_all_promises_are_cancelled_before_rtsched_is_removed(running):
         return sorted(p["job"] for p in promises if p["standing"] == "firm") == list(map(str, jobs))
 
     eventually(firm, 20, "both are promised")
-    said = running.run(["rtsched", "cancel", "--all"], user="root").stdout
-    assert "2 promises cancelled; the users are informed" in said
+    reply = running.run(["rtsched", "cancel", "--all"], user="root").stdout
+    assert "2 promises cancelled; the users are informed" in reply
     for job in jobs:
         eventually(
             lambda job=job: "cancelled by an admin" in running.job(job).get("Comment", ""), 20

@@ -23,7 +23,7 @@ from rtsched.adapters.condor.requirements import OURS, REQUEST_ATTRIBUTES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promising import Said
+    from promising import Reply
 
 FAR = within(20_000)
 HELD = "hold = true"
@@ -68,9 +68,9 @@ def live() -> Iterator[LivePool]:
         yield running
         assert (pool.services.pid("rtsched"), pool.daemon("schedd").pid) == pids
         assert pool.services.alive("rtsched")
-        said = pool.path("/var/log/testbed/rtsched.log").read_text()
-        assert "crashed" not in said
-        assert "Traceback" not in said
+        reply = pool.path("/var/log/testbed/rtsched.log").read_text()
+        assert "crashed" not in reply
+        assert "Traceback" not in reply
 
 
 @pytest.fixture(autouse=True)
@@ -113,9 +113,9 @@ def wait_told(live: LivePool, job: int, text: str) -> None:
     )
 
 
-def refused_in_a_sentence(said: Said) -> bool:
+def refused_in_a_sentence(reply: Reply) -> bool:
     """Return whether a user read one sentence of ours, and has no job."""
-    return said.job == 0 and said.text.count("rtsched: ") == 1 and "Traceback" not in said.text
+    return reply.job == 0 and reply.text.count("rtsched: ") == 1 and "Traceback" not in reply.text
 
 
 # --- what only rtsched writes ---------------------------------------------------------------------
@@ -169,8 +169,8 @@ print(json.dumps(said))
 def by_bindings(live: LivePool, edits: list[tuple[str, str, str]], user: str) -> list[str]:
     """Change attributes of jobs, each by itself; return what HTCondor said; empty: it was done."""
     words = ["/opt/rtsched/bin/python", "-c", EDITS, json.dumps(edits)]
-    said: list[str] = json.loads(live.pool.run(words, user=user, timeout=120).stdout)
-    return said
+    replies: list[str] = json.loads(live.pool.run(words, user=user, timeout=120).stdout)
+    return replies
 
 
 def test_tokens_cannot_be_copied(live: LivePool, firm: int) -> None:
@@ -181,8 +181,8 @@ def test_tokens_cannot_be_copied(live: LivePool, firm: int) -> None:
     marks = {name: before.get(name) or value for name, value in FORGED.items()}
     for user, job in (("alice", own), ("bob", his), ("bob", firm), ("alice", firm)):
         edits = [(name_of(job), name, literal(value)) for name, value in marks.items()]
-        said = by_bindings(live, edits, user)
-        assert all(said), list(zip(edits, said, strict=True))
+        reply = by_bindings(live, edits, user)
+        assert all(reply), list(zip(edits, reply, strict=True))
     assert not edit(live, his, "RtToken", before["RtToken"], user="bob")
     for job in (own, his):
         assert {live.ad(job).get(name) for name in OURS} == {None}
@@ -225,9 +225,9 @@ def test_in_somebody_elses_name(live: LivePool) -> None:
         ['+User = "alice@testbed"'],
         ['+AcctGroupUser = "alice"', '+AccountingGroup = "alice"'],
     ):
-        said = live.submit(*FAR, *lines, user="bob")
-        whose = {each.uid for each in live.kept() if each.id == said.job}
-        assert said.job == 0 or whose <= {bob}, (lines, said.text, whose)
+        reply = live.submit(*FAR, *lines, user="bob")
+        whose = {each.uid for each in live.kept() if each.id == reply.job}
+        assert reply.job == 0 or whose <= {bob}, (lines, reply.text, whose)
     assert not live.ask("status")["promises"]
 
 
@@ -321,11 +321,11 @@ def test_odd_texts_are_texts(live: LivePool, which: str) -> None:
     text = TEXTS[which]
     lines = [f'+{name} = "{text}"' for name in ("JobBatchName", "AcctGroup", "RtDag")]
     for some in (lines[:1], lines):
-        said = live.submit(*FAR, *some, seconds=1)
-        assert said.promised or refused_in_a_sentence(said), said.text[:2000]
-        if said.job:
-            live.wait_state(said.job, "firm", "kept", seconds=90)
-            live.ask("explain", name_of(said.job), "--live")
+        reply = live.submit(*FAR, *some, seconds=1)
+        assert reply.promised or refused_in_a_sentence(reply), reply.text[:2000]
+        if reply.job:
+            live.wait_state(reply.job, "firm", "kept", seconds=90)
+            live.ask("explain", name_of(reply.job), "--live")
     for name in ("RtAfter", "RtClass", "RtSpeedup"):
         assert refused_in_a_sentence(live.submit(*FAR, f'+{name} = "{text}"'))
     shown = live.command("rtsched", "status") + live.command("rtsched", "explain", "--last", "9")
@@ -347,11 +347,11 @@ def test_odd_numbers_in_wishes(live: LivePool, number: str) -> None:
     plain = dict(line.removeprefix("+").split(" = ") for line in FAR)
     for name in SHAPED:
         wishes = plain | (LOAD if name not in plain else {}) | {name: number}
-        said = live.submit(*(f"+{key} = {value}" for key, value in wishes.items()))
-        assert refused_in_a_sentence(said), (name, said.text)
+        reply = live.submit(*(f"+{key} = {value}" for key, value in wishes.items()))
+        assert refused_in_a_sentence(reply), (name, reply.text)
     for name in ("RtMinNodes", "RtMessageTime"):
-        said = live.submit(*FAR, f"+{name} = {number}", seconds=1)
-        assert said.text.count("rtsched: ") == 1, (name, said.text)
+        reply = live.submit(*FAR, f"+{name} = {number}", seconds=1)
+        assert reply.text.count("rtsched: ") == 1, (name, reply.text)
 
 
 HTCONDORS = (
@@ -413,9 +413,9 @@ def test_promises_for_jobs_that_never_come(live: LivePool) -> None:
     dues = ", ".join(map(str, [*(now + 9000 + each for each in range(8)), now + 1]))
     lines = ("+RtDeadline = $(due)", "+RtRunTime = 20", f"queue due in {dues}")
     for _ in range(3):
-        said = live.submit(*lines, user="dave")
-        assert said.job == 0
-        assert "procs of a cluster with a deadline must be alike" in said.text
+        reply = live.submit(*lines, user="dave")
+        assert reply.job == 0
+        assert "procs of a cluster with a deadline must be alike" in reply.text
     assert live.submit(*FAR, seconds=1).promised
 
 
@@ -426,26 +426,27 @@ def test_a_flood_of_submissions(live: LivePool) -> None:
 
     def client() -> None:
         for _ in range(10):
-            said = live.pool.run(
+            sent = live.pool.run(
                 ["condor_submit"], user="bob", input=text, check=False, timeout=120
             )
-            done.append(said.stdout + said.stderr)
+            done.append(sent.stdout + sent.stderr)
 
     clients = [threading.Thread(target=client) for _ in range(4)]
     for each in clients:
         each.start()
-    said: list[Said] = []
+    replies: list[Reply] = []
     while any(each.is_alive() for each in clients):
-        said.append(live.submit(*FAR, seconds=1))
+        replies.append(live.submit(*FAR, seconds=1))
         assert live.ask("status")["system"] == "condor"
         time.sleep(0.2)
-    assert live.slowest(said) < BOUND
-    assert all(each.job or "rtsched: " in each.text for each in said)
+    assert live.slowest(replies) < BOUND
+    assert all(each.job or "rtsched: " in each.text for each in replies)
     there = {*live.ads('Owner == "bob"'), *live.past('Owner == "bob"')}
     assert len(there) >= 25 * sum("submitted" in text for text in done)
     eventually(lambda: all(each.state != "provisional" for each in live.kept()), 60)
     live.pool.run(["condor_rm", "bob"], timeout=120)
-    late = [each.job for each in said if not each.promised]
-    assert len(late) <= max(2, len(said) // 4), [each.text for each in said if not each.promised]
+    late = [each.job for each in replies if not each.promised]
+    refused = [each.text for each in replies if not each.promised]
+    assert len(late) <= max(2, len(replies) // 4), refused
     job = eventually(lambda: (one := live.submit(*FAR, seconds=1)).promised and one.job)
     live.wait_state(job, "kept", seconds=120)

@@ -273,8 +273,8 @@ def test_users_and_jobs_are_ordered(pool: Pool, remote: Remote) -> None:
     action = SetPriority(ids(*clusters), np.array([0.1, 0.6, 0.1]))
     done(remote.apply(action))
     assert [pool.job(each)["JobPrio"] for each in clusters] == [100, 600, 0]
-    said = pool.run(["condor_userprio", "-allusers", "-af", "Name", "PriorityFactor"]).stdout
-    factors = dict(line.split() for line in said.splitlines() if "@testbed" in line)
+    reply = pool.run(["condor_userprio", "-allusers", "-af", "Name", "PriorityFactor"]).stdout
+    factors = dict(line.split() for line in reply.splitlines() if "@testbed" in line)
     assert float(factors["alice@testbed"]) == 1.0
     assert abs(float(factors["bob@testbed"]) - 1000.0) < 1.0
     remote.poll()

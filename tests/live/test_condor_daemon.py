@@ -52,7 +52,7 @@ def clean(live: LivePool) -> Iterator[None]:
     """Each test begins without jobs, and with a daemon that answers."""
     if not live.pool.services.alive("rtsched"):
         live.pool.start_daemon(SITE + SCOPES)
-    live.said.clear()
+    live.replies.clear()
     yield
     live.cancel_all()
 
@@ -68,12 +68,12 @@ def test_a_promise_is_kept_beside_a_full_queue(live: LivePool) -> None:
     others = live.fill(14, seconds=10)
     eventually(lambda: len(live.ads("JobStatus == 2")) == 6, 60)
     live.polled()
-    said = live.submit(*within(120), seconds=4)
+    reply = live.submit(*within(120), seconds=4)
     assert re.search(
         r"promised to end by [\d: -]+ \+0000; planned to start at [\d: -]+ \+0000 on 1 node",
-        said.text,
+        reply.text,
     )
-    jobs = [said.job, *(live.promise(*within(120), seconds=4) for _ in range(2))]
+    jobs = [reply.job, *(live.promise(*within(120), seconds=4) for _ in range(2))]
     kept = eventually(lambda: len(found := live.kept_slots()) == 3 and found)
     planned = [eventually(lambda j=job: names(live, j)) for job in jobs]
     assert {slot for slots in planned for slot in slots} == set(kept)
@@ -216,10 +216,10 @@ def test_a_job_without_a_promise_runs_past_its_deadline(live: LivePool) -> None:
     """With `RtElse = "run"`; otherwise it is rejected."""
     assert live.submit(*within(5)).job == 0
     assert 'RtElse must be "reject" or "run"' in live.submit(*within(5), '+RtElse = "wait"').text
-    said = live.submit(*within(5), '+RtElse = "run"', seconds=8)
-    assert "accepted without a promise" in said.text
-    assert "Feasible: " in said.text
-    ad = live.wait_status(said.job, "completed")
+    reply = live.submit(*within(5), '+RtElse = "run"', seconds=8)
+    assert "accepted without a promise" in reply.text
+    assert "Feasible: " in reply.text
+    ad = live.wait_status(reply.job, "completed")
     assert ad["CompletionDate"] > ad["RtDeadline"]
 
 
@@ -230,12 +230,12 @@ def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(
     blocker = live.fill(6, seconds=500)
     eventually(lambda: len(live.ads("JobStatus == 2")) == 6, 60)
     live.polled()
-    said = [live.submit(*within(300), '+RtElse = "run"', seconds=4) for _ in range(4)]
-    assert all("accepted without a promise" in each.text for each in said)
+    replies = [live.submit(*within(300), '+RtElse = "run"', seconds=4) for _ in range(4)]
+    assert all("accepted without a promise" in each.text for each in replies)
     live.polled()
-    assert [live.state(each.job) for each in said] == [""] * 4
+    assert [live.state(each.job) for each in replies] == [""] * 4
     live.pool.run(["condor_rm", name_of(blocker)])
-    promised = eventually(lambda: [each.job for each in said if live.state(each.job)], 60)
+    promised = eventually(lambda: [each.job for each in replies if live.state(each.job)], 60)
     for job in promised:
         assert live.wait_state(job, "kept", seconds=120)
         ad = live.wait_status(job, "completed")
@@ -264,16 +264,16 @@ def test_jobs_without_a_promise_exchange_places_by_deadline(live: LivePool) -> N
 
 def test_a_job_that_is_submitted_held(live: LivePool) -> None:
     """It is promised nothing before its release, and judged then."""
-    said = live.submit("hold = true", *within(600), seconds=3)
-    assert "evaluated when it is released" in said.text
-    assert not said.promised
+    reply = live.submit("hold = true", *within(600), seconds=3)
+    assert "evaluated when it is released" in reply.text
+    assert not reply.promised
     live.polled()
-    ad = live.ad(said.job)
+    ad = live.ad(reply.job)
     assert (ad["RtAdmission"], ad.get("RtWhy")) == ("parked", None)
-    live.pool.run(["condor_release", name_of(said.job)], user="alice")
-    live.wait_state(said.job, "firm", "kept", seconds=60)
-    eventually(lambda: PROMISED in live.ad(said.job).get("RtWhy", ""), 30, "its user can read it")
-    live.wait_state(said.job, "kept", seconds=90)
+    live.pool.run(["condor_release", name_of(reply.job)], user="alice")
+    live.wait_state(reply.job, "firm", "kept", seconds=60)
+    eventually(lambda: PROMISED in live.ad(reply.job).get("RtWhy", ""), 30, "its user can read it")
+    live.wait_state(reply.job, "kept", seconds=90)
 
 
 def test_who_waits_for_others_without_a_promise(live: LivePool) -> None:
@@ -281,10 +281,10 @@ def test_who_waits_for_others_without_a_promise(live: LivePool) -> None:
     first = live.submit("+RtRunTime = 60", seconds=15)
     behind = f'+RtAfter = "{name_of(first.job)}"'
     assert "use DAGMan" in live.submit("+RtRunTime = 60", behind).text
-    said = live.submit(*within(600), behind, '+RtClass = "fast"', seconds=1)
-    assert "RtAfter" in said.text
-    assert not said.promised
-    began = live.wait_status(said.job, "running", "completed", seconds=120)["JobCurrentStartDate"]
+    reply = live.submit(*within(600), behind, '+RtClass = "fast"', seconds=1)
+    assert "RtAfter" in reply.text
+    assert not reply.promised
+    began = live.wait_status(reply.job, "running", "completed", seconds=120)["JobCurrentStartDate"]
     assert began >= live.wait_status(first.job, "completed")["CompletionDate"]
 
 
@@ -300,8 +300,8 @@ def test_classes_where_it_only_watches_or_warns(live: LivePool) -> None:
     assert "rtsched: warning: " in told.text
     fine = live.submit(*within(600), '+RtClass = "fast"', seconds=2)
     assert PROMISED not in fine.text
-    for said in (quiet, told, fine):
-        assert live.wait_status(said.job, "running", "completed").get("RtAdmission") is None
+    for reply in (quiet, told, fine):
+        assert live.wait_status(reply.job, "running", "completed").get("RtAdmission") is None
     assert not {quiet.job, told.job, fine.job} & {each.id for each in live.kept()}
 
 

@@ -86,9 +86,9 @@ def test_who_requests_far_more_later_loses_the_promise(live: LivePool, disk: int
 def test_jobs_follow_one_another_where_both_do_not_fit(live: LivePool, disk: int) -> None:
     """The second is planned after the first, and rejected where neither could be the second."""
     first = live.promise(part(disk, 60), *within(100, 60), seconds=10)
-    said = live.submit(part(disk, 60), *within(110, 60), seconds=10)
-    assert said.job == 0
-    assert "Feasible:" in said.text
+    reply = live.submit(part(disk, 60), *within(110, 60), seconds=10)
+    assert reply.job == 0
+    assert "Feasible:" in reply.text
     second = live.promise(part(disk, 60), *within(240, 60), seconds=10)
     ends = [live.wait_status(job, "completed", seconds=140) for job in (first, second)]
     assert ends[0]["CompletionDate"] <= ends[1]["JobStartDate"]
@@ -107,11 +107,11 @@ def test_a_cluster_is_as_wide_as_its_disk_allows(live: LivePool, disk: int) -> N
 
 def test_what_cannot_be_had_is_refused(live: LivePool, disk: int) -> None:
     """The user reads what is missing; procs that state other sizes than the first are not alike."""
-    said = live.submit(part(disk, 120), *within(300, 20))
-    assert said.job == 0
-    assert "no slot has 1 CPUs" in said.text
-    assert "MB of disk" in said.text
+    reply = live.submit(part(disk, 120), *within(300, 20))
+    assert reply.job == 0
+    assert "no slot has 1 CPUs" in reply.text
+    assert "MB of disk" in reply.text
     sizes = ("request_disk = $(size)", *within(300, 20), "queue size in (2048, 4096)")
-    said = live.submit(*sizes)
-    assert said.job == 0
-    assert "they differ in RequestDisk" in said.text
+    reply = live.submit(*sizes)
+    assert reply.job == 0
+    assert "they differ in RequestDisk" in reply.text

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from promised_pool import EAGER, SITE, TABLE, LivePool, live_pool, submit_file, within
-from promising import BOUND, SUBMIT_CONF, UNPROMISED, Said, lost_and_invented
+from promising import BOUND, SUBMIT_CONF, UNPROMISED, Reply, lost_and_invented
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
@@ -43,25 +43,25 @@ def clean(live: LivePool) -> Iterator[None]:
     """Each test begins with a daemon that answers, without jobs."""
     if not live.pool.services.alive("rtsched"):
         live.pool.start_daemon(FAULTY)
-    live.said.clear()
+    live.replies.clear()
     yield
     live.cancel_all()
 
 
 @contextmanager
-def stream(live: LivePool) -> Iterator[list[Said]]:
+def stream(live: LivePool) -> Iterator[list[Reply]]:
     """Submit jobs with deadlines meanwhile; give what was said."""
-    stop, said = threading.Event(), list[Said]()
+    stop, replies = threading.Event(), list[Reply]()
 
     def submit() -> None:
         while not stop.is_set():
-            said.append(live.submit(FAR, "+RtRunTime = 20", seconds=0.5))
+            replies.append(live.submit(FAR, "+RtRunTime = 20", seconds=0.5))
             time.sleep(0.1)
 
     client = threading.Thread(target=submit)
     client.start()
     try:
-        yield said
+        yield replies
     finally:
         time.sleep(0.5)
         stop.set()
@@ -93,17 +93,17 @@ def end(process: subprocess.Popen[str]) -> None:
 def test_killed_in_the_middle_of_a_stream(live: LivePool) -> None:
     """The daemon is killed while jobs come: what was promised stands, and no more."""
     before = {each.token for each in live.kept()}
-    with stream(live) as said:
+    with stream(live) as reply:
         for number in range(KILLS):
             live.wait_promise()
             time.sleep(0.11 * number)
             live.pool.kill_daemon()
             live.pool.start_daemon()
     settled(live)
-    assert lost_and_invented(live, said, before) == []
-    assert sum(each.promised for each in said) >= KILLS
-    assert all(each.job for each in said)
-    assert live.slowest(said) < BOUND
+    assert lost_and_invented(live, reply, before) == []
+    assert sum(each.promised for each in reply) >= KILLS
+    assert all(each.job for each in reply)
+    assert live.slowest(reply) < BOUND
 
 
 @pytest.mark.parametrize("point", ["committed", "answered"])
@@ -114,32 +114,32 @@ def test_killed_at_the_worst_moment(live: LivePool, point: str) -> None:
     """
     live.pool.stop_daemon()
     live.pool.start_daemon(env={"RTSCHED_FAILPOINT": point})
-    said = live.submit(*within(300), seconds=60)
+    reply = live.submit(*within(300), seconds=60)
     eventually(lambda: not live.pool.services.alive("rtsched"))
-    assert said.promised == (point == "answered")
+    assert reply.promised == (point == "answered")
     live.pool.start_daemon()
     settled(live)
-    assert live.state(said.job) == ("firm" if said.promised else "")
-    assert lost_and_invented(live, [said]) == []
-    assert live.slowest([said]) < BOUND
+    assert live.state(reply.job) == ("firm" if reply.promised else "")
+    assert lost_and_invented(live, [reply]) == []
+    assert live.slowest([reply]) < BOUND
 
 
 def test_a_stopped_daemon_stalls_nobody(live: LivePool) -> None:
     """Stopped, it costs each question the library's patience; going on, it invents no promise."""
     first = waiting(live)
     live.pool.services.signal("rtsched", "STOP")
-    said = []
+    replies = []
     for _ in range(10):
-        said.append(live.submit(*within(300)))
+        replies.append(live.submit(*within(300)))
         assert live.takes("condor_q", "-totals") < BOUND
     many = live.submit(*within(300), "queue 50")
     live.pool.services.signal("rtsched", "CONT")
-    assert all(UNPROMISED in each.text for each in (*said, many))
-    assert live.slowest([*said, many]) < BOUND
+    assert all(UNPROMISED in each.text for each in (*replies, many))
+    assert live.slowest([*replies, many]) < BOUND
     eventually(lambda: live.submit(*within(300)).promised)
     settled(live)
     assert live.state(first) in {"firm", "kept"}
-    assert lost_and_invented(live, said) == []
+    assert lost_and_invented(live, replies) == []
 
 
 @pytest.mark.parametrize("policy", ["open", "hold", "closed"])
@@ -150,15 +150,15 @@ def test_without_a_daemon(live: LivePool, policy: str) -> None:
     live.pool.stop_daemon()
     try:
         eventually(lambda: told[policy] in live.submit(*within(60)).text)
-        said = [live.submit(*within(60)) for _ in range(3)]
+        replies = [live.submit(*within(60)) for _ in range(3)]
         plain = live.submit(seconds=1)
     finally:
         live.pool.path(SUBMIT_CONF).write_text(SETTINGS)
-    assert all(told[policy] in each.text for each in said)
-    assert [bool(each.job) for each in said] == [policy != "closed"] * 3
+    assert all(told[policy] in each.text for each in replies)
+    assert [bool(each.job) for each in replies] == [policy != "closed"] * 3
     assert plain.job
     assert "rtsched" not in plain.text
-    assert live.slowest(said) < BOUND
+    assert live.slowest(replies) < BOUND
     live.pool.start_daemon()
     eventually(lambda: live.submit(*within(300)).promised)
 
@@ -184,17 +184,17 @@ def test_somebody_elses_socket(live: LivePool) -> None:
     try:
         log = live.pool.path("/var/log/condor/SchedLog")
 
-        def found_out() -> Said | None:
-            said = live.submit(*within(300))
+        def found_out() -> Reply | None:
+            reply = live.submit(*within(300))
             found = "runs as neither daemon_user nor root" in log.read_text()
-            return said if found else None
+            return reply if found else None
 
-        said = eventually(found_out)
-        assert UNPROMISED in said.text
+        reply = eventually(found_out)
+        assert UNPROMISED in reply.text
     finally:
         live.pool.path(SUBMIT_CONF).write_text(SETTINGS)
         end(impostor)
-    assert live.slowest([said]) < BOUND
+    assert live.slowest([reply]) < BOUND
     eventually(lambda: live.submit(*within(300)).promised)
 
 
@@ -203,9 +203,9 @@ def test_the_process_that_talks_to_htcondor_fails(live: LivePool, how: str) -> N
     """Killed or hung, it is replaced; meanwhile submissions are judged from memory."""
     job = waiting(live)
     live.pool.run(["kill", f"-{how}", str(live.child())])
-    said = live.submit(*within(300))
-    assert said.promised
-    live.wait_state(said.job, "firm", "kept", seconds=30)
+    reply = live.submit(*within(300))
+    assert reply.promised
+    live.wait_state(reply.job, "firm", "kept", seconds=30)
     assert live.state(job) in {"firm", "kept"}
     assert live.slowest() < BOUND
 
@@ -219,15 +219,15 @@ def test_a_full_disk(live: LivePool) -> None:
         pool.start_daemon()
         first = waiting(live)
         pool.run(["dd", "if=/dev/zero", f"of={place}/fill", "bs=4k"], check=False)
-        said = [live.submit(*within(600)) for _ in range(30)]
-        assert any(UNPROMISED in each.text for each in said)
-        assert live.slowest(said) < BOUND
+        replies = [live.submit(*within(600)) for _ in range(30)]
+        assert any(UNPROMISED in each.text for each in replies)
+        assert live.slowest(replies) < BOUND
         assert live.ask("status")["promises"]
         pool.run(["rm", f"{place}/fill"])
         eventually(lambda: live.submit(*within(600)).promised)
         settled(live)
         assert live.state(first) in {"firm", "kept"}
-        assert lost_and_invented(live, said) == []
+        assert lost_and_invented(live, replies) == []
     finally:
         live.cancel_all()
         pool.stop_daemon()
@@ -314,14 +314,14 @@ def test_no_room_for_the_table(live: LivePool) -> None:
 def test_a_schedd_that_is_killed_in_the_middle_of_a_stream(live: LivePool) -> None:
     """What users read as promised stands; a promise stands only for a job that is there."""
     before = {each.token for each in live.kept()}
-    with stream(live) as said:
+    with stream(live) as reply:
         for _ in range(2):
             live.wait_promise()
             live.wait_promise()
             live.pool.daemon("schedd").kill()
     settled(live)
-    assert sum(each.promised for each in said) >= 4
-    assert lost_and_invented(live, said) == []
+    assert sum(each.promised for each in reply) >= 4
+    assert lost_and_invented(live, reply) == []
     there = {**live.ads(), **live.past()}
     new = [each for each in live.kept() if each.token not in before]
     open_ = [each for each in new if each.state in {"firm", "kept"}]
@@ -348,9 +348,9 @@ def test_a_central_manager_that_is_killed(live: LivePool, name: str) -> None:
     """Promises are given without it, stand, and are kept when it is back."""
     job = waiting(live)
     live.pool.daemon(name).kill(wait=False)
-    said = live.submit(*within(600), seconds=2)
-    assert said.promised
-    live.wait_state(said.job, "kept", seconds=90)
+    reply = live.submit(*within(600), seconds=2)
+    assert reply.promised
+    live.wait_state(reply.job, "kept", seconds=90)
     live.wait_state(job, "kept", seconds=90)
 
 
@@ -361,9 +361,9 @@ def test_a_negotiator_that_hangs(live: LivePool) -> None:
     live.pool.run(["kill", "-STOP", negotiator])
     try:
         since = time.time()
-        said = live.submit(*within(900), seconds=1)
-        assert said.promised
-        live.wait_state(said.job, "firm", seconds=60)
+        reply = live.submit(*within(900), seconds=1)
+        assert reply.promised
+        live.wait_state(reply.job, "firm", seconds=60)
         eventually(lambda: "negotiator" in str(live.ask("status")["problems"]), 60)
         eventually(lambda: live.ad(job).get("RtNodeSet"), 60)
         eventually(lambda: (live.ask("status")["looked"] or 0) > since + 20, 60)
@@ -372,7 +372,7 @@ def test_a_negotiator_that_hangs(live: LivePool) -> None:
     finally:
         live.pool.run(["kill", "-CONT", negotiator])
     live.wait_state(job, "kept", seconds=90)
-    live.wait_state(said.job, "kept", seconds=90)
+    live.wait_state(reply.job, "kept", seconds=90)
     live.pool.restart_daemon()  # leaves it alone for some minutes
 
 
@@ -477,9 +477,9 @@ def test_good_and_bad_procs(live: LivePool) -> None:
         "+RtRunTime = 20",
         f"queue due in {', '.join(map(str, items))}",
     ]
-    said = live.submit(*lines)
-    assert said.job == 0
-    assert "ERROR: rtsched: rejected: " in said.text
+    reply = live.submit(*lines)
+    assert reply.job == 0
+    assert "ERROR: rtsched: rejected: " in reply.text
     assert live.ads() == {}
     settled(live)
     assert not [each for each in live.kept() if each.state == "firm"]

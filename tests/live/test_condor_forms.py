@@ -117,8 +117,8 @@ def as_they_are(pool: Pool) -> dict[str, Any]:
     eventually(lambda: not left(), 120, left)
     found = {}
     for name, (numbers, text) in clusters.items():
-        said = re.sub(r"\d+", "N", text)
-        found[name] = (said, [plain(ad) for number in numbers for ad in ads_of(pool, number)])
+        reply = re.sub(r"\d+", "N", text)
+        found[name] = (reply, [plain(ad) for number in numbers for ad in ads_of(pool, number)])
     pool.run(["condor_rm", "-all"])
     return found
 
@@ -168,9 +168,9 @@ def test_each_form_is_promised_or_refused_with_a_reason(
             bounded += 1
             good = bool(numbers) and PROMISED in text
             promised += good
-        late, said = submit(live.pool, form, *IMPOSSIBLE)
-        if late or "ERROR: rtsched: " not in said:
-            wrong[f"{name}, impossible"] = said
+        late, reply = submit(live.pool, form, *IMPOSSIBLE)
+        if late or "ERROR: rtsched: " not in reply:
+            wrong[f"{name}, impossible"] = reply
         if not good:
             wrong[name] = text
         live.pool.run(["condor_rm", "-all"], check=False)

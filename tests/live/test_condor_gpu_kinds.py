@@ -79,8 +79,8 @@ def test_a_cluster_runs_where_its_gpus_suit(live: LivePool) -> None:
 
 def test_what_no_slot_has_is_refused(live: LivePool) -> None:
     """The user reads what."""
-    said = live.submit("request_gpus = 1", "require_gpus = Capability >= 9.0", *within(300, 20))
-    assert said.job == 0
-    assert "no slot has only GPUs that suit its require_gpus (Capability >= 9.0)" in said.text
-    said = live.submit("request_gpus = 1", 'require_gpus = regexp("A", DeviceName)', *within(300))
-    assert "cannot plan with the function regexp" in said.text
+    reply = live.submit("request_gpus = 1", "require_gpus = Capability >= 9.0", *within(300, 20))
+    assert reply.job == 0
+    assert "no slot has only GPUs that suit its require_gpus (Capability >= 9.0)" in reply.text
+    reply = live.submit("request_gpus = 1", 'require_gpus = regexp("A", DeviceName)', *within(300))
+    assert "cannot plan with the function regexp" in reply.text

@@ -51,12 +51,12 @@ def test_the_guide_leads_from_a_bare_pool_to_a_counter_offer_and_back(suite):
         pool.run(["sh", "-c", FORGET], check=False)
         unpack(pool, kernels=True)
         bare = configuration(pool)
-        said, last = follow(pool, there)
-        assert "portfolio (shadow) would reject it" in said["Shadow"]
-        assert "1 job(s) submitted to cluster" in said["Shadow"]
-        assert "rtsched: warning: " in said["Warn"]
-        assert "1 job(s) submitted to cluster" in said["Warn"]
-        assert "rtsched: promised to end by" in said["Enforce"]
+        reply, last = follow(pool, there)
+        assert "portfolio (shadow) would reject it" in reply["Shadow"]
+        assert "1 job(s) submitted to cluster" in reply["Shadow"]
+        assert "rtsched: warning: " in reply["Warn"]
+        assert "1 job(s) submitted to cluster" in reply["Warn"]
+        assert "rtsched: promised to end by" in reply["Enforce"]
         assert re.search(
             r"rtsched: rejected: .* Feasible: .*\+RtDeadline=\d+\), not reserved", last
         )

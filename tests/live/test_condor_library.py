@@ -78,11 +78,11 @@ class Site:
         done = self.pool.run(
             ["condor_submit", *args], user=user, input="\n".join([*text, ""]), check=False
         )
-        said = done.stdout + done.stderr
-        found = re.search(r"submitted to cluster (\d+)", said)
+        reply = done.stdout + done.stderr
+        found = re.search(r"submitted to cluster (\d+)", reply)
         if done.returncode or found is None:
-            raise SubmitError(said)
-        return int(found[1]), said
+            raise SubmitError(reply)
+        return int(found[1]), reply
 
     def jobs(self, cluster: int) -> list[tuple[str, ...]]:
         """Return admission, verdict and message of each job in the queue."""
@@ -143,9 +143,9 @@ class Promising:
 def test_an_accepted_job_is_marked_and_its_user_told(site: Site) -> None:
     """The daemon's three words are in the ad, and condor_submit shows the text."""
     with site.serve(Promising()) as server:
-        cluster, said = site.submit(*WISH)
+        cluster, reply = site.submit(*WISH)
     assert site.jobs(cluster) == [("t1", "accept", "rtsched: 1")]
-    assert "rtsched: 1" in said
+    assert "rtsched: 1" in reply
     (ad,) = asked(server)
     assert (ad["owner"], ad["user"]) == ("alice", "alice@testbed")
     assert (ad["clusterid"], ad["procid"], ad["totalsubmitprocs"]) == (cluster, 0, 1)
@@ -163,10 +163,10 @@ def test_a_rejection_is_what_the_user_reads(site: Site) -> None:
 def test_each_proc_is_a_question_and_the_text_is_said_once(site: Site) -> None:
     """Three jobs have three promises; the user is not told all of them at the prompt."""
     with site.serve(Promising()) as server:
-        cluster, said = site.submit(*WISH, "queue 3")
+        cluster, reply = site.submit(*WISH, "queue 3")
     assert [row[0] for row in site.jobs(cluster)] == ["t1", "t2", "t3"]
     assert [ad["procid"] for ad in asked(server)] == [0, 1, 2]
-    assert len(re.findall(r"rtsched: \d", said)) == 1
+    assert len(re.findall(r"rtsched: \d", reply)) == 1
 
 
 def test_one_bad_proc_turns_all_away(site: Site) -> None:
@@ -342,9 +342,9 @@ def test_without_the_daemon_the_sites_policy_holds(
 ) -> None:
     """Jobs get in unjudged or parked, and their user is told."""
     site.set(on_failure=policy)
-    cluster, said = site.submit(*WISH)
+    cluster, reply = site.submit(*WISH)
     assert site.jobs(cluster)[0][:2] == marks
-    assert "the scheduler daemon does not answer" in said
+    assert "the scheduler daemon does not answer" in reply
     assert "rtsched: the daemon could not be reached: no daemon listens" in site.log()
 
 
@@ -387,9 +387,9 @@ def test_a_cluster_has_one_decision(site: Site, load: list[str]) -> None:
             promising(connection, kind, fields)
 
     with site.serve(behave) as server:
-        cluster, said = site.submit(*WISH, *load, "queue 5")
+        cluster, reply = site.submit(*WISH, *load, "queue 5")
         assert {row[0] for row in site.jobs(cluster)} == {"unjudged"}
-        assert "accepted without a promise" in said
+        assert "accepted without a promise" in reply
         assert [kind for kind, _ in server.asked].count(MessageKind.SUBMIT) == 1
         time.sleep(PAUSE_MS / 1000 + 0.01)
         cluster, _ = site.submit(*WISH)

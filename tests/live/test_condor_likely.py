@@ -15,7 +15,7 @@ from rtsched.adapters.condor.ids import name_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promising import Said
+    from promising import Reply
 
 LIKELY = """
 [likely]
@@ -39,33 +39,33 @@ def live() -> Iterator[LivePool]:
 @pytest.fixture(autouse=True)
 def clean(live: LivePool) -> Iterator[None]:
     """Each test begins without jobs."""
-    live.said.clear()
+    live.replies.clear()
     yield
     live.cancel_all()
 
 
-def submitted(live: LivePool, *lines: str, seconds: float = 4) -> Said:
+def submitted(live: LivePool, *lines: str, seconds: float = 4) -> Reply:
     """Submit a job that asks for odds, as soon as there are estimates."""
     for _ in attempts(60, "starts are estimated"):
-        said = live.submit(ODDS, *lines, seconds=seconds)
-        if NO_ESTIMATE not in said.text:
-            return said
+        reply = live.submit(ODDS, *lines, seconds=seconds)
+        if NO_ESTIMATE not in reply.text:
+            return reply
         time.sleep(0.5)
-    raise AssertionError(said.text)
+    raise AssertionError(reply.text)
 
 
 def test_accepted_when_the_queue_is_short_and_kept(live: LivePool) -> None:
     """The user reads odds; no slot is kept; the job starts as any other and ends in time."""
-    said = submitted(live, *within(14_400))
-    assert said.job, said.text
-    odds = re.search(r"likely to end by [\d: -]+ \+0000: odds (\d[\d.]*) %", said.text)
-    assert odds, said.text
+    reply = submitted(live, *within(14_400))
+    assert reply.job, reply.text
+    odds = re.search(r"likely to end by [\d: -]+ \+0000: odds (\d[\d.]*) %", reply.text)
+    assert odds, reply.text
     assert 95 <= float(odds[1]) < 100
     assert live.kept_slots() == {}
-    ad = live.wait_status(said.job, "completed", seconds=90)
+    ad = live.wait_status(reply.job, "completed", seconds=90)
     assert ad.get("RtNodeSet") is None
-    live.wait_state(said.job, "kept", seconds=60)
-    shown = live.ask("explain", name_of(said.job), "--live")["promise"]
+    live.wait_state(reply.job, "kept", seconds=60)
+    shown = live.ask("explain", name_of(reply.job), "--live")["promise"]
     assert (shown["standing"], shown["odds"] >= 0.95) == ("kept", True)
     assert live.ask("status")["standings"] == {"likely kept": 1}
 
@@ -99,32 +99,32 @@ def test_a_guaranteed_promise_is_untouched(live: LivePool) -> None:
     before = planned()
     assert [entry[0] for entry in before] == [name_of(guaranteed)]
     likely = [submitted(live, *within(14_400)) for _ in range(2)]
-    assert all(said.job for said in likely), likely
+    assert all(reply.job for reply in likely), likely
     assert planned() == before
     live.wait_state(guaranteed, "kept", seconds=150)
-    for said in likely:
-        live.wait_state(said.job, "kept", seconds=150)
+    for reply in likely:
+        live.wait_state(reply.job, "kept", seconds=150)
 
 
 def test_it_survives_a_restart_and_can_be_cancelled(live: LivePool) -> None:
     """The daemon that comes back knows it; the user gives it up, and the job goes on."""
-    said = submitted(live, *within(14_400, 200), seconds=150)
-    live.wait_state(said.job, "firm")
-    odds = live.ask("explain", name_of(said.job), "--live")["promise"]["odds"]
+    reply = submitted(live, *within(14_400, 200), seconds=150)
+    live.wait_state(reply.job, "firm")
+    odds = live.ask("explain", name_of(reply.job), "--live")["promise"]["odds"]
     live.pool.stop_daemon()
     live.pool.start_daemon()
     eventually(lambda: live.daemon_time() > 0, 30, "the daemon answers")
-    promise = live.ask("explain", name_of(said.job), "--live")["promise"]
+    promise = live.ask("explain", name_of(reply.job), "--live")["promise"]
     assert (promise["standing"], promise["odds"]) == ("firm", odds)
 
     def present_odds() -> float:
-        shown = live.ask("explain", name_of(said.job), "--live")["promise"]
+        shown = live.ask("explain", name_of(reply.job), "--live")["promise"]
         return float(shown["odds_now"] or 0.0)
 
     assert 0.5 * odds < eventually(present_odds, 60, "its odds are estimated") < 1.0
-    live.pool.run(["rtsched", "cancel", name_of(said.job)], user="alice")
-    assert live.state(said.job) == "withdrawn"
-    assert live.status(said.job) in {"running", "idle"}
+    live.pool.run(["rtsched", "cancel", name_of(reply.job)], user="alice")
+    assert live.state(reply.job) == "withdrawn"
+    assert live.status(reply.job) in {"running", "idle"}
 
 
 def test_what_cannot_have_odds_is_rejected_in_a_sentence(live: LivePool) -> None:

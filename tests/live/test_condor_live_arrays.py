@@ -79,12 +79,12 @@ def at_most_together(ads: list[dict]) -> int:
 def test_one_promise_for_all_procs(live: LivePool) -> None:
     """They run in rounds beside a flood, and all have ended in time; a deadline may be `time()`."""
     flood(live)
-    said = live.submit("+RtDeadline = time() + 240", "+RtRunTime = 5", "queue 40", seconds=2)
-    assert said.promised, said.text
+    reply = live.submit("+RtDeadline = time() + 240", "+RtRunTime = 5", "queue 40", seconds=2)
+    assert reply.promised, reply.text
     assert len([each for each in live.kept() if each.state in {"firm", "provisional"}]) == 1
-    shown = eventually(lambda: started(live, said.job), 60, "status tells how many were started")
+    shown = eventually(lambda: started(live, reply.job), 60, "status tells how many were started")
     assert 0 < shown <= 40
-    ads = kept_in_time(live, said.job, 40)
+    ads = kept_in_time(live, reply.job, 40)
     assert {ad["ExitCode"] for ad in ads} == {0}
     assert len({ad["RtToken"] for ad in ads}) == 1
     given = set(ads[-1]["RtSlots"].split(","))
@@ -95,10 +95,10 @@ def test_one_promise_for_all_procs(live: LivePool) -> None:
 
 def test_too_many_procs(live: LivePool) -> None:
     """The cluster is rejected with the earliest deadline, and with how many would make it."""
-    said = live.submit(*within(100, 20), "queue 50")
-    assert not said.job
-    assert "of its 50 tasks would be accepted with the same deadline" in said.text
-    assert "reserved" in said.text
+    reply = live.submit(*within(100, 20), "queue 50")
+    assert not reply.job
+    assert "of its 50 tasks would be accepted with the same deadline" in reply.text
+    assert "reserved" in reply.text
     told = live.command("rtsched", "feasible", "-t", "1", "--array", "1-50", user="alice")
     assert "the earliest deadline now" in told
 
@@ -118,19 +118,19 @@ def test_procs_that_fail_or_are_removed(live: LivePool) -> None:
 
 def test_procs_that_differ_are_turned_away(live: LivePool) -> None:
     """The user reads in what they differ."""
-    said = live.submit(
+    reply = live.submit(
         *within(300, 10), "request_memory = $(mb)", "queue mb from (\n16\n16\n32\n)", seconds=1
     )
-    assert not said.job
-    assert "procs of a cluster with a deadline must be alike" in said.text
-    assert "RequestMemory" in said.text
+    assert not reply.job
+    assert "procs of a cluster with a deadline must be alike" in reply.text
+    assert "RequestMemory" in reply.text
 
 
 def test_late_materialization_is_refused(live: LivePool) -> None:
     """The schedd shows its procs bit by bit: the user reads what to leave out."""
-    said = live.submit(*within(300), "max_materialize = 2", "queue 5")
-    assert not said.job
-    assert "clusters with max_materialize or max_idle get no promise" in said.text
+    reply = live.submit(*within(300), "max_materialize = 2", "queue 5")
+    assert not reply.job
+    assert "clusters with max_materialize or max_idle get no promise" in reply.text
 
 
 def test_a_daemon_that_is_started_anew(live: LivePool) -> None:
@@ -148,17 +148,17 @@ def test_a_cluster_that_nobody_could_evaluate(live: LivePool) -> None:
     live.pool.stop_daemon()
     try:
         eventually(lambda: "until it has been evaluated" in live.submit(*within(60)).text, 60)
-        said = live.submit("+RtDeadline = time() + 200", "+RtRunTime = 5", "queue 8", seconds=2)
-        ads = live.ads(f"ClusterId == {cluster_of(said.job)}")
+        reply = live.submit("+RtDeadline = time() + 200", "+RtRunTime = 5", "queue 8", seconds=2)
+        ads = live.ads(f"ClusterId == {cluster_of(reply.job)}")
         assert {ad["RtAdmission"] for ad in ads.values()} == {"parked"}
     finally:
         live.pool.path(SUBMIT_CONF).write_text(QUICK)
         live.pool.start_daemon()
-    live.wait_state(said.job, "firm", "kept", seconds=60)
-    assert [each.id for each in live.kept() if cluster_of(each.id) == cluster_of(said.job)] == [
-        said.job
+    live.wait_state(reply.job, "firm", "kept", seconds=60)
+    assert [each.id for each in live.kept() if cluster_of(each.id) == cluster_of(reply.job)] == [
+        reply.job
     ]
-    kept_in_time(live, said.job, 8)
+    kept_in_time(live, reply.job, 8)
 
 
 def test_the_older_release() -> None:

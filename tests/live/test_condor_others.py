@@ -129,10 +129,10 @@ def test_claims_are_used_again_beside_a_promise(live: LivePool) -> None:
 def test_jobs_that_are_being_matched_take_no_promised_place(live: LivePool) -> None:
     """A poll does not show them yet, so what is free is kept for a while, and then promised."""
     live.submit("request_cpus = 1", "queue 9", user="bob", seconds=60)
-    said = live.submit("request_cpus = 2", *within(70), seconds=3)
-    assert DEFERRED in said.text, said.text
-    live.wait_state(said.job, "firm", "kept")
+    reply = live.submit("request_cpus = 2", *within(70), seconds=3)
+    assert DEFERRED in reply.text, reply.text
+    live.wait_state(reply.job, "firm", "kept")
     made = dict(live.box.database("SELECT id, made_at FROM records"))
-    assert made[said.job] - live.ad(said.job)["QDate"] >= KEPT_S
+    assert made[reply.job] - live.ad(reply.job)["QDate"] >= KEPT_S
     eventually(lambda: len(live.ads('Owner == "bob" && JobStatus == 2')) == 9, 30, "bob's jobs run")
-    live.wait_state(said.job, "kept", seconds=60)
+    live.wait_state(reply.job, "kept", seconds=60)

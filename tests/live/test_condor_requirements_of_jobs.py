@@ -90,13 +90,13 @@ def test_a_cluster_runs_where_its_requirements_match(live: LivePool) -> None:
     assert len(ads) == 3
     assert all(ad["LastRemoteHost"].endswith("@fast1.testbed") for ad in ads)
     differ = "requirements = (HasMatlab =?= $(truth))"
-    said = live.submit(differ, *within(240, 9), "queue truth in (True, undefined)")
-    assert said.job == 0
-    assert "they differ in Requirements" in said.text
+    reply = live.submit(differ, *within(240, 9), "queue truth in (True, undefined)")
+    assert reply.job == 0
+    assert "they differ in Requirements" in reply.text
     site = "requirements = (HasMatlab =?= MY.Wanted)"
-    said = live.submit(site, "+Wanted = $(truth)", *within(240, 9), "queue truth in (True, False)")
-    assert said.job == 0
-    assert "they differ in Wanted" in said.text
+    reply = live.submit(site, "+Wanted = $(truth)", *within(240, 9), "queue truth in (True, False)")
+    assert reply.job == 0
+    assert "they differ in Wanted" in reply.text
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_a_cluster_runs_where_its_requirements_match(live: LivePool) -> None:
 )
 def test_what_no_slot_meets_is_rejected(live: LivePool, requirements: str, problem: str) -> None:
     """The user reads which condition."""
-    said = live.submit(f"requirements = {requirements}", *within(300, 20))
-    assert said.job == 0
-    assert problem in " ".join(said.text.split())
+    reply = live.submit(f"requirements = {requirements}", *within(300, 20))
+    assert reply.job == 0
+    assert problem in " ".join(reply.text.split())
 
 
 def test_who_requires_something_else_loses_the_promise(live: LivePool) -> None:

@@ -69,8 +69,8 @@ def ad(pool: Pool, job: int) -> Mapping[str, Any]:
 def test_a_wish_waits_and_is_judged(pool: Pool) -> None:
     """A job that wants a promise is deferred, judged, and runs, or goes with a reason."""
     now = int(time.time())
-    job, said = submit(pool, "alice", 3, RtDeadline=now + 300, RtRunTime=10)
-    assert "rtsched: waits until it has been evaluated" in said
+    job, reply = submit(pool, "alice", 3, RtDeadline=now + 300, RtRunTime=10)
+    assert "rtsched: waits until it has been evaluated" in reply
     hopeless, _ = submit(pool, "bob", 60, RtDeadline=now + 30, RtRunTime=60)
     wait_for("a promise", lambda: "promised" in str(ad(pool, job).get("RtWhy")), 30)
     gone = pool.wait_job(hopeless, 0, "Removed")

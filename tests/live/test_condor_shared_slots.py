@@ -151,10 +151,10 @@ def test_an_array_beside_a_flood(live: LivePool) -> None:
 
 def test_what_no_machine_has_is_refused(live: LivePool) -> None:
     """The user reads what is missing."""
-    said = live.submit("request_gpus = 3", *within(300, 20))
-    assert said.job == 0
-    assert "no slot has 1 CPUs" in said.text
-    assert "3 GPUs" in said.text
+    reply = live.submit("request_gpus = 3", *within(300, 20))
+    assert reply.job == 0
+    assert "no slot has 1 CPUs" in reply.text
+    assert "3 GPUs" in reply.text
     wide = ("universe = parallel", "machine_count = 2")
-    said = live.submit(*wide, *within(300, 20))
-    assert "a parallel job gets no promise where jobs share slots" in said.text
+    reply = live.submit(*wide, *within(300, 20))
+    assert "a parallel job gets no promise where jobs share slots" in reply.text

@@ -56,7 +56,7 @@ def test_users_see_what_the_guide_says(planner):
     chosen = [b for b in blocks(GUIDE) if b.section == WAITING or planner == "portfolio"]
     if planner == "spare":
         chosen.insert(0, next(block for block in blocks(GUIDE) if "job.sub <<" in block.text))
-    said: dict[str, str] = {}
+    replies: dict[str, str] = {}
     with Pool("forky", PoolOptions(fast=4, slow=20, parallel=True, **OPTIONS), files=FILES) as pool:
         pool.start_daemon(SITE.format(planner=planner), timeout=120)
         for block in chosen:
@@ -64,17 +64,18 @@ def test_users_see_what_the_guide_says(planner):
             done = pool.run(words, user=block.user, check=False, timeout=60)
             text = done.stdout + done.stderr
             assert (done.returncode != 0) == block.fails, f"{block.text}\n{text}"
-            said[block.section] = said.get(block.section, "") + text
+            replies[block.section] = replies.get(block.section, "") + text
         if planner == "portfolio":
             assert re.search(
-                r"\(\+RtDeadline=\d+\), (?:not )?reserved", said["When it is rejected"]
+                r"\(\+RtDeadline=\d+\), (?:not )?reserved", replies["When it is rejected"]
             )
             wait_for("the load is done", lambda: len(pieces(pool)[0]) == pieces(pool)[1], 60)
             dag = pool.path("/home/alice/night.dag.dagman.out")
             wait_for("the DAG is done", lambda: "All jobs Completed" in dag.read_text(), 90)
-    for section, text in said.items():
+    for section, text in replies.items():
         assert EXPECTED[section] in text, text
-    assert set(said) == ({WAITING, "Ask for a deadline"} if planner == "spare" else set(EXPECTED))
+    sections = {WAITING, "Ask for a deadline"} if planner == "spare" else set(EXPECTED)
+    assert set(replies) == sections
 
 
 def test_an_offer_is_taken_by_appending_it():

@@ -31,7 +31,7 @@ def live() -> Iterator[LivePool]:
 @pytest.fixture(autouse=True)
 def clean(live: LivePool) -> Iterator[None]:
     """Each test begins without jobs."""
-    live.said.clear()
+    live.replies.clear()
     yield
     live.cancel_all()
 
@@ -72,11 +72,11 @@ def test_starts_lie_within_their_intervals(live: LivePool) -> None:
     jobs = known(live, 12)
     eventually(lambda: len(live.ads("JobStatus == 2")) == 4, 60, "four jobs run")
     live.polled()
-    said = estimates(live, jobs)
+    reply = estimates(live, jobs)
     outside, judged = [], 0
     for job in jobs:
         ad = live.wait_status(job, "completed", seconds=180)
-        start, seen = ad["JobStartDate"], said[job]
+        start, seen = ad["JobStartDate"], reply[job]
         if seen["basis"] != "estimate":
             continue
         judged += 1
@@ -127,8 +127,8 @@ def test_a_killed_process_comes_back(live: LivePool) -> None:
     estimates(live, jobs)
     killed = eventually(lambda: live.child(estimates=True))
     live.pool.run(["kill", "-KILL", str(killed)])
-    said = live.submit(*within(3600))
-    assert said.promised, said.text
+    reply = live.submit(*within(3600))
+    assert reply.promised, reply.text
 
     since = live.daemon_time()
     eventually(lambda: estimated_at(live) > since, 90, "starts are estimated again")

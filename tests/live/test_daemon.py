@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import PROLOG, PROMISED, QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes
+from promising import PROLOG, PROMISED, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.slurm_source import has_pyslurm
 from testbed.waiting import eventually
@@ -67,8 +67,8 @@ def accounted(live: Live, job: int, *fields: str) -> dict[str, str]:
     words = ["sacct", "-X", "-n", "-P", "--delimiter=\x1f", "-j", str(job), "-o", ",".join(fields)]
 
     def found() -> list[str]:
-        said = live.cluster.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.rstrip("\n")
-        values = said.split("\x1f")
+        reply = live.cluster.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.rstrip("\n")
+        values = reply.split("\x1f")
         return values if len(values) == len(fields) and "Unknown" not in values else []
 
     return dict(zip(fields, eventually(found), strict=True))
@@ -89,34 +89,34 @@ def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
     for job in others[:8]:
         live.cluster.wait_job(job, "RUNNING")
     live.polled()
-    said = live.submit("-N4", "--time=1", in_minutes(6), script="sleep 3")
+    reply = live.submit("-N4", "--time=1", in_minutes(6), script="sleep 3")
     assert re.search(
         r"promised to end by [\d: -]+ \+0000; "
         r"planned to start (at [\d: -]+ \+0000|now) on 4 nodes",
-        said.text,
+        reply.text,
     )
-    reservation = eventually(lambda: live.reservations().get(f"rtsched_{said.job}"))
+    reservation = eventually(lambda: live.reservations().get(f"rtsched_{reply.job}"))
     assert reservation["Users"] == "alice"
     assert reservation["NodeCnt"] == "4"
     assert {"IGNORE_JOBS", "OVERLAP"} <= set(reservation["Flags"].split(","))
-    seen = planned(live, said.job)
+    seen = planned(live, reply.job)
 
     def started() -> bool:
         nonlocal seen
-        seen = planned(live, said.job) or seen
-        return live.cluster.job(said.job)["JobState"] != "PENDING"
+        seen = planned(live, reply.job) or seen
+        return live.cluster.job(reply.job)["JobState"] != "PENDING"
 
     eventually(started, 90)
-    assert set(live.names_in(live.cluster.job(said.job)["NodeList"])) == set(seen)
-    live.wait_state(said.job, "kept")
-    shown = accounted(live, said.job, "State", "End", "SubmitLine", "AdminComment", "AllocNodes")
-    kept = next(each for each in live.kept() if each.id == said.job)
+    assert set(live.names_in(live.cluster.job(reply.job)["NodeList"])) == set(seen)
+    live.wait_state(reply.job, "kept")
+    shown = accounted(live, reply.job, "State", "End", "SubmitLine", "AdminComment", "AllocNodes")
+    kept = next(each for each in live.kept() if each.id == reply.job)
     assert shown["State"] == "COMPLETED"
     assert int(shown["End"]) <= kept.deadline
     assert "--deadline=" in shown["SubmitLine"]
     assert shown["AllocNodes"] == "4"
-    assert live.ask("explain", str(said.job), "--live")["promise"]["standing"] == "kept"
-    eventually(lambda: f"rtsched_{said.job}" not in live.reservations())
+    assert live.ask("explain", str(reply.job), "--live")["promise"]["standing"] == "kept"
+    eventually(lambda: f"rtsched_{reply.job}" not in live.reservations())
     for job in others[:8]:
         live.cluster.wait_job(job)
 
@@ -127,7 +127,7 @@ def test_an_offer_means_the_same_in_another_zone(live: Live) -> None:
     live.cluster.start_daemon(env={"TZ": "Europe/Berlin"})
     words = ["sbatch", "--output=/dev/null", "-N8", "--time=4"]
 
-    def submitted(deadline: str) -> Said:
+    def submitted(deadline: str) -> Reply:
         done = live.cluster.run(
             [*words, deadline, "--wrap=true"],
             user="carol",
@@ -135,14 +135,14 @@ def test_an_offer_means_the_same_in_another_zone(live: Live) -> None:
             check=False,
         )
         found = re.search(r"Submitted batch job (\d+)", done.stdout)
-        return Said(int(found[1]) if found else 0, done.stdout + done.stderr, 0.0, 0.0)
+        return Reply(int(found[1]) if found else 0, done.stdout + done.stderr, 0.0, 0.0)
 
     refused = submitted("--deadline=now+250")
     assert re.search(r"Feasible: [\d: -]+ \+0[12]00 \(--deadline=uts\d+\)", refused.text)
-    said = submitted(f"--deadline={refused.offer}")
-    assert said.promised, said.text
+    reply = submitted(f"--deadline={refused.offer}")
+    assert reply.promised, reply.text
     shown = live.cluster.run(
-        ["scontrol", "show", "job", str(said.job)], env={"SLURM_TIME_FORMAT": "%s"}
+        ["scontrol", "show", "job", str(reply.job)], env={"SLURM_TIME_FORMAT": "%s"}
     )
     assert f"Deadline={refused.offer.removeprefix('uts')}" in shown.stdout
     live.cluster.stop_daemon()
@@ -251,7 +251,7 @@ def test_a_job_without_a_promise_runs_past_its_deadline(live: Live) -> None:
     try:
         eventually(lambda: "held until" in live.submit("-N1", "--time=1", in_minutes(60)).text)
         words = (*ask, "--comment=rtsched:else=run")  # Slurm itself refuses less than the limit
-        parked = eventually(lambda: (said := live.submit(*words, in_minutes(1.1))).job and said)
+        parked = eventually(lambda: (reply := live.submit(*words, in_minutes(1.1))).job and reply)
         deadline = time.time() + 66
         assert live.cluster.job(parked.job)["Priority"] == "0"
     finally:
@@ -273,9 +273,9 @@ def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(liv
     live.cluster.wait_job(blocker, "RUNNING")
     live.polled()
     ask = ("-N8", "--time=1", in_minutes(6), "--extra=rtsched:else=run")
-    said = [live.submit(*ask, script="sleep 5") for _ in range(2)]
-    assert all("accepted without a promise" in each.text for each in said)
-    jobs = [each.job for each in said]
+    replies = [live.submit(*ask, script="sleep 5") for _ in range(2)]
+    assert all("accepted without a promise" in each.text for each in replies)
+    jobs = [each.job for each in replies]
     live.polled()
     shown = {each["job"]: each["standing"] for each in live.ask("status")["unpromised"]}
     assert [shown.get(str(job)) for job in jobs] == ["none", "none"]
@@ -313,9 +313,9 @@ def test_ordinary_jobs_belong_to_their_users_while_the_daemon_is_away(live: Live
                 command = ("scontrol", words[0], f"job={job}", *words[1:])
                 assert live.command(*command) == "0 "
         for words in (("hold",), ("update", "timelimit=1"), ("update", "numnodes=2")):
-            said = live.command("scontrol", words[0], f"job={promised}", *words[1:])
-            assert said.startswith("1 ")
-            assert "was promised a deadline: it cannot be changed until the daemon is back" in said
+            reply = live.command("scontrol", words[0], f"job={promised}", *words[1:])
+            assert reply.startswith("1 ")
+            assert "was promised a deadline: it cannot be changed until the daemon is back" in reply
         listed.unlink()
         gone = "/run/rtsched/promised_jobs: No such file or directory"
         eventually(lambda: gone in live.command("scontrol", "hold", f"{before}"))
@@ -395,12 +395,12 @@ def test_a_dry_run_touches_nothing(live: Live) -> None:
         after = dump(live)
         assert [line for line in after.splitlines() if line.strip() not in before] == []
         assert not [name for name in calls(live) if re.search(WRITES, name)]
-        said = live.submit("-N1", "--time=2", in_minutes(60))
-        assert said.job
-        assert PROMISED not in said.text
+        reply = live.submit("-N1", "--time=2", in_minutes(60))
+        assert reply.job
+        assert PROMISED not in reply.text
     finally:
         cluster.stop_daemon()
-    assert not {job, waiting, said.job} & {each.id for each in live.kept()}
+    assert not {job, waiting, reply.job} & {each.id for each in live.kept()}
 
 
 def test_a_node_dies_under_a_plan(live: Live) -> None:

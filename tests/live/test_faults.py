@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import BOUND, SITE, UNPROMISED, Live, Said, burst, in_minutes, lost_and_invented
+from promising import BOUND, SITE, UNPROMISED, Live, Reply, burst, in_minutes, lost_and_invented
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
@@ -41,18 +41,18 @@ def clean(live: Live) -> Iterator[None]:
         live.cluster.start_slurmctld()
     if not live.cluster.services.alive("rtsched"):
         live.cluster.start_daemon(SITE)
-    live.said.clear()
+    live.replies.clear()
     yield
     live.cancel_all()
 
 
-def stream(live: Live, stop: threading.Event) -> list[Said]:
+def stream(live: Live, stop: threading.Event) -> list[Reply]:
     """Submit jobs with deadlines until told to stop; return what was said."""
-    said = []
+    replies = []
     while not stop.is_set():
-        said.append(live.submit(*SHORT, in_minutes(240), script="sleep 1"))
+        replies.append(live.submit(*SHORT, in_minutes(240), script="sleep 1"))
         time.sleep(0.03)
-    return said
+    return replies
 
 
 def settled(live: Live) -> None:
@@ -66,9 +66,9 @@ def settled(live: Live) -> None:
 
 def test_killed_in_the_middle_of_a_stream(live: Live) -> None:
     """The daemon is killed ten times while jobs come: what was promised stands, and no more."""
-    stop, said = threading.Event(), list[Said]()
+    stop, replies = threading.Event(), list[Reply]()
     before = {each.token for each in live.kept()}
-    client = threading.Thread(target=lambda: said.extend(stream(live, stop)))
+    client = threading.Thread(target=lambda: replies.extend(stream(live, stop)))
     client.start()
     try:
         for number in range(KILLS):
@@ -81,10 +81,10 @@ def test_killed_in_the_middle_of_a_stream(live: Live) -> None:
         stop.set()
         client.join()
     settled(live)
-    assert lost_and_invented(live, said, before) == []
-    assert sum(each.promised for each in said) >= KILLS
-    assert all(each.job for each in said)
-    assert live.slowest(said) < BOUND
+    assert lost_and_invented(live, replies, before) == []
+    assert sum(each.promised for each in replies) >= KILLS
+    assert all(each.job for each in replies)
+    assert live.slowest(replies) < BOUND
 
 
 @pytest.mark.parametrize("point", ["committed", "answered"])
@@ -95,16 +95,16 @@ def test_killed_at_the_worst_moment(live: Live, point: str) -> None:
     """
     live.cluster.stop_daemon()
     live.cluster.start_daemon(env={"RTSCHED_FAILPOINT": point})
-    said = live.submit(*SHORT, in_minutes(60), script="sleep 40")
+    reply = live.submit(*SHORT, in_minutes(60), script="sleep 40")
     eventually(lambda: not live.cluster.services.alive("rtsched"))
-    assert said.promised == (point == "answered")
+    assert reply.promised == (point == "answered")
     live.cluster.start_daemon()
     settled(live)
-    assert live.state(said.job) == ("firm" if said.promised else "")
-    if not said.promised:
-        assert "without a promise" in said.text
+    assert live.state(reply.job) == ("firm" if reply.promised else "")
+    if not reply.promised:
+        assert "without a promise" in reply.text
         assert any(each.why == "the job never appeared" for each in live.kept())
-    assert live.slowest([said]) < BOUND
+    assert live.slowest([reply]) < BOUND
 
 
 def test_a_stopped_daemon_stalls_nobody(live: Live) -> None:
@@ -112,23 +112,23 @@ def test_a_stopped_daemon_stalls_nobody(live: Live) -> None:
     first = live.promise(*SHORT, in_minutes(60), script="sleep 60")
     live.wait_state(first, "firm")
     live.cluster.services.signal("rtsched", "STOP")
-    said = [live.submit(*SHORT, in_minutes(60)) for _ in range(20)]
+    replies = [live.submit(*SHORT, in_minutes(60)) for _ in range(20)]
     assert live.takes("squeue") < BOUND
     live.cluster.services.signal("rtsched", "CONT")
-    assert all(UNPROMISED in each.text for each in said)
-    assert live.slowest(said) < BOUND
+    assert all(UNPROMISED in each.text for each in replies)
+    assert live.slowest(replies) < BOUND
     eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
     settled(live)
     assert live.state(first) == "firm"
-    assert lost_and_invented(live, said) == []
+    assert lost_and_invented(live, replies) == []
 
 
 def test_without_a_socket(live: Live) -> None:
     """Without the daemon or its socket a job is let in without a promise, at once."""
     live.cluster.stop_daemon()
-    said = [live.submit(*SHORT, in_minutes(60)) for _ in range(3)]
-    assert all(UNPROMISED in each.text for each in said)
-    assert live.slowest(said) < BOUND
+    replies = [live.submit(*SHORT, in_minutes(60)) for _ in range(3)]
+    assert all(UNPROMISED in each.text for each in replies)
+    assert live.slowest(replies) < BOUND
     live.cluster.start_daemon()
     eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
 
@@ -235,8 +235,8 @@ def test_a_job_that_slurm_cannot_launch(testbed: None) -> None:
         live.wait_state(job, "void")
         (why,) = (each.why for each in live.kept() if each.id == job)
         assert why == "Slurm could not launch it, and holds it"
-        said = f"the promise is void: {why}"
-        eventually(lambda: said in cluster.run(["scontrol", "show", "job", str(job)]).stdout)
+        reply = f"the promise is void: {why}"
+        eventually(lambda: reply in cluster.run(["scontrol", "show", "job", str(job)]).stdout)
 
 
 def test_without_the_accounting_daemon(live: Live) -> None:
@@ -288,16 +288,16 @@ def test_a_full_disk(live: Live) -> None:
         first = live.promise(*SHORT, in_minutes(60), script="sleep 30")
         live.wait_state(first, "firm")
         cluster.run(["dd", "if=/dev/zero", f"of={place}/fill", "bs=4k"], check=False)
-        said = [live.submit(*SHORT, in_minutes(60)) for _ in range(60)]
-        assert any(UNPROMISED in each.text for each in said)
-        assert live.slowest(said) < BOUND
+        replies = [live.submit(*SHORT, in_minutes(60)) for _ in range(60)]
+        assert any(UNPROMISED in each.text for each in replies)
+        assert live.slowest(replies) < BOUND
         assert cluster.services.alive("rtsched")
         assert live.ask("status")["promises"]
         cluster.run(["rm", f"{place}/fill"])
         eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
         settled(live)
         assert live.state(first) == "firm"
-        assert lost_and_invented(live, said) == []
+        assert lost_and_invented(live, replies) == []
     finally:
         cluster.stop_daemon()
         cluster.run(["umount", place])
@@ -331,9 +331,9 @@ def test_the_process_that_talks_to_slurm_fails(live: Live, signal: str) -> None:
     job = live.promise(*SHORT, in_minutes(60), script="sleep 60")
     live.wait_state(job, "firm")
     live.cluster.run(["kill", f"-{signal}", str(live.child())])
-    said = live.submit(*SHORT, in_minutes(60))
-    assert said.promised
-    live.wait_state(said.job, "firm", seconds=30)
+    reply = live.submit(*SHORT, in_minutes(60))
+    assert reply.promised
+    live.wait_state(reply.job, "firm", seconds=30)
     assert live.state(job) == "firm"
     assert live.slowest() < BOUND
 

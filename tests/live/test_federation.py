@@ -76,11 +76,11 @@ def test_jobs_that_name_clusters(live: Live, other: Sandbox) -> None:
     job = live.promise("-N1", "--time=1", "-M", "testbed", in_minutes(30), script="true")
     live.wait_state(job, "kept", seconds=60)
     before = len(live.kept())
-    said = live.submit("-N1", "--time=1", "-M", "other", in_minutes(30), script="true")
-    assert (said.job > 0, "rtsched" in said.text) == (True, False)
+    reply = live.submit("-N1", "--time=1", "-M", "other", in_minutes(30), script="true")
+    assert (reply.job > 0, "rtsched" in reply.text) == (True, False)
     # sbatch asks both when it could start, and takes the one that does not refuse it
-    said = live.submit("-N1", "--time=1", "-M", "testbed,other", in_minutes(30), script="true")
-    assert "on cluster other" in said.text
+    reply = live.submit("-N1", "--time=1", "-M", "testbed,other", in_minutes(30), script="true")
+    assert "on cluster other" in reply.text
     assert len(live.kept()) == before
 
 
@@ -99,11 +99,11 @@ def test_a_federation(live: Live, other: Sandbox) -> None:
         )
     cluster.restart_daemon()  # or it knows within a minute
     live.polled()
-    said = live.submit("-N1", "--time=1", in_minutes(30))
-    assert "another cluster of the federation fed may run it" in said.text
-    assert "--clusters=testbed" in said.text
-    said = live.submit("-N1", "--time=1", script="true")
-    assert said.job >> 26 == 1  # of both clusters
+    reply = live.submit("-N1", "--time=1", in_minutes(30))
+    assert "another cluster of the federation fed may run it" in reply.text
+    assert "--clusters=testbed" in reply.text
+    reply = live.submit("-N1", "--time=1", script="true")
+    assert reply.job >> 26 == 1  # of both clusters
     job = live.promise("-N1", "--time=1", "--clusters=testbed", in_minutes(30), script="true")
     assert "FedViableSiblings=testbed " in job_on(cluster, job)
     live.wait_state(job, "kept", seconds=60)

@@ -116,9 +116,9 @@ def test_an_accepted_job_is_what_the_daemon_made_of_it(site: Site) -> None:
         *((Tag.ENV, "RTSCHED_A=1"), (Tag.ENV, "RTSCHED_B=x y'$(id)")),
     )
     with site.serve(answer):
-        said = site.command("sbatch", "-N2", *WISH, "--output=/tmp/%j", "--wrap=env; sleep 60")
-    assert "sbatch: rtsched: promised by 14:10" in said
-    number = int(re.findall(r"batch job (\d+)", said)[0])
+        reply = site.command("sbatch", "-N2", *WISH, "--output=/tmp/%j", "--wrap=env; sleep 60")
+    assert "sbatch: rtsched: promised by 14:10" in reply
+    number = int(re.findall(r"batch job (\d+)", reply)[0])
     site.cluster.wait_job(number, "RUNNING")
     job = site.job(number)
     assert job["NumNodes"] == "1"
@@ -159,15 +159,15 @@ def test_users_read_what_the_daemon_says(site: Site, command: tuple[str, str]) -
     """sbatch, srun and salloc print the text of an admission, and all lines of a rejection."""
     tool, work = command
     with site.serve(answering((Tag.VERDICT, 0), (Tag.MESSAGE, "rtsched: promised"))):
-        said = site.command(tool, *WISH, "-n1", work)
-    assert said.startswith("0 ")
-    assert f"{tool}: rtsched: promised\n" in said
+        reply = site.command(tool, *WISH, "-n1", work)
+    assert reply.startswith("0 ")
+    assert f"{tool}: rtsched: promised\n" in reply
     text = "rtsched: infeasible: 2 nodes are free\nrtsched: --deadline=14:32 would be accepted"
     with site.serve(answering((Tag.VERDICT, 1), (Tag.MESSAGE, text))):
-        said = site.command(tool, *WISH, "-n1", work)
-    assert said.startswith("1 ")
+        reply = site.command(tool, *WISH, "-n1", work)
+    assert reply.startswith("1 ")
     for line in text.splitlines():
-        assert f"{tool}: error: {line}\n" in said
+        assert f"{tool}: error: {line}\n" in reply
 
 
 def test_arrays_and_parts_of_jobs_are_asked_about(site: Site) -> None:
@@ -191,15 +191,15 @@ def test_arrays_and_parts_of_jobs_are_asked_about(site: Site) -> None:
 def test_forgery_by_ones_own_program_is_refused(site: Site, forgery: str, says: str) -> None:
     """A user's program that fills Slurm's structures by itself gets no further than sbatch."""
     with site.serve(answering(*ACCEPTED)):
-        said = site.command("submit", "1", forgery, "x" * 100_000 if "extra" in forgery else "")
-    assert says in said
-    assert "refused" in said
+        reply = site.command("submit", "1", forgery, "x" * 100_000 if "extra" in forgery else "")
+    assert says in reply
+    assert "refused" in reply
 
 
 def test_a_site_factor_of_ones_own_counts_nothing(site: Site) -> None:
     """Slurm itself takes neither site factor nor priority from a user."""
-    said = site.command("submit", "1", "site_factor=900000")
-    job = site.job(int(re.findall(r"job (\d+)", said)[0]))
+    reply = site.command("submit", "1", "site_factor=900000")
+    job = site.job(int(re.findall(r"job (\d+)", reply)[0]))
     assert int(job["Priority"]) < 900_000
 
 
@@ -226,13 +226,13 @@ def test_without_a_verdict_the_sites_policy_holds(site: Site, policy: str) -> No
     for daemon, behave in DAEMONS.items():
         if behave:
             with site.serve(behave):
-                said = site.command(*command)
+                reply = site.command(*command)
         else:
-            said = site.command(*command)
-        assert POLICIES[policy] in said, daemon
-        assert said.startswith("1 " if policy == "closed" else "0 "), daemon
+            reply = site.command(*command)
+        assert POLICIES[policy] in reply, daemon
+        assert reply.startswith("1 " if policy == "closed" else "0 "), daemon
         if policy != "closed":
-            job = site.job(int(re.findall(r"batch job (\d+)", said)[0]))
+            job = site.job(int(re.findall(r"batch job (\d+)", reply)[0]))
             mark = "parked" if policy == "hold" else "unjudged"
             assert job["AdminComment"] == f"rtsched:{mark}", daemon
             assert (job["Priority"] == "0") == (policy == "hold"), daemon
@@ -319,9 +319,9 @@ def test_changes_are_guarded(site: Site) -> None:
     refusal = answering((Tag.VERDICT, 1), (Tag.MESSAGE, "rtsched: it was given a promise"))
     with site.serve(refusal) as server:
         for change in ("timelimit=1", "numnodes=2", "starttime=now", "features=fast", "qos=normal"):
-            said = site.command("scontrol", "update", f"job={job}", change)
-            assert "rtsched: it was given a promise" in said
-            assert said.startswith("1 ")
+            reply = site.command("scontrol", "update", f"job={job}", change)
+            assert "rtsched: it was given a promise" in reply
+            assert reply.startswith("1 ")
         assert site.command("scontrol", "hold", job).startswith("1 ")
         assert len(server.asked) == 6
         assert {kind for kind, _ in server.asked} == {MessageKind.MODIFY}
@@ -372,9 +372,9 @@ def test_what_is_not_on_the_daemons_list_may_be_changed(site: Site, policy: str)
                 10,
             )
             for task, change in changes:
-                said = site.command("scontrol", "update", f"job={task}", change)
-                assert said.startswith(status)
-                assert ("promised a deadline: it cannot be changed" in said) == bool(promised)
+                reply = site.command("scontrol", "update", f"job={task}", change)
+                assert reply.startswith(status)
+                assert ("promised a deadline: it cannot be changed" in reply) == bool(promised)
     finally:
         listed.unlink()
 

@@ -63,9 +63,9 @@ def take(live: Live, count: int, *options: str, first: int = 1) -> list[int]:
 
 def asked(live: Live, size: int) -> str:
     """Ask for a promise without slack; return what the user reads."""
-    said = live.submit(f"-N{size}", "--time=1", DEADLINE, script="sleep 3")
-    assert UNPROMISED not in said.text
-    return said.text
+    reply = live.submit(f"-N{size}", "--time=1", DEADLINE, script="sleep 3")
+    assert UNPROMISED not in reply.text
+    return reply.text
 
 
 def test_no_promise_on_nodes_that_were_just_taken(live: Live) -> None:
@@ -77,8 +77,8 @@ def test_no_promise_on_nodes_that_were_just_taken(live: Live) -> None:
     texts = [first.text, *(asked(live, 2) for _ in range(3))]
     assert all("rejected" in text and "0 of 6 nodes are free" in text for text in texts), texts
     live.polled()
-    taken = live.submit("-N2", "--time=1", f"--deadline={first.offer or live.said[-1].offer}")
-    assert taken.promised or live.said[-2].promised, taken.text
+    taken = live.submit("-N2", "--time=1", f"--deadline={first.offer or live.replies[-1].offer}")
+    assert taken.promised or live.replies[-2].promised, taken.text
     live.polled()
     shown = [live.cluster.job(job) for job in jobs]
     assert {(job["JobState"], job["Restarts"]) for job in shown} == {("RUNNING", "0")}
@@ -89,10 +89,10 @@ def test_what_is_left_is_promised(live: Live) -> None:
     """Four of six nodes were taken: two are promised, start at once, and no third is."""
     with_site(live, SELDOM)
     take(live, 4, "-N1", "--exclusive")
-    said = live.submit("-N2", "--time=1", DEADLINE, script="sleep 3")
-    assert said.promised, said.text
+    reply = live.submit("-N2", "--time=1", DEADLINE, script="sleep 3")
+    assert reply.promised, reply.text
     assert PROMISED not in asked(live, 1)
-    live.wait_state(said.job, "kept", seconds=60)
+    live.wait_state(reply.job, "kept", seconds=60)
 
 
 def test_jobs_that_wait_for_idle_nodes_come_after_a_promised_one(live: Live) -> None:
@@ -110,13 +110,13 @@ def test_jobs_that_wait_for_idle_nodes_come_after_a_promised_one(live: Live) -> 
             live.cluster.sbatch(["-N1", "--exclusive", "--time=10"], user="bob", script="sleep 590")
             for _ in range(NODES - 1)
         ]
-        said = live.submit("-N2", "--time=1", DEADLINE, script="sleep 3")
+        reply = live.submit("-N2", "--time=1", DEADLINE, script="sleep 3")
         waited = [job for job in waiting if live.cluster.job(job)["JobState"] == "PENDING"]
-        if said.promised and len(waited) == len(waiting):
+        if reply.promised and len(waited) == len(waiting):
             break
-    assert said.promised, said.text
-    eventually(lambda: live.cluster.job(said.job)["JobState"] != "PENDING", 30)
-    assert live.cluster.job(said.job)["JobState"] in {"RUNNING", "COMPLETING", "COMPLETED"}
+    assert reply.promised, reply.text
+    eventually(lambda: live.cluster.job(reply.job)["JobState"] != "PENDING", 30)
+    assert live.cluster.job(reply.job)["JobState"] in {"RUNNING", "COMPLETING", "COMPLETED"}
     left = [job for job in waiting if live.cluster.job(job)["JobState"] == "PENDING"]
     assert len(left) >= 2
     assert not live.cluster.services.alive("rtsched")

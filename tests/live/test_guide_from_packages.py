@@ -61,10 +61,10 @@ def login(site: Site) -> Sandbox:
     slurm = guide("slurm/install.md")
     accounts = re.findall("^sacctmgr .*add .*$", "".join(block.text for block in slurm), re.M)
     site.run(["sh", "-euc", "\n".join(accounts)])
-    said = site.follow([b for b in slurm if b.section in {"Shadow", "Warn", "Enforce"}])
-    assert "portfolio (shadow) would reject it" in said["Shadow"]
-    assert "sbatch: rtsched: warning: " in said["Warn"]
-    assert "sbatch: rtsched: promised to end by" in said["Enforce"]
+    reply = site.follow([b for b in slurm if b.section in {"Shadow", "Warn", "Enforce"}])
+    assert "portfolio (shadow) would reject it" in reply["Shadow"]
+    assert "sbatch: rtsched: warning: " in reply["Warn"]
+    assert "sbatch: rtsched: promised to end by" in reply["Enforce"]
 
     rest = guide("rest.md")
     site.follow([b for b in rest if b.user == "root" and "client.toml" not in b.file])

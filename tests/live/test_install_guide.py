@@ -44,12 +44,12 @@ def test_the_guide_leads_from_a_bare_slurm_to_a_counter_offer_and_back(suite):
         cluster.run(["sh", "-c", FORGET], check=False)
         unpack(cluster, kernels=suite != "trixie")
         conf = cluster.path("/etc/slurm/slurm.conf").read_text()
-        said, last = follow(cluster, there)
-        assert "portfolio (shadow) would reject it" in said["Shadow"]
-        assert "Submitted batch job" in said["Shadow"]
-        assert "sbatch: rtsched: warning: " in said["Warn"]
-        assert "Submitted batch job" in said["Warn"]
-        assert "sbatch: rtsched: promised to end by" in said["Enforce"]
+        reply, last = follow(cluster, there)
+        assert "portfolio (shadow) would reject it" in reply["Shadow"]
+        assert "Submitted batch job" in reply["Shadow"]
+        assert "sbatch: rtsched: warning: " in reply["Warn"]
+        assert "Submitted batch job" in reply["Warn"]
+        assert "sbatch: rtsched: promised to end by" in reply["Enforce"]
         assert re.search(
             r"rtsched: rejected: .* Feasible: .*--deadline=uts\d+\), (not )?reserved", last
         )

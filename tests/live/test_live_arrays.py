@@ -67,10 +67,10 @@ def test_one_promise_for_all_tasks(live: Live) -> None:
 
 def test_too_many_tasks(live: Live) -> None:
     """It is rejected with the earliest deadline, and with how many tasks would make it."""
-    said = live.submit("--array=1-400", "-n1", "--time=1", in_minutes(4))
-    assert not said.job
-    assert "of its 400 tasks would be accepted with the same deadline" in said.text
-    assert said.offer
+    reply = live.submit("--array=1-400", "-n1", "--time=1", in_minutes(4))
+    assert not reply.job
+    assert "of its 400 tasks would be accepted with the same deadline" in reply.text
+    assert reply.offer
 
 
 def test_tasks_that_fail_or_are_cancelled(live: Live) -> None:

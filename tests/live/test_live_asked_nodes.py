@@ -103,9 +103,9 @@ def test_what_cannot_be_planned_is_told(live: Live) -> None:
         (("-N3", "-C", "a&b"), "asks for 3 nodes; in partition 'all' 2 match --constraint=a&b"),
         (("-N3", "-w", "fast[1-2]"), "asks for 3 nodes and names 2 of them; name as many as"),
     ):
-        said = live.submit(*options, "--time=1", in_minutes(6))
-        assert not said.job
-        assert text in said.text
+        reply = live.submit(*options, "--time=1", in_minutes(6))
+        assert not reply.job
+        assert text in reply.text
 
 
 def test_an_offer_is_for_its_nodes(live: Live) -> None:
@@ -114,10 +114,10 @@ def test_an_offer_is_for_its_nodes(live: Live) -> None:
     first = live.promise(*words, script="sleep 60")
     live.cluster.wait_job(first, "RUNNING")
     live.polled()
-    said = live.submit("-C", "a&b", "--exclude=slow1", "--time=1", in_minutes(2))
-    assert not said.job
-    assert said.offer
-    words = ("-C", "a&b", "--exclude=slow1", "--time=1", f"--deadline={said.offer}")
+    reply = live.submit("-C", "a&b", "--exclude=slow1", "--time=1", in_minutes(2))
+    assert not reply.job
+    assert reply.offer
+    words = ("-C", "a&b", "--exclude=slow1", "--time=1", f"--deadline={reply.offer}")
     job = live.promise(*words, script="sleep 1")
     live.polled()
     assert planned(live, job) <= {"fast1", "slow2"}

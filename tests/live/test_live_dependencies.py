@@ -63,15 +63,15 @@ def test_behind_a_job_that_does_not_exist(live: Live) -> None:
     """Where Slurm itself refuses the job its user reads why; else there is nothing to wait for."""
     words = ("-N1", "--time=1", in_minutes(20))
     for kind in ("afterok", "afternotok"):
-        said = live.submit(*words, f"--dependency={kind}:99999")
-        assert not said.job
-        assert f"--dependency={kind} names job 99999, which Slurm does not know" in said.text
+        reply = live.submit(*words, f"--dependency={kind}:99999")
+        assert not reply.job
+        assert f"--dependency={kind} names job 99999, which Slurm does not know" in reply.text
         plain = live.submit("-N1", "--time=1", f"--dependency={kind}:99999")
         assert "Job dependency problem" in plain.text  # Slurm's own words
     job = live.promise(*words, "--dependency=afterany:99999", script="sleep 1")
     before = live.cluster.sbatch(["-N1", "--time=1", "-H"], user="alice", script="true")
-    said = live.submit(*words, f"--dependency=afterok:{before}")  # it exists: no poll has shown it
-    assert "does not know" not in said.text
+    reply = live.submit(*words, f"--dependency=afterok:{before}")  # it exists: no poll has shown it
+    assert "does not know" not in reply.text
     live.wait_state(job, "kept", seconds=120)
 
 
@@ -82,9 +82,9 @@ def test_behind_jobs_without_a_promise(live: Live) -> None:
     live.cluster.wait_job(runs, "RUNNING")
     waits = live.cluster.sbatch(words, user="bob", script="sleep 1")
     live.polled()
-    said = live.submit("-N1", "--time=1", f"--dependency=afterany:{waits}", in_minutes(20))
-    assert not said.job
-    assert f"waits for job {waits}, whose end cannot be predicted" in said.text
+    reply = live.submit("-N1", "--time=1", f"--dependency=afterany:{waits}", in_minutes(20))
+    assert not reply.job
+    assert f"waits for job {waits}, whose end cannot be predicted" in reply.text
     job = live.promise(
         "-N1", "--time=1", f"--dependency=afterany:{runs}", in_minutes(20), script="sleep 1"
     )
@@ -114,11 +114,11 @@ def test_jobs_of_one_name_run_one_at_a_time(live: Live) -> None:
     live.cluster.wait_job(first, "RUNNING")  # until then nobody knows its end
     jobs = []
     for _ in range(2):  # at once: no poll has shown the jobs before
-        said = live.submit(
+        reply = live.submit(
             *name, "--time=1", "--dependency=singleton", in_minutes(20), script="sleep 3"
         )
-        assert "held until it has been evaluated with the other jobs of its name" in said.text
-        jobs.append(said.job)
+        assert "held until it has been evaluated with the other jobs of its name" in reply.text
+        jobs.append(reply.job)
     for job in jobs:
         live.wait_state(job, "firm", seconds=40)
     planned = [live.ask("explain", str(job))["promise"]["start"] for job in jobs]

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import PROMISED, QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes, without_jobs
+from promising import PROMISED, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
@@ -64,12 +64,12 @@ def components(live: Live, job: int) -> list[list[str]]:
     return sorted((line.rstrip().split("|") for line in lines), key=lambda row: int(row[0]))
 
 
-def submitted(live: Live, *words: str, script: str = "sleep 3") -> Said:
+def submitted(live: Live, *words: str, script: str = "sleep 3") -> Reply:
     """Submit a heterogeneous job that waits for its evaluation; return what its user read."""
-    said = live.submit(*words, script=script)
-    assert said.job, said.text
-    assert HELD in said.text
-    return said
+    reply = live.submit(*words, script=script)
+    assert reply.job, reply.text
+    assert HELD in reply.text
+    return reply
 
 
 def rejection(live: Live, job: int) -> str:
@@ -144,9 +144,9 @@ def test_components_on_other_nodes(live: Live, words: tuple[str, ...], says: str
 
 def test_what_is_wrong_with_one_component_is_said_at_once(live: Live) -> None:
     """Nobody has to wait for that."""
-    said = live.submit("-N1-3", "--time=1", in_minutes(20), ":", "-N1", "--time=1")
-    assert said.job == 0
-    assert "give each --nodes with one number" in said.text
+    reply = live.submit("-N1-3", "--time=1", in_minutes(20), ":", "-N1", "--time=1")
+    assert reply.job == 0
+    assert "give each --nodes with one number" in reply.text
 
 
 def test_a_daemon_that_is_away(live: Live) -> None:
@@ -177,8 +177,8 @@ def test_a_promised_one_stays_as_it_is(live: Live) -> None:
     live.wait_state(job, "firm")
     live.polled()
     for name in (str(job), f"{job}+1", str(job + 1)):
-        said = live.command("scontrol", "update", f"JobId={name}", "TimeLimit=3")
-        assert f"job {job} was promised to end by" in said
+        reply = live.command("scontrol", "update", f"JobId={name}", "TimeLimit=3")
+        assert f"job {job} was promised to end by" in reply
     assert "individual component" in live.command("scancel", f"{job}+1")
     listed = live.cluster.path("/run/rtsched/promised_jobs").read_text()
     assert f"\n{job}\n{job + 1}\n" in listed
@@ -188,26 +188,26 @@ def test_a_promised_one_stays_as_it_is(live: Live) -> None:
 
 def test_where_nothing_is_enforced_nothing_is_held(live: Live) -> None:
     """In shadow mode it starts as if rtsched were not there."""
-    said = live.submit(
+    reply = live.submit(
         *("-N1", "-p", "trial", "--time=2", in_minutes(30)),
         *(":", "-N2", "-p", "trial", "--time=1"),
     )
-    assert said.job
-    assert HELD not in said.text
-    eventually(lambda: {row[1] for row in components(live, said.job)} == {"RUNNING"}, 40)
-    assert not live.state(said.job)
+    assert reply.job
+    assert HELD not in reply.text
+    eventually(lambda: {row[1] for row in components(live, reply.job)} == {"RUNNING"}, 40)
+    assert not live.state(reply.job)
 
 
 def test_an_open_filter_lets_it_in(live: Live) -> None:
     """With the daemon away it is accepted without a promise, and starts as any other job."""
     live.cluster.stop_daemon()
     try:
-        said = live.submit("-N1", "--time=2", in_minutes(30), ":", "-N2", "--time=1")
-        assert "accepted without a promise" in said.text
+        reply = live.submit("-N1", "--time=2", in_minutes(30), ":", "-N2", "--time=1")
+        assert "accepted without a promise" in reply.text
     finally:
         live.cluster.start_daemon()
-    eventually(lambda: {row[1] for row in components(live, said.job)} == {"RUNNING"}, 40)
-    assert not live.state(said.job)
+    eventually(lambda: {row[1] for row in components(live, reply.job)} == {"RUNNING"}, 40)
+    assert not live.state(reply.job)
 
 
 def test_a_site_that_takes_rtsched_out(live: Live) -> None:
@@ -222,8 +222,8 @@ def test_a_site_that_takes_rtsched_out(live: Live) -> None:
         live.polled()
         live.cluster.stop_daemon()
         held = submitted(live, *words).job
-        said = live.command("rtsched", "slurm", "restore", "--apply", user="root")
-        assert said.startswith("0 "), said
+        reply = live.command("rtsched", "slurm", "restore", "--apply", user="root")
+        assert reply.startswith("0 "), reply
         assert not [name for name in live.reservations() if name.startswith("rtsched_")]
         for job in (promised, held):
             live.cluster.wait_job(job, "RUNNING", "COMPLETED")

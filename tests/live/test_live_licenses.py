@@ -92,11 +92,11 @@ def test_others_do_not_take_them_meanwhile(live: Live) -> None:
 def test_licences_of_another_promise(live: Live) -> None:
     """What needs licences that are promised is offered a deadline after that job's end."""
     first = live.promise("-n1", "--licenses=matlab:4", "--time=2", in_minutes(4), script="sleep 20")
-    said = live.submit("-n1", "--licenses=matlab:2", "--time=2", in_minutes(3.5))
-    assert not said.job
-    assert said.offer
+    reply = live.submit("-n1", "--licenses=matlab:2", "--time=2", in_minutes(3.5))
+    assert not reply.job
+    assert reply.offer
     second = live.promise(
-        "-n1", "--licenses=matlab:2", "--time=2", f"--deadline={said.offer}", script="sleep 2"
+        "-n1", "--licenses=matlab:2", "--time=2", f"--deadline={reply.offer}", script="sleep 2"
     )
     live.wait_state(first, "kept", seconds=100)
     live.wait_state(second, "kept", seconds=100)
@@ -151,15 +151,15 @@ def test_promises_that_take_the_same_licences_in_turn(live: Live) -> None:
 )
 def test_licences_that_cannot_be_planned(live: Live, licenses: str, text: str) -> None:
     """Each is one sentence at the prompt."""
-    said = live.submit("-n1", f"--licenses={licenses}", "--time=1", in_minutes(6))
-    assert not said.job
-    assert text in said.text
+    reply = live.submit("-n1", f"--licenses={licenses}", "--time=1", in_minutes(6))
+    assert not reply.job
+    assert text in reply.text
 
 
 def test_an_array_is_refused(live: Live) -> None:
     """What its tasks need together depends on how many run."""
-    said = live.submit("-n1", "-a1-4", "--licenses=matlab", "--time=1", in_minutes(6))
-    assert "no promise can be given to an array whose tasks need licences" in said.text
+    reply = live.submit("-n1", "-a1-4", "--licenses=matlab", "--time=1", in_minutes(6))
+    assert "no promise can be given to an array whose tasks need licences" in reply.text
 
 
 def test_feasible_with_licences(live: Live) -> None:
@@ -170,8 +170,8 @@ def test_feasible_with_licences(live: Live) -> None:
         for options in ((), ("--licenses", "matlab:1"))
     )
     assert with_them > without + 60
-    said = live.command("rtsched", "feasible", "-t", "1", "-L", "matlab:5")
-    assert "requests 5 licences 'matlab'; there are 4 for jobs" in said
+    reply = live.command("rtsched", "feasible", "-t", "1", "-L", "matlab:5")
+    assert "requests 5 licences 'matlab'; there are 4 for jobs" in reply
 
 
 def test_more_licences_than_promised(live: Live) -> None:
@@ -197,8 +197,8 @@ def test_licences_of_a_site_reservation(live: Live) -> None:
     live.cluster.run([*create], user="root")
     try:
         live.polled()
-        said = live.submit("-n1", "--licenses=matlab:2", "--time=1", in_minutes(6))
-        assert "requests 2 licences 'matlab'; there are 1 for jobs" in said.text
+        reply = live.submit("-n1", "--licenses=matlab:2", "--time=1", in_minutes(6))
+        assert "requests 2 licences 'matlab'; there are 1 for jobs" in reply.text
         job = live.promise("-n1", "--licenses=matlab", "--time=1", in_minutes(6), script="sleep 1")
         live.wait_state(job, "kept", seconds=100)
     finally:

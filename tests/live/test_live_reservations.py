@@ -76,8 +76,8 @@ def test_promises_before_during_and_after_a_maintenance(live: Live) -> None:
     reserve(live, "ALL", begin, end)
     after = live.promise(f"-N{NODES}", "--exclusive", "--time=3", in_minutes(15), script="sleep 3")
     assert start_of(live, after) >= end
-    said = live.submit(f"-N{NODES}", "--exclusive", "--time=3", in_minutes(4), script="sleep 3")
-    assert not said.job
+    reply = live.submit(f"-N{NODES}", "--exclusive", "--time=3", in_minutes(4), script="sleep 3")
+    assert not reply.job
     before = live.promise(f"-N{NODES}", "--exclusive", "--time=1", in_minutes(15), script="sleep 3")
     live.wait_state(before, "kept", seconds=60)
     assert ran(live, before)[0] < begin

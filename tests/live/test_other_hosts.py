@@ -75,27 +75,27 @@ def copy_prolog(cluster: Cluster, host: Sandbox) -> None:
 
 def test_what_an_installation_leaves_running(cluster: Cluster) -> None:
     """By default jobs run on all nodes; a TaskProlog goes in only when all nodes have the file."""
-    status, said = run(cluster, "rtsched slurm install --apply")
-    assert status == 0, said
+    status, reply = run(cluster, "rtsched slurm install --apply")
+    assert status == 0, reply
     assert "TaskProlog" not in cluster.path(CONF).read_text()
     reconfigure(cluster)
     assert [end_of_a_job(cluster, node) for node in cluster.slurm.nodes] == ["COMPLETED"] * 3
     before = cluster.path(CONF).read_text()
     # A full cluster answers as well.
     cluster.wait_job(cluster.sbatch(["-N3", "--exclusive"], script="sleep 300"), "RUNNING")
-    status, said = run(cluster, "rtsched slurm install --task-prolog --apply")
+    status, reply = run(cluster, "rtsched slurm install --task-prolog --apply")
     assert status == 2
-    assert f"2 of the nodes cannot run {PROLOG}: slow1 (it does not exist), slow2" in said
+    assert f"2 of the nodes cannot run {PROLOG}: slow1 (it does not exist), slow2" in reply
     assert cluster.path(CONF).read_text() == before
     assert about_nodes(cluster)["good"] == f"1 nodes can run {PROLOG}"
-    status, said = run(cluster, "rtsched slurm check --nodes", user="alice")
-    assert (status, "run this as root" in said) == (3, True)
+    status, reply = run(cluster, "rtsched slurm check --nodes", user="alice")
+    assert (status, "run this as root" in reply) == (3, True)
     # A drained node is not asked, and the others have it now.
     cluster.run(["scontrol", "update", "NodeName=slow2", "State=DRAIN", "Reason=test"])
     copy_prolog(cluster, cluster.hosts["slow1"])
-    status, said = run(cluster, "rtsched slurm install --task-prolog --apply")
-    assert status == 0, said
-    assert "not tested, because they accept no jobs now: slow2 (drained)" in said
+    status, reply = run(cluster, "rtsched slurm install --task-prolog --apply")
+    assert status == 0, reply
+    assert "not tested, because they accept no jobs now: slow2 (drained)" in reply
     cluster.run(["scancel", "--user=alice"])
     cluster.run(["scontrol", "update", "NodeName=slow2", "State=RESUME"])
     reconfigure(cluster)

@@ -87,8 +87,8 @@ def test_our_software_is_there(suite: str) -> None:
     with Pool(suite, SMALL) as running:
         assert running.run(["rtsched", "--version"], user="alice").stdout.startswith("rtsched")
         job = running.submit(["hold = true", "+RtDeadline = 7"])
-        said = running.run(["python", "-c", ASK], user="rtsched").stdout
-        assert said == f"[({job}, 7)] 2\n"
+        reply = running.run(["python", "-c", ASK], user="rtsched").stdout
+        assert reply == f"[({job}, 7)] 2\n"
 
 
 @pytest.mark.parametrize("suite", SUITES)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import BOUND, QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes
+from promising import BOUND, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes
 from rest_server import (
     ADDRESS,
     PORT,
     PYTHON,
     REST,
-    Reply,
+    HttpReply,
     add_client,
     prepare_rest,
     rtsched,
@@ -133,9 +133,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield Live(cluster)
         assert all(cluster.services.alive(name) for name in names)
         for name in ("rtsched", "rest"):
-            said = cluster.path(f"/var/log/testbed/{name}.log").read_text()
-            assert "crashed" not in said
-            assert "Traceback" not in said
+            reply = cluster.path(f"/var/log/testbed/{name}.log").read_text()
+            assert "crashed" not in reply
+            assert "Traceback" not in reply
 
 
 @pytest.fixture(scope="module")
@@ -154,10 +154,10 @@ def clean(live: Live) -> Iterator[None]:
     live.cancel_all()
 
 
-def sent(login: Sandbox, script: str, user: str = "bob") -> list[Reply]:
+def sent(login: Sandbox, script: str, user: str = "bob") -> list[HttpReply]:
     """Run a script with `send` and `made` on the login host; return the answers."""
     done = login.run([PYTHON, "-c", f"{SEND}\n{script}"], user=user, timeout=60)
-    return [Reply(*json.loads(line)) for line in done.stdout.splitlines()]
+    return [HttpReply(*json.loads(line)) for line in done.stdout.splitlines()]
 
 
 @pytest.fixture
@@ -336,11 +336,11 @@ def test_nobody_else_asks_for_users(live: Live) -> None:
 def test_floods(live: Live, login: Sandbox, how: str) -> None:
     """While bob floods the server from the login host, alice's submissions are answered in time."""
     flood = login.popen([PYTHON, "/usr/local/bin/flood.py", how, "15"], user="bob")
-    said: list[Said] = []
+    replies: list[Reply] = []
     try:
         time.sleep(2)
-        while flood.poll() is None and len(said) < 20:
-            said.append(live.submit("-N1", "--time=2", in_minutes(200)))
+        while flood.poll() is None and len(replies) < 20:
+            replies.append(live.submit("-N1", "--time=2", in_minutes(200)))
             assert live.ask("status")["system"] == "slurm"
             assert live.takes("squeue") < BOUND
         text, errors = flood.communicate(timeout=60)
@@ -351,9 +351,9 @@ def test_floods(live: Live, login: Sandbox, how: str) -> None:
     assert sum(found.values()) > 100, (found, errors)
     wanted = {"none": "401", "replay": "401", "own": "429"}[how]
     assert found.get(wanted, 0) > sum(found.values()) // 3, found
-    late = sum(not each.promised for each in said)
-    assert late <= max(1, len(said) // 10)
-    assert live.slowest(said) < BOUND
+    late = sum(not each.promised for each in replies)
+    assert late <= max(1, len(replies) // 10)
+    assert live.slowest(replies) < BOUND
     eventually(lambda: rtsched(login, "status", user="alice")[0] in {0, 1}, 20, "alice is answered")
 
 

@@ -14,7 +14,7 @@ from rest_server import (
     CLIENT,
     PYTHON,
     REST,
-    Reply,
+    HttpReply,
     add_client,
     prepare_rest,
     rtsched,
@@ -155,10 +155,10 @@ def signed(live: LivePool, *words: str) -> str:
     return live.pool.run(["condor_token_create", *words]).stdout.strip()
 
 
-def sent(login: Sandbox, script: str) -> list[Reply]:
+def sent(login: Sandbox, script: str) -> list[HttpReply]:
     """Run a script with `send` and `forged` as bob on the login host; return the answers."""
     done = login.run([PYTHON, "-c", f"{SEND}\n{script}"], user="bob", timeout=60)
-    return [Reply(*json.loads(line)) for line in done.stdout.splitlines()]
+    return [HttpReply(*json.loads(line)) for line in done.stdout.splitlines()]
 
 
 def test_commands_on_another_host(live: LivePool, login: Sandbox, firm: int) -> None:

@@ -392,8 +392,8 @@ def test_rollback_leaves_jobs_as_their_users_submitted_them(slurm: Cluster) -> N
     with Remote(slurm, COMMANDS) as remote:
         good(remote.apply(plan, action, first))
         remote.kill()
-    said = slurm.run(["rtsched", "slurm", "restore"], check=False).stdout
-    assert f"let job {one} start on any node again" in said
+    reply = slurm.run(["rtsched", "slurm", "restore"], check=False).stdout
+    assert f"let job {one} start on any node again" in reply
     assert reservations(slurm) == [f"rtsched_{promised}"]
     done = slurm.run(["rtsched", "slurm", "restore", "--apply"], check=False)
     assert done.returncode == 0, done

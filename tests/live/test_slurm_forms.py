@@ -147,13 +147,13 @@ def without_deadline(live: Live) -> tuple[list[Answer], dict[str, list[dict[str,
         live.cluster.run(["scontrol", "update", f"PartitionName={name}", "State=DOWN"])
     try:
         last = max(live.known_jobs(), default=0)
-        said = submitted(live, NONE)
+        reply = submitted(live, NONE)
         jobs = records(live, last)
     finally:
         live.cancel_all()
         for name in ("all", "open"):
             live.cluster.run(["scontrol", "update", f"PartitionName={name}", "State=UP"])
-    return said, jobs
+    return reply, jobs
 
 
 def comments(live: Live) -> dict[str, str]:
@@ -164,14 +164,14 @@ def comments(live: Live) -> dict[str, str]:
     return {name: f"{state}: {comment}" for name, state, comment in found}
 
 
-def evaluated(live: Live, said: list[Answer]) -> list[str]:
+def evaluated(live: Live, replies: list[Answer]) -> list[str]:
     """Return what became of each form in the end: of jobs that were held, their comments.
 
     Slurm itself refuses some after they were held by the filter: those are no jobs.
     """
     held = {
         key(at)
-        for at, (text, status) in enumerate(said)
+        for at, (text, status) in enumerate(replies)
         if HELD.search(text) and "(--begin)" not in text and status in {0, KILLED}
     }
     known: dict[str, str] = {}
@@ -186,19 +186,20 @@ def evaluated(live: Live, said: list[Answer]) -> list[str]:
         ]
 
     eventually(lambda: not waiting(), 30, lambda: f"forms are evaluated: not yet {waiting()}")
-    return [known[key(at)] if key(at) in held else answer.text for at, answer in enumerate(said)]
+    return [known[key(at)] if key(at) in held else answer.text for at, answer in enumerate(replies)]
 
 
 def table(live: Live, accepted: list[bool], mode: str) -> list[str]:
     """Return what is wrong with the answers to an easy and an impossible deadline; print them."""
-    said = submitted(live, EASY)
-    easy = evaluated(live, said)
+    answers = submitted(live, EASY)
+    easy = evaluated(live, answers)
     live.cancel_all()
     hopeless = evaluated(live, submitted(live, IMPOSSIBLE))
     live.cancel_all()
     wrong, lines = [], []
     possible = promised = 0
-    for form, plain, answer, text, other in zip(FORMS, accepted, said, easy, hopeless, strict=True):
+    rows = zip(FORMS, accepted, answers, easy, hopeless, strict=True)
+    for form, plain, answer, text, other in rows:
         refusal = form.refused or (form.whole_refused if mode == "whole" else "")
         good = PROMISED in text and answer.status in {0, KILLED}
         lines.append(f"{mode:7} {form.name:40} {' '.join(text.split())[:140]}")

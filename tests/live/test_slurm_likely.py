@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from promising import PROLOG, QUICK, SITE, SUBMIT_CONF, Live, Said, in_minutes, without_jobs
+from promising import PROLOG, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import attempts, eventually
 
@@ -57,14 +57,14 @@ def clean(live: Live) -> Iterator[None]:
     yield from without_jobs(live, 8)
 
 
-def submitted(live: Live, *args: str, script: str = "sleep 5") -> Said:
+def submitted(live: Live, *args: str, script: str = "sleep 5") -> Reply:
     """Submit a job that asks for odds, as soon as there are estimates."""
     for _ in attempts(60, "starts are estimated"):
-        said = live.submit(ODDS, *args, script=script)
-        if NO_ESTIMATE not in said.text:
-            return said
+        reply = live.submit(ODDS, *args, script=script)
+        if NO_ESTIMATE not in reply.text:
+            return reply
         time.sleep(0.5)
-    raise AssertionError(said.text)
+    raise AssertionError(reply.text)
 
 
 def present_odds(live: Live, job: int) -> float:
@@ -74,20 +74,20 @@ def present_odds(live: Live, job: int) -> float:
 
 def test_accepted_when_the_queue_is_short_and_kept(live: Live) -> None:
     """The user reads odds; nothing is planned or reserved; the deadline is ours, not Slurm's."""
-    said = submitted(live, "-N2", "--time=2", in_minutes(240))
-    assert said.job, said.text
-    odds = re.search(r"likely to end by [\d: -]+ \+0000: odds (\d[\d.]*) %", said.text)
-    assert odds, said.text
-    assert "not guaranteed" in said.text
+    reply = submitted(live, "-N2", "--time=2", in_minutes(240))
+    assert reply.job, reply.text
+    odds = re.search(r"likely to end by [\d: -]+ \+0000: odds (\d[\d.]*) %", reply.text)
+    assert odds, reply.text
+    assert "not guaranteed" in reply.text
     assert 95 <= float(odds[1]) < 100
-    job = live.cluster.job(said.job)
+    job = live.cluster.job(reply.job)
     assert job.get("Deadline", "N/A") == "N/A"
-    assert live.tokens()[said.job].startswith("rtsched:likely-")
-    shown = eventually(lambda: live.ask("explain", str(said.job), "--live")["promise"])
+    assert live.tokens()[reply.job].startswith("rtsched:likely-")
+    shown = eventually(lambda: live.ask("explain", str(reply.job), "--live")["promise"])
     assert shown["odds"] >= 0.95
     assert not live.ask("plan", user="root")["entries"]
     assert not live.reservations()
-    assert live.wait_state(said.job, "kept", seconds=90) == "kept"
+    assert live.wait_state(reply.job, "kept", seconds=90) == "kept"
     report = live.ask("status")
     assert report["standings"]["likely kept"] >= 1
     assert "kept" not in report["standings"]
@@ -124,9 +124,9 @@ def test_a_deadline_that_the_time_limit_does_not_allow(live: Live) -> None:
     Users with a past get such deadlines; without one the limit counts, so either verdict is right,
     and Slurm's own refusal is not.
     """
-    said = submitted(live, "-N1", "--time=30", in_minutes(9))
-    assert "likely to end by" in said.text or "odds of ending" in said.text, said.text
-    assert "deadline invalid" not in said.text.lower()
+    reply = submitted(live, "-N1", "--time=30", in_minutes(9))
+    assert "likely to end by" in reply.text or "odds of ending" in reply.text, reply.text
+    assert "deadline invalid" not in reply.text.lower()
 
 
 def test_rejected_with_odds_and_a_later_deadline_when_the_queue_is_long(live: Live) -> None:
@@ -136,7 +136,7 @@ def test_rejected_with_odds_and_a_later_deadline_when_the_queue_is_long(live: Li
         live.cluster.sbatch(["-N1", "--exclusive", "--time=20"], user="bob", script="sleep 1200")
     live.polled()
     before = live.ask("plan", user="root")["entries"]
-    refused: Said | None = None
+    refused: Reply | None = None
     for _ in attempts(60, "the estimates know the queue"):
         refused = submitted(live, "-N8", "--time=2", in_minutes(3))
         if not refused.job:
@@ -171,9 +171,9 @@ def test_the_menu_offers_odds_and_the_choice_is_kept(live: Live) -> None:
         live.cluster.sbatch(["-N8", "--exclusive", "--time=20"], user="bob", script="sleep 30")
         eventually(lambda: live.cluster.run(words).stdout.strip(), 60, "bob's job runs")
         live.polled()
-        said = live.submit("-N8", "--time=2", in_minutes(6))
-        assert not said.job, said.text
-        found = re.search(r"`rtsched take (\d) job.sh`: with odds of [\d.]+ %, by ", said.text)
+        reply = live.submit("-N8", "--time=2", in_minutes(6))
+        assert not reply.job, reply.text
+        found = re.search(r"`rtsched take (\d) job.sh`: with odds of [\d.]+ %, by ", reply.text)
         if found:
             choice = found[1]
             break
@@ -201,28 +201,28 @@ def test_a_guaranteed_promise_is_untouched(live: Live) -> None:
     before = planned()
     assert [entry[0] for entry in before] == [str(guaranteed)]
     likely = [submitted(live, "-N1", "--time=1", in_minutes(240)) for _ in range(3)]
-    assert all(said.job for said in likely), likely
+    assert all(reply.job for reply in likely), likely
     live.polled()
     assert planned() == before
-    for job in (guaranteed, *(said.job for said in likely)):
+    for job in (guaranteed, *(reply.job for reply in likely)):
         live.wait_state(job, "kept", seconds=150)
 
 
 def test_it_survives_a_restart_and_can_be_cancelled(live: Live) -> None:
     """The daemon that comes back knows it; the user gives it up, and the job goes on."""
-    said = submitted(live, "-N1", "--time=3", in_minutes(240), script="sleep 100")
-    live.wait_state(said.job, "firm")
-    odds = live.ask("explain", str(said.job), "--live")["promise"]["odds"]
+    reply = submitted(live, "-N1", "--time=3", in_minutes(240), script="sleep 100")
+    live.wait_state(reply.job, "firm")
+    odds = live.ask("explain", str(reply.job), "--live")["promise"]["odds"]
     live.cluster.stop_daemon()
     live.cluster.start_daemon()
     live.wait_usable(8)
-    promise = live.ask("explain", str(said.job), "--live")["promise"]
+    promise = live.ask("explain", str(reply.job), "--live")["promise"]
     assert (promise["standing"], promise["odds"]) == ("firm", odds)
-    known = eventually(lambda: present_odds(live, said.job), 60, "its odds are estimated")
+    known = eventually(lambda: present_odds(live, reply.job), 60, "its odds are estimated")
     assert 0.5 * odds < known < 1.0
-    live.cluster.run(["rtsched", "cancel", str(said.job)], user="alice")
-    assert live.state(said.job) == "withdrawn"
-    assert live.cluster.job(said.job)["JobState"] in {"RUNNING", "PENDING"}
+    live.cluster.run(["rtsched", "cancel", str(reply.job)], user="alice")
+    assert live.state(reply.job) == "withdrawn"
+    assert live.cluster.job(reply.job)["JobState"] in {"RUNNING", "PENDING"}
 
 
 def test_what_cannot_have_odds_is_rejected_in_a_sentence(live: Live) -> None:
@@ -234,7 +234,7 @@ def test_what_cannot_have_odds_is_rejected_in_a_sentence(live: Live) -> None:
     assert "an array or a divisible load gets no promise with odds" in array.text
     wrong = live.submit("--extra=rtsched:odds=200", "--time=1", in_minutes(9))
     assert "must be a percentage above 0 and below 100" in wrong.text
-    said = submitted(live, "-N1", "--time=3", in_minutes(240), script="sleep 100")
-    live.wait_state(said.job, "firm")
-    change = live.command("scontrol", "update", f"jobid={said.job}", "timelimit=1")
+    reply = submitted(live, "-N1", "--time=3", in_minutes(240), script="sleep 100")
+    live.wait_state(reply.job, "firm")
+    change = live.command("scontrol", "update", f"jobid={reply.job}", "timelimit=1")
     assert "cannot be changed" in change

@@ -54,9 +54,9 @@ def occupied(live: Live) -> None:
 
 def rejected(live: Live) -> list[str]:
     """Have alice's job on four nodes rejected; return what sbatch prints, by lines."""
-    said = live.cluster.run(["sbatch", "--deadline=now+6minutes", JOB], user="alice", check=False)
-    assert said.returncode != 0, said.stdout
-    return said.stderr.splitlines()
+    reply = live.cluster.run(["sbatch", "--deadline=now+6minutes", JOB], user="alice", check=False)
+    assert reply.returncode != 0, reply.stdout
+    return reply.stderr.splitlines()
 
 
 def test_a_choice_is_taken_and_kept(live: Live) -> None:
@@ -89,8 +89,8 @@ def test_it_is_its_users_alone(live: Live) -> None:
         done = live.cluster.run(words, user="carol", check=False)
         assert done.returncode == 2
         assert "nothing is offered to you now" in done.stderr
-    said = live.submit("-N1", "--time=4", "--deadline=now+6minutes", user="carol")
-    assert "promised to end by" in said.text
+    reply = live.submit("-N1", "--time=4", "--deadline=now+6minutes", user="carol")
+    assert "promised to end by" in reply.text
 
 
 def test_it_lapses(live: Live) -> None:

@@ -55,14 +55,14 @@ def test_a_choice_is_taken_and_kept(live: Live, kind: str) -> None:
     words = ["squeue", "-h", "-t", "R", "-u", "bob"]
     eventually(lambda: live.cluster.run(words).stdout.strip(), 30, "bob's job runs")
     live.polled()
-    said = live.cluster.run(["sbatch", "--deadline=now+6minutes", JOB], user="alice", check=False)
-    assert said.returncode != 0, said.stdout
-    _, *others, last = said.stderr.splitlines()
+    reply = live.cluster.run(["sbatch", "--deadline=now+6minutes", JOB], user="alice", check=False)
+    assert reply.returncode != 0, reply.stdout
+    _, *others, last = reply.stderr.splitlines()
     assert "Batch job submission failed" in last
     assert len(others) == 3
     found = [re.search(r"or `rtsched take (\d) job.sh`: (.*), by .*, (.*)$", one) for one in others]
     numbers = {one[2]: one[1] for one in found if one}
-    assert set(numbers) == {shown for shown, _, _ in CHOICES.values()}, said.stderr
+    assert set(numbers) == {shown for shown, _, _ in CHOICES.values()}, reply.stderr
     assert {one[3] for one in found if one} <= {"reserved", "not reserved"}
     taken = live.cluster.run(["rtsched", "take", numbers[text], JOB], user="alice")
     assert "promised to end by" in taken.stderr

@@ -40,12 +40,12 @@ def state(live: Live, job: int) -> str:
 def test_best_effort_jobs_start_beside_any_number_of_rejected_jobs(live: Live) -> None:
     """Nothing is reserved for offers on an idle cluster, not of an array that Slurm refuses."""
     for nodes in (1, 2, 3, 4):
-        said = live.submit(f"-N{nodes}", *TOO_SOON)
-        assert not said.job
-        assert "not reserved: submit within 45 s" in said.text
-    said = live.submit("--array=1-50000", *TOO_SOON)
-    assert (said.job, said.offer) == (0, "")
-    assert "task 50000; task ids must be below" in said.text
+        reply = live.submit(f"-N{nodes}", *TOO_SOON)
+        assert not reply.job
+        assert "not reserved: submit within 45 s" in reply.text
+    reply = live.submit("--array=1-50000", *TOO_SOON)
+    assert (reply.job, reply.offer) == (0, "")
+    assert "task 50000; task ids must be below" in reply.text
     live.polled()
     assert live.reservations() == {}
     wide = live.submit("-N4", "--time=20", user="bob", script="sleep 600")
@@ -58,10 +58,10 @@ def test_what_a_rejection_names_can_be_submitted(live: Live) -> None:
     """After any number of offers that nobody took."""
     for _ in range(12):
         assert not live.submit("-n1", *TOO_SOON).job
-    said = live.submit("-n1", *TOO_SOON)
-    assert "not reserved" in said.text
+    reply = live.submit("-n1", *TOO_SOON)
+    assert "not reserved" in reply.text
     live.polled()
-    assert live.submit("-n1", "--time=10", f"--deadline={said.offer}").promised
+    assert live.submit("-n1", "--time=10", f"--deadline={reply.offer}").promised
 
 
 def test_whoever_cancels_and_submits_again_has_the_machine_for_a_while_only(live: Live) -> None:
@@ -71,13 +71,13 @@ def test_whoever_cancels_and_submits_again_has_the_machine_for_a_while_only(live
     live.polled()
     accepted, text = 0, ""
     while accepted < 12:
-        said = live.submit("-N4", "--time=600", "--deadline=now+30hours")
-        if not said.promised:
-            text = said.text
+        reply = live.submit("-N4", "--time=600", "--deadline=now+30hours")
+        if not reply.promised:
+            text = reply.text
             break
         accepted += 1
         live.polled()
-        live.cluster.run(["scancel", str(said.job)], user="alice")
+        live.cluster.run(["scancel", str(reply.job)], user="alice")
         live.polled()
     assert "came to nothing in the last hour" in text
     assert accepted <= 6

@@ -36,8 +36,8 @@ def flood(live: Live, count: int, *options: str) -> list[int]:
 
 def amounts(live: Live, job: int) -> dict[str, str]:
     """Return what a job has, as Slurm tells it."""
-    said = live.cluster.job(job)["AllocTRES"]
-    return dict(pair.split("=") for pair in said.split(",") if "=" in pair)
+    reply = live.cluster.job(job)["AllocTRES"]
+    return dict(pair.split("=") for pair in reply.split(",") if "=" in pair)
 
 
 def seconds_of(live: Live, job: int, field: str) -> int:
@@ -45,8 +45,8 @@ def seconds_of(live: Live, job: int, field: str) -> int:
     words = ["sacct", "-X", "-n", "-P", "-j", str(job), "-o", field]
 
     def found() -> str:
-        said = live.cluster.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.strip()
-        return said if said.isdigit() else ""
+        reply = live.cluster.run(words, env={"SLURM_TIME_FORMAT": "%s"}).stdout.strip()
+        return reply if reply.isdigit() else ""
 
     return int(eventually(found, 30, f"accounting knows {field} of job {job}"))
 
@@ -135,9 +135,9 @@ def test_an_array_has_whole_nodes(live: Live) -> None:
 def test_an_array_with_too_many_gpus(live: Live) -> None:
     """Eight tasks run at a time on two nodes of four GPUs: so many are offered."""
     asked = "-n1", "--gres=gpu:1", "--time=1"
-    said = live.submit("--array=1-400", *asked, in_minutes(4))
-    assert not said.job
-    assert "of its 400 tasks would be accepted with the same deadline" in said.text
+    reply = live.submit("--array=1-400", *asked, in_minutes(4))
+    assert not reply.job
+    assert "of its 400 tasks would be accepted with the same deadline" in reply.text
     array = live.promise("--array=1-8", *asked, in_minutes(6), script="sleep 3")
     live.wait_state(array, "kept", seconds=200)
     assert {task.node for task in live.ended_tasks(array, 8)} <= {"fast1", "fast2"}
@@ -160,9 +160,9 @@ def test_one_that_fits_nowhere_is_told(live: Live) -> None:
         (("--mem=20000",), "requests 20000 MiB of memory per node; no node of partition all has"),
         (("--dependency=after:1+5",), "cannot plan with a delay after a start ('after:1+5'); "),
     ):
-        said = live.submit("-n1", *options, "--time=1", in_minutes(6))
-        assert not said.job
-        assert text in said.text
+        reply = live.submit("-n1", *options, "--time=1", in_minutes(6))
+        assert not reply.job
+        assert text in reply.text
 
 
 def test_a_broken_promise_gives_the_job_back(live: Live) -> None:

@@ -37,9 +37,9 @@ def test_promises_beside_floods(live: Live) -> None:
     live.polled()
     wishes = (("-n4", "-N1", "--gres=gpu:a:3"), ("-n1", "--mem=12000"), ("-n12",))
     jobs = [live.promise(*each, "--time=1", in_minutes(8), script="sleep 4") for each in wishes]
-    said = live.submit("--array=1-4", "-n1", "--time=1", in_minutes(8))
-    assert not said.job
-    assert "is an array; this planner gives arrays no promise" in said.text
+    reply = live.submit("--array=1-4", "-n1", "--time=1", in_minutes(8))
+    assert not reply.job
+    assert "is an array; this planner gives arrays no promise" in reply.text
     for job in jobs:
         live.wait_state(job, "kept", seconds=200)
         assert seconds_of(live, job, "End") <= live.deadline_of(job)

@@ -47,6 +47,6 @@ def test_promises_are_given_and_kept(live: Live) -> None:
     """One is given while its user waits, and kept; what cannot be kept is rejected."""
     job = live.promise("-N2", "--time=2", in_minutes(30), script="sleep 3")
     live.wait_state(job, "kept", seconds=90)
-    said = live.submit("-N4", "--time=60", in_minutes(2))
-    assert not said.promised
-    assert said.offer
+    reply = live.submit("-N4", "--time=60", in_minutes(2))
+    assert not reply.promised
+    assert reply.offer

@@ -103,18 +103,18 @@ def test_starts_lie_within_their_intervals(live: Live) -> None:
         live.cluster.wait_job(job, "RUNNING")
     live.polled()
     waiting = jobs[4:]
-    said = estimates(live, waiting)
+    reply = estimates(live, waiting)
     outside = []
     for job in waiting:
         start, _ = live.ran(job)
-        seen = said[job]
+        seen = reply[job]
         if seen["basis"] == "running":
             continue
         low, high = seen["start_low_95"], seen["start_high_95"]
         if start < low - SLACK or (high is not None and start > high + SLACK):
             outside.append((job, start - low, None if high is None else high - low))
     assert len(outside) <= 1, outside  # one in twenty may
-    assert sum(each["basis"] == "estimate" for each in said.values()) >= 8
+    assert sum(each["basis"] == "estimate" for each in reply.values()) >= 8
 
 
 def test_a_job_that_is_not_submitted(live: Live) -> None:
@@ -142,9 +142,9 @@ def test_what_each_user_sees(live: Live) -> None:
     held, after = known(live, "--hold"), known(live, f"--dependency=afterany:{runs[0]}")
     promised = live.promise("-N1", "--time=1", in_minutes(30), user="bob", script="sleep 5")
     live.polled()
-    said = estimates(live, [after])
+    reply = estimates(live, [after])
     assert "wait.dependency" in [each["code"] for each in estimate(live, after)["waits"]]
-    assert said[after]["user"] == "bob"
+    assert reply[after]["user"] == "bob"
     found = estimate(live, held)
     assert (found["basis"], found["start"]) == ("none", None)
     assert "held" in found["why"]
@@ -190,8 +190,8 @@ def test_a_killed_process_comes_back(live: Live) -> None:
     estimates(live, jobs[4:])
     killed = eventually(lambda: live.child(estimates=True))
     live.cluster.run(["kill", "-KILL", str(killed)])
-    said = live.submit("-N1", "--time=1", in_minutes(60), script="true")
-    assert said.promised, said.text
+    reply = live.submit("-N1", "--time=1", in_minutes(60), script="true")
+    assert reply.promised, reply.text
 
     since = live.daemon_time()
     eventually(lambda: estimated_at(live) > since, 90, "starts are estimated again")

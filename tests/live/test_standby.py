@@ -105,8 +105,8 @@ def test_one_is_active_and_each_says_so(pair: Pair) -> None:
     assert status["problems"] == []
     shown = pair.other.cluster.run(["rtsched", "status"], user="alice").stdout
     assert "on standby" in shown
-    said = pair.other.command("rtsched", "explain", "--last")
-    assert "the active daemon is on head" in said
+    reply = pair.other.command("rtsched", "explain", "--last")
+    assert "the active daemon is on head" in reply
     peers = pair.head.ask("status")["peers"]
     assert [(each["host"], each["state"]) for each in peers] == [("head2", "standby")]
 
@@ -182,9 +182,9 @@ def test_the_active_daemon_alone_is_restarted(pair: Pair) -> None:
     """While its controller has control, nobody takes over from a daemon that is away."""
     epoch, _ = pair.holder()
     pair.head.cluster.kill_daemon()
-    said = pair.head.submit(*SHORT, in_minutes(60), script="sleep 1")
-    assert said.job
-    assert UNPROMISED in said.text
+    reply = pair.head.submit(*SHORT, in_minutes(60), script="sleep 1")
+    assert reply.job
+    assert UNPROMISED in reply.text
     pair.head.cluster.start_daemon()
     pair.wait_active(pair.head)
     assert pair.holder() == (epoch + 1, "head")

@@ -102,9 +102,9 @@ def test_what_a_program_reads_of_its_jobs(pool: Pool) -> None:
     """The number of condor_submit's output alone, and what is promised, by the page's program."""
     lines = ["executable = /bin/sleep", "arguments = 60", "+RtRunTime = 600"]
     pool.write({f"{HOME}/one.sub": "\n".join([*lines, "+RtDeadline = time() + 7200", "queue", ""])})
-    said = pool.run(["condor_submit", "-terse", "one.sub"], user="alice", cwd=HOME).stdout
-    job = re.fullmatch(r"(\d+\.0) - \1\n", said)
-    assert job, said
+    reply = pool.run(["condor_submit", "-terse", "one.sub"], user="alice", cwd=HOME).stdout
+    job = re.fullmatch(r"(\d+\.0) - \1\n", reply)
+    assert job, reply
     wait_for("the job is seen", lambda: job[1] in {p["job"] for p in status(pool)["promises"]})
     (shown,) = followed(pool, "")
     line = next(line for line in shown.splitlines() if line.split()[:1] == [job[1]])

@@ -42,7 +42,7 @@ def test_users_see_what_the_guide_says(planner):
     chosen = [b for b in blocks(GUIDE) if b.section == WAITING or planner == "portfolio"]
     if planner == "spare":
         chosen.insert(0, next(block for block in blocks(GUIDE) if "job.sh <<" in block.text))
-    said: dict[str, str] = {}
+    replies: dict[str, str] = {}
     with Cluster("forky", SlurmOptions(job_submit=("rtsched",)), files=FILES) as cluster:
         cluster.start_daemon(SITE.format(planner=planner))
         for block in chosen:
@@ -50,13 +50,14 @@ def test_users_see_what_the_guide_says(planner):
             done = cluster.run(words, user=block.user, check=False, timeout=60)
             text = done.stdout + done.stderr
             assert (done.returncode != 0) == block.fails, f"{block.text}\n{text}"
-            said[block.section] = said.get(block.section, "") + text
+            replies[block.section] = replies.get(block.section, "") + text
         if planner == "portfolio":
-            offer = re.search(r"(--deadline=\S+)\), (?:not )?reserved", said["When it is rejected"])
-            assert offer
-    for section, text in said.items():
+            rejected = replies["When it is rejected"]
+            assert re.search(r"(--deadline=\S+)\), (?:not )?reserved", rejected)
+    for section, text in replies.items():
         assert EXPECTED[section] in text, text
-    assert set(said) == ({WAITING, "Ask for a deadline"} if planner == "spare" else set(EXPECTED))
+    sections = {WAITING, "Ask for a deadline"} if planner == "spare" else set(EXPECTED)
+    assert set(replies) == sections
 
 
 def test_an_offer_is_taken_by_submitting_the_job_with_it():
