@@ -1,4 +1,4 @@
-"""The command line: one module per command, imported when the command is used.
+"""The command line: modules of commands, imported when a command is used.
 
 Every error of rtsched ends here: one sentence on standard error and a documented exit status.
 """
@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from rtsched import __version__
-from rtsched.cli.common import Group, debug_option, log_to_stderr, sentences
+from rtsched.cli.common import (
+    Group,
+    debug_option,
+    log_to_stderr,
+    one_thread_for_arrays,
+    return_what_is_freed,
+    sentences,
+)
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -46,6 +53,14 @@ COMMANDS = {
 }
 """One line per command, here so that `rtsched --help` need not import them all."""
 
+MODULES = {
+    **dict.fromkeys(("serve", "rest", "notices"), "processes"),
+    **dict.fromkeys(("status", "plan", "cancel", "board"), "promises"),
+    **dict.fromkeys(("feasible", "take"), "feasible"),
+    **dict.fromkeys(("compare", "render"), "compare"),
+}
+"""Modules of several commands, each by its name there; any other has one, `command`."""
+
 SILENT = frozenset(("board", "cancel", "chunk", "feasible", "status", "take", "when"))
 """Commands that only ask the daemon, and log nothing: they start without the library for that."""
 
@@ -64,7 +79,9 @@ class Commands(Group):
         """Return a command, imported now; None if there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"rtsched.cli.{cmd_name}").command
+        module = MODULES.get(cmd_name, cmd_name)
+        attribute = cmd_name if cmd_name in MODULES else "command"
+        command: click.Command = getattr(import_module(f"rtsched.cli.{module}"), attribute)
         return command
 
     def format_commands(
@@ -120,8 +137,6 @@ def main(ctx: click.Context) -> None:
     `status`, `feasible` and `explain`, admins prepare them with `rtsched slurm` and `rtsched
     condor`.
     """
-    from rtsched.cli.process import one_thread_for_arrays, return_what_is_freed
-
     if ctx.invoked_subcommand not in SILENT:
         log_to_stderr()
     if ctx.invoked_subcommand not in SOLVING:

@@ -1,12 +1,13 @@
-"""Exit statuses, errors, consoles and options of all commands."""
+"""Exit statuses, errors, consoles, options and progress bars of all commands, and their process."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     import msgspec
     from rich.console import Console
+    from rich.progress import Progress
+
 
 KEPT = "rtsched-replay"
 """Directory in which `replay` keeps its results and `explain` and `render` look for them."""
@@ -321,4 +324,119 @@ def log_to_stderr() -> None:
             structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
         ],
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
+
+
+_M_MMAP_THRESHOLD = -3
+_LARGE = 1 << 20
+
+
+def return_what_is_freed() -> None:
+    """Have every array of a megabyte or more go back to the system when it is freed.
+
+    glibc does so from a size on that it raises to that of the largest array freed so far. After a
+    log is read, all columns of its jobs would come from a heap that never shrinks, and blank ones
+    would be written to before they are used. A size that is set stays. Other C libraries have no
+    such call, or none that does anything.
+    """
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
+
+
+def one_thread_for_arrays() -> None:
+    """Have numpy's linear algebra keep to one thread, unless the environment says how many.
+
+    When it is imported it starts a thread, with its memory, per processor of the host: a hundred on
+    a large head node, and where a login node limits its users' processes, an error. Processes that
+    this one starts do the same.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+class Bars:
+    """One bar per step; silent where nobody watches."""
+
+    def __init__(self, wanted: bool) -> None:
+        out = console(stderr=True)
+        self._progress = _bars(out) if wanted and out.is_terminal else None
+
+    def __enter__(self) -> Bars:
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Callable[[float], None]]:
+        """Show a step; its length is unknown until the yielded function tells a fraction."""
+        bars = self._progress
+        if bars is None:
+            yield lambda _fraction: None
+            return
+        task = bars.add_task(name, total=None)
+
+        def tell(fraction: float) -> None:
+            bars.update(task, total=1.0, completed=fraction)
+
+        def compiling(begun: bool) -> None:
+            bars.update(task, description=f"{name} (compiling, once)" if begun else name)
+
+        with compiling_told(compiling):
+            yield tell
+        tell(1.0)
+
+
+@contextmanager
+def compiling_told(tell: Callable[[bool], None]) -> Iterator[None]:
+    """Call `tell` with True when numba begins to compile in this process, and False at its end.
+
+    What it finds in its cache it does not compile.
+    """
+    from rtsched.kernels.compiling import numba
+
+    if numba is None:
+        yield
+        return
+    from numba.core import event
+
+    class Listener(event.Listener):  # type: ignore[misc]
+        """One compiled function has others compiled: only the outermost counts."""
+
+        depth = 0
+
+        def on_start(self, _event: object) -> None:
+            self.depth += 1
+            if self.depth == 1:
+                tell(True)
+
+        def on_end(self, _event: object) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                tell(False)
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
+
+
+def _bars(out: Console) -> Progress:
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=out,
+        transient=True,
     )

@@ -1,13 +1,15 @@
-"""`rtsched compare`: several replays, policy beside policy."""
+"""Replays that were kept: `compare` several, policy beside policy, or `render` the page of one."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from rtsched.cli.common import console, debug_option, refuse_unwritable
+from rtsched.cli.common import KEPT, console, debug_option, refuse_unwritable
+from rtsched.cli.options import title_option
 from rtsched.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from rtsched.report.columns import TableFormat
     from rtsched.report.comparison import Difference, Values
+
 
 SHOWN = (
     "mean_wait_s",
@@ -64,7 +67,7 @@ LAST = "comparison.json"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
 @debug_option
-def command(
+def compare(
     directories: tuple[Path, ...],
     baseline: str | None,
     measures: str | None,
@@ -172,3 +175,37 @@ def _show(values: Values, found: Sequence[Difference], confidence: float) -> Non
     out = console()
     out.print(f"{counted(len(values.replays), 'replay')}; baseline {first}\n", markup=False)
     out.print(table)
+
+
+@click.command("render")
+@click.argument(
+    "directory",
+    metavar="[DIR]",
+    type=click.Path(path_type=Path),
+    default=KEPT,
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    default="rtsched-report.html",
+    show_default=True,
+    help="The HTML page: one file that needs no network.",
+)
+@title_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@debug_option
+def render(directory: Path, output: Path, title: str | None, as_json: bool) -> None:
+    """Write the HTML report of the replay kept in DIR (default: rtsched-replay).
+
+    Use it if `rtsched replay` ran without the `report` extra, for example on a head node, or with
+    --no-report.
+    """
+    from rtsched.report import html, store
+
+    refuse_unwritable(output, "-o", is_directory=False, replaces=True)
+    kept = store.read(directory)
+    page = html.render(kept.workload, kept.runs(), kept.summary, title)
+    store.write_text(output, page)
+    click.echo(json.dumps({"report": str(output)}) if as_json else f"report: {output}")

@@ -12,6 +12,7 @@ import click
 
 from rtsched.cli.common import (
     KEPT,
+    Bars,
     Exit,
     Partial,
     complain,
@@ -24,7 +25,6 @@ from rtsched.cli.common import (
     toml_text,
 )
 from rtsched.cli.options import from_options, options_of, reading_of, reading_options, title_option
-from rtsched.cli.progress import Bars
 from rtsched.errors import ConfigError, InputError, MissingExtraError
 from rtsched.model import on_disk
 from rtsched.model.units import known_zone

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from rtsched.cli.common import Exit, Group, console, debug_option, refuse_unwritable, say
+from rtsched.cli.common import Bars, Exit, Group, console, debug_option, refuse_unwritable, say
 from rtsched.cli.options import from_options, options_of
-from rtsched.cli.progress import Bars
 from rtsched.reproduce import executor, reproduce, reproductions
 from rtsched.reproduce.pages import (
     as_object,

@@ -9,6 +9,7 @@ import numpy as np
 
 from rtsched.cli.asking import show_facts, show_table
 from rtsched.cli.common import (
+    Bars,
     Exit,
     console,
     indented,
@@ -17,7 +18,6 @@ from rtsched.cli.common import (
     say,
 )
 from rtsched.cli.options import from_options, reading_of
-from rtsched.cli.progress import Bars
 from rtsched.errors import ConfigError, InputError
 
 if TYPE_CHECKING:

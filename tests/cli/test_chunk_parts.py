@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.condor.reserving import variables as environment_of
 from rtsched.adapters.slurm.comments import record_of
-from rtsched.cli.chunk import variables
-from rtsched.cli.parts import Parts, parts_of
+from rtsched.cli.chunk import Parts, parts_of, variables
 from rtsched.core.chain import Chain, Member
 from rtsched.errors import AdapterError
 from rtsched.kernels.dlt import chain_of

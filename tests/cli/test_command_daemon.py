@@ -233,7 +233,7 @@ def test_cancel_all(run, monkeypatch):
             raise RefusedError("job 1 has no promise that could be cancelled", "not-found")
         return CancelReport(NOW, msgspec.structs.replace(promises[1], state="withdrawn"))
 
-    monkeypatch.setattr("rtsched.cli.cancel.report_of", answer)
+    monkeypatch.setattr("rtsched.cli.promises.report_of", answer)
     result = run("cancel", "--all")
     assert "2 promises cancelled; the users are informed" in said(result)
     assert "1 promise of jobs submitted a moment ago cannot be cancelled yet" in result.stderr

@@ -13,7 +13,6 @@ from contextlib import closing
 import pytest
 from daemon_replies import answering, reported
 
-from rtsched.cli import diagnosis
 from rtsched.daemon.database import connect, migrations, prepare
 from rtsched.daemon.reports import PromiseStatus, Status, StatusReport
 from rtsched.errors import AdapterError
@@ -243,7 +242,7 @@ def test_unreadable_files(doctor, tmp_path, monkeypatch):
     def denied(path, limit):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(diagnosis, "_read", denied)
+    monkeypatch.setattr("rtsched.cli.doctor._read", denied)
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
     found = sections(doctor("--json", "--log", "rtsched.log"))
     assert found["site.toml"]["error"] == "site.toml: Permission denied"

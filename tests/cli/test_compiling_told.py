@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rtsched.cli.progress import compiling_told
+from rtsched.cli.common import compiling_told
 
 numba = pytest.importorskip("numba")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtsched.cli.take import command_line
+from rtsched.cli.feasible import command_line
 
 ADDED = ("--nodes=1", "--deadline=uts7")
 

@@ -7,7 +7,7 @@ import re
 
 from running import Running, answer_of
 
-from rtsched.cli.diagnosis import Places, Section, gathered
+from rtsched.cli.doctor import Places, Section, gathered
 from rtsched.daemon.database import migrations
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rtsched.cli.rest import command
+from rtsched.cli.processes import rest
 from rtsched.rest.settings import DEFAULT, RestSettings
 
 UNITS = Path(__file__).parents[2] / "contrib" / "systemd"
@@ -25,7 +25,7 @@ def test_it_fits_the_defaults() -> None:
     service = parser["Service"]
     _, name, *arguments = shlex.split(service["ExecStart"])
     assert name == "rest"
-    assert command.make_context("rest", arguments).params["rest_file"] == DEFAULT
+    assert rest.make_context("rest", arguments).params["rest_file"] == DEFAULT
     assert service["User"] not in {"root", "rtsched"}
     assert f"\nu {service['User']} " in (UNITS / "rtsched.sysusers").read_text()
     directory = Path("/run", service["RuntimeDirectory"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rtsched.cli.serve import DEFAULT, command
+from rtsched.cli.processes import DEFAULT, serve
 from rtsched.daemon.settings import DaemonSettings
 
 UNITS = Path(__file__).parents[2] / "contrib" / "systemd"
@@ -41,7 +41,7 @@ def test_the_command(service):
     """What is started is `rtsched serve` with options that it has, and not as root."""
     _, name, *arguments = shlex.split(service["ExecStart"])
     assert name == "serve"
-    context = command.make_context("serve", arguments, resilient_parsing=False)
+    context = serve.make_context("serve", arguments, resilient_parsing=False)
     assert context.params["site_file"] == DEFAULT
     assert service["User"] == "rtsched"
     assert service["KillMode"] == "mixed"

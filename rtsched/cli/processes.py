@@ -1,0 +1,97 @@
+"""Commands that stay: the daemon (`serve`), its HTTP server (`rest`) and its `notices`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rtsched.cli.common import debug_option
+from rtsched.errors import MissingExtraError
+
+DEFAULT = Path("/etc/rtsched/site.toml")
+
+
+@click.command("serve")
+@click.option(
+    "--config",
+    "site_file",
+    metavar="SITE.TOML",
+    type=click.Path(path_type=Path),
+    default=DEFAULT,
+    show_default=True,
+    help="The site's settings; `rtsched check` shows what they configure.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Evaluate and plan for the live cluster without changing anything: `rtsched plan` shows "
+    "what would be changed. Promises of a dry run are not binding and are discarded at its end.",
+)
+@debug_option
+def serve(site_file: Path, dry_run: bool) -> None:
+    """Answer the submit filter, keep promises, and control the batch system.
+
+    Runs in the foreground until it is stopped (SIGTERM); on a head node it is started by systemd.
+    It does not need root. The log is JSON, one event per line.
+    """
+    from rtsched.cli.check import load_checked
+    from rtsched.core.plugins import discover
+    from rtsched.daemon import start
+
+    start.serve(lambda: load_checked(site_file, discover()), dry_run)
+
+
+@click.command("rest")
+@click.option(
+    "--config",
+    "rest_file",
+    metavar="REST.TOML",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/rtsched/rest.toml"),
+    show_default=True,
+    help="Its settings.",
+)
+@debug_option
+def rest(rest_file: Path) -> None:
+    """Answer queries over HTTP: TCP with TLS, and a Unix socket.
+
+    Runs beside the daemon, as a user of its own whom the daemon's setting `rest_user` names. With
+    it, users' commands work on other hosts, and programs have a REST interface, which
+    /schema/openapi.json describes. Runs in the foreground until it is stopped (SIGTERM); SIGHUP
+    reads certificate and key again. The log is JSON, one event per line.
+    """
+    try:
+        from rtsched.rest.serving import run
+    except ImportError as error:
+        raise MissingExtraError("rtsched rest", "rest", str(error)) from error
+    from rtsched.core.config import read_settings
+    from rtsched.rest.settings import RestSettings
+
+    run(read_settings(rest_file, RestSettings))
+
+
+@click.command("notices")
+@click.option(
+    "--config",
+    "file",
+    metavar="NOTICES.TOML",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/rtsched/notices.toml"),
+    show_default=True,
+    help="Its settings.",
+)
+@debug_option
+def notices(file: Path) -> None:
+    """Notify users of changes to their promises, by mail, webhook or a program.
+
+    Runs beside the daemon, as a user of its own, which `admins` in site.toml must list. Events of a
+    user's jobs are collected into one notice; a broken promise is sent immediately. The number of
+    notices per user and hour is limited, and users choose which events they receive. Runs in the
+    foreground until it is stopped (SIGTERM). The log is JSON, one event per line.
+    """
+    from rtsched.core.config import read_settings
+    from rtsched.notices.serving import run
+    from rtsched.notices.settings import NoticesSettings
+
+    run(read_settings(file, NoticesSettings))
