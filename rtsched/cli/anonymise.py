@@ -11,7 +11,7 @@ import click
 from rtsched.cli.common import Exit, complain, debug_option, refuse_unwritable
 from rtsched.cli.options import columns_option
 from rtsched.errors import ConfigError, OutputError
-from rtsched.logs.anonymous.kinds import KEEPABLE
+from rtsched.logs.anonymous.pseudonyms import KEEPABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

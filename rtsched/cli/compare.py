@@ -15,8 +15,8 @@ from rtsched.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.report.columns import TableFormat
     from rtsched.report.comparison import Difference, Values
+    from rtsched.report.files import TableFormat
 
 
 SHOWN = (
@@ -129,9 +129,8 @@ def _write(
     """Write the tables, the plots and, last, the differences as JSON; return the files' names."""
     import msgspec
 
-    from rtsched.report.columns import writer_of
     from rtsched.report.comparison import as_json, difference_cells, draw, value_cells
-    from rtsched.report.files import created, replacing
+    from rtsched.report.files import created, replacing, writer_of
 
     write, names = writer_of(table_format), []
     tables = {"values": value_cells(values), "differences": difference_cells(found)}

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rtsched.replay.checkpoints import Checkpoints
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import PolicyRun, Workload
-    from rtsched.report.columns import TableFormat
+    from rtsched.report.files import TableFormat
     from rtsched.report.summary import Summary
 
 REPORT = "report.html"
@@ -210,7 +210,7 @@ def _report_place(
 
 
 def _table_format(asked: TableFormat | None, out: Path | None) -> TableFormat:
-    from rtsched.report.columns import writer_of
+    from rtsched.report.files import writer_of
 
     if out is None or asked == "csv":
         return "csv"

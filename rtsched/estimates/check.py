@@ -13,8 +13,8 @@ import numpy as np
 
 from rtsched.errors import InputError
 from rtsched.estimates.estimator import Estimator
-from rtsched.estimates.predictors import Predictors
 from rtsched.estimates.record import JOB, MADE_AT, SIZE, Record
+from rtsched.estimates.run_times import Predictors
 from rtsched.kernels.machine_limits import HELD, REMAINING
 from rtsched.logs.hostlist import names_of
 from rtsched.model.log import Log

@@ -19,10 +19,8 @@ from rtsched.estimates.ahead import (
     on_known_nodes,
 )
 from rtsched.estimates.calibration import LEVELS, Calibration, Open, Spread
-from rtsched.estimates.history import History
-from rtsched.estimates.predictors import NAMES
 from rtsched.estimates.record import Awaited, Record
-from rtsched.estimates.run_times import draw
+from rtsched.estimates.run_times import NAMES, History, draw
 from rtsched.estimates.tables import BOUNDS, Accuracy, Estimates, odds_by
 from rtsched.model.jobs import NOBODY, Jobs
 from rtsched.model.resources import demand_of, room_of
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.estimates.ahead import LimitSource
-    from rtsched.estimates.predictors import Predictors
+    from rtsched.estimates.run_times import Predictors
     from rtsched.estimates.settings import EstimateSettings
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot

@@ -17,8 +17,7 @@ from rtsched.errors import ConfigError, InputError, MissingExtraError
 from rtsched.model.table import encode
 from rtsched.replay.measures import MEASURES
 from rtsched.report.axes import GRID, INK, MUTED, POLICIES
-from rtsched.report.columns import Cells, text_cells
-from rtsched.report.files import cause_of, created
+from rtsched.report.files import Cells, cause_of, created, text_cells
 from rtsched.report.store import SUMMARY, read_manifest
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.counting import counted
-from rtsched.estimates.predictors import NAMES
 from rtsched.estimates.record import (
     ERROR,
     ERROR_BY_LIMITS,
@@ -19,6 +18,7 @@ from rtsched.estimates.record import (
     WITHIN_80,
     WITHIN_95,
 )
+from rtsched.estimates.run_times import NAMES
 from rtsched.model.units import MINUTE, WEEK
 from rtsched.report.axes import LOGGED, POLICIES
 from rtsched.report.wording import MISSING, count, duration, instant, is_dated, percent
@@ -449,7 +449,7 @@ def page(
     from rtsched.report import html
 
     try:
-        drawn = [html.shown(figure) for figure in figures(found)]
+        parts = [html.drawn(figure) for figure in figures(found)]
     except ImportError as error:
         raise MissingExtraError("the HTML page", "report", str(error)) from error
     return html.filled(
@@ -461,7 +461,7 @@ def page(
             (INTERVALS, TITLES, [part.cells() for part in found.parts]),
             (MEDIANS, ERROR_TITLES, [part.error_cells() for part in found.parts]),
         ],
-        figures=drawn,
+        figures=parts,
         assumptions=list(assumptions),
     )
 

@@ -34,18 +34,21 @@ from rtsched.model.log import Ending, Outcomes, Skipped
 from rtsched.model.table import Amounts, Table, Text, amounts_from, resource_columns
 from rtsched.replay.promisable import PromisableJobs
 from rtsched.replay.results import PolicyRun, Results, Workload
-from rtsched.report.columns import (
+from rtsched.report.files import (
     Cells,
     TableFormat,
+    cause_of,
     choice_cells,
+    created,
     number_cells,
     read_cells,
+    replacing,
     table_cells,
     table_from,
     text_cells,
+    write_text,
     writer_of,
 )
-from rtsched.report.files import cause_of, created, replacing, write_text
 from rtsched.report.summary import Summary
 
 if TYPE_CHECKING:

@@ -22,13 +22,11 @@ from rtsched.daemon.reports import RefusalCode, RefusedError, Status
 from rtsched.descriptions import described
 from rtsched.errors import ProtocolError, RtschedError
 from rtsched.rest import endpoints
-from rtsched.rest.asking import ask_for
-from rtsched.rest.authentication import Authenticator, TokenAuthenticator
+from rtsched.rest.authentication import Authenticator, Sessions, TokenAuthenticator
 from rtsched.rest.board import pages
-from rtsched.rest.endpoints import DaemonClient, Problem
+from rtsched.rest.endpoints import DaemonClient, Problem, ask_for
 from rtsched.rest.limits import ConcurrencyLimit, TokenBucket
 from rtsched.rest.middleware import OPEN, AccessMiddleware, refusal_of
-from rtsched.rest.sessions import Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,6 +5,7 @@ Those of `reports.Question.routes` are made from the questions' fields.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import time
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
@@ -18,7 +19,9 @@ from litestar.params import Body, Parameter
 from msgspec.inspect import BoolType, Field, IntType, Metadata, type_info
 
 from rtsched import __version__
+from rtsched.adapters.wire import HEADER, MessageKind, frame, frame_for, read_header
 from rtsched.daemon import reports
+from rtsched.daemon.ask import report_in, silence
 from rtsched.daemon.reports import (
     Explain,
     ExplainReport,
@@ -30,8 +33,7 @@ from rtsched.daemon.reports import (
     StatusReport,
 )
 from rtsched.descriptions import field_texts, structures
-from rtsched.errors import RtschedError
-from rtsched.rest.asking import ask_for
+from rtsched.errors import AdapterError, RtschedError
 from rtsched.rest.limits import ConcurrencyLimit
 
 VERSION = "v1"
@@ -255,3 +257,46 @@ def _in_query(kind: type[Question], field: Field) -> Any:
     if isinstance(plain, IntType):
         return Annotated[int, Parameter(ge=plain.ge, le=plain.le, description=text)]
     return Annotated[bool, Parameter(description=text)] if isinstance(plain, BoolType) else None
+
+
+async def ask_for(uid: int | None, question: Question, path: str, timeout_s: float = 10.0) -> Any:
+    """Return the report that answers a user's question: a `type(question).Answer`.
+
+    Parameters
+    ----------
+    uid : int or None
+        Whose question it is; None: this process's own.
+    question : Question
+        What to ask.
+    path : str
+        The daemon's query socket; the daemon must know this process's user as `rest_user`.
+    timeout_s : float
+        Seconds within which the whole answer must be here.
+
+    Raises
+    ------
+    AdapterError
+        If the daemon does not answer.
+    ProtocolError
+        If it answers what this release does not understand.
+    RefusedError
+        If it says why it does not answer the question.
+    """
+    text = msgspec.json.encode(question)
+    message = frame(MessageKind.QUERY, text) if uid is None else frame_for(uid, text)
+    try:
+        async with asyncio.timeout(timeout_s):
+            kind, payload = await _exchanged(message, path)
+    except (OSError, EOFError) as error:
+        raise AdapterError(silence(path, timeout_s, error)) from error
+    return report_in(question, kind, payload, path)
+
+
+async def _exchanged(message: bytes, path: str) -> tuple[MessageKind, bytes]:
+    reader, writer = await asyncio.open_unix_connection(path)
+    try:
+        writer.write(message)
+        kind, length = read_header(await reader.readexactly(HEADER.size))
+        return kind, await reader.readexactly(length)
+    finally:
+        writer.close()

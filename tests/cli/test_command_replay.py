@@ -430,7 +430,7 @@ def test_without_pyarrow(run, log, tmp_path, monkeypatch, refused):
     def missing():
         raise MissingExtraError("Parquet", "replay", "no pyarrow")
 
-    monkeypatch.setattr("rtsched.report.columns._arrow", missing)
+    monkeypatch.setattr("rtsched.report.files._arrow", missing)
     assert run("replay", log, "--policy", "easy", "--no-report").exit_code == 0
     assert (tmp_path / "rtsched-replay" / "easy" / "jobs.csv").exists()
     refused(run("replay", log, "--table-format", "parquet"), "rtsched[replay]")

@@ -14,7 +14,7 @@ from rtsched.daemon.ask import ask
 from rtsched.daemon.reports import Closed, RefusedError
 from rtsched.notices.serving import State, load, once
 from rtsched.notices.settings import NoticesSettings
-from rtsched.rest.asking import ask_for
+from rtsched.rest.endpoints import ask_for
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rtsched.errors import InputError
 from rtsched.logs import ReadOptions, read_logs
 from rtsched.logs.anonymous import Pseudonyms, anonymise
-from rtsched.logs.anonymous.kinds import KEEPABLE
+from rtsched.logs.anonymous.pseudonyms import KEEPABLE
 from rtsched.logs.anonymous.slurm_words import SlurmWords
 from rtsched.logs.anonymous.writing import ATTRIBUTE_NAMES, DEADLINES, FORMS, NAMES, STEP, TEXTS
 from rtsched.logs.condor_history import ATTRIBUTES

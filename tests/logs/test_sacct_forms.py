@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from rtsched.errors import ConfigError, InputError
-from rtsched.logs.sacct_csv import quoted_by
 from rtsched.logs.sacct_lines import SACCT_COLUMNS
+from rtsched.logs.source import quoted_by
 from rtsched.model.log import Ending
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from rtsched.replay.baseline import with_baseline_waits
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Workload
-from rtsched.report.headline import sentences
+from rtsched.report.html import sentences
 from rtsched.report.summary import summarise
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rtsched.rest.sessions import (
+from rtsched.rest.authentication import (
     COOKIE,
-    EACH,
     SESSION_S,
+    SESSIONS_EACH,
     TICKET_S,
     NoSessionError,
     Sessions,
@@ -54,8 +54,8 @@ def test_one_user_has_so_many_and_none_of_others() -> None:
     """The oldest of a user's give way; those of others stay."""
     sessions = Sessions(Clock())
     other = sessions.enter(sessions.ticket(1))
-    own = [sessions.enter(sessions.ticket(2)) for _ in range(EACH + 3)]
-    assert [sessions.uid(each) for each in own] == [None] * 3 + [2] * EACH
+    own = [sessions.enter(sessions.ticket(2)) for _ in range(SESSIONS_EACH + 3)]
+    assert [sessions.uid(each) for each in own] == [None] * 3 + [2] * SESSIONS_EACH
     assert sessions.uid(other) == 1
 
 

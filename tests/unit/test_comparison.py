@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from rtsched.errors import ConfigError, InputError
 from rtsched.report import comparison
-from rtsched.report.columns import read_cells, writer_of
 from rtsched.report.comparison import (
     FEWEST,
     Values,
@@ -23,6 +22,7 @@ from rtsched.report.comparison import (
     read_values,
     value_cells,
 )
+from rtsched.report.files import read_cells, writer_of
 
 if TYPE_CHECKING:
     from pathlib import Path

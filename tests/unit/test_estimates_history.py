@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rtsched.estimates import history as module
-from rtsched.estimates.history import History
+from rtsched.estimates import run_times as module
+from rtsched.estimates.run_times import History
 from rtsched.model.log import Log, Outcomes
 from rtsched.testing import make_jobs
 

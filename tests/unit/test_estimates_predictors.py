@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rtsched.estimates.predictors import NAMES, Predictors
+from rtsched.estimates.run_times import NAMES, Predictors
 from rtsched.testing import make_jobs
 
 LONGEST = 1e6

@@ -29,7 +29,7 @@ from stream import (
     shared_flood,
     shared_stream,
 )
-from workload_driver import Book, Said, Setup
+from workload_driver import Book, Reply, Setup
 
 EXTENT = Extent(600, 5, (1, 2), (1.5, 3.0), 30, (2, 4), 9000)
 KINDS = ("rigid", "moldable", "divisible", "chain")
@@ -109,9 +109,9 @@ def test_bodies_of_a_pool_follow_their_models(tmp_path: Path) -> None:
 def test_what_a_pool_is_told() -> None:
     """Each kind of job is submitted in HTCondor's words."""
     wide = Work("d0", "ann", 1.0, 2, 4, 1, 0.5, "moldable", 300.0)
-    said = on_condor.submit_file(wide, 1000.0)
-    assert {"universe = parallel", "machine_count = 2", "My.MaxHosts = 4"} <= set(said.split("\n"))
-    assert "+RtDeadline=1301" in said
+    text = on_condor.submit_file(wide, 1000.0)
+    assert {"universe = parallel", "machine_count = 2", "My.MaxHosts = 4"} <= set(text.split("\n"))
+    assert "+RtDeadline=1301" in text
     several = Work("d1", "ann", 1.0, 1, 1, 1, 0.5, "several", 300.0, jobs=3)
     assert on_condor.submit_file(several, 0.0, deadline="+RtDeadline=7").endswith("queue 3\n")
     load = Work("d2", "ann", 1.0, 2, 6, 1, 0.5, "divisible", 300.0, load=Load(9.0, 1.0, 2.0))
@@ -235,9 +235,9 @@ def test_who_was_held_and_then_rejected_was_never_admitted(
 ) -> None:
     """Only if its user read so and it never ran; any other removed job was admitted, and missed."""
     work = deadline_stream(3, on_condor.Condor.reduced, ("rigid",), "ann", 1.0)[0]
-    said = Said(work, 5.0, (1,), text, 0.1)
+    reply = Reply(work, 5.0, (1,), text, 0.1)
     row = measure.Row(1, work.name, "ann", 0.0, start, 20.0, 2, measure.CANCELLED, comment)
-    found = measure.outcomes(Book(0.0, [said]), [row])
+    found = measure.outcomes(Book(0.0, [reply]), [row])
     assert found[counted] == work.jobs
     assert found["missed"] == (counted == "admitted")
 

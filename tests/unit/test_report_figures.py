@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rtsched.model.final_state import FinalState
 from rtsched.model.log import Outcomes
 from rtsched.replay.results import PolicyRun, Results
-from rtsched.report import node_figure, series
+from rtsched.report import figures, series
 from rtsched.report.axes import (
     DARK,
     GRID,
@@ -28,8 +28,14 @@ from rtsched.report.axes import (
     look,
     span_axis,
 )
-from rtsched.report.figures import groups, hours_figure, occupancy_figure, waiting_figure
-from rtsched.report.node_figure import THROUGH, nodes_figure
+from rtsched.report.figures import (
+    THROUGH,
+    groups,
+    hours_figure,
+    nodes_figure,
+    occupancy_figure,
+    waiting_figure,
+)
 from rtsched.report.scene import Scene
 
 times = st.integers(0, 60).map(float)
@@ -77,7 +83,7 @@ def test_bars_cover_each_node_of_a_job_once():
     """Neighbouring nodes make one bar; together the bars are the job's nodes."""
     work = build.workload(n=80, nodes=16)
     run = build.run(work, "easy")
-    bars = node_figure.bars(run, -np.inf, np.inf)
+    bars = figures.bars(run, -np.inf, np.inf)
     indptr, rows = run.node_rows
     for job in range(80):
         mine = np.flatnonzero(bars.job == job)
@@ -94,12 +100,12 @@ def test_a_window_has_no_more_bars_than_can_be_drawn():
     """A long log is cut down to the time about its longest queue; a short one is whole."""
     work = build.workload(n=600)
     run = build.run(work)
-    whole = node_figure.window([run], work.jobs.submit, work.outcomes.start, 5000)
+    whole = figures.window([run], work.jobs.submit, work.outcomes.start, 5000)
     assert whole.is_whole
     assert whole.end == np.nanmax(run.results.end)
-    part = node_figure.window([run], work.jobs.submit, work.outcomes.start, 50)
+    part = figures.window([run], work.jobs.submit, work.outcomes.start, 50)
     assert not part.is_whole
-    assert 0 < len(node_figure.bars(run, part.begin, part.end)) <= 50
+    assert 0 < len(figures.bars(run, part.begin, part.end)) <= 50
 
 
 def keys(work, runs) -> list[str]:

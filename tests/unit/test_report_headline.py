@@ -7,7 +7,7 @@ import dataclasses
 import report_builders as build
 
 from rtsched.replay.policies import baseline
-from rtsched.report.headline import lines, sentences, tiles
+from rtsched.report.html import lines, sentences, tiles
 from rtsched.report.rows import ROWS, best
 from rtsched.report.summary import Summary, summarise
 

@@ -14,7 +14,7 @@ import pytest
 import report_builders as build
 
 from rtsched.errors import InputError, MissingExtraError, OutputError
-from rtsched.report.columns import ranges, rows_of
+from rtsched.report.files import ranges, rows_of
 from rtsched.report.store import folder_of, read, write, write_text
 from rtsched.report.summary import summarise
 
@@ -77,7 +77,7 @@ def test_large_tables_are_written_in_parts(replay, tmp_path, monkeypatch, table_
     """What is read back is the same; CSV files are so byte for byte."""
     work, runs, summary = replay
     write(tmp_path / "whole", work, runs, summary, table_format)
-    monkeypatch.setattr("rtsched.report.columns.PART", rows)
+    monkeypatch.setattr("rtsched.report.files.PART", rows)
     write(tmp_path / "parts", work, runs, summary, table_format)
     whole, parts = read(tmp_path / "whole"), read(tmp_path / "parts")
     same(whole.workload.jobs, parts.workload.jobs)

@@ -14,8 +14,7 @@ from rtsched.core.chain import HookMetrics
 from rtsched.model.final_state import FinalState
 from rtsched.replay.measures import MEASURES
 from rtsched.replay.results import PolicyRun, Results
-from rtsched.report.assumed import ASSUMPTIONS, name_of, named
-from rtsched.report.summary import summarise
+from rtsched.report.summary import ASSUMPTIONS, name_of, named, summarise
 
 
 def test_the_object_has_log_assumptions_and_policies():

@@ -25,7 +25,7 @@ from rtsched.logs.readers import READERS, ReadOptions
 from rtsched.notices.settings import NoticesSettings
 from rtsched.replay import policies
 from rtsched.replay.measures import MEASURES
-from rtsched.report.assumed import ASSUMPTIONS, OTHER
+from rtsched.report.summary import ASSUMPTIONS, OTHER
 from rtsched.rest import endpoints
 from rtsched.rest.board import pages
 from rtsched.rest.client import ClientSettings

@@ -12,8 +12,7 @@ from rtsched.adapters.recurring import DAY_S, as_periodic, both_sides
 from rtsched.adapters.slurm.facts import Partition, Sharing, default_memory, limit_of
 from rtsched.adapters.slurm.rows import number
 from rtsched.logs.hostlist import names_of
-from rtsched.logs.node_hardware import Hardware
-from rtsched.logs.node_requests import MOST_KEPT, NodeSets
+from rtsched.logs.node_requests import MOST_KEPT, Hardware, NodeSets
 from rtsched.logs.slurm_cluster import has_whole_nodes
 from rtsched.model.blocked import Blocked
 from rtsched.model.cluster import Cluster, Nodes, NodeState

@@ -18,8 +18,7 @@ import numpy as np
 from rtsched.adapters.slurm.per_node import WISHES, wishes_text
 from rtsched.counting import counted
 from rtsched.logs.hostlist import expand, fold
-from rtsched.logs.node_hardware import Hardware
-from rtsched.logs.node_requests import LeftOut, most_named
+from rtsched.logs.node_requests import Hardware, LeftOut, most_named
 from rtsched.model.jobs import Kind
 from rtsched.model.resources import GRES
 

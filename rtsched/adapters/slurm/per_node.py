@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.adapters.slurm.rows import nodes_in
-from rtsched.logs.node_hardware import MIB, OPTIONS
+from rtsched.logs.node_requests import MIB, OPTIONS
 from rtsched.logs.slurm_text import gres, licenses_in, trackable
 from rtsched.model.array_rounds import most_together
 from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
     from rtsched.adapters.slurm.requirements import JobRequest
-    from rtsched.logs.node_hardware import Hardware
+    from rtsched.logs.node_requests import Hardware
 
 _HINT = "--hint"
 _EXTRA_NODE_INFO = "-B"
@@ -96,7 +96,7 @@ class PerNode(NamedTuple):
     nodes : int
         The fewest nodes that hold it.
     wishes : dict of str to str
-        What not all nodes that it may use have, as options of sbatch (`node_hardware.OPTIONS`).
+        What not all nodes that it may use have, as options of sbatch (`node_requests.OPTIONS`).
     problem : str
         Why no node is enough; empty: some are.
     """

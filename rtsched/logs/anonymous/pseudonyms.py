@@ -22,6 +22,7 @@ from rtsched.errors import InputError, OutputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+
 _KEY = re.compile(rb"[0-9a-f]{64}")
 _LETTERS = 8
 """Letters of a pseudonym; two names with the same ones are told apart."""
@@ -46,7 +47,7 @@ class Pseudonyms:
     known : iterable of Name, optional
         Pseudonyms that were given before with this key.
     kept : frozenset of str, optional
-        Kinds, of `rtsched.logs.anonymous.kinds.KEEPABLE`, whose names stay.
+        Kinds, of `rtsched.logs.anonymous.pseudonyms.KEEPABLE`, whose names stay.
 
     Attributes
     ----------
@@ -191,3 +192,7 @@ def _private_text(path: Path) -> bytes:
             return file.read()
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror}); check --key") from error
+
+
+KEEPABLE = ("partition", "qos", "feature", "gres", "license", "node")
+"""Kinds that a site may keep: names of its machine, not of people."""

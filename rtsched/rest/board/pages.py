@@ -47,6 +47,7 @@ from rtsched.logs.hostlist import fold
 from rtsched.report.reliability import reliability, reliability_drawing
 from rtsched.report.start_wording import about, ends, interval, period_name, sentence, starts
 from rtsched.report.wording import MISSING, count, duration, shortened, visible
+from rtsched.rest.authentication import COOKIE, SESSION_S, TICKET_S, Sessions
 from rtsched.rest.board.drawing import (
     SPANS,
     Drawing,
@@ -56,7 +57,6 @@ from rtsched.rest.board.drawing import (
     marks,
 )
 from rtsched.rest.endpoints import REFUSALS, ask
-from rtsched.rest.sessions import COOKIE, SESSION_S, TICKET_S, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
