@@ -35,6 +35,21 @@ class CheckResult(NamedTuple):
     remedy: str = ""
 
 
+def good(what: str) -> CheckResult:
+    """Return that something is as it should be."""
+    return CheckResult("good", what)
+
+
+def note(what: str, remedy: str = "") -> CheckResult:
+    """Return that something works, with a limit worth knowing."""
+    return CheckResult("note", what, remedy)
+
+
+def wrong(what: str, remedy: str) -> CheckResult:
+    """Return that something is not as it should be, and what to do."""
+    return CheckResult("wrong", what, remedy)
+
+
 @dataclass(frozen=True, kw_only=True)
 class HostSetup:
     """What there is on this machine, where the daemon and the submit filter meet.
@@ -67,8 +82,7 @@ class HostSetup:
 def user_findings(setup: HostSetup) -> Iterator[CheckResult]:
     """Tell of a daemon's user that is not there."""
     if not setup.user_exists:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"the user {setup.user} does not exist on this machine",
             f"`useradd --system {setup.user}`, or install the package's sysusers file",
         )
@@ -77,37 +91,30 @@ def user_findings(setup: HostSetup) -> Iterator[CheckResult]:
 def socket_findings(setup: HostSetup, keys: Collection[str]) -> Iterator[CheckResult]:
     """Tell whether daemon and filter name the same socket and user; `keys`: settings there are."""
     if not setup.run_owner:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"{setup.run} does not exist",
             "systemd creates it (RuntimeDirectory of the unit); start the daemon",
         )
     elif setup.run_owner != setup.user:
-        yield CheckResult(
-            "wrong",
-            f"{setup.run} belongs to {setup.run_owner}",
-            f"`chown {setup.user}: {setup.run}`",
+        yield wrong(
+            f"{setup.run} belongs to {setup.run_owner}", f"`chown {setup.user}: {setup.run}`"
         )
     else:
-        yield CheckResult("good", f"{setup.run} belongs to {setup.user}")
+        yield good(f"{setup.run} belongs to {setup.user}")
     wanted = str(setup.run / "submit.sock")
     asked = setup.submit.get("socket", "/run/rtsched/submit.sock")
     if asked != wanted:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"the submit filter asks {asked}, the daemon listens on {wanted}",
             f"set socket = {wanted} in {setup.submit_path}",
         )
     if (user := setup.submit.get("daemon_user", "rtsched")) != setup.user:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"the submit filter trusts {user}, the daemon runs as {setup.user}",
             f"set daemon_user = {setup.user} in {setup.submit_path}",
         )
     for key in sorted(set(setup.submit) - set(keys)):
-        yield CheckResult(
-            "wrong", f"{setup.submit_path}: unknown setting {key!r}", "correct or remove that line"
-        )
+        yield wrong(f"{setup.submit_path}: unknown setting {key!r}", "correct or remove that line")
 
 
 # --- looking --------------------------------------------------------------------------------------

@@ -159,10 +159,10 @@ def looked(
     if found and (not setup.queue or (setup.elsewhere and not config.exists())):
         found = []  # only the daemon's machine has settings of ours
     elif not found and site.daemon.system != "condor":
-        from rtsched.adapters.readiness import CheckResult
+        from rtsched.adapters.readiness import wrong
 
         what = f'{config}: system is "{site.daemon.system}"'
-        found = [CheckResult("wrong", what, 'set system = "condor" in the [daemon] table')]
+        found = [wrong(what, 'set system = "condor" in the [daemon] table')]
     return setup, found
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rtsched.adapters.readiness import CheckResult
+from rtsched.adapters.readiness import good, note, wrong
 from rtsched.cli.common import Exit, console, indented
 from rtsched.errors import OutputError, RtschedError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from rtsched.adapters.readiness import CheckResult
     from rtsched.daemon.settings import LiveSite
 
 SUBMIT_CONF = Path("/etc/rtsched/submit.conf")
@@ -70,9 +71,9 @@ def site_settings(config: Path) -> tuple[LiveSite, list[CheckResult]]:
             policy_of(site, found)
             return site, []
     except RtschedError as error:
-        return LiveSite(), [CheckResult("wrong", str(error), "see `rtsched check`")]
+        return LiveSite(), [wrong(str(error), "see `rtsched check`")]
     what = f"{config} does not exist: defaults apply, no plug-in is loaded"
-    return LiveSite(), [CheckResult("wrong", what, "write one and check it with `rtsched check`")]
+    return LiveSite(), [wrong(what, "write one and check it with `rtsched check`")]
 
 
 def daemon_findings(path: Path) -> list[CheckResult]:
@@ -89,20 +90,13 @@ def daemon_findings(path: Path) -> list[CheckResult]:
     try:
         report = ask(Status(), str(path))
     except RtschedError as error:
-        return [
-            CheckResult(
-                "wrong", str(error), "`systemctl start rtsched`; if it fails, its log says why"
-            )
-        ]
-    findings = [
-        CheckResult("wrong", f"the daemon reports: {problem}", REMEDIES)
-        for problem in report.problems
-    ]
-    dry = CheckResult("note", "the daemon is in a dry run: it promises and changes nothing")
+        return [wrong(str(error), "`systemctl start rtsched`; if it fails, its log says why")]
+    findings = [wrong(f"the daemon reports: {problem}", REMEDIES) for problem in report.problems]
+    dry = note("the daemon is in a dry run: it promises and changes nothing")
     others = ", ".join(f"{peer.host} {peer.state}" for peer in report.peers)
-    standby = CheckResult("good", f"the daemon is on standby ({others})")
+    standby = good(f"the daemon is on standby ({others})")
     state = {"dry-run": [dry], "standby": [standby]}.get(report.mode, [])
-    return [*state, *findings] or [CheckResult("good", "the daemon answers and reports no problem")]
+    return [*state, *findings] or [good("the daemon answers and reports no problem")]
 
 
 def report(ctx: click.Context, found: Sequence[CheckResult], as_json: bool) -> None:
@@ -113,8 +107,8 @@ def report(ctx: click.Context, found: Sequence[CheckResult], as_json: bool) -> N
         click.echo(msgspec.json.encode([each._asdict() for each in found]).decode())
     else:
         show(console(), found)
-    wrong = any(each.state == "wrong" for each in found)
-    ctx.exit(Exit.FINDINGS if wrong else Exit.GOOD)
+    states = {each.state for each in found}
+    ctx.exit(Exit.FINDINGS if "wrong" in states else Exit.GOOD)
 
 
 def show(out: Console, found: Sequence[CheckResult]) -> None:

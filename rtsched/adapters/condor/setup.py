@@ -14,7 +14,15 @@ from rtsched.adapters import readiness
 from rtsched.adapters.condor import condor_conf
 from rtsched.adapters.condor.requirements import OURS, REQUEST_ATTRIBUTES
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.readiness import CheckResult, HostSetup, socket_findings, user_findings
+from rtsched.adapters.readiness import (
+    CheckResult,
+    HostSetup,
+    good,
+    note,
+    socket_findings,
+    user_findings,
+    wrong,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -173,7 +181,7 @@ def wanted(setup: Setup) -> dict[str, str]:
 def findings(setup: Setup) -> list[CheckResult]:
     """Return what is good and what is not, in the order in which to put it right."""
     if not setup.version:
-        return [CheckResult("wrong", "HTCondor's tools are not installed here", "install condor")]
+        return [wrong("HTCondor's tools are not installed here", "install condor")]
     own = [*_files(setup)]
     if not setup.access:
         return own
@@ -194,36 +202,32 @@ def _files(setup: Setup) -> Iterator[CheckResult]:
     for name, text in wanted(setup).items():
         path, present = path_of(setup, name), setup.present.get(name)
         if present == text:
-            yield CheckResult("good", f"{path} is as it should be")
+            yield good(f"{path} is as it should be")
         elif present is None:
-            yield CheckResult("wrong", f"{path} does not exist", INSTALL)
+            yield wrong(f"{path} does not exist", INSTALL)
         else:
-            yield CheckResult("wrong", f"{path} does not match the settings", INSTALL)
+            yield wrong(f"{path} does not match the settings", INSTALL)
 
 
 def _library(setup: Setup) -> Iterator[CheckResult]:
     daemon = "schedd" if setup.queue else "negotiator"
     build = "build it on this machine: `make -C contrib/condor && make -C contrib/condor install`"
     if setup.library_time is None:
-        yield CheckResult("wrong", f"{setup.library} does not exist", build)
+        yield wrong(f"{setup.library} does not exist", build)
     elif not setup.library_works and condor_conf.ACCESS in setup.present:
-        yield CheckResult(
-            "wrong", f"HTCondor cannot use {setup.library}", f"{build}, for this release"
-        )
+        yield wrong(f"HTCondor cannot use {setup.library}", f"{build}, for this release")
     elif 0 < setup.started < setup.library_time:
-        yield CheckResult(
-            "note",
+        yield note(
             f"{setup.library} is newer than the running {daemon}, which may "
             "still use the previous one",
             "`condor_restart -schedd` and `condor_restart -negotiator`: running jobs stay",
         )
     else:
-        yield CheckResult("good", f"{setup.library} is there")
+        yield good(f"{setup.library} is there")
 
 
 def _script() -> Iterator[CheckResult]:
-    yield CheckResult(
-        "note",
+    yield note(
         "without the ClassAd library, users get no answer from condor_submit "
         "and slots are updated some seconds late",
         "build contrib/condor, then `rtsched condor install --library --apply`",
@@ -232,7 +236,7 @@ def _script() -> Iterator[CheckResult]:
 
 def _schedd(setup: Setup) -> Iterator[CheckResult]:
     if setup.schedd is None:
-        yield CheckResult("wrong", f"the schedd does not answer: {setup.silence}", "start it")
+        yield wrong(f"the schedd does not answer: {setup.silence}", "start it")
     else:
         yield from _uses("schedd", setup.schedd, SCHEDD)
         users = re.split(r"[,\s]+", setup.schedd.get("QUEUE_SUPER_USERS", ""))
@@ -242,8 +246,7 @@ def _schedd(setup: Setup) -> Iterator[CheckResult]:
 
 def _negotiator(setup: Setup) -> Iterator[CheckResult]:
     if setup.negotiator is None:
-        yield CheckResult(
-            "note",
+        yield note(
             f"no negotiator answers here: {setup.silence}",
             f"the central manager needs {condor_conf.ACCESS} too; run this check there",
         )
@@ -252,8 +255,7 @@ def _negotiator(setup: Setup) -> Iterator[CheckResult]:
         preemption = setup.negotiator.get("NEGOTIATOR_CONSIDER_PREEMPTION", "").lower()
         required = setup.negotiator.get("PREEMPTION_REQUIREMENTS", "").lower()
         if preemption != "false" and required != "false":
-            yield CheckResult(
-                "note",
+            yield note(
                 f"PREEMPTION_REQUIREMENTS={required}: the negotiator may preempt promised jobs",
                 "add `&& (MY.RtPromise is undefined)`, or set it to False",
             )
@@ -282,19 +284,18 @@ def _interval(setup: Setup, interval: str) -> Iterator[CheckResult]:
 def _uses(
     daemon: str, values: Mapping[str, str], expected: Mapping[str, tuple[str, ...]]
 ) -> Iterator[CheckResult]:
-    wrong = False
-    for name, words in expected.items():
-        missing = [word for word in words if word not in _words(values.get(name, ""))]
-        if missing:
-            wrong = True
-            yield _replaced(daemon, name, " ".join(missing))
-    if not wrong:
-        yield CheckResult("good", f"the running {daemon} uses our settings")
+    missing = {
+        name: [word for word in words if word not in _words(values.get(name, ""))]
+        for name, words in expected.items()
+    }
+    for name in filter(missing.get, missing):
+        yield _replaced(daemon, name, " ".join(missing[name]))
+    if not any(missing.values()):
+        yield good(f"the running {daemon} uses our settings")
 
 
 def _replaced(daemon: str, name: str, missing: str) -> CheckResult:
-    return CheckResult(
-        "wrong",
+    return wrong(
         f"the running {daemon} uses {name} without {missing}",
         f"`condor_reconfig`; if that does not help, `condor_config_val -v {name}` names the file "
         f"that overrides ours: move its line to a file that is read before {condor_conf.ACCESS}",
@@ -309,31 +310,29 @@ def _words(text: str) -> list[str]:
 def _slots(setup: Setup) -> Iterator[CheckResult]:
     if setup.gateless:
         shown = ", ".join(setup.gateless[:5]) + (", ..." if len(setup.gateless) > 5 else "")
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"{len(setup.gateless)} of {setup.slots} slots start jobs that "
             f"they should refuse: {shown}",
             f"put {condor_conf.EXECUTE} on their machines, then `condor_reconfig -all`; put a "
             "START expression of your own into a file that is read earlier",
         )
     elif setup.slots:
-        yield CheckResult("good", f"all {setup.slots} slots honour promises")
+        yield good(f"all {setup.slots} slots honour promises")
     else:
-        yield CheckResult("note", "the collector reports no slots", "start the execute machines")
+        yield note("the collector reports no slots", "start the execute machines")
 
 
 def _permissions(setup: Setup) -> Iterator[CheckResult]:
     yield from user_findings(setup)
     if setup.schedd is not None and not setup.known_user:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"the schedd does not know the user {setup.user}, so that it may not change jobs",
             f"once, as root: {_made_known(setup.user)}",
         )
     elif setup.schedd is not None:
-        yield CheckResult("good", f"the schedd knows the user {setup.user}")
+        yield good(f"the schedd knows the user {setup.user}")
     if setup.bindings and setup.queue:
-        yield CheckResult("wrong", setup.bindings, "pip install 'rtsched[condor]'")
+        yield wrong(setup.bindings, "pip install 'rtsched[condor]'")
 
 
 def _made_known(user: str) -> str:
@@ -349,30 +348,27 @@ def _schedds(setup: Setup) -> Iterator[CheckResult]:
     known = {name.lower() for name in setup.schedds}
     for name in named:
         if name.lower() not in known:
-            yield CheckResult(
-                "wrong",
+            yield wrong(
                 f"the collector knows no schedd {name}",
                 "`condor_status -schedd -af Name` lists the names; correct schedds in the [condor] "
                 "table, or start it",
             )
     if named and known.issuperset(map(str.lower, named)):
-        yield CheckResult("good", f"the collector knows all {len(named)} schedds")
+        yield good(f"the collector knows all {len(named)} schedds")
 
 
 def _tunnel(setup: Setup) -> Iterator[CheckResult]:
     """Tell whether the library reaches a daemon on another machine."""
     trusted = {setup.submit.get("daemon_user", setup.user), "root"}
     if setup.asked in trusted:
-        yield CheckResult("good", f"the ClassAd library asks at {setup.socket}")
+        yield good(f"the ClassAd library asks at {setup.socket}")
     elif setup.asked:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"{setup.socket} belongs to {setup.asked}, whom the library does not trust",
             "see User= in rtsched-tunnel.service, and daemon_user in " + str(setup.submit_path),
         )
     else:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"the ClassAd library asks at {setup.socket}, which does not exist",
             "start rtsched-tunnel; its log says why it does not listen",
         )
@@ -384,20 +380,17 @@ def _meeting(setup: Setup) -> Iterator[CheckResult]:
         return
     yield from socket_findings(setup, SUBMIT_KEYS)
     if setup.schedd_user not in setup.filters:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"the schedd runs as {setup.schedd_user}, who may not query the daemon",
             f'set filters = ["{setup.schedd_user}", "root"] in the [daemon] table',
         )
     if setup.group and setup.user_exists and setup.group not in setup.groups:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"{setup.user} is not in the group {setup.group} and cannot give it access",
             f"`usermod -aG {setup.group} {setup.user}`, then restart the daemon",
         )
     if setup.table_path != setup.settings.table:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"the library reads {setup.table_path}, the daemon writes {setup.settings.table}",
             f"set table = {setup.settings.table} in {setup.submit_path}",
         )
@@ -405,10 +398,9 @@ def _meeting(setup: Setup) -> Iterator[CheckResult]:
 
 def _table(setup: Setup) -> Iterator[CheckResult]:
     if not setup.table:
-        yield CheckResult("good", f"{setup.table_path} shows which slots are reserved")
+        yield good(f"{setup.table_path} shows which slots are reserved")
         return
-    yield CheckResult(
-        "note",
+    yield note(
         f"{setup.table_path} {setup.table}: no slot is reserved for promised starts",
         "the daemon writes it, except in a dry run. If it runs on another machine, the table must "
         "be a shared file: `table` in the [condor] table, and in "

@@ -22,7 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.adapters import readiness
-from rtsched.adapters.readiness import CheckResult, HostSetup, socket_findings, user_findings
+from rtsched.adapters.readiness import (
+    CheckResult,
+    HostSetup,
+    good,
+    note,
+    socket_findings,
+    user_findings,
+    wrong,
+)
 from rtsched.adapters.slurm import slurm_conf
 from rtsched.adapters.slurm.facts import default_memory, plans_licenses, sharing_of
 from rtsched.errors import AdapterError
@@ -169,14 +177,12 @@ def _release(setup: Setup) -> Iterator[CheckResult]:
         return
     major, minor, _ = map(int, setup.version.split("."))
     if (major, minor) < OLDEST:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"Slurm {setup.version} is too old: the submit filter does not compile for it",
             f"upgrade to Slurm {_feature(OLDEST)} or later",
         )
     elif (major, minor) > NEWEST:
-        yield CheckResult(
-            "note",
+        yield note(
             f"rtsched is not tested with Slurm {setup.version}: the newest tested is "
             f"{_feature(NEWEST)}",
             "try it with all plug-ins in `shadow` first",
@@ -191,30 +197,27 @@ def _plugin(setup: Setup) -> Iterator[CheckResult]:
     if setup.plugin is None:
         places = plugin_dirs(setup.conf, setup.running)
         where = f" PLUGINDIR={places[-1]}" if places else ""
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"no {PLUGIN} in PluginDir" + (f" ({':'.join(map(str, places))})" if places else ""),
             "build it for this Slurm: `make -C contrib/slurm && make -C contrib/slurm install"
             f"{where}`; do not add a directory to PluginDir that other hosts do not have",
         )
     elif not setup.plugin_version:
-        yield CheckResult("wrong", f"{setup.plugin} cannot be loaded", "rebuild it on this machine")
+        yield wrong(f"{setup.plugin} cannot be loaded", "rebuild it on this machine")
     elif setup.version and not same_release(setup.plugin_version, setup.version):
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"{setup.plugin} was built for Slurm {setup.plugin_version}, {setup.version} is "
             "installed: slurmctld cannot start with it",
             "rebuild it before slurmctld restarts",
         )
     elif not setup.tells_idle:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"{setup.plugin} is of an earlier release of rtsched: it does not tell which nodes are "
             "idle, so jobs without time to spare wait for a poll before they are promised anything",
             "rebuild it, and restart slurmctld",
         )
     else:
-        yield CheckResult("good", f"{setup.plugin} is built for Slurm {setup.plugin_version}")
+        yield good(f"{setup.plugin} is built for Slurm {setup.plugin_version}")
 
 
 def same_release(one: str, other: str) -> bool:
@@ -227,13 +230,12 @@ def _lines(setup: Setup) -> Iterator[CheckResult]:
     for name, value in wanted(setup).items():
         present = setup.conf.get(name.lower(), "")
         if present == value:
-            yield CheckResult("good", f"{name}={value}")
+            yield good(f"{name}={value}")
         else:
             now = f"{name}={present}" if present else f"{name} is not set"
-            yield CheckResult("wrong", f"{setup.path}: {now}, wanted: {value}", remedy)
+            yield wrong(f"{setup.path}: {now}, wanted: {value}", remedy)
     if setup.conf.get("prioritytype", "priority/multifactor").lower() == "priority/basic":
-        yield CheckResult(
-            "note",
+        yield note(
             "PriorityType=priority/basic has no site factor: rtsched orders the queue by Nice",
             "use priority/multifactor if fair share must move jobs by more than 60,000 places",
         )
@@ -246,24 +248,22 @@ def _prolog(setup: Setup, probe: ProbeResult | None) -> Iterator[CheckResult]:
     if probe is None:
         if prolog in PROLOGS:
             what = f"TaskProlog={prolog}: every step fails on a node that does not have it"
-            yield CheckResult("note", what, "`rtsched slurm check --nodes` tests them")
+            yield note(what, "`rtsched slurm check --nodes` tests them")
         return
     if probe.unable:
         nodes = few(probe.unable)
         if prolog in PROLOGS:
             what = f"steps fail on nodes that cannot run TaskProlog={prolog}: {nodes}"
-            yield CheckResult("wrong", what, remedy)
+            yield wrong(what, remedy)
         else:
             remedy = "copy it there, mode 755, before `rtsched slurm install --task-prolog`"
-            yield CheckResult(
-                "note", f"nodes cannot run {PROLOG} and do not need to: {nodes}", remedy
-            )
+            yield note(f"nodes cannot run {PROLOG} and do not need to: {nodes}", remedy)
     if probe.able:
         ours = prolog if prolog in PROLOGS else PROLOG
-        yield CheckResult("good", f"{len(probe.able)} nodes can run {ours}")
+        yield good(f"{len(probe.able)} nodes can run {ours}")
     if probe.unasked:
         what = f"not tested, because they accept no jobs now: {few(probe.unasked)}"
-        yield CheckResult("note", what, "test them when they are back")
+        yield note(what, "test them when they are back")
 
 
 def few(nodes: Mapping[str, str], most: int = 8) -> str:
@@ -274,43 +274,36 @@ def few(nodes: Mapping[str, str], most: int = 8) -> str:
 
 def _controller(setup: Setup) -> Iterator[CheckResult]:
     if setup.running is None:
-        yield CheckResult(
-            "wrong", f"the controller does not answer: {setup.silence}", "start slurmctld"
-        )
+        yield wrong(f"the controller does not answer: {setup.silence}", "start slurmctld")
         return
     read = setup.running.get("slurm_conf", "")
     if read.startswith("/") and Path(read).resolve() != setup.path.resolve():
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"the running controller reads {read}, this check reads {setup.path}",
             f"`rtsched slurm check --slurm-conf {read}`, and so `install`",
         )
     used = setup.running.get("jobsubmitplugins", "")
     if "rtsched" in used.split(","):
-        yield CheckResult("good", f"the running controller uses JobSubmitPlugins={used}")
+        yield good(f"the running controller uses JobSubmitPlugins={used}")
     else:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"the running controller uses JobSubmitPlugins={used}",
             "when slurm.conf is ready: `scontrol reconfigure`; if it fails, "
             "the old settings remain in effect",
         )
     if abs(setup.skew_s) > MOST_SKEW:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"the controller's clock is {setup.skew_s:+.0f} s from this machine's",
             "run the daemon on the slurmctld host and synchronise all clocks by NTP",
         )
     owner = setup.running.get("slurmuser", "").partition("(")[0]
     if owner and owner not in setup.filters:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"slurmctld runs as {owner}, who may not query the daemon",
             f'set filters = ["{owner}"] in the [daemon] table',
         )
     if setup.federation:
-        yield CheckResult(
-            "note",
+        yield note(
             f"the cluster is in the federation {setup.federation}: jobs with a deadline are "
             "rejected unless they name this cluster alone (--clusters)",
             "tell your users; each cluster of the federation needs rtsched of its own",
@@ -330,14 +323,12 @@ def controller_findings(
         By the site's settings.
     """
     if standby and len(names) < 2:
-        yield CheckResult(
-            "note",
+        yield note(
             "standby is set, but slurm.conf names only one controller",
             "remove standby from site.toml, or add the backup's SlurmctldHost",
         )
     elif not standby and len(names) > 1:
-        yield CheckResult(
-            "note",
+        yield note(
             f"slurmctld runs on {', '.join(names)}: it starts on none of them without {PLUGIN}; "
             "and promises are kept beside one of them: when a backup takes over, jobs pass as "
             "on_failure says",
@@ -345,16 +336,14 @@ def controller_findings(
             "check` there too; have a daemon on each, with standby = true: docs/slurm/standby.md",
         )
     elif standby and memory and Path(memory).parent != database.parent:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"{memory} is not in the directory of {database}: the other daemons cannot read it",
             f'set memory = "{database.parent / Path(memory).name}" in the [slurm] table',
         )
     elif standby:
-        yield CheckResult(
-            "good",
+        yield good(
             f"slurmctld runs on {', '.join(names)}, and the daemons there share {database}; "
-            f"each host needs {PLUGIN} and submit.conf: check there too",
+            f"each host needs {PLUGIN} and submit.conf: check there too"
         )
 
 
@@ -363,19 +352,17 @@ def _permissions(setup: Setup) -> Iterator[CheckResult]:
     yield from user_findings(setup)
     owner = (setup.running or {}).get("slurmuser", "").partition("(")[0]
     if user in {owner, "root"}:
-        yield CheckResult("good", f"{user} is SlurmUser or root, who has all permissions")
+        yield good(f"{user} is SlurmUser or root, who has all permissions")
     elif setup.level in {"Operator", "Administrator", "Admin"}:
-        yield CheckResult("good", f"{user} has AdminLevel={setup.level}")
+        yield good(f"{user} has AdminLevel={setup.level}")
     elif setup.level:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"{user} is not an Operator: Slurm refuses its reservations and changes of jobs",
             f"`sacctmgr add user {user} account=ACCOUNT adminlevel=Operator`, or `sacctmgr modify "
             f"user {user} set adminlevel=Operator`",
         )
     else:
-        yield CheckResult(
-            "note",
+        yield note(
             f"the accounting database has no permissions for {user}",
             "without slurmdbd only SlurmUser and root may change jobs of others: run the daemon "
             "as SlurmUser",
@@ -386,8 +373,7 @@ def _promised_jobs(setup: Setup) -> Iterator[CheckResult]:
     wanted = str(setup.run / "promised_jobs")
     read = setup.submit.get("promised_jobs", "/run/rtsched/promised_jobs")
     if read != wanted:
-        yield CheckResult(
-            "wrong",
+        yield wrong(
             f"the submit filter reads {read}, the daemon writes {wanted}: when the daemon is down "
             "and on_failure is hold or closed, no job can be changed",
             f"set promised_jobs = {wanted} in {setup.submit_path}",
@@ -399,8 +385,7 @@ def _held_jobs(setup: Setup) -> Iterator[CheckResult]:
     shares = setup.submit.get("share_nodes", "false") == "true"
     if setup.submit.get("on_failure") == "hold" and shares != setup.share_nodes:
         wanted = "true" if setup.share_nodes else "false"
-        yield CheckResult(
-            "note",
+        yield note(
             f"share_nodes is {wanted} in site.toml, and not in {setup.submit_path}: jobs that are "
             "held while the daemon is down ask for "
             + ("whole nodes" if setup.share_nodes else "less than whole nodes"),
@@ -416,26 +401,23 @@ def _shared_nodes(setup: Setup) -> Iterator[CheckResult]:
     _, problem = sharing_of(config)
     if problem:
         what, _, remedy = problem.partition("; ")
-        yield CheckResult("wrong", what, remedy)
+        yield wrong(what, remedy)
         return
     parameters = conf.get("schedulerparameters", "")
     if "bf_window_linear=" not in parameters:
-        yield CheckResult(
-            "note",
+        yield note(
             "SchedulerParameters has no bf_window_linear: Slurm estimates far starts roughly, and "
             "may put promised jobs off for shorter ones",
             "add bf_window_linear=30",
         )
     if conf.get("licenses") and not plans_licenses({"SchedulerParameters": parameters}):
-        yield CheckResult(
-            "note",
+        yield note(
             "SchedulerParameters has no bf_licenses: jobs that need licences get no promise",
             "add bf_licenses",
         )
     consumed = "MEMORY" in config.get("SelectTypeParameters", "").upper()
     if consumed and not any(default_memory(conf)):
-        yield CheckResult(
-            "note",
+        yield note(
             "a job that asks for no memory gets all memory of its nodes, in partitions without "
             "DefMemPerCPU",
             "set DefMemPerCPU or DefMemPerNode",
@@ -444,8 +426,7 @@ def _shared_nodes(setup: Setup) -> Iterator[CheckResult]:
     kinds = [kind for kind in conf.get("grestypes", "").lower().split(",") if kind]
     for kind in kinds:
         if f"{GRES}{kind}" not in tracked:
-            yield CheckResult(
-                "note",
+            yield note(
                 f"AccountingStorageTRES has no {GRES}{kind}: jobs that ask for it get no promise",
                 f"add {GRES}{kind}, and its types, such as {GRES}{kind}:a100",
             )
