@@ -29,8 +29,9 @@ from rtsched.daemon.database import WriterEpoch
 from rtsched.daemon.estimating import Estimating
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.promised_jobs import FILE, PromisedJobs
-from rtsched.daemon.queries import Queries, SiteReader
+from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import SocketServer
+from rtsched.daemon.site_reader import SiteReader
 from rtsched.daemon.standby import BEAT, SharedSocketServer, Standby
 from rtsched.daemon.store import Store
 from rtsched.daemon.systemd import log_events, notify, watched

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from rtsched.daemon import lag
 from rtsched.daemon.ask import ask
 from rtsched.daemon.lag import LoopLag
-from rtsched.daemon.queries import SiteReader
 from rtsched.daemon.reports import Status
+from rtsched.daemon.site_reader import SiteReader
 
 if TYPE_CHECKING:
     from pathlib import Path

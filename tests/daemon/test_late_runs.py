@@ -11,9 +11,9 @@ from test_replanning import RUN, promised, told
 
 from rtsched.adapters.live import Marks
 from rtsched.daemon.ask import ask
-from rtsched.daemon.queries import MAY_END_LATE
 from rtsched.daemon.reports import Status
 from rtsched.daemon.site import states
+from rtsched.daemon.site_reader import MAY_END_LATE
 from rtsched.model.schedule import Schedule
 
 LEEWAY = 20.0
