@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from slurm_printed import PLAIN, job_rows, printed
 
 from rtsched.adapters.live import Observation
-from rtsched.adapters.slurm.advance_reservations import AdvanceReservation, difference
+from rtsched.adapters.slurm.advance_reservations import (
+    FLAGS,
+    LICENSE_FLAGS,
+    AdvanceReservation,
+    difference,
+)
 from rtsched.adapters.slurm.commands import Rank
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts, plans_licenses
 from rtsched.adapters.slurm.layout import layout_of, unreserved_licenses
@@ -20,12 +25,7 @@ from rtsched.adapters.slurm.memory import SlurmState, applied
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.per_node import Demand, demand_of
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
-from rtsched.adapters.slurm.reserving import (
-    FLAGS,
-    LICENSE_FLAGS,
-    licenses_kept,
-    reserve_changes,
-)
+from rtsched.adapters.slurm.reserving import licenses_kept, reserve_changes
 from rtsched.adapters.slurm.rows import ReservationRow, license_counts, node_rows, reservation_rows
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.model.schedule import Schedule

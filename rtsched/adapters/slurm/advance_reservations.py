@@ -1,4 +1,4 @@
-"""Advance reservations that keep a plan's starts free; pure.
+"""Advance reservations that keep a plan's starts free, and the commands for them.
 
 Of all planned starts on a node only the next one needs protection: a job that Slurm starts now and
 that ends before the first planned start disturbs none of the later ones. So an entry of the plan is
@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.planned import first_entries
+from rtsched.adapters.slurm.commands import Rank, change, deletion
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.logs.hostlist import fold
 from rtsched.model.resources import LICENSE
@@ -24,8 +26,17 @@ from rtsched.model.resources import LICENSE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rtsched.adapters.live import Change
+    from rtsched.adapters.slurm.memory import SlurmState
     from rtsched.adapters.slurm.rows import ReservationRow
     from rtsched.model.schedule import Schedule
+
+FLAGS = "IGNORE_JOBS,OVERLAP,NO_HOLD_JOBS_AFTER_END"
+"""Of every reservation of nodes: it is made over jobs that run, beside others of ours, and a job
+that it leaves behind waits on."""
+
+LICENSE_FLAGS = "ANY_NODES,FLEX,IGNORE_JOBS,NO_HOLD_JOBS_AFTER_END"
+"""Of a reservation of licences alone: its job may run on any node, and start before it begins."""
 
 STARTS_S = 120.0
 """Seconds after its planned start that a reservation lasts, or until its entry ends."""
@@ -212,3 +223,70 @@ def written_licenses(licenses: Mapping[str, int]) -> str:
 def written(moment: float, now: float) -> str:
     """Return a time as scontrol reads it: seconds since the epoch, or `now`."""
     return f"uts{moment:.0f}" if moment > now + 1 else "now"
+
+
+def reservation_changes(moved: ReservationChanges, view: SlurmState) -> list[Change]:
+    """Return what is to be done about reservations."""
+    changes = [deletion(name, Rank.RENEW, ", to recreate it") for name in moved.renew]
+    for reservation, words in moved.update:
+        pairs = [f"{key}={value}" for key, value in words.items()]
+        changes.append(
+            change(
+                "reserve",
+                reservation.job,
+                f"change reservation {reservation.name}: {' '.join(pairs)}",
+                Rank.UPDATE,
+                "scontrol",
+                "update",
+                f"ReservationName={reservation.name}",
+                *pairs,
+                nodes=reservation.nodes,
+            )
+        )
+    changes += [_create(reservation, view) for reservation in moved.create]
+    kept = {row.name: row for row in view.reservations}
+    changes += [_delete(kept[name]) for name in moved.delete]
+    return changes
+
+
+def _delete(row: ReservationRow) -> Change:
+    """Return the change that deletes a reservation, which nothing is to follow.
+
+    One with licences goes before others are made: Slurm refuses one that would keep more licences
+    than there are.
+    """
+    return deletion(row.name, Rank.RENEW if row.licenses else Rank.DELETE, nodes=row.nodes)
+
+
+def _create(reservation: AdvanceReservation, view: SlurmState) -> Change:
+    """Return the change that makes a reservation."""
+    nodes, licenses = fold(reservation.nodes), written_licenses(reservation.licenses)
+    start = max(reservation.start, view.now)
+    what = f"on {nodes} " if nodes else ""
+    what += f"with the licences {licenses} " if licenses else ""
+    text = (
+        f"create reservation {reservation.name} {what}from {clock(start)} for "
+        f"{math.ceil((reservation.end - start) / 60)} min for {reservation.user}"
+    )
+    return change(
+        "reserve",
+        reservation.job,
+        text,
+        Rank.CREATE,
+        "scontrol",
+        "create",
+        "reservation",
+        f"ReservationName={reservation.name}",
+        f"StartTime={written(reservation.start, view.now)}",
+        f"EndTime=uts{reservation.end:.0f}",
+        *([f"Nodes={nodes}"] if nodes else []),
+        *([f"Licenses={licenses}"] if licenses else []),
+        f"Users={reservation.user}",
+        f"Flags={FLAGS if nodes else LICENSE_FLAGS}",
+        nodes=reservation.nodes,
+    )
+
+
+def clock(moment: float) -> str:
+    """Return a time of day in the machine's own zone, for people."""
+    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")

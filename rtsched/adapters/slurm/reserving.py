@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,18 +36,17 @@ from rtsched.adapters.live import Change
 from rtsched.adapters.planned import rounds_of, waiting
 from rtsched.adapters.slurm.advance_reservations import (
     AdvanceReservation,
-    ReservationChanges,
+    clock,
     difference,
+    reservation_changes,
     reservations_of,
     written,
-    written_licenses,
 )
 from rtsched.adapters.slurm.commands import (
     FIRST_FACTOR,
     Command,
     Rank,
     change,
-    deletion,
     highest,
     job_update,
     only_waiting,
@@ -81,15 +79,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.slurm.memory import SlurmState
-    from rtsched.adapters.slurm.rows import JobRows, ReservationRow
+    from rtsched.adapters.slurm.rows import JobRows
     from rtsched.adapters.slurm.settings import SlurmSettings
-
-FLAGS = "IGNORE_JOBS,OVERLAP,NO_HOLD_JOBS_AFTER_END"
-"""Of every reservation of nodes: it is made over jobs that run, beside others of ours, and a job
-that it leaves behind waits on."""
-
-LICENSE_FLAGS = "ANY_NODES,FLEX,IGNORE_JOBS,NO_HOLD_JOBS_AFTER_END"
-"""Of a reservation of licences alone: its job may run on any node, and start before it begins."""
 
 SLACK_S = 60.0
 """Seconds by which reservations are made before a job that starts now could reach into them."""
@@ -142,7 +133,7 @@ def reserve_changes(
     own = [each for each in kept if each.job not in secured.entries.job]
     moved = difference(kept, view.reservations, view.now, settings.grace_s / 2)
     return [
-        *_reservations(moved, view),
+        *reservation_changes(moved, view),
         *_bindings(own, view, frozenset(moved.renew), licensed),
         *_sizes(single, view, counts, licensed),
         *_records(plan, own, view),
@@ -507,73 +498,6 @@ def is_first(rows: JobRows, at: int, *, basic: bool) -> bool:
 def _top(basic: bool) -> int:
     """Return the least factor that puts a job before all others."""
     return highest(basic) if basic else FIRST_FACTOR * 3 // 4
-
-
-def _reservations(moved: ReservationChanges, view: SlurmState) -> list[Change]:
-    """Return what is to be done about reservations."""
-    changes = [deletion(name, Rank.RENEW, ", to recreate it") for name in moved.renew]
-    for reservation, words in moved.update:
-        pairs = [f"{key}={value}" for key, value in words.items()]
-        changes.append(
-            change(
-                "reserve",
-                reservation.job,
-                f"change reservation {reservation.name}: {' '.join(pairs)}",
-                Rank.UPDATE,
-                "scontrol",
-                "update",
-                f"ReservationName={reservation.name}",
-                *pairs,
-                nodes=reservation.nodes,
-            )
-        )
-    changes += [_create(reservation, view) for reservation in moved.create]
-    kept = {row.name: row for row in view.reservations}
-    changes += [_delete(kept[name]) for name in moved.delete]
-    return changes
-
-
-def _delete(row: ReservationRow) -> Change:
-    """Return the change that deletes a reservation, which nothing is to follow.
-
-    One with licences goes before others are made: Slurm refuses one that would keep more licences
-    than there are.
-    """
-    return deletion(row.name, Rank.RENEW if row.licenses else Rank.DELETE, nodes=row.nodes)
-
-
-def _create(reservation: AdvanceReservation, view: SlurmState) -> Change:
-    """Return the change that makes a reservation."""
-    nodes, licenses = fold(reservation.nodes), written_licenses(reservation.licenses)
-    start = max(reservation.start, view.now)
-    what = f"on {nodes} " if nodes else ""
-    what += f"with the licences {licenses} " if licenses else ""
-    text = (
-        f"create reservation {reservation.name} {what}from {clock(start)} for "
-        f"{math.ceil((reservation.end - start) / 60)} min for {reservation.user}"
-    )
-    return change(
-        "reserve",
-        reservation.job,
-        text,
-        Rank.CREATE,
-        "scontrol",
-        "create",
-        "reservation",
-        f"ReservationName={reservation.name}",
-        f"StartTime={written(reservation.start, view.now)}",
-        f"EndTime=uts{reservation.end:.0f}",
-        *([f"Nodes={nodes}"] if nodes else []),
-        *([f"Licenses={licenses}"] if licenses else []),
-        f"Users={reservation.user}",
-        f"Flags={FLAGS if nodes else LICENSE_FLAGS}",
-        nodes=reservation.nodes,
-    )
-
-
-def clock(moment: float) -> str:
-    """Return a time of day in the machine's own zone, for people."""
-    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
 
 
 def _bindings(
