@@ -26,7 +26,7 @@ from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Verdict
 from rtsched_plugins.kernels import admission_fast as fast
 from rtsched_plugins.kernels import ste as ste_kernel
-from rtsched_plugins.kernels.scan_tasks import placed
+from rtsched_plugins.kernels.scans import placed
 from rtsched_plugins.mapping import Mapping
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.node_balance import rebalanced

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched_plugins.kernels.scan_tasks import placed
+from rtsched_plugins.kernels.scans import placed
 from rtsched_plugins.node_balance import Terms, rebalanced
 from rtsched_plugins.node_queues import BYTES, JOB, NODE, POOL, SIZE, WORK, Machine, Queues, empty
 

@@ -32,8 +32,7 @@ from admission import NOW, Took, spread, timed
 from rtsched.core.chain import Chain, Member
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.machine import TIMED
-from rtsched.kernels.room_profile import empty_profile, fill_room
-from rtsched.kernels.room_search import LAST, search_start
+from rtsched.kernels.room import LAST, empty_profile, fill_room, search_start
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Promises, Schedule

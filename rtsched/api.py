@@ -16,15 +16,14 @@ from rtsched.kernels.hooks import (
     FAIR_SHARE,
     OBSERVE,
     CompiledHook,
-    compiled_hook,
-    job_columns,
-)
-from rtsched.kernels.row_placers import RowPlacer, places_rows
-from rtsched.kernels.row_tests import (
     RejectedRows,
+    RowPlacer,
     RowPlan,
     RowRejection,
     RowTest,
+    compiled_hook,
+    job_columns,
+    places_rows,
     plans_rows,
     rejected_row,
     rejects_rows,

@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rtsched.kernels.dlt import at_most, chain_derivative, chain_of, exec_time
-from rtsched.kernels.dlt_variants import common_end, unequal_fractions
+from rtsched.kernels.dlt import (
+    at_most,
+    chain_derivative,
+    chain_of,
+    chain_time,
+    common_end,
+    exec_time,
+    fastest_of,
+    slack_floor,
+    unequal_fractions,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.kernels.loads import Load
+    from rtsched.kernels.dlt import Load
 
     Floats: TypeAlias = NDArray[np.float64]
 
@@ -99,3 +108,39 @@ def staggered(release: Floats, load: Load) -> Staggered:
         if end < best.end and (alpha > 0.0).all():
             best = Staggered(end, alpha, send)
     return best
+
+
+def least_count(slack: float, limit: int, load: Load, low: int = 1) -> int:
+    """Return n_min, the smallest n in low..min(limit, n*) with E(n) <= slack.
+
+    Parameters
+    ----------
+    slack : float
+        Seconds left until the deadline.
+    limit : int
+        Most nodes there are.
+    low : int
+        Fewest nodes allowed.
+
+    Returns
+    -------
+    int
+        0 where no such count exists.
+
+    References
+    ----------
+    Section 4.2 of the source, with E(n) <= slack read as `at_most`.
+    """
+    if slack <= slack_floor(load):
+        return 0
+    chain = chain_of(load)
+    high = fastest_of(limit, chain)
+    if high < low or not at_most(chain_time(high, chain), slack):
+        return 0
+    while low < high:
+        middle = (low + high) // 2
+        if at_most(chain_time(middle, chain), slack):
+            high = middle
+        else:
+            low = middle + 1
+    return low

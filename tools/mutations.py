@@ -65,9 +65,8 @@ class Target(NamedTuple):
 TARGETS = {
     "psts": Target(
         (
-            *(f"rtsched_plugins.kernels.scan_{name}" for name in ("balance", "grid", "payoff")),
-            "rtsched_plugins.kernels.scan_tasks",
-            "rtsched_plugins.kernels.exact",
+            "rtsched_plugins.kernels.scans",
+            "rtsched_plugins.kernels.scan_grid",
         ),
         ("rtsched_reproductions.psts", "rtsched_reproductions.psts_example"),
         {"seeds": 5, "tasks": 100},
@@ -76,7 +75,6 @@ TARGETS = {
         (
             "rtsched.kernels.edf",
             "rtsched_plugins.kernels.spare",
-            "rtsched_plugins.kernels.spare_graph",
         ),
         ("rtsched_reproductions.spare", "rtsched_reproductions.spare_runs"),
         {"seeds": 5, "jobs": 12, "sets": 100},
@@ -89,12 +87,11 @@ TARGETS = {
     "mcdf": Target(
         (
             "rtsched.kernels.dlt",
-            "rtsched.kernels.loads",
+            "rtsched_plugins.kernels.admission",
             *(
                 f"rtsched_plugins.kernels.admission_{name}"
-                for name in ("rows", "events", "heap", "in_queue", "by_cost", "fast", "of_rows")
+                for name in ("events", "fast", "of_rows")
             ),
-            "rtsched_plugins.kernels.node_choice",
         ),
         ("rtsched_reproductions.mcdf",),
         {"seeds": 2, "jobs": 50, "rows": 2},

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from rtsched_plugins.kernels.admission_rows import LOW, exec_of, least_size
+from rtsched_plugins.kernels.admission import LOW, exec_of, least_size
 
 if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from rtsched_plugins.kernels.admission import Tasks
-    from rtsched_plugins.kernels.admission_rows import Rows
+    from rtsched_plugins.kernels.admission import Rows, Tasks
 
 STEPS = 32
 """Starts that are tried at most for a task whose number of nodes depends on its start."""

@@ -23,7 +23,7 @@ from rtsched.api import (
     places,
     restored,
 )
-from rtsched.kernels.loads import Load
+from rtsched.kernels.dlt import Load
 from rtsched_plugins.insurance import NOTHING, Insurance
 from rtsched_plugins.planning import PlanningSession, PreparedPlan, planning_reads
 from rtsched_plugins.replay_planning import OnePool

@@ -2,8 +2,8 @@
 
 The usable nodes are handed out among the active accounts, what an account gets among its active
 users, and what a user gets among the user's jobs in proportion to their sizes; nobody gets more
-than the jobs could occupy (`rtsched.kernels.ideal.fill`). The set of active users is taken to stay
-as it is, so the ideal finish of a job is
+than the jobs could occupy (`rtsched.kernels.service_error.fill`). The set of active users is taken
+to stay as it is, so the ideal finish of a job is
 
     now + requested time x nodes that the user's jobs could occupy / ideal nodes of the user
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.api import Finding, Reason, Verdict, Verdicts
-from rtsched.kernels.ideal import fill
+from rtsched.kernels.service_error import fill
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

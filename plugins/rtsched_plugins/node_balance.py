@@ -18,7 +18,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from rtsched_plugins.kernels.scan_grid import busiest, link_costs, overhead, traffic
-from rtsched_plugins.kernels.scan_tasks import placed, room
+from rtsched_plugins.kernels.scans import placed, room
 from rtsched_plugins.node_queues import (
     BYTES,
     NODE,
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import Cluster
-    from rtsched_plugins.kernels.scan_balance import Leave
-    from rtsched_plugins.kernels.scan_tasks import Whole
+    from rtsched_plugins.kernels.scans import Leave, Whole
     from rtsched_plugins.node_queues import Machine, Queues
 
     Ints = NDArray[np.int64]

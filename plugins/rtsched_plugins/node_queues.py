@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rtsched.api import State, amounts_of, fitting_sets
-from rtsched_plugins.kernels.exact import MOST, scan
 from rtsched_plugins.kernels.scan_grid import neighbours, sides, walk
+from rtsched_plugins.kernels.scans import MOST, scan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

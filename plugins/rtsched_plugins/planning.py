@@ -19,13 +19,25 @@ from rtsched_plugins.insurance import (
     one_run,
     without_spares,
 )
-from rtsched_plugins.kernels.admission import ANY_SIZE, KINDS, Plan, Tasks, joined
+from rtsched_plugins.kernels.admission import (
+    ANY_SIZE,
+    KINDS,
+    LOW,
+    Plan,
+    Tasks,
+    joined,
+    least_size,
+    shortest_time,
+)
 from rtsched_plugins.kernels.admission_fast import admit, prepare, with_new
-from rtsched_plugins.kernels.admission_of_rows import ByRule, admit_rows
-from rtsched_plugins.kernels.admission_rows import LOW, least_size, shortest_time
+from rtsched_plugins.kernels.admission_of_rows import (
+    ByRule,
+    admit_rows,
+    planning_origin,
+    starts_earlier,
+)
 from rtsched_plugins.kernels.counter_offer import counter_offer
 from rtsched_plugins.kernels.fractions import Division, division_of
-from rtsched_plugins.kernels.row_plans import planning_origin, starts_earlier
 from rtsched_plugins.row_tests import RowTests
 
 if TYPE_CHECKING:

@@ -11,13 +11,16 @@ from rtsched.api import State
 from rtsched_plugins.beside import Shape, shape_of
 from rtsched_plugins.kernels.admission import LEAST_NODES
 from rtsched_plugins.kernels.fractions import Division, division_of
-from rtsched_plugins.kernels.portfolio_load import Arrivals, Reading, read_arrivals
-from rtsched_plugins.kernels.portfolio_of_rows import InTurn, admit_rows_in_turn
 from rtsched_plugins.kernels.portfolio_plan import (
+    Arrivals,
+    InTurn,
+    Reading,
     admit,
+    admit_rows_in_turn,
     counter_offer,
     hopeless,
     prepare,
+    read_arrivals,
     shortest,
     with_new,
 )

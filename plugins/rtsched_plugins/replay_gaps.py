@@ -20,7 +20,7 @@ from rtsched.api import (
     allowed_nodes,
     offsets_of,
 )
-from rtsched_plugins.kernels.gap_rows import (
+from rtsched_plugins.kernels.gaps import (
     GapRows,
     gap_for,
     keep_row,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import Cluster, Jobs
-    from rtsched.kernels.room_profile import RoomProfile
+    from rtsched.kernels.room import RoomProfile
     from rtsched_plugins.kernels.gaps import Found
     from rtsched_plugins.spare import Spare
 

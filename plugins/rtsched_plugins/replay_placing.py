@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.api import RowPlacer
-from rtsched_plugins.kernels.exact import MOST
 from rtsched_plugins.kernels.queue_rows import QueueRows
 from rtsched_plugins.kernels.scan_grid import overhead
 from rtsched_plugins.kernels.scan_rows import FIRST, INDEX, MAJORITY, PROPORTIONAL
+from rtsched_plugins.kernels.scans import MOST
 from rtsched_plugins.node_queues import (
     BYTES,
     MOST_WORK,

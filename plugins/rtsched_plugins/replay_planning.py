@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.api import PlanRows, Verdict, Verdicts
-from rtsched_plugins.kernels.row_plans import planning_origin, starts_earlier
+from rtsched_plugins.kernels.admission_of_rows import planning_origin, starts_earlier
 from rtsched_plugins.planning import instead_of, refusal_of, tasks_at, tasks_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rtsched.api import Finding, Jobs, RejectedRows, RowTest
     from rtsched_plugins.deadline_admission import DeadlineAdmission
     from rtsched_plugins.kernels.admission import Tasks
-    from rtsched_plugins.kernels.row_plans import Outcome
+    from rtsched_plugins.kernels.admission_of_rows import Outcome
     from rtsched_plugins.planning import Proposal, Refusal, RowPlanner
 
 

@@ -43,20 +43,19 @@ from rtsched_plugins.kernels import portfolio_walk
 from rtsched_plugins.kernels.admission import (
     BY_COST,
     BY_DEADLINE,
-    LEAST_NODES,
-    Tasks,
-    joined,
-    uniform,
-)
-from rtsched_plugins.kernels.admission_rows import (
     DEADLINE,
+    LEAST_NODES,
     LOW,
     Rows,
+    Tasks,
     empty_rows,
     fill_rows,
+    joined,
     least_size,
     shortest_time,
+    uniform,
 )
+from rtsched_plugins.kernels.admission_of_rows import planning_origin
 from rtsched_plugins.kernels.fractions import plan_fractions
 from rtsched_plugins.kernels.resource_plan import (
     FEWEST,
@@ -74,7 +73,6 @@ from rtsched_plugins.kernels.resource_plan import (
     soonest,
     unchained,
 )
-from rtsched_plugins.kernels.row_plans import planning_origin
 from rtsched_plugins.planning import (
     Refusal,
     Rules,
@@ -90,7 +88,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import Cluster, Jobs, Snapshot
-    from rtsched.kernels.room_profile import RoomProfile
+    from rtsched.kernels.room import RoomProfile
     from rtsched_plugins.kernels.resource_plan import Placed
     from rtsched_plugins.planning import NodeAware, Planner, Proposal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rtsched.kernels.room_profile import RoomProfile, empty_profile, fill_room
+from rtsched.kernels.room import RoomProfile, empty_profile, fill_room
 from rtsched_plugins.kernels.resource_plan import in_node_order
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.api import RowTest, rejected_row
-from rtsched_plugins.kernels.admission import uniform
-from rtsched_plugins.kernels.admission_rows import empty_rows, fill_rows
+from rtsched_plugins.kernels.admission import empty_rows, fill_rows, uniform
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from rtsched.api import RejectedRows, RowRejection, Verdicts
     from rtsched_plugins.kernels.admission import Tasks
-    from rtsched_plugins.kernels.row_plans import Outcome
+    from rtsched_plugins.kernels.admission_of_rows import Outcome
 
 
 class RowTests:

@@ -13,7 +13,7 @@ import numpy as np
 
 from rtsched.api import Schedule
 from rtsched.kernels.edf import NEVER, grid, hyperperiods, periodic_work, reserve
-from rtsched_plugins.kernels.spare_graph import Machine, Places, Tasks, place_graph
+from rtsched_plugins.kernels.spare import Machine, Places, Tasks, place_graph
 from rtsched_plugins.spare_form import Place, Trial, usable_nodes
 
 if TYPE_CHECKING:

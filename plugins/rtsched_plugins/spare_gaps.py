@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import Jobs, Schedule, Snapshot
-    from rtsched.kernels.room_profile import RoomProfile
+    from rtsched.kernels.room import RoomProfile
     from rtsched_plugins.task_graphs import Graph
 
 PERIODS = 64

@@ -9,8 +9,7 @@ import numpy as np
 
 from rtsched.api import Ragged, offsets_of
 from rtsched_plugins.kernels.admission import Plan, Tasks, joined, rejection
-from rtsched_plugins.kernels.admission_fit import Machine, demands
-from rtsched_plugins.kernels.admission_varied import run_varied
+from rtsched_plugins.kernels.admission_varied import Machine, demands, run_varied
 from rtsched_plugins.kernels.fractions import (
     Division,
     staggered_fractions,

@@ -30,14 +30,16 @@ from rtsched.reproduce import (
 from rtsched_plugins.kernels.scan_grid import (
     best_dimension,
     busiest,
+    crossover,
+    imbalance,
     link_costs,
     overhead,
     sides,
+    speed_up,
     steps,
     traffic,
 )
-from rtsched_plugins.kernels.scan_payoff import crossover, imbalance, speed_up
-from rtsched_plugins.kernels.scan_tasks import placed
+from rtsched_plugins.kernels.scans import placed
 from rtsched_reproductions import psts_example
 
 if TYPE_CHECKING:

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.reproduce import Claim, Findings, Sheet
-from rtsched_plugins.kernels.exact import scan
-from rtsched_plugins.kernels.scan_balance import at_home, balanced, edges, exchanged, loads
+from rtsched_plugins.kernels.scans import at_home, balanced, edges, exchanged, loads, scan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from rtsched_plugins.kernels.scan_balance import Level
+    from rtsched_plugins.kernels.scans import Level
 
     Ints = NDArray[np.int64]
 

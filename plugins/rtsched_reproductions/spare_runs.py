@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.kernels.edf import Work, hyperperiods, reserve, run, work_of
-from rtsched_plugins.kernels.spare import PeriodicSet, spare, spare_literal
-from rtsched_plugins.kernels.spare_graph import Machine, Places, Tasks, place_graph
+from rtsched_plugins.kernels.spare import (
+    Machine,
+    PeriodicSet,
+    Places,
+    Tasks,
+    place_graph,
+    spare,
+    spare_literal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -49,7 +49,7 @@ def rounds_of(plan: Schedule, entry: int, jobs: Jobs, row: int) -> list[float]:
     Empty if it takes all at once. The entry is of the job in that row of `jobs`.
     """
     # It imports numba: only where there are loads.
-    from rtsched.kernels.dlt_variants import round_shares
+    from rtsched.kernels.dlt import round_shares
 
     rounds, size = int(plan.entries.rounds[entry]), int(plan.entries.size[entry])
     return round_shares(rounds, size, jobs.load(row), float(jobs.setup_once[row]))

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from rtsched.kernels.hooks import CompiledHook
-    from rtsched.kernels.row_placers import RowPlacer
-    from rtsched.kernels.row_tests import RowTest
+    from rtsched.kernels.hooks import CompiledHook, RowPlacer, RowTest
     from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
@@ -75,7 +73,7 @@ class Capabilities:
         a `rtsched.core.capabilities.ReplayPlanner`, or None where it has none.
     replay_placer : callable or None
         `replay_placer(jobs, cluster)` returns its compiled observing and placing for a replay of
-        these jobs, a `rtsched.kernels.row_placers.RowPlacer`, or None where it has none.
+        these jobs, a `rtsched.kernels.hooks.RowPlacer`, or None where it has none.
 
     Raises
     ------

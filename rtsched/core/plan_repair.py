@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels.planned_room import first_starts
-from rtsched.kernels.room_profile import RoomProfile, empty_profile, fill_room
+from rtsched.kernels.room import RoomProfile, empty_profile, fill_room, first_starts
 from rtsched.model.resources import demand_of, room_of
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places

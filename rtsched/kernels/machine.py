@@ -15,22 +15,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rtsched.kernels.compiling import part
 from rtsched.kernels.machine_claims import take_over, vacate
-from rtsched.kernels.machine_compiling import part
 from rtsched.kernels.machine_gates import dependency_over
-from rtsched.kernels.machine_heap import push
 from rtsched.kernels.machine_limits import count_running
 from rtsched.kernels.machine_sharing import move_out, slowest_held
-from rtsched.kernels.records import record_type
+from rtsched.kernels.records import push, record_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.kernels.machine_limits import LimitCounts
     from rtsched.kernels.machine_preemption import PreemptionRules
-    from rtsched.kernels.packed_amounts import Lanes
-    from rtsched.kernels.placement import Placement
-    from rtsched.kernels.room_profile import RoomProfile
+    from rtsched.kernels.machine_sharing import Lanes, Placement
+    from rtsched.kernels.room import RoomProfile
 
 # Where a job stands (JOB.status).
 FUTURE, ASKED, QUEUED, SLEEPING, HELD, PLANNED, RUNNING, ENDED = 0, 1, 2, 3, 4, 5, 6, 7

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rtsched.kernels.machine_compiling import outline, part
+from rtsched.kernels.compiling import outline, part
 from rtsched.kernels.records import record_type
 
 if TYPE_CHECKING:

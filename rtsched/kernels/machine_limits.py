@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from rtsched.kernels.machine_compiling import outline
+from rtsched.kernels.compiling import outline
 
 if TYPE_CHECKING:
     import numpy as np

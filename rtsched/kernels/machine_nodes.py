@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rtsched.kernels.compiling import inlined, only_with, outline, part
 from rtsched.kernels.machine import (
     DOWN,
     DROPPED,
@@ -34,12 +35,11 @@ from rtsched.kernels.machine import (
     take_picks,
 )
 from rtsched.kernels.machine_claims import take_over
-from rtsched.kernels.machine_compiling import inlined, only_with, outline, part
 from rtsched.kernels.machine_gates import job_over
-from rtsched.kernels.machine_heap import sift
 from rtsched.kernels.machine_limits import limit_reached
 from rtsched.kernels.machine_queue import enqueue
 from rtsched.kernels.machine_sharing import ANYWHERE, fits, licenses_left, move_in
+from rtsched.kernels.records import sift
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

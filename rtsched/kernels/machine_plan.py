@@ -8,7 +8,7 @@ import numpy as np
 
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.machine import JOINS, PLANNED_START, SPAN, STARTS, UP
-from rtsched.kernels.stable_order import stable_order
+from rtsched.kernels.order import stable_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.kernels.compiling import only_with, outline, part
 from rtsched.kernels.machine import EASY, UP, MachineState, is_free, release
-from rtsched.kernels.machine_compiling import only_with, outline, part
 from rtsched.kernels.machine_nodes import (
     group_of,
     lose,
@@ -33,13 +33,22 @@ from rtsched.kernels.machine_nodes import (
     send_back,
     usable_count,
 )
+from rtsched.kernels.machine_passes import is_open, launch_on_picks, shadow_by_gaps, want
 from rtsched.kernels.machine_profile import give_back
 from rtsched.kernels.machine_queue import find, may_start
-from rtsched.kernels.machine_sharing import fits, licenses_left, take, take_licenses, takes_licenses
-from rtsched.kernels.machine_windows import is_open, launch_on_picks, shadow_by_gaps, want
-from rtsched.kernels.placement import FIRST, pick_by_room
-from rtsched.kernels.shared_backfill import find_shared_shadow, in_group, launch_shared
-from rtsched.kernels.shared_profile import (
+from rtsched.kernels.machine_sharing import (
+    FIRST,
+    fits,
+    licenses_left,
+    pick_by_room,
+    take,
+    take_licenses,
+    takes_licenses,
+)
+from rtsched.kernels.shared_passes import (
+    find_shared_shadow,
+    in_group,
+    launch_shared,
     leaves_licenses,
     leaves_plan,
     occupy_held,

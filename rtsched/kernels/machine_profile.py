@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.kernels.backfill import launch
+from rtsched.kernels.compiling import inlined, only_with, outline, part
 from rtsched.kernels.machine import GONE, UP, MachineState
-from rtsched.kernels.machine_compiling import inlined, only_with, outline, part
 from rtsched.kernels.machine_limits import held_up
 from rtsched.kernels.machine_nodes import choose, group_of
+from rtsched.kernels.machine_passes import launch, launch_on_picks
 from rtsched.kernels.machine_queue import close_up
-from rtsched.kernels.machine_windows import launch_on_picks
-from rtsched.kernels.shared_profile import forget_past_shared, give_back_shared, rebuild_shared
-from rtsched.kernels.shared_reservations import (
+from rtsched.kernels.shared_passes import (
+    forget_past_shared,
+    give_back_shared,
     launch_reserved_shared,
+    rebuild_shared,
     reserve_shared,
     unreserve_shared,
 )

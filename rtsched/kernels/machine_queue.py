@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.kernels.compiling import outline, part
 from rtsched.kernels.machine import GONE, NEGOTIATOR, QUEUED, MachineState
 from rtsched.kernels.machine_claims import link, unlink
-from rtsched.kernels.machine_compiling import outline, part
 from rtsched.kernels.machine_limits import held_up, limit_reached
 from rtsched.kernels.machine_sharing import UNKNOWN
 

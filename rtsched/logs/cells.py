@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels import cells as kernels
+from rtsched.kernels import text as kernels
 from rtsched.kernels.compiling import COMPILING
 from rtsched.logs.source import readable
 from rtsched.model.units import epoch_seconds

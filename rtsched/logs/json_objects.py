@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.errors import InputError
-from rtsched.kernels.scan import scan_objects
+from rtsched.kernels.text import scan_objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rtsched.errors import InputError
-from rtsched.kernels.cells import NO_ID
 from rtsched.kernels.compiling import COMPILING
+from rtsched.kernels.text import NO_ID
 from rtsched.logs import cells as read
 from rtsched.logs.cells import Cells, Interner, Meanings
 from rtsched.logs.gather import Coder

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import numpy as np
 
-from rtsched.kernels.cells import ARRAY, HET, PENDING_ARRAY, SINGLE
+from rtsched.kernels.text import ARRAY, HET, PENDING_ARRAY, SINGLE
 from rtsched.logs.gather import Coder
 from rtsched.logs.json_objects import json_objects
 from rtsched.logs.sacct import moment, per_processor, zone_label

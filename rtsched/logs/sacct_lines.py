@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.errors import ConfigError, InputError
-from rtsched.kernels.scan import count_lines, scan_fields
+from rtsched.kernels.text import count_lines, scan_fields
 from rtsched.logs.source import readable
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels.cells import ARRAY, HET, PENDING_ARRAY, SINGLE
+from rtsched.kernels.text import ARRAY, HET, PENDING_ARRAY, SINGLE
 from rtsched.logs.gather import MOST, Columns, of_jobs, unique_ids, unless_constant, whole
 from rtsched.logs.slurm_dependencies import grouped, waiting
 from rtsched.logs.slurm_text import generic_amounts, licenses_in, trackable

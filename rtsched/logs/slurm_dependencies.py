@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels.cells import ARRAY
+from rtsched.kernels.text import ARRAY
 from rtsched.model.jobs import Edges
 from rtsched.model.snapshot import places
 from rtsched.model.table import Ragged, offsets_of

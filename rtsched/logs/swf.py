@@ -15,7 +15,7 @@ import numpy as np
 
 from rtsched.errors import InputError
 from rtsched.kernels.compiling import COMPILING
-from rtsched.kernels.scan import count_lines, scan_numbers
+from rtsched.kernels.text import count_lines, scan_numbers
 from rtsched.logs.gather import (
     MOST,
     Columns,

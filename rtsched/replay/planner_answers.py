@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 
 from rtsched.core.chain import Answer, Judgement, Stage
-from rtsched.kernels.row_tests import planned_rows
+from rtsched.kernels.hooks import planned_rows
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import PlanRows
 from rtsched.model.verdicts import Verdict
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from rtsched.core.capabilities import ReplayPlanner
     from rtsched.core.chain import Chain
-    from rtsched.kernels.row_placers import RowPlacer
-    from rtsched.kernels.row_tests import RowTest
+    from rtsched.kernels.hooks import RowPlacer, RowTest
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import Workload
     from rtsched.simulator.exclusive import ExclusiveNodes

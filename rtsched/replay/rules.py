@@ -16,7 +16,7 @@ import numpy as np
 
 from rtsched.counting import counted
 from rtsched.errors import ConfigError
-from rtsched.kernels.loads import Load, Loads
+from rtsched.kernels.dlt import Load, Loads
 from rtsched.model.jobs import MOST_ROUNDS, Kind
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ def relative_deadlines(
         bounds = [jobs.column(name)[rows][cut] for name in ("size_min", "size_max")]
         low = np.where(bounds[0] > 0, bounds[0], 1).astype(np.int64)
         high = np.where(bounds[1] > 0, np.minimum(bounds[1], machine), machine).astype(np.int64)
-        from rtsched.kernels.execution_range import execution_ranges  # loads numba
+        from rtsched.kernels.dlt import execution_ranges  # loads numba
 
         shortest[cut], longest[cut] = execution_ranges(low, np.maximum(high, low), loads)
     share = draw(jobs.id[rows], seed, DEADLINE_DRAW)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels.list_schedule import list_schedule
+from rtsched.kernels.order import list_schedule
 from rtsched.model.array_rounds import last_end
 from rtsched.model.jobs import Kind
 

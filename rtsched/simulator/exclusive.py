@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rtsched.kernels import machine as kernel
-from rtsched.kernels import machine_commands as command
-from rtsched.kernels.hooks import job_arrays
+from rtsched.kernels import machine_scheduler as loop
+from rtsched.kernels.hooks import RejectedRows, job_arrays
 from rtsched.kernels.machine_negotiation import negotiate, negotiation_pass
-from rtsched.kernels.machine_placers import Placing, placed_loop
 from rtsched.kernels.machine_plan import held_until, unstarted_rows
-from rtsched.kernels.machine_scheduler import DEAL, NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
-from rtsched.kernels.machine_tests import (
+from rtsched.kernels.machine_planners import (
     LAID,
     PROMISED,
     REJECTED,
     KeptPlan,
+    Placing,
     Questions,
     TestedJobs,
+    placed_loop,
     tested_loop,
 )
-from rtsched.kernels.row_tests import RejectedRows
+from rtsched.kernels.machine_scheduler import DEAL, NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
 from rtsched.model import on_disk
 from rtsched.model.actions import (
     Admit,
@@ -68,9 +68,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.kernels.hooks import JobColumns
-    from rtsched.kernels.row_placers import RowPlacer
-    from rtsched.kernels.row_tests import RowTest
+    from rtsched.kernels.hooks import JobColumns, RowPlacer, RowTest
     from rtsched.model.events import Events
     from rtsched.model.verdicts import Finding
 
@@ -277,8 +275,9 @@ class ExclusiveNodes(System):
 
     def _run_placer(self, prepared: Any, pause_after: int) -> int:
         kind: Any = type(prepared)
-        loop = placed_loop(kind)
-        return int(loop(self._machine, self.placing, self.origin, prepared, pause_after))
+        return int(
+            placed_loop(kind)(self._machine, self.placing, self.origin, prepared, pause_after)
+        )
 
     @cached_property
     def _tested(self) -> TestedJobs:
@@ -315,7 +314,7 @@ class ExclusiveNodes(System):
             passed, seconds = (float(t - job["start"]) for t in (self._state["now"], job["end"]))
             wall = arrays.latest_end(row, int(job["width"]), seconds, passed)
             if max(wall, seconds) < job["wall"]:
-                command.shorten(self._machine, row, max(wall, seconds))
+                loop.shorten(self._machine, row, max(wall, seconds))
 
     def _grow(self) -> None:
         """Make room in the records of events and nodes."""
@@ -417,7 +416,7 @@ class ExclusiveNodes(System):
             self._turn_away(rejected)
         if len(admitted):
             self.version += self._ledger.promise(admitted, self.jobs.deadline[admitted], self.now)
-            self._change(command.ADMIT if self._queues_promised else command.PROMISE, admitted)
+            self._change(loop.ADMIT if self._queues_promised else loop.PROMISE, admitted)
         if plan is not None:
             self._lay_rows(plan)
 
@@ -478,17 +477,17 @@ class ExclusiveNodes(System):
         """Do something to jobs and return for how many it could not be done."""
         if not len(rows):
             return 0
-        return len(rows) - int(command.change(self._machine, what, rows, values))
+        return len(rows) - int(loop.change(self._machine, what, rows, values))
 
     def _let_in(self, rows: Rows) -> int:
-        return self._change(command.ADMIT, rows)
+        return self._change(loop.ADMIT, rows)
 
     def _turn_away(self, rows: Rows) -> int:
         if self.settings.rejected == "run":
             self._ledger.reject(rows)
             self._running_on = np.union1d(self._running_on, rows)
-            return self._change(command.ADMIT, rows)
-        return self._set_aside(command.REJECT, rows)
+            return self._change(loop.ADMIT, rows)
+        return self._set_aside(loop.REJECT, rows)
 
     def rejected_waiting(self) -> Rows:
         """Return the rejected jobs that run on, wait, and can still end in time.
@@ -513,7 +512,7 @@ class ExclusiveNodes(System):
             return
         new = rows[late & np.isfinite(self._machine.more["key"][rows])]
         if len(new):
-            command.prioritise(self._machine, new, np.full(len(new), -np.inf))
+            loop.prioritise(self._machine, new, np.full(len(new), -np.inf))
 
     def _waiting_on(self) -> tuple[Rows, NDArray[np.bool_]]:
         """Return the rejected jobs that run on and wait, and which can no longer end in time."""
@@ -530,13 +529,13 @@ class ExclusiveNodes(System):
         if len(sleepers) < need:
             more = np.zeros(2 * need - len(sleepers), sleepers.dtype)
             self._machine = self._machine._replace(sleepers=np.concatenate([sleepers, more]))
-        return self._set_aside(command.HOLD, rows, action.until - self.origin)
+        return self._set_aside(loop.HOLD, rows, action.until - self.origin)
 
     def _release(self, _: Release, rows: Rows) -> int:
-        return self._change(command.RELEASE, rows)
+        return self._change(loop.RELEASE, rows)
 
     def _cancel(self, _: Cancel, rows: Rows) -> int:
-        return self._set_aside(command.CANCEL, rows)
+        return self._set_aside(loop.CANCEL, rows)
 
     def _set_aside(self, what: int, rows: Rows, values: NDArray[np.float64] = _NOTHING) -> int:
         """Do something that keeps jobs from starting; planned ones lose their place in the plan."""
@@ -551,7 +550,7 @@ class ExclusiveNodes(System):
     def _prioritise(self, action: SetPriority, rows: Rows) -> int | None:
         if self.settings.order != "priority":
             return None
-        command.prioritise(self._machine, rows, np.array(action.value))
+        loop.prioritise(self._machine, rows, np.array(action.value))
         return 0
 
     def _place(self, action: Place, rows: Rows) -> int:
@@ -575,7 +574,7 @@ class ExclusiveNodes(System):
         group_of, group_nodes = self._sets.arrays()
         self._machine = self._machine._replace(group_of=group_of, group_nodes=group_nodes)
         self._state["node_level"] |= len(self._sets) > 0
-        left += self._change(command.RESIZE, rows[changed])
+        left += self._change(loop.RESIZE, rows[changed])
         if self.cluster.shared:
             self._machine = with_room_for_sizes(self._machine, self._places, rows, new[0])
         return left
@@ -593,7 +592,7 @@ class ExclusiveNodes(System):
         self._lay_plan(plan)
         if self._queues_promised:
             return left
-        return left + self._change(command.PLAN, rows) + self._change(command.UNPLAN, dropped)
+        return left + self._change(loop.PLAN, rows) + self._change(loop.UNPLAN, dropped)
 
     def _lay_plan(self, plan: Schedule) -> None:
         """Put a plan in place of the present one; its jobs' standing is the caller's matter."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.kernels.hooks import FAIR_SHARE, CompiledHook, compiled_hook
-from rtsched.kernels.stable_order import stable_order
+from rtsched.kernels.order import stable_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable

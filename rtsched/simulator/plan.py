@@ -8,7 +8,7 @@ import numpy as np
 
 from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
-from rtsched.kernels.machine_compiling import ABSENT
+from rtsched.kernels.compiling import ABSENT
 from rtsched.kernels.machine_plan import Planned, is_sound, lay_out, put_plan
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import numpy as np
 
 from rtsched.errors import ConfigError
 from rtsched.kernels import machine as kernel
-from rtsched.kernels import machine_commands as command
+from rtsched.kernels import machine_scheduler as loop
 from rtsched.kernels.edf import first_miss, hyperperiods, periodic_work
 from rtsched.kernels.hooks import JobColumns
 from rtsched.model.blocked import NOTHING_BLOCKED, WHOLE, Blocked
@@ -284,7 +284,7 @@ class RecurringNodes(ExclusiveNodes):
         status[tick] = kernel.FUTURE
         if self._goes_on(status[:tick]):
             wake = np.array([until - self._ahead - self.origin])
-            self._change(command.HOLD, np.array([tick]), wake)
+            self._change(loop.HOLD, np.array([tick]), wake)
 
     def _goes_on(self, status: NDArray[np.int8]) -> bool:
         """Return whether some job may still start."""
@@ -300,7 +300,7 @@ class RecurringNodes(ExclusiveNodes):
 
     def _give_up(self, rows: NDArray[np.int64]) -> None:
         """Cancel jobs that would wait forever, and say so of them."""
-        self._change(command.CANCEL, rows)
+        self._change(loop.CANCEL, rows)
         numbers: dict[str, NDArray[Any]] = {
             "nodes": self.jobs.size[rows],
             "seconds": self.jobs.wall_time[rows],
@@ -342,7 +342,7 @@ class RecurringNodes(ExclusiveNodes):
         """Let occurrences that began late, and whose node died since, not wait for another one."""
         rows = views.waiting(self._machine)
         if len(rows := rows[rows > self._count]):
-            self._change(command.CANCEL, rows)
+            self._change(loop.CANCEL, rows)
 
     def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:
         """Return what policies may see now; occurrences are in `periodic` alone."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
+from rtsched.kernels.compiling import ABSENT
 from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
-from rtsched.kernels.machine_compiling import ABSENT
 from rtsched.kernels.machine_gates import ARRAY, DEPENDENT, GATE
-from rtsched.kernels.packed_amounts import lanes_for
-from rtsched.kernels.room_profile import empty_profile
+from rtsched.kernels.machine_sharing import lanes_for
+from rtsched.kernels.room import empty_profile
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind, array_time
 from rtsched.simulator.limits import no_limits

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels import machine as kernel
-from rtsched.kernels.machine_sharing import ANYWHERE, UNKNOWN
-from rtsched.kernels.packed_amounts import lanes_for
-from rtsched.kernels.placement import (
+from rtsched.kernels.machine_sharing import (
+    ANYWHERE,
     BEST_FIT,
     FEWEST_STRANDED,
     FIRST,
     LEAST_LOADED,
     SERIAL_AT_END,
+    UNKNOWN,
     Placement,
+    lanes_for,
 )
-from rtsched.kernels.room_profile import empty_profile
+from rtsched.kernels.room import empty_profile
 from rtsched.model.resources import CPU, GPU, MEMORY, demand_of, fitting_nodes, room_of
 from rtsched.model.table import Ragged, offsets_of
 from rtsched.simulator.plan import laid_plan

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.kernels import machine as kernel
-from rtsched.kernels import machine_commands as command
+from rtsched.kernels import machine_scheduler as loop
 from rtsched.model import on_disk
 from rtsched.model.events import EventRows, Events
 from rtsched.model.schedule import Schedule
@@ -60,7 +60,7 @@ def allocations(machine: kernel.MachineState, jobs: Jobs, origin: float) -> tupl
     entries = machine.jobs[rows]
     offsets = offsets_of(entries["width"])
     nodes = np.empty(offsets[-1], np.int32)
-    command.list_nodes(machine, rows, nodes)
+    loop.list_nodes(machine, rows, nodes)
     start = entries["start"] + origin
     end = entries["start"] + entries["wall"] + origin
     held = Schedule.build(jobs.id[rows], start, end, offsets, nodes)

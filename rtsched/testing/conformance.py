@@ -11,9 +11,15 @@ from rtsched.core.capabilities import Capabilities, capabilities_of
 from rtsched.core.chain import HOOKS, Chain, Member, Stage
 from rtsched.core.config import convert, schema
 from rtsched.core.plugins import NoSettings
-from rtsched.kernels.hooks import CompiledHook, job_columns
-from rtsched.kernels.row_placers import observe_row, place_rows
-from rtsched.kernels.row_tests import RejectedRows, planned_rows, rejected_row
+from rtsched.kernels.hooks import (
+    CompiledHook,
+    RejectedRows,
+    job_columns,
+    observe_row,
+    place_rows,
+    planned_rows,
+    rejected_row,
+)
 from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Jobs
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
     import msgspec
     from numpy.typing import NDArray
 
-    from rtsched.kernels.row_tests import RowTest
+    from rtsched.kernels.hooks import RowTest
     from rtsched.model.state import State
     from rtsched.testing.strategies import Scene
 

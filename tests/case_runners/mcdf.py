@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import dlt_reference
 import numpy as np
 
-from rtsched.kernels import dlt, dlt_variants
-from rtsched.kernels.loads import Load
+from rtsched.kernels import dlt
+from rtsched.kernels.dlt import Load
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.final_state import FinalState
@@ -62,7 +62,7 @@ def run_dlt(case: Case) -> Case:
 def run_nmin(case: Case) -> Case:
     """Fewest nodes that meet a deadline."""
     load = _load(case)
-    n = dlt.least_count(case["slack_time"], case["N_nodes"], load)
+    n = dlt_reference.least_count(case["slack_time"], case["N_nodes"], load)
     time = dlt.exec_time(n, load) if n else None
     return {"n_min": n or None, "exec_time_at_n_min": time}
 
@@ -151,7 +151,7 @@ def run_sim(case: Case) -> Case:
 def run_hetero(case: Case) -> Case:
     """Fractions over unequal nodes and links."""
     load = {name: np.array(values, np.float64) for name, values in _costs(case).items()}
-    alphas, time = dlt_variants.unequal_fractions(case["sigma_units"], **load)
+    alphas, time = dlt.unequal_fractions(case["sigma_units"], **load)
     if (alphas > 0).all() and (np.diff(load["cms"]) >= 0).all():
         agree_with_hook(case["sigma_units"], Nodes.build(len(alphas), **load), alphas, time)
     return {
@@ -194,7 +194,7 @@ def run_avail(case: Case) -> Case:
 def run_umr(case: Case) -> Case:
     """Chunks of a load sent in several rounds."""
     rounds, n = case["rounds"], case["n_nodes"]
-    found = dlt_variants.multi_round(rounds, n, _load(case))
+    found = dlt.multi_round(rounds, n, _load(case))
     return {
         "chunk_units_per_node_by_round": found.chunk,
         "makespan_time": found.makespan,

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched_plugins.kernels.exact import scan
-from rtsched_plugins.kernels.scan_balance import at_home, balanced, edges, exchanged, loads
-from rtsched_plugins.kernels.scan_grid import best_dimension, overhead, sides, steps
-from rtsched_plugins.kernels.scan_payoff import crossover, imbalance
-from rtsched_plugins.kernels.scan_tasks import placed
+from rtsched_plugins.kernels.scan_grid import (
+    best_dimension,
+    crossover,
+    imbalance,
+    overhead,
+    sides,
+    steps,
+)
+from rtsched_plugins.kernels.scans import at_home, balanced, edges, exchanged, loads, placed, scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -85,7 +85,7 @@ def test_a_source_that_changed_is_compiled_anew(wheel: Path, tmp_path: Path) -> 
     zipfile.ZipFile(wheel).extractall(site)
     changed = site / "rtsched" / "kernels" / "scan.py"
     changed.write_text(changed.read_text() + "# changed\n")
-    program = "import numpy as np; from rtsched.kernels.scan import count_lines\n"
+    program = "import numpy as np; from rtsched.kernels.text import count_lines\n"
     program += "count_lines(np.frombuffer(b'1\\n2\\n', np.uint8))"
     told = run(
         tmp_path,

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.kernels import cells as kernels
-from rtsched.kernels import scan
+from rtsched.kernels import text as kernels
 from rtsched.kernels.compiling import COMPILING, plain
 from rtsched.logs import cells as reading
 from rtsched.logs.cells import Cells, Interner, Meanings
@@ -59,7 +58,7 @@ def test_numbers_are_those_of_split_and_float(block: bytes) -> None:
 def test_number_scanner_is_its_own_reference(block: bytes) -> None:
     """Compiled and interpreted, the number scanner does the same."""
     results = []
-    for kernel in (scan.scan_numbers, plain(scan.scan_numbers)):
+    for kernel in (kernels.scan_numbers, plain(kernels.scan_numbers)):
         out, line_of = np.zeros((18, 9)), np.zeros(9, np.int64)
         odd = np.zeros((9, 3), np.int64)
         buffer = np.frombuffer(block, np.uint8)
@@ -185,7 +184,7 @@ def test_objects_are_those_of_json(jobs: list[object], other: object, block: int
     """The object scanner cuts out the list's objects, wherever the blocks end."""
     text = json.dumps({"meta": {"x": [other]}, "jobs": jobs, "errors": [{}]}).encode()
     flat = "\n".join(json.dumps(job) for job in jobs).encode()
-    for kernel in (scan.scan_objects, plain(scan.scan_objects)):
+    for kernel in (kernels.scan_objects, plain(kernels.scan_objects)):
         for data, level, key in (
             (text, 2, "jobs"),
             (json.dumps(jobs).encode(), 1, ""),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rtsched.core.config import PluginTable
-from rtsched.kernels.machine_tests import ASKED
+from rtsched.kernels.machine_planners import ASKED
 from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.final_state import FinalState

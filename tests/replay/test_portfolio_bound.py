@@ -16,7 +16,7 @@ from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
 from rtsched.replay.synth import PapersMcdf
 from rtsched.replay.workload import WorkloadOptions, prepare
-from rtsched_plugins.kernels.admission_rows import exec_of
+from rtsched_plugins.kernels.admission import exec_of
 from rtsched_plugins.kernels.portfolio_plan import rows_of
 from rtsched_plugins.planning import tasks_of
 from rtsched_reproductions.fluid_bound import most_value

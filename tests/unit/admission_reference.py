@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import dlt_reference
 import numpy as np
 
-from rtsched.kernels import dlt, dlt_variants
-from rtsched.kernels.loads import Load
+from rtsched.kernels import dlt
+from rtsched.kernels.dlt import Load
 from rtsched_plugins.kernels.admission import (
     ARRAY,
     BY_ARRIVAL,
@@ -58,10 +59,10 @@ class _Task(NamedTuple):
         return dlt.exec_time(n, self.load)
 
     def _in_rounds(self, n: int) -> tuple[float, int]:
-        return dlt_variants.rounds_time(n, dlt.chain_of(self.load), self.rounds, self.once)
+        return dlt.rounds_time(n, dlt.chain_of(self.load), self.rounds, self.once)
 
     def _may_use(self, n: int) -> bool:
-        return self._in_rounds(n)[1] > 1 or dlt_variants.uses_all(n, dlt.chain_of(self.load))
+        return self._in_rounds(n)[1] > 1 or dlt.uses_all(n, dlt.chain_of(self.load))
 
     def cost_derivative(self, n: int, efficiency: float) -> float:
         """Return W(n + 1) - W(n); where the run time is fixed that is the run time."""
@@ -88,7 +89,7 @@ class _Task(NamedTuple):
                 counts = range(self.low, self.high + 1)
                 meets = (n for n in counts if dlt.at_most(self._in_rounds(n)[0], slack))
                 return next((n for n in meets if self._may_use(n)), 0)
-            return dlt.least_count(slack, self.high, self.load, low=self.low)
+            return dlt_reference.least_count(slack, self.high, self.load, low=self.low)
         for n in range(self.low, self.high + 1):
             if dlt.at_most(self.exec_time(n, efficiency), slack):
                 return n
@@ -106,7 +107,7 @@ def _task(tasks: Tasks, i: int, usable: int, node_rule: int, rounds: int) -> _Ta
         rounds_then = math.ceil(load.sigma / high)
         high = next(n for n in range(low, high + 1) if math.ceil(load.sigma / n) == rounds_then)
     elif kind == DIVISIBLE and high >= 1 and rounds > 1:
-        high = dlt_variants.fastest_in_rounds(low, high, dlt.chain_of(load), rounds, once)
+        high = dlt.fastest_in_rounds(low, high, dlt.chain_of(load), rounds, once)
     elif kind == DIVISIBLE and high >= 1:
         high = dlt.fastest_count(high, load)
     if node_rule == FASTEST_NODES:
@@ -149,7 +150,7 @@ def plan_reference(
     efficiency : float
         Exponent of a moldable task's speed-up, > 0.
     rounds : int
-        A divisible task is sent in at most so many rounds (`dlt_variants.rounds_time`).
+        A divisible task is sent in at most so many rounds (`dlt.rounds_time`).
     now : float
         Seconds: nothing starts before.
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched_plugins.kernels.admission import ARRAY
-from rtsched_plugins.kernels.admission_rows import (
+from rtsched_plugins.kernels.admission import (
+    ARRAY,
     HIGH,
     KIND,
     LOW,

@@ -24,7 +24,7 @@ from admission_states import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.kernels import dlt, dlt_variants
+from rtsched.kernels import dlt
 from rtsched_plugins.kernels import order_tree
 from rtsched_plugins.kernels.admission import (
     ARRAY,
@@ -215,9 +215,7 @@ def _exec_time(state: State, i: int, n: int) -> float:
     if tasks.kind[i] == ARRAY:
         return float(tasks.wall[i] * math.ceil(tasks.sigma[i] / n))
     rounds = min(state.rounds, int(tasks.rounds[i]))
-    return dlt_variants.rounds_time(
-        n, dlt.chain_of(load_at(tasks, i)), rounds, tasks.setup_once[i]
-    )[0]
+    return dlt.rounds_time(n, dlt.chain_of(load_at(tasks, i)), rounds, tasks.setup_once[i])[0]
 
 
 @examples

@@ -15,8 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rtsched.kernels import dlt
-from rtsched.kernels import dlt_variants as variants
-from rtsched.kernels.loads import Load
+from rtsched.kernels.dlt import Load
 
 CASES = json.loads((Path(__file__).parents[1] / "data/cases/mcdf.json").read_text("utf-8"))["cases"]
 
@@ -83,7 +82,7 @@ def test_worked_loads(case: dict[str, Any]) -> None:
 def test_worked_node_counts(case: dict[str, Any]) -> None:
     """The fewest nodes that meet a deadline are those of the worked cases."""
     given_, load = case["input"], load_of(case["input"])
-    n = dlt.least_count(float(given_["slack_time"]), given_["N_nodes"], load)
+    n = dlt_reference.least_count(float(given_["slack_time"]), given_["N_nodes"], load)
     assert (n or None) == case["expected"]["n_min"]
 
 
@@ -93,7 +92,7 @@ def test_worked_unequal_nodes(case: dict[str, Any]) -> None:
     given_, expected = case["input"], case["expected"]
     names = ("cms_time_per_unit", "cps_time_per_unit", "setup_link_time", "setup_node_time")
     columns = [np.array(given_[name], float) for name in names]
-    alpha, end = variants.unequal_fractions(float(given_["sigma_units"]), *columns)
+    alpha, end = dlt.unequal_fractions(float(given_["sigma_units"]), *columns)
     assert alpha == pytest.approx(expected["alphas"], rel=1e-5)
     assert end == pytest.approx(expected["exec_time"], rel=1e-5)
 
@@ -113,7 +112,7 @@ def test_worked_staggered_nodes(case: dict[str, Any]) -> None:
 def test_worked_rounds(case: dict[str, Any]) -> None:
     """Several rounds get the chunks of the worked cases."""
     given_, expected = case["input"], case["expected"]
-    found = variants.multi_round(given_["rounds"], given_["n_nodes"], load_of(given_))
+    found = dlt.multi_round(given_["rounds"], given_["n_nodes"], load_of(given_))
     assert found.chunk == pytest.approx(expected["chunk_units_per_node_by_round"], rel=1e-5)
     assert found.makespan == pytest.approx(expected["makespan_time"], rel=1e-5)
 
@@ -129,9 +128,9 @@ def test_free_links_share_equally() -> None:
     """With cms = 0 nothing delays a node: E = sigma cps/n, n_min = ceil(sigma cps/slack)."""
     load = Load(100.0, 0.0, 10.0)
     assert dlt.exec_time(8, load) == pytest.approx(125.0)
-    assert dlt.least_count(126.0, 64, load) == 8
-    assert dlt.least_count(125.0, 64, load) == 8
-    assert dlt.least_count(124.9, 64, load) == 9
+    assert dlt_reference.least_count(126.0, 64, load) == 8
+    assert dlt_reference.least_count(125.0, 64, load) == 8
+    assert dlt_reference.least_count(124.9, 64, load) == 9
 
 
 def test_free_links_with_set_up() -> None:
@@ -146,17 +145,17 @@ def test_free_computing_gains_nothing_from_nodes() -> None:
     load = Load(100.0, 2.0, 0.0)
     assert [dlt.exec_time(n, load) for n in (1, 2, 50)] == [200.0] * 3
     assert dlt.fastest_count(64, load) == 1
-    assert dlt.least_count(200.0, 64, load) == 1
-    assert dlt.least_count(199.0, 64, load) == 0
+    assert dlt_reference.least_count(200.0, 64, load) == 1
+    assert dlt_reference.least_count(199.0, 64, load) == 0
 
 
 def test_sending_alone_exceeds_the_slack() -> None:
     """At slack <= sigma cms no count does, whatever the tolerance would forgive."""
     load = Load(100.0, 10.0, 10.0)
-    assert dlt.least_count(1000.0, 10**6, load) == 0
-    assert dlt.least_count(1001.0, 10**6, load) == 10
-    assert dlt.least_count(0.0, 16, load) == 0
-    assert dlt.least_count(math.inf, 16, load) == 1
+    assert dlt_reference.least_count(1000.0, 10**6, load) == 0
+    assert dlt_reference.least_count(1001.0, 10**6, load) == 10
+    assert dlt_reference.least_count(0.0, 16, load) == 0
+    assert dlt_reference.least_count(math.inf, 16, load) == 1
 
 
 @examples
@@ -220,7 +219,7 @@ def test_no_smaller_count_would_do(load: Load, share: float, limit: int, low: in
     fits = [n for n in range(low, high + 1) if dlt.at_most(dlt.exec_time(n, load), slack)]
     if slack <= dlt.slack_floor(load):
         fits = []
-    assert dlt.least_count(slack, limit, load, low=low) == (fits[0] if fits else 0)
+    assert dlt_reference.least_count(slack, limit, load, low=low) == (fits[0] if fits else 0)
 
 
 @examples
@@ -230,8 +229,8 @@ def test_a_deadline_met_exactly_costs_no_extra_node(n: int, load: Load) -> None:
     n = min(n, dlt.fastest_count(64, load))
     time = dlt.exec_time(n, load)
     if time > dlt.slack_floor(load):
-        assert 1 <= dlt.least_count(time, 64, load) <= n
-        tight = dlt.least_count(time - 1e-10 * max(1.0, time), 64, load)
+        assert 1 <= dlt_reference.least_count(time, 64, load) <= n
+        tight = dlt_reference.least_count(time - 1e-10 * max(1.0, time), 64, load)
         assert tight <= n
 
 
@@ -247,12 +246,12 @@ nodes = st.lists(
 def test_unequal_nodes_end_together(sigma: float, columns: tuple[Any, ...]) -> None:
     """Whatever their speeds, all nodes of a tree end at the time given, fractions sum to 1."""
     cms, cps, link, node = columns
-    alpha, end = variants.unequal_fractions(sigma, *columns)
+    alpha, end = dlt.unequal_fractions(sigma, *columns)
     assert alpha.sum() == pytest.approx(1.0)
     ends = np.cumsum(link + alpha * sigma * cms) + node + alpha * sigma * cps
     assert ends == pytest.approx(np.full(len(alpha), end), rel=1e-6, abs=1e-6)
     kept = dlt_reference.worthwhile_nodes(sigma, *columns)
-    alpha, _ = variants.unequal_fractions(sigma, *(column[kept] for column in columns))
+    alpha, _ = dlt.unequal_fractions(sigma, *(column[kept] for column in columns))
     assert (alpha > 0).all() or len(kept) == 1
 
 
@@ -261,12 +260,12 @@ def test_unequal_nodes_end_together(sigma: float, columns: tuple[Any, ...]) -> N
 def test_equal_nodes_are_a_case_of_unequal_ones(n: int, load: Load) -> None:
     """A tree of equal nodes gives the closed form, and its shortest prefix is n_min."""
     columns = [np.full(n, x) for x in load[1:]]
-    alpha, end = variants.unequal_fractions(load.sigma, *columns)
+    alpha, end = dlt.unequal_fractions(load.sigma, *columns)
     assert end == pytest.approx(dlt.exec_time(n, load), rel=1e-7)
     assert alpha == pytest.approx(dlt.fractions(n, load), rel=1e-6, abs=1e-9)
     fastest = dlt.fastest_count(n, load)
     between = dlt.exec_time(fastest, load) * 1.01
-    least = dlt.least_count(between, n, load)
+    least = dlt_reference.least_count(between, n, load)
     assert dlt_reference.least_prefix(between, load.sigma, *columns) == least
 
 
@@ -296,7 +295,7 @@ def test_staggered_nodes_end_together_and_early(release: Any, load: Load) -> Non
 
 def test_one_round_is_a_chunk_each() -> None:
     """One round: n (ST + c cms) + SC + c cps with c = sigma/n."""
-    found = variants.multi_round(1, 4, Load(100.0, 0.5, 10.0, 1.0, 2.0))
+    found = dlt.multi_round(1, 4, Load(100.0, 0.5, 10.0, 1.0, 2.0))
     assert found.chunk == pytest.approx([25.0])
     assert found.makespan == pytest.approx(4 * (1 + 12.5) + 2 + 250)
 
@@ -308,12 +307,12 @@ def test_one_round_is_a_chunk_each() -> None:
 def test_rounds_leave_no_gap(rounds: int, n: int, sigma: float, cms: float, cps: float) -> None:
     """Sending a round to all nodes takes as long as a node computes the one before."""
     load = Load(sigma, cms, cps, 0.1, 0.2)
-    found = variants.multi_round(rounds, n, load)
+    found = dlt.multi_round(rounds, n, load)
     assert n * found.chunk.sum() == pytest.approx(sigma)
     sending = n * (0.1 + found.chunk[1:] * cms)
     assert sending == pytest.approx(0.2 + found.chunk[:-1] * cps, rel=1e-6, abs=1e-6)
-    table = variants.chunk_table(rounds, n, load)
-    time, count = variants.rounds_time(n, dlt.chain_of(load), rounds)
+    table = dlt.chunk_table(rounds, n, load)
+    time, count = dlt.rounds_time(n, dlt.chain_of(load), rounds)
     assert table.shape == (count, n)
     assert table.sum() == pytest.approx(sigma)
     assert time <= found.makespan * (1 + 1e-12) or not found.valid
@@ -341,19 +340,19 @@ def test_rounds_end_when_they_say(load: Load, rounds: int, n: int) -> None:
     the one before. The table may then end sooner, and later by no more than 1e-5 of the run time.
     """
     chain = dlt.chain_of(load)
-    time, count = variants.rounds_time(n, chain, rounds)
+    time, count = dlt.rounds_time(n, chain, rounds)
     assert time <= dlt.exec_time(n, load)
     if count > 1 or (dlt.fractions(n, load) > 0).all():
-        end = last_end(variants.chunk_table(rounds, n, load), load)
+        end = last_end(dlt.chunk_table(rounds, n, load), load)
         assert time * (1.0 - 1e-4) <= end <= time * (1.0 + 1e-5)
 
 
 def test_two_rounds_on_one_node_by_hand() -> None:
     """With cms = cps = 10, 100 units: two chunks of 50 are sent and computed in 500 + 2 x 500 s."""
-    assert variants.chunk_table(2, 1, Load(100.0, 10.0, 10.0)).tolist() == [[50.0], [50.0]]
+    assert dlt.chunk_table(2, 1, Load(100.0, 10.0, 10.0)).tolist() == [[50.0], [50.0]]
     chain = dlt.chain_of(Load(100.0, 10.0, 10.0))
-    assert variants.rounds_time(1, chain, 2) == (1500.0, 2)
-    assert variants.rounds_time(2, chain, 2)[1] == 1
+    assert dlt.rounds_time(1, chain, 2) == (1500.0, 2)
+    assert dlt.rounds_time(2, chain, 2)[1] == 1
 
 
 @examples
@@ -363,22 +362,22 @@ def test_fastest_count_in_rounds_is_the_argmin(
 ) -> None:
     """No usable count from `low` to the limit is faster."""
     chain = dlt.chain_of(load)
-    found = variants.fastest_in_rounds(low, limit, chain, rounds)
+    found = dlt.fastest_in_rounds(low, limit, chain, rounds)
     times = [
-        variants.rounds_time(n, chain, rounds)[0]
+        dlt.rounds_time(n, chain, rounds)[0]
         for n in range(low, limit + 1)
-        if variants.rounds_time(n, chain, rounds)[1] > 1 or variants.uses_all(n, chain)
+        if dlt.rounds_time(n, chain, rounds)[1] > 1 or dlt.uses_all(n, chain)
     ]
     best = dlt.exec_time(dlt.fastest_count(limit, load), load)
     if found:
-        best = variants.rounds_time(found, chain, rounds)[0]
+        best = dlt.rounds_time(found, chain, rounds)[0]
     assert best <= min(times, default=best) * (1 + 1e-9)
     assert found >= low or dlt.fastest_count(limit, load) < low
 
 
 def test_rounds_without_send_time_are_one() -> None:
     """With cms = 0 there is nothing to overlap."""
-    assert len(variants.chunk_table(5, 4, Load(100.0, 0.0, 10.0))) == 1
+    assert len(dlt.chunk_table(5, 4, Load(100.0, 0.0, 10.0))) == 1
 
 
 @pytest.mark.parametrize(

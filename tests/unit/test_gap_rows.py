@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rtsched.kernels.row_tests import planned_rows
+from rtsched.kernels.hooks import planned_rows
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import NO_PLAN, PlanRows

@@ -13,7 +13,7 @@ from rtsched.kernels import machine
 PLAIN = """
 import random
 import numpy as np
-from rtsched.kernels import machine, machine_heap, machine_queue
+from rtsched.kernels import machine, machine_queue, records
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.model.cluster import Cluster
@@ -49,10 +49,10 @@ for step in range(400):
     if entries and (random.random() < 0.4 or len(entries) == 200):
         entries.sort()
         assert heap[0].time == entries[0][0]
-        assert machine_heap.pop(heap, len(entries)) == entries.pop(0)[1]
+        assert records.pop(heap, len(entries)) == entries.pop(0)[1]
     else:
         entry = (float(random.randint(0, 9)), step)
-        machine_heap.push(heap, len(entries), *entry)
+        records.push(heap, len(entries), *entry)
         entries.append(entry)
 
 n = 400

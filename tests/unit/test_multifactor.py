@@ -23,7 +23,7 @@ from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 from rtsched.testing.strategies import account_tables
 from rtsched_plugins.accounting import Tree, begin, lay_out
 from rtsched_plugins.kernels import usage as at
-from rtsched_plugins.kernels.fair_share import factor
+from rtsched_plugins.kernels.multifactor import factor
 from rtsched_plugins.multifactor import Multifactor, Usage
 
 START, END = EventKind.STARTED, EventKind.ENDED

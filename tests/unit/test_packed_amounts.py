@@ -12,13 +12,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.kernels import packed_amounts
-from rtsched.kernels.packed_amounts import MOST_LANES, lanes_for
+from rtsched.kernels import machine_sharing
+from rtsched.kernels.machine_sharing import MOST_LANES, lanes_for
 
 
 def written(name: str) -> Any:
     """Return a function as it is written."""
-    function = getattr(packed_amounts, name)
+    function = getattr(machine_sharing, name)
     return getattr(function, "py_func", function)
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pytest
 
-from rtsched.kernels.compiling import COMPILING
-from rtsched.kernels.machine_compiling import ABSENT, only_with
+from rtsched.kernels.compiling import ABSENT, COMPILING, only_with
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

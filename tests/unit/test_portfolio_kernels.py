@@ -12,23 +12,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from portfolio_reference import plan_in_order
 
-from rtsched_plugins.kernels.admission import DIVISIBLE, MOLDABLE, Plan, Tasks, task_table
-from rtsched_plugins.kernels.admission_rows import Rows, exec_of
-from rtsched_plugins.kernels.portfolio_load import Arrivals, Reading, read_arrivals
+from rtsched_plugins.kernels.admission import (
+    DIVISIBLE,
+    MOLDABLE,
+    Plan,
+    Rows,
+    Tasks,
+    exec_of,
+    task_table,
+)
 from rtsched_plugins.kernels.portfolio_plan import (
+    Arrivals,
     Prepared,
+    Reading,
     admit,
     counter_offer,
     hopeless,
     least_work,
     prepare,
+    read_arrivals,
     rows_of,
 )
-from rtsched_plugins.kernels.portfolio_queue import GONE, first_within, queue_tree, recount
 from rtsched_plugins.kernels.portfolio_walk import (
     BY_DEADLINE,
     BY_LAXITY,
+    GONE,
     IN_TURN,
+    first_within,
+    queue_tree,
+    recount,
     thrifty_count,
 )
 

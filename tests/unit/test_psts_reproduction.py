@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from rtsched_plugins.kernels import scan_balance
+from rtsched_plugins.kernels import scans
 from rtsched_reproductions.psts import (
     NODES,
     Extent,
@@ -52,14 +52,14 @@ def test_parameters_count(reduced: Findings) -> None:
 
 def test_a_broken_scan_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With another rounding of the intervals the example does not come out."""
-    right = scan_balance.edges
+    right = scans.edges
 
     def shifted(total: np.ndarray, power: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
         bounds = right(total, power).copy()
         bounds[:, 1:-1] = np.maximum(bounds[:, 1:-1] - 1, 0)
         return bounds
 
-    monkeypatch.setattr(scan_balance, "edges", shifted)
+    monkeypatch.setattr(scans, "edges", shifted)
     assert isinstance(Psts.reduced, Extent)
     broken = findings(msgspec.structs.replace(Psts.reduced, tasks=50, seeds=2))
     assert any(sheet.differs().any() for sheet in broken.sheets[:6])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rtsched.kernels.row_placers import observe_row, place_rows
+from rtsched.kernels.hooks import observe_row, place_rows
 from rtsched.model.cluster import Cluster
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Jobs

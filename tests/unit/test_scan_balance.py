@@ -12,9 +12,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rtsched.errors import ShapeError
-from rtsched_plugins.kernels.exact import MOST, checked, divided
-from rtsched_plugins.kernels.scan_balance import at_home, balanced, exchanged, ideal, loads
-from rtsched_plugins.kernels.scan_tasks import placed, room
+from rtsched_plugins.kernels.scans import (
+    MOST,
+    at_home,
+    balanced,
+    checked,
+    divided,
+    exchanged,
+    ideal,
+    loads,
+    placed,
+    room,
+)
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn

@@ -15,17 +15,20 @@ from rtsched.errors import ShapeError
 from rtsched_plugins.kernels.scan_grid import (
     best_dimension,
     busiest,
+    crossover,
     hops,
     hops_along,
+    imbalance,
     link_costs,
     neighbours,
     overhead,
     sides,
+    slowest,
+    speed_up,
     steps,
     traffic,
     walk,
 )
-from rtsched_plugins.kernels.scan_payoff import crossover, imbalance, slowest, speed_up
 
 NONE = np.empty((0, 2), np.int32)
 

@@ -14,7 +14,7 @@ from rtsched_plugins.kernels.scan_rows import (
     room_beside,
     tasks_placed,
 )
-from rtsched_plugins.kernels.scan_tasks import placed, room
+from rtsched_plugins.kernels.scans import placed, room
 
 
 def ints(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -13,7 +13,7 @@ from rtsched.kernels import edf
 from rtsched.model.table import Ragged
 from rtsched_plugins.kernels import spare
 from rtsched_plugins.kernels.gaps import Rigid, find, nodes_at
-from rtsched_plugins.kernels.spare_graph import Machine, Places, Tasks, place_graph
+from rtsched_plugins.kernels.spare import Machine, Places, Tasks, place_graph
 from rtsched_plugins.room import left_beside
 from rtsched_reproductions.spare_runs import SILENT, Task, admit_jobs, machines_of
 from rtsched_reproductions.spare_runs import Job as GraphJob

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rtsched.core.chain import Chain, Member
 from rtsched.core.cycle import observe
 from rtsched.kernels.compiling import plain
-from rtsched.kernels.ideal import fill
+from rtsched.kernels.service_error import fill
 from rtsched.model.accounts import Accounts
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.verdicts import Verdict, Verdicts

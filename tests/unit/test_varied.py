@@ -13,8 +13,8 @@ from admission_states import random_state
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.kernels import dlt, dlt_variants
-from rtsched.kernels.loads import Load
+from rtsched.kernels import dlt
+from rtsched.kernels.dlt import Load
 from rtsched.model.cluster import Nodes
 from rtsched_plugins.kernels.admission import (
     ARRAY,
@@ -247,7 +247,7 @@ def test_fewest_staggered_nodes_are_the_fewest(seed: int) -> None:
     release = np.sort(rng.uniform(0, 20, 7))
     costs = (float(rng.choice([0.0, 0.3])), 2.0, float(rng.choice([0.0, 0.2])), 0.1)
     end = rng.uniform(2, 40)
-    n = dlt_variants.fewest_until(end, release, Load(8.0, *costs))
+    n = dlt.fewest_until(end, release, Load(8.0, *costs))
     ends = [dlt_reference.staggered(release[:k], Load(8.0, *costs)).end for k in range(1, 8)]
     fits = [k for k, found in enumerate(ends, 1) if dlt.at_most(found, end)]
     assert n == (fits[0] if fits else 0)

@@ -8,6 +8,8 @@ node count grows; in the queue orders only the head matters. Nodes are counted, 
 
 The same walk serves the search for a counter-offer (`DeadlineSearch`): it then also finds the least
 later deadline of the new task at which any of its steps could come out differently.
+
+A plan names the nodes of its tasks in the end: always the free ones of lowest index.
 """
 
 from __future__ import annotations
@@ -17,9 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rtsched.kernels.compiling import compiled
-from rtsched_plugins.kernels.admission_heap import Heap, pop, push
-from rtsched_plugins.kernels.admission_rows import (
+from rtsched.kernels.compiling import compiled, no_refcount
+from rtsched_plugins.kernels.admission import (
     DEADLINE,
     HIGH,
     LOW,
@@ -29,7 +30,6 @@ from rtsched_plugins.kernels.admission_rows import (
     least_deadline,
     meets,
 )
-from rtsched_plugins.kernels.no_refcount import no_refcount
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
 
     Floats: TypeAlias = NDArray[np.float64]
+
     Integers: TypeAlias = NDArray[np.int64]
 
 
@@ -265,3 +266,140 @@ def _closed(
         trace.done,
         trace.placed,
     )
+
+
+class Heap(NamedTuple):
+    """Pairs of which the earliest comes first; those of one instant in no particular order."""
+
+    instant: NDArray[np.float64]
+    """Seconds; the first is +inf while the heap is empty."""
+    number: NDArray[np.int64]
+    used: NDArray[np.int64]
+    """int64[1], how many pairs there are."""
+
+
+@compiled
+def empty_heap(most: int) -> Heap:
+    """Return a heap with room for `most` pairs."""
+    instant = np.empty(most + 1)
+    instant[0] = np.inf
+    return Heap(instant, np.empty(most + 1, np.int64), np.zeros(1, np.int64))
+
+
+@no_refcount
+def push(heap: Heap, instant: float, number: int) -> None:
+    """Add a pair."""
+    place = heap.used[0]
+    heap.used[0] = place + 1
+    while place > 0:
+        above = (place - 1) >> 1
+        if heap.instant[above] <= instant:
+            break
+        heap.instant[place], heap.number[place] = heap.instant[above], heap.number[above]
+        place = above
+    heap.instant[place], heap.number[place] = instant, number
+
+
+@no_refcount
+def pop(heap: Heap) -> int:
+    """Remove the earliest pair, which there must be, and return its number."""
+    first = heap.number[0]
+    count = heap.used[0] - 1
+    heap.used[0] = count
+    instant, number = heap.instant[count], heap.number[count]
+    place, below = 0, 1
+    while below < count:
+        if below + 1 < count and heap.instant[below + 1] < heap.instant[below]:
+            below += 1
+        if heap.instant[below] >= instant:
+            break
+        heap.instant[place], heap.number[place] = heap.instant[below], heap.number[below]
+        place, below = below, 2 * below + 1
+    heap.instant[place], heap.number[place] = instant, number
+    if count == 0:
+        heap.instant[0] = np.inf
+    return int(first)
+
+
+BLOCK: int = 64
+
+
+@compiled
+def choose_nodes(
+    free: Floats, by_release: Integers, start: Floats, end: Floats, size: Integers, order: Integers
+) -> tuple[Integers, NDArray[np.int32]]:
+    """Return the nodes of each task as (indptr, nodes), replaying a plan in placement order.
+
+    Parameters
+    ----------
+    free : float64[N]
+        When each node becomes free, seconds, +inf where it is unusable.
+    by_release : int64[N]
+        Node indices in ascending order of `free`.
+    start, end : float64[n]
+        Seconds, per task.
+    size : int64[n]
+        Nodes per task.
+    order : int64[n]
+        Tasks in placement order, that is with ascending starts.
+
+    Returns
+    -------
+    indptr : int64[n + 1]
+    nodes : int32[indptr[n]]
+        Task i gets nodes[indptr[i]:indptr[i + 1]], ascending.
+    """
+    n = len(start)
+    indptr = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        indptr[i + 1] = indptr[i] + size[i]
+    nodes = np.empty(indptr[n], np.int32)
+    is_free = np.zeros(len(free), np.bool_)
+    free_in = np.zeros(len(free) // BLOCK + 1, np.int64)
+    running = empty_heap(n)
+    released = lowest = 0
+    for k in range(n):
+        task = order[k]
+        while released < len(free) and free[by_release[released]] <= start[task]:
+            node = by_release[released]
+            is_free[node] = True
+            free_in[node // BLOCK] += 1
+            lowest = min(lowest, node // BLOCK)
+            released += 1
+        while running.instant[0] <= start[task]:
+            ended = pop(running)
+            for place in range(indptr[ended], indptr[ended + 1]):
+                is_free[nodes[place]] = True
+                free_in[nodes[place] // BLOCK] += 1
+                lowest = min(lowest, nodes[place] // BLOCK)
+        lowest = _take_lowest(is_free, free_in, lowest, nodes, indptr[task], indptr[task + 1])
+        push(running, end[task], task)
+    return indptr, nodes
+
+
+@no_refcount
+def _take_lowest(
+    is_free: NDArray[np.bool_],
+    free_in: Integers,
+    block: int,
+    nodes: NDArray[np.int32],
+    place: int,
+    until: int,
+) -> int:
+    """Move the lowest free nodes into nodes[place:until]; return the block of the last.
+
+    No node of a block before `block` is free.
+    """
+    while place < until:
+        if free_in[block] == 0:
+            block += 1
+            continue
+        for node in range(block * BLOCK, min((block + 1) * BLOCK, len(is_free))):
+            if is_free[node]:
+                is_free[node] = False
+                free_in[block] -= 1
+                nodes[place] = node
+                place += 1
+                if place == until or free_in[block] == 0:
+                    break
+    return block

@@ -3,6 +3,8 @@
 `plan` does both and suits a single call. Preparing costs about as much as one test, so a caller
 that judges several new tasks against the same state keeps what `prepare` returned: it holds
 until a task is admitted, dispatched or withdrawn or a node's state changes, and `now` may pass.
+
+In cost order (MCDF) a task that does not fit is skipped; in FIFO or EDF order it stops the walk.
 """
 
 from __future__ import annotations
@@ -12,38 +14,75 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from rtsched.kernels.compiling import compiled
+from rtsched.kernels.compiling import compiled, no_refcount
 from rtsched_plugins.kernels.admission import (
+    ARRAY,
+    ARRIVAL,
     BY_COST,
     BY_DEADLINE,
-    LEAST_NODES,
-    Plan,
-    Tasks,
-    rejection,
-    uniform,
-)
-from rtsched_plugins.kernels.admission_by_cost import note_keys, run_by_cost
-from rtsched_plugins.kernels.admission_events import DeadlineSearch, Prepared, Trace
-from rtsched_plugins.kernels.admission_in_queue import run_in_queue
-from rtsched_plugins.kernels.admission_rows import (
+    DEADLINE,
     HIGH,
+    KIND,
+    LEAST_NODES,
     LOW,
+    MOLDABLE,
+    RANK,
+    ROUNDS,
+    Plan,
     Rows,
+    Tasks,
     copied,
+    derivative_of,
+    earlier,
     empty_rows,
     fill_rows,
+    least_deadline,
     least_size,
+    least_time,
+    rejection,
     safe_until,
+    uniform,
 )
-from rtsched_plugins.kernels.no_refcount import no_refcount
-from rtsched_plugins.kernels.node_choice import choose_nodes
-from rtsched_plugins.kernels.order_tree import DERIVATIVE, OrderTree, build, empty_tree
+from rtsched_plugins.kernels.admission_events import (
+    DeadlineSearch,
+    Heap,
+    Prepared,
+    Trace,
+    accepted,
+    choose_nodes,
+    empty_heap,
+    empty_trace,
+    first_unfit,
+    keep_up,
+    next_instant,
+    on_grid,
+    pop,
+    push,
+    rejected,
+    release_nodes,
+    start_task,
+)
+from rtsched_plugins.kernels.order_tree import (
+    DERIVATIVE,
+    SIZE,
+    OrderTree,
+    build,
+    comes_before,
+    copy_tree,
+    empty_tree,
+    erase,
+    insert,
+    set_keys,
+    take_first,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats: TypeAlias = NDArray[np.float64]
+
     Integers: TypeAlias = NDArray[np.int64]
+
 
 NO_SEARCH = DeadlineSearch(False, 0.0, 0.0, 1)
 
@@ -93,7 +132,7 @@ def prepare(
     efficiency : float
         Exponent of a moldable task's speed-up, > 0.
     rounds : int
-        A divisible task is sent in at most so many rounds (`dlt_variants.rounds_time`).
+        A divisible task is sent in at most so many rounds (`dlt.rounds_time`).
     """
     n = len(waiting.arrival)
     free = np.require(free, np.float64, ("C", "W"))
@@ -198,3 +237,317 @@ def plan(
     """Return the complete plan of `tasks`, or the first that cannot be kept; see `admit`."""
     prepared = prepare(free, tasks, order, node_rule, efficiency=efficiency, rounds=rounds)
     return admit(prepared, now=now, with_nodes=with_nodes)
+
+
+PATIENCE: int = 64
+"""Sizes tried one by one where the cost derivative falls in n, before settling for a bound."""
+
+
+@no_refcount
+def note_keys(rows: Rows, tree: OrderTree, i: int, n: int) -> None:
+    """Tell the tree, before it holds task i, that the task takes n nodes."""
+    derivative = derivative_of(rows, i, n)
+    set_keys(tree, i, n, derivative, rows.real[i, ARRIVAL], rows.whole[i, RANK])
+
+
+@no_refcount
+def _resize(rows: Rows, tree: OrderTree, i: int, n: int) -> None:
+    """Give task i, which is in the tree, another node count."""
+    if n != tree.link[i, SIZE]:
+        erase(tree, i)
+        tree.link[i, SIZE] = n
+        tree.key[i, DERIVATIVE] = derivative_of(rows, i, n)
+        insert(tree, i)
+
+
+@no_refcount
+def _grow(
+    prepared: Prepared,
+    tree: OrderTree,
+    placed: NDArray[np.bool_],
+    growing: Heap,
+    cursor: int,
+    t: float,
+) -> int:
+    """Bring the waiting tasks' node counts up to date; return the new cursor, -1 on a misfit.
+
+    `growing` is a heap of (instant, task) for tasks whose count was looked at before; the
+    others stand in `due_order` from `cursor` on.
+    """
+    rows = prepared.rows
+    while True:
+        if cursor < len(prepared.due_order) and prepared.due[prepared.due_order[cursor]] < t:
+            i = prepared.due_order[cursor]
+            cursor += 1
+        elif growing.instant[0] < t:
+            i = pop(growing)
+        else:
+            return cursor
+        if placed[i]:
+            continue
+        n = least_size(rows, i, tree.link[i, SIZE], t)
+        if n == 0:
+            return -1
+        _resize(rows, tree, i, n)
+        push(growing, max(t, safe_until(rows, i, n)), i)
+
+
+@no_refcount
+def _walk_by_cost(
+    rows: Rows,
+    tree: OrderTree,
+    trace: Trace,
+    ends: Heap,
+    t: float,
+    available: int,
+) -> int:
+    """Start what fits at t, in order; return how many nodes are left."""
+    while available > 0:
+        i = take_first(tree, available)
+        if i == len(rows.real):
+            break
+        available = start_task(rows, trace, ends, i, tree.link[i, SIZE], t, available)
+    return available
+
+
+@no_refcount
+def _room_before(
+    tree: OrderTree, trace: Trace, first: int, final: int, new: int, derivative: float
+) -> int:
+    """Return the nodes free when the walk would have come to the new task.
+
+    The walk made the placements from `first` on and left `final` nodes; the new task, which it
+    did not place, is given another cost derivative.
+    """
+    low, count = first, trace.done[0]
+    high = count
+    while low < high:  # the placements before `low` come before the new task
+        middle = (low + high) // 2
+        if comes_before(tree, new, derivative, trace.order[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return int(trace.before[low]) if low < count else final
+
+
+@no_refcount
+def _next_by_cost(
+    rows: Rows, tree: OrderTree, trace: Trace, first: int, final: int, t: float, known: float
+) -> float:
+    """Return the least later deadline that would change what the new task did in a walk at t.
+
+    If it started, that is one with which a node fewer does. If not, with a later deadline it
+    needs fewer nodes, comes at another place in the order, and starts if as many are free
+    there. Only deadlines below `known` count.
+    """
+    new = len(rows.real) - 1
+    low = rows.whole[new, LOW]
+    n = tree.link[new, SIZE] - 1
+    if trace.placed[new]:
+        return min(known, least_deadline(rows, new, n, t)) if n >= low else known
+    opening = trace.before[first] if first < trace.done[0] else final
+    kind = rows.whole[new, KIND]
+    falls = kind == ARRAY or (kind == MOLDABLE and rows.efficiency != 1.0)
+    falls = falls or rows.whole[new, ROUNDS] > 1
+    n = min(n, opening)
+    tried = 0
+    while n >= low and t + least_time(rows, new, n) < known * (1.0 + 1e-8) + 1e-8:
+        room = _room_before(tree, trace, first, final, new, derivative_of(rows, new, n))
+        tried += 1
+        if room >= n or (falls and tried > PATIENCE):
+            return min(known, least_deadline(rows, new, n, t))
+        n = n - 1 if falls else room  # fewer nodes come later, find less room
+    return known
+
+
+@compiled
+def run_by_cost(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch) -> Trace:
+    """Run the test in cost order (MCDF) over the waiting tasks and, if any, the new one."""
+    rows, tree, release = prepared.rows, copy_tree(prepared.tree), prepared.release
+    new = len(prepared.queue)
+    trace = empty_trace(new + 1 if has_new else new)
+    growing, ends = empty_heap(new), empty_heap(new + 1)
+    cursor = released = available = 0
+    known = math.inf
+    if has_new:
+        note_keys(rows, tree, new, rows.whole[new, LOW])
+        insert(tree, new)
+    t = max(now, release[0]) if len(release) else now
+    while trace.done[0] < len(trace.placed):
+        released, freed = release_nodes(release, released, ends, t)
+        available += freed
+        pending = has_new and not trace.placed[new]
+        cursor = _grow(prepared, tree, trace.placed, growing, cursor, t)
+        if cursor < 0:
+            return rejected(rows, trace, t, known, 1)
+        if pending:
+            alive, known = keep_up(rows, new, t, known, search)
+            if not alive:
+                return rejected(rows, trace, t, known, 1)
+            _resize(rows, tree, new, least_size(rows, new, rows.whole[new, LOW], t))
+        first = trace.done[0]
+        available = _walk_by_cost(rows, tree, trace, ends, t, available)
+        if pending and search.active:
+            known = _next_by_cost(rows, tree, trace, first, available, t, known)
+        t = next_instant(release, released, ends)
+    return accepted(trace, rows.real[new, DEADLINE], 1)
+
+
+Moment: TypeAlias = tuple[float, float, int, int, int, int]
+"""When the new task came up: the least deadline that would change what it did then, the instant,
+and before anything started at it: releases, free nodes, place in the queue, placements."""
+
+
+@no_refcount
+def _goes_first(prepared: Prepared, new: int, other: int) -> bool:
+    """Return whether the new task comes before waiting task `other` in the queue."""
+    real = prepared.rows.real
+    if prepared.order == BY_DEADLINE and real[new, DEADLINE] != real[other, DEADLINE]:
+        return bool(real[new, DEADLINE] < real[other, DEADLINE])
+    return earlier(prepared.rows, new, other)
+
+
+@no_refcount
+def _overtaken_at(prepared: Prepared, new: int, other: int) -> float:
+    """Return the least deadline with which the new task no longer comes before `other`."""
+    if prepared.order != BY_DEADLINE:
+        return math.inf
+    deadline = float(prepared.rows.real[other, DEADLINE])
+    if earlier(prepared.rows, new, other):
+        return float(np.nextafter(deadline, math.inf))
+    return deadline
+
+
+@no_refcount
+def _walk_in_queue(
+    prepared: Prepared,
+    trace: Trace,
+    ends: Heap,
+    place: int,
+    pending: bool,
+    t: float,
+    available: int,
+) -> tuple[int, int, int, int]:
+    """Start what fits at t, in order, up to the first task that does not.
+
+    Returns the place in the queue that was reached, how many nodes are left and, if the new
+    task came up, how many were free then and how many it takes (else 0).
+    """
+    rows, new = prepared.rows, len(prepared.queue)
+    room = size = 0
+    while available > 0 and (place < new or pending):
+        is_new = pending and (place == new or _goes_first(prepared, new, prepared.queue[place]))
+        i = new if is_new else prepared.queue[place]
+        n = least_size(rows, i, rows.whole[i, LOW], t)
+        if is_new:
+            room, size = available, n
+        if n > available:
+            break
+        available = start_task(rows, trace, ends, i, n, t, available)
+        if is_new:
+            pending = False
+        else:
+            place += 1
+    return place, available, room, size
+
+
+@no_refcount
+def _next_in_queue(
+    prepared: Prepared, place: int, started: bool, room: int, n: int, t: float
+) -> float:
+    """Return the least later deadline that would change what the new task did in a walk at t.
+
+    It came up when `room` nodes were free, and either started on n nodes or stopped the walk.
+    With a later deadline it may need fewer nodes, or come after the task at `place`, the first
+    of the others that did not start. (To come after one that did makes no difference.)
+    """
+    rows, new = prepared.rows, len(prepared.queue)
+    known = math.inf
+    fewer = n - 1 if started else min(n - 1, room)
+    if fewer >= rows.whole[new, LOW]:
+        known = least_deadline(rows, new, fewer, t)
+    if place < new:
+        other = prepared.queue[place]
+        if started or least_size(rows, other, rows.whole[other, LOW], t) <= room:
+            known = min(known, _overtaken_at(prepared, new, other))
+    return known
+
+
+@compiled
+def _go_back(
+    trace: Trace, ends: Heap, moments: list[Moment], deadline: float
+) -> tuple[float, int, int, int]:
+    """Undo the plan from the first moment on at which a new deadline makes a difference.
+
+    Returns that instant, the releases and the free nodes by then, and the place in the queue.
+    """
+    k = 0
+    while moments[k][0] > deadline:
+        k += 1
+    _, t, released, available, place, done = moments[k]
+    for j in range(done, trace.done[0]):
+        trace.placed[trace.order[j]] = False
+    trace.done[0] = done
+    while len(moments) > k:
+        moments.pop()
+    ends.instant[0], ends.used[0] = np.inf, 0
+    for j in range(done):
+        i = trace.order[j]
+        if trace.end[i] > t:
+            push(ends, trace.end[i], trace.size[i])
+    return t, released, available, place
+
+
+@compiled
+def _earliest(moments: list[Moment]) -> float:
+    """Return the least deadline at which anything would come out differently."""
+    known = math.inf
+    for moment in moments:
+        known = min(known, moment[0])
+    return known
+
+
+@compiled
+def run_in_queue(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch) -> Trace:
+    """Run the test in FIFO or EDF order over the waiting tasks and, if any, the new one.
+
+    A search that is rejected goes on with the next deadline from where that makes a difference:
+    most of the plan before the new task comes up need not be made again.
+    """
+    rows, release = prepared.rows, prepared.release
+    new = len(prepared.queue)
+    trace = empty_trace(new + 1 if has_new else new)
+    ends = empty_heap(new + 1)
+    moments = [(np.inf, 0.0, 0, 0, 0, 0)]
+    released = available = place = 0
+    known, tests = math.inf, 1
+    t = max(now, release[0]) if len(release) else now
+    while trace.done[0] < len(trace.placed):
+        released, freed = release_nodes(release, released, ends, t)
+        available += freed
+        pending = has_new and not trace.placed[new]
+        alive, following = True, known
+        if prepared.latest[place] < t:
+            alive = first_unfit(rows, trace.placed[:new], t) < 0
+        if alive and pending:
+            alive, following = keep_up(rows, new, t, known, search)
+        if not alive:
+            deadline = on_grid(following, search.base, search.resolution)
+            if not search.active or deadline == math.inf or tests >= search.max_tests:
+                return rejected(rows, trace, t, following, tests)
+            tests += 1
+            rows.real[new, DEADLINE] = deadline
+            t, released, available, place = _go_back(trace, ends, moments, deadline)
+            known = _earliest(moments)
+            continue
+        moment = (t, released, available, place, trace.done[0])
+        place, available, room, n = _walk_in_queue(
+            prepared, trace, ends, place, pending, t, available
+        )
+        if room > 0 and search.active:
+            later = _next_in_queue(prepared, place, trace.placed[new], room, n, t)
+            if later < math.inf:
+                moments.append((later, *moment))
+                known = min(known, later)
+        t = next_instant(release, released, ends)
+    return accepted(trace, rows.real[new, DEADLINE], tests)

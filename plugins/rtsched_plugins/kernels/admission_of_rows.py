@@ -12,28 +12,27 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched.kernels.row_tests import RowRejection, plans_rows, rejects_rows
-from rtsched.kernels.stable_order import stable_order
-from rtsched_plugins.kernels.admission import BY_COST, BY_DEADLINE
-from rtsched_plugins.kernels.admission_events import Prepared
-from rtsched_plugins.kernels.admission_fast import NO_SEARCH, first_sizes, last_starts, run
-from rtsched_plugins.kernels.admission_rows import ARRIVAL, DEADLINE, RANK, Rows, needed_time
-from rtsched_plugins.kernels.counter_offer import least_later
-from rtsched_plugins.kernels.node_choice import choose_nodes
-from rtsched_plugins.kernels.order_tree import DERIVATIVE, build, empty_tree
-from rtsched_plugins.kernels.row_plans import (
-    Outcome,
-    planning_origin,
-    row_plan,
-    with_new,
+from rtsched.kernels.hooks import RowPlan, RowRejection, plans_rows, rejects_rows
+from rtsched.kernels.order import stable_order
+from rtsched_plugins.kernels.admission import (
+    ARRIVAL,
+    BY_COST,
+    BY_DEADLINE,
+    DEADLINE,
+    RANK,
+    Rows,
+    needed_time,
 )
+from rtsched_plugins.kernels.admission_events import Prepared, choose_nodes
+from rtsched_plugins.kernels.admission_fast import NO_SEARCH, first_sizes, last_starts, run
+from rtsched_plugins.kernels.counter_offer import least_later
+from rtsched_plugins.kernels.order_tree import DERIVATIVE, build, empty_tree
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.kernels.row_tests import RowPlan
-
     Floats: TypeAlias = NDArray[np.float64]
+
     Integers: TypeAlias = NDArray[np.int64]
 
 
@@ -167,7 +166,7 @@ def plan_rows(
     """Plan jobs that wait and a new one, or look for a better plan; the kernel of a `RowTest`."""
     origin = planning_origin(now)
     free = np.maximum(held_until - origin, 0.0)
-    chosen = with_new(rows, new)
+    chosen = rows_with_new(rows, new)
     outcome = admit_rows(prepared, chosen, new >= 0, origin, now - origin, free)
     return row_plan(outcome, begun, new, origin)
 
@@ -179,4 +178,70 @@ def reject_row(
     """Return what is said to a new job that `plan_rows` does not accept."""
     origin = planning_origin(now)
     free = np.maximum(held_until - origin, 0.0)
-    return rejection(prepared, with_new(rows, new), origin, now - origin, free)
+    return rejection(prepared, rows_with_new(rows, new), origin, now - origin, free)
+
+
+class Outcome(NamedTuple):
+    """The outcome of one test, as in `rtsched_plugins.kernels.admission.Plan`."""
+
+    accepted: bool
+    failed: int
+    """The first of the tasks (by arrival, rank) that cannot be kept, -1 if accepted."""
+    start: Floats
+    """float64[n], seconds; meaningless if it was not accepted, as all below."""
+    end: Floats
+    """float64[n], seconds."""
+    indptr: Integers
+    """int64[n + 1]: task i gets nodes[indptr[i]:indptr[i + 1]]."""
+    nodes: NDArray[np.int32]
+    """Node indices, ascending within a task."""
+
+
+@compiled
+def planning_origin(now: float) -> float:
+    """Return the instant that a planner's times are relative to, seconds since the epoch."""
+    return now - now % 1024.0
+
+
+@compiled
+def starts_earlier(start: Floats, begun: Floats, origin: float) -> bool:
+    """Return whether jobs start earlier on the whole than before.
+
+    Parameters
+    ----------
+    start : float64[n]
+        New starts, seconds since `origin`.
+    begun : float64[n]
+        Starts as planned before, seconds since the epoch.
+    """
+    new, old = 0.0, 0.0
+    for i in range(len(start)):
+        new += start[i]
+        old += begun[i] - origin
+    return new < old
+
+
+@compiled
+def rows_with_new(rows: Integers, new: int) -> Integers:
+    """Return rows and a new one behind them, unless that is -1."""
+    return np.append(rows, new) if new >= 0 else rows
+
+
+@compiled
+def row_plan(outcome: Outcome, begun: Floats, new: int, origin: float) -> RowPlan:
+    """Return the outcome of a test of rows, as a replay's loop takes it (`RowTest`).
+
+    Parameters
+    ----------
+    outcome : Outcome
+        Times relative to `origin`.
+    begun, new
+        As the test was given them.
+    origin : float
+        Seconds since the epoch.
+    """
+    accepted = outcome.accepted
+    if accepted and new < 0:
+        accepted = starts_earlier(outcome.start, begun, origin)
+    start, end = outcome.start + origin, outcome.end + origin
+    return RowPlan(accepted, start, end, outcome.indptr, outcome.nodes, outcome.failed)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
+from rtsched_plugins.kernels.admission import DEADLINE, LOW, least_deadline
 from rtsched_plugins.kernels.admission_events import DeadlineSearch, Prepared, on_grid
 from rtsched_plugins.kernels.admission_fast import NO_SEARCH, run, with_new
-from rtsched_plugins.kernels.admission_rows import DEADLINE, LOW, least_deadline
 
 if TYPE_CHECKING:
     from rtsched_plugins.kernels.admission import Tasks

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels import dlt, dlt_variants
+from rtsched.kernels import dlt
 from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission import DIVISIBLE, load_at
-from rtsched_plugins.kernels.admission_fit import load_on
+from rtsched_plugins.kernels.admission_varied import load_on
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +44,7 @@ def plan_rounds(indptr: NDArray[np.int64], tasks: Tasks, most: int) -> NDArray[n
         if tasks.kind[i] == DIVISIBLE and allowed > 1:
             chain = dlt.chain_of(load_at(tasks, i))
             n, once = indptr[i + 1] - indptr[i], tasks.setup_once[i]
-            rounds[i] = dlt_variants.rounds_time(n, chain, allowed, once)[1]
+            rounds[i] = dlt.rounds_time(n, chain, allowed, once)[1]
     return rounds
 
 
@@ -80,13 +80,13 @@ def staggered_fractions(
 ) -> NDArray[np.float64]:
     """Return as `plan_fractions` does, where nodes start a load one after the other.
 
-    `node_start` is float64[indptr[-1]], ascending within a task; see `dlt_variants.common_end`.
+    `node_start` is float64[indptr[-1]], ascending within a task; see `dlt.common_end`.
     """
     shares = np.empty(indptr[-1])
     for i in range(len(indptr) - 1):
         first, last = indptr[i], indptr[i + 1]
         if tasks.kind[i] == DIVISIBLE:
-            _, alpha, _ = dlt_variants.common_end(node_start[first:last], load_at(tasks, i))
+            _, alpha, _ = dlt.common_end(node_start[first:last], load_at(tasks, i))
             shares[first:last] = alpha
         else:
             shares[first:last] = 1.0 / (last - first)
@@ -100,7 +100,7 @@ def unequal_plan_fractions(
     column: NDArray[np.float64],
     tasks: Tasks,
 ) -> NDArray[np.float64]:
-    """Return as `plan_fractions` does, on nodes that differ (`dlt_variants.unequal_fractions`).
+    """Return as `plan_fractions` does, on nodes that differ (`dlt.unequal_fractions`).
 
     `nodes` are rows of `column`, in sending order within a task; see `admission_fit.Machine`.
     """
@@ -114,8 +114,6 @@ def unequal_plan_fractions(
         for k in range(last - first):
             _, cms, cps, link, node = load_on(tasks, i, column, nodes[first + k])
             costs[0, k], costs[1, k], costs[2, k], costs[3, k] = cms, cps, link, node
-        alpha, _ = dlt_variants.unequal_fractions(
-            tasks.sigma[i], costs[0], costs[1], costs[2], costs[3]
-        )
+        alpha, _ = dlt.unequal_fractions(tasks.sigma[i], costs[0], costs[1], costs[2], costs[3])
         shares[first:last] = alpha
     return shares

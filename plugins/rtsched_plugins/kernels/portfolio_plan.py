@@ -1,4 +1,8 @@
-"""The portfolio's admission test: several orders in turn, the first complete plan counts."""
+"""The portfolio's admission test: several orders in turn, the first complete plan counts.
+
+About jobs of one workload it is prepared and run in one compiled call (`InTurn`). What recent
+arrivals say about the load decides which of the next ones to decline (`read_arrivals`).
+"""
 
 from __future__ import annotations
 
@@ -7,31 +11,47 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rtsched.kernels.compiling import compiled
-from rtsched_plugins.kernels.admission import LEAST_NODES, Plan, Tasks, rejection, uniform
-from rtsched_plugins.kernels.admission_events import Trace, on_grid
-from rtsched_plugins.kernels.admission_rows import (
+from rtsched.kernels.compiling import compiled, no_refcount
+from rtsched.kernels.hooks import RowRejection, plans_rows, rejects_rows
+from rtsched_plugins.kernels.admission import (
     DEADLINE,
     HIGH,
+    LEAST_NODES,
     LOW,
+    Plan,
     Rows,
+    Tasks,
     copied,
     empty_rows,
     exec_of,
     fill_rows,
     least_size,
+    needed_time,
+    rejection,
     safe_until,
     shortest_time,
+    uniform,
 )
-from rtsched_plugins.kernels.no_refcount import no_refcount
-from rtsched_plugins.kernels.node_choice import choose_nodes
+from rtsched_plugins.kernels.admission_events import Trace, choose_nodes, on_grid
+from rtsched_plugins.kernels.admission_of_rows import (
+    Outcome,
+    planning_origin,
+    queue_order,
+    row_plan,
+    rows_at,
+    rows_with_new,
+)
 from rtsched_plugins.kernels.portfolio_walk import Prepared, key_of, run_in_turn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rtsched.kernels.hooks import RowPlan
+
     Floats: TypeAlias = NDArray[np.float64]
+
     Integers: TypeAlias = NDArray[np.int64]
+
 
 GUESSES: int = 12
 """Deadlines tried on the way to some acceptable one once the budget of a search is used up."""
@@ -222,3 +242,201 @@ def _with_deadline(question: Prepared, deadline: float, now: float) -> tuple[boo
             return True, deadline
         following = min(following, trace.next_deadline)
     return False, following
+
+
+class InTurn(NamedTuple):
+    """All jobs of a workload, and in which orders they are planned."""
+
+    rows: Rows
+    """With arrival and deadline in seconds since the epoch."""
+    orders: Integers
+    """See `rtsched_plugins.kernels.portfolio_plan.prepare`, as `generosity`."""
+    generosity: float
+    offer_tests: int
+    """Tests that a counter-offer may cost; 0: none is made."""
+
+
+@compiled
+def question_in_turn(
+    prepared: InTurn, chosen: Integers, has_new: bool, origin: float, free: Floats
+) -> Prepared:
+    """Return the tests that `admit_rows_in_turn` runs, with room for a new row if there is none."""
+    orders = prepared.orders
+    n = len(chosen) - 1 if has_new else len(chosen)
+    rows = rows_at(prepared.rows, chosen, n + 1, origin)
+    by_release = np.argsort(free)
+    usable = 0
+    for node in range(len(free)):
+        usable += free[node] < math.inf
+    key, queue = np.empty((len(orders), n)), np.empty((len(orders), n), np.int64)
+    count, until, last = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    first_counts(rows, orders, count, until, last, key)
+    for which in range(len(orders)):
+        queue[which] = queue_order(rows, n, key[which])
+    return Prepared(
+        orders,
+        prepared.generosity,
+        usable,
+        free,
+        by_release,
+        free[by_release[:usable]],
+        rows,
+        key,
+        queue,
+        count,
+        until,
+        last,
+        np.argsort(last),
+    )
+
+
+@compiled
+def admit_rows_in_turn(
+    prepared: InTurn,
+    chosen: Integers,
+    has_new: bool,
+    origin: float,
+    now: float,
+    free: Floats,
+) -> Outcome:
+    """Plan jobs that wait and, if any, a new one, in the first order that keeps all.
+
+    It answers as `portfolio_plan.admit` does. Parameters as those of
+    `rtsched_plugins.kernels.admission_of_rows.admit_rows`.
+    """
+    question = question_in_turn(prepared, chosen, has_new, origin, free)
+    failed = -1
+    for which in range(len(prepared.orders)):
+        trace = run_in_turn(question, which, has_new, now)
+        if trace.accepted:
+            indptr, nodes = choose_nodes(
+                free, question.by_release, trace.start, trace.end, trace.size, trace.order
+            )
+            return Outcome(True, -1, trace.start, trace.end, indptr, nodes)
+        if which == 0:
+            failed = trace.failed
+    nobody = np.empty(0)
+    return Outcome(False, failed, nobody, nobody, np.zeros(1, np.int64), np.empty(0, np.int32))
+
+
+@compiled
+def rejection_in_turn(
+    prepared: InTurn, chosen: Integers, origin: float, now: float, free: Floats
+) -> RowRejection:
+    """Return what is said to the last of the jobs chosen, which no order accepts.
+
+    Parameters as those of `rtsched_plugins.kernels.admission_of_rows.admit_rows`.
+    """
+    question = question_in_turn(prepared, chosen, True, origin, free)
+    needed, offer = needed_time(question.rows, len(question.fewest), now), math.inf
+    if prepared.offer_tests > 0:
+        offer = least_later(question, now, prepared.offer_tests).deadline + origin
+    return RowRejection(needed, offer)
+
+
+@plans_rows(InTurn)
+def plan_rows_in_turn(
+    prepared: InTurn, rows: Integers, begun: Floats, new: int, now: float, held_until: Floats
+) -> RowPlan:
+    """Plan jobs that wait and a new one, or look for a better plan; the kernel of a `RowTest`."""
+    origin = planning_origin(now)
+    free = np.maximum(held_until - origin, 0.0)
+    chosen = rows_with_new(rows, new)
+    outcome = admit_rows_in_turn(prepared, chosen, new >= 0, origin, now - origin, free)
+    return row_plan(outcome, begun, new, origin)
+
+
+@rejects_rows(InTurn)
+def reject_row_in_turn(
+    prepared: InTurn, rows: Integers, new: int, now: float, held_until: Floats
+) -> RowRejection:
+    """Return what is said to a new job that `plan_rows_in_turn` does not accept."""
+    origin = planning_origin(now)
+    free = np.maximum(held_until - origin, 0.0)
+    return rejection_in_turn(prepared, rows_with_new(rows, new), origin, now - origin, free)
+
+
+class Reading(NamedTuple):
+    """How arrivals are read; see the settings of the portfolio plug-in."""
+
+    nodes: float
+    """Nodes of the machine."""
+    arrivals: int
+    """How many arrivals before a job are looked at."""
+    least: int
+    """With fewer before it a job is never declined."""
+    overbooking: float
+    """Recent work may fill this many times what the machine can do until it is due."""
+    spared: float
+    """No job is declined that is smaller than this fraction of recent ones."""
+    heard: float
+    """Fraction of the jobs above the threshold that is judged all the same."""
+
+
+class Arrivals(NamedTuple):
+    """Arrivals in order, and what was decided of each; all arrays of length n."""
+
+    time: Floats
+    """Seconds."""
+    work: Floats
+    """Least node-seconds."""
+    patience: Floats
+    """Seconds from the arrival to the deadline."""
+    threshold: Floats
+    """Work in node-seconds above which it would be declined; inf: none."""
+    load: Floats
+    """Work of the arrivals before it over what the machine could do meanwhile; 0: unknown."""
+    declined: NDArray[np.bool_]
+
+
+@compiled
+def read_arrivals(arrivals: Arrivals, first: int, above: int, reading: Reading) -> int:
+    """Decide on the arrivals from row `first` on, each by those before it; write it down.
+
+    What the machine can do with recent arrivals is nodes x (the time since the first of them + the
+    mean time that they have until their deadlines). The threshold is the work of the first job,
+    smallest first, with which they come to more than `overbooking` times that. Of the jobs above
+    their threshold the k-th is heard if k `heard` passes a whole number.
+
+    Parameters
+    ----------
+    arrivals : Arrivals
+        Ascending in time; the last three columns are written from row `first` on.
+    first : int
+        First row to decide on.
+    above : int
+        Jobs above their threshold so far.
+    reading : Reading
+        How to read.
+
+    Returns
+    -------
+    int
+        Jobs above their threshold, these included.
+    """
+    for row in range(first, len(arrivals.time)):
+        begin = max(0, row - reading.arrivals)
+        span = arrivals.time[row] - arrivals.time[begin]
+        arrivals.threshold[row], arrivals.load[row] = math.inf, 0.0
+        arrivals.declined[row] = False
+        if row - begin < reading.least or span <= 0.0:
+            continue
+        sizes = np.sort(arrivals.work[begin:row])
+        patience = arrivals.patience[begin:row].mean()
+        room = reading.overbooking * reading.nodes * (span + patience)
+        filled, place = 0.0, len(sizes)
+        for k in range(len(sizes)):
+            filled += sizes[k]
+            if filled > room and place == len(sizes):
+                place = k
+        arrivals.load[row] = filled / (reading.nodes * span)
+        place = max(place, int(reading.spared * len(sizes)))
+        if place == len(sizes):
+            continue
+        arrivals.threshold[row] = sizes[place]
+        if arrivals.work[row] > sizes[place]:
+            above += 1
+            heard = math.floor(above * reading.heard + 1e-9)
+            before = math.floor((above - 1) * reading.heard + 1e-9)
+            arrivals.declined[row] = heard == before
+    return above

@@ -16,18 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from rtsched.kernels.compiling import compiled
-from rtsched_plugins.kernels.admission_events import (
-    Trace,
-    accepted,
-    empty_trace,
-    next_instant,
-    rejected,
-    release_nodes,
-    start_task,
-)
-from rtsched_plugins.kernels.admission_heap import Heap, empty_heap
-from rtsched_plugins.kernels.admission_rows import (
+from rtsched.kernels.compiling import compiled, no_refcount
+from rtsched_plugins.kernels.admission import (
     DEADLINE,
     HIGH,
     LOW,
@@ -39,14 +29,25 @@ from rtsched_plugins.kernels.admission_rows import (
     meets,
     safe_until,
 )
-from rtsched_plugins.kernels.no_refcount import no_refcount
-from rtsched_plugins.kernels.portfolio_queue import GONE, first_within, queue_tree, recount
+from rtsched_plugins.kernels.admission_events import (
+    Heap,
+    Trace,
+    accepted,
+    empty_heap,
+    empty_trace,
+    next_instant,
+    rejected,
+    release_nodes,
+    start_task,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats: TypeAlias = NDArray[np.float64]
+
     Integers: TypeAlias = NDArray[np.int64]
+
 
 BY_DEADLINE, BY_LAXITY, IN_TURN = 0, 1, 2
 """Orders: earliest deadline first; earliest last start on the fastest count first; earliest
@@ -327,3 +328,49 @@ def run_in_turn(prepared: Prepared, which: int, has_new: bool, now: float) -> Tr
         known = min(known, following)
         t = next_instant(release, released, ends)
     return accepted(trace, rows.real[new, DEADLINE], 1)
+
+
+GONE: int = 2**62
+"""The node count of a place that holds no task any more."""
+
+
+@compiled
+def queue_tree(counts: Integers) -> Integers:
+    """Return a tree over the places 0..n-1 with these node counts.
+
+    A heap-ordered binary tree in one array: row 1 is the root, rows 2k and 2k + 1 are below row k,
+    the second half are the places. Each row holds the least count of the places below it.
+    """
+    half = 1
+    while half < len(counts):
+        half *= 2
+    tree = np.full(2 * half, GONE)
+    tree[half : half + len(counts)] = counts
+    for row in range(half - 1, 0, -1):
+        tree[row] = min(tree[2 * row], tree[2 * row + 1])
+    return tree
+
+
+@no_refcount
+def recount(tree: Integers, place: int, count: int) -> None:
+    """Give a place another node count."""
+    row = len(tree) // 2 + place
+    tree[row] = count
+    row //= 2
+    while row > 0:
+        least = min(tree[2 * row], tree[2 * row + 1])
+        if tree[row] == least:
+            break
+        tree[row] = least
+        row //= 2
+
+
+@no_refcount
+def first_within(tree: Integers, available: int) -> int:
+    """Return the first place with a count of at most `available`, -1 if there is none."""
+    if tree[1] > available:
+        return -1
+    row, half = 1, len(tree) // 2
+    while row < half:
+        row = 2 * row if tree[2 * row] <= available else 2 * row + 1
+    return row - half

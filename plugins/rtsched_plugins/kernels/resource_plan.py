@@ -14,15 +14,15 @@ import numpy as np
 
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.machine import TIMED
-from rtsched.kernels.room_profile import (
+from rtsched.kernels.room import (
     RoomProfile,
     first_fit,
     licenses_fit,
     occupy,
     occupy_licenses,
+    search_start,
 )
-from rtsched.kernels.room_search import search_start
-from rtsched_plugins.kernels.admission_rows import (
+from rtsched_plugins.kernels.admission import (
     DEADLINE,
     HIGH,
     LOW,

@@ -1,8 +1,11 @@
-"""Hyper-grids for positional scans: sides, steps, cells of an irregular network, traffic.
+"""Hyper-grids for positional scans: sides, steps, cells of an irregular network, traffic, pay-off.
 
 A grid may have more cells than nodes; the cells left over are virtual nodes of no power. Neighbours
 on the grid that no link joins talk over the links between them: a step there takes as many times
 longer as there are hops.
+
+A run pays if it makes the last node end sooner by more than the run and its migrations take; the
+source prints crossover points without saying how they are defined.
 
 References
 ----------
@@ -13,6 +16,7 @@ the best dimension drops a factor 2; it holds by Σ(n_i - 1) >= Σ ceil(log2 n_i
 from __future__ import annotations
 
 from collections import deque
+from fractions import Fraction
 from math import inf, prod
 from typing import TYPE_CHECKING
 
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
+
     Floats = NDArray[np.float64]
 
 
@@ -53,7 +58,6 @@ def sides(nodes: int, dimension: int = 0) -> tuple[int, ...]:
     axes = best if dimension <= 0 else min(dimension, best)
     side = round(nodes ** (1 / axes))
     side += side**axes < nodes
-    side -= (side - 1) ** axes >= nodes
     shorter = 0
     while (side - 1) ** (shorter + 1) * side ** (axes - shorter - 1) >= nodes:
         shorter += 1
@@ -232,3 +236,75 @@ def busiest(passing: Sequence[Floats], costs: Sequence[Floats]) -> float:
     """Return the seconds that the busiest link needs for what passes it."""
     times = [float((p * c).max(initial=0.0)) for p, c in zip(passing, costs, strict=True)]
     return max(times, default=0.0)
+
+
+def slowest(load: Ints, power: Ints) -> Fraction:
+    """Return max L_i/τ_i over nodes with power, exactly; 0 without any load.
+
+    Raises
+    ------
+    ShapeError
+        If a node without power holds work, which it never ends.
+    """
+    real = power > 0
+    if load[~real].any():
+        raise ShapeError("a node without power holds work")
+    if not load.any():
+        return Fraction(0)
+    time = load[real] / power[real]
+    near = np.flatnonzero(time >= time.max() * (1 - 1e-12))
+    pairs = zip(load[real][near].tolist(), power[real][near].tolist(), strict=True)
+    return max(Fraction(units, strength) for units, strength in pairs)
+
+
+def imbalance(load: Ints, power: Ints) -> Fraction:
+    """Return I = max(L_i/τ_i)/(W/Π) - 1, over nodes with power; 0 without any load."""
+    total = int(load.sum())
+    if total == 0:
+        return Fraction(0)
+    return slowest(load, power) * int(power.sum()) / total - 1
+
+
+def crossover(cost: Fraction | float, load: Ints, power: Ints) -> Fraction:
+    """Return I*: the imbalance above which a run of this cost pays, cost/(W/Π).
+
+    Parameters
+    ----------
+    cost : Fraction or float
+        Time of the run's steps and of its migrations.
+    load, power : int64[n]
+        Units and units per time of each node.
+
+    Raises
+    ------
+    ShapeError
+        If there is no work: nothing can pay then.
+    """
+    total = int(load.sum())
+    if total == 0:
+        raise ShapeError("without work there is no crossover point")
+    return Fraction(cost) * int(power.sum()) / total
+
+
+def speed_up(load: Ints, power: Ints, cost: Fraction | float) -> Fraction:
+    """Return how many times sooner all is done than on one node of mean power.
+
+    Parameters
+    ----------
+    load : int64[n]
+        Units per node after balancing.
+    power : int64[n]
+        Units per time; nodes of power 0 are virtual and do not count.
+    cost : Fraction or float
+        Time of the balancing run itself, its migrations included.
+
+    Raises
+    ------
+    ShapeError
+        If there is no work.
+    """
+    total = int(load.sum())
+    if total == 0:
+        raise ShapeError("without work there is no speed-up")
+    alone = Fraction(total * int(np.count_nonzero(power)), int(power.sum()))
+    return alone / (slowest(load, power) + Fraction(cost))

@@ -1,7 +1,7 @@
 """The positional scan of whole tasks as loops, for a replay that makes many small ones.
 
-The same as `scan_tasks.placed` and `scan_tasks.room`, which take arrays of any size at a time and
-check what they are given; here totals are known to be at most `exact.MOST`.
+The same as `scans.placed` and `scans.room`, which take arrays of any size at a time and
+check what they are given; here totals are known to be at most `scans.MOST`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 MAJORITY, FIRST = 0, 1
-"""Where a task goes whose units go to several nodes: see `scan_tasks.Whole`."""
+"""Where a task goes whose units go to several nodes: see `scans.Whole`."""
 INDEX, PROPORTIONAL = 0, 1
-"""Which units of a sender leave: see `scan_balance.Leave`."""
+"""Which units of a sender leave: see `scans.Leave`."""
 
 
 class Pieces(NamedTuple):
-    """Runs of neighbouring units as `scan_balance.Runs`, all int64[r]."""
+    """Runs of neighbouring units as `scans.Runs`, all int64[r]."""
 
     src: Ints
     first: Ints
@@ -36,7 +36,7 @@ class Pieces(NamedTuple):
 def quotient(a: int, b: int, c: int, up: bool) -> int:
     """Return floor(a·b/c), or ceil(a·b/c) with `up`; 0 where c is 0.
 
-    None is negative or above `exact.MOST`, and neither is the result.
+    None is negative or above `scans.MOST`, and neither is the result.
     """
     a, b, c = int(a), int(b), int(c)
     if c == 0:

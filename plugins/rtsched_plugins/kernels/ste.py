@@ -3,8 +3,9 @@
 Row 0 is the whole machine, row `a + 1` is row `a` of `Accounts`; each line of `state` holds one
 thing of all rows. Rows with the same row above are siblings. What siblings are served just then is
 what is handed out among those of them that are active, by their shares, to none more than its jobs
-could occupy (`rtsched.kernels.ideal.fill`). So at every level and instant the errors of siblings,
-added up, stay what they were, a lone one has none, and where nobody waits no error changes.
+could occupy (`rtsched.kernels.service_error.fill`). So at every level and instant the errors of
+siblings, added up, stay what they were, a lone one has none, and where nobody waits no error
+changes.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rtsched.api import EventKind
-from rtsched.kernels.billing import charged_nodes
 from rtsched.kernels.compiling import compiled
-from rtsched.kernels.ideal import fill, kept, weight
+from rtsched.kernels.service_error import fill, kept, weight
+from rtsched_plugins.kernels.usage import charged_nodes
 
 if TYPE_CHECKING:
     import numpy as np

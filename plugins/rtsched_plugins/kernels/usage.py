@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Line = NDArray[np.float64]
+
     Grid = NDArray[np.float64]
+
 
 # Lines of `state`: what must be remembered (`REFERENCE` in row 0 only),
 CLOSED, SPENT, RATE, SINCE, AT, REFERENCE = range(6)
@@ -151,3 +153,19 @@ def charge_nodes(
             state[BUSY, row] = state[BUSY, 0]
             state[BUSY, 0] = row
         row = int(tables[PARENT, row])
+
+
+@compiled
+def charged_nodes(size: float, asked: float, billed: float) -> float:
+    """Return the nodes that a job is charged for while it holds `size` of them.
+
+    Parameters
+    ----------
+    size, asked : float
+        Nodes that it holds, and those that it asks for.
+    billed : float
+        `Jobs.billed`: what it is billed for on as many nodes as it asks for; nan: its nodes count.
+    """
+    if billed != billed:
+        return float(size)
+    return float(billed * (size / asked))

@@ -1,13 +1,18 @@
-"""One scheduling pass over nodes that jobs share: FCFS and EASY on amounts of resources.
+"""Passes over nodes that jobs share: FCFS, EASY and reservations on amounts of resources.
 
 A job is given the nodes of lowest index on which it fits, or those that another rule prefers
-(`rtsched.kernels.placement`). FCFS starts jobs in queue order until one
+(`machine_sharing.Placement`). FCFS starts jobs in queue order until one
 does not fit. EASY then works out the shadow time of that job, the head: the earliest requested end
 of a running job at which enough nodes have room for it. A later job that fits now starts if it ends
 by then, or if the head still finds enough room at its shadow time.
 
 While there is a plan, a job also fits only where it leaves the plan its nodes for the whole time it
-asks for, and the shadow time is the head's earliest start by the profile (`shared_profile`).
+asks for, and the shadow time is the head's earliest start by the profile: what nodes have left from
+each time on, running jobs and the plan taken off.
+
+Conservative backfilling (`machine_profile`) adds its reservations to the profile. Each is the
+earliest time at which enough nodes have room for the whole requested time, and of these nodes the
+first, or those that the rule prefers.
 
 References
 ----------
@@ -16,32 +21,48 @@ Lifka, 1995: The ANL/IBM SP scheduling system (EASY backfilling), here on severa
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from rtsched.kernels.compiling import only_with, outline, part
 from rtsched.kernels.machine import CONSERVATIVE, EASY, UP, MachineState, start_job
-from rtsched.kernels.machine_compiling import only_with, outline, part
 from rtsched.kernels.machine_nodes import group_of, node_at, nodes_in
 from rtsched.kernels.machine_queue import close_up, head_over_limit, leave, may_start
 from rtsched.kernels.machine_sharing import (
     ANYWHERE,
+    FIRST,
     TOO_FEW,
     UNKNOWN,
+    exceeds,
     fits,
     licenses_left,
     measure_room,
+    most_of,
     move_in,
+    pack,
+    pick_best,
+    pick_by_room,
+    score_of,
     take,
     take_licenses,
 )
-from rtsched.kernels.packed_amounts import exceeds, most_of, pack
-from rtsched.kernels.placement import FIRST, pick_by_room
-from rtsched.kernels.shared_profile import (
-    earliest_of,
-    leaves_licenses,
-    leaves_plan,
-    occupy_held,
-    see_plan,
+from rtsched.kernels.room import (
+    earliest_start,
+    first_fit,
+    forget,
+    licenses_fit,
+    occupy,
+    occupy_licenses,
+    reset,
+    step_of,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rtsched.kernels.machine_sharing import Placement
+    from rtsched.kernels.room import RoomProfile
 
 
 @part
@@ -382,3 +403,183 @@ def shared_pass(machine: MachineState) -> None:
     if state.scan > state.known:
         state.known = state.scan
         state.grown = 0
+
+
+@part
+def list_candidates(machine: MachineState, row: int) -> int:
+    """List the nodes that are up and in a job's node set; return how many they are."""
+    group, count = group_of(machine, row), 0
+    first, end = nodes_in(machine, group)
+    for i in range(first, end):
+        node = node_at(machine, group, i)
+        if machine.nodes[node].state == UP:
+            machine.candidates[count] = node
+            count += 1
+    return count
+
+
+@part
+def occupy_held(
+    machine: MachineState, row: int, size: int, start: float, end: float, sign: int
+) -> None:
+    """Take a job's demand on its nodes from `start` to `end` (sign 1), or give it back (-1)."""
+    at = machine.held_at[row]
+    for i in range(at, at + size):
+        occupy(machine.step_room, machine.held[i], start, end, machine.demand, row, sign)
+    occupy_licenses(machine.step_room, start, end, machine.demand, row, sign)
+
+
+@outline
+def earliest_of(machine: MachineState, row: int, size: int, wall: float, start: float) -> float:
+    """Return when a job can first have its nodes for `wall` seconds; they are in `picks`."""
+    count, time, free = list_candidates(machine, row), -np.inf, start
+    while time < free:
+        time = earliest_start(
+            machine.step_room,
+            machine.candidates,
+            count,
+            size,
+            free,
+            wall,
+            machine.demand,
+            row,
+            machine.picks,
+        )
+        free = licenses_fit(machine.step_room, time, wall, machine.demand, row)
+    return time
+
+
+@part
+def leaves_plan(machine: MachineState, node: int, row: int) -> bool:
+    """Return whether a job that starts now on a node leaves the plan what it owns there."""
+    now, wall = machine.state[0].now, machine.jobs[row].wall
+    return bool(first_fit(machine.step_room, node, now, wall, machine.demand, row) <= now)
+
+
+@part
+def leaves_licenses(machine: MachineState, row: int) -> bool:
+    """Return whether a job that starts now leaves the plan its licences."""
+    now, wall = machine.state[0].now, machine.jobs[row].wall
+    return bool(licenses_fit(machine.step_room, now, wall, machine.demand, row) <= now)
+
+
+@only_with("step_room")
+def rebuild_shared(machine: MachineState) -> None:
+    """Make the profile anew: what runs, and what the plan owns, the latest first.
+
+    Each is then among the first steps of its nodes.
+    """
+    state = machine.state[0]
+    reset(machine.step_room, machine.room, state.now)
+    for i in range(state.running):
+        entry = machine.running[i]
+        size = machine.jobs[entry.row].width
+        occupy_held(machine, entry.row, size, max(entry.time, state.now), np.inf, -1)
+    for i in range(state.plan_size - 1, state.planned - 1, -1):
+        planned = machine.plan[i]
+        if planned.row >= 0:
+            begin = max(planned.start, state.now)
+            end = begin + planned.wall
+            for k in range(planned.at, planned.at + planned.width):
+                node = machine.plan_nodes[k]
+                occupy(machine.step_room, node, begin, end, machine.demand, planned.row, 1)
+            occupy_licenses(machine.step_room, begin, end, machine.demand, planned.row, 1)
+
+
+@only_with("step_room")
+def forget_past_shared(machine: MachineState) -> None:
+    """Let the profile of each node begin at the step in which the present lies."""
+    for node in range(len(machine.step_room.first)):
+        forget(machine.step_room, node, machine.state[0].now)
+
+
+@only_with("step_room")
+def give_back_shared(machine: MachineState, row: int, until: float) -> None:
+    """Take the rest of an early ended job's requested time out of the profile."""
+    occupy_held(machine, row, machine.jobs[row].width, machine.state[0].now, until, -1)
+
+
+@outline
+def see_plan(machine: MachineState) -> None:
+    """Bring the profile up to the present; made anew if plan or nodes changed."""
+    state = machine.state[0]
+    if state.rebuild or state.steps == 0:
+        rebuild_shared(machine)
+        state.rebuild = 0
+        state.steps = 1
+    forget_past_shared(machine)
+
+
+@outline
+def pick_reserved(
+    placement: Placement,
+    rule: int,
+    profile: RoomProfile,
+    candidates: NDArray[np.int64],
+    count: int,
+    start: float,
+    wall: float,
+    demand: NDArray[np.int64],
+    row: int,
+    size: int,
+    picks: NDArray[np.int64],
+) -> None:
+    """Pick the nodes for a reservation whose time is known, among the first `count` candidates.
+
+    They are chosen by what is left on them when the job starts.
+    """
+    found = 0
+    for i in range(count):
+        node = candidates[i]
+        if first_fit(profile, node, start, wall, demand, row) <= start:
+            at = step_of(profile, node, start)
+            picks[found] = node
+            placement.score[found] = score_of(
+                placement, rule, profile.room, at, node, demand, row, size
+            )
+            found += 1
+    pick_best(placement, found, size, picks)
+
+
+@only_with("step_room")
+def reserve_shared(machine: MachineState, at: int, start: float) -> None:
+    """Give the job at one place of the queue its earliest reservation from `start` on."""
+    slot = machine.queue[at]
+    slot.reserved = earliest_of(machine, slot.row, slot.width, slot.wall, start)
+    if slot.reserved < np.inf:
+        if machine.state[0].placement != FIRST:
+            count = list_candidates(machine, slot.row)
+            pick_reserved(
+                machine.placement,
+                machine.state[0].placement,
+                machine.step_room,
+                machine.candidates,
+                count,
+                slot.reserved,
+                slot.wall,
+                machine.demand,
+                slot.row,
+                slot.width,
+                machine.picks,
+            )
+        for i in range(slot.width):
+            machine.held[machine.held_at[slot.row] + i] = machine.picks[i]
+        end = slot.reserved + slot.wall
+        occupy_held(machine, slot.row, slot.width, slot.reserved, end, 1)
+
+
+@only_with("step_room")
+def unreserve_shared(machine: MachineState, at: int) -> None:
+    """Take the reservation of the job at one place of the queue out of the profile."""
+    slot = machine.queue[at]
+    end = slot.reserved + slot.wall
+    occupy_held(machine, slot.row, slot.width, slot.reserved, end, -1)
+
+
+@only_with("step_room")
+def launch_reserved_shared(machine: MachineState, at: int) -> None:
+    """Start the job at one place of the queue on the nodes that it has reserved."""
+    slot = machine.queue[at]
+    for i in range(slot.width):
+        machine.picks[i] = machine.held[machine.held_at[slot.row] + i]
+    launch_shared(machine, at)

@@ -1,4 +1,4 @@
-"""What is left of each node's resources from each time on: a step function per node.
+"""Room: what is left of each node's resources from each time on, a step function per node.
 
 Running jobs and reservations are taken off. A node's steps are a linked list in a common store, so
 that to add a reservation moves nothing.
@@ -11,15 +11,21 @@ amounts. Here each node has a time line, and all resources of a node are in one 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels.machine_compiling import entry, outline, part
+from rtsched.kernels.compiling import compiled, entry, outline, part
 from rtsched.kernels.machine_sharing import fits, take, takes_licenses
+from rtsched.kernels.records import pop, push, sift
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+    Integers = NDArray[np.int64]
 
 
 class RoomProfile(NamedTuple):
@@ -303,3 +309,178 @@ def earliest_start(
                 following = min(following, profile.fit[i])
         time = following
     return float(np.inf)
+
+
+LAST: float = np.finfo(np.float64).max
+"""No node's finite bound is later."""
+
+
+@outline
+def add_nodes(
+    bound: NDArray[np.float64],
+    start: float,
+    after: float,
+    until: float,
+    heap: NDArray[Any],
+    count: int,
+) -> int:
+    """Add nodes with bounds in (after, until], none before `start`, to a heap of `count` nodes.
+
+    Returns how many it then has.
+    """
+    for node in range(len(bound)):
+        if after < bound[node] <= until:
+            heap[count].time = max(bound[node], start)
+            heap[count].row = node
+            count += 1
+    for at in range(count // 2 - 1, -1, -1):
+        sift(heap, count, at, heap[at].time, heap[at].row)
+    return count
+
+
+@part
+def fit_and_bound(
+    profile: RoomProfile,
+    node: int,
+    start: float,
+    wall: float,
+    demand: NDArray[np.int64],
+    row: int,
+    bound: NDArray[np.float64],
+    until: float,
+) -> float:
+    """Return as `first_fit` does; if the node's bound is `start`, raise it, to `until` at the most.
+
+    It becomes the time at which the demand first fits there, however shortly.
+    """
+    if bound[node] < start:
+        return first_fit(profile, node, start, wall, demand, row)
+    fit = first_fit(profile, node, start, 0.0, demand, row)
+    bound[node] = min(fit, until)
+    return first_fit(profile, node, fit, wall, demand, row) if fit < np.inf else fit
+
+
+@outline
+def search_start(
+    profile: RoomProfile,
+    bound: NDArray[np.float64],
+    size: int,
+    start: float,
+    wall: float,
+    demand: NDArray[np.int64],
+    row: int,
+    until: float,
+    heap: NDArray[Any],
+    picks: NDArray[np.int64],
+) -> float:
+    """Return when a job can first have `size` nodes for `wall` seconds, from `start` on.
+
+    Parameters
+    ----------
+    profile : RoomProfile
+    bound : float64[m]
+        A time before which its demand does not fit on each node, seconds; inf: it may not use it.
+        Raised where the search finds that it fits later.
+    size : int
+        Nodes wanted, at least 1.
+    start, wall : float
+        Seconds.
+    demand : int64[n, r]
+        Row `row` is what it takes on each node.
+    until : float
+        Seconds: by then it will probably start. It decides how long the search takes, and nothing
+        else.
+    heap : TIMED[m]
+        Scratch.
+    picks : int64[m]
+        Is given the nodes: those that have room first, of these the lowest.
+
+    Returns
+    -------
+    float
+        inf: never.
+    """
+    count, found, time = add_nodes(bound, start, -np.inf, until, heap, 0), 0, start
+    while True:
+        while count > 0 and heap[0].time <= time and found < size:
+            node = pop(heap, count)
+            count -= 1
+            fit = fit_and_bound(profile, node, time, wall, demand, row, bound, until)
+            if fit <= time:
+                picks[found] = node
+                found += 1
+            elif fit < np.inf:
+                push(heap, count, fit, node)
+                count += 1
+        if found == size:
+            return float(time)
+        if until < np.inf and (count == 0 or heap[0].time > until):
+            count = add_nodes(bound, start, until, LAST, heap, count)
+            until = np.inf
+        if count == 0:
+            return float(np.inf)
+        time, still = heap[0].time, 0
+        for k in range(found):
+            fit = first_fit(profile, picks[k], time, wall, demand, row)
+            if fit <= time:
+                picks[still] = picks[k]
+                still += 1
+            elif fit < np.inf:
+                push(heap, count, fit, picks[k])
+                count += 1
+        found = still
+
+
+@compiled
+def first_starts(
+    profile: RoomProfile,
+    order: Integers,
+    ready: Floats,
+    latest: Floats,
+    otherwise: Floats,
+    wall: Floats,
+    indptr: Integers,
+    nodes: NDArray[np.int32],
+    demand: Integers,
+    start: Floats,
+) -> None:
+    """Write when each entry of a plan first finds room on its own nodes, one after the other.
+
+    Parameters
+    ----------
+    profile : RoomProfile
+        What there is; it is changed. With two unused steps for each of `nodes` and each entry.
+    order : int64[n]
+        The entries in order: none gives way to a later one.
+    ready : float64[n]
+        From when each may start, seconds.
+    latest : float64[n]
+        One that finds room by then takes it from its start on ...
+    otherwise : float64[n]
+        ... any other from here on, whether there is room or not; inf: it takes none.
+    wall : float64[n]
+        For how long each has its nodes, seconds.
+    indptr, nodes
+        Entry i has the nodes `nodes[indptr[i]:indptr[i + 1]]`.
+    demand : int64[n, r]
+        What it takes on each.
+    start : float64[n]
+        Is given the starts, seconds; inf: never.
+    """
+    for i in order:
+        first, end = indptr[i], indptr[i + 1]
+        time, k = ready[i], first
+        settled = 0  # nodes in a row that have room from `time` on
+        while settled < end - first and time < math.inf:
+            fit = first_fit(profile, nodes[k], time, wall[i], demand, i)
+            settled = settled + 1 if fit <= time else 1
+            time = fit
+            k = k + 1 if k + 1 < end else first
+            if settled == end - first:
+                time = licenses_fit(profile, fit, wall[i], demand, i)
+                settled = settled if time <= fit else 0
+        start[i] = time
+        taken = time if time <= latest[i] else otherwise[i]
+        for k in range(first, end):
+            occupy(profile, nodes[k], taken, taken + wall[i], demand, i, 1)
+        occupy_licenses(profile, taken, taken + wall[i], demand, i, 1)

@@ -1,17 +1,25 @@
-"""List schedules: independent tasks in a fixed order, each on the slot that is free first."""
+"""Orders in compiled code: a stable sort, and list schedules."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rtsched.kernels.compiling import compiled
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+
     Integers = NDArray[np.int64]
+
+
+@compiled
+def stable_order(keys: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the places of keys in ascending order, equal ones in theirs."""
+    return np.argsort(keys, kind="mergesort")
 
 
 @compiled
