@@ -19,11 +19,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, NodeState
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.log import FinalState, Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import Replay
 from rtsched.replay.planners import load_chain
 from rtsched.replay.policies import presets

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from rtsched.logs.readers import ReadOptions, read_logs
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets

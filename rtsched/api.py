@@ -28,9 +28,7 @@ from rtsched.kernels.hooks import (
     rejected_row,
     rejects_rows,
 )
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.dependencies import Dependencies, dependencies_of
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic, array_time, occurrences
 from rtsched.model.resources import (
@@ -43,7 +41,7 @@ from rtsched.model.resources import (
     room_of,
 )
 from rtsched.model.schedule import Entries, PlanRows, Schedule
-from rtsched.model.snapshot import Snapshot, places
+from rtsched.model.snapshot import Accounts, Dependencies, Snapshot, dependencies_of, places
 from rtsched.model.state import State
 from rtsched.model.table import Ragged, amounts_of, offsets_of
 from rtsched.model.verdicts import (

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from measure import NODES
 
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic
-from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.log import FinalState, Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets

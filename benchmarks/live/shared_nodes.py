@@ -10,12 +10,11 @@ import promises
 from stream import licensed, shared_flood, shared_stream
 from workload_driver import FAVOURED, USERS, Setup
 
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster as Machine
 from rtsched.model.cluster import Nodes
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.log import FinalState, Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets

@@ -15,12 +15,11 @@ import workload_driver
 from stream import Work
 from workload_driver import USERS, Setup
 
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster as Machine
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import Outcomes, Skipped
-from rtsched.replay.fairness import errors, fairness
+from rtsched.model.log import FinalState, Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
+from rtsched.replay.measures import errors, fairness
 from rtsched.replay.results import Results, Workload
 
 if TYPE_CHECKING:

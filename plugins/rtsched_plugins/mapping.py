@@ -3,9 +3,13 @@
 One `Mapping` is made for one answer. It begins with what the snapshot shows, and each method that
 decides something changes it, so that the next decision sees the one before.
 
+Where nodes are shared by resources (`RoomMapping`), a process has its cores, memory and GPUs to
+itself: only the speed of its node and foreign processes delay it. The delay classes are then the
+nodes of like delay on which there is room for one more process of the job, one to a node.
+
 References
 ----------
-Schnor, Petri, Oleyniczak, Langendoerfer, 1996 (PDCS), sections 3 and 4.
+Schnor, Petri, Oleyniczak, Langendoerfer, 1996 (PDCS), sections 3 and 4; 3 without time sharing.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.api import Kind, Placement, demand_of, room_of
 from rtsched.kernels.delays import delay, slowest
 from rtsched_plugins.kernels.delay_classes import (
     availability,
@@ -23,11 +28,20 @@ from rtsched_plugins.kernels.delay_classes import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
+    from rtsched.api import Cluster, Jobs, Schedule, Snapshot
+    from rtsched_plugins.moves import Requests
+
     Floats = NDArray[np.float64]
+
     Nodes = NDArray[np.int32]
+
     Mask = NDArray[np.bool_]
+
+    Ints = NDArray[np.int64]
 
 
 class Field(NamedTuple):
@@ -159,3 +173,172 @@ class Mapping:
         highest = float(self.field.bounds[-1]) if len(self.field.bounds) else 0.0
         per_process = np.repeat(delays, np.diff(self.indptr))
         return thresholds(len(self.field.alpha), highest, self.nodes, per_process)
+
+
+class RoomMapping:
+    """What nodes have left, as one answer gives it away.
+
+    Parameters
+    ----------
+    field : Field
+        The `m` nodes.
+    snapshot : Snapshot
+        Who runs where.
+
+    Attributes
+    ----------
+    delays : float64[m]
+        Delay of a process on each node (paper: d), whoever else runs there.
+    delay : float64[r]
+        Delay of each running job (paper: D).
+    """
+
+    def __init__(self, field: Field, snapshot: Snapshot) -> None:
+        held = snapshot.allocations
+        self.field = field
+        self.delays = delay(field.alpha, 1.0 + field.foreign)
+        self.delay = slowest(self.delays, held.indptr, held.nodes)
+        self._room = room_of(snapshot.cluster)
+        taken = demand_of(snapshot.running, snapshot.cluster)
+        self._take(held.nodes, taken[held.ragged.rows()], taken.sum(axis=0))
+
+    @property
+    def factors(self) -> Floats:
+        """Return float64[m]: the delay of a new process, inf where none may come."""
+        return np.where(self.field.open, self.delays, np.inf)
+
+    def holds(self, demand: Ints) -> Mask:
+        """Return bool[m]: the nodes that take new processes and have room for one of this demand.
+
+        None has if there are too few licences.
+        """
+        m, fits = len(self.delays), np.all(self._room >= demand, axis=1)
+        return np.asarray(fits[:m] & self.field.open & fits[m:].all(), np.bool_)
+
+    def place(self, least: int, most: int, allowed: Mask, demand: Ints) -> Nodes | None:
+        """Map a job of `least` to `most` processes; return its nodes, None if it must wait.
+
+        What it takes is taken for later calls.
+
+        Parameters
+        ----------
+        least, most : int
+            Processes, one on a node.
+        allowed : bool[m]
+            The nodes that it may use.
+        demand : int64[r]
+            What each process takes, as in `demand_of`.
+        """
+        usable, bounds = allowed & self.holds(demand), self.field.bounds
+        available = availability(self.delays[usable], bounds)
+        chosen = choose_class(available, bounds, least, most)
+        if chosen < 0:
+            return None
+        usable &= self.delays <= bounds[chosen]
+        nodes = take(usable, self.delays, min(int(available[chosen]), most))
+        self._take(nodes, demand, demand)
+        return nodes
+
+    def _take(self, nodes: Nodes, demand: Ints, licenses: Ints) -> None:
+        """Take amounts from nodes, and licences from what there is of them."""
+        m = len(self.delays)
+        np.subtract.at(self._room[:m], nodes, demand)
+        self._room[m:] -= licenses
+
+
+NOWHERE = np.empty(0, np.int32)
+
+
+def placed(mapping: Mapping, requests: Requests, moves: Schedule | None) -> Placement:
+    """Map jobs head first until one must wait; its node set is empty, and it holds up the rest.
+
+    There is no opinion on the jobs behind it, and on those that no idle machine has room for.
+    """
+    n = len(requests.order)
+    size, node_set = np.zeros(n, np.int32), np.full(n, -1, np.int32)
+    sets: list[Nodes] = []
+    for row in requests.order[requests.fits[requests.order]].tolist():
+        nodes = mapping.place(
+            int(requests.min_size[row]), int(requests.max_size[row]), requests.allowed(row)
+        )
+        node_set[row] = len(sets)
+        sets.append(NOWHERE if nodes is None else nodes)
+        if nodes is None:
+            break
+        size[row] = len(nodes)
+    return Placement(size, node_set, tuple(sets), moves=moves)
+
+
+def waiting(requests: Requests, moves: Schedule | None) -> Placement:
+    """Have the head of the queue wait, and with it the rest."""
+    n = len(requests.order)
+    node_set = np.full(n, -1, np.int32)
+    node_set[requests.order[requests.fits[requests.order]][:1]] = 0
+    return Placement(np.zeros(n, np.int32), node_set, (NOWHERE,), moves=moves)
+
+
+def preferred(
+    mapping: Mapping, requests: Requests, jobs: Jobs, moves: Schedule | None
+) -> Placement:
+    """Have all jobs prefer the fastest nodes, and give moldable ones a size.
+
+    The sizes are those with which they would be mapped now, one after the other in order of
+    (submit, id); a job that would have to wait gets its least size.
+    """
+    left = int(mapping.usable().sum())
+
+    def place(row: int, least: int, most: int) -> Nodes | None:
+        nonlocal left
+        if left < least:
+            return None
+        nodes = mapping.place(least, most, requests.allowed(row))
+        left -= 0 if nodes is None else len(nodes)
+        return nodes
+
+    return _with_sizes(mapping.field, requests, jobs, place, moves)
+
+
+def preferred_with_room(
+    mapping: RoomMapping, requests: Requests, jobs: Jobs, cluster: Cluster
+) -> Placement:
+    """Answer as `preferred` does where jobs share nodes by resources."""
+    demand = demand_of(jobs, cluster)
+
+    def place(row: int, least: int, most: int) -> Nodes | None:
+        return mapping.place(least, most, requests.allowed(row), demand[row])
+
+    return _with_sizes(mapping.field, requests, jobs, place, None)
+
+
+def _with_sizes(
+    field: Field,
+    requests: Requests,
+    jobs: Jobs,
+    place: Callable[[int, int, int], Nodes | None],
+    moves: Schedule | None,
+) -> Placement:
+    """Return the fastest nodes for all jobs, and sizes for moldable ones.
+
+    `place(row, least, most)` maps a job now; it returns None if the job must wait.
+    """
+    n = len(jobs)
+    size = np.zeros(n, np.int32)
+    sets = tuple(_ranked(field, allowed) for allowed in requests.nodes)
+    widest = np.array([len(nodes) for nodes in sets], np.int64)[requests.group]
+    fits = requests.min_size <= widest
+    bends = fits & (jobs.kind != Kind.RIGID)
+    size[bends] = requests.min_size[bends]
+    for row in requests.order[bends[requests.order]].tolist():
+        most = min(int(requests.max_size[row]), int(widest[row]))
+        nodes = place(row, int(requests.min_size[row]), most)
+        if nodes is not None:
+            size[row] = len(nodes)
+    return Placement(size, np.where(fits, requests.group, -1).astype(np.int32), sets, moves=moves)
+
+
+def _ranked(field: Field, allowed: NDArray[np.bool_]) -> Nodes:
+    """Return the allowed nodes that take jobs, the least delayed first, then by index."""
+    idle = delay(field.alpha, 1.0 + field.foreign)
+    usable = field.open & allowed & (idle <= field.bounds[-1:].max(initial=0.0))
+    nodes = np.flatnonzero(usable).astype(np.int32)
+    return nodes[np.argsort(idle[nodes], kind="stable")]

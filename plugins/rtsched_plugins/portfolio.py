@@ -44,8 +44,8 @@ if TYPE_CHECKING:
         RowTest,
         Snapshot,
     )
+    from rtsched_plugins.deadline_admission import OnePool
     from rtsched_plugins.kernels.portfolio_plan import Arrivals
-    from rtsched_plugins.replay_planning import OnePool
 
 ORDERS = {"deadline": BY_DEADLINE, "laxity": BY_LAXITY, "in-turn": IN_TURN}
 

@@ -20,21 +20,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray  # noqa: TC002 - the state is decoded by its annotations
 
-from rtsched.api import Capabilities, DelayClasses, EventKind, Kind, Placement, hookimpl
+from rtsched.api import Capabilities, DelayClasses, EventKind, Kind, Placement, State, hookimpl
 from rtsched.kernels.delays import MigrationCost, slowness
-from rtsched_plugins.delay_records import Recorded, delays_of, recorded
 from rtsched_plugins.kernels.delay_classes import class_bounds
-from rtsched_plugins.mapping import Field, Mapping
-from rtsched_plugins.moves import Occasion, moves
-from rtsched_plugins.requests import Requests
-from rtsched_plugins.room_mapping import RoomMapping
-from rtsched_plugins.widths import placed, preferred, preferred_with_room, waiting
+from rtsched_plugins.mapping import (
+    Field,
+    Mapping,
+    RoomMapping,
+    placed,
+    preferred,
+    preferred_with_room,
+    waiting,
+)
+from rtsched_plugins.moves import Occasion, Requests, moves
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from rtsched.api import Cluster, Events, Jobs, PreparedState, Snapshot
 
 
@@ -156,3 +159,64 @@ class Sed:
         scale = prepared.get(_Scale.of, cluster.nodes.speed)
         foreign, shared = cluster.nodes.foreign_load, self.config.time_sharing
         return Field(scale.alpha, scale.bounds, cluster.usable, foreign, shared)
+
+
+OCCASIONS = (EventKind.ARRIVED, EventKind.ENDED, EventKind.NODE_CHANGED)
+"""What may be the cause of the next question."""
+
+
+class Recorded(State, frozen=True):
+    """Delays of running jobs, and what happened last.
+
+    Attributes
+    ----------
+    job : int64[r]
+        Ids, ascending.
+    delay : float64[r]
+        Recorded delay of each (paper: D).
+    occasion : int
+        The last of an arrival, an end and a change of a node: an `EventKind`.
+    """
+
+    job: NDArray[np.int64]
+    delay: NDArray[np.float64]
+    occasion: int
+
+
+def delays_of(
+    state: Recorded | None, job: NDArray[np.int64], present: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return float64[r]: each running job's recorded delay, the present one where none is."""
+    if state is None or not len(state.job):
+        return present
+    place = np.minimum(np.searchsorted(state.job, job), len(state.job) - 1)
+    return np.where(state.job[place] == job, state.delay[place], present)
+
+
+def recorded(
+    state: Recorded | None, events: Events, job: NDArray[np.int64], present: NDArray[np.float64]
+) -> Recorded:
+    """Return the state after `events`.
+
+    A job that started or was moved is recorded with its present delay; the others that run keep
+    theirs, and those that do not run any more are forgotten.
+
+    Parameters
+    ----------
+    state : Recorded or None
+        The state before.
+    events : Events
+        What happened, at least one event.
+    job, present : int64[r], float64[r]
+        The jobs that run now, and the delay that each has by the load of its nodes.
+    """
+    kinds = events.rows.kind
+    last = np.flatnonzero(np.isin(kinds, OCCASIONS))
+    occasion = int(EventKind.ARRIVED) if state is None else state.occasion
+    if len(last):
+        occasion = int(kinds[last[-1]])
+    anew = np.isin(kinds, (EventKind.STARTED, EventKind.MOVED))
+    renewed = np.isin(job, events.jobs.id[anew]) if anew.any() else np.zeros(len(job), np.bool_)
+    delay = np.where(renewed, present, delays_of(state, job, present))
+    order = np.argsort(job, kind="stable")
+    return Recorded(job[order], delay[order], occasion)

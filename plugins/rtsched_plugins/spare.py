@@ -25,10 +25,9 @@ from msgspec import Meta
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
 from rtsched.api import Capabilities, EventKind, Reason, State, hookimpl
-from rtsched_plugins.replay_gaps import gap_planner
-from rtsched_plugins.spare_batch import Batch
 from rtsched_plugins.spare_edf import EdfForm
-from rtsched_plugins.spare_gaps import GapForm
+from rtsched_plugins.spare_form import Batch
+from rtsched_plugins.spare_gaps import GapForm, gap_planner
 
 if TYPE_CHECKING:
     from rtsched.api import Cluster, Events, Jobs, ReplayPlanner, Snapshot, Verdicts

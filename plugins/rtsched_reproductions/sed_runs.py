@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from rtsched.core.chain import Chain
-from rtsched.model.accounts import Accounts
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import Replay
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Workload

@@ -12,8 +12,7 @@ from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
 from rtsched.testing import make_events, make_jobs, make_snapshot
-from rtsched_plugins.delay_records import Recorded
-from rtsched_plugins.sed import Sed
+from rtsched_plugins.sed import Recorded, Sed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

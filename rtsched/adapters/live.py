@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from rtsched.model.accounts import Accounts
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.jobs import NOBODY, Edges, Jobs, Periodic
 from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Accounts
 from rtsched.model.table import Column, Table, Text
 
 if TYPE_CHECKING:

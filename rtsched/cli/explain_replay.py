@@ -13,7 +13,7 @@ import msgspec
 from rtsched.cli.common import console, indented
 from rtsched.counting import counted
 from rtsched.errors import InputError
-from rtsched.model.final_state import FinalState
+from rtsched.model.log import FinalState
 from rtsched.replay.why import close_matches, explain, find
 from rtsched.report.wording import MISSING, decimal, duration, is_dated, percent
 

@@ -225,7 +225,7 @@ def _table_format(asked: TableFormat | None, out: Path | None) -> TableFormat:
 
 def perform(asked: Request) -> Exit:
     """Read, replay and report; return the exit status."""
-    from rtsched.replay.dask_workers import connected
+    from rtsched.replay.parallel import connected
     from rtsched.report.summary import summarise
 
     with Bars(asked.progress) as bars, ExitStack() as cluster:
@@ -363,7 +363,7 @@ def run_all(
     the runs, and has those of an interrupted replay. `client` is that of a Dask cluster, on which
     policies are replayed.
     """
-    from rtsched.replay.baseline import with_baseline_waits
+    from rtsched.replay.engine import with_baseline_waits
 
     runs: dict[str, PolicyRun] = {}
     if checkpoints is not None:
@@ -399,8 +399,7 @@ def replay_all(
 
     recorded = asked.out is not None or asked.html is not None
     if client is not None or min(asked.workers, len(policies)) > 1:
-        from rtsched.replay.dask_workers import DaskWorkers
-        from rtsched.replay.parallel import LocalWorkers, Workers, replay_in_parallel
+        from rtsched.replay.parallel import DaskWorkers, LocalWorkers, Workers, replay_in_parallel
 
         count = min(asked.workers, len(policies))
         workers: Workers = (

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.kernels.hooks import CompiledHook, RowPlacer, RowTest
-    from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import PlanRows
+    from rtsched.model.snapshot import Accounts
     from rtsched.model.verdicts import Verdicts
 
 

@@ -41,11 +41,10 @@ import pluggy
 
 if TYPE_CHECKING:
     from rtsched.core.capabilities import PreparedState
-    from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
     from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.model.snapshot import Accounts, Snapshot
     from rtsched.model.state import State
     from rtsched.model.verdicts import DelayClasses, Placement, Terms, Verdicts
 

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.daemon.working import Steered
-    from rtsched.model.accounts import Accounts
     from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
+    from rtsched.model.snapshot import Accounts, Snapshot
 
 MOST = 2000
 """Rows in a report: those with jobs come first."""

@@ -22,12 +22,11 @@ from rtsched.daemon.messages import Wording
 from rtsched.daemon.site import Site
 from rtsched.daemon.working import settle, steered
 from rtsched.errors import PlannerError, RtschedError
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.resources import CPU
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import Snapshot
+from rtsched.model.snapshot import Accounts, Snapshot
 from rtsched.model.units import HOUR, MINUTE
 
 if TYPE_CHECKING:

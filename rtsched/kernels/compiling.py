@@ -24,7 +24,7 @@ import copy
 import hashlib
 import importlib
 import os
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -89,10 +89,19 @@ def watched(dispatcher: F, *others: Callable[..., Any]) -> F:
         file = kernel._cache._cache_file
         # By contents alone: numba may add when the file was written, which installing changes.
         file._source_stamp = tuple(map(_stamp, sorted(near)))
+        file._load_index = partial(_index, file._load_index)
         shipped = Path(kernel.py_func.__code__.co_filename).parent / SHIPPED
         if shipped.is_dir():
             _look_in(shipped, file)
     return dispatcher
+
+
+def _index(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
+    """Return what numba's index of a kernel has; one that names types that are gone has nothing."""
+    try:
+        return load()
+    except (ImportError, AttributeError):
+        return {}
 
 
 def _look_in(shipped: Path, file: Any) -> None:

@@ -103,3 +103,13 @@ class Log:
     cluster: Cluster | None = None
     assumptions: tuple[str, ...] = ()
     skipped: Skipped = field(default_factory=Skipped)
+
+
+class FinalState(IntEnum):
+    """What a policy made of a job."""
+
+    FINISHED = 0
+    REJECTED = 1
+    """Rejected at submission."""
+    UNFINISHED = 2
+    """Never started, or lost: more nodes than the machine has up, or a node that died."""

@@ -1,4 +1,4 @@
-"""Everything that a policy may see at one instant."""
+"""Everything that a policy may see at one instant: jobs, nodes, plan, accounts, dependencies."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.errors import ShapeError
-from rtsched.model.accounts import Accounts
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import NOBODY, Edges, Jobs, Periodic
 from rtsched.model.schedule import Promises, Schedule
-from rtsched.model.table import read_only
+from rtsched.model.table import Column, Table, Text, read_only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,3 +137,91 @@ def places(
         order = np.argsort(ids, kind="stable")
         place = order[np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)]
     return place, ids[place] == wanted
+
+
+class Accounts(Table):
+    """One row per account or user in it (Slurm: association); a forest by `parent`."""
+
+    name = Text("Name of the account or user.")
+    parent = Column(np.int32, -1, "Row of the account above; -1: a top level one.")
+    shares = Column(np.float64, 1.0, "Shares against its siblings, > 0.")
+    is_user = Column(np.bool_, False, "Whether it is a user's row (a leaf).")
+    usage = Column(np.float64, 0.0, "Core-seconds charged so far, decayed as the site says.")
+
+    def share(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Return each row's fraction of the whole machine: the product of shares down the tree."""
+        parent, shares = self.parent, self.shares
+        siblings = np.zeros(len(self) + 1)
+        np.add.at(siblings, parent, shares)
+        fraction = shares / siblings[parent]
+        depth_left = parent.copy()
+        while (depth_left >= 0).any():
+            above = depth_left >= 0
+            fraction[above] *= (shares / siblings[parent])[depth_left[above]]
+            depth_left[above] = parent[depth_left[above]]
+        return fraction
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """What `n` jobs wait for: jobs that run, `k` times one of their own number, others.
+
+    Attributes
+    ----------
+    ready : float64[n]
+        When the running jobs that it waits for have ended at the latest, seconds since the epoch;
+        -inf: it waits for none.
+    unknown : int64[n]
+        Id of a job that it waits for and of which no end is known; -1: there is none.
+    before, after : int64[k]
+        Row `after` waits for row `before`.
+    lag : float64[k]
+        Seconds after that.
+    at_start : bool[k]
+        Whether for its start only.
+    """
+
+    ready: NDArray[np.float64]
+    unknown: NDArray[np.int64]
+    before: NDArray[np.int64]
+    after: NDArray[np.int64]
+    lag: NDArray[np.float64]
+    at_start: NDArray[np.bool_]
+
+    def __bool__(self) -> bool:
+        """Return whether any job waits for another one."""
+        return bool(len(self.after) or (self.unknown >= 0).any() or (self.ready > -np.inf).any())
+
+
+def dependencies_of(ids: NDArray[np.int64], snapshot: Snapshot) -> Dependencies:
+    """Return what jobs wait for.
+
+    Parameters
+    ----------
+    ids : int64[n]
+        Jobs of the plan, or that are being planned.
+    snapshot : Snapshot
+        Its edges, and what runs.
+    """
+    edges = snapshot.edges
+    if len(edges):
+        edges = edges.take(np.flatnonzero(np.isin(edges.after, ids)))
+    ready, unknown = np.full(len(ids), -np.inf), np.full(len(ids), -1, np.int64)
+    after, _ = places(ids, edges.after)
+    before, among = places(ids, edges.before)
+    entries = snapshot.allocations.entries
+    run, runs = places(entries.job, edges.before)
+    end = np.full(len(edges), np.inf)
+    end[runs] = np.where(edges.at_start[runs], -np.inf, entries.end[run[runs]])
+    runs &= end < np.inf
+    np.maximum.at(ready, after[runs], end[runs] + edges.message_time[runs])
+    lost = ~runs & ~among
+    unknown[after[lost]] = edges.before[lost]
+    return Dependencies(
+        ready,
+        unknown,
+        before[among],
+        after[among],
+        edges.message_time[among],
+        edges.at_start[among],
+    )

@@ -7,6 +7,10 @@ adapter would apply them.
 
 What cannot change while a job waits is asked once per job, in large batches, before the run; what
 a plug-in offers in compiled form is asked from the system's own compiled loop, at each decision.
+
+`with_baseline_waits` replays the baseline with only the jobs that another policy accepted. A policy
+that rejects jobs has the others wait less, whatever its plan is worth. Under the baseline those
+others alone wait for less too: that part of the gain comes from rejecting, the rest from the plan.
 """
 
 from __future__ import annotations
@@ -27,14 +31,14 @@ from rtsched.errors import ConfigError
 from rtsched.model import on_disk
 from rtsched.model.actions import Admit
 from rtsched.model.blocked import with_recurring
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import alike_but_for_deadlines
+from rtsched.model.log import FinalState
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Placement, Verdict, Verdicts
 from rtsched.replay.array_jobs import as_one_job
 from rtsched.replay.decisions import Decisions
-from rtsched.replay.planner_answers import PlacerAnswers, PlannerAnswers, placer_of, short_form
-from rtsched.replay.planners import load_chain
+from rtsched.replay.planners import PlacerAnswers, PlannerAnswers, load_chain, placer_of, short_form
+from rtsched.replay.policies import baseline
 from rtsched.replay.results import PolicyRun, Results
 from rtsched.simulator.interface import Outcome, StaticAnswers, StopConditions
 from rtsched.simulator.machines import simulate
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from rtsched.replay.results import Workload
     from rtsched.simulator.exclusive import ExclusiveNodes
     from rtsched.simulator.interface import JobOutcomes
+
 
 BLOCK = 1 << 16
 """Jobs judged in one batch where the answer depends on the jobs alone."""
@@ -479,3 +484,42 @@ def _promises_arrays(workload: Workload, chain: Chain, policy: Policy) -> bool:
     steady = not (len(workload.periodic) or workload.node_events or len(workload.blocked.node))
     steady = steady and workload.preemption is None
     return steady and isinstance(policy.system, ExclusiveSettings)
+
+
+def with_baseline_waits(
+    workload: Workload,
+    runs: Sequence[PolicyRun],
+    policies: Mapping[str, Policy],
+    found: Mapping[str, Found] | None = None,
+) -> list[PolicyRun]:
+    """Return the runs with `baseline_wait`, if some policy left jobs out that the baseline ran.
+
+    It is not known where the baseline itself plans or rejects. It is replayed once more for each
+    policy that left some out.
+
+    Parameters
+    ----------
+    workload : Workload
+        From `prepare`.
+    runs : sequence of PolicyRun
+        What each policy made of it.
+    policies : mapping of str to Policy
+        By the names of the runs.
+    found : mapping of str to Found, optional
+        Installed plug-ins; found anew if None.
+    """
+    base = baseline(run.policy for run in runs)
+    left_out = {run.policy: np.equal(run.results.fate, FinalState.REJECTED) for run in runs}
+    some = any(absent.any() for absent in left_out.values())
+    if not some or policies[base].planner is not None or left_out[base].any():
+        return list(runs)
+    results = {run.policy: run.results for run in runs}
+    waits: dict[str, float | None] = {}
+    for name, absent in left_out.items():
+        alone = results[base]
+        if absent.any():
+            given = (workload, base, policies[base])
+            alone = replay(*given, found=found, record_nodes=False, absent=absent).results
+        wait = (alone.start - workload.jobs.submit)[np.isfinite(alone.start)]
+        waits[name] = float(wait.mean()) if len(wait) else None
+    return [replace(run, baseline_wait=waits[run.policy]) for run in runs]

@@ -10,9 +10,9 @@ import numpy as np
 
 from rtsched.counting import counted
 from rtsched.logs.hostlist import names_of
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes, Topology
 from rtsched.model.resources import CPU, GRES, MEMORY
+from rtsched.model.snapshot import Accounts
 from rtsched.replay.gathering import gathered
 from rtsched.simulator.interface import NodeEvent
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.model.final_state import FinalState
+from rtsched.model.log import FinalState
 from rtsched.suggestions import similar
 
 if TYPE_CHECKING:

@@ -22,9 +22,7 @@ from rtsched.model.preemption import SitePreemption
 from rtsched.model.resources import fitting_nodes, mean_cores
 from rtsched.replay.arrays import Arrays, whole_arrays
 from rtsched.replay.gathering import gathered
-from rtsched.replay.heterogeneous import alike_components, joined
-from rtsched.replay.job_amounts import JobAmounts, billing_sentences
-from rtsched.replay.limits import limits_of_jobs
+from rtsched.replay.limits import JobAmounts, billing_sentences, limits_of_jobs
 from rtsched.replay.machine import (
     charge,
     chosen_unit,
@@ -34,20 +32,20 @@ from rtsched.replay.machine import (
     peak_use,
     with_speeds,
 )
-from rtsched.replay.node_requests import with_node_requests
 from rtsched.replay.normalise import (
+    alike_components,
     filled,
     in_units,
+    joined,
     ordered,
     replayable,
     run_times,
     sizes,
+    with_node_requests,
 )
-from rtsched.replay.periodic import PeriodicTable, periodic_work
 from rtsched.replay.preemption import as_set, preemption_of_jobs
-from rtsched.replay.promisable import obstacles, promisable_jobs
-from rtsched.replay.reservations import blocked_spans, ran_inside
-from rtsched.replay.results import Workload
+from rtsched.replay.reservations import PeriodicTable, blocked_spans, periodic_work, ran_inside
+from rtsched.replay.results import Workload, obstacles, promisable_jobs
 from rtsched.replay.rules import (
     CHOICE_DRAW,
     DEADLINE_PATTERN,
@@ -66,11 +64,11 @@ if TYPE_CHECKING:
 
     from rtsched.logs.sacctmgr import Outage
     from rtsched.logs.slurm_reservations import Reservation
-    from rtsched.model.accounts import Accounts
     from rtsched.model.billing import BillingWeights
     from rtsched.model.jobs import Edges, Jobs
     from rtsched.model.limits import SiteLimits
     from rtsched.model.log import Log
+    from rtsched.model.snapshot import Accounts
 
 HEADER = "RtschedWorkload"
 """Name of the SWF header line that holds settings of this module as a TOML inline table."""

@@ -16,7 +16,7 @@ from rtsched.counting import counted
 from rtsched.model.resources import CPU
 from rtsched.model.table import Ragged, amounts_of
 from rtsched.model.units import HOUR
-from rtsched.replay.fairness import LEVELS, errors, in_order
+from rtsched.replay.measures import LEVELS, errors, in_order
 from rtsched.report import series
 from rtsched.report.axes import MUTED, PAPER, WAITS, axis, base, literal, log_axis, span_axis
 from rtsched.report.scene import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.replay.fairness import Errors
+    from rtsched.replay.measures import Errors
     from rtsched.replay.results import PolicyRun, Workload
 
 

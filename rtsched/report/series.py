@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.model.final_state import FinalState
+from rtsched.model.log import FinalState
 from rtsched.replay.measures import bounded_slowdown, is_late
 
 if TYPE_CHECKING:

@@ -26,14 +26,12 @@ import numpy as np
 from rtsched.core.chain import HookMetrics
 from rtsched.counting import counted
 from rtsched.errors import InputError
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.log import Ending, Outcomes, Skipped
+from rtsched.model.log import Ending, FinalState, Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
 from rtsched.model.table import Amounts, Table, Text, amounts_from, resource_columns
-from rtsched.replay.promisable import PromisableJobs
-from rtsched.replay.results import PolicyRun, Results, Workload
+from rtsched.replay.results import PolicyRun, PromisableJobs, Results, Workload
 from rtsched.report.files import (
     Cells,
     TableFormat,

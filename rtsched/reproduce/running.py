@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Literal
 
 from rtsched.errors import AdapterError, ConfigError, PluginError
-from rtsched.replay.dask_workers import connected
+from rtsched.replay.parallel import connected
 from rtsched.reproduce.study import Tally
 
 if TYPE_CHECKING:

@@ -48,20 +48,25 @@ from rtsched.model.actions import (
 from rtsched.model.jobs import Kind
 from rtsched.model.resources import served
 from rtsched.model.schedule import NO_PLAN, PlanRows, Schedule
-from rtsched.simulator import sizes, views
+from rtsched.simulator import views
 from rtsched.simulator.array_runs import ArrayRuns
 from rtsched.simulator.gates import open_stuck_gates, released, with_gates
 from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
-from rtsched.simulator.limits import held_up_by_limits, with_limits
-from rtsched.simulator.nodesets import NodeSets
 from rtsched.simulator.places import DUE, deadline_places
-from rtsched.simulator.plan import laid_plan, lay_out_plan, writable
-from rtsched.simulator.preemption import preempted, with_preemption
 from rtsched.simulator.settings import ExclusiveSettings
-from rtsched.simulator.setup import lay_out
+from rtsched.simulator.setup import (
+    NodeSets,
+    held_up_by_limits,
+    lay_out,
+    preempted,
+    scaled,
+    with_limits,
+    with_preemption,
+)
 from rtsched.simulator.shared_nodes import held_nodes, with_room_for_plan, with_room_for_sizes
 from rtsched.simulator.submitters import never_matched, with_claims
 from rtsched.simulator.system import System
+from rtsched.simulator.views import laid_plan, lay_out_plan, writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -567,7 +572,7 @@ class ExclusiveNodes(System):
         table, group = self._machine.jobs, self._machine.more["group"]
         size = np.where(size > 0, size, table["width"][rows])
         codes = np.where(codes >= 0, codes, group[rows])
-        new = sizes.scaled(self.jobs.take(rows), self.run_time[rows], size)
+        new = scaled(self.jobs.take(rows), self.run_time[rows], size)
         changed = (new[0] != table["width"][rows]) | (codes != group[rows])
         table["width"][rows], table["run"][rows], table["wall"][rows] = new
         group[rows] = codes

@@ -9,7 +9,7 @@ import numpy as np
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.machine_gates import ARRAY, DEPENDENT, GATE
 from rtsched.model.table import Ragged, offsets_of
-from rtsched.simulator.rows import RowsById
+from rtsched.simulator.system import RowsById
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

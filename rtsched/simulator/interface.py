@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.model.final_state import FinalState
+from rtsched.model.log import FinalState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -32,8 +32,7 @@ from rtsched.model.actions import Reserve
 from rtsched.model.events import EventKind
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Finding, Reason
-from rtsched.simulator.arrivals import ENDED, GONE, RUNNING
-from rtsched.simulator.event_driven import EventDriven
+from rtsched.simulator.event_driven import ENDED, GONE, RUNNING, EventDriven
 from rtsched.simulator.interface import JobOutcomes
 from rtsched.simulator.recurring import utilisation
 from rtsched.simulator.settings import PreemptiveSettings
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs, Periodic
-    from rtsched.simulator.event_log import EventLog
+    from rtsched.simulator.event_driven import EventLog
 
     Rows = NDArray[np.int64]
 

@@ -1,4 +1,9 @@
-"""Set-up of the exclusive machine: its arrays for one workload."""
+"""Set-up of the exclusive machine: its arrays for one workload.
+
+Limits of groups of jobs, preemption and the node sets that jobs are bound to (by a placement, their
+partition or request, or one node) are laid out for the machine here; what came of them is read
+back. So are run times of jobs on other numbers of nodes than they asked for.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +14,36 @@ import numpy as np
 from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.compiling import ABSENT
+from rtsched.kernels.dlt import exec_time, fastest_count
 from rtsched.kernels.machine_claims import CLAIM, OFFER, REQUEST, SUBMITTER
 from rtsched.kernels.machine_gates import ARRAY, DEPENDENT, GATE
+from rtsched.kernels.machine_limits import HELD, REMAINING, LimitCounts
+from rtsched.kernels.machine_preemption import PreemptionRules
 from rtsched.kernels.machine_sharing import lanes_for
 from rtsched.kernels.room import empty_profile
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind, array_time
-from rtsched.simulator.limits import no_limits
-from rtsched.simulator.preemption import no_preemption
+from rtsched.model.limits import JOBS, Limits
+from rtsched.model.preemption import Preemption
+from rtsched.model.resources import CPU, MEMORY, allowed_nodes
+from rtsched.model.table import Ragged, offsets_of
+from rtsched.model.verdicts import Finding, Reason
 from rtsched.simulator.shared_nodes import no_placement, with_shared_nodes
-from rtsched.simulator.sizes import fastest, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from rtsched.kernels.machine import MachineState
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
+    from rtsched.model.verdicts import Placement
     from rtsched.simulator.interface import NodeEvent, StaticAnswers, StopConditions
-    from rtsched.simulator.nodesets import NodeSets
     from rtsched.simulator.settings import ExclusiveSettings
+
+    Floats = NDArray[np.float64]
+
 
 LOOPS = {
     "fcfs": kernel.FCFS,
@@ -272,3 +286,256 @@ def _events(node_events: Sequence[NodeEvent], origin: float) -> NDArray[Any]:
     for entry, event in zip(table, node_events, strict=True):
         entry["time"], entry["row"], entry["width"] = event.time - origin, event.node, event.state
     return table
+
+
+OVER_JOBS = Reason(
+    "site-limit.jobs", "its user, account or QOS may run {most:job} at once, and did"
+)
+OVER_CORES = Reason(
+    "site-limit.cores",
+    "it asks for {asked:core}, of which its user, account or QOS may hold {most} at once",
+)
+OVER_RESOURCE = Reason(
+    "site-limit.resource",
+    "it asks for {asked} of a resource, of which its user, account or QOS may hold {most} at once",
+)
+OVER_REMAINING = Reason(
+    "site-limit.run-minutes",
+    "it asks for {asked} minutes of a resource, of which running jobs of its user, account or QOS "
+    "may have {most} left until their time limits",
+)
+OVER_USED = Reason(
+    "site-limit.used-minutes",
+    "it asks for {asked} minutes of a resource or of run time, of which its account or QOS may use "
+    "{most} in all",
+)
+
+
+def no_limits() -> LimitCounts:
+    """Return the counts of a machine without limits."""
+    nothing = np.zeros(0, np.int64)
+    limits = Limits(
+        things=(),
+        basis=nothing,
+        asked=np.zeros((1, 0), np.int64),
+        kind=np.zeros(1, np.int64),
+        groups=Ragged(np.zeros(2, np.int64), nothing),
+        most=np.zeros((1, 0)),
+        half_life=np.full(1, np.inf),
+        names=(),
+    )
+    return _counts(limits)
+
+
+def with_limits(machine: MachineState, limits: Limits) -> MachineState:
+    """Return the machine with limits; `limits` stand row by row with its jobs."""
+    machine.state[0].limited = 1
+    return machine._replace(limits=_counts(limits))
+
+
+def _counts(limits: Limits) -> LimitCounts:
+    """Return the counts of groups that hold nothing yet."""
+    groups, things = len(limits.half_life), len(limits.things)
+    units = [
+        1.0 if basis == HELD else _minute(thing)
+        for basis, thing in zip(limits.basis, limits.things, strict=True)
+    ]
+    return LimitCounts(
+        asked=limits.asked.astype(np.float64),
+        kind=limits.kind.copy(),
+        group_of=limits.groups.offsets.copy(),
+        group=limits.groups.values.astype(np.int64),
+        basis=limits.basis.copy(),
+        unit=np.array(units, np.float64),
+        below=limits.most + np.array(units, np.float64),
+        decay=np.log(2.0) / limits.half_life,
+        held=np.zeros((groups, things)),
+        remaining=np.zeros((groups, things)),
+        used=np.zeros((groups, things)) if limits.used is None else limits.used.copy(),
+        since=np.zeros(groups),
+        recheck=np.full(1, np.inf),
+        held_up_by=np.full(len(limits.kind), -1),
+    )
+
+
+def _minute(thing: str) -> float:
+    """Return a minute of what Slurm counts, such as 60 core-seconds; memory is in MB."""
+    return 60.0 * 2**20 if thing == MEMORY else 60.0
+
+
+def held_up_by_limits(machine: MachineState, limits: Limits) -> tuple[Finding, ...]:
+    """Return which jobs limits held up, with the limit that did so last."""
+    rows = np.flatnonzero(machine.limits.held_up_by >= 0)
+    at, thing = np.divmod(machine.limits.held_up_by[rows], len(limits.things))
+    asked, most = limits.asked[rows, thing].astype(float), limits.most[at, thing].copy()
+    name, basis = np.array(limits.things, object)[thing], limits.basis[thing]
+    minutes = np.array([_minute(one) for one in limits.things])[thing]
+    timed = basis != HELD
+    asked[timed] *= (machine.jobs["wall"][rows] / minutes)[timed]
+    most[timed] /= minutes[timed]
+    is_known = {
+        OVER_JOBS: ~timed & (name == JOBS),
+        OVER_CORES: ~timed & (name == CPU),
+        OVER_REMAINING: basis == REMAINING,
+        OVER_USED: timed & (basis != REMAINING),
+    }
+    others = {OVER_RESOURCE: ~np.logical_or.reduce(list(is_known.values()))}
+    return tuple(
+        Finding(
+            reason,
+            rows[mask],
+            {"most": most[mask]} | ({} if reason is OVER_JOBS else {"asked": asked[mask]}),
+        )
+        for reason, mask in (is_known | others).items()
+        if mask.any()
+    )
+
+
+REQUEUED = Reason(
+    "preemption.requeued",
+    "{runs:of its runs was|of its runs were} ended by jobs that may preempt it, and it began again",
+)
+CANCELLED = Reason("preemption.cancelled", "a job that may preempt it did so, which cancelled it")
+
+
+def no_preemption() -> PreemptionRules:
+    """Return the rules of a machine on which nobody preempts."""
+    nobody = Preemption(
+        kind=np.zeros(1, np.int64),
+        may=np.zeros((1, 1), np.bool_),
+        cancels=np.zeros(1, np.bool_),
+        rank=np.zeros(1),
+        exempt=np.zeros(1),
+    )
+    return _rules(nobody, 1, 1, np.zeros((1, 0), np.int64))
+
+
+def with_preemption(machine: MachineState, preemption: Preemption) -> MachineState:
+    """Return the machine with preemption; the rules stand row by row with its jobs."""
+    machine.state[0].preempting = 1
+    nodes = len(machine.nodes)
+    return machine._replace(
+        preemption=_rules(preemption, len(machine.jobs), nodes, machine.room.copy())
+    )
+
+
+def _rules(preemption: Preemption, n: int, m: int, room: NDArray[np.int64]) -> PreemptionRules:
+    k = len(preemption.rank)
+    return PreemptionRules(
+        kind=preemption.kind.astype(np.int64),
+        may=preemption.may.copy(),
+        preempts=np.asarray(preemption.may.any(axis=1), np.bool_),
+        cancels=preemption.cancels.copy(),
+        rank=preemption.rank.astype(np.float64),
+        exempt=preemption.exempt.astype(np.float64),
+        promised=np.zeros(n, np.bool_),
+        until=np.full(1, np.inf),
+        first=np.zeros(k, np.int64),
+        place=np.zeros(k, np.int64),
+        nodes=np.zeros(k, np.int64),
+        gone=np.zeros(n, np.bool_),
+        holds=np.zeros(n, np.int64),
+        chosen=np.zeros(m, np.bool_),
+        room=room,
+        later=room.copy(),
+        times=np.zeros(n, np.int32),
+        lost=np.zeros(n),
+    )
+
+
+def preempted(machine: MachineState) -> tuple[Finding, ...]:
+    """Return which jobs were preempted, and whether that cancelled them."""
+    times = machine.preemption.times
+    rows = np.flatnonzero(times)
+    cancelled = machine.preemption.cancels[machine.preemption.kind[rows]]
+    again = rows[~cancelled]
+    found = (
+        Finding(REQUEUED, again, {"runs": times[again].astype(np.float64)}),
+        Finding(CANCELLED, rows[cancelled], {}),
+    )
+    return tuple(finding for finding in found if len(finding.rows))
+
+
+def scaled(
+    jobs: Jobs, run_time: Floats, size: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], Floats, Floats]:
+    """Return size, run time and wall time of jobs that are given `size` nodes each.
+
+    A rigid job or an array keeps its own size; a moldable one runs `run_time * jobs.size / size`; a
+    divisible one E(n) by the divisible-load formula, where it is given another size than its own.
+    """
+    array = jobs.kind == Kind.ARRAY
+    bends = (size > 0) & (jobs.kind != Kind.RIGID) & ~array
+    given = np.where(bends, size, jobs.size).astype(np.int32)
+    factor = jobs.size / np.maximum(given, 1)
+    run, wall = run_time * factor, jobs.wall_time * factor
+    if array.any():
+        wall = np.where(array, array_time(jobs, given), wall)
+    divided = (jobs.kind == Kind.DIVISIBLE) & np.isfinite(jobs.sigma) & (given != jobs.size)
+    for row in np.flatnonzero(divided).tolist():
+        run[row] = wall[row] = exec_time(int(given[row]), jobs.load(row))
+    return given, run, wall
+
+
+def fastest(jobs: Jobs, nodes: int) -> NDArray[np.int32]:
+    """Return the size at which each divisible job ends soonest on a cluster, 0 for other jobs."""
+    size = np.zeros(len(jobs), np.int32)
+    for row in np.flatnonzero((jobs.kind == Kind.DIVISIBLE) & np.isfinite(jobs.sigma)).tolist():
+        size[row] = fastest_count(nodes, jobs.load(row))
+    return size
+
+
+class NodeSets:
+    """Distinct node sets and their codes. Equal sets share a code; the order of nodes counts."""
+
+    def __init__(self, nodes: int) -> None:
+        self._most = nodes
+        self._codes: dict[bytes, int] = {}
+        self._sets: list[NDArray[np.int32]] = []
+        self._laid_out: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    def code(self, nodes: NDArray[np.int32]) -> int:
+        """Return the code of a node set.
+
+        Raises
+        ------
+        ShapeError
+            If it names a node that the cluster does not have, or one twice.
+        """
+        nodes = np.ascontiguousarray(nodes, np.int32)
+        key = nodes.tobytes()
+        if key not in self._codes:
+            inside = (nodes >= 0) & (nodes < self._most)
+            if not inside.all() or len(np.unique(nodes)) != len(nodes):
+                raise ShapeError("a node set names a node twice, or one that does not exist")
+            self._laid_out = None
+            self._codes[key] = len(self._sets)
+            self._sets.append(nodes)
+        return self._codes[key]
+
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return offsets and nodes of all sets, one after the other; not to be written to."""
+        if self._laid_out is not None:
+            return self._laid_out
+        offsets = offsets_of([len(nodes) for nodes in self._sets])
+        nodes = np.concatenate(self._sets) if self._sets else np.zeros(0, np.int32)
+        self._laid_out = offsets, nodes
+        return offsets, nodes
+
+    def of_jobs(self, jobs: Jobs, cluster: Cluster) -> NDArray[np.int32]:
+        """Return each job's node set by request, partition or pinned node, -1 where it has none."""
+        code, masks = allowed_nodes(jobs, cluster)
+        codes = [self.code(np.flatnonzero(mask).astype(np.int32)) for mask in masks]
+        group = np.array([*codes, -1], np.int32)[code]
+        pinned = jobs.pinned
+        for node in np.unique(pinned[pinned >= 0]):
+            group[pinned == node] = self.code(np.array([node], np.int32))
+        return group
+
+    def of_placement(self, placement: Placement) -> NDArray[np.int32]:
+        """Return the code of each row's node set, -1 where it has none or an empty one."""
+        codes = [self.code(nodes) if len(nodes) else -1 for nodes in placement.node_sets]
+        return np.array([*codes, -1], np.int32)[placement.node_set]

@@ -21,7 +21,7 @@ from rtsched.kernels.machine_sharing import (
 from rtsched.kernels.room import empty_profile
 from rtsched.model.resources import CPU, GPU, MEMORY, demand_of, fitting_nodes, room_of
 from rtsched.model.table import Ragged, offsets_of
-from rtsched.simulator.plan import laid_plan
+from rtsched.simulator.views import laid_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from rtsched.kernels import sliced as kernel
 from rtsched.model.actions import Admit, Hold, Reject
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.schedule import Schedule
-from rtsched.simulator.arrivals import AdmissionQueue
+from rtsched.simulator.event_driven import AdmissionQueue
 from rtsched.simulator.interface import DecisionPoint, JobOutcomes, final_states
 from rtsched.simulator.settings import SlicedSettings
 from rtsched.simulator.system import System
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.kernels.sliced import Servers
-    from rtsched.model.accounts import Accounts
     from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Accounts
 
     Rows = NDArray[np.int64]
 

@@ -13,9 +13,9 @@ from rtsched.model.verdicts import Finding, Reason
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster, Nodes
     from rtsched.model.jobs import Jobs
+    from rtsched.model.snapshot import Accounts
     from rtsched.simulator.settings import NegotiatorSettings
 
 DEDICATED = "DedicatedScheduler"

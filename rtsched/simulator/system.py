@@ -7,19 +7,18 @@ and one method for each action that it carries out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from rtsched.errors import ShapeError
-from rtsched.model.accounts import Accounts
+from rtsched.errors import AdapterError, ShapeError
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.jobs import Edges, Periodic
 from rtsched.model.schedule import Promises, Schedule
-from rtsched.model.snapshot import Snapshot, places
+from rtsched.model.snapshot import Accounts, Snapshot, places
 from rtsched.model.table import Ragged, offsets_of
 from rtsched.simulator.interface import HookCalls, Outcome, StaticAnswers, StopConditions
-from rtsched.simulator.rows import RowsById
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from rtsched.simulator.settings import SystemSettings
 
     Rows = NDArray[np.int64]
+
     Handler = Callable[[Any, Any, Rows], int | None]
 
 
@@ -445,3 +445,49 @@ class System(ABC):
     @abstractmethod
     def _turn_away(self, rows: Rows) -> int:
         """Turn jobs away; return for how many that cannot be done."""
+
+
+class RowsById:
+    """Find the rows of job ids; the index is made when it is first needed."""
+
+    def __init__(self, ids: NDArray[np.int64]) -> None:
+        self._ids = ids
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64] | None:
+        """Rows in order of id; None if they are in that order."""
+        if (np.diff(self._ids) > 0).all():
+            return None
+        return np.argsort(self._ids, kind="stable")
+
+    @cached_property
+    def _sorted(self) -> NDArray[np.int64]:
+        return self._ids if self._order is None else self._ids[self._order]
+
+    @cached_property
+    def _dense(self) -> bool:
+        """Whether the sorted ids leave none out."""
+        ids = self._sorted
+        return len(ids) > 0 and bool(ids[-1] - ids[0] == len(ids) - 1)
+
+    def find(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the row of each id, int64[k].
+
+        Raises
+        ------
+        AdapterError
+            For an id that no job has.
+        """
+        known, wanted = self._sorted, np.asarray(ids, np.int64)
+        if not len(wanted):
+            return wanted
+        if self._dense:
+            place = wanted - known[0]
+            missing = (place < 0) | (place >= len(known))
+        else:
+            place = np.searchsorted(known, wanted)
+            missing = place >= len(known)
+            missing[~missing] = known[place[~missing]] != wanted[~missing]
+        if missing.any():
+            raise AdapterError(f"there is no job {wanted[missing][0]} in this workload")
+        return place if self._order is None else np.asarray(self._order[place], np.int64)

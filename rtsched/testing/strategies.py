@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.errors import MissingExtraError
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.snapshot import Accounts
 from rtsched.testing.builders import make_cluster, make_events, make_jobs, make_snapshot
 
 try:

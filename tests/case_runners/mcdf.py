@@ -9,20 +9,18 @@ import numpy as np
 
 from rtsched.kernels import dlt
 from rtsched.kernels.dlt import Load
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.log import FinalState, Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Workload
 from rtsched_plugins.kernels.admission import task_table
 from rtsched_plugins.kernels.admission_fast import plan as build_plan
-from rtsched_plugins.mcdf import NODE_RULES, ORDERS
+from rtsched_plugins.mcdf import NODE_RULES, ORDERS, Varied
 from rtsched_plugins.planning import Rules
-from rtsched_plugins.varied import Varied
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rtsched.cli.explain_replay import after, clock, facts, sentence
-from rtsched.model.final_state import FinalState
+from rtsched.model.log import FinalState
 from rtsched.replay.why import Met, Why
 
 NAN, INF = np.nan, np.inf

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Jobs
+from rtsched.model.log import FinalState
 from rtsched.replay.results import Results
 from rtsched.replay.why import close_matches, explain, find
 

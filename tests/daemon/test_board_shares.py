@@ -11,7 +11,7 @@ from rest_client import BOB, app_for, call, in_thread, local
 from running import ANN, Running
 
 from rtsched.adapters.users import user_name
-from rtsched.model.accounts import Accounts
+from rtsched.model.snapshot import Accounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,10 +19,9 @@ from rtsched.errors import InputError
 from rtsched.logs import ReadOptions, read_logs
 from rtsched.model.array_rounds import most_together
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.limits import Association, LimitSet, SiteLimits
-from rtsched.model.log import Log, Outcomes
+from rtsched.model.log import FinalState, Log, Outcomes
 from rtsched.model.resources import fitting_nodes
 from rtsched.model.table import Ragged
 from rtsched.replay.array_jobs import as_one_job

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
-from rtsched.replay.baseline import with_baseline_waits
-from rtsched.replay.engine import replay
+from rtsched.model.snapshot import Accounts
+from rtsched.replay.engine import replay, with_baseline_waits
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Workload
 from rtsched.report.html import sentences

@@ -14,10 +14,8 @@ from rtsched.logs import ReadOptions, read_cluster, read_logs
 from rtsched.model.billing import BillingWeights
 from rtsched.model.jobs import Jobs
 from rtsched.model.limits import LimitSet, Qos, SiteLimits
-from rtsched.replay.fairness import charged, errors
-from rtsched.replay.job_amounts import JobAmounts
-from rtsched.replay.limits import limits_of_jobs
-from rtsched.replay.measures import logged_results
+from rtsched.replay.limits import JobAmounts, limits_of_jobs
+from rtsched.replay.measures import charged, errors, logged_results
 from rtsched.replay.workload import WorkloadOptions, prepare
 
 if TYPE_CHECKING:

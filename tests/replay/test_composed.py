@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rtsched.logs.readers import ReadOptions, read_logs
-from rtsched.model.final_state import FinalState
+from rtsched.model.log import FinalState
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import load_site, presets

@@ -15,10 +15,9 @@ from test_engine import workload
 from rtsched.cli import main
 from rtsched.core.config import PluginTable
 from rtsched.errors import AdapterError, ConfigError, MissingExtraError, WorkerError
-from rtsched.replay import dask_workers
-from rtsched.replay.dask_workers import DaskWorkers, connected
+from rtsched.replay import parallel
 from rtsched.replay.engine import replay
-from rtsched.replay.parallel import replay_in_parallel
+from rtsched.replay.parallel import DaskWorkers, connected, replay_in_parallel
 from rtsched.replay.policies import Policy, presets
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def test_an_error_is_that_of_the_policy(scheduler: Path) -> None:
 
 def test_another_version_on_the_workers(scheduler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of another version would not be comparable."""
-    monkeypatch.setattr(dask_workers, "__version__", "0.0.0")
+    monkeypatch.setattr(parallel, "__version__", "0.0.0")
     with (
         connected(str(scheduler)) as client,
         pytest.raises(WorkerError, match=r"has rtsched .*, not 0\.0\.0"),
@@ -119,7 +118,7 @@ def test_another_version_on_the_workers(scheduler: Path, monkeypatch: pytest.Mon
 
 def test_no_scheduler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It is refused before the log is read, with the address."""
-    monkeypatch.setattr(dask_workers, "CONNECT_S", 1)
+    monkeypatch.setattr(parallel, "CONNECT_S", 1)
     result = CliRunner().invoke(main, ["replay", "no-log", "--dask", "tcp://127.0.0.1:1"])
     assert result.exit_code == AdapterError.exit_status
     assert "no Dask scheduler answers at tcp://127.0.0.1:1" in result.stderr
@@ -131,7 +130,7 @@ def test_no_scheduler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence names the extra."""
-    monkeypatch.setattr(dask_workers, "find_spec", lambda _name: None)
+    monkeypatch.setattr(parallel, "find_spec", lambda _name: None)
     with pytest.raises(MissingExtraError, match=r"rtsched\[cluster\]"), connected("tcp://h:1"):
         pass
     asked = ["replay", "no-log", "--dask", "tcp://h:1", "--workers", "2"]

@@ -12,13 +12,12 @@ from rtsched.core.capabilities import Capabilities
 from rtsched.core.config import PluginTable
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plugins import Found, discover
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
 from rtsched.model.events import EventKind
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.log import FinalState, Outcomes, Skipped
 from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Accounts
 from rtsched.model.state import State
 from rtsched.model.verdicts import Placement, Reason, Terms, Verdict, Verdicts
 from rtsched.replay.engine import replay

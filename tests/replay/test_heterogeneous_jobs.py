@@ -14,7 +14,7 @@ from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
-from rtsched.replay.promisable import REASONS, Obstacle
+from rtsched.replay.results import REASONS, Obstacle
 from rtsched.replay.workload import WorkloadOptions, prepare
 
 if TYPE_CHECKING:

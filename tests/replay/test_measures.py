@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from rtsched.kernels.compiling import plain
 from rtsched.kernels.service_error import service_error
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import Ending, Outcomes, Skipped
-from rtsched.replay.fairness import errors, fairness
-from rtsched.replay.measures import MEASURES, is_late, logged, measure
+from rtsched.model.log import Ending, FinalState, Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
+from rtsched.replay.measures import MEASURES, errors, fairness, is_late, logged, measure
 from rtsched.replay.results import Results, Workload
 
 EPOCH = 1_700_000_000.0

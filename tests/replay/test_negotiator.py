@@ -17,10 +17,10 @@ from rtsched.kernels import machine as kernel
 from rtsched.kernels.compiling import plain
 from rtsched.kernels.machine_claims import age
 from rtsched.logs.readers import read_logs
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Results, Workload

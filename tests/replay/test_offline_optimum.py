@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
 from rtsched.replay.results import Workload
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from rtsched.core.config import PluginTable
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
 from rtsched.replay import engine
-from rtsched.replay.planner_answers import placer_of
-from rtsched.replay.planners import load_chain
+from rtsched.replay.planners import load_chain, placer_of
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import PolicyRun, Workload
 from rtsched.simulator.interface import NodeEvent

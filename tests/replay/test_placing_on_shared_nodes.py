@@ -15,14 +15,13 @@ from shared_reference import Job, starts
 
 from rtsched.core.config import PluginTable
 from rtsched.errors import ConfigError
-from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Place
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.log import FinalState, Outcomes, Skipped
 from rtsched.model.resources import fitting_sets
+from rtsched.model.snapshot import Accounts
 from rtsched.model.verdicts import Placement
 from rtsched.replay.engine import replay
 from rtsched.replay.planners import load_chain

@@ -11,19 +11,17 @@ import pytest
 
 from rtsched.core.config import PluginTable
 from rtsched.kernels.machine_planners import ASKED
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.log import FinalState, Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
 from rtsched.replay import engine
 from rtsched.replay.measures import measure
-from rtsched.replay.planner_answers import PlannerAnswers, short_form
-from rtsched.replay.planners import load_chain
+from rtsched.replay.planners import PlannerAnswers, load_chain, short_form
 from rtsched.replay.policies import RECOMMENDED, Policy, presets
 from rtsched.replay.results import PolicyRun, Workload
 from rtsched.simulator.interface import NodeEvent
-from rtsched_plugins.replay_planning import OnePool
+from rtsched_plugins.deadline_admission import OnePool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.model.final_state import FinalState
+from rtsched.model.log import FinalState
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
 from rtsched.replay.synth import PapersMcdf

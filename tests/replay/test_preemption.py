@@ -10,14 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from plain_preemption import Job, Plain, Rules, Run
 
-from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Admit, Reserve
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.log import FinalState, Outcomes, Skipped
 from rtsched.model.preemption import Preemption
 from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Workload

@@ -20,8 +20,8 @@ from rtsched.model.jobs import Edges, Jobs, Periodic, occurrences
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.model.schedule import Schedule
 from rtsched.replay.engine import Replay, replay
-from rtsched.replay.periodic import periodic_work
 from rtsched.replay.policies import load_site, presets
+from rtsched.replay.reservations import periodic_work
 from rtsched.replay.results import Workload
 from rtsched.replay.workload import WorkloadOptions
 from rtsched.simulator.interface import DecisionPoint, NodeEvent, StopConditions
@@ -41,7 +41,7 @@ PAIR = Periodic.build(
 
 def workload(jobs: Jobs, periodic: Periodic, nodes: int, **columns: Any) -> Workload:
     """Return jobs that run as long as they ask for, on equal nodes unless columns say else."""
-    from rtsched.model.accounts import Accounts
+    from rtsched.model.snapshot import Accounts
 
     n = len(jobs)
     run_time = columns.pop("run_time", jobs.wall_time)

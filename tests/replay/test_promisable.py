@@ -12,7 +12,7 @@ from rtsched.logs.readers import ReadOptions
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
 from rtsched.model.log import Log, Outcomes
-from rtsched.replay.promisable import REASONS, Obstacle, obstacles, promisable_jobs
+from rtsched.replay.results import REASONS, Obstacle, obstacles, promisable_jobs
 from rtsched.replay.workload import WorkloadOptions, prepare
 
 if TYPE_CHECKING:

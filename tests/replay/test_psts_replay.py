@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from rtsched.core.config import PluginTable
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.log import FinalState, Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import PolicyRun, Workload

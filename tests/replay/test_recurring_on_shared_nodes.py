@@ -29,7 +29,7 @@ from rtsched.model.blocked import NOTHING_BLOCKED, with_recurring
 from rtsched.model.jobs import Jobs, Periodic, occurrences
 from rtsched.model.resources import demand_of, room_of
 from rtsched.model.snapshot import Snapshot
-from rtsched.replay.periodic import PeriodicTable, periodic_work
+from rtsched.replay.reservations import PeriodicTable, periodic_work
 from rtsched.simulator.interface import StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.recurring import check_apart

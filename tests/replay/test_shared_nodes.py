@@ -15,8 +15,8 @@ from rtsched.logs import read_cluster, read_logs
 from rtsched.logs.readers import ReadOptions
 from rtsched.model.actions import Reserve
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Jobs
+from rtsched.model.log import FinalState
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import offsets_of
 from rtsched.replay.engine import replay

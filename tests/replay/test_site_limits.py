@@ -11,8 +11,7 @@ import pytest
 from rtsched.kernels.machine_limits import ALLOTTED, NO_LIMIT, REMAINING, USED, USED_AND_ASKED
 from rtsched.model.jobs import Jobs
 from rtsched.model.limits import Association, Limits, LimitSet, Qos, SiteLimits
-from rtsched.replay.job_amounts import JobAmounts
-from rtsched.replay.limits import limits_of_jobs
+from rtsched.replay.limits import JobAmounts, limits_of_jobs
 
 RESOURCES = ("cpu", "mem", "gres/gpu")
 

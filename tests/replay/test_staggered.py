@@ -12,13 +12,12 @@ from exclusive_scenarios import ORIGIN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.model.accounts import Accounts
 from rtsched.model.actions import Admit, Reserve
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.log import FinalState, Outcomes, Skipped
 from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets

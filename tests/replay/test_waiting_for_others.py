@@ -14,10 +14,9 @@ from rtsched.core.cycle import admission_actions, judge
 from rtsched.core.plan_check import broken_order
 from rtsched.core.plan_repair import right_shifted
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.dependencies import dependencies_of
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Promises, Schedule
-from rtsched.model.snapshot import Snapshot
+from rtsched.model.snapshot import Snapshot, dependencies_of
 from rtsched.model.table import Ragged
 from rtsched.model.verdicts import Verdict
 from rtsched.simulator.exclusive import ExclusiveNodes

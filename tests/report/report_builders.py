@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.core.chain import HookMetrics
-from rtsched.model.accounts import Accounts
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.final_state import FinalState
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import Ending, Outcomes, Skipped
-from rtsched.replay.promisable import REASONS, Obstacle, PromisableJobs
-from rtsched.replay.results import PolicyRun, Results, Workload
+from rtsched.model.log import Ending, FinalState, Outcomes, Skipped
+from rtsched.model.snapshot import Accounts
+from rtsched.replay.results import REASONS, Obstacle, PolicyRun, PromisableJobs, Results, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,7 @@ import report_builders as build
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.model.final_state import FinalState
-from rtsched.model.log import Outcomes
+from rtsched.model.log import FinalState, Outcomes
 from rtsched.replay.results import PolicyRun, Results
 from rtsched.report import figures, series
 from rtsched.report.axes import (

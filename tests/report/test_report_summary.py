@@ -11,7 +11,7 @@ import report_builders as build
 
 import rtsched
 from rtsched.core.chain import HookMetrics
-from rtsched.model.final_state import FinalState
+from rtsched.model.log import FinalState
 from rtsched.replay.measures import MEASURES
 from rtsched.replay.results import PolicyRun, Results
 from rtsched.report.summary import ASSUMPTIONS, name_of, named, summarise

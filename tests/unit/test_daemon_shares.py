@@ -11,8 +11,7 @@ from rtsched.core.chain import Answer, Priorities
 from rtsched.daemon import shares
 from rtsched.daemon.shares import account_shares
 from rtsched.daemon.working import Steered
-from rtsched.model.accounts import Accounts
-from rtsched.model.snapshot import Snapshot
+from rtsched.model.snapshot import Accounts, Snapshot
 from rtsched.model.verdicts import Terms
 from rtsched.testing import make_cluster, make_jobs
 

@@ -10,8 +10,8 @@ from rtsched.kernels.hooks import planned_rows
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import NO_PLAN, PlanRows
-from rtsched_plugins.replay_gaps import RowsInGaps
 from rtsched_plugins.spare import Spare
+from rtsched_plugins.spare_gaps import RowsInGaps
 
 NOW = 1000.0
 

@@ -15,8 +15,7 @@ from rtsched.model.cluster import NodeState
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
-from rtsched_plugins.delay_records import Recorded
-from rtsched_plugins.sed import Sed
+from rtsched_plugins.sed import Recorded, Sed
 
 NEW = PreparedState()
 """Nothing prepared before; what one question leaves in it shows in no other answer."""

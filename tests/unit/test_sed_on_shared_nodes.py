@@ -15,8 +15,7 @@ from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.testing import make_events, make_snapshot
-from rtsched_plugins.delay_records import Recorded
-from rtsched_plugins.sed import Sed
+from rtsched_plugins.sed import Recorded, Sed
 
 if TYPE_CHECKING:
     from rtsched.model.snapshot import Snapshot

@@ -20,7 +20,7 @@ from rtsched.testing import make_cluster, make_jobs, make_snapshot
 from rtsched.testing.strategies import account_tables
 
 if TYPE_CHECKING:
-    from rtsched.model.accounts import Accounts
+    from rtsched.model.snapshot import Accounts
 
 
 class Pets(Table):

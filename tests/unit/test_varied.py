@@ -31,9 +31,8 @@ from rtsched_plugins.kernels.admission import (
     task_table,
 )
 from rtsched_plugins.kernels.admission_fast import plan as plain_plan
-from rtsched_plugins.mcdf import Mcdf
+from rtsched_plugins.mcdf import Mcdf, Varied
 from rtsched_plugins.planning import Rules
-from rtsched_plugins.varied import Varied
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

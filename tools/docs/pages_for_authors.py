@@ -33,7 +33,7 @@ from rtsched.core import checks, combine, hookspecs
 from rtsched.core.chain import FAILED, HOOKS, Chain, HookMetrics
 from rtsched.daemon.messages import REASONS
 from rtsched.descriptions import field_texts
-from rtsched.model import accounts, actions, cluster, events, jobs, log, schedule, snapshot, state
+from rtsched.model import actions, cluster, events, jobs, log, schedule, snapshot, state
 from rtsched.model import verdicts as answers
 from rtsched.model.table import Table, Text
 from rtsched.replay import results
@@ -159,7 +159,7 @@ def reason_page() -> str:
 
 
 MODELS: dict[str, tuple[ModuleType, ...]] = {
-    "What plug-ins are given": (snapshot, jobs, cluster, accounts, schedule, events),
+    "What plug-ins are given": (snapshot, jobs, cluster, schedule, events),
     "What plug-ins answer": (answers, state),
     "What the batch system is asked to do": (actions,),
     "What a log becomes": (log,),

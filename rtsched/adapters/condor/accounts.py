@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.logs.classads import number, text
-from rtsched.model.accounts import Accounts
+from rtsched.model.snapshot import Accounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

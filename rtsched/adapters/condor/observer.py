@@ -79,8 +79,8 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.pool_state import Procs
     from rtsched.adapters.condor.settings import CondorSettings
     from rtsched.logs.classads import Record
-    from rtsched.model.accounts import Accounts
     from rtsched.model.cluster import Cluster
+    from rtsched.model.snapshot import Accounts
 
 SKEW_S = 30.0
 """Seconds by which the clocks of two machines may differ, and the collector's news be old."""

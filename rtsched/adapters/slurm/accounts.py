@@ -20,11 +20,11 @@ import numpy as np
 
 from rtsched.adapters.slurm.observation import names_of_job, parts
 from rtsched.logs.slurm_text import trackable
-from rtsched.model.accounts import Accounts
 from rtsched.model.billing import BILLING
 from rtsched.model.limit_rules import NODE, association_name, qos_name
 from rtsched.model.limits import JOBS, UsedTime, minute_of
 from rtsched.model.resources import CPU
+from rtsched.model.snapshot import Accounts
 
 if TYPE_CHECKING:
     from rtsched.adapters.slurm.rows import JobRows

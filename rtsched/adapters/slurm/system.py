@@ -61,9 +61,9 @@ from rtsched.adapters.slurm.rows import number
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
 from rtsched.errors import AdapterError, InputError
-from rtsched.model.accounts import Accounts
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.limit_rules import USED_TIME
+from rtsched.model.snapshot import Accounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
