@@ -16,9 +16,9 @@ of active users stayed as it is:
 References
 ----------
 Lopez and Raja: A dynamic error based fair scheduling algorithm for a computational grid. The
-batch setting, changing sets of users, caps, accounts and half-life are our generalisation. The source
-claims that each task gets what it needs to end by its deadline; it does where only tasks are let in
-whose ideal finish is in time, and the error is small.
+batch setting, changing sets of users, caps, accounts and half-life are our generalisation. The
+source claims that each task gets what it needs to end by its deadline; it does where only tasks are
+let in whose ideal finish is in time, and the error is small.
 """
 
 from __future__ import annotations
