@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -56,6 +57,20 @@ def test_a_kernel_follows_the_files_beside_it(tmp_path: Path) -> None:
     assert run(tmp_path) == "21 1"
     (tmp_path / "inner.py").write_text(INNER.format(step=2))
     assert run(tmp_path) == "32 0"
+
+
+@pytest.mark.skipif(not COMPILING, reason="numba is not installed or turned off")
+def test_an_index_that_names_a_type_that_has_moved_is_made_anew(tmp_path: Path) -> None:
+    """It was written by a release whose kernels took a type from a module that is gone."""
+    (tmp_path / "outer.py").write_text(OUTER)
+    (tmp_path / "inner.py").write_text(INNER.format(step=1))
+    assert run(tmp_path) == "21 0"
+    (index,) = (tmp_path / "__pycache__").glob("outer.outer-*.nbi")
+    with index.open("rb") as opened:
+        version = pickle.load(opened)  # noqa: S301 - the test's own file
+    index.write_bytes(pickle.dumps(version) + b"crtsched.kernels.gone\nMachine\n.")
+    assert run(tmp_path) == "21 0"
+    assert run(tmp_path) == "21 1"
 
 
 def test_kernels_run_without_the_compiler(tmp_path: Path) -> None:
