@@ -22,7 +22,7 @@ from rtsched.kernels.dlt import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.kernels.dlt import Load
+    from rtsched.kernels.loads import Load
 
     Floats: TypeAlias = NDArray[np.float64]
 

@@ -28,7 +28,7 @@ from rtsched.api import (
     places,
     restored,
 )
-from rtsched.kernels.dlt import Load
+from rtsched.kernels.loads import Load
 from rtsched_plugins.insurance import NOTHING, Insurance
 from rtsched_plugins.kernels.admission_of_rows import planning_origin, starts_earlier
 from rtsched_plugins.planning import (

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Meta
 
 from rtsched.kernels import dlt
-from rtsched.kernels.dlt import Load
+from rtsched.kernels.loads import Load
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets

@@ -15,7 +15,7 @@ import numpy as np
 
 from rtsched.adapters.wire import Tag
 from rtsched.counting import counted
-from rtsched.kernels.dlt import Load
+from rtsched.kernels.loads import Load
 from rtsched.model.jobs import Kind
 from rtsched.model.units import DAY
 

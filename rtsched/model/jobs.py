@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels.dlt import Load
+from rtsched.kernels.loads import Load
 from rtsched.model.table import Amounts, Column, Ragged, Table, Text
 
 if TYPE_CHECKING:

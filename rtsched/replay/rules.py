@@ -16,7 +16,7 @@ import numpy as np
 
 from rtsched.counting import counted
 from rtsched.errors import ConfigError
-from rtsched.kernels.dlt import Load, Loads
+from rtsched.kernels.loads import Load, Loads
 from rtsched.model.jobs import MOST_ROUNDS, Kind
 
 if TYPE_CHECKING:

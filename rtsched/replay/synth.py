@@ -16,7 +16,8 @@ from msgspec import Meta
 
 from rtsched.counting import counted
 from rtsched.errors import ConfigError
-from rtsched.kernels.dlt import Loads, execution_ranges
+from rtsched.kernels.dlt import execution_ranges
+from rtsched.kernels.loads import Loads
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import MOST_ROUNDS, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes

@@ -19,7 +19,8 @@ from rtsched.adapters.condor.schedd import Bindings, literal
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.files import replace_file
 from rtsched.errors import AdapterError
-from rtsched.kernels.dlt import Load, exec_time
+from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.loads import Load
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 

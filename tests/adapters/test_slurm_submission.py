@@ -30,7 +30,8 @@ from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import LARGEST_FACTOR
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.cli.chunk import variables
-from rtsched.kernels.dlt import Load, exec_time
+from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.loads import Load
 from rtsched.model.jobs import Kind
 
 NOW = 1_800_000_000.0

@@ -8,7 +8,7 @@ import dlt_reference
 import numpy as np
 
 from rtsched.kernels import dlt
-from rtsched.kernels.dlt import Load
+from rtsched.kernels.loads import Load
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import FinalState, Outcomes, Skipped

@@ -21,7 +21,8 @@ from rtsched.adapters.slurm.comments import record_of
 from rtsched.cli.chunk import Parts, parts_of, variables
 from rtsched.core.chain import Chain, Member
 from rtsched.errors import AdapterError
-from rtsched.kernels.dlt import Load, chain_of, round_shares, rounds_time
+from rtsched.kernels.dlt import chain_of, round_shares, rounds_time
+from rtsched.kernels.loads import Load
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.snapshot import Snapshot

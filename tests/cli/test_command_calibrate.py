@@ -8,7 +8,8 @@ import tomllib
 import numpy as np
 import pytest
 
-from rtsched.kernels.dlt import Load, exec_time
+from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.loads import Load
 
 HEADER = "JobID|JobName|User|Submit|Start|ElapsedRaw|TimelimitRaw|ReqCPUS|NCPUS|State|NodeList"
 SPEED = {"fast": 1.0, "mid": 0.7, "slow": 0.4}

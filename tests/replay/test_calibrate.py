@@ -16,7 +16,8 @@ from rtsched.calibrate.loads import divisible_loads
 from rtsched.calibrate.records import Records
 from rtsched.calibrate.speeds import Design, Fit, node_speeds
 from rtsched.errors import ConfigError
-from rtsched.kernels.dlt import Load, exec_time
+from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.loads import Load
 from rtsched.logs.readers import ReadOptions, read_logs
 from rtsched.model.jobs import Jobs
 from rtsched.model.log import Ending, Log, Outcomes

@@ -11,7 +11,7 @@ import pytest
 import run_cases
 
 from rtsched.kernels import dlt
-from rtsched.kernels.dlt import Load
+from rtsched.kernels.loads import Load
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
 MCDF = run_cases.read_cases(CASES / "mcdf.json")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rtsched.core.config import schema
 from rtsched.errors import ConfigError
-from rtsched.kernels.dlt import Load, exec_time
+from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.loads import Load
 from rtsched.logs.readers import read_logs
 from rtsched.logs.swf import write
 from rtsched.model.jobs import Jobs, Kind

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from rtsched.core.config import convert, schema
 from rtsched.errors import ConfigError, InputError
-from rtsched.kernels.dlt import Load, exec_time
+from rtsched.kernels.dlt import exec_time
+from rtsched.kernels.loads import Load
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes

@@ -9,7 +9,7 @@ import dlt_reference
 import numpy as np
 
 from rtsched.kernels import dlt
-from rtsched.kernels.dlt import Load
+from rtsched.kernels.loads import Load
 from rtsched_plugins.kernels.admission import (
     ARRAY,
     BY_ARRIVAL,

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rtsched.kernels import dlt
-from rtsched.kernels.dlt import Load
+from rtsched.kernels.loads import Load
 
 CASES = json.loads((Path(__file__).parents[1] / "data/cases/mcdf.json").read_text("utf-8"))["cases"]
 

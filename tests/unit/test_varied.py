@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.kernels import dlt
-from rtsched.kernels.dlt import Load
+from rtsched.kernels.loads import Load
 from rtsched.model.cluster import Nodes
 from rtsched_plugins.kernels.admission import (
     ARRAY,

@@ -27,8 +27,6 @@ import numpy as np
 from rtsched.kernels.compiling import compiled, no_refcount
 from rtsched.kernels.dlt import (
     TOLERANCE,
-    Load,
-    LoadChain,
     at_most,
     chain_derivative,
     chain_of,
@@ -40,6 +38,7 @@ from rtsched.kernels.dlt import (
     slack_floor,
     uses_all,
 )
+from rtsched.kernels.loads import Load, LoadChain
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

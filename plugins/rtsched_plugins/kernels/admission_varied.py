@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched.kernels.dlt import LEAST_GAIN, TOLERANCE, Load, at_most, earliest_end, fewest_until
+from rtsched.kernels.dlt import LEAST_GAIN, TOLERANCE, at_most, earliest_end, fewest_until
+from rtsched.kernels.loads import Load
 from rtsched_plugins.kernels.admission import (
     ARRAY,
     BY_ARRIVAL,
