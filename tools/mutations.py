@@ -101,7 +101,6 @@ TARGETS = {
             "rtsched_plugins.sed",
             "rtsched_plugins.mapping",
             "rtsched_plugins.moves",
-            "rtsched_plugins.sed",
             "rtsched_plugins.kernels.delay_classes",
             "rtsched.kernels.delays",
         ),

@@ -290,7 +290,7 @@ class Placing(NamedTuple):
     """int32[m], scratch: nodes of a job."""
 
 
-TOLD, EVENTS, ASKED, ROWS, PLACED = 0, 1, 2, 3, 4
+TOLD, EVENTS, PLACINGS, CANDIDATES, PLACED = 0, 1, 2, 3, 4
 
 
 @taken_in
@@ -328,8 +328,8 @@ def _place_waiting(machine: MachineState, placing: Placing, origin: float, prepa
             waiting += 1
     rows, answers = machine.rows[:waiting], placing.answers[:waiting]
     place_rows(prepared, state.now + origin, rows, answers)
-    placing.counts[ASKED] += 1
-    placing.counts[ROWS] += waiting
+    placing.counts[PLACINGS] += 1
+    placing.counts[CANDIDATES] += waiting
     changed = 0
     for i in range(waiting):
         if answers[i] < 0:

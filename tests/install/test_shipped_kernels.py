@@ -83,7 +83,7 @@ def test_a_source_that_changed_is_compiled_anew(wheel: Path, tmp_path: Path) -> 
     """Kernels of other sources are never used."""
     site, cache = tmp_path / "site", tmp_path / "cache"
     zipfile.ZipFile(wheel).extractall(site)
-    changed = site / "rtsched" / "kernels" / "scan.py"
+    changed = site / "rtsched" / "kernels" / "text.py"
     changed.write_text(changed.read_text() + "# changed\n")
     program = "import numpy as np; from rtsched.kernels.text import count_lines\n"
     program += "count_lines(np.frombuffer(b'1\\n2\\n', np.uint8))"

@@ -325,7 +325,7 @@ def test_benchmark_states_stay_admitted(monkeypatch: pytest.MonkeyPatch) -> None
 
 UNCOMPILED = """
 import sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 from admission_states import random_state
 from rtsched.kernels.compiling import COMPILING
 from admission_reference import plan_reference
@@ -343,6 +343,13 @@ print("same")
 def test_works_without_compiling() -> None:
     """Without numba the same source gives the same answers."""
     environment = os.environ | {"RTSCHED_COMPILE": "0"}
-    command = [sys.executable, "-W", "error", "-c", UNCOMPILED, str(Path(__file__).parent)]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        UNCOMPILED,
+        *map(str, Path(__file__).parents[:2]),
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == "same\n", done.stderr
