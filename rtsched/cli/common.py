@@ -9,6 +9,7 @@ import sys
 import traceback
 from contextlib import contextmanager, suppress
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -18,12 +19,14 @@ from rtsched.errors import MissingExtraError, OutputError, RtschedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
     import msgspec
     from rich.console import Console
     from rich.progress import Progress
 
+
+SITE = Path("/etc/rtsched/site.toml")
+"""The settings of the site."""
 
 KEPT = "rtsched-replay"
 """Directory in which `replay` keeps its results and `explain` and `render` look for them."""
@@ -77,6 +80,20 @@ debug_option: Callable[[Any], Any] = click.option(
     callback=_remember_debug,
     help="On errors, show the traceback as well.",
 )
+
+
+def path_option(
+    name: str, metavar: str, text: str, default: Any, *, readable: bool = True
+) -> Callable[[Any], Any]:
+    """Return an option that names a file or a directory, which must be `readable` if it exists."""
+    return click.option(
+        name,
+        metavar=metavar,
+        type=click.Path(path_type=Path, readable=readable),
+        default=default,
+        show_default=not callable(default),
+        help=text,
+    )
 
 
 def say(text: str) -> None:

@@ -21,8 +21,16 @@ import click
 from click.core import ParameterSource
 
 from rtsched.cli.asking import socket_option
-from rtsched.cli.common import console, debug_option, indented, refuse_unwritable, say
-from rtsched.cli.ready import SITE, SUBMIT_CONF, path_option, write_file
+from rtsched.cli.common import (
+    SITE,
+    console,
+    debug_option,
+    indented,
+    path_option,
+    refuse_unwritable,
+    say,
+)
+from rtsched.cli.ready import SUBMIT_CONF, write_file
 from rtsched.cli.redaction import Redactor, shown_settings
 from rtsched.errors import InputError, RtschedError
 

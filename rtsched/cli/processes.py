@@ -6,21 +6,13 @@ from pathlib import Path
 
 import click
 
-from rtsched.cli.common import debug_option
+from rtsched.cli.common import SITE, debug_option, path_option
 from rtsched.errors import MissingExtraError
-
-DEFAULT = Path("/etc/rtsched/site.toml")
 
 
 @click.command("serve")
-@click.option(
-    "--config",
-    "site_file",
-    metavar="SITE.TOML",
-    type=click.Path(path_type=Path),
-    default=DEFAULT,
-    show_default=True,
-    help="The site's settings; `rtsched check` shows what they configure.",
+@path_option(
+    "--config", "SITE.TOML", "The site's settings; `rtsched check` shows what they configure.", SITE
 )
 @click.option(
     "--dry-run",
@@ -29,7 +21,7 @@ DEFAULT = Path("/etc/rtsched/site.toml")
     "what would be changed. Promises of a dry run are not binding and are discarded at its end.",
 )
 @debug_option
-def serve(site_file: Path, dry_run: bool) -> None:
+def serve(config: Path, dry_run: bool) -> None:
     """Answer the submit filter, keep promises, and control the batch system.
 
     Runs in the foreground until it is stopped (SIGTERM); on a head node it is started by systemd.
@@ -39,21 +31,13 @@ def serve(site_file: Path, dry_run: bool) -> None:
     from rtsched.core.plugins import discover
     from rtsched.daemon import start
 
-    start.serve(lambda: load_checked(site_file, discover()), dry_run)
+    start.serve(lambda: load_checked(config, discover()), dry_run)
 
 
 @click.command("rest")
-@click.option(
-    "--config",
-    "rest_file",
-    metavar="REST.TOML",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/rtsched/rest.toml"),
-    show_default=True,
-    help="Its settings.",
-)
+@path_option("--config", "REST.TOML", "Its settings.", Path("/etc/rtsched/rest.toml"))
 @debug_option
-def rest(rest_file: Path) -> None:
+def rest(config: Path) -> None:
     """Answer queries over HTTP: TCP with TLS, and a Unix socket.
 
     Runs beside the daemon, as a user of its own whom the daemon's setting `rest_user` names. With
@@ -68,21 +52,13 @@ def rest(rest_file: Path) -> None:
     from rtsched.core.config import read_settings
     from rtsched.rest.settings import RestSettings
 
-    run(read_settings(rest_file, RestSettings))
+    run(read_settings(config, RestSettings))
 
 
 @click.command("notices")
-@click.option(
-    "--config",
-    "file",
-    metavar="NOTICES.TOML",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/rtsched/notices.toml"),
-    show_default=True,
-    help="Its settings.",
-)
+@path_option("--config", "NOTICES.TOML", "Its settings.", Path("/etc/rtsched/notices.toml"))
 @debug_option
-def notices(file: Path) -> None:
+def notices(config: Path) -> None:
     """Notify users of changes to their promises, by mail, webhook or a program.
 
     Runs beside the daemon, as a user of its own, which `admins` in site.toml must list. Events of a
@@ -94,4 +70,4 @@ def notices(file: Path) -> None:
     from rtsched.notices.serving import run
     from rtsched.notices.settings import NoticesSettings
 
-    run(read_settings(file, NoticesSettings))
+    run(read_settings(config, NoticesSettings))

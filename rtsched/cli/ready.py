@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rtsched.adapters.readiness import good, note, wrong
-from rtsched.cli.common import Exit, console, indented
+from rtsched.cli.common import SITE, Exit, console, indented, path_option
 from rtsched.errors import OutputError, RtschedError
 
 if TYPE_CHECKING:
@@ -25,24 +25,9 @@ if TYPE_CHECKING:
     from rtsched.daemon.settings import LiveSite
 
 SUBMIT_CONF = Path("/etc/rtsched/submit.conf")
-SITE = Path("/etc/rtsched/site.toml")
 REMEDIES = "docs/operations.md"
 STYLES = {"good": "green", "note": "yellow", "wrong": "red"}
 UNCHANGED = "rtsched: nothing was changed; use --apply to make the changes"
-
-
-def path_option(
-    name: str, metavar: str, text: str, default: Any, *, readable: bool = True
-) -> Callable[[Any], Any]:
-    """Return an option that names a file or a directory, which must be `readable` if it exists."""
-    return click.option(
-        name,
-        metavar=metavar,
-        type=click.Path(path_type=Path, readable=readable),
-        default=default,
-        show_default=not callable(default),
-        help=text,
-    )
 
 
 config_option = path_option("--config", "SITE.TOML", "Settings of the site.", SITE)

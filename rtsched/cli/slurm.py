@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rtsched.cli.common import Group, debug_option, say
+from rtsched.cli.common import Group, debug_option, path_option, say
 from rtsched.cli.ready import (
     UNCHANGED,
     apply_option,
     config_option,
     daemon_findings,
     json_option,
-    path_option,
     replace_file,
     report,
     show_change,

@@ -435,10 +435,10 @@ class Estimating:
 
 def with_likely_deadlines(jobs: Jobs, likely: LikelyPromises) -> Jobs:
     """Return jobs with the deadlines of open likely promises, and no others: theirs are judged."""
-    records = likely.promises
+    promises = likely.promises
     deadline = np.full(len(jobs), np.inf)
-    place, there = places(np.array(list(records), np.int64), jobs.id)
-    promised = np.array([record.deadline for record in records.values()])
+    place, there = places(np.array(list(promises), np.int64), jobs.id)
+    promised = np.array([promise.deadline for promise in promises.values()])
     deadline[there] = promised[place[there]]
     return jobs.with_column("deadline", deadline)
 

@@ -25,7 +25,7 @@ from rtsched.daemon.promises import OPEN, OUTCOMES
 from rtsched.daemon.reconcile import closed_by_poll
 from rtsched.daemon.site import Step
 from rtsched.daemon.stated import CLASSES, moment, per_cent
-from rtsched.daemon.user_limits import refusal
+from rtsched.daemon.user_limits import machine_size, refusal
 from rtsched.estimates.tables import earliest_with, odds_by
 from rtsched.model.actions import Notify
 from rtsched.model.jobs import NOBODY, Jobs, Kind
@@ -291,11 +291,7 @@ def sold(site: Site, row: Jobs, now: float) -> float:
     if not work:
         return 0.0
     latest = max(open_.deadline.max(initial=-np.inf), row.deadline.max(initial=-np.inf))
-    usable = cluster.usable
-    size = float(usable.sum())
-    if cluster.shared:
-        size = float(amounts_of(cluster.nodes, "capacity", (CPU,))[usable].sum())
-    room = size * max(float(latest) - now, 0.0)
+    room = machine_size(cluster) * max(float(latest) - now, 0.0)
     return work / room if room > 0 else math.inf
 
 

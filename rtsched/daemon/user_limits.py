@@ -48,7 +48,7 @@ def _work_of(jobs: Jobs, cluster: Cluster) -> NDArray[np.float64]:
     return np.where(np.isfinite(work), work, 0.0)
 
 
-def _machine_size(cluster: Cluster) -> float:
+def machine_size(cluster: Cluster) -> float:
     """Return how many nodes are in service, or processors where jobs share nodes."""
     if not cluster.shared:
         return float(cluster.usable.sum())
@@ -99,7 +99,7 @@ def _over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> s
     A sentence part, empty: nobody's. `job` is one row.
     """
     cluster = site.snapshot.cluster
-    room, own = WEEK * _machine_size(cluster), float(_work_of(job, cluster)[0])
+    room, own = WEEK * machine_size(cluster), float(_work_of(job, cluster)[0])
     open_ = [r.id for r in site.promises.values() if r.state != "offered"]
     rows = site.requested.take(np.isin(site.requested.id, np.array(open_, np.int64)))
     user = np.isin(rows.id, np.array([r.id for r in site.open_promises(uid)], np.int64))
@@ -130,7 +130,7 @@ def kept_for_nothing(site: Site, promises: Iterable[Promise]) -> dict[int, int]:
     for promise in promises:
         by_user.setdefault(promise.uid, []).append(promise.id)
     cluster, counts = site.snapshot.cluster, dict[int, int]()
-    whole = max(_machine_size(cluster), 1.0) * HOUR
+    whole = max(machine_size(cluster), 1.0) * HOUR
     for uid, jobs in by_user.items():
         rows = site.requested.take(np.isin(site.requested.id, np.array(jobs, np.int64)))
         share = min(float(_work_of(rows, cluster).sum()) / whole, 1.0)
