@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,7 +10,6 @@ from msgspec import Meta
 
 from rtsched.daemon.systemd import Level  # noqa: TC001 - read by msgspec
 
-DEFAULT = Path("/etc/rtsched/rest.toml")
 
 
 class RestSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rtsched.cli.processes import rest
-from rtsched.rest.settings import DEFAULT, RestSettings
+from rtsched.rest.settings import RestSettings
 
 UNITS = Path(__file__).parents[2] / "contrib" / "systemd"
 UNIT = UNITS / "rtsched-rest.service"
@@ -25,7 +25,7 @@ def test_it_fits_the_defaults() -> None:
     service = parser["Service"]
     _, name, *arguments = shlex.split(service["ExecStart"])
     assert name == "rest"
-    assert rest.make_context("rest", arguments).params["rest_file"] == DEFAULT
+    assert rest.make_context("rest", arguments).params["config"] == Path("/etc/rtsched/rest.toml")
     assert service["User"] not in {"root", "rtsched"}
     assert f"\nu {service['User']} " in (UNITS / "rtsched.sysusers").read_text()
     directory = Path("/run", service["RuntimeDirectory"])

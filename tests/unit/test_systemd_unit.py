@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rtsched.cli.processes import DEFAULT, serve
+from rtsched.cli.common import SITE
+from rtsched.cli.processes import serve
 from rtsched.daemon.settings import DaemonSettings
 
 UNITS = Path(__file__).parents[2] / "contrib" / "systemd"
@@ -33,7 +34,7 @@ def test_paths_agree(service):
     assert Path(settings.database).parent == Path("/var/lib", service["StateDirectory"])
     assert f"NUMBA_CACHE_DIR=/var/cache/{service['CacheDirectory']} " in service["Environment"]
     made = (UNITS / "rtsched.tmpfiles").read_text()
-    for directory in (settings.run, str(Path(settings.database).parent), str(DEFAULT.parent)):
+    for directory in (settings.run, str(Path(settings.database).parent), str(SITE.parent)):
         assert f"d {directory} " in made
 
 
@@ -42,7 +43,7 @@ def test_the_command(service):
     _, name, *arguments = shlex.split(service["ExecStart"])
     assert name == "serve"
     context = serve.make_context("serve", arguments, resilient_parsing=False)
-    assert context.params["site_file"] == DEFAULT
+    assert context.params["config"] == SITE
     assert service["User"] == "rtsched"
     assert service["KillMode"] == "mixed"
 
