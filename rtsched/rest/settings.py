@@ -11,7 +11,6 @@ from msgspec import Meta
 from rtsched.daemon.systemd import Level  # noqa: TC001 - read by msgspec
 
 
-
 class RestSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A rest.toml."""
 
