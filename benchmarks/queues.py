@@ -13,10 +13,10 @@ import numpy as np
 
 from rtsched.adapters.condor import CondorSettings, CondorSystem
 from rtsched.adapters.condor.matching import Machine
-from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.queue import CONSTRAINT, TO_PLACE
 from rtsched.adapters.condor.schedd import Bindings, Schedd
+from rtsched.adapters.condor.system import Observer
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.squeue import JobReader
 from rtsched.adapters.slurm.system import SlurmSystem

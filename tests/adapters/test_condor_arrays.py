@@ -20,7 +20,7 @@ from test_condor_observation import (
     slot,
 )
 
-from rtsched.adapters.condor import observer as observers
+from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.commands import LastApplied
 from rtsched.adapters.condor.completions import completions_of
 from rtsched.adapters.condor.facts import CondorFacts, parts_of

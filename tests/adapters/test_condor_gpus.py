@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor import matching, pool
-from rtsched.adapters.condor import observer as observers
+from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.expressions import gpus_in, gpus_problem, gpus_required
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.matching import Machine, MachineAds, SlotSets
-from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.slots import Slot, layout_of
 from rtsched.adapters.condor.submission import CondorTranslator
+from rtsched.adapters.condor.system import Observer
 from rtsched.adapters.wire import Tag
 from rtsched.logs.classads import Expression
 from rtsched.model.resources import allowed_nodes

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor import matching
-from rtsched.adapters.condor import observer as observers
+from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.matching import (
@@ -26,13 +26,13 @@ from rtsched.adapters.condor.matching import (
     names_in,
     wrong_in,
 )
-from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.queue import DIFFER
 from rtsched.adapters.condor.requirements import requirements_of
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.slots import Slot, layout_of, slots_of
 from rtsched.adapters.condor.submission import CondorTranslator
+from rtsched.adapters.condor.system import Observer
 from rtsched.adapters.wire import Tag
 from rtsched.logs.classads import Expression
 from rtsched.model.jobs import Kind

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rtsched.adapters.condor import observer as observers
+from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.ids import PROC_BITS, job_id
 from rtsched.adapters.condor.job_ads import ProcAds
-from rtsched.adapters.condor.observer import KEPT_BY_SCRIPT_S, KEPT_S, Observer
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.pool_state import COMPLETED, HELD, IDLE, REMOVED, RUNNING, SUSPENDED
 from rtsched.adapters.condor.schedd import Bindings, literal
 from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.system import KEPT_BY_SCRIPT_S, KEPT_S, Observer
 from rtsched.adapters.files import replace_file
 from rtsched.errors import AdapterError
 from rtsched.kernels.dlt import exec_time

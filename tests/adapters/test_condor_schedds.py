@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_condor_observation import NOW, Polls, Shown, ad, claimed, runs, slot
 
-from rtsched.adapters.condor import observer as observers
 from rtsched.adapters.condor import schedd as schedds
+from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.completions import find_completions
 from rtsched.adapters.condor.ids import (
     CLUSTER_BITS,

@@ -10,18 +10,18 @@ from condor_views import NOW, ad, plan_of, view_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.condor import observer as observers
+from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.commands import CLOSED_S, Edit, LastApplied, Publish
 from rtsched.adapters.condor.facts import QUANTUM, CondorFacts, Parts, parts_of
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.job_ads import ProcAds
-from rtsched.adapters.condor.observer import Observer
 from rtsched.adapters.condor.requirements import PARALLEL, requirements_of
 from rtsched.adapters.condor.reserving import STARTING_S, reserve_changes
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.sharing import RESOURCES, kept_amounts, may_start_beside, most_before
 from rtsched.adapters.condor.slots import layout_of, slots_of
 from rtsched.adapters.condor.submission import CondorTranslator
+from rtsched.adapters.condor.system import Observer
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.wire import Tag
 from rtsched.model.cluster import NodeState

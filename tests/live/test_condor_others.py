@@ -12,7 +12,7 @@ from testbed.images import SUITES
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
-from rtsched.adapters.condor.observer import KEPT_S
+from rtsched.adapters.condor.system import KEPT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

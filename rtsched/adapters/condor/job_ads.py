@@ -27,8 +27,7 @@ from rtsched.adapters.condor.requirements import (
     run_time,
     vacate_time,
 )
-from rtsched.adapters.condor.submission import name_in, submitter_of
-from rtsched.logs.classads import number
+from rtsched.logs.classads import number, text
 from rtsched.model.table import Column, Table, Text
 
 if TYPE_CHECKING:
@@ -346,3 +345,21 @@ def reals(ads: Sequence[Record], name: str) -> NDArray[np.float64]:
     return np.array(
         [value if type(value) in (int, float) else math.nan for value in values], np.float64
     )
+
+
+def name_in(ad: Record) -> str | None:
+    """Return what its user calls a job: the batch's name, or the command's."""
+    name = text(ad, "jobbatchname")
+    command = text(ad, "cmd")
+    return name or (command.rpartition("/")[2] if command else None)
+
+
+def submitter_of(ad: Record, facts: CondorFacts) -> str:
+    """Return who is charged for a job, as the negotiator names it."""
+    domain = (text(ad, "user") or "").partition("@")[2] or facts.domain
+    return with_domain(text(ad, "accountinggroup") or text(ad, "owner") or "", domain)
+
+
+def with_domain(name: str, domain: str) -> str:
+    """Return who is charged as the negotiator names it, with a domain."""
+    return name if "@" in name or not domain else f"{name}@{domain}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from rtsched.adapters.condor.accounts import turns_of
-from rtsched.adapters.condor.arrays import free_places
 from rtsched.adapters.condor.completions import token_of
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.pool_state import (
@@ -41,12 +40,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.condor.accounts import Submitter
-    from rtsched.adapters.condor.arrays import Begun
     from rtsched.adapters.condor.facts import CondorFacts
     from rtsched.adapters.condor.pool_state import Procs
     from rtsched.adapters.condor.queue import Queue
     from rtsched.adapters.condor.slots import Claim
-    from rtsched.adapters.condor.starting import Bound
+    from rtsched.adapters.condor.starting import Begun, Bound
 
 T = TypeVar("T")
 
@@ -142,7 +140,7 @@ def _free_places(queue: Queue, job: int, known: Mapping[str, object]) -> list[Oc
     size = int(procs.cpus[row]), int(procs.memory[row])
     more, left = (int(procs.gpus[row]), int(procs.disk[row])), len(array.waits)
     free = []
-    for slot, count in free_places(array, slots_of_procs(procs, array.runs, known)).items():
+    for slot, count in array.free_places(slots_of_procs(procs, array.runs, known)).items():
         count, left = min(count, left), left - min(count, left)
         free += [Occupant((job, f"{slot}/{at}"), slot, *size, True, *more) for at in range(count)]
     return free

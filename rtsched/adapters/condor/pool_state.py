@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -129,6 +130,12 @@ class Array:
     def at_a_time(self) -> int:
         """How many of its procs run at a time on its slots."""
         return len(self.slots) * self.per_slot
+
+    def free_places(self, on: Sequence[str]) -> Counter[str]:
+        """Return how many more procs may run on each of its slots; `on`: where some do."""
+        room = Counter({slot: rows * self.per_slot for slot, rows in Counter(self.slots).items()})
+        room.subtract(on)
+        return Counter({slot: count for slot, count in room.items() if count > 0})
 
 
 class Slots(Table):

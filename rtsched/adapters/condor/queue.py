@@ -1,26 +1,27 @@
 """The jobs of a queue: procs as arrays, and the requirements of those that rtsched plans.
 
+A cluster of several procs with a deadline is one job of the models, an array, whose procs run in
+rounds on the slots that they are given. Its first proc brings the promise; `RtPerSlot` then tells
+on every proc that the cluster is an array, and how many of its procs run on a row of the cluster at
+a time. When it may start, `RtSlots` names its rows, each slot as often as the array has rows of it.
+From then on it counts as one job that runs there, until no proc waits or runs. Its procs are alike:
+the ClassAd library turns a cluster away whose procs are not.
+
 Source: HTCondor's manual, "Job ClassAd Attributes".
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.condor.arrays import (
-    array_of,
-    arrays_in,
-    fitting_per_slot,
-    members_of,
-    per_slot_of,
-)
 from rtsched.adapters.condor.expressions import LIMITS
 from rtsched.adapters.condor.ids import CLUSTERS, PROC_BITS
-from rtsched.adapters.condor.job_ads import GREATEST, reals
+from rtsched.adapters.condor.job_ads import GREATEST, reals, with_domain
 from rtsched.adapters.condor.matching import condition_in
 from rtsched.adapters.condor.pool_state import (
     COMPLETED,
@@ -28,8 +29,11 @@ from rtsched.adapters.condor.pool_state import (
     HELD,
     IDLE,
     REMOVED,
+    UNJUDGED,
     Array,
     Procs,
+    has_slot,
+    slot_names,
 )
 from rtsched.adapters.condor.requirements import (
     KILOBYTE,
@@ -38,14 +42,21 @@ from rtsched.adapters.condor.requirements import (
     PARALLEL,
     REQUEST_ATTRIBUTES,
     CondorRequirements,
+    is_late_materialized,
+    is_whole,
     needs_rtsched,
+    nodes_for,
+    part_of,
+    request_of,
     requirements_of,
+    size_of,
 )
-from rtsched.adapters.condor.submission import with_domain
+from rtsched.logs.classads import number, text
+from rtsched.model.array_rounds import array_width
 from rtsched.model.table import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -308,3 +319,151 @@ def _disk_of_jobs(
 
 
 _MOST_KILOBYTES = 2.0**50
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+WHOLE_CLUSTER = "wholecluster"
+"""What the ClassAd library says where it can take an answer on the whole cluster."""
+
+
+def procs_of(ad: Record, facts: CondorFacts) -> int:
+    """Return how many procs the array has that a proc may be of; 0: it is a job by itself."""
+    count = number(ad, "totalsubmitprocs")
+    alone = is_whole(ad) or ad.get("jobuniverse") == PARALLEL or is_late_materialized(ad)
+    if not facts.arrays or alone or not math.isfinite(number(ad, "rtdeadline")):
+        return 0
+    return int(min(count, 1 << PROC_BITS)) if count > 1 else 0
+
+
+def submitted_array(
+    ad: Record, needs: CondorRequirements, facts: CondorFacts
+) -> CondorRequirements:
+    """Return the requirements of the array whose first proc is submitted; `needs`: of any other.
+
+    `needs` are those of the proc.
+    """
+    procs = procs_of(ad, facts) if ad.get(WHOLE_CLUSTER) is True else 0
+    if not procs or number(ad, "procid") != 0 or needs.problem:
+        return needs
+    return array_of(ad, needs, facts, procs, fitting_per_slot(ad, facts, procs))
+
+
+def array_of(
+    ad: Record, needs: CondorRequirements, facts: CondorFacts, procs: int, per_slot: int
+) -> CondorRequirements:
+    """Return the requirements of an array.
+
+    Parameters
+    ----------
+    ad, needs
+        Of one of its procs.
+    facts : CondorFacts
+        The slots.
+    procs : int
+        How many wait.
+    per_slot : int
+        How many run on a row at a time.
+    """
+    part = part_of(ad, facts, per_slot) if facts.shared else needs.partition
+    nodes = nodes_for(ad, part, facts, 1, per_slot)
+    per_slot, most = array_width(procs, per_slot, 0, nodes)
+    words = request_of(ad, part, facts).words
+    return replace(needs, partition=part, node_request=words).as_array(procs, per_slot, most)
+
+
+def fitting_per_slot(ad: Record, facts: CondorFacts, procs: int) -> int:
+    """Return how many procs of an array run on a slot at a time.
+
+    As few as have most of them run at once. Where jobs do not share slots that is one on each row.
+    """
+    if not facts.shared:
+        return 1
+    cpus = max(size_of(ad).cpus, 1)
+    best, most = 1, 0
+    for each in range(1, min(procs, facts.parts.cores[-1] // cpus) + 1):
+        nodes = nodes_for(ad, part_of(ad, facts, each), facts, jobs=each)
+        together = min(nodes * each, procs)
+        if together > most:
+            best, most = each, together
+    return best
+
+
+def per_slot_of(ad: Record) -> int:
+    """Return how many procs of a proc's array run on a row at a time; 0: it is of none."""
+    value = ad.get("rtperslot")
+    return value if type(value) is int and 0 < value < 1 << PROC_BITS else 0
+
+
+def members_of(
+    rows: Mapping[int, Record], cluster: Sequence[int], facts: CondorFacts
+) -> dict[int, list[int]]:
+    """Return the procs of each array, by cluster.
+
+    Those of a cluster that was promised something; and those that are all to be evaluated, since
+    nobody could when they were submitted, if they are alike.
+
+    Parameters
+    ----------
+    rows : mapping of int to Record
+        Ads of procs, by their rows in the queue.
+    cluster : sequence of int
+        ClusterId by row.
+    facts : CondorFacts
+        The slots.
+    """
+    marked, parked = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
+    for row, ad in rows.items():
+        if per_slot_of(ad):
+            marked[cluster[row]].append(row)
+        elif ad.get("rtadmission") == DEFERRED and procs_of(ad, facts):
+            parked[cluster[row]].append(row)
+    found = {
+        each: some
+        for each, some in marked.items()
+        if any(text(rows[row], "rtadmission") not in {None, UNJUDGED} for row in some)
+    }
+    for each, some in parked.items():
+        ads = [rows[row] for row in some]
+        if each not in marked and len(some) == procs_of(ads[0], facts) and _are_alike(ads):
+            found[each] = some
+    return found
+
+
+_COMMON = (
+    *("requestcpus", "requestmemory", "requestgpus", "jobuniverse", "owner", "acctgroup"),
+    *("accountinggroup", "deferraltime", "allowedexecuteduration", "allowedjobduration"),
+    *("requiregpus", *(name.lower() for name in LIMITS)),
+)
+
+
+def _are_alike(ads: Sequence[Record]) -> bool:
+    """Return whether procs differ in nothing that a promise stands on, and none is due earlier."""
+    first = ads[0]
+    names = {*_COMMON, *(name for ad in ads for name in ad if name.startswith("rt"))}
+    names -= {"rtdeadline", "rtwhy", "rtmessage", "rtjobprio"}
+    due, condition = number(first, "rtdeadline"), condition_in(first)
+    return all(
+        number(ad, "rtdeadline") >= due
+        and all(ad.get(name) == first.get(name) for name in names)
+        and condition_in(ad) == condition
+        for ad in ads
+    )
+
+
+def arrays_in(queue: Queue, members: Mapping[int, list[int]]) -> dict[int, Array]:
+    """Return the arrays of a queue by job; `members` are their rows by cluster."""
+    found, runs = {}, has_slot(queue.procs)
+    waits = np.isin(queue.procs.status, (IDLE, HELD))
+    for cluster, some in members.items():
+        ads = [queue.ads[row] for row in some]
+        slots = next((value for ad in ads if (value := text(ad, "rtslots"))), None)
+        bound = [number(ad, "rtplannedstart") for ad in ads]
+        found[cluster << PROC_BITS] = Array(
+            per_slot=queue.requirements[some[0]].tasks_per_node or 1,
+            slots=tuple(slot_names(slots)),
+            waits=tuple(row for row in some if waits[row]),
+            runs=tuple(row for row in some if runs[row]),
+            bound=max((each for each in bound if math.isfinite(each)), default=-math.inf),
+        )
+    return found

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.changes import idle_nodes
-from rtsched.adapters.condor.arrays import free_places
 from rtsched.adapters.condor.commands import (
     UNDEFINED,
     Act,
@@ -412,7 +411,7 @@ def _array_bound(
     """
     array = replace(view.arrays[job], slots=tuple(slots))
     own = [slot for slot in dict.fromkeys(slots) if _has_all(array, slot, view)]
-    free = free_places(array, slots_of_procs(view.procs, array.runs, view.of_slot))
+    free = array.free_places(slots_of_procs(view.procs, array.runs, view.of_slot))
     free = Counter({slot: count for slot, count in free.items() if slot not in own})
     wanted: dict[int, str] = {}
     idle = [row for row in _alike(array, view) if view.procs.status[row] == IDLE]

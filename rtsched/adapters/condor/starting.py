@@ -3,7 +3,8 @@
 Those that are about to, those that cannot, and the procs of divisible loads that have run. A load
 has begun as soon as one of its chunks has: from then on its plan is fixed. A chunk may run and be
 over between two polls; that it was there shows when its cluster has fewer procs than were
-submitted, and the history tells whether a proc that is gone ever ran.
+submitted, and the history tells whether a proc that is gone ever ran. An array has begun as long as
+its procs run, or are about to.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.condor.facts import CondorFacts
     from rtsched.adapters.condor.pool import Pool
-    from rtsched.adapters.condor.pool_state import Procs
+    from rtsched.adapters.condor.pool_state import Array, Procs
     from rtsched.adapters.condor.queue import Queue
 
 MISSED = 2
@@ -264,3 +265,54 @@ class StartedLoads:
         except (AdapterError, KeyError):
             return set()
         return {proc_of(one) for one in started_of(found)}
+
+
+@dataclass
+class Begun:
+    """An array that has begun: when, and by when it ends as it was planned; s since the epoch.
+
+    `last`: when its procs ran, or were about to, last.
+    """
+
+    start: float
+    end: float
+    last: float
+
+
+class StartedArrays:
+    """Which arrays have begun, from poll to poll.
+
+    One has as long as its procs run, or are about to start on its slots. If none starts within the
+    time that a start may take, it waits, and is planned anew.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, Begun] = {}
+        self._first = True
+
+    def update(self, queue: Queue, facts: CondorFacts, now: float) -> dict[int, Begun]:
+        """Return those that have begun; `now` in seconds since the epoch."""
+        seen: dict[int, Begun] = {}
+        for job, array in queue.arrays.items():
+            before = self._seen.get(job)
+            last = max(before.last if before else -math.inf, array.bound)
+            if array.runs or (self._first and array.slots):
+                last = now
+            if not array.runs and not (
+                array.slots and array.waits and last + facts.start_delay >= now
+            ):
+                continue
+            seen[job] = before or self._began(queue, array, facts, min(array.bound, now), now)
+            seen[job].last = last
+        self._seen, self._first = seen, False
+        return seen
+
+    def _began(
+        self, queue: Queue, array: Array, facts: CondorFacts, start: float, now: float
+    ) -> Begun:
+        """Return an array that begins."""
+        start = start if math.isfinite(start) else now
+        row = (array.waits or array.runs)[0]
+        limit = float(queue.procs.run_time[row] + queue.procs.vacating[row]) + facts.margin
+        rounds = -(-(len(array.waits) + len(array.runs)) // max(array.at_a_time, 1))
+        return Begun(start, start + rounds * limit, now)

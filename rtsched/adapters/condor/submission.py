@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.condor.arrays import submitted_array
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import CLUSTER_BITS, CLUSTERS, PROC_BITS, cluster_at, job_id
+from rtsched.adapters.condor.job_ads import name_in, submitter_of
 from rtsched.adapters.condor.pool_state import DEFERRED
+from rtsched.adapters.condor.queue import submitted_array
 from rtsched.adapters.condor.requirements import (
     MEGABYTE,
     MOST,
@@ -290,24 +291,6 @@ def _job_in(ad: Record, needs: CondorRequirements) -> int:
         if numbered
         else -1
     )
-
-
-def name_in(ad: Record) -> str | None:
-    """Return what its user calls a job: the batch's name, or the command's."""
-    name = text(ad, "jobbatchname")
-    command = text(ad, "cmd")
-    return name or (command.rpartition("/")[2] if command else None)
-
-
-def submitter_of(ad: Record, facts: CondorFacts) -> str:
-    """Return who is charged for a job, as the negotiator names it."""
-    domain = (text(ad, "user") or "").partition("@")[2] or facts.domain
-    return with_domain(text(ad, "accountinggroup") or text(ad, "owner") or "", domain)
-
-
-def with_domain(name: str, domain: str) -> str:
-    """Return who is charged as the negotiator names it, with a domain."""
-    return name if "@" in name or not domain else f"{name}@{domain}"
 
 
 def _procs_in(array: str) -> int:
