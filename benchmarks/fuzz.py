@@ -5,7 +5,7 @@
 An input must be taken, or refused with one of rtsched's own errors; another exception and an input
 that takes half a minute of a processor are findings, whose first input is kept in --keep. Memory is
 limited to two GiB beyond what the process has at the start. The exit status is 1 if anything was
-found. The parts are those of tests/fuzzing.py; CI runs a short form (tests/unit/test_fuzzing.py).
+found. The parts are those of tests/fuzzing.py; CI runs a short form (tests/benchmarks/test_fuzz).
 
 Two more are programs in C and C++, under AddressSanitizer and UndefinedBehaviorSanitizer, which
 share their inputs out evenly among several targets (tests/contrib/native_fuzzing.py):

@@ -10,7 +10,7 @@ from threading import Event, current_thread
 from typing import TYPE_CHECKING
 
 import pytest
-from test_daemon_store import NOW, plan, record
+from test_store import NOW, plan, record
 
 import rtsched.daemon.store
 from rtsched.daemon.database import CHECKED_AT_ONCE, connect

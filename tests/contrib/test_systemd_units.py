@@ -1,4 +1,4 @@
-"""The systemd unit fits the daemon's defaults, and systemd understands it."""
+"""The systemd units fit the defaults of daemon and REST server, and systemd understands them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from pathlib import Path
 import pytest
 
 from rtsched.cli.common import SITE
-from rtsched.cli.processes import serve
+from rtsched.cli.processes import rest, serve
 from rtsched.daemon.settings import DaemonSettings
+from rtsched.rest.settings import RestSettings
 
 UNITS = Path(__file__).parents[2] / "contrib" / "systemd"
 
 
-@pytest.fixture
-def service():
-    """Return the unit's [Service] section."""
+def section(unit):
+    """Return a unit's [Service] section."""
     parser = configparser.ConfigParser(interpolation=None, strict=True)
     parser.optionxform = str
-    parser.read(UNITS / "rtsched.service")
+    parser.read(UNITS / unit)
     return parser["Service"]
+
+
+@pytest.fixture
+def service():
+    """Return that of the daemon."""
+    return section("rtsched.service")
 
 
 def test_paths_agree(service):
@@ -65,16 +71,33 @@ def test_the_group(service, system):
     assert f"#m {service['User']} {group}\n" in (UNITS / "rtsched.sysusers").read_text()
 
 
+def test_the_rest_server():
+    """It starts `rtsched rest` as a user of its own, behind the daemon in what it may use."""
+    service = section("rtsched-rest.service")
+    _, name, *arguments = shlex.split(service["ExecStart"])
+    assert name == "rest"
+    assert rest.make_context("rest", arguments).params["config"] == Path("/etc/rtsched/rest.toml")
+    assert service["User"] not in {"root", "rtsched"}
+    assert f"\nu {service['User']} " in (UNITS / "rtsched.sysusers").read_text()
+    directory = Path("/run", service["RuntimeDirectory"])
+    assert Path(RestSettings().socket).parent == directory
+    assert int(service["Nice"]) > 0
+    assert service["Type"] == "notify"
+    assert int(service["LimitNOFILE"]) > 2 * RestSettings().connections
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_understands_it(tmp_path):
-    """Every directive is known to systemd."""
-    text = (UNITS / "rtsched.service").read_text()
-    unit = tmp_path / "rtsched.service"
-    unit.write_text(text.replace("/opt/rtsched/bin/rtsched", "/bin/true"))
+@pytest.mark.parametrize("name", ["rtsched", "rtsched-rest"])
+def test_systemd_knows_every_directive(tmp_path, name):
+    """Nothing in it is misspelt; nor in what the daemon's has beside HTCondor."""
+    unit = tmp_path / f"{name}.service"
+    unit.write_text(
+        (UNITS / unit.name).read_text().replace("/opt/rtsched/bin/rtsched", "/bin/true")
+    )
     more = tmp_path / "rtsched.service.d" / "condor.conf"
     more.parent.mkdir()
     more.write_bytes((UNITS / "rtsched-condor.conf").read_bytes())
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True
     )
-    assert "rtsched.service" not in done.stderr, done.stderr
+    assert unit.name not in done.stderr, done.stderr

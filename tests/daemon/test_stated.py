@@ -1,12 +1,17 @@
-"""Odds as users read them, and the classes in which they are counted."""
+"""Odds and times as users read them, also where clocks are set."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.daemon.stated import CLASSES, class_of, per_cent, state_of
+from rtsched.adapters.slurm.submission import SlurmTranslator
+from rtsched.daemon.stated import CLASSES, class_of, moment, per_cent, state_of
+from rtsched.model.units import slurm_moment
 
 
 @pytest.mark.parametrize(
@@ -41,3 +46,23 @@ def test_only_likely_ones_have_odds() -> None:
     assert state_of("firm", 0.957) == "firm, likely 95.7 %"
     assert state_of("firm", 0.957, 0.38) == "firm, likely 95.7 %, now 38 %"
     assert state_of("firm", None, 0.38) == "firm"
+
+
+TWICE = datetime(2026, 10, 25, 0, 30, tzinfo=UTC).timestamp()
+"""02:30 in Berlin, an hour before the second 02:30 of that night."""
+
+
+def test_two_equal_local_times_are_told_apart(berlin: None) -> None:
+    """Each time says how far the local clock is ahead of UTC."""
+    assert moment(TWICE, TWICE) == "02:30:00 +0200"
+    assert moment(TWICE + 3600, TWICE) == "02:30:00 +0100"
+    assert moment(TWICE + 86400, TWICE) == "2026-10-26 01:30:00 +0100"
+
+
+def test_the_deadline_that_is_offered_is_the_same_everywhere(berlin: None) -> None:
+    """Also in the hour that comes twice, and for sbatch in a zone of its user's own."""
+    for offer in (TWICE, TWICE + 3600, TWICE + 0.5):
+        option, text = SlurmTranslator().asking(offer).split("=")
+        assert option == "--deadline"
+        for zone in ("Europe/Berlin", "America/New_York", "UTC"):
+            assert slurm_moment(text, TWICE - 7200, ZoneInfo(zone)) - offer in {0.0, 0.5}

@@ -467,7 +467,7 @@ import sys
 from rtsched.daemon.database import migrations
 from rtsched.daemon.store import Store
 sys.path.insert(0, {tests!r})
-from test_daemon_store import plan, record
+from test_store import plan, record
 with Store({path!r}) as store:
     for k in range(10**9):
         store.commit([record(f"a{{k}}"), record(f"b{{k}}")], plan(), 2 * k + 2)

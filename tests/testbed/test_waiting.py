@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+
 from testbed import TestbedError, waiting
 from testbed.waiting import NOTED, PROCESSORS, QuietClock, Wait, eventually, least_slack, wait_for
 
