@@ -127,8 +127,7 @@ def install(really: bool, **where: Any) -> None:
 @debug_option
 def uninstall(config_dir: Path | None, really: bool) -> None:
     """Remove rtsched's files from HTCondor's configuration."""
-    from rtsched.adapters.condor.installed import SiteSettings, inspect_site
-    from rtsched.adapters.condor.setup import path_of
+    from rtsched.adapters.condor.setup import SiteSettings, inspect_site, path_of
 
     both = ("access", "execute")
     setup = inspect_site(None, SiteSettings(), directory=config_dir, roles=both)
@@ -146,7 +145,7 @@ def looked(
     """Return what there is, and what is wrong with the site's settings."""
     from msgspec.structs import replace
 
-    from rtsched.adapters.condor.installed import SiteSettings, inspect_site
+    from rtsched.adapters.condor.setup import SiteSettings, inspect_site
 
     site, found = site_settings(config)
     daemon = replace(site.daemon, system="condor")  # its defaults, whatever is not said

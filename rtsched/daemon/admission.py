@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 import numpy as np
 
+from rtsched.adapters.changes import rounds_of
 from rtsched.adapters.live import FIRST_OWN_ID, Submission, SubmitReply
-from rtsched.adapters.planned import rounds_of
 from rtsched.adapters.requirements import HORIZON, beyond_horizon
 from rtsched.core.cycle import judge
 from rtsched.daemon import messages

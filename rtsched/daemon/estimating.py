@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import structlog
 
-from rtsched.adapters.condor.past import past_jobs as condor_past
-from rtsched.adapters.past import NO_JOBS, joined_logs
-from rtsched.adapters.slurm.past import past_jobs as slurm_past
+from rtsched.adapters.past import NO_JOBS, condor_past, joined_logs, slurm_past
 from rtsched.daemon.estimating_process import Question, Refreshed, Report, low_priority_process
 from rtsched.daemon.limits import LimitsNow, without_planned_limits
 from rtsched.daemon.site import LikelyPromises

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import structlog
 
+from rtsched.adapters.changes import first_everywhere
 from rtsched.adapters.live import FIRST_OWN_ID
-from rtsched.adapters.planned import first_everywhere
 from rtsched.adapters.wire import Tag
 from rtsched.core.plan_repair import by_room, free_now, start_delays, with_leeway
 from rtsched.logs.hostlist import expand

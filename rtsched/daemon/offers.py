@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.planned import first_entries
+from rtsched.adapters.changes import first_entries
 from rtsched.core.plan_repair import by_room, free_now, with_leeway
 from rtsched.daemon.instant import SOON
 from rtsched.model.units import MINUTE

@@ -15,10 +15,17 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.condor import condor_conf
 from rtsched.adapters.condor.condor_conf import ACCESS, EXECUTE, SCRIPT, choices, filled, shipped
-from rtsched.adapters.condor.installed import table_problem
 from rtsched.adapters.condor.requirements import OURS, REQUEST_ATTRIBUTES
 from rtsched.adapters.condor.settings import CondorSettings
-from rtsched.adapters.condor.setup import NEGOTIATOR, SCHEDD, Setup, findings, path_of, wanted
+from rtsched.adapters.condor.setup import (
+    NEGOTIATOR,
+    SCHEDD,
+    Setup,
+    findings,
+    path_of,
+    table_problem,
+    wanted,
+)
 from rtsched.adapters.readiness import owner_of
 
 USED = {name: " ".join(words) for name, words in (SCHEDD | NEGOTIATOR).items()}

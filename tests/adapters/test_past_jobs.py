@@ -11,11 +11,8 @@ import pytest
 
 from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.past import past_jobs as condor_past
-from rtsched.adapters.past import NO_JOBS, joined_logs
+from rtsched.adapters.past import FIELDS, NO_JOBS, condor_past, joined_logs, slurm_past
 from rtsched.adapters.slurm import SlurmSettings
-from rtsched.adapters.slurm.past import FIELDS
-from rtsched.adapters.slurm.past import past_jobs as slurm_past
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:

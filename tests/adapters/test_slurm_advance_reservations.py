@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtsched.adapters.changes import first_entries
 from rtsched.adapters.live import FIRST_OWN_ID
-from rtsched.adapters.planned import first_entries
 from rtsched.adapters.slurm.advance_reservations import (
     AdvanceReservation,
     ReservationChanges,

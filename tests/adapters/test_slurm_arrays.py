@@ -19,9 +19,9 @@ from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
 from rtsched.adapters.slurm.groups import joined_arrays
 from rtsched.adapters.slurm.layout import ClusterLayout, PartitionParts
 from rtsched.adapters.slurm.memory import SlurmState
-from rtsched.adapters.slurm.observation import allocations_of, jobs_of, marks_of, parts
+from rtsched.adapters.slurm.observation import allocations_of, jobs_of, marks_of
 from rtsched.adapters.slurm.reserving import reserve_changes
-from rtsched.adapters.slurm.rows import JobRows, ReservationRow
+from rtsched.adapters.slurm.rows import JobRows, ReservationRow, parts
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import NodeSets
 from rtsched.model.array_rounds import last_end

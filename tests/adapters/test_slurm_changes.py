@@ -128,7 +128,7 @@ def test_the_largest_differences_of_priority_come_first() -> None:
         "SiteFactor=-2000",
         "SiteFactor=500",
     ]
-    memory = LastApplied({3: -2000, 2: 500})
+    memory = LastApplied(factors={3: -2000, 2: 500})
     assert [change.job for change in steered(action, view, memory)] == [4]
 
 
@@ -146,12 +146,12 @@ def test_jobs_exchange_places() -> None:
         change.job: change.command.words[-1] for change in steered(action, view, LastApplied())
     }
     assert words == {1: "SiteFactor=-300", 4: "SiteFactor=300"}
-    memory = LastApplied({1: -300, 4: 300})
+    memory = LastApplied(factors={1: -300, 4: 300})
     view.rows.priority[[0, 3]] = [600, 900]
     assert not steered(action, view, memory)
     view.rows.priority[:] = [609, 812, 707, 904]  # ages: order and places are as wanted
     assert not steered(action, view, memory)
-    left = steered(ExchangePlaces(ids(1), np.array([1])), view, LastApplied({1: 0, 2: 40}))
+    left = steered(ExchangePlaces(ids(1), np.array([1])), view, LastApplied(factors={1: 0, 2: 40}))
     assert [change.command.words[2:] for change in left] == [("JobId=2", "SiteFactor=0")]
 
 
@@ -225,7 +225,7 @@ def test_asked_sizes_outlive_the_process(tmp_path: Path) -> None:
 
 def test_what_is_being_set_is_kept_before(tmp_path: Path) -> None:
     """Whoever follows a process that was killed in between undoes what may have been set."""
-    memory = LastApplied({1: 500})
+    memory = LastApplied(factors={1: 500})
     command = Command(Rank.JOB, ("scontrol", "update", "JobId=1", "SiteFactor=0"))
     sent = Command(Rank.JOB, ("scontrol", "update", "JobId=2", "ReqNodeList=n1"))
     changes = [Change("set-priority", 1, "", command), Change("place", 2, "", sent)]
@@ -363,7 +363,7 @@ def test_who_left_the_plan_is_no_longer_first(basic: bool) -> None:
     others = {"prioritylong": "4294900000" if basic else "120000", "nice": "100"}
     view = view_of(first | {"deadline": str(int(NOW) + 900)}, first, others, others)
     view = replace(view, facts=replace(view.facts, basic=basic))
-    memory = LastApplied({4: 60_000 if basic else 507_000_000})
+    memory = LastApplied(factors={4: 60_000 if basic else 507_000_000})
     changes = reserve_changes(plan(), view, SlurmSettings(), memory.factors, {})
     moved = {each.job: each for each in changes if each.kind == "set-priority"}
     word = "Nice=0" if basic else "SiteFactor=0"

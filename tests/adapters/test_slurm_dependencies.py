@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_printed import job_rows, printed
 
-from rtsched.adapters.slurm.observation import edges_of, parts
+from rtsched.adapters.slurm.observation import edges_of
 from rtsched.adapters.slurm.requirements import Dependency, dependency_of, refused_dependency
+from rtsched.adapters.slurm.rows import parts
 
 
 @pytest.mark.parametrize(

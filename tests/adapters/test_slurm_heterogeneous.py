@@ -24,9 +24,9 @@ from rtsched.adapters.slurm.observation import (
     completions_of,
     jobs_of,
     marks_of,
-    parts,
 )
 from rtsched.adapters.slurm.reserving import reserve_changes
+from rtsched.adapters.slurm.rows import parts
 from rtsched.adapters.wire import Tag
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Kind

@@ -9,6 +9,7 @@ import pytest
 
 from rtsched.adapters.live import SubmitReply
 from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.accounts import limits_of
 from rtsched.adapters.slurm.facts import (
     Partition,
     Sharing,
@@ -16,7 +17,6 @@ from rtsched.adapters.slurm.facts import (
     keeps_limits,
     qos_of_partitions,
 )
-from rtsched.adapters.slurm.limits import limits_of
 from rtsched.adapters.wire import Tag
 from rtsched.model.billing import BillingWeights
 

@@ -36,10 +36,9 @@ from rtsched.adapters.slurm.observation import (
     completions_of,
     jobs_of,
     marks_of,
-    parts,
     token_of,
 )
-from rtsched.adapters.slurm.rows import JobRows, ReservationRow, node_rows
+from rtsched.adapters.slurm.rows import JobRows, ReservationRow, node_rows, parts
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 

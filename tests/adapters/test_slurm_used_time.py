@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from slurm_printed import job_rows, printed
 
-from rtsched.adapters.slurm.accounts import used_in, used_time, with_ended
+from rtsched.adapters.slurm.accounts import limits_of, used_in, used_time, with_ended
 from rtsched.adapters.slurm.facts import calc_period_of, used_time_rules
-from rtsched.adapters.slurm.limits import limits_of
 from rtsched.model.limits import UsedTime
 
 MIB = 2**20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from rtsched.adapters import changes as shared
 from rtsched.adapters.live import Change, Done
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rtsched.adapters.changes import Reply
+    from rtsched.adapters.condor.pool import Pool
     from rtsched.adapters.condor.table import SlotTable, Steps
 
 
@@ -109,29 +110,13 @@ class Negotiate:
 Command: TypeAlias = Edit | Act | Publish | SetFactor | Negotiate
 
 
-class PoolClient(Protocol):
-    """What can be done to a pool; see `pool.Pool`."""
-
-    def edit(self, jobs: Sequence[int], attribute: str, value: str) -> list[Reply]:
-        """Set an attribute of jobs; return one reply per job."""
-
-    def act(self, action: JobAction, jobs: Sequence[int], reason: str = "") -> Reply:
-        """Do something with jobs."""
-
-    def set_factors(self, factors: Mapping[str, float]) -> dict[str, Reply]:
-        """Set priority factors by submitter."""
-
-    def reschedule(self) -> Reply:
-        """Ask for a negotiation soon."""
-
-
 def change(kind: str, job: int, text: str, *commands: Command) -> Change:
     """Return a change that takes these commands."""
     return Change(kind, job, text, commands)
 
 
 def carried_out(
-    pool: PoolClient, publish: Callable[[SlotTable], Reply], changes: Sequence[Change]
+    pool: Pool, publish: Callable[[SlotTable], Reply], changes: Sequence[Change]
 ) -> list[Done]:
     """Return what became of each change, in the order given.
 
@@ -152,7 +137,7 @@ def _held_back(turn: Sequence[tuple[int, Command]], failed: Sequence[Command]) -
 
 
 def _run(
-    pool: PoolClient, publish: Callable[[SlotTable], Reply], commands: Sequence[tuple[int, Command]]
+    pool: Pool, publish: Callable[[SlotTable], Reply], commands: Sequence[tuple[int, Command]]
 ) -> Iterator[tuple[int, Reply]]:
     """Yield what became of the commands of one rank; equal edits are one request."""
     edits: dict[tuple[str, str], list[tuple[int, int]]] = {}

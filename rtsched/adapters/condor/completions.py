@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.condor.ids import (
-    CLUSTERS,
     PROC_BITS,
     cluster_of,
     job_id,
@@ -19,6 +18,7 @@ from rtsched.adapters.condor.ids import (
     proc_of,
     schedd_of,
 )
+from rtsched.adapters.condor.job_ads import number_of
 from rtsched.adapters.condor.pool_state import COMPLETED, DEFERRED, JUDGED, REMOVED, UNJUDGED
 from rtsched.adapters.condor.queue import OF_ENDS
 from rtsched.adapters.condor.requirements import OVER_TIME, PARALLEL, is_overrun
@@ -187,19 +187,6 @@ def token_of(ad: Record) -> str | None:
     """
     token = text(ad, "rttoken") if text(ad, "rtadmission") == JUDGED else None
     return None if token in {DEFERRED, UNJUDGED} else token
-
-
-def number_of(ad: Record) -> int:
-    """Return cluster and proc of a job in one; -1 if the ad makes no sense."""
-    cluster, proc = number(ad, "clusterid"), number(ad, "procid")
-    if not (0 <= cluster < CLUSTERS and 0 <= proc < 1 << PROC_BITS):
-        return -1
-    return job_id(int(cluster), int(proc))
-
-
-def numbered(ad: Record, proc: int) -> int:
-    """Return the number of a job by its ad, and its ProcId; -1 if they make no sense."""
-    return number_of(ad | {"procid": proc})
 
 
 def _job(ad: Record) -> int:

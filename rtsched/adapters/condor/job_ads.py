@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from rtsched.adapters.condor.facts import CondorFacts
+from rtsched.adapters.condor.ids import CLUSTERS, PROC_BITS, job_id
 from rtsched.adapters.condor.pool_state import HELD, IDLE
 from rtsched.adapters.condor.requirements import (
     OURS,
@@ -85,6 +86,19 @@ def proc_in(ad: Record) -> int:
     """Return ProcId; -1: the ad has none, or it is no number of a proc."""
     proc = ad.get("procid")
     return proc if type(proc) is int and 0 <= proc < 1 << 62 else -1
+
+
+def number_of(ad: Record) -> int:
+    """Return cluster and proc of a job in one; -1 if the ad makes no sense."""
+    cluster, proc = number(ad, "clusterid"), number(ad, "procid")
+    if not (0 <= cluster < CLUSTERS and 0 <= proc < 1 << PROC_BITS):
+        return -1
+    return job_id(int(cluster), int(proc))
+
+
+def numbered(ad: Record, proc: int) -> int:
+    """Return the number of a job by its ad, and its ProcId; -1 if they make no sense."""
+    return number_of(ad | {"procid": proc})
 
 
 def text_of(record: Record) -> str:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from rtsched.adapters.condor.completions import asking_for, in_parts, numbered
+from rtsched.adapters.condor.completions import asking_for, in_parts
 from rtsched.adapters.condor.ids import CLUSTERS, PROC_BITS, own_cluster
-from rtsched.adapters.condor.job_ads import TextReader
+from rtsched.adapters.condor.job_ads import TextReader, numbered
 from rtsched.adapters.condor.matching import names_in
 from rtsched.adapters.condor.pool_state import HELD, IDLE
 from rtsched.adapters.condor.queue import CONSTRAINT, TO_PLACE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.changes import idle_nodes
+from rtsched.adapters.changes import first_everywhere, first_starts, idle_nodes, rounds_of, waiting
 from rtsched.adapters.condor.commands import (
     UNDEFINED,
     Act,
@@ -31,7 +31,6 @@ from rtsched.adapters.condor.schedd import literal
 from rtsched.adapters.condor.sharing import demand_of_procs, kept_amounts, may_start_beside
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of, lacking_of
 from rtsched.adapters.live import FIRST_OWN_ID
-from rtsched.adapters.planned import first_everywhere, first_starts, rounds_of, waiting
 from rtsched.adapters.recurring import occurrences
 from rtsched.counting import counted
 from rtsched.logs.classads import text

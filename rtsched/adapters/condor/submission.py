@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.ids import CLUSTER_BITS, CLUSTERS, PROC_BITS, cluster_at, job_id
-from rtsched.adapters.condor.job_ads import name_in, submitter_of
+from rtsched.adapters.condor.ids import CLUSTER_BITS, cluster_at, cluster_of, job_id
+from rtsched.adapters.condor.job_ads import name_in, number_of, submitter_of
 from rtsched.adapters.condor.pool_state import DEFERRED
 from rtsched.adapters.condor.queue import submitted_array
 from rtsched.adapters.condor.requirements import (
     MEGABYTE,
     MOST,
+    PARALLEL,
     CondorRequirements,
     is_held,
     requirements_of,
@@ -172,18 +173,53 @@ class CondorTranslator:
     ) -> Adjustable:
         """Return what of a submission could be asked for otherwise."""
         facts, ad = facts or CondorFacts(names=self.settings.names), self._ad(fields)
-        rigid = submission.jobs.kind[0] not in {Kind.DIVISIBLE, Kind.ARRAY}
-        stated = submission.jobs.kind[0] != Kind.DIVISIBLE
-        limit = run_time(ad, facts) if stated else math.inf
-        return adjustable(ad, facts, rigid=rigid, limit_s=limit)
+        kind = submission.jobs.kind[0]
+        least, most = number(ad, "minhosts"), number(ad, "maxhosts")
+        alike = number(ad, "jobuniverse") == PARALLEL and least == most and math.isfinite(most)
+        gpus, here = number(ad, "requestgpus"), text(ad, "rtclass") or ""
+        classes = sorted({name.partition(PART)[0] for name in facts.parts.nodes} - {"", here})
+        return Adjustable(
+            nodes=int(most) if alike and kind not in {Kind.DIVISIBLE, Kind.ARRAY} else 1,
+            limit_s=run_time(ad, facts) if kind != Kind.DIVISIBLE else math.inf,
+            step_s=1.0,
+            gpus=int(gpus) if math.isfinite(gpus) else 0,
+            partitions=tuple(classes) if here else (),
+        )
 
     def adjusted(self, fields: Mapping[int, str | int], to: Adjustment) -> Mapping[int, str | int]:
         """Return a submission that asks for something else."""
-        return {**fields, Tag.AD: adjusted(str(fields.get(Tag.AD, "")), to)}
+        given = {
+            "MinHosts": to.nodes,
+            "MaxHosts": to.nodes,
+            "RtRunTime": None if to.limit_s is None else math.floor(to.limit_s),
+            "RequestGPUs": to.gpus,
+            "RtClass": None if to.partition is None else f'"{to.partition}"',
+            "RtDeadline": None if to.deadline is None else math.ceil(to.deadline),
+            "RtOdds": None if to.odds is None else _odds(to.odds),
+        }
+        new = {name: value for name, value in given.items() if value is not None}
+        names = {name.lower() for name in new}
+        lines = filter(None, str(fields.get(Tag.AD, "")).split("\n"))
+        kept = [line for line in lines if line.partition("=")[0].strip().lower() not in names]
+        kept += [f"{name} = {value}" for name, value in new.items()]
+        return {**fields, Tag.AD: "".join(f"{line}\n" for line in kept)}
 
     def options(self, fields: Mapping[int, str | int], to: Adjustment) -> tuple[str, ...]:
-        """Return the options of condor_submit that make an adjusted submission of the first one."""
-        return options(self._ad(self.adjusted(fields, to)), to)
+        """Return the options of condor_submit that make an adjusted submission of the first one.
+
+        They count whatever the submit file says.
+        """
+        ad = self._ad(self.adjusted(fields, to))
+        limit, wanted = number(ad, "rtruntime"), text(ad, "rtclass")
+        lines = [
+            "" if to.nodes is None else f"machine_count = {to.nodes}",
+            f"+RtRunTime = {limit:.0f}" if math.isfinite(limit) else "",
+            "" if to.gpus is None else f"request_gpus = {to.gpus}",
+            f'+RtClass = "{wanted}"' if wanted else "",
+            f"+RtDeadline = {math.ceil(number(ad, 'rtdeadline'))}",
+            "" if to.odds is None else f"+RtOdds = {_odds(to.odds)}",
+        ]
+        return tuple(word for line in lines if line for word in ("-append", line))
 
     @staticmethod
     def _ad(fields: Mapping[int, str | int]) -> Record:
@@ -284,13 +320,9 @@ def job_of(
 
 def _job_in(ad: Record, needs: CondorRequirements) -> int:
     """Return the id of the job in an ad; -1 if it has no number."""
-    cluster, proc = number(ad, "clusterid"), number(ad, "procid")
-    numbered = 0 <= cluster < CLUSTERS and 0 <= proc < 1 << PROC_BITS
-    return (
-        job_id(int(cluster), 0 if needs.whole or needs.kind == Kind.ARRAY else int(proc))
-        if numbered
-        else -1
-    )
+    job = number_of(ad)
+    together = job >= 0 and (needs.whole or needs.kind == Kind.ARRAY)
+    return job_id(cluster_of(job), 0) if together else job
 
 
 def _procs_in(array: str) -> int:
@@ -317,76 +349,6 @@ def _literal(value: object) -> str:
     return str(value)
 
 
-PARALLEL = 11
-
-
-def adjustable(ad: Record, facts: CondorFacts, *, rigid: bool, limit_s: float) -> Adjustable:
-    """Return what of a submission can be changed.
-
-    Parameters
-    ----------
-    ad : Record
-        The job's ad.
-    facts : CondorFacts
-        Of the last poll.
-    rigid : bool
-        Whether the job has a stated run time, and is no divisible load.
-    limit_s : float
-        Its run time, seconds; inf: none.
-    """
-    least, most = number(ad, "minhosts"), number(ad, "maxhosts")
-    alike = number(ad, "jobuniverse") == PARALLEL and least == most and math.isfinite(most)
-    gpus = number(ad, "requestgpus")
-    here = text(ad, "rtclass") or ""
-    classes = sorted({name.partition(PART)[0] for name in facts.parts.nodes} - {"", here})
-    return Adjustable(
-        nodes=int(most) if rigid and alike else 1,
-        limit_s=limit_s,
-        step_s=1.0,
-        gpus=int(gpus) if math.isfinite(gpus) else 0,
-        partitions=tuple(classes) if here else (),
-    )
-
-
-def adjusted(ad: str, to: Adjustment) -> str:
-    """Return the ad, lines `Name = literal`, that asks for something else."""
-    given = {
-        "MinHosts": to.nodes,
-        "MaxHosts": to.nodes,
-        "RtRunTime": None if to.limit_s is None else math.floor(to.limit_s),
-        "RequestGPUs": to.gpus,
-        "RtClass": None if to.partition is None else f'"{to.partition}"',
-        "RtDeadline": None if to.deadline is None else math.ceil(to.deadline),
-        "RtOdds": None if to.odds is None else _odds(to.odds),
-    }
-    new = {name: value for name, value in given.items() if value is not None}
-    names = {name.lower() for name in new}
-    kept = (
-        line
-        for line in ad.split("\n")
-        if line and line.partition("=")[0].strip().lower() not in names
-    )
-    return "".join(f"{line}\n" for line in (*kept, *(f"{n} = {v}" for n, v in new.items())))
-
-
 def _odds(odds: float) -> str:
     """Return a literal of odds, 0 to 1; 1: a guarantee is wanted, so none are."""
     return f"{100 * odds:g}" if odds < 1.0 else "undefined"
-
-
-def options(ad: Record, to: Adjustment) -> tuple[str, ...]:
-    """Return the options of condor_submit that make a submission, whatever the file says."""
-    run_time, wanted = number(ad, "rtruntime"), text(ad, "rtclass")
-    lines = []
-    if to.nodes is not None:
-        lines.append(f"machine_count = {to.nodes}")
-    if math.isfinite(run_time):
-        lines.append(f"+RtRunTime = {run_time:.0f}")
-    if to.gpus is not None:
-        lines.append(f"request_gpus = {to.gpus}")
-    if wanted:
-        lines.append(f'+RtClass = "{wanted}"')
-    lines.append(f"+RtDeadline = {math.ceil(number(ad, 'rtdeadline'))}")
-    if to.odds is not None:
-        lines.append(f"+RtOdds = {_odds(to.odds)}")
-    return tuple(word for line in lines for word in ("-append", line))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.planned import first_starts
+from rtsched.adapters.changes import first_starts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from rtsched.adapters.changes import first_entries
 from rtsched.adapters.live import FIRST_OWN_ID
-from rtsched.adapters.planned import first_entries
 from rtsched.adapters.slurm.commands import Rank, change, deletion
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
 from rtsched.logs.hostlist import fold

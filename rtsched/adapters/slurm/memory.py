@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -38,14 +38,12 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.facts import SlurmFacts
     from rtsched.adapters.slurm.rows import JobRows
 
-Range = tuple[int, int]
-
 UNSURE = 1 << 40
 """In place of a site factor that was being set when the process ended."""
 
 
 class AppliedFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What was asked for, by job id.
+    """What was asked for, by job id, as the next process must know it.
 
     Attributes
     ----------
@@ -55,7 +53,7 @@ class AppliedFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         The node that a best-effort job was sent to, and when, in seconds since the epoch.
     factors : dict of int to int
         The site factor, or Nice below zero under priority/basic; `UNSURE`: nobody knows.
-    marks : dict of int to str
+    overwritten : dict of int to str
         Our part of the admin comment of promised jobs of which somebody else wrote another one.
     shapes : dict of int to (int, float)
         Node count and time limit, seconds, that a promised job was planned with last; `RETURNED`:
@@ -65,12 +63,20 @@ class AppliedFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         epoch.
     """
 
-    ranges: dict[int, Range] = {}
+    ranges: dict[int, tuple[int, int]] = {}
     sent: dict[int, tuple[str, float]] = {}
     factors: dict[int, int] = {}
-    marks: dict[int, str] = {}
+    overwritten: dict[int, str] = msgspec.field(name="marks", default_factory=dict)
     shapes: dict[int, tuple[int, float]] = {}
     deadlines: dict[int, float] = {}
+
+    def kept(self) -> AppliedFile:
+        """Return what the next process must know."""
+        return AppliedFile(**_copied(self))
+
+
+def _copied(kept: AppliedFile) -> dict[str, Any]:
+    return {name: dict(getattr(kept, name)) for name in AppliedFile.__struct_fields__}
 
 
 def read(path: str) -> AppliedFile:
@@ -102,28 +108,15 @@ def write(path: str, what: AppliedFile) -> str:
     return ""
 
 
-@dataclass
-class LastApplied:
+class LastApplied(AppliedFile):
     """What the adapter has asked Slurm for and cannot read back.
 
     Attributes
     ----------
-    factors : dict of job id to int
-        Site factors set; `UNSURE`: set by a process before this one, or not.
-    ranges : dict of job id to (int, int)
-        Node counts that best-effort jobs asked for before theirs was set.
-    sent : dict of job id to (str, float)
-        The node that a job was sent to, and when.
     counts : dict of job id to int
         The node counts that promised jobs were given of which Slurm shows no highest one.
-    marks : dict of job id to str
+    admitted : dict of job id to str
         The admin comments of promised jobs that wait, as the last poll showed them.
-    overwritten : dict of job id to str
-        Those in whose place somebody has written another one.
-    shapes : dict of job id to (int, float)
-        The node count and time limit, seconds, that a promised job was planned with last.
-    deadlines : dict of job id to float
-        Those that were taken from jobs that run without a promise, seconds since the epoch.
     shown : dict of job id to int
         The priority that Slurm showed when the job's site factor was changed to exchange places; if
         it is the same afterwards, site factors do not change it.
@@ -131,39 +124,15 @@ class LastApplied:
         Slurm refuses weights to this user.
     """
 
-    factors: dict[int, int] = field(default_factory=dict)
-    ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
-    sent: dict[int, tuple[str, float]] = field(default_factory=dict)
-    counts: dict[int, int] = field(default_factory=dict)
-    marks: dict[int, str] = field(default_factory=dict)
-    overwritten: dict[int, str] = field(default_factory=dict)
-    shapes: dict[int, tuple[int, float]] = field(default_factory=dict)
-    deadlines: dict[int, float] = field(default_factory=dict)
-    shown: dict[int, int] = field(default_factory=dict)
+    counts: dict[int, int] = {}
+    admitted: dict[int, str] = {}
+    shown: dict[int, int] = {}
     no_weights: bool = False
 
     @classmethod
     def of(cls, kept: AppliedFile) -> LastApplied:
         """Return what a process knows that follows another one."""
-        return cls(
-            dict(kept.factors),
-            dict(kept.ranges),
-            dict(kept.sent),
-            overwritten=dict(kept.marks),
-            shapes=dict(kept.shapes),
-            deadlines=dict(kept.deadlines),
-        )
-
-    def kept(self) -> AppliedFile:
-        """Return what the next process must know."""
-        return AppliedFile(
-            dict(self.ranges),
-            dict(self.sent),
-            dict(self.factors),
-            dict(self.overwritten),
-            dict(self.shapes),
-            dict(self.deadlines),
-        )
+        return cls(**_copied(kept))
 
     def restore_marks(self, rows: JobRows) -> None:
         """Write into rows of waiting jobs the admissions over which admins wrote comments.
@@ -172,8 +141,8 @@ class LastApplied:
         """
         waits = rows.state.map(WAITING.__contains__, np.bool_)
         marked = waits & rows.mark.map(is_admitted, np.bool_)
-        known = self.marks | self.overwritten
-        self.marks = {int(rows.id[at]): rows.mark[at] for at in np.flatnonzero(marked).tolist()}
+        known = self.admitted | self.overwritten
+        self.admitted = {int(rows.id[at]): rows.mark[at] for at in np.flatnonzero(marked).tolist()}
         self.overwritten = {}
         for at in np.flatnonzero(waits & ~marked).tolist() if known else ():
             mark = known.get(int(rows.id[at]), "")
@@ -217,12 +186,9 @@ class LastApplied:
     def keep_only(self, jobs: set[int], unshown: set[int]) -> None:
         """Forget all other jobs; `unshown` are those of which Slurm shows no highest node count."""
         self.counts = {job: count for job, count in self.counts.items() if job in unshown}
-        self.factors = {job: value for job, value in self.factors.items() if job in jobs}
-        self.ranges = {job: value for job, value in self.ranges.items() if job in jobs}
-        self.sent = {job: value for job, value in self.sent.items() if job in jobs}
-        self.shapes = {job: value for job, value in self.shapes.items() if job in jobs}
-        self.deadlines = {job: value for job, value in self.deadlines.items() if job in jobs}
-        self.shown = {job: value for job, value in self.shown.items() if job in jobs}
+        for name in ("factors", "ranges", "sent", "shapes", "deadlines", "shown"):
+            known = getattr(self, name).items()
+            setattr(self, name, {job: value for job, value in known if job in jobs})
 
     def remember(self, done: Done, now: float) -> None:
         """Keep in mind what was carried out, at `now`, and cannot be read back."""

@@ -10,11 +10,11 @@ import numpy as np
 
 from rtsched.adapters.live import LIKELY, UNJUDGED, Completions, CompletionStatus, Marks, dag_key
 from rtsched.adapters.requirements import plain_columns
+from rtsched.adapters.slurm.accounts import limits_for
 from rtsched.adapters.slurm.commands import FIRST_PRIORITY, LAST_PRIORITY
 from rtsched.adapters.slurm.comments import NOTHING, Spec, spec_of
 from rtsched.adapters.slurm.completions import LIVE
 from rtsched.adapters.slurm.layout import is_ours
-from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import node_list_in, wishes_in
 from rtsched.adapters.slurm.per_node import shown_demand, shown_licenses
 from rtsched.adapters.slurm.requirements import JobRequest, dependency_of, requirements_of
@@ -22,7 +22,7 @@ from rtsched.adapters.slurm.rows import (
     MEGABYTE,
     WAITING,
     Texts,
-    alive,
+    names_of_job,
     number,
     pairwise,
     taken,
@@ -33,7 +33,6 @@ from rtsched.logs.hostlist import names_of
 from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.limit_rules import JobNames
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import Amounts, offsets_of
 
@@ -73,20 +72,6 @@ _LIMITS = ("Assoc", "QOS")
 
 _LAUNCHES = ("launch fail", "JobHoldMaxRequeue")
 """How the reasons begin of jobs that Slurm holds after launches that failed."""
-
-
-def parts(rows: JobRows) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return which rows wait, run, and have ended; waiting and running by (submit, id)."""
-    code = rows.state.map(_part_of, np.int8)
-    order = np.lexsort((rows.id, rows.submit))
-    ordered = code[order]
-    return order[ordered == 0], order[ordered == 1], np.flatnonzero(code == 2)
-
-
-def _part_of(state: str) -> int:
-    if state in WAITING:
-        return 0
-    return 1 if alive(state) else 2
 
 
 def token_of(mark: str) -> str:
@@ -503,12 +488,6 @@ def _reshape(
         requests[at] = requirements.node_request
         if sizes is None:
             requirements.write_to(plain, at)
-
-
-def names_of_job(rows: JobRows, i: int) -> JobNames:
-    """Return what limits of a job go by."""
-    first = rows.partition[i].split(",", 1)[0]
-    return JobNames(rows.qos[i], first, rows.account[i], rows.user[i])
 
 
 def _deferred(rows: JobRows, i: int) -> bool:

@@ -24,7 +24,7 @@ from rtsched.adapters.slurm.rows import nodes_in
 from rtsched.logs.node_requests import MIB, OPTIONS
 from rtsched.logs.slurm_text import gres, licenses_in, trackable
 from rtsched.model.array_rounds import most_together
-from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
+from rtsched.model.resources import CPU, GPU, GRES, LICENSE, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,8 +79,6 @@ def written(name: str, line: str) -> str:
             return option
     return " or ".join(options)
 
-
-GPU = f"{GRES}gpu"
 
 WISHES = re.compile(rf"(?:^|\s)--({'|'.join((*OPTIONS, 'constraint'))})=(\S+)")
 """What each node must have, in a request for nodes; the last constraint, if there are two."""

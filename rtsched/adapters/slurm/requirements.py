@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.adapters.requirements import Requirements
+from rtsched.adapters.slurm.accounts import within_limits
 from rtsched.adapters.slurm.comments import NOTHING, Spec
-from rtsched.adapters.slurm.limits import within_limits
 from rtsched.adapters.slurm.node_requests import fitted, hardware_of, part_of, too_few_nodes
 from rtsched.adapters.slurm.per_node import Demand, demand_of, per_node, tasks_per_node, written
 from rtsched.adapters.slurm.rows import last_task_in

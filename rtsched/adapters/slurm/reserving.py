@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rtsched.adapters.changes import rounds_of, waiting
 from rtsched.adapters.live import Change
-from rtsched.adapters.planned import rounds_of, waiting
 from rtsched.adapters.slurm.advance_reservations import (
     AdvanceReservation,
     clock,
@@ -63,9 +63,8 @@ from rtsched.adapters.slurm.observation import (
     is_unpromised,
     keeps_order,
     may_not_start_yet,
-    names_of_job,
 )
-from rtsched.adapters.slurm.rows import WAITING
+from rtsched.adapters.slurm.rows import WAITING, names_of_job
 from rtsched.adapters.slurm.submission import limit_minutes
 from rtsched.logs.hostlist import fold, names_of
 from rtsched.model.jobs import Kind

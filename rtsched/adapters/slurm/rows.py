@@ -20,6 +20,7 @@ from rtsched.logs.hostlist import names_of
 from rtsched.logs.machine import slurm_state
 from rtsched.logs.slurm_text import ENDINGS, gres, licenses_in
 from rtsched.model.cluster import NodeState
+from rtsched.model.limit_rules import JobNames
 from rtsched.model.log import Ending
 from rtsched.model.resources import LICENSE
 
@@ -462,6 +463,26 @@ def _joined(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], dict):
         return {job: value for part in parts for job, value in part.items()}
     return np.concatenate(parts)
+
+
+def parts(rows: JobRows) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return which rows wait, run, and have ended; waiting and running by (submit, id)."""
+    code = rows.state.map(_part_of, np.int8)
+    order = np.lexsort((rows.id, rows.submit))
+    ordered = code[order]
+    return order[ordered == 0], order[ordered == 1], np.flatnonzero(code == 2)
+
+
+def _part_of(state: str) -> int:
+    if state in WAITING:
+        return 0
+    return 1 if alive(state) else 2
+
+
+def names_of_job(rows: JobRows, i: int) -> JobNames:
+    """Return what limits of a job go by."""
+    first = rows.partition[i].split(",", 1)[0]
+    return JobNames(rows.qos[i], first, rows.account[i], rows.user[i])
 
 
 def extra_in(output: str) -> str:

@@ -18,10 +18,10 @@ from rtsched.adapters.live import (
     dag_key,
 )
 from rtsched.adapters.requirements import odds_alone, too_late, too_long
+from rtsched.adapters.slurm.accounts import limits_for
 from rtsched.adapters.slurm.commands import promised_factor, promised_priority
 from rtsched.adapters.slurm.comments import WORD, Spec, fitting_record, spec_of, with_record
 from rtsched.adapters.slurm.facts import SlurmFacts
-from rtsched.adapters.slurm.limits import limits_for
 from rtsched.adapters.slurm.node_requests import node_list_in, refused_features, with_node_list
 from rtsched.adapters.slurm.per_node import count_for_gpus, processors_in
 from rtsched.adapters.slurm.requirements import JobRequest, dependency_of, requirements_of
@@ -32,10 +32,10 @@ from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.logs.hostlist import expand, fold
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.limit_rules import JobNames, kinds_of
-from rtsched.model.resources import GRES
+from rtsched.model.resources import GPU
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from rtsched.adapters.live import Adjustment
     from rtsched.adapters.requirements import Requirements
@@ -308,24 +308,83 @@ class SlurmTranslator:
     ) -> Adjustable:
         """Return what of a submit request could be asked for otherwise."""
         facts, kind = facts or SlurmFacts(), submission.jobs.kind[0]
-        limit = math.inf
-        if kind != Kind.DIVISIBLE:
-            name = str(submission.jobs.texts("partition")[0])
-            part, minutes = facts.partitions.get(name), _number(fields, Tag.TIME_LIMIT, 0)
-            limit = minutes * 60.0 if minutes > 0 else part.default_s if part else math.inf
-        rigid = kind not in {Kind.DIVISIBLE, Kind.ARRAY}
-        return adjustable(fields, facts, rigid=rigid, limit_s=limit)
+        name = _text(fields, Tag.PARTITION).split(",", 1)[0] or facts.default
+        here = facts.partitions.get(name)
+        if here is None:
+            return NOT_ADJUSTABLE
+        minutes = _number(fields, Tag.TIME_LIMIT, 0)
+        limit = minutes * 60.0 if minutes > 0 else here.default_s
+        limit = math.inf if kind == Kind.DIVISIBLE else limit
+        rigid, pinned = kind not in {Kind.DIVISIBLE, Kind.ARRAY}, bool(fields.get(Tag.REQ_NODES))
+        gpu_type, gpus = _gpus_in(fields)
+        others = (
+            other
+            for other, part in facts.partitions.items()
+            if other != name and part.up and not part.restricted and part.longest_s >= limit
+        )
+        return Adjustable(
+            nodes=_number(fields, Tag.MIN_NODES, 1) if rigid and not pinned else 1,
+            limit_s=limit,
+            gpus=gpus,
+            gpu_types=tuple(_types(here, gpu_type)) if gpus else (),
+            partitions=() if pinned else tuple(others),
+        )
 
-    def adjusted(self, fields: Mapping[int, str | int], to: Adjustment) -> Mapping[int, str | int]:
-        """Return a submit request that asks for something else."""
-        return adjusted(fields, to)
+    def adjusted(self, fields: Mapping[int, str | int], to: Adjustment) -> dict[int, str | int]:
+        """Return a submit request that asks for something else.
+
+        With fewer nodes it asks for fewer tasks and processors in proportion, rounded up.
+        """
+        new = dict(fields)
+        if to.nodes is not None:
+            old = max(int(fields.get(Tag.MIN_NODES, 1)), 1)
+            most = int(fields.get(Tag.MAX_NODES, old))
+            new |= {Tag.MIN_NODES: to.nodes, Tag.MAX_NODES: most if most > old else to.nodes}
+            for tag in (Tag.NUM_TASKS, Tag.MIN_CPUS, Tag.MAX_CPUS):
+                if int(fields.get(tag, 0)) > 0:
+                    new[tag] = -(-int(fields[tag]) * to.nodes // old)
+        if to.limit_s is not None:
+            new[Tag.TIME_LIMIT] = max(math.floor(to.limit_s / 60.0 + 1e-6), 1)
+        if to.gpus is not None or to.gpu_type is not None:
+            kind, count = _gpus_in(fields)
+            kind = kind if to.gpu_type is None else to.gpu_type
+            count = count if to.gpus is None else to.gpus
+            new[Tag.TRES_PER_NODE] = ":".join(filter(None, (GPU, kind, str(count))))
+        if to.partition is not None:
+            new[Tag.PARTITION] = to.partition
+        if to.deadline is not None:
+            new[Tag.DEADLINE] = math.ceil(to.deadline)
+        if to.odds is not None:
+            new |= _with_odds(fields, to.odds)
+        return new
 
     def options(self, fields: Mapping[int, str | int], to: Adjustment) -> tuple[str, ...]:
-        """Return the options of sbatch that make an adjusted request of the first one."""
-        new = adjusted(fields, to)
-        texts = (Tag.EXTRA, Tag.COMMENT)
-        changed = [tag for tag in texts if new.get(tag) != fields.get(tag)]
-        return options(new, changed)
+        """Return the options of sbatch that make an adjusted request of the first one.
+
+        They count whatever the script says. A comment, and an Extra that is empty, are among them
+        only if they change.
+        """
+        new, found = self.adjusted(fields, to), list[str]()
+        if least := int(new.get(Tag.MIN_NODES, 0)):
+            most = int(new.get(Tag.MAX_NODES, least))
+            found.append(f"--nodes={least}-{most}" if most > least else f"--nodes={least}")
+        if (minutes := int(new.get(Tag.TIME_LIMIT, 0))) > 0:
+            found.append(f"--time={minutes}")
+        found += [f"--{name}={new[tag]}" for tag, name in OPTIONS.items() if new.get(tag)]
+        found += [
+            f"--{name}={new.get(tag, '')}"
+            for tag, name in TEXTS.items()
+            if new.get(tag) != fields.get(tag) or (tag == Tag.EXTRA and new.get(tag))
+        ]
+        if memory := new.get(Tag.PN_MIN_MEMORY):
+            found.append(f"--mem={memory}M")
+        if memory := new.get(Tag.MEM_PER_CPU):
+            found.append(f"--mem-per-cpu={memory}M")
+        if tres := str(new.get(Tag.TRES_PER_NODE, "")):
+            found.append(f"--gres={re.sub(r'(?:^|(?<=,))gres[/:]', '', tres)}")
+        if deadline := int(new.get(Tag.DEADLINE, 0)):
+            found.append(f"--deadline=uts{deadline}")
+        return tuple(found)
 
     def protected(self, fields: Mapping[int, str | int]) -> str:
         """Return which promised properties a request to change a job would change.
@@ -541,7 +600,6 @@ def _count(fields: Mapping[int, str | int], tag: Tag, otherwise: int) -> int:
 
 
 _GPUS = re.compile(r"(?:gres[/:])?gpu(?::([A-Za-z][\w.-]*))?(?::(\d{1,6}))?", re.ASCII)
-_GPU = f"{GRES}gpu"
 
 OPTIONS: Mapping[Tag, str] = {
     Tag.PARTITION: "partition",
@@ -563,52 +621,15 @@ TEXTS: Mapping[Tag, str] = {Tag.EXTRA: "extra", Tag.COMMENT: "comment"}
 """Likewise, of what may hold a word for rtsched."""
 
 
-def adjustable(
-    fields: Mapping[int, str | int], facts: SlurmFacts, *, rigid: bool, limit_s: float
-) -> Adjustable:
-    """Return what of a request can be changed.
-
-    Parameters
-    ----------
-    fields : mapping of int to str or int
-        What the submit filter sent.
-    facts : SlurmFacts
-        Of the last poll.
-    rigid : bool
-        Whether the job asks for nodes and a time limit, and is no divisible load and no array.
-    limit_s : float
-        Its time limit, seconds; inf: none.
-    """
-    name = str(fields.get(Tag.PARTITION, "")).split(",", 1)[0] or facts.default
-    here = facts.partitions.get(name)
-    if here is None:
-        return NOT_ADJUSTABLE
-    nodes = int(fields.get(Tag.MIN_NODES, 1))
-    pinned = bool(fields.get(Tag.REQ_NODES))
-    gpu_type, gpus = gpus_in(fields)
-    others = () if pinned else (n for n, p in facts.partitions.items() if n != name and _open(p))
-    return Adjustable(
-        nodes=nodes if rigid and not pinned else 1,
-        limit_s=limit_s,
-        gpus=gpus,
-        gpu_types=tuple(_types(here, gpu_type)) if gpus else (),
-        partitions=tuple(n for n in others if facts.partitions[n].longest_s >= limit_s),
-    )
-
-
-def _open(partition: Partition) -> bool:
-    return partition.up and not partition.restricted
-
-
 def _types(partition: Partition, present: str) -> Iterator[str]:
     """Yield the other types of GPUs of a partition's nodes, by name."""
     names = {name for node, _ in partition.hardware for name, n in node.items() if n}
     for name in sorted(names):
-        if name.startswith(f"{_GPU}:") and present and name != f"{_GPU}:{present}":
-            yield name.removeprefix(f"{_GPU}:")
+        if name.startswith(f"{GPU}:") and present and name != f"{GPU}:{present}":
+            yield name.removeprefix(f"{GPU}:")
 
 
-def gpus_in(fields: Mapping[int, str | int]) -> tuple[str, int]:
+def _gpus_in(fields: Mapping[int, str | int]) -> tuple[str, int]:
     """Return the type, which may be empty, and the number of GPUs on each node; 0: none.
 
     Of a request for other generic resources too, or for GPUs in another way, nothing is changed.
@@ -618,35 +639,6 @@ def gpus_in(fields: Mapping[int, str | int]) -> tuple[str, int]:
     if found is None or any(fields.get(tag) for tag in others):
         return "", 0
     return found[1] or "", int(found[2] or 1)
-
-
-def adjusted(fields: Mapping[int, str | int], to: Adjustment) -> dict[int, str | int]:
-    """Return the request that asks for something else.
-
-    With fewer nodes it asks for fewer tasks and processors in proportion, rounded up.
-    """
-    new = dict(fields)
-    if to.nodes is not None:
-        old = max(int(fields.get(Tag.MIN_NODES, 1)), 1)
-        most = int(fields.get(Tag.MAX_NODES, old))
-        new |= {Tag.MIN_NODES: to.nodes, Tag.MAX_NODES: most if most > old else to.nodes}
-        for tag in (Tag.NUM_TASKS, Tag.MIN_CPUS, Tag.MAX_CPUS):
-            if int(fields.get(tag, 0)) > 0:
-                new[tag] = -(-int(fields[tag]) * to.nodes // old)
-    if to.limit_s is not None:
-        new[Tag.TIME_LIMIT] = max(math.floor(to.limit_s / 60.0 + 1e-6), 1)
-    if to.gpus is not None or to.gpu_type is not None:
-        kind, count = gpus_in(fields)
-        kind = kind if to.gpu_type is None else to.gpu_type
-        count = count if to.gpus is None else to.gpus
-        new[Tag.TRES_PER_NODE] = ":".join(filter(None, (_GPU, kind, str(count))))
-    if to.partition is not None:
-        new[Tag.PARTITION] = to.partition
-    if to.deadline is not None:
-        new[Tag.DEADLINE] = math.ceil(to.deadline)
-    if to.odds is not None:
-        new |= _with_odds(fields, to.odds)
-    return new
 
 
 def _with_odds(fields: Mapping[int, str | int], odds: float) -> dict[int, str | int]:
@@ -666,31 +658,3 @@ def _without_odds(word: re.Match[str]) -> str:
     pairs = word[1].split(",")
     left = [pair for pair in pairs if not pair.startswith("odds=")]
     return word[0] if left == pairs else f"rtsched:{','.join(left)}" if left else ""
-
-
-def options(fields: Mapping[int, str | int], changed: Collection[int] = ()) -> tuple[str, ...]:
-    """Return the options of sbatch that make a request, whatever the script says.
-
-    A comment, and an Extra that is empty, are among them only if their tags are `changed`.
-    """
-    found = []
-    if least := int(fields.get(Tag.MIN_NODES, 0)):
-        most = int(fields.get(Tag.MAX_NODES, least))
-        found.append(f"--nodes={least}-{most}" if most > least else f"--nodes={least}")
-    if (minutes := int(fields.get(Tag.TIME_LIMIT, 0))) > 0:
-        found.append(f"--time={minutes}")
-    found += [f"--{name}={fields[tag]}" for tag, name in OPTIONS.items() if fields.get(tag)]
-    found += [
-        f"--{name}={fields.get(tag, '')}"
-        for tag, name in TEXTS.items()
-        if tag in changed or (tag == Tag.EXTRA and fields.get(tag))
-    ]
-    if memory := fields.get(Tag.PN_MIN_MEMORY):
-        found.append(f"--mem={memory}M")
-    if memory := fields.get(Tag.MEM_PER_CPU):
-        found.append(f"--mem-per-cpu={memory}M")
-    if tres := str(fields.get(Tag.TRES_PER_NODE, "")):
-        found.append(f"--gres={re.sub(r'(?:^|(?<=,))gres[/:]', '', tres)}")
-    if deadline := int(fields.get(Tag.DEADLINE, 0)):
-        found.append(f"--deadline=uts{deadline}")
-    return tuple(found)

@@ -11,7 +11,13 @@ import numpy as np
 
 from rtsched.adapters.live import Change, Completions, Done, Observation
 from rtsched.adapters.slurm import memory
-from rtsched.adapters.slurm.accounts import Associations, accounts_of, used_time, with_ended
+from rtsched.adapters.slurm.accounts import (
+    Associations,
+    accounts_of,
+    limits_of,
+    used_time,
+    with_ended,
+)
 from rtsched.adapters.slurm.commands import CommandRunner, carried_out, rank_of
 from rtsched.adapters.slurm.completions import find_completions
 from rtsched.adapters.slurm.facts import (
@@ -45,7 +51,6 @@ from rtsched.adapters.slurm.layout import (
     released_late,
     unreserved_licenses,
 )
-from rtsched.adapters.slurm.limits import limits_of
 from rtsched.adapters.slurm.memory import AppliedFile, LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.observation import (
     allocations_of,
@@ -53,11 +58,10 @@ from rtsched.adapters.slurm.observation import (
     edges_of,
     jobs_of,
     marks_of,
-    parts,
     requeued_parts,
 )
 from rtsched.adapters.slurm.route import Route
-from rtsched.adapters.slurm.rows import number
+from rtsched.adapters.slurm.rows import number, parts
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
 from rtsched.errors import AdapterError, InputError
