@@ -197,11 +197,10 @@ class CondorFacts:
     vacating: float = 0.0
     vacating_most: float = 0.0
 
-    def beyond(self, vacate_time: float) -> float:
-        """Return by how much a vacate time goes beyond what the margin contains; nan: machine's."""
-        most = self.vacating_most
-        own = most if math.isnan(vacate_time) else min(vacate_time, most)
-        return max(own - self.vacating, 0.0)
+    def beyond(self, vacate_time: NDArray[np.float64] | float) -> NDArray[np.float64]:
+        """Return by how much vacate times go beyond what the margin contains; nan: machine's."""
+        own = np.fmin(vacate_time, self.vacating_most)
+        return np.maximum(own - self.vacating, 0.0)
 
     @property
     def tail(self) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from rtsched.adapters.condor.accounts import turns_of
 from rtsched.adapters.condor.completions import token_of
 from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.job_ads import GREATEST
 from rtsched.adapters.condor.pool_state import (
     DEFERRAL_S,
     DEFERRED,
@@ -317,7 +318,7 @@ def jobs_of(
         label=facts.names.all_of(groups.job[which]),
         submit=procs.submit,
         begin=procs.begin,
-        cores=_capped(procs.cpus.astype(np.int64) * counts),
+        cores=np.minimum(procs.cpus.astype(np.int64) * counts, GREATEST).astype(np.int32),
         memory=procs.memory,
         demand=demand,
         association=np.array([*charged, -1], np.int32)[procs.submitter],
@@ -373,10 +374,6 @@ def _of_rows(those: Mapping[int, T], rows: NDArray[np.int64]) -> list[tuple[int,
     place[rows] = np.arange(len(rows))
     found = zip(place[keys].tolist(), those.values(), strict=True)
     return sorted((each for each in found if each[0] >= 0), key=itemgetter(0))
-
-
-def _capped(cores: NDArray[np.int64]) -> NDArray[np.int32]:
-    return np.minimum(cores, np.iinfo(np.int32).max).astype(np.int32)
 
 
 def marks_of(

@@ -275,7 +275,7 @@ def _procs(
         start=ads.start[kind],
         run_time=np.where(np.isnan(run_time), facts.run_time, run_time),
         limited=ads.limited[kind],
-        vacating=_beyond(ads.vacate_time[kind], facts),
+        vacating=facts.beyond(ads.vacate_time[kind]),
         executing=ads.executing[kind],
         cpus=np.clip(np.ceil(cpus), 1, GREATEST).astype(np.int32),
         memory=np.where(memory > 0, np.clip(memory, 0, GREATEST) * MEGABYTE, -1).astype(np.int64),
@@ -285,12 +285,6 @@ def _procs(
         own_priority=np.clip(own, -GREATEST, GREATEST).astype(np.int32),
         reordered=own <= GREATEST,
     )
-
-
-def _beyond(vacate_time: NDArray[np.float64], facts: CondorFacts) -> NDArray[np.float64]:
-    """Return for each proc what `CondorFacts.beyond` says of its vacate time, float64[n]."""
-    own = np.fmin(vacate_time, facts.vacating_most)
-    return np.maximum(own - facts.vacating, 0.0)
 
 
 _TEXTS = ("user", "submitter", "account", "name", "slot", "admission", "node_set", "rank_set")

@@ -166,7 +166,7 @@ def margin_of(ad: Record, facts: CondorFacts) -> float:
 
     It may have asked for more time to leave its slot than the margin contains.
     """
-    return facts.margin + facts.beyond(vacate_time(ad))
+    return facts.margin + float(facts.beyond(vacate_time(ad)))
 
 
 def vacate_time(ad: Record) -> float:

@@ -254,8 +254,7 @@ def claims_of(ads: Sequence[Record]) -> list[Claim]:
         schedd = text(ad, "remotescheddname") or (text(ad, "globaljobid") or "").partition("#")[0]
         slot = parent_of(name) if _is_dynamic(ad) else name
         leaving = ad.get("state") == "Preempting"
-        cpus, memory = _size(ad, "cpus", "memory")
-        gpus, disk = _gpus(ad, "gpus"), _disk(ad, "disk")
+        cpus, memory, gpus, disk = _amounts(ad)
         claims.append(Claim(name, slot, cpus, memory, schedd, leaving, gpus, disk))
     return claims
 
@@ -290,11 +289,8 @@ def layout_of(slots: Sequence[Slot], ads: MachineAds | None = None) -> PoolLayou
     """Return the machine that slots make, in their order; `ads`: what they say of themselves."""
     at = np.repeat(np.arange(len(slots)), [slot.rows for slot in slots]).tolist()
     rows = [slots[i] for i in at]
-    cpus = np.array([slot.cpus for slot in rows], np.int64)
-    memory = np.array([slot.memory for slot in rows], np.int64)
-    gpus = np.array([slot.gpus for slot in rows], np.int64)
-    disk = np.array([slot.disk for slot in rows], np.int64)
-    jobs = np.array([slot.jobs for slot in rows], np.int64)
+    amounts = [(slot.cpus, slot.memory, slot.gpus, slot.disk, slot.jobs) for slot in rows]
+    cpus, memory, gpus, disk, jobs = np.array(amounts, np.int64).reshape(-1, 5).T
     parts, masks = parts_of([slot.kind for slot in rows], cpus, np.maximum(memory, 0), gpus, disk)
     shared = bool(jobs.any())
     nodes = Nodes.build(
@@ -342,13 +338,10 @@ def _slot(ad: Record, settings: CondorSettings) -> Slot | None:
     kind = text(ad, "rtclass") or ""
     speed = _speed((name, machine, kind), ad, settings.speeds)
     partitionable = ad.get("partitionableslot") is True
-    total = "totalslot" if partitionable else ""
-    cpus, memory = _size(ad, f"{total}cpus", f"{total}memory")
+    cpus, memory, gpus, disk = _amounts(ad, "totalslot" if partitionable else "")
     drains = ad.get("state") == "Drained"
     if settings.share_nodes:
-        gpus, jobs = _gpus(ad, f"{total}gpus"), cpus if partitionable else 1
-        disk = _disk(ad, f"{total}disk")
-        amounts = (0, gpus, jobs, disk, (), drains)
+        amounts = (0, gpus, cpus if partitionable else 1, disk, (), drains)
         return Slot(name, machine, kind, cpus, memory, speed, _state(ad), *amounts)
     if not partitionable:
         return Slot(name, machine, kind, cpus, memory, speed, _state(ad), drains=drains)
@@ -361,25 +354,16 @@ def _slot(ad: Record, settings: CondorSettings) -> Slot | None:
     return Slot(name, machine, kind, one, part, speed, _state(ad), units, drains=drains)
 
 
-def _size(ad: Record, cpus: str, memory: str) -> tuple[int, int]:
-    """Return CPUs and bytes of a slot, -1: not said."""
-    count, megabytes = number(ad, cpus), number(ad, memory)
+def _amounts(ad: Record, total: str = "") -> tuple[int, int, int, int]:
+    """Return CPUs, bytes of memory (-1: not said), GPUs and bytes of disk of a slot."""
+    names = ("cpus", "memory", "gpus", "disk")
+    cpus, megabytes, gpus, kilobytes = (number(ad, f"{total}{name}") for name in names)
     return (
-        int(min(max(count, 1.0), MOST)) if count > 0 else 1,
+        int(min(max(cpus, 1.0), MOST)) if cpus > 0 else 1,
         int(min(megabytes, 1 << 40)) * MEGABYTE if megabytes >= 0 else -1,
+        int(min(gpus, MOST)) if gpus > 0 else 0,
+        int(min(kilobytes, 1 << 40)) * KILOBYTE if kilobytes > 0 else 0,
     )
-
-
-def _gpus(ad: Record, name: str) -> int:
-    """Return how many GPUs a slot has."""
-    count = number(ad, name)
-    return int(min(count, MOST)) if count > 0 else 0
-
-
-def _disk(ad: Record, name: str) -> int:
-    """Return the bytes of a slot's disk."""
-    kilobytes = number(ad, name)
-    return int(min(kilobytes, 1 << 40)) * KILOBYTE if kilobytes > 0 else 0
 
 
 def _speed(names: Iterable[str], ad: Record, speeds: Mapping[str, float]) -> float:

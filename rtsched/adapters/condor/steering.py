@@ -51,7 +51,7 @@ from rtsched.model.jobs import Kind
 from rtsched.model.snapshot import places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -216,7 +216,7 @@ class CondorSteering(Steering):
         placement, idle = action.placement, self._idle_nodes()
         which, left = self._to_size(action), self.settings.sizes_per_cycle
         waits = view.rows_of(action.job[which].tolist(), IDLE)
-        slots, every = _Codes.of(view), np.arange(len(idle), dtype=np.int32)
+        names, every = view.slots.texts("name"), np.arange(len(idle), dtype=np.int32)
         columns = (action.job[which], placement.size[which], placement.node_set[which])
         for job, size, code in zip(*(column.tolist() for column in columns), strict=True):
             if left == 0:
@@ -224,9 +224,12 @@ class CondorSteering(Steering):
             if len(waits[job]) != 1:
                 continue
             row, nodes = waits[job][0], placement.node_sets[code] if code >= 0 else every
-            chosen = _first_free(nodes, size, idle, slots.rows(text_of(view, "node_set", row)))
+            given = text_of(view, "node_set", row).split(",")
+            kept = [at for name in given for at in view.of_slot.get(name, ())]
+            chosen = _first_free(nodes, size, idle, kept)
             idle[chosen] = False
-            steps = _sized(row, slots.text(chosen), len(chosen), view)
+            slots = ",".join(dict.fromkeys(names[at] or "" for at in chosen.tolist()))
+            steps = _sized(row, slots, len(chosen), view)
             if steps:
                 left -= 1
                 says = f"{len(chosen)} hosts" if len(chosen) else "as many hosts as it asked for"
@@ -383,44 +386,17 @@ def _waiting(
     return rows, at[rows], view.numbers[rows].tolist()
 
 
-@dataclass(frozen=True)
-class _Codes:
-    """The names of slots, and which row of the cluster has which one."""
-
-    names: tuple[str, ...]
-    code: NDArray[np.int32]
-    of_name: dict[str, int]
-
-    @classmethod
-    def of(cls, view: PoolState) -> _Codes:
-        names = view.slots.names("name")
-        return cls(names, view.slots.column("name"), {name: i for i, name in enumerate(names)})
-
-    def rows(self, slots: str) -> NDArray[np.bool_] | None:
-        """Return bool[rows]: those of some slots, by a list of names; None: it names none."""
-        codes = [self.of_name[name] for name in slots.split(",") if name in self.of_name]
-        return np.isin(self.code, codes) if codes else None
-
-    def text(self, rows: NDArray[np.int32]) -> str:
-        """Return the names of the slots of some rows, in order."""
-        return ",".join(self.names[code] for code in dict.fromkeys(self.code[rows].tolist()))
-
-
 def _first_free(
-    nodes: NDArray[np.int32],
-    size: int,
-    idle: NDArray[np.bool_],
-    given: NDArray[np.bool_] | None,
+    nodes: NDArray[np.int32], size: int, idle: NDArray[np.bool_], given: Sequence[int]
 ) -> NDArray[np.int32]:
     """Return the first `size` of some rows that are idle, or none if there are fewer.
 
-    Where those that a job was given before are so many and still idle, it keeps them.
+    Where those that a job was `given` before are so many and still idle, it keeps them.
     """
     free = nodes[idle[nodes]]
-    if given is not None:
-        kept = free[given[free]]
-        if len(kept) == size:
-            return kept
+    kept = free[np.isin(free, given)]
+    if len(kept) == size:
+        return kept
     return free[:size] if len(free) >= size else free[:0]
 
 

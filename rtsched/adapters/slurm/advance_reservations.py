@@ -230,19 +230,8 @@ def reservation_changes(moved: ReservationChanges, view: SlurmState) -> list[Cha
     changes = [deletion(name, Rank.RENEW, ", to recreate it") for name in moved.renew]
     for reservation, words in moved.update:
         pairs = [f"{key}={value}" for key, value in words.items()]
-        changes.append(
-            change(
-                "reserve",
-                reservation.job,
-                f"change reservation {reservation.name}: {' '.join(pairs)}",
-                Rank.UPDATE,
-                "scontrol",
-                "update",
-                f"ReservationName={reservation.name}",
-                *pairs,
-                nodes=reservation.nodes,
-            )
-        )
+        text = f"change reservation {reservation.name}: {' '.join(pairs)}"
+        changes.append(_change(reservation, text, Rank.UPDATE, "update", pairs))
     changes += [_create(reservation, view) for reservation in moved.create]
     kept = {row.name: row for row in view.reservations}
     changes += [_delete(kept[name]) for name in moved.delete]
@@ -268,23 +257,23 @@ def _create(reservation: AdvanceReservation, view: SlurmState) -> Change:
         f"create reservation {reservation.name} {what}from {clock(start)} for "
         f"{math.ceil((reservation.end - start) / 60)} min for {reservation.user}"
     )
-    return change(
-        "reserve",
-        reservation.job,
-        text,
-        Rank.CREATE,
-        "scontrol",
-        "create",
-        "reservation",
-        f"ReservationName={reservation.name}",
+    words = [
         f"StartTime={written(reservation.start, view.now)}",
         f"EndTime=uts{reservation.end:.0f}",
         *([f"Nodes={nodes}"] if nodes else []),
         *([f"Licenses={licenses}"] if licenses else []),
         f"Users={reservation.user}",
         f"Flags={FLAGS if nodes else LICENSE_FLAGS}",
-        nodes=reservation.nodes,
-    )
+    ]
+    return _change(reservation, text, Rank.CREATE, "create reservation", words)
+
+
+def _change(
+    reservation: AdvanceReservation, text: str, rank: Rank, what: str, words: Sequence[str]
+) -> Change:
+    """Return the change by which scontrol makes or changes a reservation."""
+    words = ("scontrol", *what.split(), f"ReservationName={reservation.name}", *words)
+    return change("reserve", reservation.job, text, rank, *words, nodes=reservation.nodes)
 
 
 def clock(moment: float) -> str:

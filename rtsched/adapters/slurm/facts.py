@@ -205,6 +205,28 @@ class SlurmFacts:
         return self.margin + 60.0
 
 
+def facts_of(config: dict[str, str], start_delay: float, completing: float) -> SlurmFacts:
+    """Return what the configuration says, by `config_of`.
+
+    `start_delay` and `completing`: by the site's settings, seconds.
+    """
+    return SlurmFacts(
+        version=config.get("SLURM_VERSION", ""),
+        cluster=config.get("ClusterName", ""),
+        margin=margin_of(config, start_delay, completing),
+        completing=max(completing, seconds(config, "CompleteWait")),
+        basic=config.get("PriorityType", "").endswith("basic"),
+        site_factors=config.get("PrioritySiteFactorPlugin", "(null)") not in {"(null)", ""},
+        core_spec=config.get("AllowSpecResourcesUsage", "").lower() not in {"no", "0"},
+        switches=has_switches(config),
+        enforced=keeps_associations(config),
+        requeue_delay=requeue_delay_of(config),
+        array_size=number(config.get("MaxArraySize", "")),
+        backfill=backfill_interval_of(config),
+        unchecked=unchecked_features(config),
+    )
+
+
 def federation_in(shown: str) -> str:
     """Return the federation that `scontrol show federation` shows; empty: none."""
     match = _FEDERATION.search(shown)

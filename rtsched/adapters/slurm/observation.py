@@ -283,6 +283,9 @@ def jobs_of(
 ) -> Jobs:
     """Return jobs that wait or run.
 
+    Of jobs that want something of rtsched, one that can be promised nothing keeps the form of any
+    other job, and has no deadline here; one that runs has the form that it runs in.
+
     Parameters
     ----------
     rows : JobRows
@@ -305,7 +308,17 @@ def jobs_of(
         plain["size"] = np.maximum(sizes, 1)
     specs = _specs(some)
     requests = Texts.alike("", len(which))
-    _reshape(plain, requests, rows, which, specs, facts, sizes, ranges or {}, now)
+    due = np.flatnonzero(some.deadline < math.inf).tolist()
+    for at in sorted({*due, *specs}):
+        i, spec = int(which[at]), specs.get(at, NOTHING)
+        request = request_in(rows, i, spec, (ranges or {}).get(int(rows.id[i])), facts, now)
+        limits = limits_for(facts, names_of_job(rows, i))
+        needs = requirements_of(request, facts, fresh=_deferred(rows, i), limits=limits)
+        if needs.problem:
+            continue
+        plain["deadline"][at], requests[at] = request.deadline, needs.node_request
+        if sizes is None:
+            needs.write_to(plain, at)
     dag, checkpoints = np.full(len(which), -1, np.int64), np.zeros(len(which), np.bool_)
     for at, spec in specs.items():
         dag[at] = dag_key(some.user[at], spec.dag) if spec.dag else -1
@@ -457,37 +470,6 @@ def _is_for_us(text: str) -> bool:
 
 def _spec(rows: JobRows, i: int) -> Spec:
     return spec_of(rows.extra[i], rows.comment[i])
-
-
-def _reshape(
-    plain: dict[str, Any],
-    requests: Texts,
-    rows: JobRows,
-    which: NDArray[np.int64],
-    specs: dict[int, Spec],
-    facts: SlurmFacts,
-    sizes: NDArray[np.int32] | None,
-    ranges: Mapping[int, tuple[int, int]],
-    now: float,
-) -> None:
-    """Set the requirements of jobs that want something of rtsched, and their node requests.
-
-    One that can be promised nothing keeps the form of any other job, and has no deadline here. One
-    that runs has the form that it runs in.
-    """
-    deadlines = np.flatnonzero(rows.deadline[which] < math.inf).tolist()
-    for at in sorted({*deadlines, *specs}):
-        i, spec = int(which[at]), specs.get(at, NOTHING)
-        request = request_in(rows, i, spec, ranges.get(int(rows.id[i])), facts, now)
-        limits = limits_for(facts, names_of_job(rows, i))
-        fresh = _deferred(rows, i)
-        requirements = requirements_of(request, facts, fresh=fresh, limits=limits)
-        if requirements.problem:
-            continue
-        plain["deadline"][at] = request.deadline
-        requests[at] = requirements.node_request
-        if sizes is None:
-            requirements.write_to(plain, at)
 
 
 def _deferred(rows: JobRows, i: int) -> bool:

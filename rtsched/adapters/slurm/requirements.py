@@ -220,7 +220,7 @@ def _when_it_may_start(
     """Return the requirements of a request from the time on at which it may start."""
     name = request.partition.split(",", 1)[0] or facts.default
     shared = bool(facts.sharing.resources)
-    request = _without_ignored(_of_this_cluster(request, facts), facts)
+    request = _of_this_cluster(request, facts)
     part, node_request, wrong = part_of(name, request, facts, fresh=fresh)
     limit = request.limit
     if math.isnan(limit):
@@ -254,8 +254,11 @@ def _when_it_may_start(
         problem = (
             problem or _dependency_problem(request, facts) or _closed(request, part, limit, least)
         )
-        if facts.sharing.resources:
-            problem = problem or _not_first(part)
+        if facts.sharing.resources and part.above:  # Slurm keeps room for the jobs that come first
+            problem = problem or (
+                f"no promise can be given in partition {part.name}: jobs of {part.above}, which "
+                "has a higher PriorityTier, start before on the same nodes"
+            )
     needs = Requirements(
         partition=name,
         problem=problem,
@@ -346,19 +349,17 @@ def _apart(request: JobRequest, facts: SlurmFacts) -> str:
 
 
 def _of_this_cluster(request: JobRequest, facts: SlurmFacts) -> JobRequest:
-    """Return a request without the option --clusters, if that names this cluster alone."""
-    if not request.clusters or request.clusters != facts.cluster:
-        return request
-    options = [name for name in request.other.split(",") if name != "clusters"]
-    return replace(request, other=",".join(options))
+    """Return a request without options that change nothing here.
 
-
-def _without_ignored(request: JobRequest, facts: SlurmFacts) -> JobRequest:
-    """Return a request without the option --core-spec, where Slurm ignores it."""
-    if facts.core_spec or not request.other:
+    These are --clusters that names this cluster alone, and --core-spec where Slurm ignores it.
+    """
+    if not request.other:
         return request
-    options = [name for name in request.other.split(",") if name != "core-spec"]
-    return replace(request, other=",".join(options))
+    idle = set() if facts.core_spec else {"core-spec"}
+    if request.clusters and request.clusters == facts.cluster:
+        idle.add("clusters")
+    left = [name for name in request.other.split(",") if name not in idle]
+    return replace(request, other=",".join(left))
 
 
 def _elsewhere(request: JobRequest, facts: SlurmFacts) -> str:
@@ -453,17 +454,3 @@ def _dependency_problem(request: JobRequest, facts: SlurmFacts) -> str:
     if facts.federation:  # other clusters know other jobs
         return dependency.problem
     return dependency.problem or refused_dependency(request.dependency, request.unknown_jobs)
-
-
-def _not_first(part: Partition) -> str:
-    """Return why a job's start on shared nodes could not be kept; empty if it could.
-
-    Slurm's scheduler keeps room for the jobs that come first in the queue: no other partition's
-    come before.
-    """
-    if part.above:
-        return (
-            f"no promise can be given in partition {part.name}: jobs of {part.above}, which has a "
-            "higher PriorityTier, start before on the same nodes"
-        )
-    return ""

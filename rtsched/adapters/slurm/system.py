@@ -23,22 +23,16 @@ from rtsched.adapters.slurm.completions import find_completions
 from rtsched.adapters.slurm.facts import (
     Sharing,
     SlurmFacts,
-    backfill_interval_of,
     billing_of,
     calc_period_of,
     config_of,
+    facts_of,
     federation_in,
-    has_switches,
-    keeps_associations,
     keeps_limits,
-    margin_of,
     partitions_of,
     plans_licenses,
     qos_of_partitions,
-    requeue_delay_of,
-    seconds,
     sharing_of,
-    unchecked_features,
     used_time_rules,
 )
 from rtsched.adapters.slurm.groups import joined_arrays, joined_components
@@ -61,7 +55,7 @@ from rtsched.adapters.slurm.observation import (
     requeued_parts,
 )
 from rtsched.adapters.slurm.route import Route
-from rtsched.adapters.slurm.rows import number, parts
+from rtsched.adapters.slurm.rows import parts
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
 from rtsched.errors import AdapterError, InputError
@@ -346,35 +340,23 @@ class SlurmSystem:
             self._shares_read = now
         if self._no_shares:
             problems.append(self._no_shares)
-        settings, config = self.settings, self._config
+        settings = self.settings
         limits = [part.longest_s for part in machine.partitions.values()]
-        return SlurmFacts(
-            version=config.get("SLURM_VERSION", ""),
-            cluster=config.get("ClusterName", ""),
+        return replace(
+            facts_of(self._config, settings.start_delay_s, settings.completing_s),
             federation=self._federation,
-            margin=margin_of(config, settings.start_delay_s, settings.completing_s),
-            completing=max(settings.completing_s, seconds(config, "CompleteWait")),
             partitions=machine.partitions,
             default=machine.default,
             longest=max(limits, default=np.inf),
             associations=self._shares[1],
             sharing=sharing,
             given=given,
-            basic=config.get("PriorityType", "").endswith("basic"),
-            site_factors=config.get("PrioritySiteFactorPlugin", "(null)") not in {"(null)", ""},
-            core_spec=config.get("AllowSpecResourcesUsage", "").lower() not in {"no", "0"},
-            switches=has_switches(config),
             home={user: account for account, user in reversed(self._shares[1])},
             users=users,
-            enforced=keeps_associations(config),
-            requeue_delay=requeue_delay_of(config),
-            array_size=number(config.get("MaxArraySize", "")),
-            backfill=backfill_interval_of(config),
             limits=self._limits_now(problems),
             billing=machine.cluster.billing,
             parts=machine.parts,
             features=machine.features,
-            unchecked=unchecked_features(config),
         )
 
 
