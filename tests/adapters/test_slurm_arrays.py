@@ -18,7 +18,7 @@ from rtsched.adapters.slurm.completions import completions_in
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
 from rtsched.adapters.slurm.groups import joined_arrays
 from rtsched.adapters.slurm.layout import ClusterLayout, PartitionParts
-from rtsched.adapters.slurm.memory import SlurmState
+from rtsched.adapters.slurm.memory import LastApplied, SlurmState
 from rtsched.adapters.slurm.observation import allocations_of, jobs_of, marks_of
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import JobRows, ReservationRow, parts
@@ -309,7 +309,7 @@ def state_of(found: JobRows, reservations: list[ReservationRow]) -> SlurmState:
 
 def reserving(view: SlurmState, plan: Schedule) -> list[str]:
     """Return what is to be changed about reservations, jobs in them and their sizes."""
-    found = reserve_changes(plan, view, SlurmSettings(promised_first=False), {}, {})
+    found = reserve_changes(plan, view, SlurmSettings(promised_first=False), LastApplied())
     return [" ".join(change.command.words[1:]) for change in found]
 
 

@@ -16,7 +16,7 @@ from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
 from rtsched.adapters.slurm.commands import only_waiting, promised_priority, rank_of
 from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, unchecked_features
 from rtsched.adapters.slurm.layout import ClusterLayout, layout_of
-from rtsched.adapters.slurm.memory import AppliedFile, SlurmState, applied
+from rtsched.adapters.slurm.memory import AppliedFile, LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.node_requests import node_list_in, with_node_list
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.reserving import reserve_changes
@@ -522,7 +522,7 @@ def asked_of(view: SlurmState, *entries: tuple[int, float, tuple[int, ...]]) -> 
     start = NOW + np.array([start for _, start, _ in entries])
     nodes = np.array([node for *_, some in entries for node in some], np.int32)
     plan = Schedule.build([job for job, *_ in entries], start, start + 620.0, offsets, nodes)
-    return reserve_changes(plan, view, SlurmSettings(), {}, {})
+    return reserve_changes(plan, view, SlurmSettings(), LastApplied())
 
 
 def test_where_jobs_share_nodes_a_job_gets_its_own_list_back() -> None:

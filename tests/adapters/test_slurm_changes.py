@@ -317,7 +317,7 @@ def test_a_promised_job_that_slurm_requeued_may_start_as_planned() -> None:
     }
     start = [NOW, NOW + 60, NOW + 500]
     planned = Schedule.build(ids(1, 4, 5), start, [NOW + 600] * 3, ids(0, 1, 2, 3), ids(0, 1, 2))
-    changes = reserve_changes(planned, view, SlurmSettings(), {}, {})
+    changes = reserve_changes(planned, view, SlurmSettings(), LastApplied())
     lifted = [each for each in changes if "StartTime" in each.command.words[-1]]
     assert [each.command.words[2:] for each in lifted] == [
         ("JobId=1", "StartTime=now"),
@@ -325,7 +325,7 @@ def test_a_promised_job_that_slurm_requeued_may_start_as_planned() -> None:
     ]
     for each in lifted:
         applied(view, each.command)
-    again = reserve_changes(planned, view, SlurmSettings(), {}, {})
+    again = reserve_changes(planned, view, SlurmSettings(), LastApplied())
     assert not [each for each in again if "StartTime" in each.command.words[-1]]
 
 
@@ -337,7 +337,7 @@ def test_a_task_that_slurm_requeued_goes_on_in_the_array_s_reservation() -> None
     view.requeued = requeued_parts(view.rows, NOW)
     assert view.requeued == {12: {"12_3": NOW + 120}}
     planned = Schedule.build(ids(12), [NOW], [NOW + 600], ids(0, 1), ids(0))
-    changes = reserve_changes(planned, view, SlurmSettings(), {}, {})
+    changes = reserve_changes(planned, view, SlurmSettings(), LastApplied())
     lifted = [each.command for each in changes if "StartTime" in each.command.words[-1]]
     assert [each.words[2:] for each in lifted] == [("JobId=12_3", "StartTime=now")]
     applied(view, lifted[0])
@@ -364,14 +364,14 @@ def test_who_left_the_plan_is_no_longer_first(basic: bool) -> None:
     view = view_of(first | {"deadline": str(int(NOW) + 900)}, first, others, others)
     view = replace(view, facts=replace(view.facts, basic=basic))
     memory = LastApplied(factors={4: 60_000 if basic else 507_000_000})
-    changes = reserve_changes(plan(), view, SlurmSettings(), memory.factors, {})
+    changes = reserve_changes(plan(), view, SlurmSettings(), memory)
     moved = {each.job: each for each in changes if each.kind == "set-priority"}
     word = "Nice=0" if basic else "SiteFactor=0"
     assert sorted(moved) == [1, 2, 4]
     assert {job for job, each in moved.items() if each.command.words[-1] == word} == {2, 4}
     for each in moved.values():
         memory.remember(Done(each, "done"), NOW)
-    again = reserve_changes(plan(), view, SlurmSettings(), memory.factors, {})
+    again = reserve_changes(plan(), view, SlurmSettings(), memory)
     assert not [each for each in again if each.kind == "set-priority"]
 
 
@@ -383,7 +383,7 @@ def test_reservations_are_made_while_there_is_time() -> None:
     kinds = [
         [
             each.command.rank
-            for each in reserve_changes(plan(), replace(view, facts=f), settings, {}, {})
+            for each in reserve_changes(plan(), replace(view, facts=f), settings, LastApplied())
         ]
         for f in (near, far)
     ]
@@ -394,7 +394,7 @@ def test_reservations_are_made_while_there_is_time() -> None:
 def test_no_reservation_waits_for_a_deletion() -> None:
     """Reservations are made before old ones are deleted, and jobs are bound in between."""
     view = view_of({"tres": "node=2", "maxnodes": "3"})
-    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {}, {})
+    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), LastApplied())
     ranks = [change.command.rank for change in sorted(changes, key=lambda each: each.command.rank)]
     assert ranks == [Rank.CREATE, Rank.SIZE, Rank.BIND]
     assert Rank.LEAVE < Rank.RENEW < Rank.UPDATE < Rank.CREATE < Rank.BIND < Rank.DELETE
@@ -410,7 +410,7 @@ def test_a_size_that_slurm_does_not_show_is_set_once() -> None:
 
     def sizes(view: SlurmState) -> list[Change]:
         """Return what a cycle does about sizes, after it is done."""
-        changes = reserve_changes(plan(), view, SlurmSettings(), memory.factors, memory.counts)
+        changes = reserve_changes(plan(), view, SlurmSettings(), memory)
         found = [each for each in changes if "NumNodes=2-2" in each.command.words]
         for each in found:
             memory.remember(Done(each, "done"), NOW)
@@ -430,7 +430,7 @@ def test_a_job_leaves_the_reservation_that_is_made_anew() -> None:
     view = view_of({"tres": "node=2", "maxnodes": "2", "reservation": "rtsched_1"})
     begun = ReservationRow("rtsched_1", NOW - 10, NOW + 900, ("n1", "n4"), ("u",), ())
     view = replace(view, reservations=[begun])
-    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {}, {})
+    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), LastApplied())
     ranks = [change.command.rank for change in sorted(changes, key=lambda each: each.command.rank)]
     assert ranks == [Rank.LEAVE, Rank.RENEW, Rank.CREATE, Rank.BIND]
 
@@ -575,7 +575,7 @@ def test_a_reservation_stays_until_its_successor_is_there(tmp_path: Path) -> Non
         for name, nodes in (("rtsched_8", ("n4", "n5")), ("rtsched_9", ("n0",)))
     ]
     view = replace(view, reservations=old)
-    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), {}, {})
+    changes = reserve_changes(plan(), view, SlurmSettings(promised_first=False), LastApplied())
     done = {each.change.text: each for each in carried_out(system, changes)}
     assert done["delete reservation rtsched_9"].outcome == "done"
     spared = done["delete reservation rtsched_8"]

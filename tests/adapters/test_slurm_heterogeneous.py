@@ -18,7 +18,7 @@ from rtsched.adapters.slurm.completions import completions_in
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts, backfill_interval_of
 from rtsched.adapters.slurm.groups import joined_components
 from rtsched.adapters.slurm.layout import ClusterLayout, PartitionParts
-from rtsched.adapters.slurm.memory import SlurmState
+from rtsched.adapters.slurm.memory import LastApplied, SlurmState
 from rtsched.adapters.slurm.observation import (
     allocations_of,
     completions_of,
@@ -157,7 +157,7 @@ def test_one_reservation_for_all() -> None:
     view = view_of(shown(component(0, 1, 10, **freed), component(1, 2, 30, **freed)))
     indptr, nodes = np.array([0, 3]), np.array([0, 1, 5], np.int32)
     plan = Schedule.build([7], [NOW + 100], [NOW + 1950], indptr, nodes)
-    found = reserve_changes(plan, view, SlurmSettings(promised_first=False), {}, {})
+    found = reserve_changes(plan, view, SlurmSettings(promised_first=False), LastApplied())
     created, bound = (" ".join(change.command.words[1:]) for change in found)
     assert created.startswith("create reservation ReservationName=rtsched_7")
     assert "Nodes=n[0-1,5] Users=ann" in created
@@ -248,7 +248,7 @@ def test_on_nodes_that_jobs_share_it_is_bound_by_its_reservation() -> None:
     plan = Schedule.build([7], [NOW + 100], [NOW + 1950], indptr, nodes)
     created, bound = (
         " ".join(change.command.words[1:])
-        for change in reserve_changes(plan, view, SlurmSettings(), {}, {})
+        for change in reserve_changes(plan, view, SlurmSettings(), LastApplied())
     )
     assert created.startswith("create reservation ReservationName=rtsched_7")
     assert "Nodes=n[0-1,5] Users=ann" in created

@@ -21,7 +21,7 @@ from rtsched.adapters.slurm.advance_reservations import (
 from rtsched.adapters.slurm.commands import Rank
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts, plans_licenses
 from rtsched.adapters.slurm.layout import layout_of, unreserved_licenses
-from rtsched.adapters.slurm.memory import SlurmState, applied
+from rtsched.adapters.slurm.memory import LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.per_node import Demand, demand_of
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
@@ -185,7 +185,7 @@ def plan(*entries: tuple[int, float, int]) -> Schedule:
 def changes(view: SlurmState, *entries: tuple[int, float, int]) -> list[Change]:
     """Return what a plan asks of reservations and their jobs, and carry it out."""
     settings = SlurmSettings(share_nodes=True)
-    found = reserve_changes(plan(*entries), view, settings, {}, {})
+    found = reserve_changes(plan(*entries), view, settings, LastApplied())
     found.sort(key=lambda each: each.command.rank)
     for each in found:
         applied(view, each.command)

@@ -91,7 +91,7 @@ def words(changes: list[Change]) -> list[tuple[int, str]]:
 
 def asked(view: SlurmState, *entries: tuple[int, float, tuple[int, ...]]) -> list[Change]:
     """Return what a plan asks for."""
-    return reserve_changes(plan(*entries), view, SlurmSettings(share_nodes=True), {}, {})
+    return reserve_changes(plan(*entries), view, SlurmSettings(share_nodes=True), LastApplied())
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -100,14 +100,14 @@ def test_nodes_are_kept_for_a_job_before_it_is_promised_anything(shared: bool) -
     held = {"prioritylong": "0", "admin_comment": "rtsched:parked", "reservation": "(null)"}
     view, settings = view_of(held, shared=shared), SlurmSettings(share_nodes=shared)
     secured = plan((1, 0.0, (2,)))
-    (made,) = reserve_changes(plan(), view, settings, {}, {}, None, secured)
+    (made,) = reserve_changes(plan(), view, settings, LastApplied(), secured)
     assert (made.command.rank, made.command.nodes) == (Rank.CREATE, ("n2",))
     asked = next(word for word in made.command.words if word.startswith("EndTime=uts"))
     row = ReservationRow(
         "rtsched_1", NOW, float(asked.removeprefix("EndTime=uts")), ("n2",), ("ann",), ()
     )
     kept = replace(view, reservations=[row])
-    promised = reserve_changes(secured, kept, settings, {}, {})
+    promised = reserve_changes(secured, kept, settings, LastApplied())
     assert not {change.command.rank for change in promised} & {Rank.DELETE, Rank.RENEW}
 
 
@@ -242,7 +242,7 @@ def test_who_was_held_meanwhile_gets_its_own_nodes_back() -> None:
     view = view_of(held, held, held | {"admin_comment": "rtsched:abc --nodelist=n2"})
     view.rows.required[1] = "n0"
     sent = dict.fromkeys((1, 2, 3), ("n1", NOW))
-    changes = reserve_changes(plan(), view, SlurmSettings(share_nodes=True), {}, {}, sent)
+    changes = reserve_changes(plan(), view, SlurmSettings(share_nodes=True), LastApplied(sent=sent))
     assert words(changes) == [(1, "ReqNodeList="), (3, "ReqNodeList=n2")]
     restored = restoring(view.rows, [], AppliedFile(sent=sent), basic=False)
     assert words(restored) == words(changes)

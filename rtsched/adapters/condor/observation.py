@@ -399,9 +399,8 @@ def marks_of(
     of_arrays = np.isin(queue.procs.job, list(queue.arrays))
     held[groups.group[of_arrays & (queue.procs.status != HELD)]] = False  # others go on
     held = held[which]
-    is_deferred = [name == DEFERRED for name in (*procs.names("admission"), None)]
-    deferred = np.array(is_deferred, np.bool_)[procs.admission] & ~held
     names = (*procs.names("admission"), None)
+    deferred = np.array([name == DEFERRED for name in names], np.bool_)[procs.admission] & ~held
     unjudged = np.array([name in {None, UNJUDGED} for name in names], np.bool_)[procs.admission]
     unpromised = np.zeros(len(first), np.bool_)
     token: list[str | None] = [None] * len(first)

@@ -19,7 +19,7 @@ from rtsched.adapters.programs import run_program
 from rtsched.adapters.readiness import host_facts
 from rtsched.adapters.slurm import slurm_conf
 from rtsched.adapters.slurm.commands import CommandRunner
-from rtsched.adapters.slurm.facts import federation_in
+from rtsched.adapters.slurm.facts import config_of, federation_in
 from rtsched.adapters.slurm.setup import PLUGIN, Setup, plugin_dirs
 from rtsched.errors import AdapterError, ConfigError, InputError
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.slurm.settings import SlurmSettings
 
-_SHOWN = re.compile(r"^([A-Za-z][\w/]*)\s*= (.*)$", re.MULTILINE)
 _AS_OF = re.compile(r"Configuration data as of (\d+)")
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _READ_VERSION = (
@@ -86,7 +85,7 @@ def _running(commands: CommandRunner) -> tuple[Mapping[str, str] | None, str, fl
         shown = commands.ask("scontrol", "show", "config")
     except AdapterError as error:
         return None, str(error), 0.0
-    found = {name.lower(): value.strip() for name, value in _SHOWN.findall(shown)}
+    found = {name.lower(): value for name, value in config_of(shown).items()}
     match = _AS_OF.search(shown)
     return found, "", float(match[1]) - time.time() if match else 0.0
 

@@ -30,9 +30,10 @@ from rtsched.adapters.slurm.rows import NO_DEADLINE, WAITING, ReservationRow, wo
 from rtsched.adapters.slurm.submission import DEFERRED, MARK, UNPROMISED
 from rtsched.logs.hostlist import names_of
 from rtsched.logs.slurm_text import licenses_in
+from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rtsched.adapters.live import Change, Done, Observation
     from rtsched.adapters.slurm.facts import SlurmFacts
@@ -73,6 +74,15 @@ class AppliedFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     def kept(self) -> AppliedFile:
         """Return what the next process must know."""
         return AppliedFile(**_copied(self))
+
+    def note(self, job: int, command: Command, now: float) -> None:
+        """Keep in mind what a command, carried out at `now`, takes the place of."""
+        if command.before is not None:
+            self.ranges[job] = command.before
+        if command.deadline is not None:
+            self.deadlines[job] = command.deadline
+        if nodes := _words(command).get("ReqNodeList"):
+            self.sent[job] = nodes, now
 
 
 def _copied(kept: AppliedFile) -> dict[str, Any]:
@@ -172,15 +182,9 @@ class LastApplied(AppliedFile):
         for each in changes:
             if not isinstance(each.command, Command):
                 continue
-            words = _words(each.command)
-            if words.keys() & {"SiteFactor", "Nice"}:
+            kept.note(each.job, each.command, now)
+            if _words(each.command).keys() & {"SiteFactor", "Nice"}:
                 kept.factors[each.job] = UNSURE
-            if each.command.before is not None:
-                kept.ranges[each.job] = each.command.before
-            if words.get("ReqNodeList"):
-                kept.sent[each.job] = (words["ReqNodeList"], now)
-            if each.command.deadline is not None:
-                kept.deadlines[each.job] = each.command.deadline
         return kept
 
     def keep_only(self, jobs: set[int], unshown: set[int]) -> None:
@@ -204,11 +208,8 @@ class LastApplied(AppliedFile):
             self.factors[job] = int(words["SiteFactor"])
         if "Nice" in words:
             self.factors[job] = -int(words["Nice"])
-        if command.deadline is not None:
-            self.deadlines[job] = command.deadline
-        if command.before is not None:
-            self.ranges[job] = command.before
-        elif "NumNodes" in words:
+        self.note(job, command, now)
+        if command.before is None and "NumNodes" in words:
             self.counts[job] = int(words["NumNodes"].partition("-")[0])
         if command.returns:
             self.shapes[job] = RETURNED
@@ -216,8 +217,6 @@ class LastApplied(AppliedFile):
             nodes, limit = self.shapes[job]
             nodes = int(words.get("NumNodes", f"{nodes}").partition("-")[0])
             self.shapes[job] = nodes, float(words.get("TimeLimit", limit / 60.0)) * 60.0
-        if words.get("ReqNodeList"):
-            self.sent[job] = (words["ReqNodeList"], now)
 
 
 def _words(command: Command) -> dict[str, str]:
@@ -284,6 +283,13 @@ class SlurmState:
         """Row of the daemon's queue by job id."""
         return {job: at for at, job in enumerate(self.observation.queued.id.tolist())}
 
+    @cached_property
+    def licensed(self) -> frozenset[int]:
+        """The waiting jobs that need licences."""
+        queued = self.observation.queued
+        amounts = amounts_of(queued, "demand", tuple(self.observation.cluster.licenses))
+        return frozenset(queued.id[amounts.any(axis=1)].tolist())
+
     def __post_init__(self) -> None:
         self.held = set(self.observation.marks.job[self.observation.marks.held].tolist())
 
@@ -334,17 +340,15 @@ def _reservation(view: SlurmState, words: dict[str, str], *, deleted: bool) -> N
 
 def _changed(row: ReservationRow, words: dict[str, str], now: float) -> ReservationRow:
     """Return a reservation after an update."""
-    if "StartTime" in words:
-        row = replace(row, start=_moment(words["StartTime"], now))
-    if "EndTime" in words:
-        row = replace(row, end=_moment(words["EndTime"], now))
-    if "Nodes" in words:
-        row = replace(row, nodes=tuple(names_of(words["Nodes"])))
-    if "Users" in words:
-        row = replace(row, users=words_of(words["Users"]))
-    if "Licenses" in words:
-        row = replace(row, licenses=licenses_in(words["Licenses"]))
-    return row
+    meanings: dict[str, tuple[str, Callable[[str], Any]]] = {
+        "StartTime": ("start", lambda text: _moment(text, now)),
+        "EndTime": ("end", lambda text: _moment(text, now)),
+        "Nodes": ("nodes", lambda text: tuple(names_of(text))),
+        "Users": ("users", words_of),
+        "Licenses": ("licenses", licenses_in),
+    }
+    found = {name: read(words[word]) for word, (name, read) in meanings.items() if word in words}
+    return replace(row, **found)
 
 
 def _moment(text: str, now: float) -> float:

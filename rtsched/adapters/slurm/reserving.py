@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.slurm.memory import SlurmState
+    from rtsched.adapters.slurm.memory import LastApplied, SlurmState
     from rtsched.adapters.slurm.rows import JobRows
     from rtsched.adapters.slurm.settings import SlurmSettings
 
@@ -107,16 +107,12 @@ def reserve_changes(
     plan: Schedule,
     view: SlurmState,
     settings: SlurmSettings,
-    factors: Mapping[int, int],
-    counts: Mapping[int, int],
-    sent: Mapping[int, tuple[str, float]] | None = None,
+    last_applied: LastApplied,
     secured: Schedule | None = None,
 ) -> list[Change]:
     """Return what a plan asks for: reservations, sizes, bindings, order.
 
-    `factors` are the site factors set so far, by job id; `counts` the node counts set of which
-    Slurm shows no highest one; `sent` the node lists set, and when; `secured` nodes that are kept
-    as well, for jobs that are promised nothing yet.
+    `secured`: nodes that are kept as well, for jobs that are promised nothing yet.
     """
     plan = waiting(plan, view.observation.queued.id)
     secured = waiting(secured or Schedule.empty(), view.observation.queued.id)
@@ -124,20 +120,19 @@ def reserve_changes(
     kept += _in_use(view, settings)
     single = plan.take(np.flatnonzero(~_in_parts(plan, view)))  # others have their reservations
     order: list[Change] = []
-    licensed = _licensed(view)
     if view.observation.cluster.shared:
-        order = _in_order(single, view, licensed)
+        order = _in_order(single, view)
     elif settings.promised_first:
-        order = _priorities(plan, view, factors)
+        order = _priorities(plan, view, last_applied.factors)
     own = [each for each in kept if each.job not in secured.entries.job]
     moved = difference(kept, view.reservations, view.now, settings.grace_s / 2)
     return [
         *reservation_changes(moved, view),
-        *_bindings(own, view, frozenset(moved.renew), licensed),
-        *_sizes(single, view, counts, licensed),
+        *_bindings(own, view, frozenset(moved.renew)),
+        *_sizes(single, view, last_applied.counts),
         *_records(plan, own, view),
         *order,
-        *_out_of_order(plan, view, sent or {}),
+        *_out_of_order(plan, view, last_applied.sent),
         *_in_time(plan, kept, view),
     ]
 
@@ -354,7 +349,7 @@ def _in_use(view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservatio
     return found
 
 
-def _in_order(plan: Schedule, view: SlurmState, licensed: frozenset[int]) -> list[Change]:
+def _in_order(plan: Schedule, view: SlurmState) -> list[Change]:
     """Return which jobs get the nodes planned for them, and their places in the queue.
 
     The earlier a job is planned to start, the higher its priority.
@@ -366,7 +361,7 @@ def _in_order(plan: Schedule, view: SlurmState, licensed: frozenset[int]) -> lis
         row = view.place[job]
         nodes = [view.names[node] for node in sorted(plan.nodes_of(at).tolist())]
         if set(names_of(view.rows.required[row])) != set(nodes):
-            binding = [f"ReqNodeList={fold(nodes)}", *_kept_limit(view, job, licensed)]
+            binding = [f"ReqNodeList={fold(nodes)}", *_kept_limit(view, job)]
             binding.append(only_waiting(view.rows, row, Rank.BIND))
             text = f"have job {job} start on {fold(nodes)}"
             changes.append(job_update("reserve", job, text, Rank.BIND, *binding))
@@ -500,10 +495,7 @@ def _top(basic: bool) -> int:
 
 
 def _bindings(
-    reservations: list[AdvanceReservation],
-    view: SlurmState,
-    renewed: frozenset[str],
-    licensed: frozenset[int],
+    reservations: list[AdvanceReservation], view: SlurmState, renewed: frozenset[str]
 ) -> list[Change]:
     """Return which jobs enter and leave reservations of ours.
 
@@ -529,7 +521,7 @@ def _bindings(
         waits = view.rows.state[row] in WAITING
         if waits and (view.rows.reservation[row] != name or name in renewed):
             text = f"bind job {job} to reservation {name}"
-            words = [f"ReservationName={name}", *_kept_limit(view, job, licensed)]
+            words = [f"ReservationName={name}", *_kept_limit(view, job)]
             words.append(only_waiting(view.rows, row, Rank.BIND))
             changes.append(job_update("reserve", job, text, Rank.BIND, *words))
     return changes
@@ -539,16 +531,9 @@ def _is_rigid(view: SlurmState, job: int) -> bool:
     return bool(view.observation.queued.kind[view.queued[job]] == Kind.RIGID)
 
 
-def _licensed(view: SlurmState) -> frozenset[int]:
-    """Return the waiting jobs that need licences."""
-    queued = view.observation.queued
-    amounts = amounts_of(queued, "demand", tuple(view.observation.cluster.licenses))
-    return frozenset(queued.id[amounts.any(axis=1)].tolist())
-
-
-def _kept_limit(view: SlurmState, job: int, licensed: frozenset[int]) -> list[str]:
+def _kept_limit(view: SlurmState, job: int) -> list[str]:
     """Return what keeps the limit of a rigid job with licences as it is; of another, nothing."""
-    if job not in licensed or not _is_rigid(view, job):
+    if job not in view.licensed or not _is_rigid(view, job):
         return []
     return [_least_limit(int(view.rows.limit[view.place[job]] // 60))]
 
@@ -563,9 +548,7 @@ def _least_limit(minutes: int) -> str:
     return f"TimeMin={minutes}"
 
 
-def _sizes(
-    plan: Schedule, view: SlurmState, counts: Mapping[int, int], licensed: frozenset[int]
-) -> list[Change]:
+def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[Change]:
     """Return which jobs get another node count or time limit, to be as planned.
 
     A controller that was started anew shows no highest node count of jobs that waited before (0;
@@ -585,7 +568,7 @@ def _sizes(
             minutes = limit_minutes(duration, names_of_job(view.rows, row), view.facts)
             if minutes * 60.0 != view.rows.limit[row]:
                 words.append(f"TimeLimit={minutes}")
-                words += [_least_limit(minutes)] if job in licensed else []
+                words += [_least_limit(minutes)] if job in view.licensed else []
         if words:
             text = f"set {' '.join(words)} of job {job}, as planned"
             words.append(only_waiting(view.rows, row))

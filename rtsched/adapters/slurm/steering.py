@@ -106,15 +106,7 @@ class SlurmSteering(Steering):
         """Return what a plan asks for: reservations, sizes, bindings, order."""
         applied, view = self.last_applied, self.view
         planned = [job for job in action.plan.entries.job.tolist() if job in view.queued]
-        changes = reserve_changes(
-            action.plan,
-            view,
-            self.settings,
-            applied.factors,
-            applied.counts,
-            applied.sent,
-            action.secured,
-        )
+        changes = reserve_changes(action.plan, view, self.settings, applied, action.secured)
         for job in planned:
             row = view.place[job]
             if applied.shapes.get(job, RETURNED) == RETURNED and has_shape(view.rows.mark[row]):
