@@ -149,7 +149,7 @@ def completions_of(records: Iterable[Record]) -> Completions:
     return Completions.build(
         len(jobs),
         job=np.array(jobs, np.int64),
-        start=np.array([_least([_start(ad) for ad in ads]) for ads in parts], np.float64),
+        start=np.array([np.fmin.reduce([_start(ad) for ad in ads]) for ads in parts], np.float64),
         end=np.array([max(_end(ad) for ad in ads) for ads in parts], np.float64),
         status=np.array([_status_of_job(ads) for ads in parts], np.int8),
         token=[next(filter(None, map(token_of, ads)), None) for ads in parts],
@@ -222,8 +222,3 @@ def _status(ad: Record) -> CompletionStatus:
         if ad.get("jobstatus") == COMPLETED and good
         else CompletionStatus.FAILED
     )
-
-
-def _least(values: Sequence[float]) -> float:
-    """Return the least of those that are known; nan if none is."""
-    return min((value for value in values if not math.isnan(value)), default=math.nan)

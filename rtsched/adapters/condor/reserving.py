@@ -198,11 +198,6 @@ def ready(plan: Schedule, view: PoolState, now: float) -> NDArray[np.bool_]:
     return their_turn(plan, view, closed, now)
 
 
-def rows_in_turn(plan: Schedule, view: PoolState, now: float) -> NDArray[np.int32]:
-    """Return the rows of the entries that could start at once, if no other job came, int32[k]."""
-    return plan.nodes[plan.per_node(ready(plan, view, now))]
-
-
 def their_turn(
     plan: Schedule, view: PoolState, closed: NDArray[np.bool_], now: float
 ) -> NDArray[np.bool_]:
@@ -315,7 +310,7 @@ def _keep_rows(
     lead, rows = view.facts.tail + STARTING_S, len(view.slots)
     allocations = view.observation.allocations
     theirs = allocations.nodes[allocations.per_node(_starters(view, now))]
-    starting = np.union1d(theirs, rows_in_turn(plan, view, now))
+    starting = np.union1d(theirs, plan.nodes[plan.per_node(ready(plan, view, now))])
     fixed = occurrences(view.observation.periodic, rows)
     kept = kept_of(plan, view.slots, starting, fixed, lead=lead, horizon=horizon)
     closed = first_starts(plan, rows) - lead <= now

@@ -260,22 +260,24 @@ def margin_of(config: dict[str, str], start_delay: float, completing: float) -> 
 
 def keeps_limits(config: dict[str, str]) -> bool:
     """Return whether Slurm keeps to limits of accounts and QOS (`limits`, `safe` or `all`)."""
-    enforced = config.get("AccountingStorageEnforce", "").lower().split(",")
-    return not {"limits", "safe", "all"}.isdisjoint(enforced)
+    return _enforces(config, "limits", "safe", "all")
 
 
 def keeps_associations(config: dict[str, str]) -> bool:
     """Return whether Slurm refuses jobs whose user has no association with their account."""
-    enforced = config.get("AccountingStorageEnforce", "").lower().split(",")
-    return not {"associations", "limits", "safe", "qos", "wckeys", "all"}.isdisjoint(enforced)
+    return _enforces(config, "associations", "limits", "safe", "qos", "wckeys", "all")
 
 
 def used_time_rules(config: dict[str, str]) -> tuple[bool, float]:
     """Return how used time counts, `safe` and `half_life` as in `SiteLimits`."""
-    enforced = config.get("AccountingStorageEnforce", "").lower().split(",")
     half_life = slurm_duration(config.get("PriorityDecayHalfLife", ""))
     decays = HALF_LIFE if math.isnan(half_life) else half_life or math.inf
-    return not {"safe", "all"}.isdisjoint(enforced), decays
+    return _enforces(config, "safe", "all"), decays
+
+
+def _enforces(config: dict[str, str], *words: str) -> bool:
+    """Return whether AccountingStorageEnforce has one of these words."""
+    return not {*words}.isdisjoint(config.get("AccountingStorageEnforce", "").lower().split(","))
 
 
 def calc_period_of(config: dict[str, str]) -> float:

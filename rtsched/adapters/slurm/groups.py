@@ -240,7 +240,7 @@ def _joined(rows: JobRows, job: int, which: list[int], facts: SlurmFacts) -> Job
         required=Texts.of([",".join(_names(rows.required[at] for at in which))]),
         excluded=Texts.of([fold(_names(rows.excluded[at] for at in which))]),
         reservation=Texts.of([_reservation([rows.reservation[at] for at in shown])]),
-        licenses=Texts.of([_listed(rows.licenses[at] for at in which)]),
+        licenses=Texts.of([",".join(filter(None, (rows.licenses[at] for at in which)))]),
         tres=Texts.of([" ".join(filter(None, (rows.tres[at] for at in which)))]),
         mark=Texts.of([next((rows.mark[at] for at in which if is_admitted(rows.mark[at])), "")]),
         submit=np.array([rows.submit[which].min()]),
@@ -315,10 +315,6 @@ def _telling(rows: JobRows, shown: Sequence[int], *, over: bool) -> int:
 def _names(lists: Iterable[str]) -> list[str]:
     """Return the nodes of all lists, each once."""
     return sorted({name for text in set(lists) for name in names_of(text)})
-
-
-def _listed(texts: Iterable[str]) -> str:
-    return ",".join(filter(None, texts))
 
 
 def _together(features: Sequence[str]) -> str:

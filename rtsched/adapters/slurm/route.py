@@ -123,7 +123,7 @@ def rows_of(jobs: list[Any]) -> JobRows:
         state=texts("state"),
         reason=Texts.of(_text(job.state_reason) for job in jobs),
         nodes=texts("allocated_nodes"),
-        features=Texts.of(map(_features, jobs)),
+        features=Texts.of(_listed(job.constraints) for job in jobs),  # `a&b` is no single one
         reservation=texts("reservation"),
         submit=moments("submit_time"),
         eligible=moments("eligible_time"),
@@ -190,15 +190,8 @@ def _label(job: Any) -> str:
     return f"{job.array_id}_[{job.array_tasks_waiting}{together}]"
 
 
-def _features(job: Any) -> str:
-    """Return the constraint; pyslurm takes `a&b` apart, which is no single feature either way."""
-    return _listed(job.constraints)
-
-
 def _listed(value: Any) -> str:
-    if isinstance(value, dict):
-        return ",".join(map(str, value))
-    return ",".join(map(str, value)) if isinstance(value, list) else value or ""
+    return ",".join(map(str, value)) if isinstance(value, (dict, list)) else value or ""
 
 
 def _tres(job: Any) -> str:

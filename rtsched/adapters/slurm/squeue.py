@@ -13,6 +13,7 @@ Source: manual page squeue.
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -165,7 +166,10 @@ class JobReader:
         self._field, self._part = field.encode(), part.encode()
         self._oversubscribe = release < EXCLUSIVE_SHOWN
         self._vocabularies: dict[str, Vocabulary] = {}
-        self._changing, self._lasting = _Part(self._read_changing), _Part(self._read_lasting)
+        self._changing, self._lasting = (
+            _Part(partial(self._read, CHANGING)),
+            _Part(self._read_lasting),
+        )
 
     def read(self, output: Iterable[bytes]) -> JobRows:
         """Return the jobs that squeue printed by the format.
@@ -209,10 +213,6 @@ class JobReader:
             if name in columns and len(vocabulary) > 2 * jobs + _BLOCK:
                 texts = Texts(columns[name], vocabulary).compact()
                 columns[name], self._vocabularies[name] = texts.codes, texts.vocabulary
-
-    def _read_changing(self, records: Sequence[bytes]) -> dict[str, NDArray[Any]]:
-        """Return the columns of what changes of some jobs; codes of texts."""
-        return self._read(CHANGING, records)
 
     def _read_lasting(self, records: Sequence[bytes]) -> dict[str, NDArray[Any]]:
         """Return the columns of what lasts of some jobs; codes of texts."""
