@@ -110,9 +110,7 @@ def turns_of(
 
 
 def accounts_of(
-    records: Sequence[Record],
-    queued: Iterable[tuple[str, str]],
-    shares: Mapping[str, float],
+    records: Sequence[Record], queued: Iterable[tuple[str, str]], shares: Mapping[str, float]
 ) -> tuple[Accounts, dict[str, int]]:
     """Return a tree of groups and submitters, and the row of each submitter.
 

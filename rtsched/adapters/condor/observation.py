@@ -158,12 +158,7 @@ def strangers_of(claims: Sequence[Claim], schedds: Container[str]) -> list[Occup
     """Return who has parts of slots without being a job of these schedds."""
     return [
         Occupant(
-            (-1, claim.name),
-            claim.slot,
-            claim.cpus,
-            claim.memory,
-            gpus=claim.gpus,
-            disk=claim.disk,
+            (-1, claim.name), claim.slot, claim.cpus, claim.memory, gpus=claim.gpus, disk=claim.disk
         )
         for claim in claims
         if claim.schedd not in schedds

@@ -66,11 +66,7 @@ def demand_of_procs(procs: Procs, facts: CondorFacts) -> Amounts:
 
 
 def demand_of_groups(
-    occupants: list[Occupant],
-    rows: list[list[int]],
-    groups: list[int],
-    count: int,
-    parts: Parts,
+    occupants: list[Occupant], rows: list[list[int]], groups: list[int], count: int, parts: Parts
 ) -> Amounts:
     """Return what each running job takes of each of its slots, int64[count, 5].
 

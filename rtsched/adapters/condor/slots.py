@@ -306,10 +306,7 @@ def layout_of(slots: Sequence[Slot], ads: MachineAds | None = None) -> PoolLayou
     )
     names, kinds = [slot.name for slot in rows], [slot.kinds for slot in rows]
     table = Slots.build(
-        len(rows),
-        name=names,
-        machine=[slot.machine for slot in rows],
-        cpus=cpus.astype(np.int32),
+        len(rows), name=names, machine=[slot.machine for slot in rows], cpus=cpus.astype(np.int32)
     )
     ends = np.cumsum([slot.rows for slot in slots], dtype=np.int64).tolist()
     first = {slot.name: end - slot.rows for slot, end in zip(slots, ends, strict=True)}

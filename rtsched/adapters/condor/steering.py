@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.changes import (
-    Steering,
-    idle_nodes,
-    kind_of,
-    stoppable,
-    with_exchanged_places,
-)
+from rtsched.adapters.changes import Steering, idle_nodes, kind_of, stoppable, with_exchanged_places
 from rtsched.adapters.condor.accounts import differing, wanted_factors
 from rtsched.adapters.condor.commands import (
     UNDEFINED,

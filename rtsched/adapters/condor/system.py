@@ -15,10 +15,7 @@ import numpy as np
 
 from rtsched.adapters.condor.accounts import accounts_of, factors_of, submitters_of
 from rtsched.adapters.condor.commands import LastApplied, carried_out
-from rtsched.adapters.condor.completions import (
-    completions_of,
-    find_completions,
-)
+from rtsched.adapters.condor.completions import completions_of, find_completions
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import PROC_BITS, schedd_of
 from rtsched.adapters.condor.job_ads import AdReader
@@ -35,13 +32,7 @@ from rtsched.adapters.condor.observation import (
 )
 from rtsched.adapters.condor.pool import CALLS, PatientPool
 from rtsched.adapters.condor.pool_state import HELD, PoolState, has_slot, slot_names
-from rtsched.adapters.condor.queue import (
-    OF_DISK,
-    OF_JOBS,
-    PROMISED,
-    Queue,
-    queue_of,
-)
+from rtsched.adapters.condor.queue import OF_DISK, OF_JOBS, PROMISED, Queue, queue_of
 from rtsched.adapters.condor.queue_reader import QueueAds, QueueReader
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.sharing import demand_of_groups, held_by
@@ -413,11 +404,7 @@ class Observer:
             ),
             allocations,
             marks_of(
-                queue,
-                groups,
-                np.concatenate([waits, runs]),
-                stuck,
-                submitters_of(self._submitters),
+                queue, groups, np.concatenate([waits, runs]), stuck, submitters_of(self._submitters)
             ),
             Completions.joined(
                 [ended.take(~np.isin(ended.job, groups.job)), completions_of(queue.overran)]

@@ -19,12 +19,7 @@ import numpy as np
 
 from rtsched.adapters.files import replace_file
 from rtsched.adapters.slurm.commands import Command
-from rtsched.adapters.slurm.observation import (
-    deadline_in,
-    is_admitted,
-    is_deferred,
-    is_unpromised,
-)
+from rtsched.adapters.slurm.observation import deadline_in, is_admitted, is_deferred, is_unpromised
 from rtsched.adapters.slurm.reserving import RETURNED
 from rtsched.adapters.slurm.rows import NO_DEADLINE, WAITING, ReservationRow, words_of
 from rtsched.adapters.slurm.submission import DEFERRED, MARK, UNPROMISED

@@ -189,11 +189,7 @@ class JobRequest:
 
 
 def requirements_of(
-    request: JobRequest,
-    facts: SlurmFacts,
-    *,
-    fresh: bool = True,
-    limits: JobLimits | None = None,
+    request: JobRequest, facts: SlurmFacts, *, fresh: bool = True, limits: JobLimits | None = None
 ) -> Requirements:
     """Return the requirements of a request; `fresh`: nothing was promised to it yet.
 

@@ -166,10 +166,8 @@ class JobReader:
         self._field, self._part = field.encode(), part.encode()
         self._oversubscribe = release < EXCLUSIVE_SHOWN
         self._vocabularies: dict[str, Vocabulary] = {}
-        self._changing, self._lasting = (
-            _Part(partial(self._read, CHANGING)),
-            _Part(self._read_lasting),
-        )
+        self._changing = _Part(partial(self._read, CHANGING))
+        self._lasting = _Part(self._read_lasting)
 
     def read(self, output: Iterable[bytes]) -> JobRows:
         """Return the jobs that squeue printed by the format.

@@ -577,10 +577,7 @@ def edges_of(request: JobRequest, spec: Spec) -> Edges:
     named = dependency_of(request.dependency).jobs
     before = [job for job in named if str(job) not in request.unknown_jobs]
     return Edges.build(
-        len(before),
-        before=before,
-        after=-1,
-        message_time=spec.numbers.get("message_time", 0.0),
+        len(before), before=before, after=-1, message_time=spec.numbers.get("message_time", 0.0)
     )
 
 

@@ -293,11 +293,7 @@ class SlurmSystem:
         if made_of != self._limits_of:
             try:
                 self._limits = limits_of(
-                    *self._shown_limits,
-                    self._partition_qos,
-                    period,
-                    safe=safe,
-                    half_life=half_life,
+                    *self._shown_limits, self._partition_qos, period, safe=safe, half_life=half_life
                 )
                 self._limits_of = made_of
             except InputError as error:
