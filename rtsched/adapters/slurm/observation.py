@@ -162,10 +162,17 @@ def marks_of(
         last[some.id == job] = max(components.ids)
     unusable, notify, otherwise = (Texts.alike("", len(which)) for _ in range(3))
     odds = np.full(len(which), np.nan)
-    for at in np.flatnonzero(deferred & (some.priority == 0)).tolist():
-        unusable[at] = _unusable(rows, int(which[at]), facts)
+    waits = some.state.map(WAITING.__contains__, np.bool_)
+    due, to_judge = some.deadline < math.inf, deferred & (some.priority == 0)
+    unpromised = mark.map(is_unpromised, np.bool_) & due & waits & ~held
+    says = some.extra.map(_says_else, np.bool_) | some.comment.map(_says_else, np.bool_)
+    for at in np.flatnonzero(to_judge | unpromised | (says & waits & due)).tolist():
         spec = _spec(rows, int(which[at]))
-        notify[at], odds[at], otherwise[at] = spec.notify, spec.odds, spec.otherwise
+        otherwise[at] = "run" if unpromised[at] else spec.otherwise
+        if to_judge[at] or unpromised[at]:
+            notify[at], odds[at] = spec.notify, spec.odds
+        if to_judge[at]:
+            unusable[at] = _unusable(rows, int(which[at]), facts)
     texts = {
         "token": mark.replaced(token_of),
         "limit": reason.replaced(_limit),
@@ -174,15 +181,6 @@ def marks_of(
         "notify": notify,
         "otherwise": otherwise,
     }
-    waits = some.state.map(WAITING.__contains__, np.bool_)
-    unpromised = mark.map(is_unpromised, np.bool_) & (some.deadline < math.inf) & waits & ~held
-    for at in np.flatnonzero(unpromised).tolist():
-        spec = _spec(rows, int(which[at]))
-        notify[at], odds[at], otherwise[at] = spec.notify, spec.odds, "run"
-    says = some.extra.map(_says_else, np.bool_) | some.comment.map(_says_else, np.bool_)
-    says &= waits & (some.deadline < math.inf)
-    for at in np.flatnonzero(says & ~unpromised).tolist():
-        otherwise[at] = _spec(rows, int(which[at])).otherwise
     if queued is not None:
         for at, problem in _not_planned(rows, which, queued, facts).items():
             texts["problem"][at] = texts["problem"][at] or problem
@@ -548,13 +546,12 @@ def edges_of(rows: JobRows, queued: NDArray[np.int64], which: NDArray[np.int64])
     """
     waits = queued[rows.dependency.take(queued).map(bool, np.bool_)].tolist()
     known = set(rows.id[which].tolist() if waits else ())
-    named = _Namesakes(rows, which)
     pairs: list[tuple[int, int, float]] = []
     for i in waits:
         dependency = dependency_of(rows.dependency[i])
         before = [job for job in dependency.jobs if job in known]
         if dependency.singleton and (rows.deadline[i] < math.inf or is_admitted(rows.mark[i])):
-            before = list(dict.fromkeys(before + named.before(i)))
+            before = list(dict.fromkeys(before + _namesakes(rows, which, i)))
         if before:
             numbers = _spec(rows, i).numbers
             time = numbers.get("message_time", 0.0)
@@ -562,26 +559,11 @@ def edges_of(rows: JobRows, queued: NDArray[np.int64], which: NDArray[np.int64])
     return Edges.of_rows(("before", "after", "message_time"), pairs)
 
 
-class _Namesakes:
-    """The jobs that wait or run, by user and name."""
-
-    def __init__(self, rows: JobRows, which: NDArray[np.int64]) -> None:
-        self._rows, self._which = rows, which
-        self._found: dict[tuple[int, str], list[int]] | None = None
-
-    def before(self, i: int) -> list[int]:
-        """Return the ids of those for which a job that waits, with `singleton`, has to wait."""
-        rows = self._rows
-        if self._found is None:
-            self._found = {}
-            for at in self._which.tolist():
-                if rows.name[at]:
-                    self._found.setdefault((int(rows.uid[at]), rows.name[at]), []).append(at)
-        job, whole = int(rows.id[i]), int(rows.het[i])
-        return [
-            int(rows.id[at])
-            for at in self._found.get((int(rows.uid[i]), rows.name[i]), ())
-            if (rows.id[at] < job or rows.state[at] not in WAITING)
-            and at != i
-            and (whole < 0 or rows.het[at] != whole)
-        ]
+def _namesakes(rows: JobRows, which: NDArray[np.int64], i: int) -> list[int]:
+    """Return the ids of those for which a job that waits, with `singleton`, has to wait."""
+    name = rows.name.codes
+    same = (rows.uid[which] == rows.uid[i]) & (name[which] == name[i]) & (which != i)
+    waits = rows.state.take(which).map(WAITING.__contains__, np.bool_)
+    same &= (rows.id[which] < rows.id[i]) | ~waits
+    same &= (rows.het[i] < 0) | (rows.het[which] != rows.het[i])
+    return rows.id[which[same]].tolist() if rows.name[i] else []

@@ -203,17 +203,6 @@ def requirements_of(
     nodes makes a job moldable if it wants something of rtsched and does not say `speedup=none`; its
     time limit is then that on the fewest nodes.
     """
-    needs = _when_it_may_start(request, facts, fresh=fresh, limits=limits)
-    reserved = request.het or request.may_not_start_yet
-    if reserved and request.needs_rtsched and facts.sharing.resources:
-        return replace(needs, exclusive=True)
-    return needs
-
-
-def _when_it_may_start(
-    request: JobRequest, facts: SlurmFacts, *, fresh: bool, limits: JobLimits | None
-) -> Requirements:
-    """Return the requirements of a request from the time on at which it may start."""
     name = request.partition.split(",", 1)[0] or facts.default
     shared = bool(facts.sharing.resources)
     request = _of_this_cluster(request, facts)
@@ -280,8 +269,11 @@ def _when_it_may_start(
         if node_request:
             problem = needs.problem or too_few_nodes(part, node_request, needs)
             needs = replace(needs, problem=problem)
-        return needs
-    return needs if fresh else replace(needs, problem=problem)
+    elif not fresh:
+        needs = replace(needs, problem=problem)
+    if shared and request.needs_rtsched and (request.het or request.may_not_start_yet):
+        return replace(needs, exclusive=True)
+    return needs
 
 
 def _array(
