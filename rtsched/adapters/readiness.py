@@ -101,18 +101,15 @@ def socket_findings(setup: HostSetup, keys: Collection[str]) -> Iterator[CheckRe
         )
     else:
         yield good(f"{setup.run} belongs to {setup.user}")
-    wanted = str(setup.run / "submit.sock")
-    asked = setup.submit.get("socket", "/run/rtsched/submit.sock")
-    if asked != wanted:
-        yield wrong(
-            f"the submit filter asks {asked}, the daemon listens on {wanted}",
-            f"set socket = {wanted} in {setup.submit_path}",
-        )
-    if (user := setup.submit.get("daemon_user", "rtsched")) != setup.user:
-        yield wrong(
-            f"the submit filter trusts {user}, the daemon runs as {setup.user}",
-            f"set daemon_user = {setup.user} in {setup.submit_path}",
-        )
+    for key, usual, wanted, filters, daemons in (
+        ("socket", "/run/rtsched/submit.sock", f"{setup.run}/submit.sock", "asks", "listens on"),
+        ("daemon_user", "rtsched", setup.user, "trusts", "runs as"),
+    ):
+        if (given := setup.submit.get(key, usual)) != wanted:
+            yield wrong(
+                f"the submit filter {filters} {given}, the daemon {daemons} {wanted}",
+                f"set {key} = {wanted} in {setup.submit_path}",
+            )
     for key in sorted(set(setup.submit) - set(keys)):
         yield wrong(f"{setup.submit_path}: unknown setting {key!r}", "correct or remove that line")
 

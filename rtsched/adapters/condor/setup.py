@@ -437,14 +437,6 @@ _QUERIED = {
 }
 
 
-class ToolResult(NamedTuple):
-    """What a tool said: whether it went well, its output, and its complaint."""
-
-    good: bool
-    output: str
-    errors: str
-
-
 class SiteSettings(NamedTuple):
     """What the site's settings say, beside the `[condor]` table.
 
@@ -493,13 +485,13 @@ def inspect_site(
     directory = directory or config_directory()
     known = set(roles) or _roles()
     names = tuple(name for name, of in _NEEDED.items() if known & of)
-    present = _texts(directory, names)
+    present = {name: _text(directory / name) for name in names if (directory / name).exists()}
     chosen = {k: v for text in present.values() for k, v in condor_conf.choices(text).items()}
     script = Path(chosen.get("RTSCHED_SCRIPT") or Setup.script)
     if script.exists():
         present[condor_conf.SCRIPT] = _text(script)
     library = Path(chosen.get("RTSCHED_LIBRARY") or Setup.library)
-    version = _VERSION.search(run("condor_version").output)
+    version = _VERSION.search(run("condor_version").stdout)
     setup = Setup(
         directory=directory,
         script=script,
@@ -526,30 +518,30 @@ def inspect_site(
 def config_directory() -> Path:
     """Return the last directory from which HTCondor reads its configuration."""
     result = run("condor_config_val", "LOCAL_CONFIG_DIR")
-    found = result.output.replace(",", " ").split()
-    return Path(found[-1]) if result.good and found else CONFIG
+    found = result.stdout.replace(",", " ").split()
+    return Path(found[-1]) if not result.returncode and found else CONFIG
 
 
 def _with_pool(setup: Setup, schedd: str) -> Setup:
     """Return the same with what the pool's daemons say."""
     named = ("-name", schedd) if schedd else ()
-    host = run("condor_config_val", "FULL_HOSTNAME").output.strip()
+    host = run("condor_config_val", "FULL_HOSTNAME").stdout.strip()
     local = (schedd,) if schedd else ("-constraint", f"Machine == {json.dumps(host)}")
     schedd_values, silence = _values("schedd", named) if setup.queue else (None, "")
     negotiator_values, unheard = _values("negotiator", ())
     which = ("-schedd", *local) if setup.queue else ("-negotiator",)
-    shown = run("condor_status", *which, "-af", 'rtschedDelay("-")', "DaemonStartTime").output
+    shown = run("condor_status", *which, "-af", 'rtschedDelay("-")', "DaemonStartTime").stdout
     words = shown.split()
     named_schedds = setup.settings.schedds
-    known = run("condor_status", "-schedd", "-af", "Name").output if named_schedds else ""
+    known = run("condor_status", "-schedd", "-af", "Name").stdout if named_schedds else ""
     slots = _known_slots()
-    users = run("condor_qusers", *named, "-af", "User").output.split() if setup.queue else []
+    users = run("condor_qusers", *named, "-af", "User").stdout.split() if setup.queue else []
     return replace(
         setup,
         schedd=schedd_values,
         negotiator=negotiator_values,
         silence=silence or unheard,
-        interval=run("condor_config_val", "NEGOTIATOR_INTERVAL").output.strip(),
+        interval=run("condor_config_val", "NEGOTIATOR_INTERVAL").stdout.strip(),
         started=float(words[1]) if len(words) > 1 and words[1].isdigit() else 0.0,
         library_works=bool(words) and words[0] not in {"error", "undefined"},
         slots=len(slots),
@@ -567,9 +559,9 @@ def _values(daemon: str, named: Sequence[str]) -> tuple[Mapping[str, str] | None
     found: dict[str, str] = {}
     for name in _QUERIED[daemon]:
         result = run("condor_config_val", *named, f"-{daemon}", name)
-        if not result.good:
-            return None, result.errors
-        found[name] = "" if result.output.startswith("Not defined") else result.output.strip()
+        if result.returncode:
+            return None, " ".join(result.stderr.split())[-300:]
+        found[name] = "" if result.stdout.startswith("Not defined") else result.stdout.strip()
     return found, ""
 
 
@@ -578,7 +570,7 @@ def _known_slots() -> list[dict[str, Any]]:
     words = ("-constraint", "DynamicSlot isnt true", "-json", "-attributes", "Name,Start,RtSlot")
     result = run("condor_status", *words)
     try:
-        found = json.loads(result.output) if result.good and result.output.strip() else []
+        found = json.loads(result.stdout) if not result.returncode and result.stdout.strip() else []
     except json.JSONDecodeError:
         return []
     return [slot for slot in found if "Name" in slot]
@@ -591,7 +583,7 @@ def _gated(slot: Mapping[str, Any]) -> bool:
 
 def _roles() -> set[str]:
     """Return what this machine is, by the daemons that run on it."""
-    result = run("condor_config_val", "DAEMON_LIST").output
+    result = run("condor_config_val", "DAEMON_LIST").stdout
     daemons = {word.partition("_")[0] for word in result.replace(",", " ").upper().split()}
     return {role for role, daemon in _RUNS.items() if daemon in daemons}
 
@@ -623,10 +615,6 @@ def table_problem(path: Path, user: str, now: float) -> str:
     return "" if abs(age) <= valid else f"was written {age:.0f} s ago, and holds for {valid} s"
 
 
-def _texts(directory: Path, names: Iterable[str]) -> dict[str, str]:
-    return {name: _text(directory / name) for name in names if (directory / name).exists()}
-
-
 def _text(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "surrogateescape")
 
@@ -647,7 +635,7 @@ def _groups(user: str) -> tuple[str, ...]:
 
 def _daemons_user() -> str:
     """Return whom HTCondor's daemons run as, when root started them."""
-    numbers = run("condor_config_val", "CONDOR_IDS").output.strip().partition(".")
+    numbers = run("condor_config_val", "CONDOR_IDS").stdout.strip().partition(".")
     try:
         return pwd.getpwuid(int(numbers[0])).pw_name
     except (KeyError, ValueError):
@@ -663,10 +651,9 @@ def _bindings() -> str:
     return ""
 
 
-def run(*words: str) -> ToolResult:
+def run(*words: str) -> subprocess.CompletedProcess[str]:
     """Run one of HTCondor's tools; one that fails or is missing is no error here."""
     try:
-        done = run_program(words, SECONDS)
+        return run_program(words, SECONDS)
     except (OSError, subprocess.SubprocessError) as error:
-        return ToolResult(False, "", str(error))
-    return ToolResult(done.returncode == 0, done.stdout, " ".join(done.stderr.split())[-300:])
+        return subprocess.CompletedProcess(words, 1, "", str(error))
