@@ -18,7 +18,7 @@ from rtsched.adapters.condor.queue import CONSTRAINT, TO_PLACE
 from rtsched.adapters.condor.schedd import Bindings, Schedd
 from rtsched.adapters.condor.system import Observer
 from rtsched.adapters.slurm import SlurmSettings
-from rtsched.adapters.slurm.squeue import JobReader
+from rtsched.adapters.slurm.route import JobReader
 from rtsched.adapters.slurm.system import SlurmSystem
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.slurm.squeue import EXCLUSIVE_SHOWN, JobReader
+from rtsched.adapters.slurm.route import EXCLUSIVE_SHOWN, JobReader
 from rtsched.logs.node_requests import Hardware
 
 if TYPE_CHECKING:

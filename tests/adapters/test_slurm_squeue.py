@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from slurm_printed import PLAIN, TOKEN, job_rows, printed
 
 from rtsched.adapters.programs import text_of
-from rtsched.adapters.slurm import squeue
+from rtsched.adapters.slurm import route
+from rtsched.adapters.slurm.route import EXCLUSIVE_SHOWN, JobReader, release_of
 from rtsched.adapters.slurm.rows import JobRows
-from rtsched.adapters.slurm.squeue import EXCLUSIVE_SHOWN, JobReader, release_of
 from rtsched.errors import AdapterError
 
 ANY = st.text().map(lambda text: text_of(text.encode()))
@@ -75,7 +75,7 @@ def test_any_bytes(polls: list[list[bytes]]) -> None:
 
 def test_texts_of_jobs_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more than some are kept, and those that are there stay what they are."""
-    monkeypatch.setattr(squeue, "_BLOCK", 4)
+    monkeypatch.setattr(route, "_BLOCK", 4)
     reader = JobReader(TOKEN)
     for poll in range(9):
         jobs = [{"jobid": str(at), "name": f"{poll} {at}" if at else "one"} for at in range(3)]

@@ -28,6 +28,7 @@ import numpy as np
 from rtsched.adapters import changes as shared
 from rtsched.adapters.live import Change, Done, Outcome
 from rtsched.adapters.programs import output_of, run_program, text_of
+from rtsched.adapters.slurm.route import JobReader, release_of
 from rtsched.adapters.slurm.rows import (
     JobRows,
     NodeRow,
@@ -39,7 +40,6 @@ from rtsched.adapters.slurm.rows import (
     reservation_rows,
     text,
 )
-from rtsched.adapters.slurm.squeue import JobReader, release_of
 from rtsched.errors import AdapterError
 from rtsched.logs.hostlist import fold, names_of
 from rtsched.logs.slurm_limits import QOS_COLUMNS, SHOW_ASSOCIATIONS, SHOW_QOS
