@@ -3,25 +3,20 @@
 A busy machine is no finding for hypothesis, and first calls compile.
 """
 
-from __future__ import annotations
-
 import fcntl
 import time
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, settings
 from testbed.waiting import NOTED, Wait, least_slack
 
 from rtsched.kernels.compiling import COMPILING
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from pathlib import Path
-
-    from _pytest.terminal import TerminalReporter
 
 settings.register_profile(
     "rtsched",

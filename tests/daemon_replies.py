@@ -1,20 +1,13 @@
 """A query socket that answers as a test says."""
 
-from __future__ import annotations
-
 import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
 
 from rtsched.adapters.wire import HEADER, MessageKind, frame, read_header
-from rtsched.daemon.reports import read_question, report_payload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from rtsched.daemon.reports import Question, Report
+from rtsched.daemon.reports import Question, Report, read_question, report_payload
 
 
 def reported(report: Report) -> bytes:

@@ -1,11 +1,10 @@
 """Rules of divisible loads that kernels do by other steps: what tests compare these with."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rtsched.kernels.dlt import (
     at_most,
@@ -18,13 +17,9 @@ from rtsched.kernels.dlt import (
     slack_floor,
     unequal_fractions,
 )
+from rtsched.kernels.loads import Load
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from rtsched.kernels.loads import Load
-
-    Floats: TypeAlias = NDArray[np.float64]
+Floats: TypeAlias = NDArray[np.float64]
 
 
 def cost(n: int, load: Load) -> float:

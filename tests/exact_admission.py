@@ -16,13 +16,9 @@ any of the jobs that wait on any of the nodes, or none. Whoever runs at an insta
 before, and nobody comes to a node without room at his start: it suffices to look at that instant.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 Amounts = tuple[int, ...]
 

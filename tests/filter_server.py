@@ -6,16 +6,13 @@ import os
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
 
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encode, read_header
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-    from types import TracebackType
-
-    Behaviour = Callable[[socket.socket, MessageKind, Mapping[int, int | str]], None]
+Behaviour = Callable[[socket.socket, MessageKind, Mapping[int, int | str]], None]
 
 
 class FilterServer:

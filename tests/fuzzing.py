@@ -5,8 +5,6 @@ returns whether the input was taken or refused with one of rtsched's own errors;
 exception, and an input that takes longer than `HANGS_S`, is a finding.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -17,10 +15,10 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -42,17 +40,12 @@ from rtsched.adapters.wire import (
 from rtsched.adapters.wire import read_header as header_of
 from rtsched.core.plugins import discover
 from rtsched.daemon.reports import read_question
-from rtsched.daemon.server import SocketServer
+from rtsched.daemon.server import Client, SocketServer
 from rtsched.daemon.settings import LiveSite
 from rtsched.errors import ProtocolError, RtschedError
 from rtsched.logs import ReadOptions, read_cluster, read_logs
 from rtsched.logs.hostlist import expand
 from rtsched.replay.policies import load_site
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rtsched.daemon.server import Client
 
 DATA = Path(__file__).parent / "data"
 HANGS_S = 30

@@ -1,7 +1,5 @@
 """Tokens as HTCondor makes them, which nobody signed."""
 
-from __future__ import annotations
-
 import base64
 import json
 

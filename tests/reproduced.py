@@ -1,16 +1,10 @@
 """Reproductions at their reduced extent, run once per process for all tests that look at them."""
 
-from __future__ import annotations
-
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.reproduce import Verdict, reproduce, reproductions
-
-if TYPE_CHECKING:
-    from rtsched.reproduce import Reproduced
+from rtsched.reproduce import Reproduced, Verdict, reproduce, reproductions
 
 
 @cache

@@ -6,20 +6,16 @@ whole replay, and names its output as the case does. A kind without a runner is 
 The exit status is 1 if a case failed or none was run.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from case_runners import RUNNERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Case = dict[str, Any]
 

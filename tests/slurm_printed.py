@@ -1,17 +1,11 @@
 """What squeue prints, for tests of the adapter."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from rtsched.adapters.slurm.route import EXCLUSIVE_SHOWN, JobReader
+from rtsched.adapters.slurm.rows import JobRows
 from rtsched.logs.node_requests import Hardware
-
-if TYPE_CHECKING:
-    from rtsched.adapters.slurm.rows import JobRows
-    from rtsched.model.cluster import Cluster
+from rtsched.model.cluster import Cluster
 
 TOKEN = "0123456789ab"  # noqa: S105 - of the delimiters
 

@@ -4,23 +4,17 @@ A step is one transaction or none. So a crash within step k leaves what was ther
 or what is there after step k, and nothing in between.
 """
 
-from __future__ import annotations
-
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from rtsched.daemon.promises import OPEN, JournalEntry, Promise, encode_schedule
+from rtsched.daemon.promises import OPEN, JournalEntry, Promise, PromiseState, encode_schedule
+from rtsched.daemon.store import Store
 from rtsched.model.cluster import Nodes
 from rtsched.model.schedule import Schedule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rtsched.daemon.promises import PromiseState
-    from rtsched.daemon.store import Store
 
 NOW = 1_795_000_000.0
 CLOSED: tuple[PromiseState, ...] = ("kept", "missed", "broken", "withdrawn", "lapsed", "void")

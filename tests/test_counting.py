@@ -1,7 +1,5 @@
 """Counts of things agree with their number."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

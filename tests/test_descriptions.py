@@ -1,7 +1,5 @@
 """Descriptions of fields, from the texts below them."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

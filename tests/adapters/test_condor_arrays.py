@@ -1,8 +1,6 @@
 """Clusters with one promise: their procs are one job of a poll, and start in rounds."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,12 +30,10 @@ from rtsched.adapters.condor.submission import CondorTranslator
 from rtsched.adapters.live import CompletionStatus, FeasibilityRequest, SubmitReply
 from rtsched.adapters.wire import Tag
 from rtsched.errors import AdapterError
+from rtsched.logs.classads import Record
 from rtsched.model.actions import Admit, Reserve
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
-
-if TYPE_CHECKING:
-    from rtsched.logs.classads import Record
 
 GB = 1 << 30
 A = job_id(7, 0)

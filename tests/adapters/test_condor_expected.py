@@ -1,8 +1,7 @@
 """Procs that are expected to be as they were: the schedd compares them, and the rest is read."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,12 +11,7 @@ from rtsched.adapters.condor import queue_reader
 from rtsched.adapters.condor.ids import cluster_at, job_id
 from rtsched.adapters.condor.queue_reader import ExpectedProcs, ProcReader, condition_of, stated_of
 from rtsched.adapters.condor.schedd import Bindings, Schedd
-from rtsched.logs.classads import Expression
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rtsched.logs.classads import Record
+from rtsched.logs.classads import Expression, Record
 
 classad2 = pytest.importorskip("classad2")
 

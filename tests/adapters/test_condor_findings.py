@@ -1,7 +1,5 @@
 """What our files for HTCondor hold, and what is found wrong with an HTCondor."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

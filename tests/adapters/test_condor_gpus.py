@@ -1,11 +1,10 @@
 """GPUs of shared slots: which slots suit what a job requires of them."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.condor import matching, pool
 from rtsched.adapters.condor import system as observers
-from rtsched.adapters.condor.expressions import gpus_in, gpus_problem, gpus_required
+from rtsched.adapters.condor.expressions import Gpu, gpus_in, gpus_problem, gpus_required
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.matching import Machine, MachineAds, SlotSets
@@ -25,14 +24,8 @@ from rtsched.adapters.condor.slots import Slot, layout_of
 from rtsched.adapters.condor.submission import CondorTranslator
 from rtsched.adapters.condor.system import Observer
 from rtsched.adapters.wire import Tag
-from rtsched.logs.classads import Expression
+from rtsched.logs.classads import Expression, Record
 from rtsched.model.resources import allowed_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rtsched.adapters.condor.expressions import Gpu
-    from rtsched.logs.classads import Record
 
 classad2 = pytest.importorskip("classad2")
 

@@ -1,22 +1,16 @@
 """The ads of procs from poll to poll: equal ones are read once, and known ones not again."""
 
-from __future__ import annotations
-
 import math
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from rtsched.adapters.condor import job_ads
 from rtsched.adapters.condor.job_ads import AdReader, JobAds, ProcAds, TextReader
 from rtsched.adapters.condor.schedd import Bindings, Schedd
-from rtsched.logs.classads import Expression
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rtsched.logs.classads import Record
+from rtsched.logs.classads import Expression, Record
 
 classad2 = pytest.importorskip("classad2")
 

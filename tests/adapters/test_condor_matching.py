@@ -1,10 +1,9 @@
 """Requirements of jobs: which slots they match, and what users read where none does."""
 
-from __future__ import annotations
-
 import pickle
+from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,14 +33,9 @@ from rtsched.adapters.condor.slots import Slot, layout_of, slots_of
 from rtsched.adapters.condor.submission import CondorTranslator
 from rtsched.adapters.condor.system import Observer
 from rtsched.adapters.wire import Tag
-from rtsched.logs.classads import Expression
+from rtsched.logs.classads import Expression, Record
 from rtsched.model.jobs import Kind
 from rtsched.model.resources import allowed_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rtsched.logs.classads import Record
 
 pytest.importorskip(
     "htcondor2"

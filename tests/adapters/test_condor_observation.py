@@ -1,10 +1,10 @@
 """From a queue and slots to jobs, allocations and marks; polls that follow one another."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +12,17 @@ import pytest
 from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.ids import PROC_BITS, job_id
 from rtsched.adapters.condor.job_ads import ProcAds
+from rtsched.adapters.condor.matching import Machine
 from rtsched.adapters.condor.pool import Pool
-from rtsched.adapters.condor.pool_state import COMPLETED, HELD, IDLE, REMOVED, RUNNING, SUSPENDED
+from rtsched.adapters.condor.pool_state import (
+    COMPLETED,
+    HELD,
+    IDLE,
+    REMOVED,
+    RUNNING,
+    SUSPENDED,
+    PoolState,
+)
 from rtsched.adapters.condor.schedd import Bindings, literal
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.system import KEPT_BY_SCRIPT_S, KEPT_S, Observer
@@ -21,17 +30,9 @@ from rtsched.adapters.files import replace_file
 from rtsched.errors import AdapterError
 from rtsched.kernels.dlt import exec_time
 from rtsched.kernels.loads import Load
+from rtsched.logs.classads import Record
 from rtsched.model.cluster import NodeState
-from rtsched.model.jobs import Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from rtsched.adapters.condor.matching import Machine
-    from rtsched.adapters.condor.pool_state import PoolState
-    from rtsched.logs.classads import Record
-    from rtsched.model.jobs import Jobs
+from rtsched.model.jobs import Jobs, Kind
 
 NOW = 1_800_000_000.0
 DELAY, TAIL = 2 * 60 + 10, 30 + 10

@@ -1,7 +1,5 @@
 """From a plan to jobs that may start on their slots in HTCondor, and back."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,9 +1,8 @@
 """From the ads of jobs to the procs of a queue, and how jobs ended."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,13 +29,8 @@ from rtsched.adapters.condor.job_ads import JobAds
 from rtsched.adapters.condor.pool_state import COMPLETED, HELD, IDLE, REMOVED, RUNNING, work_began
 from rtsched.adapters.condor.queue import OF_ENDS, OF_JOBS, Queue, queue_of
 from rtsched.adapters.live import CompletionStatus
-from rtsched.logs.classads import Expression
+from rtsched.logs.classads import Expression, Record
 from rtsched.model.jobs import Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rtsched.logs.classads import Record
 
 MB = 1 << 20
 NOW = 1_800_000_000

@@ -1,7 +1,5 @@
 """Work that recurs on slots."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """What a job ad means for the models."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

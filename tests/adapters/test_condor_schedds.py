@@ -1,7 +1,5 @@
 """Several access points: numbers that cannot collide, and one of them that is away."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Slots that jobs share: from ads to amounts, what a plan keeps, and who may start beside whom."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +13,8 @@ from rtsched.adapters.condor.commands import CLOSED_S, Edit, LastApplied, Publis
 from rtsched.adapters.condor.facts import QUANTUM, CondorFacts, Parts, parts_of
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.job_ads import ProcAds
+from rtsched.adapters.condor.matching import Machine
+from rtsched.adapters.condor.pool_state import PoolState
 from rtsched.adapters.condor.requirements import PARALLEL, requirements_of
 from rtsched.adapters.condor.reserving import STARTING_S, reserve_changes
 from rtsched.adapters.condor.settings import CondorSettings
@@ -24,14 +24,10 @@ from rtsched.adapters.condor.submission import CondorTranslator
 from rtsched.adapters.condor.system import Observer
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.wire import Tag
+from rtsched.logs.classads import Record
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Jobs
-
-if TYPE_CHECKING:
-    from rtsched.adapters.condor.matching import Machine
-    from rtsched.adapters.condor.pool_state import PoolState
-    from rtsched.logs.classads import Record
-    from rtsched.model.schedule import Schedule
+from rtsched.model.schedule import Schedule
 
 MB, GB = 1 << 20, 1 << 30
 SETTINGS = CondorSettings(share_nodes=True)

@@ -1,7 +1,5 @@
 """Jobs that exchange their places in a live queue."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

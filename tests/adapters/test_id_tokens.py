@@ -1,10 +1,8 @@
 """HTCondor's tokens: which are for a request, and what its commands say of them."""
 
-from __future__ import annotations
-
 import os
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,9 +12,6 @@ from limited_tokens import GOOD, NOW, token
 from rtsched.adapters import id_tokens, munge
 from rtsched.adapters.munge import CredentialError
 from rtsched.errors import AdapterError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALLOWED = """# READ command to local collector is ALLOWED
 Authentication = "YES"

@@ -1,10 +1,8 @@
 """Jobs that ended, read from Slurm's accounting and from HTCondor's history."""
 
-from __future__ import annotations
-
 import os
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +12,6 @@ from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.past import FIELDS, NO_JOBS, condor_past, joined_logs, slurm_past
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.errors import AdapterError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 THEN = 1_795_000_000.0
 HEAD = FIELDS.replace(",", "|")

@@ -1,7 +1,5 @@
 """Which reservations keep a plan's starts free."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

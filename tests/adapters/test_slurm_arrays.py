@@ -1,7 +1,5 @@
 """Job arrays with one promise: how many tasks run at a time, and one row for all of them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

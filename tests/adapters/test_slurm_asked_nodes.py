@@ -1,7 +1,5 @@
 """Jobs that name nodes, exclude nodes, or want several features: on live Slurm."""
 
-from __future__ import annotations
-
 import math
 from copy import deepcopy
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What actions come to: commands in their order, and what their answers mean."""
 
-from __future__ import annotations
-
 import stat
 from dataclasses import replace
 from pathlib import Path

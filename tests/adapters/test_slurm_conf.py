@@ -1,7 +1,5 @@
 """Lines in slurm.conf: read as Slurm reads them, put in, and taken out without a trace."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a job takes on each node, where jobs share nodes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

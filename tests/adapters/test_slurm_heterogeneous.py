@@ -1,10 +1,8 @@
 """Heterogeneous jobs with one promise: one row for all components of one."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,14 +24,11 @@ from rtsched.adapters.slurm.observation import (
     marks_of,
 )
 from rtsched.adapters.slurm.reserving import reserve_changes
-from rtsched.adapters.slurm.rows import parts
+from rtsched.adapters.slurm.rows import JobRows, parts
 from rtsched.adapters.wire import Tag
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
-
-if TYPE_CHECKING:
-    from rtsched.adapters.slurm.rows import JobRows
 
 NOW = 1_800_000_000.0
 DUE = f"{NOW + 9000:.0f}"

@@ -1,9 +1,7 @@
 """Licences: what Slurm shows of them, what jobs take, and what is reserved."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm_printed import PLAIN, job_rows, printed
 
-from rtsched.adapters.live import Observation
+from rtsched.adapters.live import Change, Observation
 from rtsched.adapters.slurm.advance_reservations import (
     FLAGS,
     LICENSE_FLAGS,
@@ -30,9 +28,6 @@ from rtsched.adapters.slurm.rows import ReservationRow, license_counts, node_row
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import amounts_of
-
-if TYPE_CHECKING:
-    from rtsched.adapters.live import Change
 
 NOW = 1_795_320_000.0
 MATLAB, FLUENT = "license/matlab", "license/fluent"

@@ -1,7 +1,5 @@
 """Jobs with a deadline that limits of accounts and QOS never let run: who is told what."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,19 +1,14 @@
 """Which route to Slurm is taken, and when that is a problem."""
 
-from __future__ import annotations
-
 import time
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.route import Route, rows_of, shown_dependency
 from rtsched.errors import AdapterError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(find_spec("pyslurm") is not None, reason="pyslurm is here")
 

@@ -1,7 +1,5 @@
 """What Slurm's commands print, and users' texts in it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What a plan on nodes that jobs share comes to: nodes and places in the queue, no reservations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What squeue prints, from poll to poll."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from itertools import pairwise
 from typing import Any

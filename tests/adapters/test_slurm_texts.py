@@ -1,7 +1,5 @@
 """Columns of texts behave as lists do."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What accounts, users and QOS have used, as scontrol tells it."""
 
-from __future__ import annotations
-
 import pytest
 from slurm_printed import job_rows, printed
 

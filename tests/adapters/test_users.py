@@ -1,20 +1,16 @@
 """Users by number and name, from a name service that is slow or away."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pwd
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from rtsched.adapters import users
 from rtsched.adapters.users import NotKnownYetError, known, uid_of, user_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Service:

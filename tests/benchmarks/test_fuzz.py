@@ -1,19 +1,14 @@
 """The short form of `benchmarks/fuzz.py`: nothing that others wrote makes our code fail."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from fuzzing import PARTS, Part, fuzz, refusing
 
 from rtsched.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 INPUTS = 2000
 SECONDS = 3.0

@@ -1,24 +1,21 @@
 """How the kills of `benchmarks/live_faults.py` are shared out, resumed and summed up."""
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "live"))
 
+from collections.abc import Iterator
+
 import live_faults
 from live_faults import CONTROLLER, COUNTS, Part, parts, run, totals
 from testbed import TestbedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FOUND = dict.fromkeys(COUNTS, 1) | {"submission ms": [5, 7], "away s": [1.0], "wrong": []}
 

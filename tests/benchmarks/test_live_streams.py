@@ -1,7 +1,5 @@
 """Streams of the live experiment: what is submitted, how long it runs, how it is counted."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

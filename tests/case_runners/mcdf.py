@@ -1,11 +1,11 @@
 """Runners of the kinds of mcdf.json."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import dlt_reference
 import numpy as np
+from numpy.typing import NDArray
 
 from rtsched.kernels import dlt
 from rtsched.kernels.loads import Load
@@ -21,11 +21,6 @@ from rtsched_plugins.kernels.admission import task_table
 from rtsched_plugins.kernels.admission_fast import plan as build_plan
 from rtsched_plugins.mcdf import NODE_RULES, ORDERS, Varied
 from rtsched_plugins.planning import Rules
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 Case = dict[str, Any]
 

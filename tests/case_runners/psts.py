@@ -1,9 +1,8 @@
 """Runners of the kinds of psts.json."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +15,6 @@ from rtsched_plugins.kernels.scan_grid import (
     steps,
 )
 from rtsched_plugins.kernels.scans import at_home, balanced, edges, exchanged, loads, placed, scan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Case = dict[str, Any]
 

@@ -1,18 +1,13 @@
 """Runners of the kinds of sed.json."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from rtsched.replay.results import Workload
 from rtsched_reproductions.sed_runs import run, stream
 from rtsched_reproductions.sed_states import VARIANTS, diagram, idle
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rtsched.replay.results import Workload
 
 Case = dict[str, Any]
 

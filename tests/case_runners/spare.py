@@ -1,17 +1,13 @@
 """Runners of worked cases for spare capability: functions, finish times, graphs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from rtsched.kernels.edf import NEVER, hyperperiods, reserve, run
 from rtsched_plugins.kernels import spare
 from rtsched_reproductions.spare_runs import SILENT, Job, Task, admit_jobs, machines_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Case = dict[str, Any]
 NAMES = ("exec_slots", "period_slots", "relative_deadline_slots", "phase_slots")

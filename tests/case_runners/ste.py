@@ -1,19 +1,15 @@
 """Runner of the kind of ste.json: one sliced server, in exact fractions."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rtsched.kernels import sliced
 from rtsched.kernels.compiling import plain
 from rtsched.simulator.sliced import LOOPS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Case = dict[str, Any]
 

@@ -1,22 +1,18 @@
 """Cases of nodes that jobs share by resources: who starts when, and where."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.settings import ExclusiveSettings
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Case = dict[str, Any]
 
-    from numpy.typing import NDArray
-
-    Case = dict[str, Any]
 
 RESOURCES = ("cpu", "mem", "gres/gpu")
 

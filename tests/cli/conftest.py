@@ -1,7 +1,5 @@
 """Plug-ins made up for these tests beside the real ones, and a runner."""
 
-from __future__ import annotations
-
 import os
 import time
 

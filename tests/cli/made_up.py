@@ -1,7 +1,5 @@
 """Plug-ins made up for the tests of the command line."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """`rtsched chunk --next`: each node takes its part of a load round by round."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

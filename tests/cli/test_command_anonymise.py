@@ -1,7 +1,5 @@
 """`rtsched anonymise`: replays of its logs, the key, and the way back."""
 
-from __future__ import annotations
-
 import json
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`rtsched calibrate`: logs of known speeds, costs and margins, and the site.toml made of them."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 

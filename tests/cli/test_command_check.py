@@ -1,7 +1,5 @@
 """`rtsched check`."""
 
-from __future__ import annotations
-
 import json
 import re
 

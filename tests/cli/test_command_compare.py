@@ -1,17 +1,12 @@
 """`rtsched compare`: replays side by side, files, and what is refused."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from rtsched.cli import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def run(*words: str) -> tuple[int, str, str]:

@@ -1,7 +1,5 @@
 """`rtsched condor`: what is not ready is told; our files are written by --apply alone, and go."""
 
-from __future__ import annotations
-
 import json
 import os
 

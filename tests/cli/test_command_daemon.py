@@ -1,7 +1,5 @@
 """Commands that ask the daemon: what they print, as JSON too, and how they end."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import stat

@@ -1,7 +1,5 @@
 """`rtsched doctor`: a report of everything, without secrets, whatever is missing or hostile."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """How commands end: one sentence on standard error, a documented status, no traceback."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource

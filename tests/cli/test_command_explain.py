@@ -1,7 +1,5 @@
 """`rtsched explain` and `rtsched render` on what `rtsched replay` kept."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """`rtsched replay --outages`: what waits, what starts again, and who replays none."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

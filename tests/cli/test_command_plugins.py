@@ -1,7 +1,5 @@
 """`rtsched plugins`."""
 
-from __future__ import annotations
-
 import json
 
 WORKING = ("width", "raises", "unmade")

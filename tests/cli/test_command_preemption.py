@@ -1,7 +1,5 @@
 """`rtsched replay` of a site that preempts jobs: by QOS, by partition, and what is refused."""
 
-from __future__ import annotations
-
 import csv
 import json
 

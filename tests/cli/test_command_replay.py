@@ -1,7 +1,5 @@
 """`rtsched replay` from one end to the other."""
 
-from __future__ import annotations
-
 import json
 import re
 

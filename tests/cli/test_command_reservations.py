@@ -1,7 +1,5 @@
 """`rtsched replay --reservations`: what waits for a reservation, and who keeps none."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

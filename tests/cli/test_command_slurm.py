@@ -1,7 +1,5 @@
 """`rtsched slurm`: what is not ready is told; slurm.conf is changed by --apply alone, and back."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`rtsched synth`, and the logs that rtsched ships."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`rtsched when --check`: numbers, page and refusals on small logs, which need no daemon."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """While numba compiles, who watches a bar is told so."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Completion in shells: commands, options and their values, quickly."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What `explain` says: a sentence, then the numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is left out of a report for others, and what stays."""
 
-from __future__ import annotations
-
 import pwd
 from typing import Annotated
 

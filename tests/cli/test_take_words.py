@@ -1,7 +1,5 @@
 """`rtsched take`: where the options of a choice go among the words of a command line."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtsched.cli.feasible import command_line

@@ -1,7 +1,5 @@
 """The pure part of `explain`: what the results say of one job."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

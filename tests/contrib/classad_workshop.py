@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from typing import TYPE_CHECKING
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from filter_sources import ADDRESSES, PROGRAMS, ROOT
 from testbed.condor_images import PACKAGES
 from testbed.images import Sources, packages
 from testbed.layers import Layer, boxes, forget
 from testbed.sandbox import Sandbox
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 CHECKOUT = "/mnt/checkout"
 LIBRARY = f"{CHECKOUT}/contrib/condor"

@@ -1,25 +1,19 @@
 """Building C programs against the filter's sources, with sanitizers."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from classad_workshop import Library, Workshop
 from filter_harness import Filter
-from filter_sources import ADDRESSES, COMMON, FILTER, PROGRAMS, SLURM
+from filter_sources import ADDRESSES, COMMON, FILTER, PROGRAMS, SLURM, Build
 from slurm_headers import NoHeadersError, alone, headers
 from testbed import unavailable
 from testbed.images import SUITES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    Build = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")

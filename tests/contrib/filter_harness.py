@@ -1,14 +1,9 @@
 """Slurm's submit filter in a program of its own, called as slurmctld calls it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 UNSET, UNSET_16, DENIED = "4294967294", "65534", "2002"
 USER = 1000

@@ -1,8 +1,7 @@
 """Where the filter's sources are, and what they are built with."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -18,3 +17,6 @@ FILTER = [
 
 ADDRESSES = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 THREADS = ("-fsanitize=thread",)
+
+Build = Callable[..., Path]
+"""What the fixture `build` gives."""

@@ -4,24 +4,21 @@ Each target is a process of its own, `PROGRAM TARGET COUNT SEED`, that ends with
 first input that breaks something. Used by the tests, and at length by benchmarks/fuzz.py.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from classad_workshop import Workshop
 from filter_sources import ADDRESSES, COMMON, FILTER, PROGRAMS, SLURM
 from slurm_headers import alone, headers
 from testbed.images import SUITES
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+Part = Callable[[int, int], Iterator["Outcome"]]
+"""From inputs and seed to what became of each target, as soon as it is over."""
 
-    Part = Callable[[int, int], Iterator["Outcome"]]
-    """From inputs and seed to what became of each target, as soon as it is over."""
 
 DAY = 86400.0
 """Seconds; no target runs for longer."""

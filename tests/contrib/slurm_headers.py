@@ -1,7 +1,5 @@
 """Where there are headers of a packaged Slurm."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from testbed import unavailable

@@ -5,8 +5,6 @@ https://download.schedmd.com/slurm/ and the tags of https://github.com/SchedMD/s
 What is made of each stays in $XDG_CACHE_HOME/rtsched-tests (~/.cache/rtsched-tests).
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

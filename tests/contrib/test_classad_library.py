@@ -1,11 +1,9 @@
 """HTCondor's ClassAd library without HTCondor's daemons: verdicts, under sanitizers."""
 
-from __future__ import annotations
-
 import os
 import re
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from classad_workshop import LIBRARY, Library, Workshop, ad, plain
@@ -17,9 +15,6 @@ from hypothesis import strategies as st
 from rtsched.adapters.condor.requirements import OURS
 from rtsched.adapters.wire import MessageKind, Tag
 from rtsched.logs.classads import parse_value
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ACCEPTED = ((Tag.VERDICT, 0), (Tag.MESSAGE, "promised"), (Tag.ADMIN_COMMENT, "rtsched:t1"))
 REFUSED = ((Tag.VERDICT, 1), (Tag.MESSAGE, "earliest 14:32"))

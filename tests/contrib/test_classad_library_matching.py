@@ -1,20 +1,14 @@
 """What START and the negotiator's rank say in one call each, against what is written out."""
 
-from __future__ import annotations
-
 import re
 import time
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
+from classad_workshop import Library
 
 from rtsched.adapters.condor import condor_conf
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from classad_workshop import Library
 
 NOW = int(time.time())
 """Hours lie between the times of the tests, so that none of these depends on when it runs."""

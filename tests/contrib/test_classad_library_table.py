@@ -1,21 +1,16 @@
 """The ClassAd library's table of slots: delay factors, and processors kept for promised starts."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from classad_workshop import Library, Workshop
 from filter_sources import ADDRESSES, THREADS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DELAY = 'eval rtschedDelay("slot1@a")'
 KEPT = 'eval rtschedKept("slot1@a", 5000)'

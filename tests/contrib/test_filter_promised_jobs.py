@@ -1,10 +1,8 @@
 """Which jobs users may change while the daemon is away: the filter reads the list that it left."""
 
-from __future__ import annotations
-
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import pytest
 from filter_harness import DENIED, USER, Filter
@@ -12,9 +10,6 @@ from filter_server import FilterServer, answering
 
 from rtsched.adapters.wire import Tag
 from rtsched.daemon.promised_jobs import MOST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 HEAD = "rtsched-promised-jobs 1"
 UNKNOWN = "so no job can be changed until the daemon is back"

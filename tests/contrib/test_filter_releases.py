@@ -3,8 +3,6 @@
 `slurm_sources.py` says where they come from. Debian's two releases are in `test_submit_filter.py`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

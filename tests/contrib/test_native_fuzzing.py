@@ -3,13 +3,12 @@
 The short form: `python benchmarks/fuzz.py` gives each part ten million.
 """
 
-from __future__ import annotations
-
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from classad_workshop import Workshop
 from filter_sources import PROGRAMS
 from native_fuzzing import (
     CLASSAD_TARGETS,
@@ -18,11 +17,6 @@ from native_fuzzing import (
     fuzz_classad,
     fuzz_filter,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from classad_workshop import Workshop
 
 TARGETS = {
     "answers": 200_000,

@@ -1,28 +1,20 @@
 """Slurm's submit filter without Slurm: every path, under sanitizers, with hostile jobs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
+import socket
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from filter_harness import DENIED, UNSET, UNSET_16, USER, Filter
-from filter_server import ACCEPTED, FilterServer, answering, hanging, sending
-from filter_sources import ADDRESSES, COMMON, FILTER, PROGRAMS, SLURM, THREADS
+from filter_server import ACCEPTED, Behaviour, FilterServer, answering, hanging, sending
+from filter_sources import ADDRESSES, COMMON, FILTER, PROGRAMS, SLURM, THREADS, Build
 
 from rtsched.adapters.wire import MessageKind, Tag
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from conftest import Build
-    from filter_server import Behaviour
 
 
 def submissions(server: FilterServer) -> int:

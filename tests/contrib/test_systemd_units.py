@@ -1,7 +1,5 @@
 """The systemd units fit the defaults of daemon and REST server, and systemd understands them."""
 
-from __future__ import annotations
-
 import configparser
 import shlex
 import shutil

@@ -1,17 +1,12 @@
 """What a promised job is told at its start, and what hostile text cannot do there."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from filter_sources import SLURM
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RECORD = "rtsched:promise deadline=1800000000 nodes=3 fractions=0.5:0.3:2e-1 on=fast1:slow2:slow3"
 LINE = re.compile(r"export RTSCHED_[A-Z]+=[A-Za-z0-9][A-Za-z0-9._:-]*")

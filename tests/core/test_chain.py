@@ -1,7 +1,5 @@
 """The chain: order, isolation, attribution, modes, stages, and the planner's place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checks of answers: each kind of mistake is named; what is right passes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

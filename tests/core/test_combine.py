@@ -1,7 +1,5 @@
 """Combiners: strictest as an algebra, first opinions, weighted sums."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

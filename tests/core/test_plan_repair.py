@@ -1,7 +1,5 @@
 """A plan that is put off: the same jobs in the same order, and nobody ends too late for it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rtsched.core.plan_repair import right_shifted

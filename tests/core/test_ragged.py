@@ -1,7 +1,5 @@
 """Rows of different length in one array."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rtsched.api import Ragged, Schedule, offsets_of

@@ -1,18 +1,19 @@
 """A large daemon, made up, whose board a browser opens; for tests, pictures and measurements."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 import uvicorn
 from estimating_site import KnownEstimator
+from numpy.typing import NDArray
 from rest_client import app_for, in_thread, seen_in_queue
 from running import ANN, FACTS, NOW, Running, answer_of
 
@@ -29,12 +30,6 @@ from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import offsets_of
 from rtsched.rest.credential import payload_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 HOUR, DAY = 3600.0, 86_400.0
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m"

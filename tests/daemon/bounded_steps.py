@@ -4,11 +4,11 @@ A program of its own, since kernels run uncompiled: every line that Python runs 
 prints how many requests were made, and the most steps that one of them took.
 """
 
-from __future__ import annotations
-
 import math
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Self
 
 import msgspec
 from hypothesis import given, settings
@@ -28,10 +28,6 @@ from rtsched.daemon.site_reader import _as_question
 from rtsched.errors import RtschedError
 from rtsched.kernels.compiling import COMPILING
 from rtsched_plugins.portfolio import Portfolio
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
 
 MOST = 200_000
 """Lines; a usual request runs some ten thousand."""

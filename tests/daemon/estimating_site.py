@@ -1,33 +1,27 @@
 """An estimator whose answers are known, and a daemon that uses it; for tests."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 from running import ANN, NOW, Running
 
 from rtsched.adapters.live import Marks
 from rtsched.daemon import estimating_process
 from rtsched.daemon.estimating import Estimating
 from rtsched.estimates import Accuracy, Estimates, EstimateSettings, Estimator
+from rtsched.estimates.ahead import LimitSource
 from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.log import Log
+from rtsched.model.snapshot import Snapshot
 from rtsched.model.units import DAY, HOUR, MINUTE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from rtsched.estimates.ahead import LimitSource
-    from rtsched.model.log import Log
-    from rtsched.model.snapshot import Snapshot
 
 
 class KnownEstimator(Estimator):

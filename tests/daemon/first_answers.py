@@ -3,8 +3,6 @@
 In a process of its own: tests before would have loaded it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,29 +1,23 @@
 """Small batch systems that answer, sleep, die or raise, for the process that the daemon keeps."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from rtsched.adapters.live import Change, Completions, Done, Marks, Observation
 from rtsched.errors import AdapterError
+from rtsched.model.actions import Action
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from rtsched.model.actions import Action
 
 
 class Small:

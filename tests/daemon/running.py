@@ -1,19 +1,20 @@
 """A daemon with real sockets and a real database; its batch system shows what it is told to."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from scene import Scene
 
 from rtsched.adapters.live import Change, Completions, Done, Observation
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encode, read_header
+from rtsched.core.capabilities import PreparedState
 from rtsched.core.chain import Chain, Member
 from rtsched.core.config import PluginTable
 from rtsched.core.hookspecs import hookimpl
@@ -26,19 +27,11 @@ from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.store import Store
+from rtsched.model.actions import Action
+from rtsched.model.jobs import Jobs
+from rtsched.model.snapshot import Snapshot
+from rtsched.model.verdicts import Verdicts
 from rtsched_plugins.mcdf import Mcdf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from rtsched.core.capabilities import PreparedState
-    from rtsched.model.actions import Action
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
-    from rtsched.model.verdicts import Verdicts
 
 ANN = 1001
 NOW = 1_800_000_000.0

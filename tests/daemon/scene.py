@@ -1,10 +1,9 @@
 """A small site to judge submissions on: equal nodes, jobs that run on them, mcdf or spare."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,22 +22,17 @@ from rtsched.daemon.deferred import with_kept
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.settings import DaemonSettings
-from rtsched.daemon.site import Site
+from rtsched.daemon.site import Site, Step
 from rtsched.daemon.working import CycleRules, settle
 from rtsched.model.blocked import NOTHING_BLOCKED
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Periodic
+from rtsched.model.limit_rules import LimitRules
+from rtsched.model.limits import UsedTime
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.spare import Spare
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rtsched.daemon.site import Step
-    from rtsched.model.limit_rules import LimitRules
-    from rtsched.model.limits import UsedTime
 
 T0 = 1_000_000.0
 ANN, BOB = 1001, 1002

@@ -1,13 +1,12 @@
 """Submissions are evaluated beside the loop, one at a time, each on what was promised before."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from running import ANN, FACTS, Running, answer_of, until
@@ -18,9 +17,6 @@ from rtsched.daemon.answers import Answers, asked_at, job_id
 from rtsched.daemon.ask import ask
 from rtsched.daemon.fair import Usual
 from rtsched.daemon.reports import Status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Gate:

@@ -1,33 +1,49 @@
-"""What the daemon does with the outcomes of changes. The batch system fails on purpose here."""
-
-from __future__ import annotations
+"""The daemon's loop: outcomes of changes, lag, names, watchdog, growth, settings read anew."""
 
 import asyncio
-from typing import TYPE_CHECKING
+import json
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from running import ANN, NOW, Running, Shown
-from scene import Scene
+import pytest
+from running import ANN, FACTS, NOW, Running, Shown, answer_of
+from scene import T0, Scene
+from structlog.testing import capture_logs
 
-from rtsched.adapters.live import Change, Done, Marks, Observation, Outcome
+from rtsched.adapters import users
+from rtsched.adapters.live import Change, CompletionStatus, Done, Marks, Observation, Outcome
 from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.wire import ACCEPT, MessageKind, Tag
 from rtsched.core.chain import Chain, Member
 from rtsched.core.hookspecs import hookimpl
+from rtsched.daemon import lag
 from rtsched.daemon.app import Daemon, PluginChains
+from rtsched.daemon.ask import ask
 from rtsched.daemon.chains import Chains
+from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.metrics import Metrics
+from rtsched.daemon.reports import Status, StatusReport
 from rtsched.daemon.settings import LiveSite
+from rtsched.daemon.site_reader import SiteReader
 from rtsched.daemon.store import Store
+from rtsched.errors import ConfigError
 from rtsched.model.actions import Action, Notify
 from rtsched.model.jobs import Jobs
+from rtsched.model.snapshot import Snapshot
+from rtsched.model.table import Text
+from rtsched.model.verdicts import Verdicts
 from rtsched_plugins.mcdf import Mcdf
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from rtsched.model.snapshot import Snapshot
-    from rtsched.model.verdicts import Verdicts
 
 
 class Failing:
@@ -142,3 +158,359 @@ def test_a_held_job_is_not_promised_before_its_nodes_are_kept(running: Running) 
     assert [cycle(seconds) for seconds in (10, 12)] == [""] * 2
     assert running.daemon.site.secured[1].since == NOW + 10
     assert cycle(13) == "firm"
+
+
+def blocked(seconds: float) -> tuple[list[float], LoopLag, list[str]]:
+    """Return what is measured of a loop that is blocked once, the meter, and what is logged."""
+    seen: list[float] = []
+    meter = LoopLag(seen.append, 0.001)
+
+    async def course() -> None:
+        meter.start()
+        while len(seen) < 3:
+            await asyncio.sleep(0.001)
+        time.sleep(seconds)
+        count = len(seen)
+        while len(seen) < count + 3:
+            await asyncio.sleep(0.001)
+        meter.stop()
+
+    with capture_logs() as logged:
+        asyncio.run(course())
+    return seen, meter, [line["event"] for line in logged]
+
+
+def test_a_blocked_loop_is_seen() -> None:
+    """Some milliseconds are measured; so much that a filter gives up is said in the log."""
+    seen, meter, logged = blocked(lag.LONG + 0.01)
+    assert max(seen) >= lag.LONG
+    assert meter.longest() == max(seen)
+    assert logged[0] == "loop_blocked"
+
+
+def test_the_longest_delay_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status is about the last minute or two."""
+    _, meter, _ = blocked(0.02)
+    assert meter.longest() >= 0.015
+    monkeypatch.setattr(lag, "WINDOW", 0.0)
+
+    async def course() -> None:
+        meter.start()
+        while meter.longest() >= 0.015:
+            await asyncio.sleep(0.001)
+        meter.stop()
+
+    asyncio.run(asyncio.wait_for(course(), 120.0))
+
+
+def test_status_and_metrics_tell(tmp_path: Path) -> None:
+    """The meter of a daemon feeds its metrics and its status."""
+    running = Running(tmp_path)
+
+    async def course() -> None:
+        await running.start()
+        running.daemon.lag.start()
+        await asyncio.sleep(3 * lag.EVERY)
+        report = await asyncio.to_thread(ask, Status(metrics=True), str(running.users.path))
+        running.daemon.lag.stop()
+        assert report.lag_s == pytest.approx(running.daemon.lag.longest(), abs=1.0)
+        assert 'rtsched_loop_lag_seconds_bucket{le="0.01"}' in report.metrics
+        answer = SiteReader(running.daemon, 1001, everyone=False).report(Status())
+        assert answer.lag_s is None  # it says nothing to others than admins
+
+    asyncio.run(course())
+    running.close()
+
+
+def test_a_submission_by_a_user_whom_nobody_knows_yet(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not judged while the name service hangs, others are; then it has the right name."""
+    go_on = threading.Event()
+
+    def hang(uid: int) -> Any:
+        assert go_on.wait(120.0)
+        return pwd.struct_passwd(("ann", "", uid, uid, "", "/", ""))
+
+    async def course() -> None:
+        await running.start()
+        _, fields = await asyncio.to_thread(answer_of, running.asked())
+        assert fields[Tag.VERDICT] == ACCEPT
+        running.show(facts=replace(FACTS, users={}))
+        await running.daemon.cycle()
+        users.forget_users()
+        monkeypatch.setattr(users.pwd, "getpwuid", hang)
+        kind, fields = await asyncio.to_thread(answer_of, running.asked())
+        assert kind is MessageKind.ERROR
+        assert "name service" in str(fields[Tag.MESSAGE])
+        go_on.set()
+        _, fields = await asyncio.to_thread(answer_of, running.asked())
+        assert fields[Tag.VERDICT] == ACCEPT
+        assert [r.user for r in running.daemon.site.promises.values()] == ["ann", "ann"]
+
+    asyncio.run(course())
+    users.forget_users()
+
+
+LIMIT = 1.0
+"""Seconds after which systemd would take the daemon for hung."""
+LONGEST = 120.0
+"""Seconds that anything may take on a busy machine."""
+
+SITE = """
+[daemon]
+run = "{place}/run"
+database = "{place}/rtsched.db"
+filters = ["root"]
+filter_group = ""
+metrics_port = 0
+[slurm]
+bin_dir = "{place}/none"
+"""
+
+
+class Manager:
+    """The service manager's end of a daemon."""
+
+    def __init__(self, place: Path, **variables: str) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(place / "notify"))
+        (place / "run").mkdir()
+        (place / "site.toml").write_text(SITE.format(place=place))
+        command = Path(sys.executable).with_name("rtsched")
+        self.log = (place / "log").open("w+")
+        self.process = subprocess.Popen(
+            [command, "serve", "--config", place / "site.toml"],
+            env={**os.environ, "NOTIFY_SOCKET": str(place / "notify"), **variables},
+            stdout=self.log,
+            stderr=self.log,
+        )
+
+    def heard(self, seconds: float = LONGEST) -> str:
+        """Return the next message; empty: none came."""
+        self.socket.settimeout(seconds)
+        try:
+            return self.socket.recv(4096).decode()
+        except TimeoutError:
+            return ""
+
+    def until(self, state: str) -> list[str]:
+        """Return what was heard before a state was."""
+        before = []
+        deadline = time.monotonic() + LONGEST
+        while (said := self.heard()) != state:
+            assert said, Path(self.log.name).read_text()
+            assert time.monotonic() < deadline
+            before.append(said)
+        return before
+
+    def close(self) -> None:
+        """End the daemon."""
+        self.process.kill()
+        self.process.wait()
+        self.socket.close()
+        self.log.close()
+
+
+@pytest.fixture
+def manager(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Manager]:
+    """Run a daemon whose batch system does not answer."""
+    running = Manager(tmp_path, **request.param)
+    yield running
+    running.close()
+
+
+WATCHED = {"WATCHDOG_USEC": f"{LIMIT * 1e6:.0f}", "PYTHONFAULTHANDLER": "1"}
+
+
+@pytest.mark.parametrize("manager", [WATCHED], indirect=True)
+def test_a_loop_that_hangs_falls_silent(manager: Manager) -> None:
+    """A daemon pings while it goes round; stopped it does not, and what it was at is written."""
+    before = manager.until("READY=1")
+    assert before
+    assert all(said.startswith("EXTEND_TIMEOUT_USEC=") for said in before)
+    for _ in range(3):
+        assert manager.heard() == "WATCHDOG=1"
+    manager.process.send_signal(signal.SIGSTOP)
+    while manager.heard(2 * LIMIT):  # what was under way
+        pass
+    manager.process.send_signal(signal.SIGCONT)
+    assert manager.heard() == "WATCHDOG=1"
+    manager.process.send_signal(signal.SIGABRT)  # as systemd ends what hangs
+    assert manager.process.wait(LONGEST) == -signal.SIGABRT
+    assert "most recent call first" in Path(manager.log.name).read_text()
+
+
+@pytest.mark.parametrize("manager", [WATCHED | {"WATCHDOG_PID": "1"}, {}], indirect=True)
+def test_nobody_watches(manager: Manager) -> None:
+    """Without a watchdog, or with another process's, nothing is sent but starts and stops."""
+    manager.until("READY=1")
+    assert manager.heard(2 * LIMIT) == ""
+    manager.process.send_signal(signal.SIGTERM)
+    assert manager.heard() == "STOPPING=1"
+    assert manager.process.wait(LONGEST) == 0
+
+
+MINUTE = 60.0
+
+
+def names_held(scene: Scene) -> int:
+    """Return how many texts stand in the tables of names of the site's jobs."""
+    snapshot = scene.site.snapshot
+    tables = (scene.site.requested, snapshot.queued, snapshot.running)
+    texts = [name for name, column in tables[0].columns().items() if isinstance(column, Text)]
+    return sum(len(table.names(name)) for table in tables for name in texts)
+
+
+def lived(scene: Scene, jobs: range) -> None:
+    """Have jobs with names of their own promised, shown, started and ended, a minute each."""
+    for job in jobs:
+        now = T0 + MINUTE * job
+        token = scene.submit(
+            now,
+            size=1,
+            wall_time=50.0,
+            deadline=now + 3600.0,
+            name=f"sim-{job}",
+            account=f"project-{job}",
+        ).reply.token
+        kept = job - 1  # one is always there: the tables never begin anew
+        scene.poll(
+            now + 1, queued=((job, token),), completions=((kept, now, CompletionStatus.COMPLETED),)
+        )
+
+
+def test_names_of_closed_promises_are_let_go() -> None:
+    """After hundreds of promises the tables of names are as long as after the first ones."""
+    scene = Scene()
+    lived(scene, range(1, 50))
+    early = names_held(scene)
+    lived(scene, range(50, 700))
+    assert len(scene.site.promises) == 1
+    assert names_held(scene) <= early + 50
+
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("planner", ["mcdf", "portfolio"])
+def test_first_answers_load_nothing(planner: str) -> None:
+    """No module and no compiled function: a filter waits for milliseconds."""
+    paths = os.pathsep.join(
+        filter(None, (str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH")))
+    )
+    done = subprocess.run(
+        [sys.executable, str(HERE / "first_answers.py"), planner],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_every_request_takes_a_bounded_number_of_steps() -> None:
+    """Extreme numbers and texts, by filters and questions, beside a promise, of four planners."""
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here), str(here.parent)])
+    found = subprocess.run(
+        [sys.executable, str(here / "bounded_steps.py")],
+        env=os.environ | {"RTSCHED_COMPILE": "0", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr[-2000:]
+    made, most = map(int, found.stdout.splitlines()[-1].split())  # logs may come before
+    assert made >= 400
+    assert most > 1000  # steps were counted at all
+
+
+async def reloaded(running: Running) -> None:
+    """Reload, and wait until that is done."""
+    running.daemon.reload()
+    assert running.daemon.reloader.task is not None
+    await running.daemon.reloader.task
+
+
+def test_plugins_are_warm_when_they_are_taken_in(running: Running) -> None:
+    """They are read and asked in a thread, while submissions are answered by those before them."""
+    before, judged = running.daemon.policy, []
+
+    def submit() -> None:
+        judged.append(threading.current_thread())
+        assert running.daemon.policy is before
+        _, fields = answer_of(running.asked())
+        assert fields[Tag.VERDICT] == ACCEPT
+
+    def reread() -> PluginChains:
+        policy = running.policy()
+        policy.submits.chain.members[0].plugin.meanwhile = submit  # type: ignore[attr-defined]
+        return policy
+
+    async def course() -> None:
+        await running.start()
+        running.daemon.reread = reread
+        await reloaded(running)
+        assert running.daemon.policy is not before
+        assert judged
+        assert threading.main_thread() not in judged
+
+    asyncio.run(course())
+
+
+def test_a_reload_during_a_reload_is_not_lost(running: Running) -> None:
+    """What changed while the file was read is read again."""
+    reads = []
+
+    def reread() -> PluginChains:
+        reads.append(len(reads))
+        if len(reads) == 1:
+            loop.call_soon_threadsafe(running.daemon.reload)
+            loop.call_soon_threadsafe(again.set)
+            assert again.wait(120.0)
+        return running.policy()
+
+    async def course() -> None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        running.daemon.reread = reread
+        await reloaded(running)
+        assert reads == [0, 1]
+
+    again = threading.Event()
+    loop: asyncio.AbstractEventLoop
+    asyncio.run(course())
+
+
+@pytest.mark.parametrize(
+    "error", [ConfigError(["plugin[0]: no such"]), ZeroDivisionError("in a plug-in")]
+)
+def test_a_failed_reload_keeps_the_running_plugins_and_says_so(
+    running: Running, error: Exception
+) -> None:
+    """Status tells until a reload succeeds."""
+
+    def reread() -> PluginChains:
+        raise error
+
+    async def status() -> StatusReport:
+        return await asyncio.to_thread(ask, Status(), str(running.users.path))
+
+    async def course() -> None:
+        await running.start()
+        before = running.daemon.policy
+        running.daemon.reread = reread
+        await reloaded(running)
+        assert running.daemon.policy is before
+        await running.daemon.cycle()
+        (problem,) = (await status()).problems
+        assert "previous settings remain in effect" in problem
+        assert str(error) in problem
+        running.daemon.reread = running.policy
+        await reloaded(running)
+        assert running.daemon.policy is not before
+        assert (await status()).problems == ()
+
+    asyncio.run(course())

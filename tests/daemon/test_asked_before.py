@@ -1,7 +1,5 @@
 """A planner that answered before gives the answers of one that did not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scene import ANN, T0, WORDS, Scene

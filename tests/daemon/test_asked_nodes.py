@@ -1,9 +1,6 @@
 """Promises to jobs that name nodes, exclude nodes or want several features, poll by poll."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,6 +9,7 @@ from hypothesis import strategies as st
 from scene import T0, Scene
 
 from rtsched.core.plan_check import plan_fault
+from rtsched.daemon.admission import AdmissionResult
 from rtsched.daemon.promises import Promise, StoredState, encode_jobs
 from rtsched.daemon.recovery import recovered
 from rtsched.daemon.waiting import waits
@@ -20,9 +18,6 @@ from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.resources import allowed_nodes
 from rtsched_plugins.mcdf import Mcdf
-
-if TYPE_CHECKING:
-    from rtsched.daemon.admission import AdmissionResult
 
 RUN = 600.0
 FEATURES = ("a,b", "a", "b", "a,b")

@@ -1,12 +1,10 @@
 """A backup of the database that another program takes while the daemon works, and its restoring."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from running import Running, answer_of
@@ -14,9 +12,6 @@ from running import Running, answer_of
 from rtsched.adapters.slurm.observation import token_of
 from rtsched.adapters.wire import Tag
 from rtsched.daemon.store import Store
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VACUUM = "base.execute('VACUUM INTO ?', (sys.argv[2],))"
 """What `sqlite3 FILE "VACUUM INTO 'COPY'"` does."""

@@ -1,21 +1,16 @@
 """Limits of billing units: promised jobs are planned within them, and get no more than is left."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from scene import T0, Scene
 
+from rtsched.daemon.admission import AdmissionResult
 from rtsched.model.billing import BillingWeights
 from rtsched.model.jobs import Kind
 from rtsched.model.limit_rules import LimitRules
 from rtsched.model.limits import Association, LimitSet, SiteLimits, UsedTime
-
-if TYPE_CHECKING:
-    from rtsched.daemon.admission import AdmissionResult
 
 RUN = 600.0
 PHYSICS = "account physics"

@@ -1,7 +1,5 @@
 """A promise is cancelled by its user or an admin; the job goes on without it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import msgspec

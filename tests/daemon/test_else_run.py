@@ -1,10 +1,9 @@
 """Jobs that run without the promise that they asked for, where their users or the site say so."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.deferred import FEW, settled_deferred
 from rtsched.daemon.settings import DaemonSettings
+from rtsched.daemon.site import Site, Step
 from rtsched.daemon.working import steered
 from rtsched.model.actions import (
     Admit,
@@ -28,11 +28,6 @@ from rtsched.model.actions import (
 )
 from rtsched.model.events import NO_EVENTS
 from rtsched.model.jobs import Jobs
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rtsched.daemon.site import Site, Step
 
 WHOLE = {"size": 4, "wall_time": 600.0}
 UNPROMISED = "accepted without a promise, it runs as best effort: "

@@ -1,24 +1,18 @@
 """A planner that fails has said nothing: no promise is given or broken for its error."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from scene import ANN, T0, Scene
 
+from rtsched.core.capabilities import PreparedState
 from rtsched.core.hookspecs import hookimpl
 from rtsched.daemon.deferred import AGAIN
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Cancel, Notify, Release, Requeue
 from rtsched.model.jobs import Jobs
+from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Verdicts
 from rtsched_plugins.mcdf import Mcdf
-
-if TYPE_CHECKING:
-    from rtsched.core.capabilities import PreparedState
-    from rtsched.model.snapshot import Snapshot
 
 ASKED = {"size": 2, "wall_time": 600.0, "deadline": T0 + 9000}
 

@@ -1,16 +1,15 @@
 """Likely promises: sold by their odds, beside guaranteed ones, which know nothing of them."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from running import NOW, Running, answer_of, even_ends, until
 from scene import ANN, BOB, T0, WORDS, Scene
 
@@ -37,13 +36,9 @@ from rtsched.daemon.store import LEARNT_FROM
 from rtsched.estimates.likely_level import LikelyLevel
 from rtsched.model.actions import Notify
 from rtsched.model.jobs import Edges, Jobs, Kind
+from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Reason, Verdicts
 from rtsched_plugins.mcdf import Mcdf
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from rtsched.model.schedule import Schedule
 
 
 class Told:

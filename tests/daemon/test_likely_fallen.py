@@ -1,12 +1,12 @@
 """Likely promises whose odds fall: shown, counted, and their users notified once."""
 
-from __future__ import annotations
-
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ from rtsched.adapters.wire import Tag
 from rtsched.daemon.estimating import LatestEstimates, with_likely_deadlines
 from rtsched.daemon.likely import fallen, has_fallen, present_odds
 from rtsched.daemon.promises import Promise
-from rtsched.daemon.reports import Explain, Status
+from rtsched.daemon.reports import Explain, PromiseStatus, Status
 from rtsched.daemon.settings import LikelySettings
 from rtsched.daemon.site import LikelyPromises
 from rtsched.estimates import Estimates
@@ -30,12 +30,6 @@ from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.units import HOUR
 from rtsched.notices.serving import load, once
 from rtsched.notices.settings import NoticesSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from rtsched.daemon.reports import PromiseStatus
 
 
 def promises(level: LikelyLevel | None = None, **odds: float) -> LikelyPromises:

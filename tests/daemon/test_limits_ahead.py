@@ -1,10 +1,8 @@
 """The queue simulated ahead within limits of accounts, users and QOS."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +16,9 @@ from rtsched.model.limit_rules import LimitRules
 from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits, UsedTime
 from rtsched.model.log import Log, Outcomes
 from rtsched.model.resources import CPU, MEMORY
+from rtsched.model.snapshot import Snapshot
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
-
-if TYPE_CHECKING:
-    from rtsched.model.snapshot import Snapshot
 
 NOW = 100.0
 DAY = 86400.0

@@ -1,12 +1,12 @@
 """The menu of a rejected job: hand-derived choices, how they are held, and who may take them."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,10 +22,6 @@ from rtsched.daemon.settings import DaemonSettings
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
-    from pathlib import Path
 
 BOB = 1002
 MINUTE = 60.0

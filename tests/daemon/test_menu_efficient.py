@@ -1,11 +1,10 @@
 """Menus against all that could be had: each choice is admitted, none is dominated, none missing."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,12 +17,17 @@ from scene import ANN, BOB, T0, WORDS, Scene
 from rtsched.adapters.live import Adjustable, Adjustment
 from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.wire import Tag
+from rtsched.daemon.admission import AdmissionResult
 from rtsched.daemon.likely import LikelyController, Odds, sold
 from rtsched.daemon.menu import (
     MOST_CHOICES,
     MOST_HELD,
     Allowance,
+    Choice,
+    ChoiceKind,
+    Menu,
     Request,
+    Search,
     amounts,
     efficient,
     left_out,
@@ -33,15 +37,9 @@ from rtsched.daemon.menu import (
     with_odds,
 )
 from rtsched.daemon.settings import LikelySettings
+from rtsched.daemon.site import Site
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rtsched.daemon.admission import AdmissionResult
-    from rtsched.daemon.menu import Choice, ChoiceKind, Menu, Search
-    from rtsched.daemon.site import Site
 
 MINUTE = 60.0
 TRANSLATOR = SlurmTranslator()

@@ -1,32 +1,26 @@
 """Choices with odds, and the menu of a job that asked for odds: hand-derived."""
 
-from __future__ import annotations
-
 import asyncio
 import math
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from running import ANN, FACTS, NOW, Running, even_ends, until
 from test_menu import ask, busy, course, submit, told
 
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.core.config import PluginTable
 from rtsched.daemon.answers import MENUS
+from rtsched.daemon.likely import OddsSource
 from rtsched.daemon.reports import Choices, Feasible, Hold
 from rtsched.daemon.settings import DaemonSettings, LikelySettings, LiveSite
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from rtsched.daemon.likely import OddsSource
-    from rtsched.model.jobs import Jobs
+from rtsched.model.jobs import Jobs
 
 MINUTE = 60.0
 

@@ -1,7 +1,5 @@
 """Metrics and logs of the daemon: what is counted and written, and under which names."""
 
-from __future__ import annotations
-
 import json
 import math
 import socket

@@ -1,10 +1,8 @@
 """Notices of a daemon that runs: a promise that is given, and one that is given up."""
 
-from __future__ import annotations
-
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,9 +13,6 @@ from rtsched.daemon.reports import Closed, RefusedError
 from rtsched.notices.serving import State, load, once
 from rtsched.notices.settings import NoticesSettings
 from rtsched.rest.endpoints import ask_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_what_a_daemon_tells(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
 """Cycles that submissions overtake again and again: they end, off the loop, and lose nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from socket import socket
 
 import numpy as np
 from running import NOW, Running, answer_of, until
@@ -14,9 +12,6 @@ from rtsched.adapters.slurm.observation import token_of
 from rtsched.adapters.wire import ACCEPT, Tag
 from rtsched.daemon.app import ATTEMPTS, LEAST
 from rtsched.model.jobs import Jobs
-
-if TYPE_CHECKING:
-    from socket import socket
 
 
 def park(running: Running, count: int = 1) -> None:

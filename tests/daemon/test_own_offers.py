@@ -1,7 +1,5 @@
 """What is held for a user gives way to the next job of this user, where it is in the way."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

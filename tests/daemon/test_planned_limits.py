@@ -1,10 +1,8 @@
 """Limits of accounts and QOS that hold over time: promised jobs are planned within them."""
 
-from __future__ import annotations
-
 import pickle
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 from scene import T0, Scene
 
 from rtsched.adapters.live import CompletionStatus, Observation
+from rtsched.daemon.admission import AdmissionResult
 from rtsched.daemon.limits import LIMIT, limits_in, with_limits
 from rtsched.daemon.promises import StoredState, decode_jobs
 from rtsched.daemon.recovery import recovered
@@ -24,11 +23,6 @@ from rtsched.model.limit_rules import LimitRules
 from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import amounts_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rtsched.daemon.admission import AdmissionResult
 
 RUN = 600.0
 ON_A_NODE = Schedule.build([1], [T0], [T0 + RUN], np.array([0, 1]), np.array([0]))

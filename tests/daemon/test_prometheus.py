@@ -1,7 +1,5 @@
 """A real Prometheus reads a daemon's metrics: each panel and each alert finds the data it shows."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
@@ -10,9 +8,10 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import numpy as np
@@ -23,12 +22,8 @@ from running import Running, answer_of
 
 from rtsched.adapters.live import Change, Done
 from rtsched.estimates import EstimateSettings
+from rtsched.model.actions import Action
 from rtsched.model.jobs import Jobs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rtsched.model.actions import Action
 
 pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="needs prometheus (tests/promtool.sh)"

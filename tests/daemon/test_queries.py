@@ -1,15 +1,16 @@
-"""Users' questions are answered beside the loop, in turn, and from one instant of the site."""
-
-from __future__ import annotations
+"""Users' questions: beside the loop, in turn, from one instant; and what doctor gathers."""
 
 import asyncio
+import re
 import threading
 
 import pytest
 from running import Running, answer_of
 
 from rtsched.adapters.wire import ACCEPT, Tag
+from rtsched.cli.doctor import Places, Section, gathered
 from rtsched.daemon.ask import ask
+from rtsched.daemon.database import migrations
 from rtsched.daemon.fair import (
     BURST,
     EACH,
@@ -176,3 +177,29 @@ def test_an_array_tells_how_many_tasks_wait(running: Running) -> None:
         assert len(status.promises) == 2
 
     asyncio.run(course())
+
+
+def test_daemon_and_database(running: Running) -> None:
+    """A promise is counted and its user not named; the schema is read while the daemon writes."""
+    config = running.path / "site.toml"
+    database = running.path / "rtsched.db"
+    config.write_text(f'[daemon]\nrun = "{running.path}"\ndatabase = "{database}"\n')
+    places = Places(config, running.path / "submit.conf", "", config)
+
+    async def course() -> list[Section]:
+        await running.start()
+        await asyncio.to_thread(answer_of, running.asked(nodes=2))
+        await running.daemon.cycle()
+        return await asyncio.to_thread(gathered, places, False)
+
+    found = {section.title: section for section in asyncio.run(course())}
+    daemon = found["daemon"]
+    assert daemon.error == ""
+    assert daemon.facts["promises"] == "1 provisional"
+    (promised,) = running.daemon.site.promises.values()
+    assert promised.user == "ann"
+    assert not [line for line in daemon.lines if re.search(r"\bann\b", line)]
+    assert 'rtsched_promises{standing="provisional"} 1.0' in daemon.lines
+    newest = migrations()[-1][0]
+    assert found["database"].facts["schema"] == f"{newest}, newest known {newest}"
+    assert found["files"].facts[str(running.path / "query.sock")].startswith("srw")

@@ -1,18 +1,13 @@
 """Promises to jobs whose Requirements only some slots meet, poll by poll."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from scene import T0, Scene
 
 from rtsched.adapters.condor.matching import MachineAds, Request, SlotSets
-
-if TYPE_CHECKING:
-    from rtsched.model.cluster import Cluster
+from rtsched.model.cluster import Cluster
 
 pytest.importorskip("classad2")
 

@@ -1,21 +1,29 @@
-"""The endpoints, with a real daemon behind them: who sees what, and what is refused."""
-
-from __future__ import annotations
+"""The endpoints before a real daemon: who sees what, their description, and rest.toml."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
 from rest_client import BOB, JOB, app_for, call, daemon_with_a_promise, local
-from running import ANN
+from running import ANN, Running
+from schemathesis.checks import not_a_server_error
+from schemathesis.schemas import BaseSchema
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from rtsched import __version__
+from rtsched.core.config import read_settings
+from rtsched.errors import ConfigError
 from rtsched.rest.credential import payload_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from running import Running
+from rtsched.rest.settings import RestSettings
 
 
 @pytest.fixture(scope="module")
@@ -198,3 +206,138 @@ def test_a_promise_is_cancelled(tmp_path: Any) -> None:
         assert asked(running, ANN, "DELETE", f"/v1/promises/{JOB}")[0] == 404
         shown = asked(running, ANN, "GET", f"/v1/promises/{JOB}")[1]
         assert (shown["standing"], shown["why"]) == ("withdrawn", "cancelled by its user")
+
+
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+)
+OPERATIONS = (
+    ("GET", "/v1/health"),
+    ("GET", "/v1/status"),
+    ("GET", "/v1/metrics"),
+    ("GET", "/v1/promises"),
+    ("GET", "/v1/promises/{job}"),
+    ("GET", "/v1/timeline"),
+    ("GET", "/v1/shares"),
+    ("GET", "/v1/reliability"),
+    ("POST", "/v1/sessions"),
+    ("DELETE", "/v1/promises/{job}"),
+    ("GET", "/v1/explain/{job}"),
+    ("GET", "/v1/verdicts"),
+    ("POST", "/v1/feasible"),
+    ("POST", "/v1/hold"),
+    ("GET", "/v1/choices"),
+    ("GET", "/v1/when"),
+    ("POST", "/v1/when"),
+    ("GET", "/v1/when/{job}"),
+    ("GET", "/v1/chunk/{job}"),
+    ("GET", "/v1/plan"),
+    ("GET", "/v1/nodes"),
+)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Give a daemon with ann's promise."""
+    with daemon_with_a_promise(tmp_path_factory.mktemp("fuzzed")) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def schemas(running: Running) -> dict[int, BaseSchema]:
+    """Return the description as ann and as root read it."""
+    return {
+        uid: schemathesis.openapi.from_asgi(
+            "/schema/openapi.json", local(app_for(running, daemon_requests=60), uid)
+        )
+        for uid in (ANN, 0)
+    }
+
+
+def test_all_operations_are_fuzzed(schemas: dict[int, BaseSchema]) -> None:
+    """The list here is the one of the description."""
+    schema = schemas[ANN]
+    assert schema.raw_schema["openapi"].startswith("3.1.")
+    found = {
+        (method.upper(), path)
+        for path, item in schema.raw_schema["paths"].items()
+        for method in item
+    }
+    assert found == set(OPERATIONS)
+    texts = [
+        operation.get("description")
+        for item in schema.raw_schema["paths"].values()
+        for operation in item.values()
+    ]
+    assert all(texts)
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+@pytest.mark.parametrize("uid", [ANN, 0])
+def test_answers_are_as_described(
+    schemas: dict[int, BaseSchema], method: str, path: str, uid: int
+) -> None:
+    """No request makes an answer that the description does not have, or a server error."""
+
+    @given(case=schemas[uid][path][method].as_strategy())
+    @settings(
+        max_examples=40,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
+    def fuzzed(case: schemathesis.Case) -> None:
+        response = case.call()
+        case.validate_response(response, checks=CHECKS)
+
+    fuzzed()
+
+
+def test_the_defaults_are_for_one_host(tmp_path: Path) -> None:
+    """An empty file listens on this host alone."""
+    file = tmp_path / "rest.toml"
+    file.write_text("")
+    assert read_settings(file, RestSettings) == RestSettings()
+    assert RestSettings().address == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('address = "0.0.0.0"', "which needs TLS"),
+        ('address = "::"', "which needs TLS"),
+        ('address = "head"', "'head' is not an IP address"),
+        ('certificate = "/c.pem"', "key: is needed too"),
+        ('key = "/k.pem"', "certificate: is needed too"),
+        ('port = 0\nsocket = ""', "nobody could connect"),
+        ("prot = 1", "prot: unknown setting; did you mean 'port'?"),
+        ("rate = 0", "rate: expected `float` > 0"),
+        ("max_body = 10", "max_body"),
+        ('log_level = "loud"', "log_level: invalid value 'loud'; choose one of"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, says: str) -> None:
+    """Each is one sentence with the file and the setting."""
+    file = tmp_path / "rest.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        read_settings(file, RestSettings)
+    assert str(file) in str(refused.value)
+    assert says in str(refused.value)
+
+
+def test_loopback_needs_no_tls(tmp_path: Path) -> None:
+    """Nor does TCP with a certificate, whatever the address."""
+    file = tmp_path / "rest.toml"
+    for text in (
+        'address = "::1"',
+        'address = "127.1.2.3"',
+        'address = "0.0.0.0"\ncertificate = "/c"\nkey = "/k"',
+        'address = "0.0.0.0"\nport = 0',
+    ):
+        file.write_text(text)
+        read_settings(file, RestSettings)

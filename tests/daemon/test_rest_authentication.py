@@ -1,16 +1,34 @@
-"""Who sent a request: what is believed, and what is refused."""
-
-from __future__ import annotations
+"""Who sent a request: credentials, HTCondor's tokens, and sessions of browsers."""
 
 import asyncio
 import pwd
+import threading
+from collections.abc import Callable
 
 import pytest
+from limited_tokens import GOOD as CLAIMS
+from limited_tokens import NOW, token
 from rest_client import forged
 
 from rtsched.adapters import munge
+from rtsched.adapters.munge import CredentialError
 from rtsched.errors import AdapterError
-from rtsched.rest.authentication import AuthenticationError, Authenticator, ForbiddenError
+from rtsched.rest.authentication import (
+    COOKIE,
+    EACH,
+    SESSION_S,
+    SESSIONS_EACH,
+    TICKET_S,
+    WAITING,
+    AuthenticationError,
+    Authenticator,
+    ForbiddenError,
+    NoSessionError,
+    Pool,
+    Sessions,
+    TokenAuthenticator,
+    cookie_in,
+)
 from rtsched.rest.credential import payload_for
 from rtsched.rest.limits import ConcurrencyLimit, OverloadError, TokenBucket, TooMuchError
 
@@ -150,3 +168,262 @@ def test_places_are_shared() -> None:
         with concurrency.slot(2), pytest.raises(OverloadError), concurrency.slot(3):
             pass
     assert not concurrency.taken
+
+
+USER = next(entry for entry in pwd.getpwall() if entry.pw_uid not in {0})
+
+
+def accepting(
+    identity: Callable[[str], str] | None = None, clock: Callable[[], float] = lambda: NOW - 10
+) -> TokenAuthenticator:
+    """Return one whose pool accepts every token as its user's."""
+    now = [clock(), *[NOW] * 10_000]
+    pool = Pool(identity or (lambda _: f"{USER.pw_name}@pool"), lambda: "pool")
+    return TokenAuthenticator(pool, clock=lambda: now.pop(0) if now else NOW)
+
+
+def made(**change: object) -> str:
+    """Return a token of the user's."""
+    return token(CLAIMS | {"sub": f"{USER.pw_name}@pool"} | change)
+
+
+def owner(authenticator: TokenAuthenticator, text: str) -> int:
+    """Return whose a token is."""
+    return asyncio.run(authenticator.uid(text, "host"))
+
+
+def test_each_token_counts_once() -> None:
+    """Also if it is sent twice at the same time; another one counts again."""
+    authenticator = accepting()
+    assert owner(authenticator, made()) == USER.pw_uid
+    with pytest.raises(CredentialError, match="used before"):
+        owner(authenticator, made())
+    assert owner(authenticator, made(jti="2f")) == USER.pw_uid
+
+    async def both() -> list[object]:
+        fresh = accepting()
+        asked = [fresh.uid(made(), host) for host in ("one", "other")]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    found = asyncio.run(both())
+    assert USER.pw_uid in found
+    assert sum(isinstance(each, CredentialError) for each in found) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"sub": "root@pool"}, "not a user"),
+        ({"sub": "condor@pool"}, "not a user"),
+        ({"sub": "condor_pool@"}, "not a user"),
+        ({"sub": "unauthenticated@unmapped"}, "not a user"),
+        ({"sub": f"{USER.pw_name}@other"}, "domain 'other'"),
+        ({"sub": USER.pw_name}, "domain ''"),
+        ({"sub": "@pool"}, "domain 'pool'"),
+        ({"iat": NOW - 11}, "before this server started"),
+    ],
+)
+def test_who_is_no_user_of_the_pool(change: dict[str, object], says: str) -> None:
+    """Is refused before the collector is asked."""
+
+    def never(_: str) -> str:
+        raise AssertionError
+
+    with pytest.raises(CredentialError, match=says):
+        owner(accepting(never), made(**change))
+
+
+def test_what_the_pool_says_counts() -> None:
+    """Another identity than the token's, a refusal, no answer, and users who are not here."""
+
+    def refusing(_: str) -> str:
+        raise CredentialError("forged")
+
+    def away(_: str) -> str:
+        raise AdapterError("the collector does not answer")
+
+    with pytest.raises(CredentialError, match="another name"):
+        owner(accepting(lambda _: "condor@password"), made())
+    with pytest.raises(CredentialError, match="forged"):
+        owner(accepting(refusing), made())
+    with pytest.raises(AdapterError, match="does not answer"):
+        owner(accepting(away), made())
+    for name, says in (("no-such-user-here", "does not exist"),):
+        with pytest.raises(CredentialError, match=says):
+            owner(accepting(lambda _, name=name: f"{name}@pool"), made(sub=f"{name}@pool"))
+
+
+def test_another_name_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is root."""
+    monkeypatch.setattr("rtsched.rest.authentication.uid_of", lambda _: 0)
+    with pytest.raises(CredentialError, match="root is not accepted"):
+        owner(accepting(lambda _: "toor@pool"), made(sub="toor@pool"))
+
+
+def test_by_default_the_daemon_says_whether_tokens_are_accepted() -> None:
+    """Those of a pool that is not the daemon's batch system prove nothing."""
+    for system, accepted in (("condor", True), ("slurm", False)):
+
+        async def said(system: str = system) -> str:
+            return system
+
+        pool = Pool(lambda _: f"{USER.pw_name}@pool", lambda: "pool")
+        authenticator = TokenAuthenticator(pool, said, lambda: NOW)
+        if accepted:
+            assert owner(authenticator, made(iat=NOW)) == USER.pw_uid
+        else:
+            with pytest.raises(CredentialError, match="the batch system is slurm"):
+                owner(authenticator, made(iat=NOW))
+
+
+def test_no_host_delays_another() -> None:
+    """While the tokens of one wait for the collector, that of another is checked."""
+    release, asked = threading.Event(), threading.Semaphore(0)
+
+    def slow(text: str) -> str:
+        if "slow" in text:
+            asked.release()
+            release.wait(60)
+        return f"{USER.pw_name}@pool"
+
+    authenticator = accepting(lambda text: slow(names[text]))
+    names = {made(jti=f"slow{n}"): "slow" for n in range(WAITING + 1)} | {made(): "quick"}
+    flood = list(names)[: WAITING + 1]
+
+    async def course() -> None:
+        tasks = [asyncio.create_task(authenticator.uid(text, "one")) for text in flood[:-1]]
+        for _ in range(EACH):
+            await asyncio.to_thread(asked.acquire)
+        with pytest.raises(TooMuchError, match="this host"):
+            await authenticator.uid(flood[-1], "one")
+        assert await authenticator.uid(made(), "other") == USER.pw_uid
+        others = [
+            asyncio.create_task(authenticator.uid(made(jti=f"{host}-{n}"), f"host{host}"))
+            for host in range(2)
+            for n in range(3)
+        ]
+        names.update({made(jti=f"{host}-{n}"): "slow" for host in range(2) for n in range(3)})
+        release.set()
+        assert set(await asyncio.gather(*tasks, *others)) == {USER.pw_uid}
+        assert not authenticator._turns
+
+    asyncio.run(course())
+
+
+def test_there_is_a_limit_for_all_hosts() -> None:
+    """As many hosts as you like do not make it longer."""
+    release = threading.Event()
+
+    def slow(_: str) -> str:
+        release.wait(60)
+        return f"{USER.pw_name}@pool"
+
+    authenticator = accepting(slow)
+
+    async def course() -> None:
+        tasks = [
+            asyncio.create_task(authenticator.uid(made(jti=f"j{n}"), f"host{n % 8}"))
+            for n in range(64)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(OverloadError):
+            await authenticator.uid(made(jti="last"), "other")
+        release.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(course())
+
+
+def test_used_tokens_are_forgotten_when_they_end() -> None:
+    """They would be refused by then anyway."""
+    now = [NOW]
+    pool = Pool(lambda _: f"{USER.pw_name}@pool", lambda: "pool")
+    authenticator = TokenAuthenticator(pool, clock=lambda: now[0])
+
+    async def course() -> None:
+        for n in range(1100):
+            await authenticator.uid(made(jti=f"j{n}", iat=NOW), "host")
+        now[0] += 100
+        await authenticator.uid(made(jti="late", iat=NOW, exp=NOW + 160), "host")
+
+    asyncio.run(course())
+    assert set(authenticator._used) == {"late"}
+
+
+def test_the_header() -> None:
+    """`IDToken TOKEN`, where it is accepted; a refusal is one of the credentials."""
+
+    async def asked(text: str, tokens: TokenAuthenticator | None) -> int:
+        authenticator = Authenticator(None, tokens=tokens)
+        headers = {"authorization": text}
+        return await authenticator.uid("GET", b"/v1/status", headers, b"", None, "host")
+
+    assert asyncio.run(asked(f"IDToken {made()}", accepting())) == USER.pw_uid
+    assert asyncio.run(asked(f"idtoken  {made()} ", accepting())) == USER.pw_uid
+    for text, tokens, says in (
+        ("IDToken x", accepting(), "three parts"),
+        (f"IDToken {made()}", None, "none is accepted"),
+        ("Munge MUNGE:x:", accepting(), "use IDToken"),
+        (f"Bearer {made()}", accepting(), "use IDToken"),
+    ):
+        with pytest.raises(AuthenticationError, match=says):
+            asyncio.run(asked(text, tokens))
+
+
+class Clock:
+    """A clock that is set."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+def test_a_ticket_is_good_once() -> None:
+    """It brings a session of its user; a second visit, or another ticket, brings none."""
+    sessions = Sessions(Clock())
+    ticket = sessions.ticket(1001)
+    cookie = sessions.enter(ticket)
+    assert sessions.uid(cookie) == 1001
+    assert sessions.uid(ticket) is None
+    for wrong in (ticket, cookie, "", "\udcff"):
+        with pytest.raises(NoSessionError, match="run `rtsched board` again"):
+            sessions.enter(wrong)
+
+
+def test_they_end() -> None:
+    """A ticket after a minute, a session after eight hours."""
+    clock = Clock()
+    sessions = Sessions(clock)
+    late, cookie = sessions.ticket(7), sessions.enter(sessions.ticket(7))
+    clock.now += TICKET_S + 1
+    with pytest.raises(NoSessionError):
+        sessions.enter(late)
+    assert sessions.uid(cookie) == 7
+    clock.now += SESSION_S
+    assert sessions.uid(cookie) is None
+
+
+def test_one_user_has_so_many_and_none_of_others() -> None:
+    """The oldest of a user's give way; those of others stay."""
+    sessions = Sessions(Clock())
+    other = sessions.enter(sessions.ticket(1))
+    own = [sessions.enter(sessions.ticket(2)) for _ in range(SESSIONS_EACH + 3)]
+    assert [sessions.uid(each) for each in own] == [None] * 3 + [2] * SESSIONS_EACH
+    assert sessions.uid(other) == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        (f"{COOKIE}=abc", "abc"),
+        (f"a=1; {COOKIE}=abc; b=2", "abc"),
+        (f"x{COOKIE}=abc", ""),
+        ("", ""),
+        (f"{COOKIE}", ""),
+    ],
+)
+def test_the_cookie_among_others(header: str, value: str) -> None:
+    """By its whole name."""
+    assert cookie_in(header) == value

@@ -1,10 +1,10 @@
 """Choices that are held over REST: for whom, for how long, and what is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rest_client import BOB, app_for, call, in_thread, local
@@ -12,10 +12,6 @@ from running import ANN, NOW, Running, until
 from test_menu import busy
 
 from rtsched.daemon.settings import DaemonSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 WISH = {"nodes": 4, "time_s": 1800.0, "deadline": NOW + 3600}
 """More nodes than are free; one node is, and all four are in two hours."""

@@ -1,8 +1,6 @@
 """Promised jobs that fail in time with an exit code that the site names, and begin again."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +12,11 @@ from test_replanning import RUN, overlaps, promised, start_of, told
 from rtsched.adapters.live import CompletionStatus
 from rtsched.daemon.restarting import NO_ROOM, NOT_QUEUED, POLLS
 from rtsched.daemon.settings import DaemonSettings, LiveSite
+from rtsched.daemon.site import Step
 from rtsched.daemon.start import policy_of
 from rtsched.errors import ConfigError
 from rtsched.model.actions import Restart
 from rtsched.model.events import EventKind
-
-if TYPE_CHECKING:
-    from rtsched.daemon.site import Step
 
 TEMPFAIL = 75
 DELAY = 121.0

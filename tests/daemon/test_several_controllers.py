@@ -1,13 +1,12 @@
 """Daemons of several controllers over one database: who may write, who is active."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -32,9 +31,6 @@ from rtsched.daemon.standby import (
 from rtsched.daemon.start import policy_of
 from rtsched.daemon.store import Store
 from rtsched.errors import ConfigError, StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def record(token: str) -> Promise:

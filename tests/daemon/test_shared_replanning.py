@@ -1,9 +1,5 @@
 """Promises on nodes that jobs share: what still fits, what is planned anew, and who may start."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,13 +13,11 @@ from rtsched.daemon.site import at_risk
 from rtsched.daemon.waiting import waits
 from rtsched.model.actions import Requeue
 from rtsched.model.resources import demand_of, room_of
+from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Snapshot
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.portfolio import Portfolio
 from rtsched_plugins.spare import Spare
-
-if TYPE_CHECKING:
-    from rtsched.model.schedule import Schedule
-    from rtsched.model.snapshot import Snapshot
 
 RUN = 600.0
 NODES = ((4, 2), (4, 0), (8, 4))

@@ -1,7 +1,5 @@
 """What accounts and users have, beside their shares: values by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the daemon makes of submissions and polls."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

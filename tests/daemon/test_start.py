@@ -1,12 +1,12 @@
 """Which plug-ins a daemon starts with."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,15 +15,10 @@ from rtsched.adapters.users import forget_users
 from rtsched.core.config import PluginTable
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.database import WriterEpoch, connect
+from rtsched.daemon.server import SocketServer
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.start import policy_of, serve
 from rtsched.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from rtsched.daemon.server import SocketServer
 
 
 def site(name: str, **settings: Any) -> LiveSite:

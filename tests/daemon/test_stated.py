@@ -1,7 +1,5 @@
 """Odds and times as users read them, also where clocks are set."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """Promises on disk: one transaction each, back after any crash, refused where they are unsafe."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,11 +1,9 @@
 """The database after crashes and on failing disks: a short form of benchmarks/store_crashes.py."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 from disk import Disk, Operation
@@ -13,9 +11,6 @@ from store_course import Course, Known
 
 from rtsched.daemon.store import Store
 from rtsched.errors import StoreError
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

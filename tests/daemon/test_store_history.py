@@ -1,13 +1,11 @@
 """A long history costs nothing: with a million closed promises all takes as with none."""
 
-from __future__ import annotations
-
 import sqlite3
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from threading import Event, current_thread
-from typing import TYPE_CHECKING
 
 import pytest
 from test_store import NOW, plan, record
@@ -16,9 +14,6 @@ import rtsched.daemon.store
 from rtsched.daemon.database import CHECKED_AT_ONCE, connect
 from rtsched.daemon.store import AT_ONCE, FORGOTTEN, JournalEntry, Store
 from rtsched.errors import StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CLOSED = 1_000_000
 _FILL = """

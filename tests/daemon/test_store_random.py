@@ -1,12 +1,9 @@
 """The store against a model of plain dicts: any sequence of what a daemon does with it."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -15,12 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from store_course import CLOSED, NOW, Known, found, planned
 
 import rtsched.daemon.store
-from rtsched.daemon.promises import OPEN, JournalEntry, Promise, encode_schedule
+from rtsched.daemon.promises import OPEN, JournalEntry, Promise, PromiseState, encode_schedule
 from rtsched.daemon.store import Store
 from rtsched.model.cluster import Nodes
-
-if TYPE_CHECKING:
-    from rtsched.daemon.promises import PromiseState
 
 ROWS, AT_ONCE, FORGOTTEN = 8, 3, 6
 """Limits of the store in these tests, so small that they are met."""

@@ -1,7 +1,5 @@
 """What promises take of the machine: of a user, of an account, and for nothing."""
 
-from __future__ import annotations
-
 from scene import ANN, BOB, T0, Scene
 
 from rtsched.adapters.live import CompletionStatus

@@ -1,7 +1,5 @@
 """Promises to jobs that wait for others, while these start late, end early, fail or lose nodes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scene import T0, Scene

@@ -1,11 +1,11 @@
 """`rtsched when`: what users are shown of start estimates."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +20,6 @@ from rtsched.estimates import EstimateSettings
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.report.start_wording import about
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Known(Estimating):

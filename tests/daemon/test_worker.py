@@ -1,7 +1,5 @@
 """The process that talks to the batch system: it may hang or crash, and the daemon goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pickle

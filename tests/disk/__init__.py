@@ -5,16 +5,12 @@ several may be there without those before it. The same holds for creations and r
 directory is synced. This is what POSIX allows; most file systems do less harm.
 """
 
-from __future__ import annotations
-
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from random import Random
+from random import Random
+from typing import NamedTuple
 
 SECTOR = 512
 _SOURCE = Path(__file__).with_name("disk.c")

@@ -1,7 +1,5 @@
 """Pages that are not kept are made before tests of the docs are collected."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

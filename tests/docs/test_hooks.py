@@ -1,7 +1,5 @@
 """One test per hook, named after it: who is asked with what, and what comes of the answers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Alert rules and dashboard use what the daemon exports, and name pages that there are."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,6 +1,4 @@
-"""The docs say what the code does: generated pages, links, commands, tables and examples."""
-
-from __future__ import annotations
+"""The docs say what the code does: generated pages, links, commands, tables, messages."""
 
 import importlib
 import importlib.util
@@ -11,18 +9,31 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import get_args
 
 import click
+import msgspec
+import numpy as np
 import pytest
 
+from rtsched.adapters.condor import setup as condor_setup
+from rtsched.adapters.slurm import setup as slurm_setup
 from rtsched.cli import main
 from rtsched.core import hookspecs
+from rtsched.core.chain import Chain
+from rtsched.core.config import PluginTable
 from rtsched.core.plugins import Found
+from rtsched.daemon.messages import REASONS
+from rtsched.daemon.metrics import METRICS
+from rtsched.daemon.reports import AnyQuestion
+from rtsched.daemon.settings import DaemonSettings, LiveSite, Scope
 from rtsched.logs.sacct_lines import ROLES, SACCT, SACCT_COLUMNS
-from rtsched.model.verdicts import Reason
+from rtsched.model.verdicts import Reason, Verdict
 from rtsched.replay.measures import MEASURES
 from rtsched.replay.policies import RECOMMENDED, load_site, presets
+from rtsched.testing import make_cluster, make_jobs, make_snapshot
 
 TOP = Path(__file__).resolve().parents[2]
 DOCS = TOP / "docs"
@@ -324,3 +335,166 @@ def test_the_guides_begin_with_the_recommended_planner() -> None:
             assert f"{name} = {value}" in text
     assert f"[`{RECOMMENDED}`]" in (DOCS / "policies.md").read_text()
     assert f"`{RECOMMENDED}`" in (TOP / "README.md").read_text()
+
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+NAMES = sorted(set(re.findall(r"`(rtsched(?:_plugins)?(?:\.\w+)+)`", PAGE)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_named_is_there(name: str) -> None:
+    """A module, or something in one."""
+    home, _, last = name.rpartition(".")
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError:
+        assert hasattr(importlib.import_module(home), last)
+
+
+def test_the_rooms_are_those_of_the_contract() -> None:
+    """Row by row, from the top down."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (layers,) = (
+        contract["layers"]
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract["name"] == "Imports point one way"
+    )
+    rows = PAGE.split("```text\n")[1].split("```")[0].splitlines()
+    shown = [set(re.split(r"\s{3,}", row)) & set(re.findall(r"\w+", row)) for row in rows]
+    wanted = [set(re.findall(r"rtsched\.(\w+)", layer)) for layer in layers]
+    assert shown == wanted
+
+
+def test_files_that_are_named_are_there() -> None:
+    """Those of contrib, too."""
+    for path in re.findall(r"`(contrib/[\w./]+)`", PAGE):
+        assert (ROOT / path).exists(), path
+
+
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
+
+
+def test_every_metric_is_documented():
+    """Each metric stands on its page with its labels."""
+    text = (REFERENCE / "metrics.md").read_text("utf-8")
+    for name, metric in METRICS.items():
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+        assert all(f"`{label}`" in row for label in metric.labels)
+
+
+def test_every_question_is_documented():
+    """Each question and each field of its report stands on its page, with a meaning."""
+    text = (REFERENCE / "queries.md").read_text("utf-8")
+    for question in get_args(AnyQuestion):
+        part = text.partition(f"\n## {question.__struct_config__.tag}\n")[2].partition("\n## ")[0]
+        for kind in (question, question.Answer):
+            for field in msgspec.structs.fields(kind):
+                start = f"| `{field.encode_name}` |"
+                row = next(line for line in part.splitlines() if line.startswith(start))
+                assert len(re.split(r"(?<!\\)\|", row)[3].strip()) > 3
+
+
+def test_every_reason_of_the_daemon_is_documented():
+    """Each code that stands in its source is known, and each known one stands there."""
+    source = Path(__file__).resolve().parents[2] / "rtsched" / "daemon"
+    texts = [path.read_text("utf-8") for path in source.glob("*.py") if path.name != "reasons.py"]
+    code = re.compile(r'"((?:submit|wait|likely)\.(?!sock\b)[a-z-]+)"')
+    given = {found for text in texts for found in code.findall(text)}
+    assert given == set(REASONS)
+    page = (REFERENCE / "reasons.md").read_text("utf-8")
+    assert all(f"\n## {code}\n\n{meaning}" in page for code, meaning in REASONS.items())
+
+
+def test_every_setting_of_the_filter_is_documented():
+    """The page has those that filter and library, and the commands that check them, know."""
+    page = (REFERENCE / "submit.md").read_text("utf-8")
+    slurm, condor = page.partition("## Slurm")[2].split("## HTCondor")
+    assert set(re.findall(r"^\| `(\w+)`", slurm, re.MULTILINE)) == slurm_setup.SUBMIT_KEYS
+    assert set(re.findall(r"^\| `(\w+)`", condor, re.MULTILINE)) == condor_setup.SUBMIT_KEYS
+
+
+def test_every_setting_of_a_live_site_is_documented():
+    """Each has a row under the table that it stands in."""
+    page = (REFERENCE / "site.md").read_text("utf-8")
+    kinds = {"`[daemon]`": DaemonSettings, "`[[scope]]`": Scope, "`[slurm]`": None}
+    for title, kind in kinds.items():
+        part = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        kind = kind or type(LiveSite().slurm)
+        assert all(f"| `{each.name}` |" in part for each in msgspec.structs.fields(kind)), title
+
+
+QUOTING = ("operations.md", "promises.md")
+SOURCES = (".py", ".c", ".cpp", ".conf")
+WORDS = 3
+"""From so many words on, a text between placeholders is looked up."""
+OF_OTHERS = {
+    "ERROR in transform RtFrozen",
+    "database or disk is full",
+    "start timed out",
+    "the daemon could not be reached",
+    "the daemon could not evaluate",
+}
+"""Messages of HTCondor, SQLite and systemd, and two that the filter composes."""
+
+
+def source() -> str:
+    """Return all sources, with literals that follow one another joined."""
+    tops = (TOP / top for top in ("rtsched", "plugins", "contrib"))
+    files = [path for top in tops for path in top.rglob("*") if path.suffix in SOURCES]
+    text = "\n".join(path.read_text("utf-8", errors="ignore") for path in sorted(files))
+    return re.sub(r"\s+", " ", re.sub(r'"\s*\n\s*f?"', "", text))
+
+
+def quoted(page: str) -> list[str]:
+    """Return what stands between the placeholders of messages in first cells of a page's tables."""
+    cells = re.findall(r"^\| ([^|]*) \|", (TOP / "docs" / page).read_text("utf-8"), re.MULTILINE)
+    texts = [text for cell in cells for text in re.findall(r"`([^`]*)`", cell)]
+    parts = [
+        part.strip()
+        for text in texts
+        if text not in OF_OTHERS
+        for part in re.split(r"\.\.\.|\b[A-Z]\b|[:;()='\"]|\bmin\b", text)
+    ]
+    return [part for part in parts if len(part.split()) >= WORDS and part not in OF_OTHERS]
+
+
+@pytest.mark.parametrize("page", QUOTING)
+def test_messages_are_those_of_the_sources(page: str) -> None:
+    """Who searches the docs for a message finds it."""
+    parts = quoted(page)
+    assert len(parts) > 10
+    text = source()
+    assert [part for part in parts if part not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "job", "sentence"),
+    [
+        ("limits.too-wide", {"size": [5]}, "requests 5 nodes, the limit is 4"),
+        (
+            "limits.too-long",
+            {"wall_time": [7200.0]},
+            "requests 2 h of run time, the limit is 1 h",
+        ),
+        (
+            "limits.no-time-limit",
+            {"wall_time": [np.inf]},
+            "states no run time, the limit is 1 h",
+        ),
+        (
+            "limits.never-fits",
+            {"size": [3], "partition": ["small"]},
+            "needs 3 nodes, its partition has 2 available",
+        ),
+    ],
+)
+def test_limits_say_why(code, job, sentence):
+    """The reason's code is stable, its sentence names what was asked for and the limit."""
+    table = PluginTable("limits", settings={"size": 4, "wall_time": 3600.0})
+    cluster = make_cluster(8, partitions={"small": [0, 1]})
+    verdicts = Chain.load([table]).admit(make_jobs(**job), make_snapshot(cluster=cluster)).verdicts
+    assert verdicts.code.tolist() == [Verdict.REJECT]
+    (finding,) = verdicts.findings
+    assert finding.reason.code == code
+    assert finding.text(0) == sentence

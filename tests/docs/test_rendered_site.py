@@ -1,7 +1,5 @@
 """The documentation is a site in which every link and anchor leads somewhere, short for admins."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -1,7 +1,5 @@
 """Pages of reproductions state what their values give."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -3,34 +3,27 @@
 With the true run times and arrivals it is the replay.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from rtsched.estimates.ahead import WEEKS, ahead, lean, next_arrivals
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.resources import CPU, GPU, MEMORY
 from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import Snapshot
 from rtsched.model.table import Ragged
 from rtsched.model.units import DAY, WEEK
 from rtsched.replay.synth import Lublin
+from rtsched.simulator.interface import NodeEvent
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from rtsched.model.snapshot import Snapshot
-    from rtsched.simulator.interface import NodeEvent
-
 
 JOBS, NODES = 600, 32
 SYSTEM = ExclusiveSettings()

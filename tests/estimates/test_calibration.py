@@ -1,12 +1,14 @@
-"""Calibration: coverage by the residuals of the past."""
+"""Calibration by residuals of the past, thresholds on odds, checks of estimates."""
 
-from __future__ import annotations
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtsched.estimates import EstimateSettings
 from rtsched.estimates.calibration import (
     FEW_DAYS,
     LEVELS,
@@ -16,7 +18,18 @@ from rtsched.estimates.calibration import (
     Open,
     Spread,
 )
+from rtsched.estimates.check import Course, _PastLimits, check, replayed
+from rtsched.estimates.likely_level import LikelyLevel
 from rtsched.estimates.record import ERROR_BY_LIMITS, SCORE, WIDTH, Record, judged
+from rtsched.estimates.tables import earliest_with, odds_by
+from rtsched.kernels.machine_limits import HELD, USED
+from rtsched.model.limits import Association, Limits, LimitSet, SiteLimits
+from rtsched.model.table import Ragged
+from rtsched.replay.results import Workload
+from rtsched.replay.synth import Lublin
+from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.simulator.settings import ExclusiveSettings
+from rtsched.testing import make_jobs, make_snapshot
 
 NONE = np.zeros(0, np.int64), np.zeros(0)
 DAY = 86400.0
@@ -239,3 +252,191 @@ def test_many_residuals_of_few_jobs_are_little_knowledge() -> None:
     found = known.quantiles(spread(1), np.ones(1), 1e6)[0]
     assert found[0] <= 1000.0 - 350.0
     assert found[-1] >= 1000.0 + 350.0
+
+
+def test_nothing_is_given_below_the_stated_odds_before_the_first_outcome():
+    """It begins on the safe side."""
+    assert LikelyLevel().threshold(0.95) == 0.95
+
+
+def log_odds(odds: float) -> float:
+    """Return them as the threshold moves."""
+    return math.log(odds / (1 - odds))
+
+
+def test_broken_promises_raise_it_and_kept_ones_lower_it():
+    """The aim is 92 % where 90 are stated: broken ones count by it, kept ones by the rest to 1."""
+    level = LikelyLevel(step=0.1).learnt([(0.9, True)])
+    assert log_odds(level.threshold(0.9)) == pytest.approx(log_odds(0.9) - 0.008)
+    level = level.learnt([(0.9, False)])
+    assert log_odds(level.threshold(0.9)) == pytest.approx(log_odds(0.9) - 0.008 + 0.092)
+
+
+def test_each_stated_odds_have_their_own():
+    """Outcomes of others do not count; an order of outcomes is all that counts."""
+    level = LikelyLevel().learnt([(0.8, True)])
+    assert level.threshold(0.8) < 0.8
+    assert level.threshold(0.95) == 0.95
+    assert level.learnt([(0.8, False), (0.9, True)]) == LikelyLevel().learnt(
+        [(0.8, True), (0.8, False), (0.9, True)]
+    )
+
+
+@pytest.mark.parametrize("stated", [0.2, 0.5, 0.8, 0.95, 0.99])
+def test_it_stays_where_promises_are_still_given(stated):
+    """It neither runs away nor stops all promises."""
+    level = LikelyLevel(step=1.0).learnt([(stated, False)] * 500)
+    assert level.threshold(stated) == pytest.approx(1 - (1 - stated) / 10)
+    level = level.learnt([(stated, True)] * 2000)
+    assert level.threshold(stated) == pytest.approx(min(stated, (1 - stated) / 2))
+
+
+@given(st.floats(0, 1), st.floats(0.01, 0.999), st.lists(st.booleans(), max_size=60))
+def test_calibrated_odds_reach_the_stated_ones_at_the_threshold(raw, stated, kept):
+    """Above it they are more, below it less; and they grow with the raw ones."""
+    level = LikelyLevel().learnt((stated, each) for each in kept)
+    threshold = level.threshold(stated)
+    assert 0 < threshold < 1
+    assert level.calibrated(threshold, stated) == pytest.approx(stated, abs=1e-3)
+    if abs(raw - threshold) > 1e-3:
+        assert (level.calibrated(raw, stated) >= stated) == (raw >= threshold)
+    assert level.calibrated(raw, stated) <= level.calibrated(min(raw + 0.1, 1.0), stated)
+
+
+@pytest.mark.parametrize("odds", [-0.1, 1.1, float("nan")])
+def test_odds_beyond_0_and_1_are_refused(odds):
+    """They are no odds."""
+    with pytest.raises(ValueError, match="within 0 and 1"):
+        LikelyLevel().learnt([(odds, True)])
+
+
+@pytest.mark.parametrize("stated", [0.8, 0.95])
+@pytest.mark.parametrize(("power", "off"), [(0.5, 0.01), (1.0, 0.01), (3.0, 0.01)])
+def test_the_stated_share_is_kept_though_raw_odds_are_wrong(stated, power, off):
+    """A fifth of what may be broken is not used; none says so much that it cannot be reached."""
+    rng = np.random.default_rng(1)
+    level, kept = LikelyLevel(), []
+    for raw in rng.random(60_000).tolist():
+        if raw >= level.threshold(stated):
+            kept.append(bool(rng.random() < raw**power))
+            level = level.learnt([(stated, kept[-1])])
+    assert len(kept) > 1000
+    assert np.mean(kept[len(kept) // 3 :]) == pytest.approx(1 - 0.8 * (1 - stated), abs=off)
+
+
+def test_nearly_every_block_holds_where_raw_odds_change_their_meaning():
+    """They say far too much and far too little in turn: 92 % or more of each 500 are kept."""
+    rng = np.random.default_rng(2)
+    level, kept = LikelyLevel(), []
+    for number, raw in enumerate(rng.random(200_000).tolist()):
+        if raw >= level.threshold(0.95):
+            power = 3.0 if number // 10_000 % 2 else 0.3
+            kept.append(bool(rng.random() < raw**power))
+            level = level.learnt([(0.95, kept[-1])])
+    blocks = np.reshape(kept[: len(kept) // 500 * 500], (-1, 500)).mean(axis=1)
+    assert len(blocks) > 30
+    assert np.mean(blocks >= 0.92) > 0.95
+    assert blocks.min() >= 0.9
+
+
+HALF_LIFE = 1000.0
+SYSTEM = ExclusiveSettings()
+
+
+def workload(limits: LimitSet) -> Workload:
+    """Return a log of four users of one account, each of whom has these limits."""
+    log = Lublin(jobs=200, nodes=32, load=0.6, seed=5, users=4).log()
+    jobs = log.jobs.replace_text("account", np.zeros(len(log.jobs), np.int32), ["physics"])
+    users = [Association("physics", user, limits=limits) for user in jobs.names("user")]
+    site = SiteLimits(None, (Association("physics"), *users), half_life=2 * DAY)
+    options = WorkloadOptions(unit="node", deadline_rule="none")
+    return prepare(replace(log, jobs=jobs), options, None, site)
+
+
+def mean_error(of: Workload, course: Course) -> float:
+    """Return by how much the medians of starts are wrong, seconds."""
+    settings = EstimateSettings(draws=8, longest=np.inf)
+    return float(check(of, course, settings, SYSTEM, step=14400.0).rows[:, 4].mean())
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        LimitSet(user={"jobs": 1}),
+        LimitSet(seconds={"GrpTRESMins": {"node": int(4 * DAY)}}),
+    ],
+    ids=["jobs", "used time"],
+)
+def test_limits_are_simulated_ahead(limits: LimitSet) -> None:
+    """Who knows them is far less wrong than who does not: jobs wait for them, not for nodes."""
+    limited = workload(limits)
+    course = replayed(limited, SYSTEM)
+    assert mean_error(limited, course) < 0.7 * mean_error(replace(limited, limits=None), course)
+
+
+def past(half_life: float) -> _PastLimits:
+    """Return a job of 3 cores from 0 to 1,000, one of 5 from 1,500 on, and one still to start.
+
+    The first two count in group 0, the last one in both.
+    """
+    limits = Limits(
+        things=("cpu", "cpu"),
+        basis=np.array([USED, HELD]),
+        asked=np.array([[3, 3], [5, 5], [7, 7]]),
+        kind=np.array([0, 0, 1]),
+        groups=Ragged.of([[0], [0, 1]], np.int64),
+        most=np.full((3, 2), 1e9),
+        half_life=np.full(2, half_life),
+        names=("account physics", "user ann"),
+    )
+    start, end = np.array([0.0, 1500.0, 3000.0]), np.array([1000.0, 2500.0, 4000.0])
+    return _PastLimits(limits, Course(start, end, np.zeros(4, np.int64), np.zeros(0, np.int32)))
+
+
+@pytest.mark.parametrize(
+    ("half_life", "used"),
+    [
+        (np.inf, 3 * 1000.0 + 5 * 500.0),
+        # a core that runs for ever has used HALF_LIFE / log(2) in the end
+        (HALF_LIFE, (3 * (0.5 - 0.25) + 5 * (1 - 0.5**0.5)) * HALF_LIFE / np.log(2.0)),
+    ],
+)
+def test_what_was_used_at_an_instant(half_life: float, used: float) -> None:
+    """Amounts times seconds until then, at 2,000; rows are found by the jobs' ids."""
+    asked = make_jobs(2, id=[2, 0], submit=0.0)
+    found = past(half_life).of(asked, make_snapshot(None, None, 2000.0))
+    assert found.kind.tolist() == [1, 0]
+    assert found.asked[:, 0].tolist() == [7, 3]
+    assert found.used is not None
+    assert found.used[:, 0] == pytest.approx([used, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("deadline", "odds"),
+    [(9.0, 0.0), (10.0, 0.25), (29.0, 0.5), (math.inf, 0.5)],
+)
+def test_odds_are_the_share_that_has_ended(deadline: float, odds: float) -> None:
+    """Of one more than are known; one that never ends is late for no deadline at all too."""
+    assert odds_by(np.array([10.0, 20.0, math.inf]), deadline) == odds
+
+
+def test_without_an_end_nothing_is_known() -> None:
+    """No odds, and no deadline with them."""
+    assert math.isnan(odds_by(np.zeros(0), 1.0))
+    assert earliest_with(np.zeros(0), 0.5) == math.inf
+
+
+@given(
+    ends=st.lists(st.floats(0.0, 1e9) | st.just(math.inf), min_size=1, max_size=50).map(sorted),
+    odds=st.floats(0.0, 1.0),
+)
+def test_the_earliest_deadline_with_odds_has_them(ends: list[float], odds: float) -> None:
+    """And the end before it has not."""
+    known = np.array(ends)
+    at = earliest_with(known, odds)
+    if math.isfinite(at):
+        assert odds_by(known, at) >= odds - 1e-12
+        before = known[known < at]
+        assert not len(before) or odds_by(known, float(before[-1])) < odds
+    else:
+        assert odds_by(known, math.inf) < odds or not np.isfinite(known).any()

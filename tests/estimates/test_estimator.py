@@ -1,9 +1,7 @@
 """The estimator: bad input gives wide intervals, never a wrong certainty."""
 
-from __future__ import annotations
-
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +12,11 @@ from rtsched.estimates import Estimates, EstimateSettings, Estimator
 from rtsched.estimates.estimator import FEWEST
 from rtsched.estimates.run_times import POINTS
 from rtsched.estimates.tables import odds_by
+from rtsched.model.jobs import Jobs
 from rtsched.model.log import Log, Outcomes
+from rtsched.model.snapshot import Snapshot
 from rtsched.model.units import DAY
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
-
-if TYPE_CHECKING:
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.snapshot import Snapshot
 
 NOW = 100 * DAY
 BOUNDS = "start_low_95", "start_low_80", "start", "start_high_80", "start_high_95"

@@ -1,13 +1,12 @@
 """Run times: what of the past is taken in, how much likeness counts, simple predictors."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from rtsched.estimates import run_times as module
 from rtsched.estimates.run_times import (
@@ -22,14 +21,9 @@ from rtsched.estimates.run_times import (
     RunTimes,
     draw,
 )
+from rtsched.model.jobs import Jobs
 from rtsched.model.log import Log, Outcomes
 from rtsched.testing import make_jobs
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from rtsched.model.jobs import Jobs
-
 
 HOUR = 3600.0
 

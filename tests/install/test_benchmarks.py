@@ -1,7 +1,5 @@
 """The benchmark: it runs to its end, and its own comparisons of results hold. Speed is no test."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

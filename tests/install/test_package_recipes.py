@@ -1,7 +1,5 @@
 """The recipes of packages agree with the project, and with each other."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A release is built from its tag alone, to the same bytes each time, and signed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

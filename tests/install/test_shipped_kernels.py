@@ -1,7 +1,5 @@
 """A wheel brings compiled kernels along; a process uses them and compiles none of its own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A plug-in in a distribution of its own is found, configured and asked, from built wheels."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,23 +1,17 @@
 """Compiled kernels: kept on disk, made anew after changes, left out where nothing needs them."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from rtsched.kernels.compiling import ABSENT, COMPILING, only_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
 
 INNER = """
 from rtsched.kernels.compiling import compiled

@@ -1,7 +1,5 @@
 """Divisible-load arithmetic: hand-derived values, properties and brute-force cross-checks."""
 
-from __future__ import annotations
-
 import json
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The records of a machine (nodes, heaps, queue), and amounts packed into words."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any

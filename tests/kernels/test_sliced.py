@@ -1,7 +1,5 @@
 """Sliced servers: the hand example, a plain model, and the errors' sums, all in exact fractions."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

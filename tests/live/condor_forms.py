@@ -1,7 +1,5 @@
 """Submit files of HTCondor in the styles in use: what each adds to a job that runs `/bin/true`."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 MACHINE = {

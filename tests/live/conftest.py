@@ -4,19 +4,14 @@ A test that needs a cluster as nobody else has it makes its own `testbed.Cluster
 context manager: one is up in three seconds.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from testbed import Cluster, unavailable
 from testbed.images import SUITES
 from testbed.slurm_source import named
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HERE = Path(__file__).parent
 

@@ -1,15 +1,11 @@
 """Clusters with GPUs whose nodes jobs share; for live tests."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from promising import QUICK, SUBMIT_CONF, Live
 from testbed import Cluster, SlurmOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 GPUS = 4
 """Of a node that has any."""

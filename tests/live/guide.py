@@ -6,20 +6,15 @@ to run it. `<!-- run: alice, fails -->` says that its last command must fail, an
 `<!-- file: /etc/rtsched/rest.toml -->`; with `, add` it is added to what is there.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
+from testbed import Box, Sandbox
+from testbed.access_point import AccessPoint
 from testbed.images import SOURCES, Sources, compiled
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from testbed import Box, Sandbox
-    from testbed.access_point import AccessPoint
 
 BLOCK = re.compile(
     r"^<!-- (?:run: (?P<user>\w+)(?:, on (?P<host>\w+))?(?P<fails>, fails)?|"

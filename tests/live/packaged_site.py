@@ -1,24 +1,16 @@
 """A Slurm of Debian 13 for our packages: head, login and compute hosts apart, nothing of ours."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
-from guide import follow, stand_in
-from testbed import Cluster, SlurmOptions
+from guide import Block, follow, stand_in
+from testbed import Cluster, Sandbox, SlurmOptions
 from testbed.accounting import accounting
 from testbed.box import COMPILED
 from testbed.distribution import debs
 from testbed.images import compiled, packages
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from guide import Block
-    from testbed import Sandbox
-    from testbed.layers import Layer
+from testbed.layers import Layer
 
 SUITE = "trixie"
 NODES = ("fast1", "fast2", "slow1", "slow2", "slow3", "slow4")

@@ -1,22 +1,18 @@
 """An HTCondor pool whose users get promises: what they read, and what is written down."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from promising import OPEN, QUICK, SUBMIT_CONF, Reply, Watched
 from testbed import Pool, PoolOptions, fragments
 from testbed.waiting import QuietClock, eventually
 
 from rtsched.adapters.condor.ids import job_id, name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 TABLE = "/run/rtsched/slots"
 SITE = """

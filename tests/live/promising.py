@@ -1,25 +1,19 @@
 """A cluster whose users get promises: what they read, and what is written down."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from testbed import Box, Cluster, TestbedError
 from testbed.waiting import NOTED, QuietClock, attempts, eventually
 
 from rtsched.daemon.ask import SOCKET, ask
-from rtsched.daemon.reports import Status
+from rtsched.daemon.reports import Status, StatusReport
 from rtsched.errors import AdapterError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from rtsched.daemon.reports import StatusReport
 
 PROGRAM = Path(__file__).with_name("submit.c")
 SUBMIT_CONF = "/etc/rtsched/submit.conf"

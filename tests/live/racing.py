@@ -5,21 +5,16 @@ already (the state was stale), or one took the node after the answer: told apart
 best-effort jobs.
 """
 
-from __future__ import annotations
-
 import math
+import random
 import re
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from promising import Kept, Live, Reply
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    import random
-
-    from promising import Kept, Live, Reply
 
 DEADLINE = "--deadline=now+110seconds"
 """A job of one minute, with margins of some 20 s, has little left of that."""

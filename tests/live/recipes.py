@@ -1,16 +1,12 @@
 """The page of workflow tools: its files and commands, run on a cluster that has these tools."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from guide import blocks
+from testbed import Box
 from testbed.tools import VENV
-
-if TYPE_CHECKING:
-    from testbed import Box
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 HOME = "/home/alice"

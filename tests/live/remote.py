@@ -1,25 +1,20 @@
 """A live system that runs inside a cluster or pool, as the daemon's user, driven from outside."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import subprocess
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+from testbed import Box
 
 from rtsched.adapters.child_process import receive, send
 from rtsched.adapters.condor import CondorSettings, CondorSystem
+from rtsched.adapters.live import Change, Completions, Done, Observation
 from rtsched.adapters.slurm import SlurmSettings, SlurmSystem
 from rtsched.errors import AdapterError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from testbed import Box
-
-    from rtsched.adapters.live import Change, Completions, Done, Observation
-    from rtsched.model.actions import Action
+from rtsched.model.actions import Action
 
 _FAR_SIDE = """
 import pickle, sys

@@ -1,15 +1,11 @@
 """`rtsched rest` beside a daemon in a sandbox, and hosts whose users ask it over TLS."""
 
-from __future__ import annotations
-
 import json
 import subprocess
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from testbed import Box, Sandbox
+from testbed import Box, Sandbox
 
 ADDRESS, PORT = "192.0.2.1", 6821
 REST = f"""

@@ -5,8 +5,6 @@ code: `$D` is the option for a deadline, or nothing, and `$J` a name for the job
 time limit, mostly of ten minutes.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

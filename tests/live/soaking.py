@@ -6,18 +6,17 @@ memory and the file descriptors of the daemon and of its child are read, and aft
 logged.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from promised_pool import SITE as POOL_SITE
 from promised_pool import LivePool, live_pool, within
@@ -27,9 +26,6 @@ from testbed.condor_daemon import descendants
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 LOG = "/var/log/testbed/rtsched.log"
 CLIENTS = 4

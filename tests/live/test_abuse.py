@@ -1,17 +1,12 @@
 """Users who forge, change what was promised, and flood: nothing stalls, nobody gains by it."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import BOUND, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WISH = ("-N1", "--time=2")
 

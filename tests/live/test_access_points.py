@@ -1,12 +1,11 @@
 """Three access points, one daemon: jobs of one number, and a schedd that dies and comes back."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 from guide import ENV, Block, blocks, unpack
@@ -16,9 +15,6 @@ from testbed import Pool, PoolOptions, fragments
 from testbed.access_point import AccessPoint
 from testbed.images import CHECKOUT
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 GUIDE = CHECKOUT / "docs" / "condor" / "access_points.md"
 TABLE = "/shared/slots"

@@ -1,16 +1,11 @@
 """Promised jobs and the limits of accounts and QOS that a real Slurm keeps to."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SHARED = "\n[slurm]\nshare_nodes = true\n"
 ACCOUNTING = (

@@ -1,20 +1,15 @@
 """The Ansible role, run on a head and a login host: set up, unchanged, refused, changed."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from packaged_site import Site
+from testbed import Sandbox
 from testbed.images import CHECKOUT, Sources
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from testbed import Sandbox
 
 ROLES = "contrib/ansible/roles"
 ROOT = "/root/site"

@@ -1,7 +1,5 @@
 """What users and admins ask the daemon on a real Slurm, and what it tells whom."""
 
-from __future__ import annotations
-
 import json
 import time
 

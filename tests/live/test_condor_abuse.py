@@ -6,24 +6,19 @@ others may see (test_condor_daemon.py), whoever listens in the daemon's place
 (test_condor_faults.py), and floods of the daemon's sockets, the same on Slurm (test_abuse.py).
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from promised_pool import LivePool, live_pool, submit_file, within
+from promising import Reply
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.requirements import OURS, REQUEST_ATTRIBUTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promising import Reply
 
 FAR = within(20_000)
 HELD = "hold = true"

@@ -4,11 +4,10 @@ Nobody answers the library, so jobs that want something are deferred: they start
 has them released.
 """
 
-from __future__ import annotations
-
 import time
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +19,10 @@ from testbed.waiting import wait_for
 from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.commands import CLOSED_S
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.live import FIRST_OWN_ID
+from rtsched.adapters.live import FIRST_OWN_ID, Done
 from rtsched.errors import AdapterError
 from rtsched.model.actions import (
+    Action,
     Admit,
     Cancel,
     Hold,
@@ -37,12 +37,6 @@ from rtsched.model.actions import (
 )
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rtsched.adapters.live import Done
-    from rtsched.model.actions import Action
 
 PARKING = {"/etc/rtsched/submit.conf": "on_failure = hold\n"}
 SETTINGS = CondorSettings(start_delay_s=8.0, completing_s=2.0, overrun_s=2.0)

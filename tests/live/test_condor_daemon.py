@@ -1,12 +1,11 @@
 """What users and admins of a real HTCondor see of the daemon, from condor_submit to the history."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from promised_pool import SITE, LivePool, live_pool, within
@@ -15,9 +14,6 @@ from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.requirements import AT_ONCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SCOPES = """
 [[scope]]

@@ -1,17 +1,12 @@
 """Promised jobs take the disk that they request, of a slot that others share."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promised_pool import EAGER, SITE, LivePool, live_pool, within
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SLOT = "slot1@head.testbed"
 SHARED = SITE.replace("start_delay_s = 6", "start_delay_s = 16") + "\nshare_nodes = true\n"

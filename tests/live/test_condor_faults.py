@@ -3,15 +3,13 @@
 Each slot is a machine of its own, with its own startd.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 from promised_pool import EAGER, SITE, TABLE, LivePool, live_pool, submit_file, within
@@ -19,9 +17,6 @@ from promising import BOUND, SUBMIT_CONF, UNPROMISED, Reply, lost_and_invented
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KILLS = 5
 SETTINGS = "timeout_ms = 500\nbreaker_ms = 300\n"  # the machine may be busy

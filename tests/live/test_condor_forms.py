@@ -1,11 +1,10 @@
 """Submit files in the styles in use: as without rtsched, or with a deadline promised."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from condor_forms import FILES, FORMS, MACHINE, WRONG, Form
@@ -14,9 +13,6 @@ from promising import PROMISED
 from testbed import Pool, PoolOptions
 from testbed.images import SUITES
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HOME = "/home/alice/forms"
 KIND = "$(LIBEXEC)/condor_gpu_discovery -properties -extra -simulate:4,2"

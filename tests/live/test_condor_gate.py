@@ -1,9 +1,7 @@
 """Our configuration on a real pool, with the real library and tables written here, no daemon."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import pytest
 from testbed import Pool, PoolOptions, SubmitError
@@ -12,9 +10,6 @@ from testbed.images import SUITES
 from testbed.waiting import wait_for
 
 from rtsched.adapters.condor.requirements import OURS, REQUEST_ATTRIBUTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 REUSED = {"CLAIM_WORKLIFE": "1200", "NEGOTIATOR_INTERVAL": "2", "NEGOTIATOR_CYCLE_DELAY": "1"}
 """A claim may serve several jobs: the gate must hold without the negotiator too."""

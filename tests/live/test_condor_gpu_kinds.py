@@ -1,14 +1,10 @@
 """Jobs that require GPUs of a kind are promised slots that have it, and start there."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from promised_pool import EAGER, SITE, LivePool, live_pool, within
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OLD, NEW = "slot1@slow1.testbed", "slot1@fast1.testbed"
 DISCOVERY = "$(LIBEXEC)/condor_gpu_discovery -properties -extra -simulate:$(GPU_KIND),2"

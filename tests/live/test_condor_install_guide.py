@@ -1,7 +1,5 @@
 """The install guide for HTCondor, its commands run in order on a pool that knows nothing of us."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

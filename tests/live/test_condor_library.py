@@ -1,17 +1,17 @@
 """The ClassAd library in real daemons, on both HTCondor releases, against a made-up server."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
-from filter_server import FilterServer, answering, hanging
+from filter_server import Behaviour, FilterServer, answering, hanging
 from testbed import Pool, PoolOptions, SubmitError
 from testbed.condor import HOST, fragments
 from testbed.images import SUITES
@@ -19,14 +19,7 @@ from testbed.waiting import wait_for
 
 from rtsched.adapters.condor.submission import ad_of
 from rtsched.adapters.wire import MessageKind, Tag
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from filter_server import Behaviour
-
-    from rtsched.logs.classads import Record
+from rtsched.logs.classads import Record
 
 SOCKET = "/run/rtsched/submit.sock"
 TABLE = "/run/rtsched/slots"

@@ -1,21 +1,15 @@
 """Promises with odds on a real HTCondor: accepted, rejected with a later deadline, kept."""
 
-from __future__ import annotations
-
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promised_pool import SITE, LivePool, live_pool, within
+from promising import Reply
 from testbed.waiting import attempts, eventually
 
 from rtsched.adapters.condor.ids import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promising import Reply
 
 LIKELY = """
 [likely]

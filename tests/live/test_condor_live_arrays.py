@@ -1,8 +1,6 @@
 """Clusters of several procs with one promise, on a real HTCondor."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promised_pool import LivePool, live_pool, within
@@ -10,9 +8,6 @@ from promising import QUICK, SUBMIT_CONF
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import cluster_of, name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SLOTS = 6
 

@@ -1,12 +1,11 @@
 """Looking at real pools of both releases, as the daemon's user: slots, jobs, ends, and requests."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from remote import Remote
@@ -17,15 +16,10 @@ from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.completions import SLACK_S
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.queue_reader import FEWEST
-from rtsched.adapters.live import CompletionStatus
+from rtsched.adapters.live import CompletionStatus, Observation
 from rtsched.errors import AdapterError
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rtsched.adapters.live import Observation
 
 MARGIN = 2 * 5 + 10 + 30 + 10
 """Two negotiation intervals of the testbed and 10 s, overrun, completing."""

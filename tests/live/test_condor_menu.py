@@ -1,19 +1,14 @@
 """The menu of a rejected job on a real HTCondor: what its user reads, takes, and is promised."""
 
-from __future__ import annotations
-
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promised_pool import SITE, LivePool, live_pool, submit_file
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import job_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SLOTS = 6
 JOB = "/home/alice/menu.sub"

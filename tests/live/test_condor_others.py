@@ -1,9 +1,7 @@
 """Jobs that ask rtsched for nothing, and promises that end, on a pool whose slots jobs share."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promised_pool import EAGER, SITE, LivePool, live_pool, within
@@ -13,9 +11,6 @@ from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
 from rtsched.adapters.condor.system import KEPT_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MACHINE = {kind: {"NUM_CPUS": "8", "MEMORY": "8192"} for kind in ("fast", "slow")}
 SHARED = SITE.replace("start_delay_s = 6", "start_delay_s = 12") + "\nshare_nodes = true\n"

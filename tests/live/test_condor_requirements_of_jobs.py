@@ -1,17 +1,13 @@
 """Jobs are promised slots that meet their Requirements, and start there."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from promised_pool import EAGER, SITE, LivePool, live_pool, within
 
 from rtsched.adapters.condor.ids import name_of
 from rtsched.logs.classads import json_value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MATLAB = "requirements = (HasMatlab =?= True)"
 SLOT = "slot1@fast1.testbed"

@@ -1,16 +1,11 @@
 """Divisible loads that jobs take in several rounds, on a real HTCondor."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from promised_pool import SITE, LivePool, live_pool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROUNDS = 'name = "mcdf"\nsettings = { rounds = 8 }\n'
 WORKER = """\

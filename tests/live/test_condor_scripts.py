@@ -1,17 +1,13 @@
 """The variant without native code on a real pool, with the daemon."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from testbed import Pool, PoolOptions
 from testbed.condor import FRAGMENTS, HOST, fragments
 from testbed.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 SCRIPT = "/usr/libexec/rtsched/slots.sh"
 SITE = """\

@@ -1,7 +1,5 @@
 """`rtsched condor` on a real pool that knows nothing of us: ready, and back again."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

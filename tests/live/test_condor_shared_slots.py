@@ -1,18 +1,14 @@
 """Promised jobs take the CPUs, memory and GPUs that they ask for, of a slot that others share."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from promised_pool import EAGER, SITE, LivePool, live_pool, within
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SLOT = "slot1@head.testbed"
 CPUS, MEMORY, GPUS = 12, 8192, 2

@@ -1,7 +1,5 @@
 """The user guide for HTCondor: its commands, run on a pool that keeps promises."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,8 +1,7 @@
 """Start estimates on a real HTCondor pool: jobs of known run times start within their intervals."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from promised_pool import SITE, LivePool, live_pool, within
@@ -10,9 +9,6 @@ from promising import BOUND, OFTEN
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RUNS = 15
 """Seconds for which a known job runs."""

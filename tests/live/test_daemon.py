@@ -1,19 +1,14 @@
 """What users and admins of a real Slurm see of the daemon, from sbatch to sacct."""
 
-from __future__ import annotations
-
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import PROLOG, PROMISED, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.slurm_source import has_pyslurm
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SCOPES = """
 [[scope]]

@@ -1,11 +1,9 @@
 """What may fail on a real Slurm: no promise is lost, none is invented, and sbatch never hangs."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import BOUND, SITE, UNPROMISED, Live, Reply, burst, in_minutes, lost_and_invented
@@ -13,9 +11,6 @@ from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
 from rtsched.daemon.reconcile import LOST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KILLS = 10
 BURST = 10_000

@@ -1,21 +1,14 @@
 """Jobs that name clusters, and a federation: promised is only what no other cluster may run."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
-from testbed import Cluster, SlurmOptions
+from testbed import Cluster, Sandbox, SlurmOptions
 from testbed.images import SUITES
 from testbed.services import Services
 from testbed.waiting import eventually, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from testbed import Sandbox
 
 OTHER = SlurmOptions(
     fast=0,

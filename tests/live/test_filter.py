@@ -1,27 +1,20 @@
 """The submit filter in real controllers, on both Slurm releases, against a made-up daemon."""
 
-from __future__ import annotations
-
 import itertools
 import re
+import socket
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from filter_server import ACCEPTED, FilterServer, answering, hanging, sending
+from filter_server import ACCEPTED, Behaviour, FilterServer, answering, hanging, sending
 from testbed import Cluster, SlurmOptions
 from testbed.images import SUITES
 from testbed.waiting import wait_for
 
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, encode
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterator, Mapping
-
-    from filter_server import Behaviour
 
 SOCKET = "/run/rtsched/submit.sock"
 SETTINGS = "/etc/rtsched/submit.conf"

@@ -1,16 +1,11 @@
 """The submit filter in Lua, in real controllers: what it sees, and what it keeps users from."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from testbed import Cluster, SlurmOptions, SubmitError
 from testbed.images import SUITES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module", params=SUITES)

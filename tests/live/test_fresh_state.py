@@ -1,9 +1,7 @@
 """Promises rest on what is free when a job is submitted, though the last poll was long ago."""
 
-from __future__ import annotations
-
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from gpu_nodes import SHARED
@@ -11,9 +9,6 @@ from promising import PROMISED, QUICK, SITE, SUBMIT_CONF, UNPROMISED, Live
 from racing import DEADLINE, Races, race
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import attempts, eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NODES = 6
 SELDOM = SITE.replace("cycle = 1", "cycle = 40")

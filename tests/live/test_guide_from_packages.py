@@ -6,22 +6,15 @@ a job on the login host, and is promised its deadline, reads why, sees it on the
 mail when the promise was kept.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
-from guide import blocks, follow
+from guide import Block, blocks, follow
 from packaged_site import NODES, Site
+from testbed import Sandbox
 from testbed.images import CHECKOUT
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from guide import Block
-    from testbed import Sandbox
 
 DOCS = CHECKOUT / "docs"
 SOURCES = "/usr/src/rtsched"

@@ -1,7 +1,5 @@
 """The install guide, its commands run in order on a Slurm that knows nothing of rtsched."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

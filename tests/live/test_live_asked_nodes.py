@@ -1,16 +1,11 @@
 """Promised jobs that name nodes, exclude nodes or want several features, on a real Slurm."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FEATURES = {"fast1": "a,b", "fast2": "a", "slow1": "b", "slow2": "a,b,c"}
 SHARED = "\n[slurm]\nshare_nodes = true\n"

@@ -1,15 +1,10 @@
 """Promises to jobs that depend on others, on a real Slurm whose planner is mcdf."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NODES = 3
 

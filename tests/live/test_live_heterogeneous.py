@@ -3,18 +3,13 @@
 Everything is tried where promised jobs have whole nodes, and where they share nodes.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import PROMISED, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NODES = 6
 SCOPE = """

@@ -1,17 +1,12 @@
 """Promises beside a site's own reservations, on a real Slurm, on whole nodes and on shared ones."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NODES = 2
 NAME = "maintenance"

@@ -1,17 +1,12 @@
 """Divisible loads that jobs take in several rounds, on a real Slurm."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from promising import PROLOG, QUICK, SUBMIT_CONF, Live, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SITE = """
 planner = "portfolio"

@@ -1,19 +1,12 @@
 """What an installation on the head node does to hosts that have none of its files."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
-from testbed import Cluster, SlurmOptions
+from testbed import Cluster, Sandbox, SlurmOptions
 from testbed.images import SUITES
 from testbed.services import Services, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from testbed import Sandbox
 
 PROLOG = "/usr/libexec/rtsched/task_prolog.sh"
 CONF = "/etc/slurm/slurm.conf"

@@ -3,8 +3,6 @@
 `RTSCHED_PACKAGE_SUITES=trixie,forky` names the releases of Debian, by default trixie.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The RPM packages: built on Debian without a network, checked by rpmlint, unpacked, run."""
 
-from __future__ import annotations
-
 import json
 import re
 

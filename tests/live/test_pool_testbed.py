@@ -1,7 +1,5 @@
 """The testbed's HTCondor: pools start, run jobs as their owners, and leave nothing behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

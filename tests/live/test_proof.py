@@ -1,7 +1,5 @@
 """The proof on real batch systems, in short: promises hold while best-effort jobs fill them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,11 +1,9 @@
 """Users on a login host ask the daemon over TLS; who forges, replays or floods gains nothing."""
 
-from __future__ import annotations
-
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from promising import BOUND, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes
@@ -20,14 +18,9 @@ from rest_server import (
     rtsched,
     start_rest,
 )
-from testbed import Cluster, SlurmOptions
+from testbed import Cluster, Sandbox, SlurmOptions
 from testbed.services import Services
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from testbed import Sandbox
 
 ALL = SITE.replace('"carol"', '"carol", "rtsched-notices"') + 'rest_user = "rtsched-rest"\n'
 

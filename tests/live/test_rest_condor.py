@@ -1,11 +1,9 @@
 """Users of a pool ask from another host by HTCondor's tokens; forged ones gain nothing."""
 
-from __future__ import annotations
-
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from promised_pool import EAGER, SITE, SITES_OWN, LivePool, within
@@ -20,17 +18,12 @@ from rest_server import (
     rtsched,
     start_rest,
 )
-from testbed import Pool, PoolOptions, fragments
+from testbed import Pool, PoolOptions, Sandbox, fragments
 from testbed.images import SUITES
 from testbed.services import Services
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from testbed import Sandbox
 
 ALL = SITE.replace("[daemon]", '[daemon]\nrest_user = "rtsched-rest"')
 

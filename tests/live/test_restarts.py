@@ -1,16 +1,11 @@
 """Promised jobs that fail in time on a real Slurm, and begin again within their promise."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CODES = "restart_exit_codes = [75]\n"
 FAILS_ONCE = 'sleep 2; test -n "$SLURM_RESTART_COUNT" || exit 75; sleep 2'

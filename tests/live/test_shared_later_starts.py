@@ -1,17 +1,12 @@
 """Promised jobs that may not start yet, on nodes that others share, on a real Slurm."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NODES = 3
 SHARED = SITE + "\n[slurm]\nshare_nodes = true\n"

@@ -1,10 +1,9 @@
 """The adapter and real controllers of both releases, as the Operator `rtsched`."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from testbed.slurm import SlurmOptions
 from testbed.slurm_source import has_pyslurm
 from testbed.waiting import eventually
 
-from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus
+from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus, Done, Observation
 from rtsched.adapters.slurm import SlurmSettings
 from rtsched.errors import AdapterError
 from rtsched.model.actions import (
@@ -32,11 +31,6 @@ from rtsched.model.actions import (
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rtsched.adapters.live import Done, Observation
 
 HOSTILE = "x\n\nJobId=1 JobName=y\n   Extra=forged|,\t'\"$(id)`\\\x7f"
 COMMANDS = SlurmSettings(route="commands")

@@ -3,12 +3,11 @@
 Without a deadline each is the same job as on the same cluster without rtsched.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from promising import PROMISED, QUICK, SITE, SUBMIT_CONF, Live
@@ -16,9 +15,6 @@ from slurm_forms import FORMS, Form
 from testbed import Cluster, SlurmOptions
 from testbed.images import SUITES
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SHARED = "\n[slurm]\nshare_nodes = true\n"
 NODES = 10

@@ -1,18 +1,13 @@
 """Promises with odds on a real Slurm: accepted, rejected with odds and a later deadline, kept."""
 
-from __future__ import annotations
-
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import PROLOG, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import attempts, eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LIKELY = """
 [likely]

@@ -1,17 +1,12 @@
 """The menu of a rejected job on a real Slurm: what its user reads, takes, and is promised."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NODES = 4
 JOB = "/home/alice/menu.sh"

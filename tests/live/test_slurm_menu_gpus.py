@@ -1,17 +1,12 @@
 """The menu of a rejected job that wants GPUs, on a real Slurm: each choice is taken and kept."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from gpu_nodes import SHARED, gpu_cluster
 from promising import SITE, Live, without_jobs
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PARTITIONS = """PartitionName=gpu Nodes=fast1,slow1 Default=YES State=UP
 PartitionName=spare Nodes=large1 State=UP"""

@@ -1,16 +1,11 @@
 """Offers and budgets on a real Slurm: rejected jobs keep nobody from starting."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, without_jobs
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NODES = 4
 HELD = SITE.replace("offer = 20", "offer = 45")

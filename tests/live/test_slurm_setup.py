@@ -1,7 +1,5 @@
 """`rtsched slurm` on a real Slurm that knows nothing of us: ready, and back again."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,17 +1,12 @@
 """Promised jobs that take what they ask for of nodes that others share, on a real Slurm."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from gpu_nodes import SHARED, gpu_cluster
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,12 @@
 """The planner `spare` on nodes that jobs share, on a real Slurm."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from gpu_nodes import SHARED, gpu_cluster
 from promising import SITE, Live, in_minutes, without_jobs
 from test_slurm_sharing import flood, seconds_of
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SPARE = SITE.replace('"mcdf"', '"spare"')
 

@@ -1,19 +1,14 @@
 """rtsched on a Slurm built from its sources: a release that Debian does not have."""
 
-from __future__ import annotations
-
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.slurm_source import version_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ARCHIVES = Path(os.environ.get("RTSCHED_SLURM_SOURCES") or "/nonexistent").glob("slurm-*.tar.*")
 NEWEST = max(ARCHIVES, key=lambda path: re.findall(r"\d+", path.name), default=None)

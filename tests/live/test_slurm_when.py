@@ -1,16 +1,12 @@
 """Start estimates on a real Slurm: jobs of known run times start within their intervals."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from promising import BOUND, OFTEN, QUICK, SITE, SUBMIT_CONF, Live, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ONE_AT_A_TIME = (
     "add qos single set MaxJobsPU=1",

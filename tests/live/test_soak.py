@@ -1,7 +1,5 @@
 """The short form of `benchmarks/soak.py`: nothing grows, nothing unknown is logged."""
 
-from __future__ import annotations
-
 import pytest
 from soaking import GROUNDS, low, soak
 

@@ -1,16 +1,11 @@
 """Two controllers, a daemon beside each: the promises follow the controller that has control."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import SITE, UNPROMISED, Live, eventually, in_minutes
 from testbed import Cluster, SlurmOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SHARED = SITE + "standby = true\n"
 SHORT = ("-N1", "--time=2")

@@ -1,17 +1,12 @@
 """Policies that promise nothing, on a real Slurm: fair share, mapping, balance of the queue."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from promising import QUICK, SUBMIT_CONF, Live, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SITE = """
 planner = "mcdf"

@@ -1,7 +1,5 @@
 """The testbed itself: clusters start, are apart from each other, and leave nothing behind."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

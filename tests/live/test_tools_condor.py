@@ -1,18 +1,13 @@
 """Programs that people submit with, from their packages, on HTCondor: docs/recipes.md."""
 
-from __future__ import annotations
-
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from recipes import HOME, followed, status
 from testbed import Pool, PoolOptions, fragments
 from testbed.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SITE = """
 planner = "portfolio"

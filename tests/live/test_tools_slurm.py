@@ -1,17 +1,12 @@
 """Programs that people submit with, from their packages, on Slurm: docs/recipes.md."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from recipes import PROFILE, followed, status
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SITE = """
 planner = "portfolio"

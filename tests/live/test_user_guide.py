@@ -1,7 +1,5 @@
 """The user guide: its commands, run on a cluster that keeps promises."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

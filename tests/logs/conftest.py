@@ -1,19 +1,14 @@
 """Readers are tested twice: with compiled kernels, and in plain Python."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from rtsched.logs import ReadOptions, cells, read_logs, sacct, swf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rtsched.model.log import Log
+from rtsched.model.log import Log
 
 settings.register_profile("compiling", deadline=None)  # the first call may have to compile
 settings.load_profile("compiling")

@@ -1,7 +1,5 @@
 """Logs with pseudonyms: they say the same of jobs, and nothing of people."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,9 +1,7 @@
 """Machines, as Slurm and HTCondor describe them."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +10,6 @@ from rtsched.logs import read_cluster
 from rtsched.logs.hostlist import expand
 from rtsched.logs.slurm_limits import read_limits, read_preemption
 from rtsched.model.cluster import NodeState
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONF = """
 # a small cluster

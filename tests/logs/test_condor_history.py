@@ -1,13 +1,11 @@
 """History of HTCondor in its forms."""
 
-from __future__ import annotations
-
 import json
 import math
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,14 +13,10 @@ import pytest
 from rtsched.logs import read_logs
 from rtsched.logs.classads import Expression, number, parse_value
 from rtsched.model.jobs import Kind
-from rtsched.model.log import Ending
+from rtsched.model.log import Ending, Log
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Read = Callable[..., Log]
 
-    from rtsched.model.log import Log
-
-    Read = Callable[..., Log]
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 USUAL = {

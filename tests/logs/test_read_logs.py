@@ -1,29 +1,27 @@
-"""Telling formats apart, and what is said of files that cannot be read."""
-
-from __future__ import annotations
+"""Formats told apart, files that cannot be read, columns that grow, lists of nodes."""
 
 import bz2
 import contextlib
 import gzip
 import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from rtsched.errors import ConfigError, InputError
 from rtsched.logs import FORMATS, ReadOptions, read_cluster, read_logs
+from rtsched.logs.gather import Columns, compact, number_codes
+from rtsched.logs.hostlist import expand, fold
+from rtsched.model.log import Log
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Read = Callable[..., Log]
 
-    from rtsched.model.log import Log
-
-    Read = Callable[..., Log]
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 SAMPLES = sorted(LOGS.iterdir())
@@ -263,3 +261,98 @@ def test_noise_is_refused(tmp_path: Path, seed: int) -> None:
     for name in (None, *FORMATS):
         with pytest.raises(InputError):
             read_logs([path], ReadOptions(format=name))
+
+
+NUMBERS = st.integers(-(2**52), 2**52) | st.integers(-300, 300) | st.just(-1)
+
+
+@given(blocks=st.lists(st.lists(NUMBERS, min_size=1, max_size=40), min_size=1, max_size=8))
+def test_a_column_holds_what_was_appended(blocks: list[list[int]]) -> None:
+    """Whatever types the blocks have, nothing is lost, and taken columns are exactly as long."""
+    columns = Columns()
+    for block in blocks:
+        columns.append(len(block), {"number": compact(np.array(block, np.float64))})
+    expected = [number for block in blocks for number in block]
+    assert columns.rows == len(expected)
+    assert columns.look("number").tolist() == expected
+    taken = columns.take("number")
+    assert taken.tolist() == expected
+    assert taken.base is None or len(taken.base) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([], np.int8),
+        ([-1, 127], np.int8),
+        ([-129], np.int16),
+        ([32768], np.int32),
+        ([2.0**31], np.int64),
+        ([2.0**52], np.int64),
+    ],
+)
+def test_whole_numbers_are_of_the_smallest_type(values: list[float], kind: type[np.int8]) -> None:
+    """Most columns of a log are small codes or -1 throughout."""
+    found = compact(np.array(values, np.float64))
+    assert found.dtype == kind
+    assert found.tolist() == values
+
+
+@given(st.lists(st.integers(-128, 127) | st.sampled_from([-1, 126, 127]), min_size=1))
+def test_codes_do_not_depend_on_the_type_of_numbers(values: list[int]) -> None:
+    """Numbers of one byte give the codes and names that wide ones give."""
+    wide: NDArray[np.int64] = np.array(values, np.int64)
+    expected, found = (
+        number_codes(wide, {3: "three"}),
+        number_codes(wide.astype(np.int8), {3: "three"}),
+    )
+    if expected is None:
+        assert found is None
+        return
+    assert found is not None
+    assert found[1] == expected[1]
+    assert found[0].tolist() == expected[0].tolist()
+    named = [found[1][code] if code >= 0 else None for code in found[0].tolist()]
+    assert named == [
+        None if value < 0 else "three" if value == 3 else str(value) for value in values
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["head"], "head"),
+        (["n7"], "n7"),
+        (["slow1", "slow2", "slow3", "fast5", "slow9"], "slow[1-3,9],fast5"),
+        (["n09", "n10", "n9"], "n[09-10],n9"),
+        (["r1n2", "r1n3", "r2n2"], "r1n[2-3],r2n2"),
+        (["s9", "s10", "s11"], "s[9-11]"),
+        (["a0", "a1", "b00", "b1"], "a[0-1],b00,b1"),
+        (["gpu-a", "gpu-b"], "gpu-a,gpu-b"),
+    ],
+)
+def test_fold(names, text):
+    """Names that differ in their last number stand in one bracket."""
+    assert fold(names) == text
+
+
+@given(st.lists(st.from_regex(r"[a-z][a-z0-9.-]{0,5}[0-9]{0,4}", fullmatch=True)))
+def test_folding_loses_nothing(names):
+    """What is folded expands to the same names, each once."""
+    assert sorted(expand(fold(names))) == sorted(set(names))
+
+
+@pytest.mark.parametrize("text", ["n[1-999999]", "n[1-30][1-30]", "n1,n[2-102]", "n[1-50],m[1-51]"])
+def test_no_more_names_than_allowed_are_made(text: str) -> None:
+    """A list of 100 nodes and one more."""
+    with pytest.raises(ValueError, match="more than 100 nodes"):
+        expand(text, 100)
+    assert len(expand("n[1-10][1-10]", 100)) == 100
+
+
+@pytest.mark.parametrize("text", ["n[2-1]", "a,b[9-1][2-4294967295]", "n[1-3,7-5]", "n[-1]", "n[]"])
+def test_a_range_that_ends_before_it_begins_is_none(text: str) -> None:
+    """As in Slurm; and it hides no other range that is too long to be made."""
+    with pytest.raises(ValueError, match="no range of node numbers"):
+        expand(text)

@@ -1,9 +1,7 @@
 """Text of sacct, with whatever columns and oddities it has."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,14 +10,10 @@ from rtsched.errors import ConfigError, InputError
 from rtsched.logs import ReadOptions, cells, read_logs
 from rtsched.logs.sacct_rows import AGAIN
 from rtsched.model.jobs import Kind
-from rtsched.model.log import Ending
+from rtsched.model.log import Ending, Log
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Read = Callable[..., Log]
 
-    from rtsched.model.log import Log
-
-    Read = Callable[..., Log]
 
 pytestmark = pytest.mark.usefixtures("either")
 

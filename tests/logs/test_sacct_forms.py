@@ -1,10 +1,8 @@
 """Text of sacct as other sites export it: what their Slurm writes otherwise than ours."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,14 +10,10 @@ import pytest
 from rtsched.errors import ConfigError, InputError
 from rtsched.logs.sacct_lines import SACCT_COLUMNS
 from rtsched.logs.source import quoted_by
-from rtsched.model.log import Ending
+from rtsched.model.log import Ending, Log
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Read = Callable[..., Log]
 
-    from rtsched.model.log import Log
-
-    Read = Callable[..., Log]
 
 pytestmark = pytest.mark.usefixtures("either")
 

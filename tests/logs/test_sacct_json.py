@@ -1,23 +1,18 @@
 """JSON of sacct, release by release."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rtsched.logs import ReadOptions, read_logs
-from rtsched.model.log import Ending
+from rtsched.model.log import Ending, Log
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Read = Callable[..., Log]
 
-    from rtsched.model.log import Log
-
-    Read = Callable[..., Log]
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 RELEASES = ("21.08", "22.05", "23.02", "23.11", "25.05", "26.05")

@@ -1,7 +1,5 @@
 """Compiled scanners give what their plain forms give."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from zoneinfo import ZoneInfo

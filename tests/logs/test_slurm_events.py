@@ -1,18 +1,13 @@
 """When nodes were down or drained, as sacctmgr tells it."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from rtsched.errors import InputError
 from rtsched.logs.sacctmgr import Outage, read_outages
 from rtsched.model.cluster import NodeState
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEADER = "Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User"
 DAY = 1_767_225_600.0

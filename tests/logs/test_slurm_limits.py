@@ -1,10 +1,8 @@
 """What `sacctmgr -P show qos` and `show assoc` print becomes limits."""
 
-from __future__ import annotations
-
 import json
 import math
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,6 @@ from rtsched.logs.cluster_files import read_cluster
 from rtsched.logs.slurm_limits import read_limits
 from rtsched.model.cluster import NodeState
 from rtsched.model.limits import Association, LimitSet, Qos
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 QOS_COLUMNS = """
 Name Priority GraceTime Preempt PreemptExemptTime PreemptMode Flags UsageThres UsageFactor

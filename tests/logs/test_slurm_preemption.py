@@ -1,23 +1,23 @@
-"""Who preempts whom, as slurm.conf, `scontrol show partition` and `sacctmgr show qos` say it."""
-
-from __future__ import annotations
+"""Slurm's configuration: who preempts whom, cells of a topology, states of nodes."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rtsched.errors import InputError
+from rtsched.logs.cluster_files import read_cluster
+from rtsched.logs.machine import slurm_state
 from rtsched.logs.slurm_limits import mode_of, read_limits, read_preemption
+from rtsched.model.cluster import Cluster, NodeState
 from rtsched.model.jobs import Jobs
 from rtsched.model.limits import Qos
 from rtsched.model.log import Ending, Outcomes
 from rtsched.model.preemption import Preemption, SitePreemption
+from rtsched.replay.machine import by_node
 from rtsched.replay.preemption import as_set, preemption_of_jobs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONF = """PreemptType=preempt/qos   # comment
 PreemptMode=SUSPEND,GANG
@@ -195,3 +195,119 @@ def test_where_nobody_preempts() -> None:
     assert as_set(site, "conf", "requeue").mode == "requeue"
     assert as_set(SitePreemption(), "partition_prio", "conf").mode == "requeue"
     assert as_set(SitePreemption(), "qos", "off").mode == "off"
+
+
+TREE = """
+# two leaves below one switch
+SwitchName=leaf0 Nodes=n[0-2]
+switchname=leaf1 Nodes=n[3-4] LinkSpeed=100
+SwitchName=top Switches=leaf[0-1]
+"""
+
+
+def cluster(tmp_path: Path, topology: str, nodes: str = "n[0-4] CPUs=2") -> Cluster:
+    """Return what a slurm.conf with this topology.conf beside it describes."""
+    (tmp_path / "slurm.conf").write_text(f"NodeName={nodes}\n", "utf-8")
+    (tmp_path / "topology.conf").write_text(topology, "utf-8")
+    return read_cluster(tmp_path / "slurm.conf")[0]
+
+
+def test_levels_of_switches_are_axes(tmp_path: Path) -> None:
+    """Two leaf switches of at most three nodes of two processors: 2 x 3 x 2 cells."""
+    found = cluster(tmp_path, TREE).topology
+    assert found.shape == (2, 3, 2)
+    assert found.cell.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_whole_nodes_keep_their_place(tmp_path: Path) -> None:
+    """Where rows are whole nodes the axis of processors goes."""
+    found = by_node(cluster(tmp_path, TREE)).topology
+    assert found.shape == (2, 3)
+    assert found.cell.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_order_of_the_tree_counts(tmp_path: Path) -> None:
+    """Cells follow the switches, not the order of slurm.conf."""
+    found = cluster(tmp_path, "SwitchName=a Nodes=n[2-3]\nSwitchName=b Nodes=n[0-1]\n", "n[0-3]")
+    assert found.topology.shape == (2, 2)
+    assert found.topology.cell.tolist() == [2, 3, 0, 1]
+
+
+def test_blocks_are_leaves(tmp_path: Path) -> None:
+    """The block plug-in's file is read alike."""
+    text = "BlockName=b1 Nodes=n[0-1]\nBlockName=b2 Nodes=n[2-3]\nBlockSizes=2\n"
+    assert cluster(tmp_path, text, "n[0-3]").topology.shape == (2, 2)
+
+
+def test_unknown_nodes_come_last(tmp_path: Path) -> None:
+    """A node that no switch names is on a switch of its own, and that is said."""
+    (tmp_path / "slurm.conf").write_text("NodeName=n[0-2]\n", "utf-8")
+    (tmp_path / "topology.conf").write_text("SwitchName=a Nodes=n[1-2]\n", "utf-8")
+    found, notes = read_cluster(tmp_path / "slurm.conf")
+    assert found.topology.cell.tolist() == [2, 0, 1]
+    assert any("leaves out" in sentence for sentence in notes)
+
+
+def test_a_very_uneven_tree_is_a_line(tmp_path: Path) -> None:
+    """One big switch among many of one node would leave the grid almost empty."""
+    leaves = "".join(f"SwitchName=s{k} Nodes=n{k}\n" for k in range(30))
+    found = cluster(tmp_path, leaves + "SwitchName=big Nodes=n[30-59]\n", "n[0-59]").topology
+    assert found.shape == (60,)
+    assert found.cell.tolist() == list(range(60))
+
+
+def test_a_file_about_other_nodes_is_left_alone(tmp_path: Path) -> None:
+    """Nothing is said of nodes that this cluster does not have."""
+    assert cluster(tmp_path, "SwitchName=a Nodes=other[0-9]\n").topology.shape == ()
+
+
+def test_a_switch_below_itself_is_refused(tmp_path: Path) -> None:
+    """A circle of switches is one clear sentence."""
+    circle = "SwitchName=r Switches=a\nSwitchName=a Switches=b\nSwitchName=b Switches=a,c\n"
+    with pytest.raises(InputError, match="below itself"):
+        cluster(tmp_path, circle + "SwitchName=c Nodes=n[0-4]\n")
+    with pytest.raises(InputError, match="below another"):
+        cluster(tmp_path, "SwitchName=a Switches=b\nSwitchName=b Switches=a\n")
+
+
+def test_a_topology_alone_is_a_machine(tmp_path: Path) -> None:
+    """Its nodes count as one processor each, in the order of the tree, whatever its name is."""
+    (tmp_path / "tree.conf").write_text(TREE, "utf-8")
+    found, notes = read_cluster(tmp_path / "tree.conf")
+    assert found.nodes.names("name") == ("n0", "n1", "n2", "n3", "n4")
+    assert found.topology.shape == (2, 3)
+    assert found.topology.cell.tolist() == [0, 1, 2, 3, 4]
+    assert any("does not tell processors" in sentence for sentence in notes)
+
+
+UP = "ALLOCATED IDLE MIXED UNKNOWN IDLE+CLOUD IDLE+DYNAMIC_NORM MIXED+PLANNED IDLE+RESERVED idle-"
+SAVING = (
+    "IDLE+CLOUD+POWERED_DOWN MIXED+CLOUD+POWER_DOWN IDLE+CLOUD+POWERING_DOWN idle~ idle! idle% "
+    "ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP alloc# mix# IDLE+CLOUD+POWER IDLE+POWER_DRAIN "
+    "IDLE+NOT_RESPONDING+POWERED_DOWN IDLE#+CLOUD pow_dn pow_up"
+)
+BOOTING = "IDLE+REBOOT_REQUESTED MIXED+REBOOT_ISSUED+NOT_RESPONDING boot^ idle@"
+DRAINED = (
+    "IDLE+DRAIN MIXED+DRAIN IDLE+CLOUD+DRAIN+POWERED_DOWN drained drng draining IDLE+MAINTENANCE "
+    "maint idle$ failg FAILING IDLE+INVALID_REG inval"
+)
+DOWN = (
+    "DOWN DOWN*+DRAIN down* DOWN+CLOUD+POWERED_DOWN IDLE+NOT_RESPONDING idle* IDLE*+CLOUD FUTURE "
+    "futr ERROR FAIL down~"
+)
+
+
+@pytest.mark.parametrize(
+    ("states", "meant"),
+    [
+        (UP, NodeState.UP),
+        (SAVING, NodeState.UP),
+        (BOOTING, NodeState.UP),
+        (DRAINED, NodeState.DRAINED),
+        (DOWN, NodeState.DOWN),
+    ],
+)
+def test_states(states: str, meant: NodeState) -> None:
+    """A node that saves energy or boots takes jobs; one that is drained or lost does not."""
+    found = {state: slurm_state(state.split("+")) for state in states.split()}
+    assert found == dict.fromkeys(found, meant)

@@ -1,7 +1,5 @@
 """Reservations, as scontrol and sacctmgr print them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,9 +1,8 @@
 """Standard Workload Format, read and written."""
 
-from __future__ import annotations
-
 import gzip
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,15 +13,10 @@ from rtsched.errors import InputError
 from rtsched.logs import read_logs, swf
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
-from rtsched.model.log import Ending, Outcomes
+from rtsched.model.log import Ending, Log, Outcomes
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+Read = Callable[..., Log]
 
-    from rtsched.model.log import Log
-
-    Read = Callable[..., Log]
 
 pytestmark = pytest.mark.usefixtures("either")
 

@@ -1,7 +1,5 @@
 """Amounts of resources in tables, and which jobs fit where."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

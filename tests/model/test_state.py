@@ -1,7 +1,5 @@
 """States as bytes: there and back, other versions and damage refused."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any, ClassVar
 
@@ -10,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nst
-from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
+from numpy.typing import NDArray
 
 from rtsched.errors import RtschedError
 from rtsched.model.state import State, decode_state, encode_state

@@ -1,9 +1,6 @@
 """Tables of columns: types, missing values, views, joins, and that nobody can write to them."""
 
-from __future__ import annotations
-
 import pickle
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,13 +11,10 @@ from rtsched.errors import ShapeError
 from rtsched.model.cluster import Cluster, Nodes, NodeState, Topology
 from rtsched.model.jobs import Jobs, alike_but_for_deadlines
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import Snapshot
+from rtsched.model.snapshot import Accounts, Snapshot
 from rtsched.model.table import Column, Table, Text, encode, offsets_of, read_only
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
 from rtsched.testing.strategies import account_tables
-
-if TYPE_CHECKING:
-    from rtsched.model.snapshot import Accounts
 
 
 class Pets(Table):

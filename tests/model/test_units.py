@@ -1,7 +1,5 @@
 """Converters between a batch system's units and ours."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo

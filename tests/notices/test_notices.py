@@ -1,13 +1,12 @@
 """What users are told, when, and how often."""
 
-from __future__ import annotations
-
 import http.server
 import json
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,9 +19,6 @@ from rtsched.notices.delivery import Delivery, Letter, deliver, message_of
 from rtsched.notices.events import Known, Memory, Notice, key_of, noticed
 from rtsched.notices.serving import HOUR, MOST, RETRY, State, Waiting, load, looked, save, sent
 from rtsched.notices.settings import NoticesSettings, chosen
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NOW = 1_800_000_000.0
 QUIET = NoticesSettings(mail=[], choices="")

@@ -1,7 +1,5 @@
 """New jobs beside the plan as it is: what fits there is admitted, and nobody moves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fastest: nodes by speed, per partition, those that take jobs only."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

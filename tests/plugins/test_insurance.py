@@ -1,7 +1,5 @@
 """Promises that survive the loss of nodes: any node is killed at any instant, and none breaks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 

@@ -1,8 +1,6 @@
 """Limits: width, run time and fit, per partition; each with its reason and numbers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,11 +8,9 @@ from rtsched.core.chain import Chain, Member, Stage
 from rtsched.core.config import convert
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
+from rtsched.model.verdicts import Verdicts
 from rtsched.testing import make_cluster, make_jobs
 from rtsched_plugins.limits import Limit, Limits
-
-if TYPE_CHECKING:
-    from rtsched.model.verdicts import Verdicts
 
 CLUSTER = make_cluster(
     8,

@@ -1,7 +1,5 @@
 """The mcdf plug-in: verdicts, promises, plans, reasons and counter-offers, through the chain."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Multifactor priority: values worked out by hand, and a plain model of usage and Fair Tree."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

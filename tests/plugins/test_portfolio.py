@@ -1,7 +1,5 @@
 """The portfolio plug-in: who is declined, what is remembered, promises, through the chain."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The psts plug-in: node queues, arrivals, scans that pay, and what a job is told."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,8 +11,10 @@ from hypothesis import strategies as st
 from rtsched.core.chain import Chain, Member
 from rtsched.core.cycle import observe, steer
 from rtsched.model.cluster import Cluster, Topology
-from rtsched.model.events import EventKind
+from rtsched.model.events import EventKind, Events
+from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
+from rtsched.model.verdicts import Placement
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 from rtsched_plugins.node_balance import Terms, last_end, rebalanced, soonest
 from rtsched_plugins.node_queues import (
@@ -32,11 +32,6 @@ from rtsched_plugins.node_queues import (
     queued_load,
 )
 from rtsched_plugins.psts import Psts
-
-if TYPE_CHECKING:
-    from rtsched.model.events import Events
-    from rtsched.model.jobs import Jobs
-    from rtsched.model.verdicts import Placement
 
 ARRIVED, STARTED, ENDED = EventKind.ARRIVED, EventKind.STARTED, EventKind.ENDED
 

@@ -1,11 +1,9 @@
 """The psts plug-in where jobs share nodes: by which resource it balances, where jobs may go."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,7 +14,7 @@ from hypothesis import strategies as st
 from rtsched.core.chain import Chain, Member
 from rtsched.core.cycle import observe, steer
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.events import EventKind
+from rtsched.model.events import EventKind, Events
 from rtsched.model.jobs import Jobs
 from rtsched.model.state import decode_state, encode_state
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
@@ -39,9 +37,6 @@ from rtsched_plugins.node_queues import (
     scarcest,
 )
 from rtsched_plugins.psts import Psts
-
-if TYPE_CHECKING:
-    from rtsched.model.events import Events
 
 ARRIVED, STARTED, ENDED = EventKind.ARRIVED, EventKind.STARTED, EventKind.ENDED
 RESOURCES = ("cpu", "mem", "gres/gpu")

@@ -1,8 +1,6 @@
 """Sed: what it answers about queued and running jobs, on whole and on shared nodes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,13 +14,10 @@ from rtsched.model.actions import Move
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.snapshot import Snapshot
+from rtsched.model.verdicts import Placement
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 from rtsched_plugins.sed import Recorded, Sed
-
-if TYPE_CHECKING:
-    from rtsched.model.snapshot import Snapshot
-    from rtsched.model.verdicts import Placement
-
 
 NEW = PreparedState()
 """Nothing prepared before; what one question leaves in it shows in no other answer."""

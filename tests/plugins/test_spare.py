@@ -1,7 +1,5 @@
 """The spare plug-in: what it admits, promises, offers and refuses, in both forms."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fair share by service-time error: values by hand, sums of errors, admission by ideal finish."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

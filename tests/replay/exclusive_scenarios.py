@@ -3,12 +3,12 @@
 python exclusive_scenarios.py        # prints what happened, as JSON
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_hook
 from rtsched.model.actions import Admit, Hold, Place, Reject, Reserve, SetPriority
@@ -20,11 +20,6 @@ from rtsched.model.verdicts import Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, StaticAnswers, StopConditions
 from rtsched.simulator.settings import ExclusiveSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 ORIGIN = 1_000_000_000.0
 

@@ -1,12 +1,8 @@
 """FCFS, EASY and conservative backfilling once more, as plainly as they can be written."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from collections.abc import Collection
+from typing import NamedTuple
 
 
 class Over:

@@ -1,7 +1,5 @@
 """HTCondor's negotiation loop once more, as plainly as it can be written: every cycle is made."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import NamedTuple

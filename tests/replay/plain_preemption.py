@@ -1,7 +1,5 @@
 """Preemption the plain way: one event after the other, on whole nodes or shared ones, no kernel."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

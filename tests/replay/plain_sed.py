@@ -3,8 +3,6 @@
 Nothing here is shared with rtsched; the tests compare both.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from plain_loops import Over
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @dataclass

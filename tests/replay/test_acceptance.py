@@ -1,19 +1,14 @@
 """Planners on nodes that jobs share admit nearly all that exact admission does."""
 
-from __future__ import annotations
-
 import sys
 from itertools import combinations, product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 from exact_admission import Entry, Job, Search, admissions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

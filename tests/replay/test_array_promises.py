@@ -1,9 +1,8 @@
 """Arrays in a replay: one question and one promise for all of their tasks, as from the daemon."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -28,15 +27,11 @@ from rtsched.replay.array_jobs import as_one_job
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import choose
+from rtsched.replay.results import PolicyRun, Workload
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.simulator.array_runs import ArrayRuns
 from rtsched.simulator.interface import NodeEvent
 from rtsched.simulator.settings import ExclusiveSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rtsched.replay.results import PolicyRun, Workload
 
 RESOURCES = ("cpu", "gres/gpu")
 SHAPE = ("kind", "size", "size_min", "tasks", "tasks_per_node", "exclusive")

@@ -1,7 +1,5 @@
 """Calibration on arrays: intervals that hold the truth, refusals, and values worked by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from statistics import NormalDist
 

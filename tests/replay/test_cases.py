@@ -1,7 +1,5 @@
 """Every worked case whose kind has a runner passes through the code that the policies run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

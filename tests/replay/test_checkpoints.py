@@ -1,13 +1,12 @@
 """A replay that was interrupted goes on, to the same results; of another one it is refused."""
 
-from __future__ import annotations
-
 import errno
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -22,14 +21,9 @@ from rtsched.model.cluster import NodeState
 from rtsched.replay import checkpoints
 from rtsched.replay.checkpoints import Checkpoint, Checkpoints, digest
 from rtsched.replay.engine import replay
-from rtsched.replay.policies import presets
+from rtsched.replay.policies import Policy, presets
+from rtsched.replay.results import PolicyRun, Workload
 from rtsched.simulator.interface import NodeEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rtsched.replay.policies import Policy
-    from rtsched.replay.results import PolicyRun, Workload
 
 STATIC = ("fcfs", "easy", "conservative", "multifactor", "negotiator")
 """Policies whose replay asks no plug-in in Python."""

@@ -1,7 +1,5 @@
 """Three policies on one site: promises, priorities and node choice, each by another plug-in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

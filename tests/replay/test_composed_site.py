@@ -1,8 +1,6 @@
 """One site runs deadline admission, shares for the rest, and delay classes together."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
@@ -14,9 +12,6 @@ from rtsched.replay.measures import measure
 from rtsched.replay.policies import load_site
 from rtsched.replay.results import Workload
 from rtsched.testing import make_cluster, make_jobs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SITE = """
 planner = "mcdf"

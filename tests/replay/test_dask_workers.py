@@ -1,12 +1,11 @@
 """Policies on a Dask cluster of its own processes: the same runs, and clear refusals."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -19,10 +18,6 @@ from rtsched.replay import parallel
 from rtsched.replay.engine import replay
 from rtsched.replay.parallel import DaskWorkers, connected, replay_in_parallel
 from rtsched.replay.policies import Policy, presets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,11 @@
 """The simulated batch system with exclusive nodes: its loops, its plan, and what it is told."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +21,7 @@ from exclusive_scenarios import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from plain_loops import Work, conservative, head_starts, simulate
 
 from rtsched.errors import AdapterError, ShapeError
@@ -45,9 +44,6 @@ from rtsched.model.verdicts import Placement
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, Outcome, StaticAnswers, StopConditions
 from rtsched.simulator.settings import ExclusiveSettings
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NODES = 8
 

@@ -1,7 +1,5 @@
 """Jobs of the simulated system that wait for others: dependencies, and limits of job arrays."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What the README claims first holds against a computation of its own."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

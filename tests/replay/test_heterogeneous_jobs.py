@@ -1,8 +1,6 @@
 """Heterogeneous jobs of a log: alike components are one job, and are promised as one."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +12,8 @@ from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
-from rtsched.replay.results import REASONS, Obstacle
+from rtsched.replay.results import REASONS, Obstacle, Results, Workload
 from rtsched.replay.workload import WorkloadOptions, prepare
-
-if TYPE_CHECKING:
-    from rtsched.replay.results import Results, Workload
 
 NONE = WorkloadOptions(deadline_rule="none")
 SHARED = WorkloadOptions(deadline_rule="none", unit="resources")

@@ -1,7 +1,5 @@
 """Reproductions notice that a policy or a formula was changed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

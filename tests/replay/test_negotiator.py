@@ -1,9 +1,8 @@
 """HTCondor's own loop: cycles, priorities, slices of the pie, claims, wide jobs, slots."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,9 +29,6 @@ from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, StopConditions
 from rtsched.simulator.settings import ExclusiveSettings, MachineSettings, NegotiatorSettings
 from rtsched.simulator.submitters import _slots
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 USERS = ("a", "b", "c")
 FACTORS = {"a": 1000.0, "b": 1370.0, "c": 2117.0, "DedicatedScheduler": 977.0}

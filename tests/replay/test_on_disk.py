@@ -1,9 +1,8 @@
 """Values whose arrays are on disk: the same values, and no file that is not whole is believed."""
 
-from __future__ import annotations
-
 import errno
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -15,9 +14,6 @@ from test_engine import workload
 from rtsched.errors import OutputError
 from rtsched.model import on_disk
 from rtsched.model.jobs import Jobs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @given(

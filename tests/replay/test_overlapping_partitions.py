@@ -1,7 +1,5 @@
 """Promises on whole nodes in partitions that overlap: one plan for all of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,9 +1,8 @@
 """Placing by compiled kernels in the loop: a replay comes out as one that asks by snapshots."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,9 +18,6 @@ from rtsched.replay.planners import load_chain, placer_of
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import PolicyRun, Workload
 from rtsched.simulator.interface import NodeEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NODES = 13
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -1,10 +1,9 @@
 """Plug-ins that choose among nodes that jobs share by resources, in replays."""
 
-from __future__ import annotations
-
 import dataclasses
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,9 +29,6 @@ from rtsched.replay.results import PolicyRun, Workload
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, StaticAnswers, StopConditions
 from rtsched.simulator.settings import ExclusiveSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 RESOURCES = ("cpu", "mem", "gres/gpu")
 

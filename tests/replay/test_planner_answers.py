@@ -1,9 +1,8 @@
 """Planners in their short form: a replay comes out as one that asks the hooks by snapshots."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,13 +19,8 @@ from rtsched.replay.measures import measure
 from rtsched.replay.planners import PlannerAnswers, load_chain, short_form
 from rtsched.replay.policies import RECOMMENDED, Policy, presets
 from rtsched.replay.results import PolicyRun, Workload
-from rtsched.simulator.interface import NodeEvent
+from rtsched.simulator.interface import DecisionPoint, NodeEvent
 from rtsched_plugins.deadline_admission import OnePool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rtsched.simulator.interface import DecisionPoint
 
 NODES = 12
 PLANNERS = ["mcdf", "fifo-mn", "fifo-an", "edf-mn", "edf-an", "portfolio", "spare-rf", "spare-uf"]

@@ -1,9 +1,7 @@
 """Promises on nodes that jobs share: planned by cores, memory and GPUs, and kept in the replay."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,12 +22,10 @@ from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import JobOutcomes, NodeEvent, StopConditions
 from rtsched.simulator.settings import ExclusiveSettings
+from rtsched.simulator.system import System
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.portfolio import Portfolio
 from rtsched_plugins.resource_planning import scarcest_share
-
-if TYPE_CHECKING:
-    from rtsched.simulator.system import System
 
 NOW = 1_795_000_000.0
 RESOURCES = ("cpu", "mem", "gres/gpu")

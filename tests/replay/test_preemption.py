@@ -1,13 +1,12 @@
 """Waiting jobs that preempt running ones: whom, and what becomes of them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from plain_preemption import Job, Plain, Rules, Run
 
 from rtsched.model.actions import Admit, Reserve
@@ -23,9 +22,6 @@ from rtsched.replay.results import Workload
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import StopConditions
 from rtsched.simulator.settings import ExclusiveSettings
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LOW, NORMAL, HIGH, URGENT = range(4)
 MAY = {NORMAL: set(), HIGH: {LOW}, URGENT: {LOW, HIGH}}

@@ -1,8 +1,7 @@
 """The pre-emptive machine and the recurring work of exclusive nodes, driven and replayed."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,9 +29,6 @@ from rtsched.simulator.preemptive import PreemptiveNodes
 from rtsched.simulator.recurring import RecurringNodes, called, check_apart, without_gap
 from rtsched.simulator.settings import ExclusiveSettings, PreemptiveSettings, SlicedSettings
 from rtsched.testing import make_cluster, make_jobs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PAIR = Periodic.build(
     2, node=[0, 0], exec_time=[2.0, 3.0], period=[5.0, 10.0], relative_deadline=[5.0, 10.0]

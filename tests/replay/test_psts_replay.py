@@ -1,7 +1,5 @@
 """The policy psts in a replay: all jobs run, it has opinions, unequal nodes are used well."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 import pytest

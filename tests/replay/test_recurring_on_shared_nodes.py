@@ -1,14 +1,13 @@
 """Recurring work of the site on nodes that jobs share: it takes whole nodes, or given amounts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared_reference import Job
 from test_planning_on_shared_nodes import (
     NOW,
     RESOURCES,
@@ -26,6 +25,7 @@ from rtsched.core.cycle import admission_actions, judge
 from rtsched.core.plan_check import plan_fault
 from rtsched.errors import ConfigError
 from rtsched.model.blocked import NOTHING_BLOCKED, with_recurring
+from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs, Periodic, occurrences
 from rtsched.model.resources import demand_of, room_of
 from rtsched.model.snapshot import Snapshot
@@ -34,12 +34,7 @@ from rtsched.simulator.interface import StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.recurring import check_apart
 from rtsched.simulator.settings import ExclusiveSettings
-
-if TYPE_CHECKING:
-    from shared_reference import Job
-
-    from rtsched.model.cluster import Cluster
-    from rtsched.simulator.system import System
+from rtsched.simulator.system import System
 
 
 def work(*rows: tuple[int, float, float, float, tuple[int, ...] | None]) -> Periodic:

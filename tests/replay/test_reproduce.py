@@ -1,10 +1,9 @@
 """Reproductions: parts run anywhere with the same result, and differences are never hidden."""
 
-from __future__ import annotations
-
 import json
 import os
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from pathlib import Path
+from typing import Annotated, ClassVar
 
 import msgspec
 import numpy as np
@@ -37,9 +36,6 @@ from rtsched.reproduce.pages import (
     row_verdicts,
     verdict,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAN = float("nan")
 

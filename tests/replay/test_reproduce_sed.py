@@ -1,18 +1,12 @@
 """The reproduction of the delay-class paper: known differences, nothing hard-coded."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from reproduced import differences, reduced_run
 
+from rtsched.reproduce import Findings, Reproduced
 from rtsched_reproductions import sed_runs
 from rtsched_reproductions.sed import TABLES, Point, Sed, Study, _claims, _falls, _rises_then_falls
-
-if TYPE_CHECKING:
-    from rtsched.reproduce import Findings, Reproduced
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,12 @@
 """The reproduction of the service-time error paper: known differences, nothing hard-coded."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from msgspec.structs import replace
 from reproduced import differences, reduced_run
 
-from rtsched.reproduce import reproduce
+from rtsched.reproduce import Findings, reproduce
 from rtsched_reproductions.ste import EXPECTED, Ste
-
-if TYPE_CHECKING:
-    from rtsched.reproduce import Findings
 
 
 @pytest.fixture(scope="module")

@@ -1,27 +1,25 @@
-"""Reservations, as spans of time per node, and a queue that keeps to them."""
+"""Reservations and outages, as spans of time per node, and a queue that keeps to them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from exclusive_scenarios import hooks
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from rtsched.logs.sacctmgr import Outage
 from rtsched.logs.slurm_reservations import Reservation
 from rtsched.model.blocked import WHOLE, Blocked
-from rtsched.model.cluster import Cluster, Nodes
+from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs
 from rtsched.model.log import Outcomes
+from rtsched.replay.machine import node_events
 from rtsched.replay.reservations import blocked_spans, ran_inside
 from rtsched.simulator.interface import StaticAnswers
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def machine(count: int) -> Cluster:
@@ -244,3 +242,60 @@ def test_who_ran_inside() -> None:
     assert not ran_inside(outcomes, [], cluster, notes)
     assert not ran_inside(Outcomes.build(1, start=[20.0]), reservations, cluster, notes)
     assert len(notes) == 1
+
+
+T0 = 1_767_225_600.0
+"""2026-01-01T00:00:00 UTC."""
+DOWN, DRAINED = NodeState.DOWN, NodeState.DRAINED
+
+
+def in_states(*states: NodeState) -> Cluster:
+    """Return nodes n0, n1, ... in these states."""
+    names = [f"n{k}" for k in range(len(states))]
+    return Cluster(Nodes.build(len(states), name=names, state=np.array(states, np.int8)))
+
+
+def test_overlapping_outages_count_by_the_worst_state() -> None:
+    """Drained from 10 to 50, meanwhile down from 20 to 30."""
+    outages = [
+        Outage("n1", T0 + 10, T0 + 50, DRAINED),
+        Outage("n1", T0 + 20, T0 + 30, DOWN),
+        Outage("n0", T0 - 90, T0 - 50, DOWN),
+        Outage("n2", T0 - 90, np.inf, DOWN),
+        Outage("n7", T0, np.inf, DOWN),
+    ]
+    notes: list[str] = []
+    found = node_events(outages, in_states(NodeState.UP, NodeState.UP, NodeState.UP), T0, notes)
+    assert [(event.time - T0, event.node, event.state) for event in found] == [
+        (0, 2, DOWN),
+        (10, 1, DRAINED),
+        (20, 1, DOWN),
+        (30, 1, DRAINED),
+        (50, 1, NodeState.UP),
+    ]
+    assert notes[0].startswith("Outages replayed: 3, of 2 nodes.")
+    assert notes[1] == "Outages left out, of nodes that the machine does not have: 1."
+
+
+def test_a_node_that_takes_no_jobs_stays_so() -> None:
+    """An outage that ends does not bring it into service."""
+    outages = [Outage("n0", T0 + 10, T0 + 50, DOWN)]
+    assert node_events(outages, in_states(DRAINED, NodeState.UP), T0, []) == ()
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 50), st.integers(1, 20), st.sampled_from([DOWN, DRAINED])),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_at_each_instant_the_worst_state(spans: list[tuple[int, int, NodeState]]) -> None:
+    """A plain look at each second says the same."""
+    outages = [Outage("n0", T0 + start, T0 + start + long, how) for start, long, how in spans]
+    events = node_events(outages, in_states(NodeState.UP), T0, [])
+    for second in range(80):
+        now = T0 + second
+        worst = max((each.state for each in outages if each.start <= now < each.end), default=0)
+        state = next((event.state for event in reversed(events) if event.time <= now), 0)
+        assert state == worst

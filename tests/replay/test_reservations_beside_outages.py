@@ -1,8 +1,6 @@
 """Reservations of nodes that are out of service meanwhile, and of nodes with periodic work."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +14,7 @@ from rtsched.model.resources import CPU
 from rtsched.simulator.interface import NodeEvent, StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
-
-if TYPE_CHECKING:
-    from rtsched.simulator.system import System
+from rtsched.simulator.system import System
 
 UP, DRAINED, DOWN = NodeState.UP, NodeState.DRAINED, NodeState.DOWN
 LOOPS: list[Any] = ["fcfs", "easy", "conservative"]

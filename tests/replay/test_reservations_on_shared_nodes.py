@@ -1,8 +1,6 @@
 """Reservations of nodes that jobs share: of all of a node, or of some of its CPUs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +19,7 @@ from test_planning_on_shared_nodes import (
 )
 from test_shared_nodes import as_table, found, licenses, machine, node, workloads
 
+from rtsched.core.chain import Chain
 from rtsched.core.cycle import admission_actions, judge
 from rtsched.core.plan_check import plan_fault
 from rtsched.logs.slurm_reservations import Reservation
@@ -33,10 +32,7 @@ from rtsched.replay.reservations import blocked_spans
 from rtsched.simulator.interface import StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
-
-if TYPE_CHECKING:
-    from rtsched.core.chain import Chain
-    from rtsched.simulator.system import System
+from rtsched.simulator.system import System
 
 Capacity = list[tuple[int, ...]]
 Span = tuple[int, float, float, int]

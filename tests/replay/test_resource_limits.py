@@ -1,9 +1,8 @@
 """Limits of accounts, users and QOS that the simulated system keeps to."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,9 +25,6 @@ from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, StopConditions
 from rtsched.simulator.machines import simulate as simulate_system
 from rtsched.simulator.settings import ExclusiveSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 NODES = 4
 LOOPS = ["fcfs", "easy", "conservative"]

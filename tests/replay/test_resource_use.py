@@ -1,7 +1,5 @@
 """What jobs used of each resource on shared nodes, by partition, and which GPUs were stranded."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,8 +1,7 @@
 """Nodes that jobs share by cores, memory and GPUs: from the log to the measures."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,15 +23,11 @@ from rtsched.replay.measures import measure
 from rtsched.replay.planners import load_chain
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.resource_use import resource_use
+from rtsched.replay.results import Workload
 from rtsched.replay.workload import WorkloadOptions, prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, Outcome
 from rtsched.simulator.settings import ExclusiveSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rtsched.replay.results import Workload
 
 CPU, MEM, GPU = "cpu", "mem", "gres/gpu"
 RESOURCES = (CPU, MEM, GPU)

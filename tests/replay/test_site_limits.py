@@ -1,7 +1,5 @@
 """Which limits of QOS and associations hold for the jobs of a log."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The sliced machine as a batch system: events, stops, verdicts, and what it refuses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

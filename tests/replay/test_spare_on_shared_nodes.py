@@ -1,15 +1,14 @@
 """The planner `spare` on nodes that jobs share: gaps in which their amounts are left, together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared_reference import Job
 from test_planning_on_shared_nodes import (
     NOW,
     asked_in_turn,
@@ -34,9 +33,6 @@ from rtsched.simulator.interface import StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched_plugins.spare import Spare
-
-if TYPE_CHECKING:
-    from shared_reference import Job
 
 SELECT = ("response-first", "utilisation-first")
 

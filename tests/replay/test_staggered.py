@@ -1,9 +1,8 @@
 """Plans in which nodes join a job after its start, on the simulated exclusive nodes."""
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -25,9 +24,6 @@ from rtsched.replay.results import Workload
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, Outcome, StopConditions
 from rtsched.simulator.settings import ExclusiveSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def system_of(

@@ -1,7 +1,5 @@
 """Synthetic logs: the same for the same settings, and distributed as their models say."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

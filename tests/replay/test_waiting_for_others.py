@@ -1,8 +1,7 @@
 """Promises to jobs that wait for others, by every planner of deadlines, on either kind of nodes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -25,9 +24,6 @@ from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.system import OpenDependencies
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.portfolio import Portfolio
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NOW = 1_795_000_000.0
 PLANNERS = {

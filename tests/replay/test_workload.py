@@ -1,7 +1,5 @@
 """From a log to a workload: what is dropped, what is filled in, and in which units."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,11 +1,10 @@
 """Small workloads and policy runs for the report's tests, made without reader and engine."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rtsched.core.chain import HookMetrics
 from rtsched.model.cluster import Cluster, Nodes
@@ -13,11 +12,6 @@ from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Ending, FinalState, Outcomes, Skipped
 from rtsched.model.snapshot import Accounts
 from rtsched.replay.results import REASONS, Obstacle, PolicyRun, PromisableJobs, Results, Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 MARKUP = "[red]eve[/red]"
 SCRIPT = "<script>alert(1)</script>"

@@ -1,7 +1,5 @@
 """The page in a real browser, without network: every figure is drawn, nothing is complained of."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What figures are drawn from, against plain loops; and that every odd log can be drawn."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The page: complete in itself, the same bytes each time, of bounded size, hostile names inert."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import hashlib

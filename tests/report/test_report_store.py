@@ -1,7 +1,5 @@
 """Kept replays: what was written is read back, the same bytes each time, wholly or not at all."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """The summary: one JSON object of plain types, the same bytes for the same replay."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,12 +1,11 @@
 """The mcdf reproduction: what it makes of ratios that are given."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from rtsched.reproduce import Findings
 from rtsched_reproductions.mcdf import (
     ADMITTING,
     LOADS,
@@ -19,11 +18,6 @@ from rtsched_reproductions.mcdf import (
     _claims,
     _points,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rtsched.reproduce import Findings
 
 SMALL = Study(seeds=2, rows=1)
 

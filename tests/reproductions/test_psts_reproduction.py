@@ -1,13 +1,10 @@
 """The psts reproduction: the example comes out, and a broken scan does not pass."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import msgspec
 import numpy as np
 import pytest
 
+from rtsched.reproduce.study import Findings
 from rtsched_plugins.kernels import scans
 from rtsched_reproductions.psts import (
     NODES,
@@ -18,9 +15,6 @@ from rtsched_reproductions.psts import (
     _of_figures,
 )
 from rtsched_reproductions.psts_example import _name, _sheet
-
-if TYPE_CHECKING:
-    from rtsched.reproduce.study import Findings
 
 
 def findings(parameters: Extent) -> Findings:

@@ -1,7 +1,5 @@
 """The study of spare capability."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

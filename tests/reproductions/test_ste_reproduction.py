@@ -1,7 +1,5 @@
 """The reproduction of service-time error: what it makes of runs that are given, and its runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

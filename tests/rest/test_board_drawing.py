@@ -1,7 +1,5 @@
 """What the board draws: bars where jobs are, counts of busy nodes, labels that can be read."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

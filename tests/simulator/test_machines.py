@@ -1,7 +1,5 @@
 """What settings say that a simulated machine can do is what its class does."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtsched.model.actions import Reserve

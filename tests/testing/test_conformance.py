@@ -1,14 +1,12 @@
 """Every built-in plug-in passes the conformance test, and the test catches what it is for."""
 # ruff: noqa: D101, D102, D106 - the classes are subjects of the test
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import msgspec
 import numpy as np
 import pytest
-from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
+from numpy.typing import NDArray
 
 from rtsched.core.capabilities import Capabilities
 from rtsched.core.hookspecs import hookimpl

@@ -1,12 +1,11 @@
 """The admission test of `mcdf` written down plainly: what its kernels are compared with."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import dlt_reference
 import numpy as np
+from numpy.typing import NDArray
 
 from rtsched.kernels import dlt
 from rtsched.kernels.loads import Load
@@ -25,11 +24,8 @@ from rtsched_plugins.kernels.admission import (
     rejection,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats: TypeAlias = NDArray[np.float64]
-    Integers: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
 
 
 class _Task(NamedTuple):

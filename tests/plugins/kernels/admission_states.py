@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rtsched_plugins.kernels.admission import ARRAY, DIVISIBLE, Plan, Tasks, task_table
+from rtsched_plugins.kernels.admission_events import Prepared
 from rtsched_plugins.kernels.admission_fast import prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from rtsched_plugins.kernels.admission_events import Prepared
 
 
 class State(NamedTuple):

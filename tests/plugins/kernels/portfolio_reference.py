@@ -1,10 +1,7 @@
 """The portfolio's plan as its rule is stated, everything looked at anew at every instant."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+from admission_states import State
 
 from rtsched_plugins.kernels.admission import (
     ARRAY,
@@ -13,16 +10,12 @@ from rtsched_plugins.kernels.admission import (
     LOW,
     ROUNDS,
     Rows,
+    Tasks,
     exec_of,
     least_size,
 )
 from rtsched_plugins.kernels.portfolio_plan import rows_of
 from rtsched_plugins.kernels.portfolio_walk import IN_TURN, key_of, thrifty_count
-
-if TYPE_CHECKING:
-    from admission_states import State
-
-    from rtsched_plugins.kernels.admission import Tasks
 
 Placed = dict[int, tuple[float, float, list[int]]]
 """Per task its start, its end and its nodes."""

@@ -1,7 +1,5 @@
 """Admission tests and counter-offers: worked cases, invariants, references, all deadlines tried."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

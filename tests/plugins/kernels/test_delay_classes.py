@@ -1,7 +1,5 @@
 """Delay classes: which delays there are, who may be mapped where, and what a migration costs."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,9 +1,7 @@
 """The portfolio's kernels: plans against the stated rule, counter-offers, what load is read."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -43,9 +41,6 @@ from rtsched_plugins.kernels.portfolio_walk import (
     recount,
     thrifty_count,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ORDERS = (BY_DEADLINE, BY_LAXITY, IN_TURN)
 examples = settings(deadline=None, max_examples=150)

@@ -1,7 +1,5 @@
 """Node queues by rows, by hand: where jobs go, when a scan pays, who is bound."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Grids of scans: sides, steps, irregular networks, traffic, and when a scan pays."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import pairwise, product
 from math import inf, prod

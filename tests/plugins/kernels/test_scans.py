@@ -1,15 +1,13 @@
 """Positional scans: exact arithmetic, recursion over grids, whole tasks, work that stays, rows."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import ceil, floor, prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from rtsched.errors import ShapeError
 from rtsched_plugins.kernels.scan_rows import (
@@ -34,10 +32,8 @@ from rtsched_plugins.kernels.scans import (
     room,
 )
 
-if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn
+Grid = tuple[tuple[int, ...], list[int], list[int]]
 
-    Grid = tuple[tuple[int, ...], list[int], list[int]]
 
 LEAVE = ("proportional", "index")
 

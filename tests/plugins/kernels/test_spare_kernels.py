@@ -1,7 +1,5 @@
 """Spare capability: the kernels against hand-worked values, plain EDF and exhaustive search."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,9 +1,7 @@
 """Plans for unequal nodes and for staggered starts: worked values, invariants, played through."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dlt_reference
 import msgspec
@@ -12,6 +10,7 @@ import pytest
 from admission_states import random_state
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from rtsched.kernels import dlt
 from rtsched.kernels.loads import Load
@@ -33,9 +32,6 @@ from rtsched_plugins.kernels.admission import (
 from rtsched_plugins.kernels.admission_fast import plan as plain_plan
 from rtsched_plugins.mcdf import Mcdf, Varied
 from rtsched_plugins.planning import Rules
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 examples = settings(deadline=None, max_examples=60)
 seeds = st.integers(0, 2**32)
