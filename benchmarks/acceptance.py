@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.core.cycle import admission_actions, judge
+from rtsched.core.decision import admission_actions, judge
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.verdicts import Verdict

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from made_up import FIRST_USER, MadeUp, Spool, admission_of, job_fields, policy_in, promise
 
-from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.core import chain, checks
 from rtsched.daemon import admission as admissions

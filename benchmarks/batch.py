@@ -26,7 +26,8 @@ from rtsched.core.plugins import discover
 from rtsched.logs.readers import ReadOptions, read_logs
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import choose, presets
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.settings import WorkloadOptions
+from rtsched.replay.workload import prepare
 
 if TYPE_CHECKING:
     from rtsched.replay.results import PolicyRun, Workload

@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from made_up import FIRST_USER, MadeUp, job_fields, policy_in, promise
 
-from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
 from rtsched.adapters.slurm.facts import partitions_of
 from rtsched.adapters.slurm.layout import layout_of
 from rtsched.adapters.slurm.rows import node_rows
+from rtsched.adapters.slurm.settings import SlurmSettings
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, encode
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon

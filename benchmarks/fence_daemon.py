@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.live import Completions, CompletionStatus, Marks, Observation
-from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import HEADER, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.core.config import PluginTable
 from rtsched.daemon.answers import Answers

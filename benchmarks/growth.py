@@ -27,8 +27,9 @@ from rtsched.core.plugins import discover
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import choose, load_site
+from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import Poisson
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.workload import prepare
 from rtsched_plugins.kernels import admission_fast as fast
 
 if TYPE_CHECKING:

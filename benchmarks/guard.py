@@ -127,7 +127,8 @@ def _replayed(directory: Path, jobs: int, policy: str, deadlines: str = "none") 
     from rtsched.logs.readers import ReadOptions, read_logs
     from rtsched.replay.engine import replay
     from rtsched.replay.policies import choose, load_site
-    from rtsched.replay.workload import WorkloadOptions, prepare
+    from rtsched.replay.settings import WorkloadOptions
+    from rtsched.replay.workload import prepare
 
     log = read_logs([_log(directory, jobs)], ReadOptions())
     workload = prepare(log, WorkloadOptions(deadline_rule=deadlines))

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from rtsched.core.cycle import admission_actions, judge
+from rtsched.core.decision import admission_actions, judge
 from rtsched.errors import RtschedError
 from rtsched.estimates import EstimateSettings, Estimator
 from rtsched.estimates.likely_level import STEP, LikelyLevel
@@ -49,7 +49,8 @@ from rtsched.model.log import Log
 from rtsched.replay.engine import replay
 from rtsched.replay.planners import load_chain
 from rtsched.replay.policies import presets
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.settings import WorkloadOptions
+from rtsched.replay.workload import prepare
 from rtsched.report.reliability import reliability, reliability_drawing
 from rtsched.simulator.interface import StaticAnswers, StopConditions
 from rtsched.simulator.machines import simulate

@@ -180,4 +180,4 @@ async def promise(daemon: Daemon, promises: int) -> None:
         submission = daemon.translator.describe(fields, daemon.site.facts, now)
         judged = admission.judge(daemon.site, submission, now)
         if judged.verdict == "admit":
-            await daemon.admit(judged.site, judged.changed)
+            await daemon.commit(judged.site, judged.changed)

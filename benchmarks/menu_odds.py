@@ -29,7 +29,7 @@ from estimates import past_of
 from made_up import FIRST_USER, MadeUp, job_fields, policy_in
 from msgspec.structs import replace as changed
 
-from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import HEADER, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.adapters.wire import read_header as header
 from rtsched.daemon.answers import Answers

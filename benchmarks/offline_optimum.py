@@ -31,7 +31,8 @@ from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Workload
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.settings import WorkloadOptions
+from rtsched.replay.workload import prepare
 
 POLICIES = ("mcdf", "edf-mn", "spare-uf", "portfolio", "portfolio-run", "edf-easy-admit")
 PATIENCE = 10.0

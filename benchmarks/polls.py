@@ -51,8 +51,8 @@ async def _serve(side: str, directory: Path) -> None:
     # They import much: not in the process that makes the queues.
     from made_up import policy_in
 
-    from rtsched.adapters.condor import CondorTranslator
-    from rtsched.adapters.slurm import SlurmTranslator
+    from rtsched.adapters.condor.submission import CondorTranslator
+    from rtsched.adapters.slurm.submission import SlurmTranslator
     from rtsched.daemon.app import Daemon
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.store import Store

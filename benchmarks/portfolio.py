@@ -26,7 +26,7 @@ from admission import NOW, Took, jobs_of, snapshot_of, spread, timed
 from states import newcomer, random_state
 
 from rtsched.core.chain import Chain, Member
-from rtsched.core.cycle import observe
+from rtsched.core.decision import observe
 from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.verdicts import Verdict
 from rtsched_plugins.portfolio import Portfolio

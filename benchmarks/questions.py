@@ -33,8 +33,7 @@ from rtsched_plugins.node_queues import NODE, WORK, Machine
 from rtsched_plugins.portfolio import Portfolio
 from rtsched_plugins.psts import Psts
 from rtsched_plugins.sed import Sed
-from rtsched_plugins.spare import Spare
-from rtsched_plugins.spare_edf import EdfForm
+from rtsched_plugins.spare import EdfForm, Spare
 from rtsched_plugins.ste import Ste
 from rtsched_plugins.task_graphs import graphs_of
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.condor import CondorSettings, CondorSystem
 from rtsched.adapters.condor.matching import Machine
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.queue import CONSTRAINT, TO_PLACE
 from rtsched.adapters.condor.schedd import Bindings, Schedd
-from rtsched.adapters.condor.system import Observer
-from rtsched.adapters.slurm import SlurmSettings
+from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.system import CondorSystem, Observer
 from rtsched.adapters.slurm.route import JobReader
+from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.system import SlurmSystem
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ import numpy as np
 from loop_lag import EVERY, waited_for_processor
 from made_up import FIRST_USER, MadeUp, Spool, job_fields, policy_in, promise
 
-from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, encode, read_header
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.app import Daemon

@@ -25,7 +25,8 @@ from rtsched.model.log import Outcomes
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.settings import WorkloadOptions
+from rtsched.replay.workload import prepare
 
 if TYPE_CHECKING:
     from rtsched.replay.results import Results, Workload

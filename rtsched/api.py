@@ -8,7 +8,7 @@ The hooks and their rules are in `rtsched.core.hookspecs`. Names that are not he
 
 from rtsched.core.capabilities import Capabilities, PreparedState, ReplayPlanner
 from rtsched.core.chain import Chain, Member
-from rtsched.core.cycle import observe, steer
+from rtsched.core.decision import observe, steer
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plan_repair import restored
 from rtsched.errors import ShapeError

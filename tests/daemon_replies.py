@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Thread
 
 from rtsched.adapters.wire import HEADER, MessageKind, frame, read_header
-from rtsched.daemon.reports import Question, Report, read_question, report_payload
+from rtsched.daemon.questions import Question, Report, read_question, report_payload
 
 
 def reported(report: Report) -> bytes:

@@ -22,11 +22,10 @@ from pathlib import Path
 
 import msgspec
 
-from rtsched.adapters.condor import CondorTranslator
-from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.condor.submission import CondorTranslator
 from rtsched.adapters.slurm.comments import spec_of
 from rtsched.adapters.slurm.requirements import JobRequest
-from rtsched.adapters.slurm.submission import edges_of
+from rtsched.adapters.slurm.submission import SlurmTranslator, edges_of
 from rtsched.adapters.wire import (
     HEADER,
     MAGIC,
@@ -39,7 +38,7 @@ from rtsched.adapters.wire import (
 )
 from rtsched.adapters.wire import read_header as header_of
 from rtsched.core.plugins import discover
-from rtsched.daemon.reports import read_question
+from rtsched.daemon.questions import read_question
 from rtsched.daemon.server import Client, SocketServer
 from rtsched.daemon.settings import LiveSite
 from rtsched.errors import ProtocolError, RtschedError

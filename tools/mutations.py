@@ -81,7 +81,7 @@ TARGETS = {
     ),
     "ste": Target(
         ("rtsched.kernels.sliced", "rtsched.simulator.sliced"),
-        ("rtsched_reproductions.ste", "rtsched_reproductions.ste_runs"),
+        ("rtsched_reproductions.ste",),
         {"seeds": 4, "arrivals": 2000},
     ),
     "mcdf": Target(
@@ -114,7 +114,7 @@ TARGETS = {
     ),
     "portfolio": Target(
         (),
-        ("rtsched_reproductions.portfolio", "rtsched_reproductions.fluid_bound"),
+        ("rtsched_reproductions.portfolio",),
         {"jobs": 100, "rows": 1},
     ),
 }

@@ -14,8 +14,9 @@ from pathlib import Path
 from rtsched.logs.swf import write
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
+from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import Lublin
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.workload import prepare
 
 MODEL = Lublin(jobs=2500, nodes=128, seed=2, load=0.55, users=24, accounts=5)
 NOTE = "made by rtsched: model of Lublin and Feitelson, starts by a simulated FCFS loop"

@@ -12,8 +12,9 @@ from rtsched.kernels.loads import Load
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
+from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import PapersMcdf
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.workload import prepare
 from rtsched.reproduce import (
     CHANCE,
     Claim,

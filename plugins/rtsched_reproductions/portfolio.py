@@ -6,17 +6,17 @@ Nothing of it is printed anywhere: the columns are ours, the targets are claims.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 
+from rtsched.kernels.compiling import compiled
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
 from rtsched.reproduce import Claim, Curve, Findings, Parameters, Part, Plot, Sheet
-from rtsched_reproductions.fluid_bound import most_value
 from rtsched_reproductions.mcdf import (
     ADMITTING,
     PRINTED,
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+    Floats: TypeAlias = NDArray[np.float64]
+    Integers: TypeAlias = NDArray[np.int64]
+
 
 REJECTED, WORK = 0, 1
 """Columns of what a part returns: tasks rejected over all, and node-seconds."""
@@ -280,3 +282,52 @@ def _claims(parameters: Study, rows: tuple[str, ...], means: Floats) -> tuple[Cl
             f"tasks and {np.mean(ours[:, WORK] - bound[:, WORK]):.3f} of the work on average",
         ),
     )
+
+
+def most_value(arrival: Floats, deadline: Floats, work: Floats, value: Floats, nodes: int) -> float:
+    """Return the most that any schedule could finish, in the unit of `value`.
+
+    Parameters
+    ----------
+    arrival, deadline : float64[n]
+        Seconds.
+    work : float64[n]
+        Node-seconds that each task holds at least, > 0.
+    value : float64[n]
+        What finishing it counts: 1 for the number of tasks, its work for the work.
+    nodes : int
+        Nodes of the machine.
+
+    Notes
+    -----
+    Amounts of work that fit are those that no interval overfills: for each, the amounts of the
+    tasks whose windows lie within it come to at most nodes x length. They form a polymatroid, so
+    that the greedy choice is the best one: tasks by value per node-second, each as much as still
+    fits.
+
+    References
+    ----------
+    Edmonds, 1970: Submodular functions, matroids, and certain polyhedra.
+    """
+    starts, first = np.unique(arrival, return_inverse=True)
+    ends, last = np.unique(deadline, return_inverse=True)
+    room = nodes * np.maximum(ends[None, :] - starts[:, None], 0.0)
+    order = np.argsort(-value / work, kind="stable")
+    done = _fill(room, first[order], last[order], work[order])
+    return float((done / work[order] * value[order]).sum())
+
+
+@compiled
+def _fill(room: Floats, first: Integers, last: Integers, work: Floats) -> Floats:
+    """Return how much of each task's work fits, one after the other; `room` is used up."""
+    done = np.empty(len(work))
+    for k in range(len(work)):
+        amount = work[k]
+        for a in range(first[k] + 1):
+            for b in range(last[k], room.shape[1]):
+                amount = min(amount, room[a, b])
+        for a in range(first[k] + 1):
+            for b in range(last[k], room.shape[1]):
+                room[a, b] -= amount
+        done[k] = amount
+    return done

@@ -21,8 +21,6 @@ import numpy as np
 
 from rtsched.adapters.condor.ids import JobNames
 from rtsched.adapters.programs import run_program
-from rtsched.adapters.slurm.commands import CommandRunner
-from rtsched.adapters.slurm.completions import OFF
 from rtsched.errors import AdapterError
 from rtsched.logs.condor_history import ATTRIBUTES
 from rtsched.logs.readers import ReadOptions, read_logs
@@ -61,6 +59,9 @@ def slurm_past(settings: SlurmSettings, since: float, until: float) -> Log:
     AdapterError
         If there is no accounting, or sacct cannot be started, fails or takes too long.
     """
+    from rtsched.adapters.slurm.commands import CommandRunner  # only where there is a Slurm
+    from rtsched.adapters.slurm.completions import OFF
+
     patient = max(settings.command_timeout_s, LONGEST_S)
     commands = CommandRunner(msgspec.structs.replace(settings, command_timeout_s=patient))
     words = ("-a", "-X", "-P", "--state", STATES, "-S", _local(since), "-E", _local(until + 1.0))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rtsched.daemon.ask import SOCKET
+from rtsched.daemon.query_client import SOCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
-    from rtsched.daemon.reports import PromiseStatus, Question
+    from rtsched.daemon.questions import PromiseStatus, Question
 
 socket_option: Callable[[Any], Any] = click.option(
     "--socket",
@@ -40,7 +40,7 @@ def report_of(question: Question, path: str) -> Any:
 
     if (server := server_for(path)) is not None:
         return ask_server(question, server)
-    from rtsched.daemon.ask import ask
+    from rtsched.daemon.query_client import ask
 
     return ask(question, path)
 
@@ -61,7 +61,7 @@ def print_json(report: Any) -> None:
 
 def when(at: float | None, now: float) -> str:
     """Return an instant in local time, with the date if it is not today."""
-    from rtsched.daemon.stated import moment
+    from rtsched.daemon.odds_wording import moment
     from rtsched.report.wording import MISSING
 
     return MISSING if at is None else moment(at, now)
@@ -145,7 +145,7 @@ def promise_rows(
     promises: Sequence[PromiseStatus], now: float, everyone: bool
 ) -> tuple[list[str], list[list[str]]]:
     """Return the titles and rows of a table of promises."""
-    from rtsched.daemon.stated import state_of
+    from rtsched.daemon.odds_wording import state_of
     from rtsched.report.wording import shortened
 
     titles = ["job", "name", *(["user"] if everyone else []), "state"]

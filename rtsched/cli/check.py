@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rtsched.core.plugins import Found
     from rtsched.daemon.settings import LiveSite
     from rtsched.replay.policies import Policy
-    from rtsched.replay.workload import WorkloadOptions
+    from rtsched.replay.settings import WorkloadOptions
 
 
 @click.command("check")

@@ -27,7 +27,7 @@ from rtsched.errors import AdapterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from rtsched.daemon.reports import ChunkReport
+    from rtsched.daemon.questions import ChunkReport
 
 
 _RECORD = re.compile(r"^ *Comment=rtsched:promise (.*)$", re.MULTILINE)
@@ -68,7 +68,7 @@ def command(
         _in_turn(ctx, restart, as_json)
         return
     if job is not None:
-        from rtsched.daemon.reports import Chunk
+        from rtsched.daemon.questions import Chunk
 
         found = of_report(report_of(Chunk(job), path))
     else:

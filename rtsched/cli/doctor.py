@@ -455,8 +455,8 @@ def _condor_check(places: Places) -> Iterator[CheckResult]:
 
 def _daemon(part: Section, socket: str, redactor: Redactor) -> None:
     from rtsched.cli.promises import MODES, daemon_facts
-    from rtsched.daemon.ask import ask
-    from rtsched.daemon.reports import Status, StatusReport
+    from rtsched.daemon.query_client import ask
+    from rtsched.daemon.questions import Status, StatusReport
 
     report: StatusReport = ask(Status(metrics=True), socket)
     for promise in report.promises:

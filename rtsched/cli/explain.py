@@ -26,7 +26,7 @@ from rtsched.report.wording import decimal, duration
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rtsched.daemon.reports import ExplainReport, JobReport, PromiseStatus, Verdict
+    from rtsched.daemon.questions import ExplainReport, JobReport, PromiseStatus, Verdict
 
 
 @click.command("explain")
@@ -102,7 +102,7 @@ def _asks_daemon(wanted: bool, path: str) -> bool:
 
 def explain_live(job: str, last: int, path: str, as_json: bool) -> Exit:
     """Ask the daemon about a job, or for the last verdicts; print what it says."""
-    from rtsched.daemon.reports import Explain
+    from rtsched.daemon.questions import Explain
 
     report: ExplainReport = report_of(Explain(job, last), path)
     if as_json:
@@ -172,7 +172,7 @@ def job_facts(job: JobReport, now: float) -> list[tuple[str, str]]:
 
 def promise_facts(promise: PromiseStatus, now: float) -> list[tuple[str, str]]:
     """Return what was promised, and the plan to keep it."""
-    from rtsched.daemon.stated import state_of
+    from rtsched.daemon.odds_wording import state_of
 
     by = f"{when(promise.deadline, now)}, {gap(promise.deadline, now)}"
     kept = state_of(promise.state, promise.odds, promise.odds_now)

@@ -23,8 +23,8 @@ from rtsched.cli.asking import (
     when,
 )
 from rtsched.cli.common import Exit, console, debug_option, indented
-from rtsched.daemon.reports import MOST_COUNTED, MOST_ROUNDS
-from rtsched.daemon.stated import per_cent
+from rtsched.daemon.odds_wording import per_cent
+from rtsched.daemon.questions import MOST_COUNTED, MOST_ROUNDS
 from rtsched.errors import RtschedError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from rtsched.daemon.reports import Choice, ChoicesReport, Feasible, FeasibleReport
+    from rtsched.daemon.questions import Choice, ChoicesReport, Feasible, FeasibleReport
 
 
 _NODES = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", re.ASCII)
@@ -132,7 +132,7 @@ def request_of(
     click.UsageError
         If it makes no sense.
     """
-    from rtsched.daemon.reports import Feasible
+    from rtsched.daemon.questions import Feasible
 
     least, most = node_range(nodes)
     return Feasible(
@@ -292,7 +292,7 @@ def take(
     The choices are yours alone, for about a minute. Those that are reserved are promised if you
     submit the same job; the others if nobody was faster.
     """
-    from rtsched.daemon.reports import Choices
+    from rtsched.daemon.questions import Choices
 
     report = report_of(Choices(), path)
     if as_json and not words:

@@ -25,7 +25,7 @@ from rtsched.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rtsched.daemon.reports import CancelReport, PlanReport, StatusReport
+    from rtsched.daemon.questions import CancelReport, PlanReport, StatusReport
 
 
 MODES = {
@@ -47,7 +47,7 @@ def status(ctx: click.Context, metrics: bool, as_json: bool, path: str) -> None:
 
     The exit status is 1 if the daemon reports a problem, 3 if it does not answer.
     """
-    from rtsched.daemon.reports import Status
+    from rtsched.daemon.questions import Status
 
     report = report_of(Status(metrics), path)
     if as_json:
@@ -126,7 +126,7 @@ def plan(site_file: Path | None, as_json: bool, path: str) -> None:
     For a daemon in a dry run (`rtsched serve --dry-run`) it also prints what the last cycle would
     have changed in the batch system.
     """
-    from rtsched.daemon.reports import Plan
+    from rtsched.daemon.questions import Plan
 
     report = _by_itself(site_file) if site_file is not None else report_of(Plan(), path)
     if as_json:
@@ -180,7 +180,7 @@ def cancel(job: str, everything: bool, as_json: bool, path: str) -> None:
     it, use scancel or condor_rm. A job that still has a deadline in Slurm is cancelled by Slurm at
     that time. Only the job's user and admins may do this, and it cannot be undone.
     """
-    from rtsched.daemon.reports import Cancel, Status
+    from rtsched.daemon.questions import Cancel, Status
 
     if everything == bool(job):
         raise click.UsageError("name one job, or use --all")
@@ -210,7 +210,7 @@ def cancel(job: str, everything: bool, as_json: bool, path: str) -> None:
 
 def _cancelled(job: str, path: str) -> CancelReport | None:
     """Give up the promise of a job; return None if it was closed meanwhile."""
-    from rtsched.daemon.reports import Cancel, RefusedError
+    from rtsched.daemon.questions import Cancel, RefusedError
 
     try:
         report: CancelReport = report_of(Cancel(job), path)

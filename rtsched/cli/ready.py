@@ -69,8 +69,8 @@ def daemon_findings(path: Path) -> list[CheckResult]:
     path : Path
         The socket for questions.
     """
-    from rtsched.daemon.ask import ask
-    from rtsched.daemon.reports import Status
+    from rtsched.daemon.query_client import ask
+    from rtsched.daemon.questions import Status
 
     try:
         report = ask(Status(), str(path))

@@ -29,7 +29,7 @@ from rtsched.errors import ConfigError, InputError, MissingExtraError
 from rtsched.model import on_disk
 from rtsched.model.units import known_zone
 from rtsched.replay.policies import RECOMMENDED, presets
-from rtsched.replay.workload import WorkloadOptions
+from rtsched.replay.settings import WorkloadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -309,7 +309,7 @@ def proposed_settings(path: Path) -> dict[str, Any]:
     """
     from rtsched.core.config import convert
     from rtsched.logs.source import Source
-    from rtsched.replay.workload import HEADER, header_settings
+    from rtsched.replay.settings import HEADER, header_settings
 
     with Source(path) as source:
         lines = source.head.decode("utf-8", "replace").splitlines()

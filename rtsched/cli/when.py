@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from rtsched.daemon.reports import StartEstimate, When, WhenReport
+    from rtsched.daemon.questions import StartEstimate, When, WhenReport
 
 CHECKING = (
     "config", "cluster_file", "qos_file", "associations_file", "unit", "every", "starts", "draws",
@@ -178,7 +178,7 @@ def _refuse_alone(ctx: click.Context) -> None:
 
 
 def _question(ctx: click.Context, job: str, given: dict[str, Any]) -> When:
-    from rtsched.daemon.reports import When
+    from rtsched.daemon.questions import When
 
     if not _describes(ctx):
         return When(job)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rtsched.estimates import EstimateSettings
     from rtsched.replay.results import Workload
-    from rtsched.replay.workload import WorkloadOptions
+    from rtsched.replay.settings import WorkloadOptions
     from rtsched.report.start_accuracy import StartAccuracy
     from rtsched.simulator.settings import ExclusiveSettings
 
@@ -132,7 +132,7 @@ def _read(asked: Asked) -> Workload:
 
 
 def _workload_options(base: Mapping[str, Any], given: Mapping[str, Any]) -> WorkloadOptions:
-    from rtsched.replay.workload import WorkloadOptions
+    from rtsched.replay.settings import WorkloadOptions
 
     unit = {} if given["unit"] is None else {"unit": given["unit"]}
     return from_options(WorkloadOptions, {}, {**base, **unit, "deadline_rule": "none"})

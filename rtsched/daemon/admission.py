@@ -17,7 +17,7 @@ import numpy as np
 from rtsched.adapters.changes import rounds_of
 from rtsched.adapters.live import FIRST_OWN_ID, Submission, SubmitReply
 from rtsched.adapters.requirements import HORIZON, beyond_horizon
-from rtsched.core.cycle import judge
+from rtsched.core.decision import judge
 from rtsched.daemon import messages
 from rtsched.daemon.instant import (
     SOON,
@@ -28,7 +28,9 @@ from rtsched.daemon.instant import (
     present,
     with_imminent_started,
 )
-from rtsched.daemon.limits import (
+from rtsched.daemon.offers import STATED, in_the_way, rounded_up, too_early_by
+from rtsched.daemon.promises import Promise, decode_jobs, encode_jobs
+from rtsched.daemon.qos_limits import (
     for_job,
     full_limit,
     judged_by_limits,
@@ -36,8 +38,6 @@ from rtsched.daemon.limits import (
     texts_of,
     without_limits,
 )
-from rtsched.daemon.offers import STATED, in_the_way, rounded_up, too_early_by
-from rtsched.daemon.promises import Promise, decode_jobs, encode_jobs
 from rtsched.daemon.replanning import lost_starts
 from rtsched.daemon.site import entry_of, renamed, with_late_plans_accepted
 from rtsched.daemon.used_time import used_up
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from rtsched.core.chain import Judgement
     from rtsched.core.config import Mode
     from rtsched.daemon.chains import Chains
-    from rtsched.daemon.limits import FullLimit
     from rtsched.daemon.menu import Menu
     from rtsched.daemon.promises import PromiseState
+    from rtsched.daemon.qos_limits import FullLimit
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
     from rtsched.daemon.used_time import UsedUp
@@ -278,7 +278,7 @@ class AdmissionController:
         notify = mark.texts("notify")[0] or ""
         links = edges.take(edges.after == job)
         links = links.take(_unended(site, links))
-        rejected = [job for job, text in site.declined.items() if text]
+        rejected = [job for job, one in site.waiting.items() if one.declined]
         if np.isin(links.before, rejected).any():  # it is about to be cancelled
             return self.later(site)
         asked = Submission(row, links, uid, job=job, notify=notify, otherwise=otherwise)

@@ -16,7 +16,6 @@ import structlog
 from rtsched.adapters.users import NotKnownYetError, at_once, known, user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.daemon.admission import AdmissionController
-from rtsched.daemon.fair import Turns, Usual
 from rtsched.daemon.instant import NodeLists, StartedBefore, filter_problem, instant_of
 from rtsched.daemon.likely import JudgedByOdds, LikelyController, Odds, odds_of
 from rtsched.daemon.menu import (
@@ -32,6 +31,7 @@ from rtsched.daemon.menu import (
 from rtsched.daemon.messages import fixed
 from rtsched.daemon.promises import OPEN, JournalEntry
 from rtsched.daemon.server import HungUpError
+from rtsched.daemon.user_turns import Turns, Usual
 from rtsched.errors import AdapterError, PlannerError, RtschedError
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ class Answers:
             if case.is_late:
                 return case.judge.later(daemon.site)
             if judged.changed:
-                await daemon.admit(judged.site, judged.changed)
+                await daemon.commit(judged.site, judged.changed)
                 tokens = [promise.token for promise in judged.changed if promise.state in OPEN]
                 if case.is_late:
                     daemon.withdraw(tokens)

@@ -26,6 +26,7 @@ import structlog
 from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.chains import ConfigReloader
+from rtsched.daemon.cycle import CycleRules, Steered, after_poll, steered
 from rtsched.daemon.deferred import AT_A_TIME, with_kept
 from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.likely import fallen
@@ -33,12 +34,11 @@ from rtsched.daemon.messages import Wording
 from rtsched.daemon.promised_jobs import lines_of
 from rtsched.daemon.promises import TOKEN, JournalEntry, decode_jobs
 from rtsched.daemon.purged import CompletionLookup
+from rtsched.daemon.questions import RefusedError
 from rtsched.daemon.recovery import recovered, states_to_store
-from rtsched.daemon.reports import RefusedError
 from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.user_limits import kept_for_nothing
 from rtsched.daemon.warming import keep_loaded, rehearse, warm_up
-from rtsched.daemon.working import CycleRules, Steered, settle, steered
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.actions import Notify
 from rtsched.model.events import NO_EVENTS, joined
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.promised_jobs import PromisedJobs
     from rtsched.daemon.promises import Promise
-    from rtsched.daemon.reports import Peer
+    from rtsched.daemon.questions import Peer
     from rtsched.daemon.server import SocketServer
     from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.site import Site, Step
@@ -209,7 +209,7 @@ class Daemon:
         self.signalled = False
         self._saved = -float("inf")
 
-    async def admit(self, site: Site, changed: Sequence[Promise]) -> None:
+    async def commit(self, site: Site, changed: Sequence[Promise]) -> None:
         """Take in a site with a new promise or offer, and have the next cycle come soon.
 
         The caller holds `site_lock`, until the change is on the disk.
@@ -373,7 +373,8 @@ class Daemon:
         """
         async with self.site_lock:
             before, self.site = self.site, with_kept(self.site, dones, self.clock())
-        if any(self.site.secured[job].since < one.since for job, one in before.secured.items()):
+        after = self.site.secured
+        if any(after[job].since < one.since for job, one in before.secured.items()):
             asyncio.get_running_loop().call_later(keeps_after, self._wake.set)
 
     async def _keep_store(self) -> None:
@@ -427,7 +428,10 @@ class Daemon:
         if not orphans:
             return
         async with self.site_lock:
-            self.site = replace(self.site, orphans=orphans)
+            before = self.site.waiting_job
+            self.site = self.site.with_waiting(
+                {job: before(job)._replace(orphan=token) for job, token in orphans.items()}
+            )
         names = [self.translator.name_of(job) for job in sorted(orphans)]
         self._orphans = messages.orphans(names)
         log.error("promises_not_known", jobs=names[:20], count=len(names))
@@ -442,9 +446,12 @@ class Daemon:
             zip(jobs[waits].tolist(), observation.queued.submit[place[waits]].tolist(), strict=True)
         )
         closed = await asyncio.to_thread(self.store.latest, list(submit))
-        had = {job: math.inf for job, promise in closed.items() if promise.made_at >= submit[job]}
+        had = [job for job, promise in closed.items() if promise.made_at >= submit[job]]
         async with self.site_lock:
-            self.site = replace(self.site, tried={**self.site.tried, **had})
+            before = self.site.waiting_job
+            self.site = self.site.with_waiting(
+                {job: before(job)._replace(tried=math.inf) for job in had}
+            )
 
     async def _list_promised(self) -> None:
         if self.promised is not None:
@@ -517,7 +524,7 @@ class Daemon:
 
     async def _settled(self, observation: Observation, deferred: int) -> Step:
         return await asyncio.to_thread(
-            settle, self.site, observation, self._rules(self.policy), self.clock(), deferred
+            after_poll, self.site, observation, self._rules(self.policy), self.clock(), deferred
         )
 
     async def _take_in(self, settled: Step, observation: Observation) -> Step:

@@ -101,9 +101,9 @@ def _is_kept(
 
     `before` and `after`: the site on which the job was judged, and the one that this came to.
     """
-    if job not in after.promises or job in before.orphans:
+    if job not in after.promises or before.waiting_job(job).orphan:
         return True
-    kept = before.secured.get(job)
+    kept = before.waiting_job(job).secured
     if (
         kept is not None
         and _nodes_of(after, job) <= kept.nodes
@@ -132,11 +132,11 @@ def with_kept(site: Site, dones: Sequence[Done], now: float) -> Site:
     failed = {
         each.change.job for each in dones if each.change.kind == RESERVE and each.outcome != "done"
     }
-    secured = {
-        job: one._replace(since=math.inf if failed & {job, -1} else min(one.since, now))
-        for job, one in site.secured.items()
-    }
-    return replace(site, secured=secured) if secured != site.secured else site
+    for job, one in site.secured.items():
+        since = math.inf if failed & {job, -1} else min(one.since, now)
+        if since != one.since:
+            site = site.noted(job, secured=one._replace(since=since))
+    return site
 
 
 def _to_be_secured(step: Step, jobs: Sequence[int]) -> tuple[Step, Schedule]:
@@ -144,23 +144,16 @@ def _to_be_secured(step: Step, jobs: Sequence[int]) -> tuple[Step, Schedule]:
 
     Their nodes are secured.
     """
-    site = step.site
+    site = before = step.site
     plan = site.snapshot.plan
-    secured = {}
+    waiting = {job: one._replace(secured=None) for job, one in before.waiting.items()}
     for job in jobs:
-        nodes, known = _nodes_of(site, job), site.secured.get(job)
-        lasts = known is not None and nodes <= known.nodes
-        secured[job] = Secured(nodes, known.since if known is not None and lasts else math.inf)
-    for job in jobs:
+        nodes, known = _nodes_of(before, job), before.waiting_job(job)
+        lasts = known.secured is not None and nodes <= known.secured.nodes
+        since = known.secured.since if known.secured is not None and lasts else math.inf
+        waiting[job] = known._replace(secured=Secured(nodes, since))
         site = site.released(job)
-    before = step.site
-    site = replace(
-        site,
-        secured=secured,
-        declined=before.declined,
-        unpromised=before.unpromised,
-        freed=before.freed,
-    )
+    site = replace(site, waiting=waiting, freed=before.freed)
     secures = plan.take(np.flatnonzero(np.isin(plan.entries.job, jobs)))
     return replace(step, site=site), secures
 
@@ -170,8 +163,9 @@ def _waiting(site: Site, everything: bool) -> NDArray[np.int64]:
     waits = _is_deferred(site)
     if everything:
         waits |= np.isfinite(queued.deadline)
-    waits |= np.isin(queued.id, list(site.orphans))
-    done = [*site.declined, *site.put_off]
+    known = site.waiting.items()
+    waits |= np.isin(queued.id, [job for job, one in known if one.orphan])
+    done = [job for job, one in known if one.declined is not None or one.put_off > -math.inf]
     waits &= ~np.isin(queued.id, site.requested.id) & ~np.isin(queued.id, done)
     waits &= ~np.isin(queued.id, site.marks.job[site.marks.unpromised])
     ids = queued.id[waits]
@@ -196,11 +190,14 @@ def _unpromised(site: Site, by_default: str, now: float) -> NDArray[np.int64]:
     ids = ids[~np.isin(ids, site.requested.id)]
     place, there = places(queued.id, ids)
     ids, rows = ids[there], queued.take(place[there])
-    last = np.array([site.tried.get(job, -np.inf) for job in ids.tolist()], np.float64)
+    last = np.array([site.waiting_job(job).tried for job in ids.tolist()], np.float64)
     due = np.isneginf(last) | (last < site.freed) | np.isin(ids, list(site.secured))
     least = np.where(rows.kind == Kind.RIGID, rows.wall_time, 0.0)
     due &= now + least < rows.deadline
-    due &= ~np.isin(ids, [job for job in site.declined if job not in site.unpromised])
+    known = site.waiting.items()
+    due &= ~np.isin(
+        ids, [job for job, one in known if one.declined is not None and not one.unpromised]
+    )
     order = np.lexsort((rows.deadline[due], last[due] + AGAIN > now))
     return np.asarray(ids[due][order], np.int64)
 
@@ -216,7 +213,7 @@ def _tried(site: Site, admission: AdmissionController, job: int, now: float) -> 
     """Judge one job; one that cannot be judged must keep no cycle from its end."""
     try:
         result = admission.judge_queued(site, job, now)
-        if job in site.orphans:
+        if site.waiting_job(job).orphan:
             return _adopted(site, job, result, now)
         if _is_unpromised(site, job):
             return _tried_again(site, job, result, now)
@@ -241,14 +238,12 @@ def _judged(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
         case "defer":
             return _put_off(after, job, result, now)
         case "reject":
-            tell, after = "", replace(after, declined={**after.declined, job: text})
+            tell, after = "", after.noted(job, declined=text)
         case "pass":
             tell = text = UNPROMISED
-            after = replace(after, declined={**after.declined, job: ""})
+            after = after.noted(job, declined="")
         case "run":
-            tell = text
-            declined = {**after.declined, job: ""}
-            after = replace(after, declined=declined, unpromised=after.unpromised | {job})
+            tell, after = text, after.noted(job, declined="", unpromised=True)
         case _:
             tell = text
     journal = (_entry(site, job, result, text, now),)
@@ -264,7 +259,7 @@ def _tried_again(site: Site, job: int, result: AdmissionResult, now: float) -> S
     """Return a job that runs without a promise with one, if it can be given now."""
     if result.verdict != "admit":
         at = math.inf if result.verdict == "pass" else now
-        return Step(replace(site, tried={**site.tried, job: at}))
+        return Step(site.noted(job, tried=at))
     text, after = result.reply.text, result.site
     if np.isin(job, site.snapshot.edges.before):  # what waits for it can be planned now
         after = replace(after, freed=math.inf)
@@ -276,8 +271,7 @@ def _adopted(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
     """Return a job of whose promise the record was lost with it again, or as best effort."""
     if result.verdict == "defer":
         return _put_off(result.site, job, result, now)
-    token, others = site.orphans[job], {j: t for j, t in site.orphans.items() if j != job}
-    after = replace(result.site, orphans=others)
+    token, after = site.waiting_job(job).orphan, result.site.noted(job, orphan="")
     changed: tuple[Promise, ...] = ()
     if result.verdict == "admit":
         (promise,) = result.changed
@@ -285,7 +279,7 @@ def _adopted(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
         after = replace(after, promises=OpenPromises({**after.promises, job: promise}))
         changed, text = (promise,), messages.promised_again(promise.deadline, now)
     else:
-        after = replace(site, declined={**site.declined, job: ""}, orphans=others)
+        after = site.noted(job, declined="", orphan="")
         text = messages.lost_promise()
     journal = (_entry(site, job, result, text, now),)
     return Step(after, changed, _notice(job, text), journal)
@@ -302,7 +296,7 @@ def _put_off(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
     if result.judgement is not None and result.judgement.planner_error:
         raise PlannerError(result.judgement.planner_error)
     if now < result.retry_at < math.inf:
-        site = replace(site, put_off={**site.put_off, job: result.retry_at})
+        site = site.noted(job, put_off=result.retry_at)
     # What plug-ins put off was told when it was submitted.
     tell = "" if result.judgement is not None else result.reply.text
     return Step(site, actions=_notice(job, tell))
@@ -311,9 +305,9 @@ def _put_off(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
 def _unjudged(site: Site, job: int, problem: str, now: float) -> Step:
     """Leave a job held that could not be judged, by no fault of its own; it is judged again."""
     if _is_unpromised(site, job):
-        return Step(replace(site, tried={**site.tried, job: now}), problems=(problem,))
+        return Step(site.noted(job, tried=now), problems=(problem,))
     text = messages.put_off("rtsched could not evaluate it; its log says why", math.inf, now)
-    later = replace(site, put_off={**site.put_off, job: now + AGAIN})
+    later = site.noted(job, put_off=now + AGAIN)
     return Step(later, actions=_notice(job, text), problems=(problem,))
 
 
@@ -341,9 +335,13 @@ def _not_ended(site: Site) -> frozenset[int]:
     without = _says_run(site, "") & (site.marks.token >= 0)  # what passed unpromised has no token
     deferred = site.snapshot.queued.id[_is_deferred(site)]
     without &= np.isin(site.marks.job, site.snapshot.queued.id)
-    without &= ~np.isin(site.marks.job, [*deferred.tolist(), *site.orphans])
-    found = site.unpromised.union(site.marks.job[without].tolist())
-    return found - {promise.id for promise in site.all_promises()}
+    known = site.waiting.items()
+    without &= ~np.isin(site.marks.job, deferred)
+    without &= ~np.isin(site.marks.job, [job for job, one in known if one.orphan])
+    unpromised = frozenset(job for job, one in known if one.unpromised)
+    return unpromised.union(site.marks.job[without].tolist()) - {
+        promise.id for promise in site.all_promises()
+    }
 
 
 def settled_deferred(site: Site) -> tuple[Action, ...]:
@@ -354,8 +352,9 @@ def settled_deferred(site: Site) -> tuple[Action, ...]:
     deferred = site.snapshot.queued.id[_is_deferred(site)]
     waiting = {*deferred.tolist(), *site.marks.job[site.marks.unpromised].tolist()}
     promised = [job for job in sorted(waiting) if job in site.promises]
-    free = [job for job in deferred.tolist() if site.declined.get(job) == ""]
-    over = {job: text for job in deferred.tolist() if (text := site.declined.get(job))}
+    declined = {job: site.waiting_job(job).declined for job in deferred.tolist()}
+    free = [job for job, text in declined.items() if text == ""]
+    over = {job: text for job, text in declined.items() if text}
     actions: list[Action] = []
     if promised:
         deadline = np.array([site.promises[job].deadline for job in promised])

@@ -22,7 +22,7 @@ import structlog
 
 from rtsched.adapters.past import NO_JOBS, condor_past, joined_logs, slurm_past
 from rtsched.daemon.estimating_process import Question, Refreshed, Report, low_priority_process
-from rtsched.daemon.limits import LimitsNow, without_planned_limits
+from rtsched.daemon.qos_limits import LimitsNow, without_planned_limits
 from rtsched.daemon.site import LikelyPromises
 from rtsched.daemon.worker import Remote
 from rtsched.errors import AdapterError
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.live import Completions
+    from rtsched.daemon.cycle import Steered
     from rtsched.daemon.metrics import Metrics
     from rtsched.daemon.settings import LiveSite
     from rtsched.daemon.site import Site
-    from rtsched.daemon.working import Steered
     from rtsched.model.snapshot import Snapshot
 
 MOST = 100_000

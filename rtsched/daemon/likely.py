@@ -21,10 +21,10 @@ from rtsched.adapters.live import FIRST_OWN_ID, LIKELY, SubmitReply
 from rtsched.adapters.requirements import beyond_horizon
 from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionResult, new_promise, or_run
+from rtsched.daemon.odds_wording import CLASSES
 from rtsched.daemon.promises import OPEN, OUTCOMES
 from rtsched.daemon.reconcile import closed_by_poll
 from rtsched.daemon.site import Step
-from rtsched.daemon.stated import CLASSES, moment, per_cent
 from rtsched.daemon.user_limits import machine_size, refusal
 from rtsched.estimates.tables import earliest_with, odds_by
 from rtsched.model.actions import Notify
@@ -184,12 +184,12 @@ class LikelyController:
             return refused
         if not math.isfinite(odds.known):
             if self.likely.without_estimate == "best-effort":
-                reply = SubmitReply(False, unpromised())
+                reply = SubmitReply(False, messages.without_estimate())
                 return AdmissionResult(site, reply, codes=("likely.no-estimate",))
-            return AdmissionResult.rejected(site, "likely.no-estimate", no_estimate())
+            return AdmissionResult.rejected(site, "likely.no-estimate", messages.no_estimate())
         if odds.known < job.odds:
             asking = self.wording.asking(odds.offer) if math.isfinite(odds.offer) else ""
-            text = too_unlikely(job.odds, odds, asking, now)
+            text = messages.too_unlikely(job.odds, odds, asking, now)
             found = AdmissionResult.rejected(site, "likely.odds", text)
             return replace(found, offer=odds.offer)
         promise = new_promise(job, float(job.jobs.deadline[0]), "provisional", now, math.inf)
@@ -203,21 +203,21 @@ class LikelyController:
         after = with_likely(site, promise, job.jobs)
         if job.job >= 0:
             after = replace(after, numbers={**after.numbers, promise.id: job.job})
-        text = likely_until(promise.deadline, job.odds, now)
+        text = messages.likely_by(promise.deadline, job.odds, now)
         reply = SubmitReply(
             False,
             text,
             token=promise.token,
             promise=promise.deadline,
             likely=True,
-            note=likely_until(promise.deadline, job.odds, None),
+            note=messages.likely_by(promise.deadline, job.odds, None),
         )
         return AdmissionResult(after, reply, (promise,), "admit", ("likely.accepted",))
 
     @staticmethod
     def later(site: Site) -> AdmissionResult:
         """Have a user submit again: now nothing may be promised."""
-        return AdmissionResult.rejected(site, "likely.busy", updating())
+        return AdmissionResult.rejected(site, "likely.busy", messages.plan_updating())
 
     def _refusal(self, site: Site, job: Submission, now: float) -> tuple[str, str]:
         """Return a reason code and a sentence; empty: nothing is against the job."""
@@ -226,7 +226,7 @@ class LikelyController:
         if likely.share <= 0:
             return "likely.off", f"{messages.PREFIX}rejected: this site gives no promises with odds"
         if job.odds < least:
-            return "likely.low", low_odds(job.odds, least)
+            return "likely.low", messages.low_odds(job.odds, least)
         if why := _unsuitable(job) or beyond_horizon(job.jobs, job.edges, now):
             return "likely.unsuitable", f"{messages.PREFIX}rejected: {why}"
         if (found := refusal(site, row, job.uid, self.settings, now, likely=True)) is not None:
@@ -234,7 +234,7 @@ class LikelyController:
         if (code := self._by_plugins(site, job, now))[0]:
             return code
         if sold(site, row, now) > likely.share:
-            return "likely.share", sold_out(likely.share)
+            return "likely.share", messages.sold_out(likely.share)
         return "", ""
 
     def _by_plugins(self, site: Site, job: Submission, now: float) -> tuple[str, str]:
@@ -337,7 +337,7 @@ def reconcile_likely(site: Site, before: Site, observation: Observation, now: fl
                 new, state=why[0], why=why[1], changed_at=now, expires=math.inf
             )
             by_id[new.id] = new
-            texts[new.id] = not_kept(new, now)
+            texts[new.id] = messages.likely_not_kept(new, now)
         if new.state in OPEN:
             state.append(new)
     over = [promise for promise in by_id.values() if promise.state not in OPEN]
@@ -386,78 +386,3 @@ def _broken(promise: Promise, observation: Observation) -> tuple[str, str] | Non
     if observation.time > promise.deadline:
         return "broken", "the job still waits at its deadline"
     return None
-
-
-# --- what users read -----------------------------------------------------------------------------
-
-
-def likely_until(deadline: float, odds: float, now: float | None) -> str:
-    """Return what a user reads whose job was given a likely promise, as `messages.promised`."""
-    return (
-        f"{messages.PREFIX}likely to end by {moment(deadline, now)}: odds {per_cent(odds)} by "
-        "estimated run times; not guaranteed"
-    )
-
-
-def too_unlikely(asked: float, odds: Odds, asking: str, now: float) -> str:
-    """Return what a user reads whose deadline has lower odds than asked for."""
-    text = (
-        f"{messages.PREFIX}rejected: the odds of ending by this deadline are "
-        f"{per_cent(odds.known)}, {per_cent(asked)} were asked for"
-    )
-    if not math.isfinite(odds.offer):
-        return f"{text}, and no later deadline is known to have them"
-    when = moment(odds.offer, now)
-    return f"{text}. With odds of {per_cent(asked)}: {when} ({asking}), not reserved"
-
-
-def low_odds(asked: float, least: float) -> str:
-    """Return what a user reads who asks for lower odds than the site sells."""
-    return (
-        f"{messages.PREFIX}rejected: odds of {per_cent(asked)} were asked for, the lowest here "
-        f"are {per_cent(least)}"
-    )
-
-
-def no_estimate() -> str:
-    """Return what a user reads whose odds nobody could tell."""
-    return (
-        f"{messages.PREFIX}rejected: there is no estimate of it now, so no odds can be stated; "
-        "submit it again in a minute, or without odds"
-    )
-
-
-def updating() -> str:
-    """Return what a user reads whose job came while the plan was updated."""
-    return (
-        f"{messages.PREFIX}rejected: the plan is being updated, so no odds can be stated; "
-        "submit it again in some seconds, or without odds"
-    )
-
-
-def unpromised() -> str:
-    """Return what a user reads whose job is let in without the odds that it asks for."""
-    return (
-        f"{messages.PREFIX}accepted without a promise: there is no estimate of it now, so no odds "
-        "can be stated"
-    )
-
-
-def sold_out(share: float) -> str:
-    """Return what a user reads when enough is promised with odds."""
-    return (
-        f"{messages.PREFIX}rejected: promises with odds would take more than {100 * share:g} % of "
-        "the machine until the latest of their deadlines; ask for a guarantee, or later"
-    )
-
-
-def not_kept(promise: Promise, now: float) -> str:
-    """Return what a user reads whose likely promise is over before the job has ended."""
-    if promise.state == "void":
-        return messages.voided(promise.why)
-    odds = per_cent(promise.odds or 0.0)
-    return (
-        f"{messages.PREFIX}the likely promise (odds {odds}) to end by "
-        f"{moment(promise.deadline, now)} was not kept: {promise.why}; the job goes on as "
-        "best effort"
-    )

@@ -34,10 +34,10 @@ from rtsched.adapters.live import Adjustment
 from rtsched.counting import counted, span
 from rtsched.daemon.admission import lapsed, same_request
 from rtsched.daemon.likely import Odds, stated_odds
+from rtsched.daemon.odds_wording import moment, per_cent
 from rtsched.daemon.offers import in_the_way
-from rtsched.daemon.reports import ChoiceKind
+from rtsched.daemon.questions import ChoiceKind
 from rtsched.daemon.site import entry_of
-from rtsched.daemon.stated import moment, per_cent
 from rtsched.errors import RtschedError
 from rtsched.model.jobs import Kind
 

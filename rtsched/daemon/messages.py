@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.counting import counted
-from rtsched.daemon.stated import moment
+from rtsched.daemon.odds_wording import moment, per_cent
 from rtsched.model.limits import JOBS, minute_of
 from rtsched.model.resources import CPU, MEMORY
 from rtsched.model.verdicts import Verdict
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rtsched.core.chain import Judgement
+    from rtsched.daemon.likely import Odds
+    from rtsched.daemon.promises import Promise
     from rtsched.daemon.used_time import UsedUp
     from rtsched.model.verdicts import Finding
 
@@ -352,6 +354,78 @@ def lost_promise() -> str:
     return (
         f"{PREFIX}the record of this job's promise was lost, and its deadline can no longer be "
         "promised; the job runs as best effort"
+    )
+
+
+def likely_by(deadline: float, odds: float, now: float | None) -> str:
+    """Return what a user reads whose job was given a likely promise, as `promised`."""
+    return (
+        f"{PREFIX}likely to end by {moment(deadline, now)}: odds {per_cent(odds)} by "
+        "estimated run times; not guaranteed"
+    )
+
+
+def too_unlikely(asked: float, odds: Odds, asking: str, now: float) -> str:
+    """Return what a user reads whose deadline has lower odds than asked for."""
+    text = (
+        f"{PREFIX}rejected: the odds of ending by this deadline are "
+        f"{per_cent(odds.known)}, {per_cent(asked)} were asked for"
+    )
+    if not math.isfinite(odds.offer):
+        return f"{text}, and no later deadline is known to have them"
+    when = moment(odds.offer, now)
+    return f"{text}. With odds of {per_cent(asked)}: {when} ({asking}), not reserved"
+
+
+def low_odds(asked: float, least: float) -> str:
+    """Return what a user reads who asks for lower odds than the site sells."""
+    return (
+        f"{PREFIX}rejected: odds of {per_cent(asked)} were asked for, the lowest here "
+        f"are {per_cent(least)}"
+    )
+
+
+def no_estimate() -> str:
+    """Return what a user reads whose odds nobody could tell."""
+    return (
+        f"{PREFIX}rejected: there is no estimate of it now, so no odds can be stated; "
+        "submit it again in a minute, or without odds"
+    )
+
+
+def plan_updating() -> str:
+    """Return what a user reads whose job came while the plan was updated."""
+    return (
+        f"{PREFIX}rejected: the plan is being updated, so no odds can be stated; "
+        "submit it again in some seconds, or without odds"
+    )
+
+
+def without_estimate() -> str:
+    """Return what a user reads whose job is accepted without the odds that it asks for."""
+    return (
+        f"{PREFIX}accepted without a promise: there is no estimate of it now, so no odds "
+        "can be stated"
+    )
+
+
+def sold_out(share: float) -> str:
+    """Return what a user reads when enough is promised with odds."""
+    return (
+        f"{PREFIX}rejected: promises with odds would take more than {100 * share:g} % of "
+        "the machine until the latest of their deadlines; ask for a guarantee, or later"
+    )
+
+
+def likely_not_kept(promise: Promise, now: float) -> str:
+    """Return what a user reads whose likely promise is over before the job has ended."""
+    if promise.state == "void":
+        return voided(promise.why)
+    odds = per_cent(promise.odds or 0.0)
+    return (
+        f"{PREFIX}the likely promise (odds {odds}) to end by "
+        f"{moment(promise.deadline, now)} was not kept: {promise.why}; the job goes on as "
+        "best effort"
     )
 
 

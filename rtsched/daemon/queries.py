@@ -9,14 +9,13 @@ import msgspec
 
 from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import MessageKind, frame
-from rtsched.daemon import reports
+from rtsched.daemon import questions
 from rtsched.daemon.estimating import WAIT
-from rtsched.daemon.fair import BusyError, ClosedError, FairThread
 from rtsched.daemon.likely import odds_of
 from rtsched.daemon.menu import (
     remember,
 )
-from rtsched.daemon.reports import RefusedError
+from rtsched.daemon.questions import RefusedError
 from rtsched.daemon.site_reader import (
     NAMED,
     Cancellation,
@@ -27,6 +26,7 @@ from rtsched.daemon.site_reader import (
     Unsubmitted,
     when_report,
 )
+from rtsched.daemon.user_turns import BusyError, ClosedError, FairThread
 from rtsched.errors import RtschedError
 
 if TYPE_CHECKING:
@@ -91,19 +91,19 @@ class Queries:
         self, payload: bytes, uid: int
     ) -> bytes | Cancellation | Unsubmitted | Holding | Rejected:
         try:
-            question = reports.read_question(payload)
+            question = questions.read_question(payload)
         except msgspec.MsgspecError as error:
-            return self._refused("malformed", f"{reports.NOT_A_QUESTION}{error}")
+            return self._refused("malformed", f"{questions.NOT_A_QUESTION}{error}")
         reader = self.reader(uid)
-        if isinstance(question, reports.Cancel):
+        if isinstance(question, questions.Cancel):
             return reader.cancellation(question)
-        if isinstance(question, reports.When) and question.request is not None:
+        if isinstance(question, questions.When) and question.request is not None:
             return reader.unsubmitted(question.request)
-        if isinstance(question, reports.Feasible):
+        if isinstance(question, questions.Feasible):
             judged = reader.judged(question)
             rejected = reader.with_odds(judged)
             return self._chosen(judged) if rejected is None else rejected
-        return frame(MessageKind.REPORT, reports.report_payload(reader.report(question)))
+        return frame(MessageKind.REPORT, questions.report_payload(reader.report(question)))
 
     async def _estimated(self, asked: Unsubmitted) -> bytes:
         """Have the start of a job that is not submitted estimated, if that is soon done."""
@@ -111,7 +111,7 @@ class Queries:
         found = None if estimating is None else await estimating.estimate(asked.jobs)
         report = asked.starts.unsubmitted(asked.jobs, found)
         whole = when_report(asked.starts, asked.now, (report,))
-        return frame(MessageKind.REPORT, reports.report_payload(whole))
+        return frame(MessageKind.REPORT, questions.report_payload(whole))
 
     async def _cancelled(self, asked: Cancellation) -> bytes:
         """Cancel a promise, on the loop: the site is changed in one place at a time."""
@@ -119,15 +119,15 @@ class Queries:
         promise = msgspec.structs.replace(
             asked.shown, state=closed.state, why=closed.why, start=None, end=None, nodes=()
         )
-        report = reports.CancelReport(closed.changed_at, promise)
-        return frame(MessageKind.REPORT, reports.report_payload(report))
+        report = questions.CancelReport(closed.changed_at, promise)
+        return frame(MessageKind.REPORT, questions.report_payload(report))
 
     def _chosen(self, judged: Judged, odds: Odds | None = None) -> bytes | Holding:
         """Return the answer about a job that nobody submits, or what is to be held for it."""
-        if isinstance(judged.question, reports.Hold):
+        if isinstance(judged.question, questions.Hold):
             return judged.reader.holding(judged, odds)
         report = judged.reader.feasible(judged, odds)
-        return frame(MessageKind.REPORT, reports.report_payload(report))
+        return frame(MessageKind.REPORT, questions.report_payload(report))
 
     def _again(self, asked: Holding, uid: int) -> Holding:
         reader = self.reader(uid)
@@ -146,16 +146,16 @@ class Queries:
             async with daemon.site_lock:
                 if daemon.site is asked.site:
                     if asked.judged.changed:
-                        await daemon.admit(asked.judged.site, asked.judged.changed)
+                        await daemon.commit(asked.judged.site, asked.judged.changed)
                     remember(daemon.menus, uid, asked.judged.menu, asked.report.now)
-                    return frame(MessageKind.REPORT, reports.report_payload(asked.report))
+                    return frame(MessageKind.REPORT, questions.report_payload(asked.report))
             again = partial(self._again, asked, uid)
             asked = await self._thread.run(uid, again, client.waits)
         raise RefusedError("the site changes too fast now; try again", "busy")
 
-    def _refused(self, why: reports.RefusalCode, text: str) -> bytes:
+    def _refused(self, why: questions.RefusalCode, text: str) -> bytes:
         self.daemon.metrics.query_refused(why)
-        return frame(MessageKind.REPORT, reports.refusal_payload(text, why))
+        return frame(MessageKind.REPORT, questions.refusal_payload(text, why))
 
     def reader(self, uid: int) -> SiteReader:
         """Return a reader of the present site for a user."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -12,10 +12,19 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Completions, CompletionStatus
 from rtsched.daemon import messages
 from rtsched.daemon.drift import STUCK, changed_by_users, with_present
-from rtsched.daemon.limits import with_limits
 from rtsched.daemon.promises import OPEN, OpenPromises
+from rtsched.daemon.qos_limits import with_limits
 from rtsched.daemon.restarting import NEVER
-from rtsched.daemon.site import LATE, Site, Step, in_order, ledger_of, on_nodes, renamed
+from rtsched.daemon.site import (
+    LATE,
+    NOTHING_KNOWN,
+    Site,
+    Step,
+    in_order,
+    ledger_of,
+    on_nodes,
+    renamed,
+)
 from rtsched.daemon.user_limits import kept_for_nothing
 from rtsched.model.actions import Action, Notify
 from rtsched.model.events import EventKind, EventRows, Events
@@ -30,9 +39,9 @@ if TYPE_CHECKING:
     from rtsched.adapters.live import Observation
     from rtsched.daemon.promises import Promise, PromiseState
     from rtsched.daemon.restarting import RestartPolicy
+    from rtsched.daemon.site import WaitingJob
     from rtsched.model.cluster import Cluster
 
-T = TypeVar("T")
 
 RENUMBERED = "the batch system lost the job and reused its number"
 LOST = "the batch system lost the job"
@@ -358,9 +367,10 @@ def _with_observation(
     """
     old, rules = site.snapshot, observation.limits
     cluster, running, requested, held = with_limits(observation, requested)
-    restarting = {job: looks for job, looks in site.restarting.items() if job in failed}
+    waiting = _still_waiting(site, observation, promises, failed, now)
+    restarting = [job for job, one in waiting.items() if one.restarting]
     waits = np.isin(requested.id, observation.queued.id) | (requested.id >= FIRST_OWN_ID)
-    waits |= np.isin(requested.id, list(restarting))
+    waits |= np.isin(requested.id, restarting)
     others = observation.queued.take(~np.isin(observation.queued.id, requested.id))
     queued = in_order(Jobs.joined([others, requested.take(waits)]))
     plan = on_nodes(renamed(old.plan, names), old.cluster, observation.cluster)
@@ -404,13 +414,9 @@ def _with_observation(
         },
         seen=observation.time,
         newest=max(site.newest, *(ids.max(initial=0) for ids in _shown_jobs(observation))),
-        declined=_still_there(site.declined, observation),
-        unpromised=site.unpromised.intersection(observation.queued.id.tolist()),
-        tried=_still_there(site.tried, observation),
+        waiting=waiting,
         freed=observation.time if _frees(site, observation, promises) else site.freed,
-        put_off={job: at for job, at in site.put_off.items() if at > now},
         leeway=observation.leeway,
-        restarting=restarting,
         limit_rules=rules,
         held=held,
         used_time=observation.used_time,
@@ -445,10 +451,27 @@ def _frees(site: Site, observation: Observation, promises: OpenPromises) -> bool
     return ended or more or closed or site.freed == math.inf
 
 
-def _still_there(of: Mapping[int, T], observation: Observation) -> Mapping[int, T]:
-    """Return what is kept of jobs, of those that wait."""
-    there = set(observation.queued.id.tolist()) if of else set()
-    return {job: value for job, value in of.items() if job in there}
+def _still_waiting(
+    site: Site,
+    observation: Observation,
+    promises: OpenPromises,
+    failed: NDArray[np.int64],
+    now: float,
+) -> dict[int, WaitingJob]:
+    """Return what is remembered of waiting jobs that still holds after a poll."""
+    there = set(observation.queued.id.tolist()) if site.waiting else set()
+    again = set(failed.tolist())
+    kept = {}
+    for job, one in site.waiting.items():
+        known = (
+            one if job in there else one._replace(declined=None, unpromised=False, tried=-np.inf)
+        )
+        kept[job] = known._replace(
+            put_off=known.put_off if known.put_off > now else -np.inf,
+            restarting=known.restarting if job in again else 0,
+            missed=known.missed if job in promises else (),
+        )
+    return {job: one for job, one in kept.items() if one != NOTHING_KNOWN}
 
 
 def _shown_jobs(observation: Observation) -> tuple[NDArray[np.int64], ...]:

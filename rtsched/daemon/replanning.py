@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID
-from rtsched.core.cycle import judge
+from rtsched.core.decision import judge
 from rtsched.core.plan_check import too_early
 from rtsched.core.plan_repair import (
     by_room,
@@ -39,9 +39,9 @@ from rtsched.core.plan_repair import (
 from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.instant import with_imminent_started, with_started
-from rtsched.daemon.limits import room_from
 from rtsched.daemon.offers import offers_of
 from rtsched.daemon.promises import OpenPromises, decode_jobs, encode_jobs
+from rtsched.daemon.qos_limits import room_from
 from rtsched.daemon.site import (
     Step,
     entry_of,
@@ -157,7 +157,8 @@ def _without_held_back(site: Site, planner: Chain, wording: messages.Wording, no
     Or without their promises, where that cannot be. In it the starts that jobs have missed for
     limits are noted.
     """
-    missed = {job: starts for job, starts in site.missed.items() if job in site.promises}
+    waiting = site.waiting.items()
+    missed = {job: one.missed for job, one in waiting if one.missed and job in site.promises}
     limits = site.limits()
     if not limits and not missed:
         return Step(site)
@@ -167,7 +168,10 @@ def _without_held_back(site: Site, planner: Chain, wording: messages.Wording, no
     for job, start in zip(late.job.tolist(), late.start.tolist(), strict=True):
         if job in limits and start not in missed.get(job, ()):
             missed[job] = (*missed.get(job, ()), start)
-    site = replace(site, missed=missed)
+    known = site.waiting_job
+    site = site.with_waiting(
+        {job: known(job)._replace(missed=starts) for job, starts in missed.items()}
+    )
     changed, texts, over = [], dict[int, str](), []
     for job in [job for job, starts in missed.items() if len(starts) >= MISSED_STARTS]:
         moved = _moved(site, planner, job, now)
@@ -208,12 +212,11 @@ def _moved(site: Site, planner: Chain, job: int, now: float) -> tuple[Site, Prom
     kept = decode_jobs(promise.job)
     promise = msgspec.structs.replace(
         promise,
-        why=messages.did_not_start(site.limits().get(job, ""), len(site.missed[job])),
+        why=messages.did_not_start(site.limits().get(job, ""), len(site.waiting_job(job).missed)),
         changed_at=now,
         job=encode_jobs(kept.replace(begin=np.maximum(kept.begin, begin))),
     )
-    missed = {each: starts for each, starts in site.missed.items() if each != job}
-    site = replace(site, promises=site.promises.with_new(promise), missed=missed)
+    site = replace(site.noted(job, missed=()), promises=site.promises.with_new(promise))
     return with_plan(site.with_begin(job, begin), plan), promise
 
 
@@ -717,7 +720,7 @@ def _broken(site: Site, failed: NDArray[np.int64], wording: messages.Wording, no
         promise = site.promises[job]
         state = "lapsed" if promise.state == "offered" else "broken"
         limit = limits.get(job)
-        starts = len(site.missed.get(job, ()))
+        starts = len(site.waiting_job(job).missed)
         why, text = NO_PLAN, messages.broken(wording, limit)
         if limit is not None and starts >= MISSED_STARTS:
             why = messages.did_not_start(limit, starts)

@@ -85,7 +85,7 @@ def restarted(
     closed: dict[int, str] = {}
     problems: tuple[str, ...] = ()
     for _, job in wanted:
-        polls = site.restarting.get(job, 0)
+        polls = site.waiting_job(job).restarting
         if polls == POLLS:
             closed[job] = NOT_QUEUED
         elif polls:
@@ -105,7 +105,11 @@ def restarted(
     changed = tuple(
         _closed(site.promises[job], codes[job], why, now) for job, why in closed.items()
     )
-    site = replace(site.without(closed), restarting=again)
+    site = site.without(closed)
+    known = site.waiting_job
+    site = site.with_waiting(
+        {job: known(job)._replace(restarting=again.get(job, 0)) for job in codes}
+    )
     actions = (Restart(np.array(list(again), np.int64)),) if again else ()
     return Step(site, changed, actions, problems=problems)
 

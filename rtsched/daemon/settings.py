@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from rtsched.adapters.condor import CondorSettings
+from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.live import PART
-from rtsched.adapters.slurm import SlurmSettings
+from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.core.config import Mode  # noqa: TC001 - read by msgspec
 from rtsched.estimates.settings import EstimateSettings
-from rtsched.replay.policies import Site
+from rtsched.replay.policies import SiteSettings
 
 if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
@@ -164,7 +164,7 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class LiveSite(Site, frozen=True, forbid_unknown_fields=True):
+class LiveSite(SiteSettings, frozen=True, forbid_unknown_fields=True):
     """A site.toml, with what a running daemon needs."""
 
     daemon: DaemonSettings = DaemonSettings()

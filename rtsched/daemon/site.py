@@ -108,6 +108,48 @@ class Secured(NamedTuple):
     since: float
 
 
+class WaitingJob(NamedTuple):
+    """What the daemon remembers of a job that waits, beside its promise.
+
+    Attributes
+    ----------
+    declined : str or None
+        What a deferred job that was judged and promised nothing is cancelled with; empty: it is let
+        go; None: it was not judged.
+    unpromised : bool
+        Whether it was judged and runs without a promise, also after its deadline.
+    tried : float
+        When a job that waits without a promise was evaluated last, seconds since the epoch; -inf:
+        never; inf: it is not evaluated again.
+    put_off : float
+        It is not judged again before that time, seconds since the epoch; -inf: it is at once.
+    secured : Secured or None
+        The nodes that the batch system is asked to keep free for it. It is judged again when a poll
+        shows that nobody else has come there.
+    orphan : str
+        The token that it carries, if the database did not know its promise when the daemon started.
+    restarting : int
+        It ended, has its promise and a new start, and is to be queued again: so many polls have not
+        shown it in the queue yet; 0: it is none of these.
+    missed : tuple of float
+        The planned starts at which a limit of its account or QOS kept it from starting, seconds
+        since the epoch.
+    """
+
+    declined: str | None = None
+    unpromised: bool = False
+    tried: float = -math.inf
+    put_off: float = -math.inf
+    secured: Secured | None = None
+    orphan: str = ""
+    restarting: int = 0
+    missed: tuple[float, ...] = ()
+
+
+NOTHING_KNOWN = WaitingJob()
+"""What is remembered of most jobs."""
+
+
 @dataclass(frozen=True)
 class Site:
     """The daemon's memory at one instant.
@@ -136,18 +178,10 @@ class Site:
         where it told.
     newest : int
         The highest job id that a poll has shown; 0: none has.
-    declined : mapping of int to str
-        Deferred jobs that were judged and promised nothing: what they are cancelled with, empty for
-        those that are let go.
-    unpromised : set of int
-        Deferred jobs that were judged and run without a promise, also after their deadlines.
-    tried : mapping of int to float
-        Jobs that wait without a promise: when they were evaluated last, seconds since the epoch;
-        inf: they are not evaluated again.
+    waiting : mapping of int to WaitingJob
+        What is remembered of waiting jobs, where that is something.
     freed : float
         When a poll showed last that room was freed, seconds since the epoch; inf: since that poll.
-    put_off : mapping of int to float
-        Waiting jobs that are not judged again before a time, seconds since the epoch.
     unused : mapping of (int, str) to tuple of float
         By uid and state, when offers and admissions lapsed that users did not take, seconds
         since the epoch.
@@ -155,29 +189,17 @@ class Site:
         By token, promises that broke before their jobs had appeared: whom to tell is not known yet.
     leeway : float
         As in `Observation`.
-    restarting : mapping of int to int
-        Jobs that ended, have their promise and a new start, and are to be queued again: how many
-        polls have not shown them in the queue yet.
     limit_rules : LimitRules or None
         As in `Observation`.
     held : mapping of str to int
         What the jobs that ran at the last poll count to limits, by the limits' names.
     used_time : UsedTime or None
         As in `Observation`.
-    missed : mapping of int to tuple of float
-        By job, the planned starts at which a limit of its account or QOS kept it from starting,
-        seconds since the epoch.
     delayed : bool
         Whether the batch system puts off a promised job that it queues again: no other plan is
         sought meanwhile that could have it start before.
     likely : LikelyPromises
         Open promises with odds; what is planned knows nothing of them.
-    secured : mapping of int to Secured
-        Deferred jobs for which the batch system is asked to keep nodes free: they are judged again
-        when a poll shows that nobody else has come there.
-    orphans : mapping of int to str
-        Waiting jobs, and the tokens that they carry, whose promises the database did not know when
-        the daemon started.
     """
 
     snapshot: Snapshot
@@ -190,23 +212,41 @@ class Site:
     next_id: int = FIRST_OWN_ID
     numbers: Mapping[int, int] = field(default_factory=dict)
     newest: int = 0
-    declined: Mapping[int, str] = field(default_factory=dict)
-    unpromised: frozenset[int] = frozenset()
-    tried: Mapping[int, float] = field(default_factory=dict)
+    waiting: Mapping[int, WaitingJob] = field(default_factory=dict)
     freed: float = -math.inf
-    put_off: Mapping[int, float] = field(default_factory=dict)
     unused: Mapping[tuple[int, PromiseState], tuple[float, ...]] = field(default_factory=dict)
     unnotified: Mapping[str, Promise] = field(default_factory=dict)
     leeway: float = 0.0
-    restarting: Mapping[int, int] = field(default_factory=dict)
     limit_rules: LimitRules | None = None
     held: Mapping[str, int] = field(default_factory=dict)
     used_time: UsedTime | None = None
-    missed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     delayed: bool = False
     likely: LikelyPromises = field(default_factory=LikelyPromises)
-    secured: Mapping[int, Secured] = field(default_factory=dict)
-    orphans: Mapping[int, str] = field(default_factory=dict)
+
+    def waiting_job(self, job: int) -> WaitingJob:
+        """Return what is remembered of a waiting job."""
+        return self.waiting.get(job, NOTHING_KNOWN)
+
+    def noted(self, job: int, **changes: Any) -> Site:
+        """Return the site in which fields of what is remembered of a waiting job are others."""
+        return self.with_waiting({job: self.waiting_job(job)._replace(**changes)})
+
+    def with_waiting(self, jobs: Mapping[int, WaitingJob]) -> Site:
+        """Return the site in which this is remembered of some waiting jobs, and nothing else."""
+        waiting = {**self.waiting, **jobs}
+        for job in [job for job, one in jobs.items() if one == NOTHING_KNOWN]:
+            del waiting[job]
+        return replace(self, waiting=waiting)
+
+    @property
+    def secured(self) -> dict[int, Secured]:
+        """The nodes that are kept for waiting jobs, by job."""
+        return {job: one.secured for job, one in self.waiting.items() if one.secured is not None}
+
+    @property
+    def restarting(self) -> list[int]:
+        """The jobs that ended and are to be queued again."""
+        return [job for job, one in self.waiting.items() if one.restarting]
 
     def promise_of(self, job: int) -> Promise | None:
         """Return a job's open promise or offer, guaranteed or likely; None: it has none."""
@@ -342,18 +382,15 @@ class Site:
             plan=old.plan.take(np.flatnonzero(old.plan.entries.job != job)),
             version=old.version + 1,
         )
-        return replace(
+        after = replace(
             self,
             snapshot=snapshot,
             promises=promises,
             requested=_left(self.requested, self.requested.id, gone),
             links=_left(self.links, self.links.after, gone),
-            declined={**self.declined, job: ""},
-            unpromised=self.unpromised - {job},
             freed=math.inf,
-            restarting={j: polls for j, polls in self.restarting.items() if j != job},
-            missed={j: starts for j, starts in self.missed.items() if j != job},
         )
+        return after.noted(job, declined="", unpromised=False, restarting=0, missed=())
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ import numpy as np
 from rtsched import __version__
 from rtsched.adapters.live import FIRST_OWN_ID, FeasibilityRequest
 from rtsched.adapters.users import user_name
-from rtsched.daemon import messages, reports
+from rtsched.daemon import messages, questions
+from rtsched.daemon.account_shares import account_shares
 from rtsched.daemon.admission import AdmissionController, AdmissionResult, rounds_promised
-from rtsched.daemon.likely import LikelyController, has_fallen, likely_until, present_odds
+from rtsched.daemon.likely import LikelyController, has_fallen, present_odds
 from rtsched.daemon.menu import (
     TRIES,
     Allowance,
@@ -28,8 +29,7 @@ from rtsched.daemon.menu import (
 )
 from rtsched.daemon.offers import STATED
 from rtsched.daemon.promises import AT_RISK, OPEN, decode_jobs
-from rtsched.daemon.reports import RefusedError
-from rtsched.daemon.shares import account_shares
+from rtsched.daemon.questions import RefusedError
 from rtsched.daemon.site import at_risk, entry_of
 from rtsched.daemon.standby import unseen
 from rtsched.daemon.waiting import OFF, Starts, helps, terms, waits
@@ -69,7 +69,7 @@ class Cancellation(NamedTuple):
     """A promise that its user or an admin may cancel."""
 
     promise: Promise
-    shown: reports.PromiseStatus
+    shown: questions.PromiseStatus
     by: str
 
 
@@ -82,10 +82,10 @@ class Unsubmitted(NamedTuple):
 
 
 def when_report(
-    starts: Starts, now: float, jobs: tuple[reports.StartEstimate, ...], more: int = 0
-) -> reports.WhenReport:
+    starts: Starts, now: float, jobs: tuple[questions.StartEstimate, ...], more: int = 0
+) -> questions.WhenReport:
     """Return a report of start estimates."""
-    return reports.WhenReport(
+    return questions.WhenReport(
         now, starts.estimated, jobs, more, starts.record(), starts.problem, starts.past
     )
 
@@ -93,7 +93,7 @@ def when_report(
 class Judged(NamedTuple):
     """A job that nobody submits, how it was judged, by whom, and on whose site."""
 
-    question: reports.Feasible
+    question: questions.Feasible
     reader: SiteReader
     request: Request
     admission: AdmissionController
@@ -114,10 +114,10 @@ class Holding(NamedTuple):
     `odds`: of the job, if they were asked for.
     """
 
-    question: reports.Feasible
+    question: questions.Feasible
     site: Site
     judged: AdmissionResult
-    report: reports.FeasibleReport
+    report: questions.FeasibleReport
     odds: Odds | None
 
 
@@ -137,7 +137,7 @@ class SiteReader:
     def __init__(self, daemon: Daemon, uid: int, everyone: bool) -> None:
         self.daemon, self.site, self.uid, self.everyone = daemon, daemon.site, uid, everyone
 
-    def report(self, question: reports.AnyQuestion) -> reports.Report:
+    def report(self, question: questions.AnyQuestion) -> questions.Report:
         """Return the answer to a question that changes nothing.
 
         Raises
@@ -146,36 +146,36 @@ class SiteReader:
             If there is none for this user.
         """
         match question:
-            case reports.Status():
+            case questions.Status():
                 return self._status(question.metrics)
-            case reports.Explain():
+            case questions.Explain():
                 return self._explain(question)
-            case reports.Feasible():
+            case questions.Feasible():
                 return self.feasible(self.judged(question))
-            case reports.When():
+            case questions.When():
                 return self._when(question)
-            case reports.Plan():
+            case questions.Plan():
                 if not self.everyone:
                     raise RefusedError(
                         "only admins may see the whole plan; `rtsched status` shows your own part",
                         "forbidden",
                     )
                 return self.plan()
-            case reports.Chunk():
+            case questions.Chunk():
                 return self._chunk(question)
-            case reports.NodeList():
+            case questions.NodeList():
                 return self._node_list()
-            case reports.Timeline():
+            case questions.Timeline():
                 return self._timeline()
-            case reports.Shares():
+            case questions.Shares():
                 return self._shares()
-            case reports.Reliability():
+            case questions.Reliability():
                 return self._reliability()
-            case reports.Closed():
+            case questions.Closed():
                 return self._closed(question)
-            case reports.Choices():
+            case questions.Choices():
                 return self._choices()
-            case reports.Cancel():
+            case questions.Cancel():
                 raise RefusedError("a cancellation is no question")
 
     def _mode(self) -> Any:
@@ -238,12 +238,12 @@ class SiteReader:
 
     # --- status, plan --------------------------------------------------------------------------
 
-    def _status(self, metrics: bool) -> reports.StatusReport:
+    def _status(self, metrics: bool) -> questions.StatusReport:
         daemon, site, everyone = self.daemon, self.site, self.everyone
         status, snapshot = daemon.status, site.snapshot
         shown = [r for r in site.all_promises() if everyone or r.uid == self.uid]
         peers = daemon.peers()
-        return reports.StatusReport(
+        return questions.StatusReport(
             version=__version__,
             mode=self._mode(),
             system=daemon.policy.live.daemon.system,
@@ -275,17 +275,17 @@ class SiteReader:
         counts[AT_RISK] = risky.total()
         return dict(+counts)
 
-    def plan(self) -> reports.PlanReport:
+    def plan(self) -> questions.PlanReport:
         """Return the whole plan, and in a dry-run what the last cycle would have changed."""
         daemon = self.daemon
         planned = set(self.site.snapshot.plan.entries.job.tolist())
         changes = [
-            reports.PendingChange(
+            questions.PendingChange(
                 c.kind, daemon.translator.name_of(c.job) if c.job >= 0 else "", c.text
             )
             for c in (daemon.pending if daemon.dry_run else ())
         ]
-        return reports.PlanReport(
+        return questions.PlanReport(
             now=daemon.clock(),
             mode=self._mode(),
             version=self.site.snapshot.version,
@@ -293,11 +293,11 @@ class SiteReader:
             changes=tuple(changes),
         )
 
-    def _promises(self, promises: Iterable[Promise]) -> tuple[reports.PromiseStatus, ...]:
+    def _promises(self, promises: Iterable[Promise]) -> tuple[questions.PromiseStatus, ...]:
         found = [self._promise(promise) for promise in promises]
         return tuple(sorted(found, key=lambda p: (p.start or math.inf, p.deadline or math.inf)))
 
-    def _unpromised(self) -> tuple[reports.PromiseStatus, ...]:
+    def _unpromised(self) -> tuple[questions.PromiseStatus, ...]:
         """Return jobs of this user with a deadline and no open promise; the first by submission."""
         site, marks = self.site, self.site.marks
         mine = marks.job if self.everyone else marks.job[marks.uid == self.uid]
@@ -316,7 +316,7 @@ class SiteReader:
 
     def _without(
         self, job: int, name: str, user: str, deadline: float, promise: Promise | None
-    ) -> reports.PromiseStatus:
+    ) -> questions.PromiseStatus:
         """Return a job without a promise as one that is not kept; `promise`: one that it had."""
         if promise is not None:
             return msgspec.structs.replace(self._promise(promise), name=name)
@@ -326,7 +326,7 @@ class SiteReader:
         if entry is not None:
             start, end = _span(self.site.snapshot.allocations, entry)
             nodes = self._names(self.site.snapshot.allocations.nodes_of(entry).tolist())
-        return reports.PromiseStatus(
+        return questions.PromiseStatus(
             job=self.daemon.translator.name_of(job),
             name=name,
             user=user,
@@ -339,7 +339,7 @@ class SiteReader:
             nodes=nodes,
         )
 
-    def _promise(self, promise: Promise) -> reports.PromiseStatus:
+    def _promise(self, promise: Promise) -> questions.PromiseStatus:
         """Return a promise with the present plan for it."""
         snapshot, job = self.site.snapshot, promise.id
         start = end = None
@@ -360,7 +360,7 @@ class SiteReader:
             why = messages.SUSPENDED if paused else messages.NO_PLACE
         odds_now = self._odds_now.get(job) if promise.state in OPEN else None
         below = self.daemon.policy.live.likely.warn_below
-        return reports.PromiseStatus(
+        return questions.PromiseStatus(
             job=self.daemon.translator.name_of(promise.id) if promise.id < FIRST_OWN_ID else "",
             name=self._titles.get(job) or "",
             user=promise.user,
@@ -384,30 +384,30 @@ class SiteReader:
             text=_text(promise, None if running else start, len(nodes)),
         )
 
-    def _closed(self, question: reports.Closed) -> reports.ClosedReport:
+    def _closed(self, question: questions.Closed) -> questions.ClosedReport:
         if not self.everyone:
             raise RefusedError("only admins may see the promises of all users", "forbidden")
         found = self.daemon.store.closed_since(question.since)
-        return reports.ClosedReport(
+        return questions.ClosedReport(
             self.daemon.clock(),
-            tuple(reports.ClosedPromise(each.changed_at, self._past(each)) for each in found),
+            tuple(questions.ClosedPromise(each.changed_at, self._past(each)) for each in found),
         )
 
-    def _past(self, promise: Promise) -> reports.PromiseStatus:
+    def _past(self, promise: Promise) -> questions.PromiseStatus:
         """Return a closed promise, with its job's name as it was submitted."""
         name = decode_jobs(promise.job).texts("name")[0] or ""
         return msgspec.structs.replace(self._promise(promise), name=name)
 
     # --- explain, chunk ------------------------------------------------------------------------
 
-    def _explain(self, question: reports.Explain) -> reports.ExplainReport:
+    def _explain(self, question: questions.Explain) -> questions.ExplainReport:
         daemon, now = self.daemon, self.daemon.clock()
         if not question.job:
             everyone, uid = self.everyone, self.uid
             found = daemon.store.journal(None if everyone else uid, question.last)
             names = [user_name(d.uid, NAMED) if everyone else "" for d in found]
             verdicts = tuple(_verdict(d, "", user) for d, user in zip(found, names, strict=True))
-            return reports.ExplainReport(now=now, verdicts=verdicts)
+            return questions.ExplainReport(now=now, verdicts=verdicts)
         job = self._visible(question.job)
         promise = self._promise_to(job)
         token, name = (promise.token, None) if promise else (None, question.job)
@@ -415,7 +415,7 @@ class SiteReader:
         decisions = daemon.store.journal(whose, question.last, job=name, token=token)
         shown = self._job(job)
         waiting = shown is not None and shown.state == "waiting"
-        return reports.ExplainReport(
+        return questions.ExplainReport(
             now=now,
             job=shown,
             promise=self._promise(promise) if promise is not None else None,
@@ -438,7 +438,7 @@ class SiteReader:
         name_of = daemon.translator.name_of
         return Starts(self.site, self._estimates, daemon.steered, name_of, now)
 
-    def _when(self, question: reports.When) -> reports.WhenReport:
+    def _when(self, question: questions.When) -> questions.WhenReport:
         now = self.daemon.clock()
         starts = self._starts(now)
         if question.job:
@@ -451,7 +451,7 @@ class SiteReader:
         shown, more = starts.of_jobs(jobs[jobs < FIRST_OWN_ID].tolist())
         return when_report(starts, now, shown, more)
 
-    def unsubmitted(self, request: reports.Feasible) -> Unsubmitted:
+    def unsubmitted(self, request: questions.Feasible) -> Unsubmitted:
         """Return a job that is not submitted as the batch system would show it.
 
         Raises
@@ -496,7 +496,7 @@ class SiteReader:
         past = self.daemon.store.find(job)
         return past[0] if past else None
 
-    def _job(self, job: int) -> reports.JobReport | None:
+    def _job(self, job: int) -> questions.JobReport | None:
         site = self.site
         for table, state in ((site.snapshot.queued, "waiting"), (site.snapshot.running, "running")):
             place, there = places(table.id, np.array([job]))
@@ -504,13 +504,13 @@ class SiteReader:
                 return self._shown(table.take(place), state)
         return None
 
-    def _shown(self, row: Jobs, state: Any) -> reports.JobReport:
+    def _shown(self, row: Jobs, state: Any) -> questions.JobReport:
         site, job = self.site, int(row.id[0])
         start = end = None
         if (entry := entry_of(site.snapshot.allocations, job)) >= 0:
             start, end = _span(site.snapshot.allocations, entry)
         place, there = places(site.marks.job, np.array([job]))
-        return reports.JobReport(
+        return questions.JobReport(
             job=self.daemon.translator.name_of(job),
             name=row.texts("name")[0] or "",
             user=row.texts("user")[0] or "",
@@ -525,7 +525,7 @@ class SiteReader:
             held=bool(there[0] and site.marks.held[place[0]]),
         )
 
-    def _chunk(self, question: reports.Chunk) -> reports.ChunkReport:
+    def _chunk(self, question: questions.Chunk) -> questions.ChunkReport:
         job, site = self._visible(question.job), self.site
         promise, entry = site.promises.get(job), entry_of(site.snapshot.plan, job)
         if promise is None or entry < 0:
@@ -536,7 +536,7 @@ class SiteReader:
             )
         plan = site.snapshot.plan
         at = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
-        return reports.ChunkReport(
+        return questions.ChunkReport(
             job=question.job,
             deadline=_time(promise.deadline),
             nodes=self._names(plan.nodes[at].tolist()),
@@ -546,7 +546,7 @@ class SiteReader:
 
     # --- nodes, cancel -------------------------------------------------------------------------
 
-    def _node_list(self) -> reports.NodesReport:
+    def _node_list(self) -> questions.NodesReport:
         snapshot = self.site.snapshot
         cluster, runs, plan = snapshot.cluster, snapshot.allocations, snapshot.plan
         number = len(cluster)
@@ -562,12 +562,12 @@ class SiteReader:
         )
         rows = zip(self._nodes, *columns, strict=True)
         nodes = tuple(
-            reports.NodeLoad(name, usable, runs, planned, _time(end), _time(start))
+            questions.NodeLoad(name, usable, runs, planned, _time(end), _time(start))
             for name, usable, runs, planned, end, start in rows
         )
-        return reports.NodesReport(self.daemon.clock(), nodes)
+        return questions.NodesReport(self.daemon.clock(), nodes)
 
-    def _timeline(self) -> reports.TimelineReport:
+    def _timeline(self) -> questions.TimelineReport:
         snapshot, cluster = self.site.snapshot, self.site.snapshot.cluster
         running, now = snapshot.allocations, self.daemon.clock()
         kept = np.isin(running.entries.job, np.fromiter(self.site.promises, np.int64))
@@ -587,7 +587,7 @@ class SiteReader:
             kinds += [kind] * len(entry)
         joined = map(np.concatenate, zip(*columns, strict=True))
         first, count, start, end = (column.tolist() for column in joined)
-        return reports.TimelineReport(
+        return questions.TimelineReport(
             now=now,
             nodes=tuple(self._nodes),
             usable=tuple(cluster.usable.tolist()),
@@ -603,19 +603,19 @@ class SiteReader:
             end=tuple(end),
         )
 
-    def _shares(self) -> reports.SharesReport:
+    def _shares(self) -> questions.SharesReport:
         daemon, user = self.daemon, None if self.everyone else user_name(self.uid)
         found = account_shares(self.site.snapshot, daemon.steered, user)
-        return reports.SharesReport(daemon.clock(), self.everyone, found)
+        return questions.SharesReport(daemon.clock(), self.everyone, found)
 
-    def _reliability(self) -> reports.ReliabilityReport:
+    def _reliability(self) -> questions.ReliabilityReport:
         found: dict[float, list[int]] = {}
         for odds, kept, number in self.daemon.store.likely_outcomes():
             found.setdefault(odds, [0, 0])[kept] += number
-        rows = (reports.OddsKept(odds, sum(each), each[1]) for odds, each in found.items())
-        return reports.ReliabilityReport(self.daemon.clock(), tuple(rows))
+        rows = (questions.OddsKept(odds, sum(each), each[1]) for odds, each in found.items())
+        return questions.ReliabilityReport(self.daemon.clock(), tuple(rows))
 
-    def cancellation(self, question: reports.Cancel) -> Cancellation:
+    def cancellation(self, question: questions.Cancel) -> Cancellation:
         """Return the promise that is to be cancelled.
 
         Raises
@@ -638,7 +638,7 @@ class SiteReader:
 
     # --- feasible ------------------------------------------------------------------------------
 
-    def judged(self, question: reports.Feasible) -> Judged:
+    def judged(self, question: questions.Feasible) -> Judged:
         """Judge a job that nobody submits: by its deadline, or by the one that would be offered.
 
         What is to be held is judged as a submission is.
@@ -649,7 +649,7 @@ class SiteReader:
             If it is to be held, and this daemon promises nothing.
         """
         daemon, settings, now = self.daemon, self.daemon.policy.live.daemon, self.daemon.clock()
-        if not isinstance(question, reports.Hold):
+        if not isinstance(question, questions.Hold):
             offer = settings.offer or STATED
             settings = msgspec.structs.replace(settings, offers_per_user=1, offer=offer)
         elif daemon.dry_run:
@@ -675,7 +675,7 @@ class SiteReader:
         job = odds_question(judged.result, self._likely, self.site, request, now)
         return Rejected(judged, job) if job is not None else None
 
-    def feasible(self, judged: Judged, odds: Odds | None = None) -> reports.FeasibleReport:
+    def feasible(self, judged: Judged, odds: Odds | None = None) -> questions.FeasibleReport:
         """Return what a job that nobody submits could have."""
         return self._chosen(judged, odds)[1]
 
@@ -689,17 +689,18 @@ class SiteReader:
             report = msgspec.structs.replace(report, choices=choices, expires=result.menu.expires)
         return Holding(judged.question, self.site, result, report, odds)
 
-    def _choices(self) -> reports.ChoicesReport:
+    def _choices(self) -> questions.ChoicesReport:
         daemon, now = self.daemon, self.daemon.clock()
         menu, system = present(daemon.menus, self.site, self.uid, now), daemon.policy.live.daemon
         if menu is None:
-            return reports.ChoicesReport(now, system=system.system)
-        return reports.ChoicesReport(now, menu.expires, system.system, self._menu(menu, self.site))
+            return questions.ChoicesReport(now, system=system.system)
+        choices = self._menu(menu, self.site)
+        return questions.ChoicesReport(now, menu.expires, system.system, choices)
 
-    def _menu(self, menu: Menu, site: Site | None) -> tuple[reports.Choice, ...]:
+    def _menu(self, menu: Menu, site: Site | None) -> tuple[questions.Choice, ...]:
         """Return a menu as its user sees it; `site`: which holds it, None: nothing does."""
         return tuple(
-            reports.Choice(
+            questions.Choice(
                 number=number,
                 kind=choice.kind,
                 text=choice.text,
@@ -717,7 +718,7 @@ class SiteReader:
 
     def _chosen(
         self, case: Judged, odds: Odds | None
-    ) -> tuple[AdmissionResult, reports.FeasibleReport]:
+    ) -> tuple[AdmissionResult, questions.FeasibleReport]:
         """Return what came of a job that nobody submits, with its menu, and the report of that."""
         daemon, question, now = self.daemon, case.question, case.now
         admission, request = case.admission, case.request
@@ -727,15 +728,15 @@ class SiteReader:
         if odds is not None:
             judged = with_odds(judged, self.site, request, now, self._likely, odds)
         reasons = tuple(
-            reports.Reason(f.reason.code, messages.sentence(f, daemon.wording))
+            questions.Reason(f.reason.code, messages.sentence(f, daemon.wording))
             for f in (judged.judgement.verdicts.findings if judged.judgement else ())
         )
         new = [r for r in judged.changed if r.state in {"offered", "provisional"}]
         if not new:
             text = judged.reply.text or f"{messages.PREFIX}no planner evaluates such a job"
-            reasons = reasons or (reports.Reason("", text),)
+            reasons = reasons or (questions.Reason("", text),)
             choices = self._menu(judged.menu, None) if judged.menu is not None else ()
-            return judged, reports.FeasibleReport(
+            return judged, questions.FeasibleReport(
                 now=now, feasible=False, reasons=reasons, choices=choices
             )
         plan = judged.site.snapshot.plan
@@ -743,7 +744,7 @@ class SiteReader:
         start, end = _span(plan, entry)
         deadline = new[0].deadline
         menu = judged.menu if question.deadline is not None else None
-        return judged, reports.FeasibleReport(
+        return judged, questions.FeasibleReport(
             now=now,
             feasible=judged.verdict == "admit" or question.deadline is None,
             deadline=deadline,
@@ -755,7 +756,7 @@ class SiteReader:
             choices=self._menu(menu, None) if menu is not None else (),
         )
 
-    def _described(self, question: reports.Feasible, now: float) -> Request:
+    def _described(self, question: questions.Feasible, now: float) -> Request:
         """Return a job that nobody submits as the submit filter would describe it."""
         daemon = self.daemon
         age = now - self.site.seen
@@ -775,7 +776,7 @@ class SiteReader:
         return tuple(self._nodes[row] for row in rows)
 
 
-def _as_question(q: reports.Feasible, uid: int, deadline: float) -> FeasibilityRequest:
+def _as_question(q: questions.Feasible, uid: int, deadline: float) -> FeasibilityRequest:
     """Return a question as the translator takes it."""
     load = {name: value for name in LOAD if (value := getattr(q, name)) is not None}
     names = {field.name for field in fields(FeasibilityRequest)} - {"deadline"}
@@ -792,7 +793,7 @@ def _text(promise: Promise, start: float | None, size: int) -> str:
     if promise.state not in {"provisional", "firm"}:
         return ""
     if promise.odds is not None:
-        return likely_until(promise.deadline, promise.odds, None)
+        return messages.likely_by(promise.deadline, promise.odds, None)
     if start is None:
         return messages.promised_by(promise.deadline)
     return messages.promised(promise.deadline, start, size, None)
@@ -807,8 +808,8 @@ def _entries(schedule: Schedule) -> dict[int, int]:
     return {job: row for row, job in enumerate(schedule.entries.job.tolist())}
 
 
-def _verdict(decision: JournalEntry, job: str, user: str = "") -> reports.Verdict:
-    return reports.Verdict(
+def _verdict(decision: JournalEntry, job: str, user: str = "") -> questions.Verdict:
+    return questions.Verdict(
         time=decision.time,
         job=decision.job or job,
         name=decision.name,

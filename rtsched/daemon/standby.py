@@ -26,7 +26,7 @@ import structlog
 from rtsched import __version__
 from rtsched.adapters.files import replace_file
 from rtsched.adapters.wire import MessageKind, Tag, encode, frame
-from rtsched.daemon import reports
+from rtsched.daemon import questions
 from rtsched.daemon.server import SocketServer
 from rtsched.errors import AdapterError, StoreError
 
@@ -136,10 +136,10 @@ class Heartbeats:
         host = self.active()
         return bool(host) and self._is(host).control == "in control"
 
-    def shown(self) -> tuple[reports.Peer, ...]:
+    def shown(self) -> tuple[questions.Peer, ...]:
         """Return how the others are, for admins."""
         return tuple(
-            reports.Peer(
+            questions.Peer(
                 host=host,
                 state=self._is(host).state or "silent",
                 seen=self._seen[host][0].time if host in self._seen else None,
@@ -246,26 +246,26 @@ class Standby:
     async def answer_query(self, kind: MessageKind, payload: bytes, client: Client) -> bytes:  # noqa: ARG002
         """Answer a user: how this daemon is, and for all else where to ask."""
         try:
-            question = reports.read_question(payload)
+            question = questions.read_question(payload)
         except msgspec.MsgspecError as error:
             return frame(
                 MessageKind.REPORT,
-                reports.refusal_payload(f"{reports.NOT_A_QUESTION}{error}", "malformed"),
+                questions.refusal_payload(f"{questions.NOT_A_QUESTION}{error}", "malformed"),
             )
-        if isinstance(question, reports.Status):
-            return frame(MessageKind.REPORT, reports.report_payload(self._status()))
+        if isinstance(question, questions.Status):
+            return frame(MessageKind.REPORT, questions.report_payload(self._status()))
         text = f"this daemon is on standby: {self._elsewhere()}"
-        return frame(MessageKind.REPORT, reports.refusal_payload(text, "unavailable"))
+        return frame(MessageKind.REPORT, questions.refusal_payload(text, "unavailable"))
 
     def _elsewhere(self) -> str:
         active = self.heartbeats.active()
         return f"the active daemon is on {active}" if active else "no active daemon is known"
 
-    def _status(self) -> reports.StatusReport:
+    def _status(self) -> questions.StatusReport:
         peers = self.heartbeats.shown()
         own = filter(None, (self._problem, self.reload_problem()))
         nobody = () if self.heartbeats.active() else (NOBODY,)
-        return reports.StatusReport(
+        return questions.StatusReport(
             version=__version__,
             mode="standby",
             system=self._system,
@@ -289,7 +289,7 @@ NOBODY = (
 )
 
 
-def unseen(peers: Sequence[reports.Peer]) -> tuple[str, ...]:
+def unseen(peers: Sequence[questions.Peer]) -> tuple[str, ...]:
     """Return what is wrong with the daemons of other hosts, one sentence each."""
     never = "no daemon of {} has written next to the database: start it there, and check that the "
     return tuple(

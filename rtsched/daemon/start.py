@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from rtsched.adapters.condor import CondorSystem, CondorTranslator
-from rtsched.adapters.slurm import SlurmSystem, SlurmTranslator
-from rtsched.adapters.slurm.installed import LocalController
 from rtsched.adapters.users import uid_of
 from rtsched.adapters.wire import MessageKind
 from rtsched.core.chain import Chain
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.live import LiveSystem, Translator
     from rtsched.core.config import PluginTable
     from rtsched.core.plugins import Found
-    from rtsched.daemon.reports import PlanReport
+    from rtsched.daemon.questions import PlanReport
     from rtsched.daemon.settings import LiveSite
 
 log = structlog.get_logger(__name__)
@@ -115,8 +112,15 @@ def live_settings_of(name: str, found: Mapping[str, Found]) -> Mapping[str, obje
 
 def system_of(live: LiveSite) -> tuple[Callable[[], LiveSystem], Translator]:
     """Return how to make the site's batch system, in another process, and its translator."""
+    # Only this system's modules are loaded.
     if live.daemon.system == "condor":
+        from rtsched.adapters.condor.submission import CondorTranslator
+        from rtsched.adapters.condor.system import CondorSystem
+
         return partial(CondorSystem, live.condor), CondorTranslator(live.condor)
+    from rtsched.adapters.slurm.submission import SlurmTranslator
+    from rtsched.adapters.slurm.system import SlurmSystem
+
     return partial(SlurmSystem, live.slurm), SlurmTranslator(live.slurm)
 
 
@@ -254,6 +258,8 @@ async def _serve_in_turn(
     live: LiveSite, reread: Callable[[], PluginChains], ready: Callable[[], None]
 ) -> None:
     """Be on standby and active by turns, as the controller of this host is."""
+    from rtsched.adapters.slurm.installed import LocalController
+
     settings, run = live.daemon, Path(live.daemon.run)
     controller = LocalController(live.slurm, run)
     os.environ["SLURM_CONF"] = str(controller.copy)  # for the process that talks to Slurm

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.daemon.limits import LimitsOfJobs, billed, countable, most_nodes, run_seconds
+from rtsched.daemon.qos_limits import LimitsOfJobs, billed, countable, most_nodes, run_seconds
 from rtsched.model.billing import BILLING
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.limit_rules import NODE, USED_TIME

@@ -12,9 +12,9 @@ import numpy as np
 from rtsched.core.plan_repair import by_room, without_room
 from rtsched.counting import counted
 from rtsched.daemon.estimating import LatestEstimates, held_back
-from rtsched.daemon.reports import EstimateRecord, Reason, StartEstimate
+from rtsched.daemon.odds_wording import moment
+from rtsched.daemon.questions import EstimateRecord, Reason, StartEstimate
 from rtsched.daemon.site import entry_of
-from rtsched.daemon.stated import moment
 from rtsched.estimates.tables import BOUNDS
 from rtsched.model.blocked import NOTHING_BLOCKED
 from rtsched.model.resources import allowed_nodes
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.daemon.cycle import Steered
     from rtsched.daemon.site import Site
-    from rtsched.daemon.working import Steered
     from rtsched.estimates.tables import Accuracy, Estimates
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot

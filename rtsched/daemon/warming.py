@@ -17,10 +17,10 @@ import structlog
 
 from rtsched.adapters.live import FeasibilityRequest, Marks, Observation, Submission
 from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.cycle import after_poll, steered
 from rtsched.daemon.menu import Allowance, Request, with_lines, with_menu
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.site import Site
-from rtsched.daemon.working import settle, steered
 from rtsched.errors import PlannerError, RtschedError
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Kind
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.live import Translator
     from rtsched.daemon.app import PluginChains
-    from rtsched.daemon.working import CycleRules
+    from rtsched.daemon.cycle import CycleRules
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,7 @@ def _ask(policy: PluginChains, rules: CycleRules, *, shares: bool) -> None:
     names = {"capacity": (CPU,) if shares else ()}
     nodes = Nodes.build(_NODES, name=list("abcd"), capacity=room, names=names)
     site = Site(Snapshot(_NOW, Cluster(nodes)))
-    site = settle(site, _observation(site), rules, _NOW).site
+    site = after_poll(site, _observation(site), rules, _NOW).site
     admission = AdmissionController(policy.submits, policy.live.daemon, Wording(str, str))
     free, waits = Edges.build(0), Edges.build(1, before=[2])  # job 2 runs
     for kind, links in (
@@ -73,7 +73,7 @@ def _ask(policy: PluginChains, rules: CycleRules, *, shares: bool) -> None:
             except PlannerError as error:  # it may still know what to do with the site's own jobs
                 log.error("planning_failed", problem=str(error))
     observation = replace(_observation(site), time=_NOW + 1.0)
-    settled = settle(site, observation, rules, _NOW + 1.0)
+    settled = after_poll(site, observation, rules, _NOW + 1.0)
     steered(settled.site, settled.events, rules, _NOW + 1.0)
 
 

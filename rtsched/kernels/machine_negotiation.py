@@ -27,9 +27,9 @@ import numpy as np
 from rtsched.kernels.compiling import entry, inlined, outline, part
 from rtsched.kernels.machine import MachineState, is_free
 from rtsched.kernels.machine_claims import NEVER, age, claim, give_up
+from rtsched.kernels.machine_loop import DEAL, advance
 from rtsched.kernels.machine_nodes import group_of, start_on_picks, usable_count
 from rtsched.kernels.machine_queue import find, leave
-from rtsched.kernels.machine_scheduler import DEAL, advance
 
 SLACK = 1e-9
 """CPUs by which rounding may make a slice too small."""

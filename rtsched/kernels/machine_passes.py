@@ -581,7 +581,8 @@ def window_pass(machine: MachineState) -> None:
     which nodes the head keeps may then be another matter.
     """
     state = machine.state[0]
-    if state.settled and state.plan_left > 0 and state.now >= state.shadow:
+    at_shadow = state.plan_left > 0 and state.now >= state.shadow
+    if state.settled and (at_shadow or head_over_limit(machine)):
         state.settled = 0
     if not state.settled:
         if state.tail - state.head > 2 * state.waiting + 64:
@@ -597,8 +598,7 @@ def window_pass(machine: MachineState) -> None:
         state.settled = state.depth == 0 and not (by_rules and state.plan_left > 0)
     running = state.running
     backfill_windows(machine)
-    started = state.running > running and state.plan_left > 0
-    if started or head_over_limit(machine):
+    if state.running > running and state.plan_left > 0:
         state.settled = 0
 
 

@@ -35,6 +35,7 @@ from rtsched.kernels.machine import (
     STARTED,
     MachineState,
 )
+from rtsched.kernels.machine_loop import PROMISE, REJECT, RESIZE, advance, change
 from rtsched.kernels.machine_plan import (
     Planned,
     held_until,
@@ -43,7 +44,6 @@ from rtsched.kernels.machine_plan import (
     put_plan,
     unstarted_rows,
 )
-from rtsched.kernels.machine_scheduler import PROMISE, REJECT, RESIZE, advance, change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -24,6 +24,7 @@ import numpy as np
 
 from rtsched.kernels.compiling import only_with, outline, part
 from rtsched.kernels.machine import EASY, UP, MachineState, is_free, release
+from rtsched.kernels.machine_conservative import give_back
 from rtsched.kernels.machine_nodes import (
     group_of,
     lose,
@@ -34,8 +35,16 @@ from rtsched.kernels.machine_nodes import (
     usable_count,
 )
 from rtsched.kernels.machine_passes import is_open, launch_on_picks, shadow_by_gaps, want
-from rtsched.kernels.machine_profile import give_back
 from rtsched.kernels.machine_queue import find, may_start
+from rtsched.kernels.machine_shared_passes import (
+    find_shared_shadow,
+    in_group,
+    launch_shared,
+    leaves_licenses,
+    leaves_plan,
+    occupy_held,
+    see_plan,
+)
 from rtsched.kernels.machine_sharing import (
     FIRST,
     fits,
@@ -44,15 +53,6 @@ from rtsched.kernels.machine_sharing import (
     take,
     take_licenses,
     takes_licenses,
-)
-from rtsched.kernels.shared_passes import (
-    find_shared_shadow,
-    in_group,
-    launch_shared,
-    leaves_licenses,
-    leaves_plan,
-    occupy_held,
-    see_plan,
 )
 
 if TYPE_CHECKING:

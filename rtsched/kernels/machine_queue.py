@@ -121,7 +121,7 @@ def may_start(machine: MachineState, at: int) -> bool:
 
 @part
 def head_over_limit(machine: MachineState) -> bool:
-    """Return whether a limit came to hold up the job that EASY keeps nodes for."""
+    """Return whether a limit came to hold up the job for which the others wait."""
     state = machine.state[0]
     if not state.limited:
         return False

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rtsched.adapters.requirements import Event  # noqa: TC001 - read by msgspec
-from rtsched.daemon.stated import moment, per_cent
+from rtsched.daemon.odds_wording import moment, per_cent
 from rtsched.report.wording import duration, shortened, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rtsched.daemon.reports import PromiseStatus
+    from rtsched.daemon.questions import PromiseStatus
 
 OVERLAP = 120.0
 """Seconds before the last closed promise for which closed ones are asked about again: one may be

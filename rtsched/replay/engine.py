@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from rtsched.core.chain import Answer, Judgement, Stage
-from rtsched.core.cycle import admission_actions, judge, observe, steer
+from rtsched.core.decision import admission_actions, judge, observe, steer
 from rtsched.errors import ConfigError
 from rtsched.model import on_disk
 from rtsched.model.actions import Admit

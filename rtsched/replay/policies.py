@@ -12,7 +12,7 @@ import msgspec
 from rtsched.core.config import PluginTable, convert, read_toml, with_tags
 from rtsched.core.plugins import discover, settings
 from rtsched.errors import ConfigError
-from rtsched.replay.workload import WorkloadOptions
+from rtsched.replay.settings import WorkloadOptions
 from rtsched.simulator.settings import ExclusiveSettings, MachineSettings
 from rtsched.suggestions import did_you_mean
 
@@ -42,7 +42,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The plug-ins, in the order in which they are called."""
 
 
-class Site(Policy, frozen=True, forbid_unknown_fields=True):
+class SiteSettings(Policy, frozen=True, forbid_unknown_fields=True):
     """A site.toml: how logs are prepared, the site's own policy, and others to compare with."""
 
     workload: WorkloadOptions = WorkloadOptions()
@@ -64,17 +64,17 @@ def presets() -> dict[str, Policy]:
     return msgspec.convert(with_tags(raw["policy"], policies), policies)
 
 
-S = TypeVar("S", bound="Site")
+S = TypeVar("S", bound="SiteSettings")
 
 
 def load_site(
     path: Path,
     found: Mapping[str, Found] | None = None,
-    kind: type[S] = Site,  # type: ignore[assignment]  # a default of a type variable
+    kind: type[S] = SiteSettings,  # type: ignore[assignment]  # a default of a type variable
 ) -> S:
     """Return a site.toml, checked down to the settings of its plug-ins.
 
-    `kind` is `Site`, or what it became where more tables are known.
+    `kind` is `SiteSettings`, or what it became where more tables are known.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def load_site(
     return site
 
 
-def choose(names: Sequence[str], site: Site | None) -> dict[str, Policy]:
+def choose(names: Sequence[str], site: SiteSettings | None) -> dict[str, Policy]:
     """Return the policies of these names, the site's before the presets, in the order asked.
 
     Raises

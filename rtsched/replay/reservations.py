@@ -5,15 +5,11 @@ Recurring reservations and cron-like jobs come as tables of its configuration.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from datetime import UTC, datetime
 from itertools import accumulate
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 import numpy as np
-from msgspec import Meta
 
 from rtsched.counting import counted
 from rtsched.errors import ConfigError
@@ -31,6 +27,7 @@ if TYPE_CHECKING:
     from rtsched.logs.slurm_reservations import Reservation
     from rtsched.model.cluster import Cluster
     from rtsched.model.log import Outcomes
+    from rtsched.replay.settings import PeriodicTable
 
     Span = tuple[float, float, int]
 
@@ -189,61 +186,6 @@ def _of_row(held: Sequence[Span], cpus: int, place: int, rows: int) -> list[Span
         else:
             found.append((start, end, count))
     return found
-
-
-Seconds = Annotated[float, Meta(gt=0)]
-
-
-class PeriodicTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[workload.periodic]]` table: the same work again and again on some nodes."""
-
-    name: str
-    """Its name."""
-    period: Annotated[float, Meta(gt=0)]
-    """Seconds from one start to the next."""
-    duration: Annotated[float, Meta(gt=0)]
-    """Its duration on each node, seconds."""
-    nodes: int | list[str] = 1
-    """The nodes, by name (`fast*` is a pattern), or how many: those with the least recurring work
-    so far."""
-    first: float | datetime = 0.0
-    """First start: seconds since the epoch, or a time (UTC if no zone)."""
-    amounts: dict[str, Annotated[int, Meta(ge=1)]] | None = None
-    """With `unit = "resources"`: what it takes of each of its nodes, such as `{ cpu = 4, "gres/gpu"
-    = 1 }`; memory (`mem`) in bytes. All of them if not given."""
-    deadline: Seconds | None = None
-    """Seconds from a start until it must have ended; the period if not given. It counts where jobs
-    can be suspended; elsewhere it ends `duration` after its start."""
-
-    def problems(self, path: str) -> list[str]:
-        """Return what is wrong with the table, each with its path."""
-        due = self.period if self.deadline is None else self.deadline
-        found = []
-        if not math.isfinite(self.period + self.duration + due + self.first_start()):
-            found.append(f"{path}: first, period, duration and deadline must be finite")
-        if self.duration > self.period:
-            found.append(
-                f"{path}.duration: {self.duration:g} s of work do not fit into a period of "
-                f"{self.period:g} s"
-            )
-        elif self.duration > due:
-            found.append(
-                f"{path}.deadline: {due:g} s are less than the {self.duration:g} s of work"
-            )
-        if due > self.period:
-            found.append(f"{path}.deadline: {due:g} s are more than the period")
-        if isinstance(self.nodes, int) and self.nodes < 1:
-            found.append(f"{path}.nodes: {self.nodes} is not above 0")
-        if not self.nodes and isinstance(self.nodes, list):
-            found.append(f"{path}.nodes: lists no node")
-        return found
-
-    def first_start(self) -> float:
-        """Return the first start in seconds since the epoch."""
-        if isinstance(self.first, datetime):
-            moment = self.first if self.first.tzinfo else self.first.replace(tzinfo=UTC)
-            return moment.timestamp()
-        return float(self.first)
 
 
 def periodic_work(tables: Sequence[PeriodicTable], cluster: Cluster) -> tuple[Periodic, list[str]]:

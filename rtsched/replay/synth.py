@@ -24,7 +24,7 @@ from rtsched.model.log import Ending, Log, Outcomes
 from rtsched.replay import lublin
 from rtsched.replay.gathering import gathered
 from rtsched.replay.rules import DeadlineRule, KindRule, relative_deadlines
-from rtsched.replay.workload import HEADER
+from rtsched.replay.settings import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

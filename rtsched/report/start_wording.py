@@ -9,7 +9,7 @@ from rtsched.model.units import PERIODS
 from rtsched.report.wording import MISSING, duration
 
 if TYPE_CHECKING:
-    from rtsched.daemon.reports import StartEstimate
+    from rtsched.daemon.questions import StartEstimate
 
 _LAST = 2.0**33
 

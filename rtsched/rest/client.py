@@ -24,7 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rtsched import __version__
-from rtsched.daemon.ask import SOCKET
+from rtsched.daemon.query_client import SOCKET
 from rtsched.errors import AdapterError, ConfigError, ProtocolError, RtschedError
 from rtsched.rest.credential import CONDOR_SCHEME, SCHEME, TTL_S, payload_for
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dns.name import Name
     from dns.resolver import Resolver
 
-    from rtsched.daemon import reports
+    from rtsched.daemon import questions
 
 FILE = Path("/etc/rtsched/client.toml")
 SERVER, CA = "RTSCHED_SERVER", "RTSCHED_CA"
@@ -114,7 +114,7 @@ def named_server(file: Path = FILE) -> ClientSettings | None:
     return replace(settings, server=found) if found else None
 
 
-def request_of(question: reports.Question) -> Request:
+def request_of(question: questions.Question) -> Request:
     """Return the request that asks a question, by the first of its routes that can."""
     for route in type(question).routes:
         if (request := _request(route, question)) is not None:
@@ -124,7 +124,7 @@ def request_of(question: reports.Question) -> Request:
     raise RtschedError(f"{type(question).__name__}: the server answers no such question")
 
 
-def _request(route: reports.Route, question: reports.Question) -> Request | None:
+def _request(route: questions.Route, question: questions.Question) -> Request | None:
     """Return the request that asks a question by a route; None: it has no place for a field."""
     path = f"/v1{route.path}"
     if route.method == "POST":
@@ -152,7 +152,7 @@ def _part(name: str) -> str:
 
 
 def ask_server(
-    question: reports.Question,
+    question: questions.Question,
     settings: ClientSettings,
     timeout_s: float = 15.0,
     encode: Callable[[bytes, int], str] | None = None,

@@ -1,6 +1,6 @@
 """The endpoints under /v1: each asks the daemon one question for the client of the request.
 
-Those of `reports.Question.routes` are made from the questions' fields.
+Those of `questions.Question.routes` are made from the questions' fields.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from msgspec.inspect import BoolType, Field, IntType, Metadata, type_info
 
 from rtsched import __version__
 from rtsched.adapters.wire import HEADER, MessageKind, frame, frame_for, read_header
-from rtsched.daemon import reports
-from rtsched.daemon.ask import report_in, silence
-from rtsched.daemon.reports import (
+from rtsched.daemon import questions
+from rtsched.daemon.query_client import report_in, silence
+from rtsched.daemon.questions import (
     Explain,
     ExplainReport,
     PromiseStatus,
@@ -197,8 +197,8 @@ async def show_promise(request: HttpRequest, job: JobName) -> PromiseStatus:
 
 def router() -> Router:
     """Return the endpoints: those by which questions are asked, and some more."""
-    questions = get_args(reports.AnyQuestion)
-    asked = [_endpoint(kind, route) for kind in questions for route in kind.routes]
+    kinds = get_args(questions.AnyQuestion)
+    asked = [_endpoint(kind, route) for kind in kinds for route in kind.routes]
     return Router(
         f"/{VERSION}",
         route_handlers=[health, metrics, list_promises, show_promise, *asked],

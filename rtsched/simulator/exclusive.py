@@ -6,7 +6,7 @@
     system.job_outcomes().start
 
 It takes the same actions as a live batch system would. Between two questions it runs in compiled
-code (`rtsched.kernels.machine_scheduler`), so a log that asks nothing is one call.
+code (`rtsched.kernels.machine_loop`), so a log that asks nothing is one call.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rtsched.kernels import machine as kernel
-from rtsched.kernels import machine_scheduler as loop
+from rtsched.kernels import machine_loop as loop
 from rtsched.kernels.hooks import RejectedRows, job_arrays
+from rtsched.kernels.machine_loop import DEAL, NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
 from rtsched.kernels.machine_negotiation import negotiate, negotiation_pass
 from rtsched.kernels.machine_plan import held_until, unstarted_rows
 from rtsched.kernels.machine_planners import (
@@ -33,7 +34,6 @@ from rtsched.kernels.machine_planners import (
     placed_loop,
     tested_loop,
 )
-from rtsched.kernels.machine_scheduler import DEAL, NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
 from rtsched.model import on_disk
 from rtsched.model.actions import (
     Admit,

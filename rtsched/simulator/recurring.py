@@ -21,7 +21,7 @@ import numpy as np
 
 from rtsched.errors import ConfigError
 from rtsched.kernels import machine as kernel
-from rtsched.kernels import machine_scheduler as loop
+from rtsched.kernels import machine_loop as loop
 from rtsched.kernels.edf import first_miss, hyperperiods, periodic_work
 from rtsched.kernels.hooks import JobColumns
 from rtsched.model.blocked import NOTHING_BLOCKED, WHOLE, Blocked

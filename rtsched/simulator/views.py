@@ -11,7 +11,7 @@ import numpy as np
 
 from rtsched.errors import ShapeError
 from rtsched.kernels import machine as kernel
-from rtsched.kernels import machine_scheduler as loop
+from rtsched.kernels import machine_loop as loop
 from rtsched.kernels.compiling import ABSENT
 from rtsched.kernels.machine_plan import Planned, is_sound, lay_out, put_plan
 from rtsched.model import on_disk

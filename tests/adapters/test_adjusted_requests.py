@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtsched.adapters.condor import CondorTranslator
-from rtsched.adapters.condor.submission import ad_of
+from rtsched.adapters.condor.submission import CondorTranslator, ad_of
 from rtsched.adapters.live import Adjustment
 from rtsched.adapters.requirements import HORIZON, LONGEST, LONGEST_ATTRIBUTE, beyond_horizon
-from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.comments import spec_of
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import nodes_with
 from rtsched.model.jobs import Edges, Jobs

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.past import FIELDS, NO_JOBS, condor_past, joined_logs, slurm_past
-from rtsched.adapters.slurm import SlurmSettings
+from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.errors import AdapterError
 
 THEN = 1_795_000_000.0

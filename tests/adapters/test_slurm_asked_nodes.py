@@ -10,7 +10,6 @@ import pytest
 from slurm_printed import job_rows, printed
 
 from rtsched.adapters.live import Observation, Submission, SubmitReply
-from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
 from rtsched.adapters.slurm.commands import only_waiting, promised_priority, rank_of
 from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, unchecked_features
 from rtsched.adapters.slurm.layout import ClusterLayout, layout_of
@@ -19,7 +18,9 @@ from rtsched.adapters.slurm.node_requests import node_list_in, with_node_list
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import JobRows, node_rows
+from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import restoring
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import MOST_KEPT, NodeSets
 from rtsched.model.cluster import Nodes

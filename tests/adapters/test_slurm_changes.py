@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slurm_printed import TOKEN, job_rows, printed
 
 from rtsched.adapters.live import Change, Done, Marks, Observation
-from rtsched.adapters.slurm import SlurmSettings, SlurmSystem, memory
+from rtsched.adapters.slurm import memory
 from rtsched.adapters.slurm.commands import (
     Command,
     CommandRunner,
@@ -32,7 +32,9 @@ from rtsched.adapters.slurm.observation import (
 )
 from rtsched.adapters.slurm.reserving import own_shape, reserve_changes
 from rtsched.adapters.slurm.rows import NO_DEADLINE, ReservationRow
+from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
+from rtsched.adapters.slurm.system import SlurmSystem
 from rtsched.errors import AdapterError
 from rtsched.model.actions import (
     Cancel,

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from slurm_printed import alike, job_rows, printed
 
 from rtsched.adapters.live import CompletionStatus, Observation, SubmitReply
-from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
 from rtsched.adapters.slurm.completions import completions_in
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts, backfill_interval_of
 from rtsched.adapters.slurm.groups import joined_components
@@ -25,6 +24,8 @@ from rtsched.adapters.slurm.observation import (
 )
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import JobRows, parts
+from rtsched.adapters.slurm.settings import SlurmSettings
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Kind

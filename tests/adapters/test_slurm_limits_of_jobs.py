@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from rtsched.adapters.live import SubmitReply
-from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.accounts import limits_of
 from rtsched.adapters.slurm.facts import (
     Partition,
@@ -15,6 +14,7 @@ from rtsched.adapters.slurm.facts import (
     keeps_limits,
     qos_of_partitions,
 )
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.model.billing import BillingWeights
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from slurm_printed import job_rows, printed
 
 from rtsched.adapters.live import CompletionStatus
-from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.accounts import accounts_of
 from rtsched.adapters.slurm.commands import CommandResult
 from rtsched.adapters.slurm.completions import completions_in, find_completions
@@ -39,6 +38,7 @@ from rtsched.adapters.slurm.observation import (
 )
 from rtsched.adapters.slurm.requirements import Dependency, dependency_of, refused_dependency
 from rtsched.adapters.slurm.rows import JobRows, ReservationRow, node_rows, parts
+from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 

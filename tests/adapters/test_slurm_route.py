@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rtsched.adapters.slurm import SlurmSettings
 from rtsched.adapters.slurm.route import Route, rows_of, shown_dependency
+from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.errors import AdapterError
 
 pytestmark = pytest.mark.skipif(find_spec("pyslurm") is not None, reason="pyslurm is here")

@@ -8,7 +8,6 @@ import pytest
 from slurm_printed import job_rows, printed
 
 from rtsched.adapters.live import FIRST_OWN_ID, Change, Done, Observation, SubmitReply
-from rtsched.adapters.slurm import SlurmSettings, SlurmTranslator
 from rtsched.adapters.slurm.commands import Rank, promised_priority, rank_of
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
 from rtsched.adapters.slurm.memory import AppliedFile, LastApplied, SlurmState, applied
@@ -16,7 +15,9 @@ from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import ReservationRow
+from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering, restoring
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.model.actions import Reserve
 from rtsched.model.cluster import Cluster, Nodes

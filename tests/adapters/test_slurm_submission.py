@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rtsched.adapters.live import FeasibilityRequest, SubmitReply, dag_key
-from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.commands import TOP_NICE, promised_factor
 from rtsched.adapters.slurm.comments import KEYS, NOTHING, parts_of, spec_of
 from rtsched.adapters.slurm.facts import (
@@ -26,6 +25,7 @@ from rtsched.adapters.slurm.observation import is_admitted, is_deferred, token_o
 from rtsched.adapters.slurm.reserving import has_shape
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import LARGEST_FACTOR
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.cli.chunk import variables
 from rtsched.kernels.dlt import exec_time

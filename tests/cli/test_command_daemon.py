@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rtsched.adapters.wire import MessageKind, frame
 from rtsched.cli.chunk import variables
 from rtsched.daemon.database import migrations
-from rtsched.daemon.reports import (
+from rtsched.daemon.questions import (
     MOST_ROUNDS,
     Cancel,
     CancelReport,

@@ -12,7 +12,7 @@ import pytest
 from daemon_replies import answering, reported
 
 from rtsched.daemon.database import connect, migrations, prepare
-from rtsched.daemon.reports import PromiseStatus, Status, StatusReport
+from rtsched.daemon.questions import PromiseStatus, Status, StatusReport
 from rtsched.errors import AdapterError
 
 SECRETS = ("hunter22", "T0/B1/abc", "plug-in secret", "conf-secret", "f1lter")

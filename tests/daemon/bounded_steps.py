@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from running import ANN, FACTS, NOW
 from scene import Scene
 
-from rtsched.adapters.condor import CondorTranslator
-from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.condor.submission import CondorTranslator
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.core.chain import Chain, Member
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.answers import job_id
 from rtsched.daemon.chains import Chains
-from rtsched.daemon.reports import Feasible, read_question
+from rtsched.daemon.questions import Feasible, read_question
 from rtsched.daemon.site_reader import _as_question
 from rtsched.errors import RtschedError
 from rtsched.kernels.compiling import COMPILING

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rtsched.model.jobs import Jobs
-    from rtsched.rest.middleware import AccessMiddleware, App
+    from rtsched.rest.app import AccessMiddleware, App
 
 BOB = 1002
 JOB = 4711

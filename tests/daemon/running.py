@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scene import Scene
 
 from rtsched.adapters.live import Change, Completions, Done, Observation
-from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encode, read_header
 from rtsched.core.capabilities import PreparedState
 from rtsched.core.chain import Chain, Member

@@ -18,12 +18,12 @@ from rtsched.adapters.live import (
 from rtsched.core.chain import Chain, Member
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.chains import Chains
+from rtsched.daemon.cycle import CycleRules, after_poll
 from rtsched.daemon.deferred import with_kept
 from rtsched.daemon.messages import Wording
 from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.site import Site, Step
-from rtsched.daemon.working import CycleRules, settle
 from rtsched.model.blocked import NOTHING_BLOCKED
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Periodic
@@ -293,7 +293,7 @@ class Scene:
             periodic=self.periodic,
             reserved_ahead=self.reserved_ahead,
         )
-        settled = settle(self.site, observation, self.rules, now)
+        settled = after_poll(self.site, observation, self.rules, now)
         self.site = with_kept(settled.site, not_done, now)
         return settled
 

@@ -14,9 +14,9 @@ from scene import BOB
 
 from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, encode
 from rtsched.daemon.answers import Answers, asked_at, job_id
-from rtsched.daemon.ask import ask
-from rtsched.daemon.fair import Usual
-from rtsched.daemon.reports import Status
+from rtsched.daemon.query_client import ask
+from rtsched.daemon.questions import Status
+from rtsched.daemon.user_turns import Usual
 
 
 class Gate:

@@ -23,17 +23,17 @@ from structlog.testing import capture_logs
 
 from rtsched.adapters import users
 from rtsched.adapters.live import Change, CompletionStatus, Done, Marks, Observation, Outcome
-from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import ACCEPT, MessageKind, Tag
 from rtsched.core.chain import Chain, Member
 from rtsched.core.hookspecs import hookimpl
 from rtsched.daemon import lag
 from rtsched.daemon.app import Daemon, PluginChains
-from rtsched.daemon.ask import ask
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.metrics import Metrics
-from rtsched.daemon.reports import Status, StatusReport
+from rtsched.daemon.query_client import ask
+from rtsched.daemon.questions import Status, StatusReport
 from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.site_reader import SiteReader
 from rtsched.daemon.store import Store

@@ -9,8 +9,8 @@ from running import ANN, NOW, Running, answer_of
 
 from rtsched.adapters.live import Marks
 from rtsched.adapters.wire import HEADER, MessageKind
-from rtsched.daemon.ask import report_in
-from rtsched.daemon.reports import Cancel, CancelReport, Explain, NodeList, RefusedError, Status
+from rtsched.daemon.query_client import report_in
+from rtsched.daemon.questions import Cancel, CancelReport, Explain, NodeList, RefusedError, Status
 from rtsched.daemon.store import Store
 from rtsched.errors import StoreError
 from rtsched.model.jobs import Jobs

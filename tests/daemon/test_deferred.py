@@ -7,7 +7,7 @@ import pytest
 from scene import ANN, BOB, T0, Scene
 
 from rtsched.adapters.live import Change, Done, Submission
-from rtsched.core.cycle import observe
+from rtsched.core.decision import observe
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
 from rtsched.daemon.deferred import AGAIN, AT_A_TIME, _waiting
 from rtsched.daemon.site import Site, Step
@@ -37,10 +37,11 @@ def test_what_is_put_off_is_not_judged_in_each_cycle() -> None:
     scene = Scene()
     jobs = deferred(3, begin=T0 + 600, deadline=T0 + 3600, wall_time=60.0)
     assert judged(scene, T0 + 1, jobs) == {Release: [], Cancel: []}
-    assert scene.site.put_off == dict.fromkeys([1, 2, 3], T0 + 600)
+    put_off = {job: one.put_off for job, one in scene.site.waiting.items()}
+    assert put_off == dict.fromkeys([1, 2, 3], T0 + 600)
     assert judged(scene, T0 + 300, jobs) == {Release: [], Cancel: []}
     assert judged(scene, T0 + 601, jobs)[Release] == [1, 2, 3]
-    assert not scene.site.put_off
+    assert not scene.site.waiting
 
 
 def test_a_long_queue_is_judged_in_turns() -> None:
@@ -57,7 +58,7 @@ def test_users_are_judged_in_turns() -> None:
     scene = Scene()
     scene.poll(T0 + 1, deferred=deferred(5, wall_time=60.0, begin=T0 + 9e3, deadline=T0 + 1e4))
     uid = np.array([ANN, ANN, ANN, BOB, BOB])
-    site = replace(scene.site, marks=scene.site.marks.replace(uid=uid), put_off={}, declined={})
+    site = replace(scene.site, marks=scene.site.marks.replace(uid=uid), waiting={})
     assert site.marks.job.tolist() == [1, 2, 3, 4, 5]
     assert _waiting(site, False).tolist() == [1, 4, 2, 5, 3]
 
@@ -152,7 +153,7 @@ def test_a_deferred_job_with_dependencies_needs_a_planner_that_minds_them() -> N
     both = deferred(2, wall_time=600.0)
     both = both.replace(deadline=np.array([T0 + 1800, T0 + 3600]))
     scene.poll(T0 + 1, deferred=both, edges=((1, 2),))
-    assert "a job with dependencies gets no promise here" in scene.site.declined[2]
+    assert "a job with dependencies gets no promise here" in (scene.site.waiting[2].declined or "")
     assert list(scene.site.promises) == [1]
     for planner in ("spare", "mcdf"):
         scene = Scene(planner=planner)

@@ -13,10 +13,10 @@ from scene import T0, Scene
 from rtsched.adapters.live import UNJUDGED, Marks
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.daemon.admission import AdmissionController, AdmissionResult
+from rtsched.daemon.cycle import steered
 from rtsched.daemon.deferred import FEW, settled_deferred
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.daemon.site import Site, Step
-from rtsched.daemon.working import steered
 from rtsched.model.actions import (
     Admit,
     Cancel,
@@ -102,7 +102,7 @@ def test_a_deferred_job_is_let_go_without_its_deadline(
         assert (Cancel in asked) == (not runs)
     (entry,) = scene.poll(T0 + 3, deferred=jobs.replace(id=[8]), otherwise=user).journal
     assert entry.verdict == ("run" if runs else "reject")
-    assert 7 not in scene.site.unpromised
+    assert not scene.site.waiting_job(7).unpromised
 
 
 def test_its_user_is_told() -> None:
@@ -227,7 +227,7 @@ def test_a_deferred_one_is_evaluated_again_too() -> None:
     """Once it has been let go."""
     scene, job = Scene(), waiting(7)
     busy(scene, T0 + 1, T0 + 2900, deferred=job, otherwise="run")
-    assert scene.site.unpromised == {7}
+    assert scene.site.waiting_job(7).unpromised
     busy(scene, T0 + 2, T0 + 2900, unpromised=job, otherwise="run")
     assert scene.poll(T0 + 3, unpromised=job, otherwise="run").changed
 

@@ -17,10 +17,10 @@ from structlog.testing import capture_logs
 from test_replanning import RUN, promised, told
 
 from rtsched.adapters.live import Marks
-from rtsched.daemon.ask import ask
 from rtsched.daemon.estimating import MOST_WAITING, Estimating, first_waiting
 from rtsched.daemon.estimating_process import EstimatesFile, running_ends
-from rtsched.daemon.reports import Status
+from rtsched.daemon.query_client import ask
+from rtsched.daemon.questions import Status
 from rtsched.daemon.site import LikelyPromises, states
 from rtsched.daemon.site_reader import MAY_END_LATE
 from rtsched.estimates import EstimateSettings

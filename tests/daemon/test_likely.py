@@ -28,8 +28,8 @@ from rtsched.daemon.promises import (
     encode_jobs,
     encode_schedule,
 )
+from rtsched.daemon.questions import Explain, Reliability, Status
 from rtsched.daemon.recovery import recovered
-from rtsched.daemon.reports import Explain, Reliability, Status
 from rtsched.daemon.settings import DaemonSettings, LikelySettings
 from rtsched.daemon.site import renamed
 from rtsched.daemon.store import LEARNT_FROM

@@ -21,7 +21,7 @@ from rtsched.adapters.wire import Tag
 from rtsched.daemon.estimating import LatestEstimates, with_likely_deadlines
 from rtsched.daemon.likely import fallen, has_fallen, present_odds
 from rtsched.daemon.promises import Promise
-from rtsched.daemon.reports import Explain, PromiseStatus, Status
+from rtsched.daemon.questions import Explain, PromiseStatus, Status
 from rtsched.daemon.settings import LikelySettings
 from rtsched.daemon.site import LikelyPromises
 from rtsched.estimates import Estimates

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtsched.daemon.limits import LIMIT, LimitsNow, without_planned_limits
+from rtsched.daemon.qos_limits import LIMIT, LimitsNow, without_planned_limits
 from rtsched.estimates import EstimateSettings, Estimator
 from rtsched.estimates.ahead import ahead
 from rtsched.model.cluster import Cluster, Nodes

@@ -15,9 +15,9 @@ from running import ANN, FACTS, NOW, Running, answer_of
 
 from rtsched.adapters.slurm.facts import Partition
 from rtsched.adapters.wire import ACCEPT, HEADER, REJECT, MessageKind, Tag, encode
-from rtsched.daemon.ask import report_in
 from rtsched.daemon.menu import Allowance
-from rtsched.daemon.reports import Choice, Choices, Feasible, Hold, RefusedError
+from rtsched.daemon.query_client import report_in
+from rtsched.daemon.questions import Choice, Choices, Feasible, Hold, RefusedError
 from rtsched.daemon.settings import DaemonSettings
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs

@@ -15,7 +15,7 @@ from running import FACTS
 from scene import ANN, BOB, T0, WORDS, Scene
 
 from rtsched.adapters.live import Adjustable, Adjustment
-from rtsched.adapters.slurm import SlurmTranslator
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.daemon.admission import AdmissionResult
 from rtsched.daemon.likely import LikelyController, Odds, sold

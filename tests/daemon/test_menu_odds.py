@@ -18,7 +18,7 @@ from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.core.config import PluginTable
 from rtsched.daemon.answers import MENUS
 from rtsched.daemon.likely import OddsSource
-from rtsched.daemon.reports import Choices, Feasible, Hold
+from rtsched.daemon.questions import Choices, Feasible, Hold
 from rtsched.daemon.settings import DaemonSettings, LikelySettings, LiveSite
 from rtsched.model.jobs import Jobs
 

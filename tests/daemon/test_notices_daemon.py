@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from rest_client import BOB, daemon_with_a_promise
 
-from rtsched.daemon.ask import ask
-from rtsched.daemon.reports import Closed, RefusedError
+from rtsched.daemon.query_client import ask
+from rtsched.daemon.questions import Closed, RefusedError
 from rtsched.notices.serving import State, load, once
 from rtsched.notices.settings import NoticesSettings
 from rtsched.rest.endpoints import ask_for

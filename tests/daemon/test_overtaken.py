@@ -45,7 +45,7 @@ def test_a_cycle_that_is_overtaken_each_time_ends(running: Running) -> None:
     tokens = {record.token for record in running.daemon.site.promises.values()}
     assert tokens == set(given[:-1])
     assert len(given) == ATTEMPTS
-    assert 1 in running.daemon.site.declined, "the deferred job was judged"
+    assert running.daemon.site.waiting_job(1).declined is not None, "the deferred job was judged"
 
 
 def test_a_submission_waits_for_a_cycle_that_is_about_to_end(running: Running) -> None:
@@ -117,4 +117,4 @@ def test_attempts_have_less_to_do_each_time(running: Running) -> None:
 
     asyncio.run(course())
     assert len(submissions) == 20 + 20 + LEAST + LEAST
-    assert len(running.daemon.site.declined) == LEAST
+    assert len(running.daemon.site.waiting) == LEAST

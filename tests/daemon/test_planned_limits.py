@@ -12,10 +12,10 @@ from scene import T0, Scene
 
 from rtsched.adapters.live import CompletionStatus, Observation
 from rtsched.daemon.admission import AdmissionResult
-from rtsched.daemon.limits import LIMIT, limits_in, with_limits
+from rtsched.daemon.odds_wording import moment
 from rtsched.daemon.promises import StoredState, decode_jobs
+from rtsched.daemon.qos_limits import LIMIT, limits_in, with_limits
 from rtsched.daemon.recovery import recovered
-from rtsched.daemon.stated import moment
 from rtsched.model.actions import Notify
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs

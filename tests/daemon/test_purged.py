@@ -13,6 +13,7 @@ from scene import T0, WORDS, Scene
 from rtsched.adapters.live import Completions, CompletionStatus, Marks, Observation, Submission
 from rtsched.adapters.wire import ACCEPT, Tag
 from rtsched.daemon.admission import AdmissionController
+from rtsched.daemon.cycle import after_poll
 from rtsched.daemon.drift import STUCK
 from rtsched.daemon.estimating import EndedJobs
 from rtsched.daemon.promised_jobs import FILE
@@ -25,7 +26,6 @@ from rtsched.daemon.purged import (
     CompletionLookup,
 )
 from rtsched.daemon.reconcile import NOT_TAKEN
-from rtsched.daemon.working import settle
 from rtsched.errors import AdapterError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs
@@ -72,7 +72,7 @@ class Records:
     def closed(self) -> list[tuple[int, str]]:
         """Return the promises that such a poll closes, and how."""
         observation = self.poll()
-        settled = settle(self.scene.site, observation, self.scene.rules, observation.time)
+        settled = after_poll(self.scene.site, observation, self.scene.rules, observation.time)
         self.scene.site = settled.site
         return [(record.id, record.state) for record in settled.changed]
 
@@ -214,10 +214,10 @@ def test_a_job_that_no_poll_shows_is_asked_for_until_somebody_answers() -> None:
     scene = Scene()
     numbered(scene, 7, T0)
     records, observation = Records(scene, None), Observation(T0 + 3, scene.cluster)
-    settled = settle(scene.site, records.poll(observation), scene.rules, observation.time)
+    settled = after_poll(scene.site, records.poll(observation), scene.rules, observation.time)
     assert (records.asked, settled.changed) == ([(7,)], ())
     records.known, records.now = Completions.build(0), FIRST_RETRY_S
-    (record,) = settle(settled.site, records.poll(observation), scene.rules, T0 + 4).changed
+    (record,) = after_poll(settled.site, records.poll(observation), scene.rules, T0 + 4).changed
     assert record.why == NOT_TAKEN
 
 

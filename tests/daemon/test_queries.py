@@ -9,9 +9,11 @@ from running import Running, answer_of
 
 from rtsched.adapters.wire import ACCEPT, Tag
 from rtsched.cli.doctor import Places, Section, gathered
-from rtsched.daemon.ask import ask
 from rtsched.daemon.database import migrations
-from rtsched.daemon.fair import (
+from rtsched.daemon.query_client import ask
+from rtsched.daemon.questions import Feasible, Plan, Status
+from rtsched.daemon.server import HungUpError
+from rtsched.daemon.user_turns import (
     BURST,
     EACH,
     WAITING,
@@ -20,8 +22,6 @@ from rtsched.daemon.fair import (
     FairThread,
     RateLimiter,
 )
-from rtsched.daemon.reports import Feasible, Plan, Status
-from rtsched.daemon.server import HungUpError
 from rtsched.errors import RtschedError
 
 
@@ -157,7 +157,7 @@ def test_a_user_gets_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> Non
     thread = FairThread.__new__(FairThread)
     thread._each, thread._all = RateLimiter(EACH), RateLimiter(1.0)
     thread._waiting = {7: None, 8: None}  # type: ignore[dict-item]
-    monkeypatch.setattr("rtsched.daemon.fair.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("rtsched.daemon.user_turns.time.monotonic", lambda: clock[0])
     thread._each.used(7, clock[0], BURST + 0.1)
     assert thread._next() == 8
     clock[0] += 0.1 / EACH

@@ -23,7 +23,7 @@ from rest_client import JOB, daemon_with_a_promise, forged
 from running import ANN, Running
 
 from rtsched import __version__
-from rtsched.daemon import reports
+from rtsched.daemon import questions
 from rtsched.errors import AdapterError, ConfigError, ProtocolError, RtschedError
 from rtsched.rest import app, client, serving
 from rtsched.rest.client import ClientSettings, ask_server, named_server, request_of, server_for
@@ -127,29 +127,29 @@ def test_the_client_asks_over_tls(
     def course(settings: RestSettings) -> None:
         server = ClientSettings(f"https://localhost:{settings.port}", tls["certificate"])
 
-        def ask(question: reports.Question, uid: int = ANN) -> Any:
+        def ask(question: questions.Question, uid: int = ANN) -> Any:
             return ask_server(question, server, encode=credential(uid))
 
-        assert [p.job for p in ask(reports.Status()).promises] == [str(JOB)]
-        assert ask(reports.Status(), 1002).promises == ()
-        assert "rtsched_" in ask(reports.Status(metrics=True), 0).metrics
-        assert ask(reports.Explain(str(JOB), 2)).promise.state == "firm"
-        assert len(ask(reports.Explain("", 2)).verdicts) == 1
-        assert ask(reports.Feasible(nodes=1, time_s=60.0)).feasible
-        assert len(ask(reports.NodeList()).nodes) == 4
-        assert len(ask(reports.Plan(), 0).entries) == 1
+        assert [p.job for p in ask(questions.Status()).promises] == [str(JOB)]
+        assert ask(questions.Status(), 1002).promises == ()
+        assert "rtsched_" in ask(questions.Status(metrics=True), 0).metrics
+        assert ask(questions.Explain(str(JOB), 2)).promise.state == "firm"
+        assert len(ask(questions.Explain("", 2)).verdicts) == 1
+        assert ask(questions.Feasible(nodes=1, time_s=60.0)).feasible
+        assert len(ask(questions.NodeList()).nodes) == 4
+        assert len(ask(questions.Plan(), 0).entries) == 1
         with pytest.raises(RtschedError, match="only admins"):
-            ask(reports.Plan())
+            ask(questions.Plan())
         with pytest.raises(RtschedError, match="no job '4711' of yours"):
-            ask(reports.Cancel(str(JOB)), 1002)
+            ask(questions.Cancel(str(JOB)), 1002)
         with pytest.raises(AdapterError, match="Invalid credential"):
-            ask_server(reports.Status(), server, encode=lambda *_: "x")
+            ask_server(questions.Status(), server, encode=lambda *_: "x")
         untrusted = ClientSettings(server.server)
         with pytest.raises(AdapterError, match=r"does not answer: .*certificate"):
-            ask_server(reports.Status(), untrusted, encode=credential(ANN))
+            ask_server(questions.Status(), untrusted, encode=credential(ANN))
         plain = ClientSettings(f"http://127.0.0.1:{settings.port}")
         with pytest.raises(AdapterError, match="does not answer"):
-            ask_server(reports.Status(), plain, encode=credential(ANN))
+            ask_server(questions.Status(), plain, encode=credential(ANN))
 
     served(running, tmp_path, course, monkeypatch, **tls)
 
@@ -289,7 +289,7 @@ def test_where_the_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_wrong_url_is_named(url: str) -> None:
     """It must be https, but on this host."""
     with pytest.raises(ConfigError, match=r"server: "):
-        ask_server(reports.Status(), ClientSettings(url), encode=credential(ANN))
+        ask_server(questions.Status(), ClientSettings(url), encode=credential(ANN))
 
 
 def test_another_server_is_asked(
@@ -300,52 +300,52 @@ def test_another_server_is_asked(
     def course(settings: RestSettings) -> None:
         away, there = f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{settings.port}"
         both = ClientSettings(f"{away} {there}")
-        assert ask_server(reports.Status(), both, encode=credential(ANN)).promises
+        assert ask_server(questions.Status(), both, encode=credential(ANN)).promises
         neither = ClientSettings(f"{away} {away}")
         with pytest.raises(AdapterError, match=r"does not answer: .*; .*does not answer: "):
-            ask_server(reports.Status(), neither, encode=credential(ANN))
+            ask_server(questions.Status(), neither, encode=credential(ANN))
 
     served(running, tmp_path, course, monkeypatch)
     standby = b'{"error":"this daemon is on standby: the active daemon is on backup"}'
     answers = iter([(503, __version__, standby), (200, __version__, b'{"now":1.0,"nodes":[]}')])
     monkeypatch.setattr(client, "_exchanged", lambda *_: next(answers))
     both = ClientSettings("https://head https://backup")
-    assert ask_server(reports.NodeList(), both, encode=credential(ANN)).now == 1.0
+    assert ask_server(questions.NodeList(), both, encode=credential(ANN)).now == 1.0
 
 
 @pytest.mark.parametrize(
     ("question", "asks"),
     [
-        (reports.Status(), "GET /v1/status"),
-        (reports.Status(True), "GET /v1/status?metrics=true"),
-        (reports.Explain("", 0), "GET /v1/verdicts?last=0"),
-        (reports.Feasible(2), "POST /v1/feasible"),
-        (reports.When(), "GET /v1/when"),
-        (reports.When("12.0"), "GET /v1/when/12.0"),
-        (reports.When(request=reports.Feasible(2)), "POST /v1/when"),
-        (reports.Cancel("7"), "DELETE /v1/promises/7"),
+        (questions.Status(), "GET /v1/status"),
+        (questions.Status(True), "GET /v1/status?metrics=true"),
+        (questions.Explain("", 0), "GET /v1/verdicts?last=0"),
+        (questions.Feasible(2), "POST /v1/feasible"),
+        (questions.When(), "GET /v1/when"),
+        (questions.When("12.0"), "GET /v1/when/12.0"),
+        (questions.When(request=questions.Feasible(2)), "POST /v1/when"),
+        (questions.Cancel("7"), "DELETE /v1/promises/7"),
     ],
 )
 def test_a_question_is_asked_by_the_first_route_that_has_its_fields(
-    question: reports.Question, asks: str
+    question: questions.Question, asks: str
 ) -> None:
     """A body is the question, or the field that the route names."""
     method, target, body = request_of(question)
     assert f"{method} {target}" == asks
     if method == "POST":
-        assert msgspec.json.decode(body, type=reports.Feasible) == reports.Feasible(2)
+        assert msgspec.json.decode(body, type=questions.Feasible) == questions.Feasible(2)
 
 
 def test_what_the_server_does_not_answer_has_no_request() -> None:
     """Names of jobs are quoted; what is none is not sent."""
     with pytest.raises(RtschedError, match="answers no such question"):
-        request_of(reports.Closed(0.0))
-    assert request_of(reports.Explain("4711_[1-3]", 5)).target == (
+        request_of(questions.Closed(0.0))
+    assert request_of(questions.Explain("4711_[1-3]", 5)).target == (
         "/v1/explain/4711_%5B1-3%5D?last=5"
     )
     for name in ("", "../plan"):
         with pytest.raises(RtschedError, match="not the name of a job"):
-            request_of(reports.Cancel(name))
+            request_of(questions.Cancel(name))
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_a_server_of_another_release_is_told(
     """A newer or older one, or none of ours: one sentence says so."""
     monkeypatch.setattr(client, "_exchanged", lambda *_: (status, version, body))
     with pytest.raises(kind, match=says):
-        ask_server(reports.Status(), ClientSettings("https://h"), encode=credential(ANN))
+        ask_server(questions.Status(), ClientSettings("https://h"), encode=credential(ANN))
 
 
 def test_how_a_user_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,14 +398,14 @@ def test_how_a_user_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr("rtsched.adapters.munge.available", lambda munge=munge: munge)
         monkeypatch.setenv("PATH", path)
         server = ClientSettings("https://head", identity=identity)  # type: ignore[arg-type]
-        ask_server(reports.NodeList(), server)
+        ask_server(questions.NodeList(), server)
         assert sent.pop() == scheme
     plain = ClientSettings("http://127.0.0.1:1", identity="condor")
     with pytest.raises(ConfigError, match="tokens of HTCondor are sent by https only"):
-        ask_server(reports.NodeList(), plain)
+        ask_server(questions.NodeList(), plain)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(AdapterError, match="condor_token_fetch is not installed here"):
-        ask_server(reports.NodeList(), ClientSettings("https://head", identity="condor"))
+        ask_server(questions.NodeList(), ClientSettings("https://head", identity="condor"))
     assert not sent
 
 

@@ -23,9 +23,9 @@ from rtsched.adapters.wire import (
     read_for,
     read_header,
 )
-from rtsched.daemon import reports
-from rtsched.daemon.ask import ask, report_in
-from rtsched.daemon.reports import (
+from rtsched.daemon import questions
+from rtsched.daemon.query_client import ask, report_in
+from rtsched.daemon.questions import (
     AnyQuestion,
     Cancel,
     Choices,
@@ -352,7 +352,7 @@ def test_connections_are_counted_to_the_user(tmp_path: Path) -> None:
     async def answer(kind: MessageKind, payload: bytes, client: object) -> bytes:
         seen.append(client.uid)  # type: ignore[attr-defined]
         await hold.wait()
-        return frame(MessageKind.REPORT, reports.refusal_payload("held"))
+        return frame(MessageKind.REPORT, questions.refusal_payload("held"))
 
     async def course() -> None:
         server = SocketServer(

@@ -15,7 +15,7 @@ from rtsched.adapters.slurm.installed import controllers, own_name
 from rtsched.adapters.slurm.setup import controller_findings
 from rtsched.adapters.slurm.slurm_conf import settings, with_host
 from rtsched.adapters.wire import MessageKind, frame
-from rtsched.daemon import reports
+from rtsched.daemon import questions
 from rtsched.daemon.database import WriterEpoch
 from rtsched.daemon.promised_jobs import PromisedJobs
 from rtsched.daemon.promises import Promise
@@ -297,15 +297,15 @@ def test_questions_on_standby(tmp_path: Path) -> None:
         standby = Standby(tmp_path / "db", Switch(), "slurm")
         Heartbeats(tmp_path / "db", "two", ["one"]).write("active", "in control")
         standby.heartbeats.read()
-        questions = (b'{"ask": "status"}', b'{"ask": "plan"}', b"nonsense")
+        asked = (b'{"ask": "status"}', b'{"ask": "plan"}', b"nonsense")
         return [
             await standby.answer_query(None, each, None)  # type: ignore[arg-type]
-            for each in questions
+            for each in asked
         ]
 
     status, plan, nonsense = asyncio.run(answers())
     found = msgspec.json.decode(status[status.index(b"{") :])["report"]
-    report = msgspec.convert(found, reports.StatusReport)
+    report = msgspec.convert(found, questions.StatusReport)
     assert (report.mode, report.peers[0].host, report.problems) == ("standby", "two", ())
     assert b"the active daemon is on two" in plan
     assert b"not a question" in nonsense

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rtsched.core.chain import Answer, Priorities
-from rtsched.daemon import shares
-from rtsched.daemon.shares import account_shares
-from rtsched.daemon.working import Steered
+from rtsched.daemon import account_shares as shares
+from rtsched.daemon.account_shares import account_shares
+from rtsched.daemon.cycle import Steered
 from rtsched.model.snapshot import Accounts, Snapshot
 from rtsched.model.verdicts import Terms
 from rtsched.testing import make_cluster, make_jobs

@@ -130,6 +130,6 @@ def test_behind_a_job_that_is_being_cancelled_nothing_is_judged_yet() -> None:
     both = Jobs.build(2, id=[7, 8], submit=[T0, T0], wall_time=[600.0] * 2)
     both = both.replace(deadline=np.array([T0 + 100, T0 + 3600]))
     scene.poll(T0 + 1, deferred=both, edges=((7, 8),), singleton=(8,))
-    assert (list(scene.site.declined), list(scene.site.promises)) == ([7], [])
+    assert (list(scene.site.waiting), list(scene.site.promises)) == ([7], [])
     scene.poll(T0 + 2, deferred=both.take([1]), singleton=(8,))
     assert planned(scene) == {8: 2}

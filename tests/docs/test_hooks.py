@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rtsched.core.chain import Chain, Member, Stage
-from rtsched.core.cycle import admission_actions, judge, observe, steer
+from rtsched.core.decision import admission_actions, judge, observe, steer
 from rtsched.core.hookspecs import hookimpl
 from rtsched.model.actions import Admit, Place, Reject, SetPriority
 from rtsched.model.events import EventKind

@@ -27,7 +27,7 @@ from rtsched.core.config import PluginTable
 from rtsched.core.plugins import Found
 from rtsched.daemon.messages import REASONS
 from rtsched.daemon.metrics import METRICS
-from rtsched.daemon.reports import AnyQuestion
+from rtsched.daemon.questions import AnyQuestion
 from rtsched.daemon.settings import DaemonSettings, LiveSite, Scope
 from rtsched.logs.sacct_lines import ROLES, SACCT, SACCT_COLUMNS
 from rtsched.model.verdicts import Reason, Verdict
@@ -135,9 +135,10 @@ def test_every_setting_is_documented(generate, reference):
         for setting in entry.config.__struct_fields__:
             assert f"| `{setting}` |" in section, (name, setting)
     from rtsched.core.config import PluginTable
-    from rtsched.replay.policies import Policy, Site
+    from rtsched.replay.policies import Policy, SiteSettings
 
-    for kind in (Site, Policy, PluginTable, type(Policy().system), type(Site().workload)):
+    tables = type(Policy().system), type(SiteSettings().workload)
+    for kind in (SiteSettings, Policy, PluginTable, *tables):
         for setting in kind.__struct_fields__:
             assert f"| `{setting}` |" in reference["site"], (kind, setting)
 

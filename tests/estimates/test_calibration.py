@@ -26,8 +26,9 @@ from rtsched.kernels.machine_limits import HELD, USED
 from rtsched.model.limits import Association, Limits, LimitSet, SiteLimits
 from rtsched.model.table import Ragged
 from rtsched.replay.results import Workload
+from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import Lublin
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.workload import prepare
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.testing import make_jobs, make_snapshot
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from testbed import Box, Cluster, TestbedError
 from testbed.waiting import NOTED, QuietClock, attempts, eventually
 
-from rtsched.daemon.ask import SOCKET, ask
-from rtsched.daemon.reports import Status, StatusReport
+from rtsched.daemon.query_client import SOCKET, ask
+from rtsched.daemon.questions import Status, StatusReport
 from rtsched.errors import AdapterError
 
 PROGRAM = Path(__file__).with_name("submit.c")

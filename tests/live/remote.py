@@ -10,9 +10,11 @@ from typing import Any, Self
 from testbed import Box
 
 from rtsched.adapters.child_process import receive, send
-from rtsched.adapters.condor import CondorSettings, CondorSystem
+from rtsched.adapters.condor.settings import CondorSettings
+from rtsched.adapters.condor.system import CondorSystem
 from rtsched.adapters.live import Change, Completions, Done, Observation
-from rtsched.adapters.slurm import SlurmSettings, SlurmSystem
+from rtsched.adapters.slurm.settings import SlurmSettings
+from rtsched.adapters.slurm.system import SlurmSystem
 from rtsched.errors import AdapterError
 from rtsched.model.actions import Action
 

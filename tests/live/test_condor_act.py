@@ -16,9 +16,9 @@ from testbed import Pool, PoolOptions, fragments
 from testbed.pool import STATES
 from testbed.waiting import wait_for
 
-from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.commands import CLOSED_S
 from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.live import FIRST_OWN_ID, Done
 from rtsched.errors import AdapterError
 from rtsched.model.actions import (

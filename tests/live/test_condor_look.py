@@ -12,10 +12,10 @@ from remote import Remote
 from testbed import Pool, PoolOptions
 from testbed.waiting import wait_for
 
-from rtsched.adapters.condor import CondorSettings
 from rtsched.adapters.condor.completions import SLACK_S
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.queue_reader import FEWEST
+from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.live import CompletionStatus, Observation
 from rtsched.errors import AdapterError
 from rtsched.model.cluster import NodeState
@@ -251,7 +251,7 @@ def test_ads_that_are_no_text_at_all(pool: Pool, remote: Remote) -> None:
 
 REQUESTS = """
 import json, sys
-from rtsched.adapters.condor import CondorSettings
+from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.pool import Pool
 pool = Pool(CondorSettings())
 job, gone = json.loads(sys.argv[1])
@@ -307,7 +307,7 @@ def test_requests(pool: Pool) -> None:
 
 
 STARTED = """
-from rtsched.adapters.condor import CondorSettings
+from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.pool import Pool
 pool = Pool(CondorSettings())
 print(pool.schedds[0].started())
@@ -351,7 +351,7 @@ def test_ten_thousand_waiting_jobs(pool: Pool, remote: Remote) -> None:
 
 _LOST = """
 import gc, sys
-from rtsched.adapters.condor import CondorSystem
+from rtsched.adapters.condor.system import CondorSystem
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.schedd import Schedd
 named = 0
@@ -393,7 +393,7 @@ def test_nothing_is_kept_of_jobs_that_went(pool: Pool) -> None:
 
 _HANDED_OVER = """
 import json, sys
-from rtsched.adapters.condor import CondorSystem
+from rtsched.adapters.condor.system import CondorSystem
 from rtsched.adapters.condor.schedd import Schedd
 handed_over, ask = [], Schedd._job_ads
 def counting(self, *arguments):

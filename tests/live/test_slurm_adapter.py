@@ -14,7 +14,7 @@ from testbed.slurm_source import has_pyslurm
 from testbed.waiting import eventually
 
 from rtsched.adapters.live import FIRST_OWN_ID, CompletionStatus, Done, Observation
-from rtsched.adapters.slurm import SlurmSettings
+from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.errors import AdapterError
 from rtsched.model.actions import (
     Cancel,

@@ -13,8 +13,15 @@ from rtsched.errors import InputError
 from rtsched.logs import ReadOptions, read_logs
 from rtsched.logs.anonymous import Pseudonyms, anonymise
 from rtsched.logs.anonymous.pseudonyms import KEEPABLE
-from rtsched.logs.anonymous.slurm_words import SlurmWords
-from rtsched.logs.anonymous.writing import ATTRIBUTE_NAMES, DEADLINES, FORMS, NAMES, STEP, TEXTS
+from rtsched.logs.anonymous.writing import (
+    ATTRIBUTE_NAMES,
+    DEADLINES,
+    FORMS,
+    NAMES,
+    STEP,
+    TEXTS,
+    SlurmWords,
+)
 from rtsched.logs.condor_history import ATTRIBUTES
 from rtsched.logs.sacct_lines import ROLES
 from rtsched.logs.slurm_text import submit_line

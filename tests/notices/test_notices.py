@@ -13,11 +13,24 @@ import pytest
 
 from rtsched.adapters.requirements import EVENTS, notify_choice
 from rtsched.core.config import read_settings
-from rtsched.daemon.reports import ClosedPromise, ClosedReport, PromiseStatus, StatusReport
+from rtsched.daemon.questions import ClosedPromise, ClosedReport, PromiseStatus, StatusReport
 from rtsched.errors import AdapterError, ConfigError
-from rtsched.notices.delivery import Delivery, Letter, deliver, message_of
 from rtsched.notices.events import Known, Memory, Notice, key_of, noticed
-from rtsched.notices.serving import HOUR, MOST, RETRY, State, Waiting, load, looked, save, sent
+from rtsched.notices.serving import (
+    HOUR,
+    MOST,
+    RETRY,
+    Delivery,
+    Letter,
+    State,
+    Waiting,
+    deliver,
+    load,
+    looked,
+    message_of,
+    save,
+    sent,
+)
 from rtsched.notices.settings import NoticesSettings, chosen
 
 NOW = 1_800_000_000.0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
 from rtsched.core.config import PluginTable
-from rtsched.core.cycle import judge
+from rtsched.core.decision import judge
 from rtsched.core.plan_check import plan_fault
 from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.start import policy_of

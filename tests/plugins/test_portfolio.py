@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
 from rtsched.core.config import convert
-from rtsched.core.cycle import admission_actions, judge, observe
+from rtsched.core.decision import admission_actions, judge, observe
 from rtsched.model.actions import Admit, Reject, Reserve
 from rtsched.model.cluster import Cluster
 from rtsched.model.events import EventKind, EventRows, Events
@@ -22,8 +22,9 @@ from rtsched.model.verdicts import Verdict
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
+from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import PapersMcdf
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.workload import prepare
 from rtsched_plugins.portfolio import Portfolio
 from rtsched_plugins.portfolio_parts import Recent
 

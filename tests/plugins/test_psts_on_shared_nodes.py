@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
-from rtsched.core.cycle import observe, steer
+from rtsched.core.decision import observe, steer
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.events import EventKind, Events
 from rtsched.model.jobs import Jobs

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rtsched.core.capabilities import PreparedState
 from rtsched.core.chain import Chain, Member, Stage
-from rtsched.core.cycle import observe, steer
+from rtsched.core.decision import observe, steer
 from rtsched.model.actions import Move
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.events import EventKind

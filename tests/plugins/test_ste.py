@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
-from rtsched.core.cycle import observe
+from rtsched.core.decision import observe
 from rtsched.kernels.compiling import plain
 from rtsched.kernels.service_error import fill
 from rtsched.model.events import EventKind, EventRows, Events

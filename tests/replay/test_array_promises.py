@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rtsched.adapters.slurm import SlurmTranslator
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
+from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.errors import InputError
 from rtsched.logs import ReadOptions, read_logs
@@ -28,7 +28,8 @@ from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
 from rtsched.replay.policies import choose
 from rtsched.replay.results import PolicyRun, Workload
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.settings import WorkloadOptions
+from rtsched.replay.workload import prepare
 from rtsched.simulator.array_runs import ArrayRuns
 from rtsched.simulator.interface import NodeEvent
 from rtsched.simulator.settings import ExclusiveSettings

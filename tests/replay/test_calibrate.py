@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.calibrate import Estimate, Loads, Options, Refused, Requests, Speeds
+from rtsched.calibrate import Estimate, Loads, Options, Records, Refused, Requests, Speeds
 from rtsched.calibrate.intervals import independent, medians, requested_times, share, t_quantile
 from rtsched.calibrate.loads import divisible_loads
-from rtsched.calibrate.records import Records
 from rtsched.calibrate.speeds import Design, Fit, node_speeds
 from rtsched.errors import ConfigError
 from rtsched.kernels.dlt import exec_time

@@ -13,7 +13,8 @@ from rtsched.model.log import Ending, Log, Outcomes
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
 from rtsched.replay.results import REASONS, Obstacle, Results, Workload
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.settings import WorkloadOptions
+from rtsched.replay.workload import prepare
 
 NONE = WorkloadOptions(deadline_rule="none")
 SHARED = WorkloadOptions(deadline_rule="none", unit="resources")

@@ -23,8 +23,9 @@ from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Results, Workload
+from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import Lublin
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.workload import prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, StopConditions
 from rtsched.simulator.settings import ExclusiveSettings, MachineSettings, NegotiatorSettings

@@ -17,8 +17,9 @@ from rtsched.replay.machine import chosen_unit
 from rtsched.replay.policies import presets
 from rtsched.replay.resource_use import resource_use
 from rtsched.replay.results import REASONS, Obstacle, Workload, obstacles, promisable_jobs
+from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import Lublin
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.workload import prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.settings import ExclusiveSettings
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
-from rtsched.core.cycle import judge
+from rtsched.core.decision import judge
 from rtsched.core.plan_check import plan_fault
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shared_reference import Job
 
 from rtsched.core.chain import Chain, Member
-from rtsched.core.cycle import admission_actions, judge
+from rtsched.core.decision import admission_actions, judge
 from rtsched.core.plan_check import plan_fault
 from rtsched.model.actions import Admit, Reserve
 from rtsched.model.cluster import Cluster, Nodes, NodeState

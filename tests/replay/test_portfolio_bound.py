@@ -18,12 +18,12 @@ from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Workload
+from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import PapersMcdf
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.workload import prepare
 from rtsched_plugins.kernels.admission import exec_of
 from rtsched_plugins.kernels.portfolio_plan import rows_of
 from rtsched_plugins.planning import tasks_of
-from rtsched_reproductions.fluid_bound import most_value
 from rtsched_reproductions.portfolio import (
     BOUND,
     IN_ROUNDS,
@@ -33,6 +33,7 @@ from rtsched_reproductions.portfolio import (
     WORK,
     Portfolio,
     least_rejected,
+    most_value,
 )
 
 seeds = st.integers(0, 2**32)

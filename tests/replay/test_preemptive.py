@@ -22,7 +22,7 @@ from rtsched.replay.engine import Replay, replay
 from rtsched.replay.policies import load_site, presets
 from rtsched.replay.reservations import periodic_work
 from rtsched.replay.results import Workload
-from rtsched.replay.workload import WorkloadOptions
+from rtsched.replay.settings import WorkloadOptions
 from rtsched.simulator.interface import DecisionPoint, NodeEvent, StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.preemptive import PreemptiveNodes

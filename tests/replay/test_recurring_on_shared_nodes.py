@@ -21,7 +21,7 @@ from test_planning_on_shared_nodes import (
 )
 from test_spare_on_shared_nodes import ask, placed, spare
 
-from rtsched.core.cycle import admission_actions, judge
+from rtsched.core.decision import admission_actions, judge
 from rtsched.core.plan_check import plan_fault
 from rtsched.errors import ConfigError
 from rtsched.model.blocked import NOTHING_BLOCKED, with_recurring
@@ -29,7 +29,8 @@ from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs, Periodic, occurrences
 from rtsched.model.resources import demand_of, room_of
 from rtsched.model.snapshot import Snapshot
-from rtsched.replay.reservations import PeriodicTable, periodic_work
+from rtsched.replay.reservations import periodic_work
+from rtsched.replay.settings import PeriodicTable
 from rtsched.simulator.interface import StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.recurring import check_apart

@@ -20,7 +20,7 @@ from test_planning_on_shared_nodes import (
 from test_shared_nodes import as_table, found, licenses, machine, node, workloads
 
 from rtsched.core.chain import Chain
-from rtsched.core.cycle import admission_actions, judge
+from rtsched.core.decision import admission_actions, judge
 from rtsched.core.plan_check import plan_fault
 from rtsched.logs.slurm_reservations import Reservation
 from rtsched.model.actions import Reject, Reserve

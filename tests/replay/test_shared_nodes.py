@@ -24,7 +24,8 @@ from rtsched.replay.planners import load_chain
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.resource_use import resource_use
 from rtsched.replay.results import Workload
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.settings import WorkloadOptions
+from rtsched.replay.workload import prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, Outcome
 from rtsched.simulator.settings import ExclusiveSettings

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rtsched.core.capabilities import Capabilities
 from rtsched.core.chain import Chain, Member
 from rtsched.core.config import PluginTable, convert
-from rtsched.core.cycle import observe
+from rtsched.core.decision import observe
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plugins import Found, discover
 from rtsched.errors import ConfigError, ShapeError

@@ -16,8 +16,9 @@ from rtsched.logs.swf import write
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.log import Log, Outcomes
 from rtsched.replay import lublin
+from rtsched.replay.settings import WorkloadOptions, header_settings
 from rtsched.replay.synth import GENERATORS, ROUND_REQUESTS, Lublin, PapersMcdf, Poisson, repeat
-from rtsched.replay.workload import WorkloadOptions, header_settings, prepare
+from rtsched.replay.workload import prepare
 
 
 def columns(log):

@@ -33,7 +33,8 @@ from rtsched.model.limits import Limits, LimitSet, Qos, SiteLimits
 from rtsched.model.table import Ragged
 from rtsched.replay.limits import JobAmounts, limits_of_jobs
 from rtsched.replay.measures import charged, errors, logged_results
-from rtsched.replay.workload import WorkloadOptions, prepare
+from rtsched.replay.settings import WorkloadOptions
+from rtsched.replay.workload import prepare
 
 LOOPS = ["fcfs", "easy", "conservative"]
 MINUTE = 60.0
@@ -105,6 +106,18 @@ def test_a_job_behind_one_that_waits_for_nodes_is_looked_at_again(loop: str) -> 
     walls = [job.run for job in work]
     made = system(as_table(jobs), walls, loop, limits, cluster=machine([(4, 1, 0)] * NODES))
     assert [found(made)[row][0] for row in range(3)] == expected
+
+
+def test_a_head_that_comes_over_its_limit_holds_up_nobody() -> None:
+    """The second job waits for the GPU of the first, which has used the core-minute at 60 s.
+
+    So the third, which comes then, is the first in the queue that may start.
+    """
+    asked = [(0.0, (1, 0, 1)), (0.0, (1, 0, 1)), (60.0, (1, 0, 0))]
+    jobs = [Job(at, 1, demand, 120.0, 120.0) for at, demand in asked]
+    limits = of_cores([1, 1, 0], USED, 1)
+    made = system(as_table(jobs), [120.0] * 3, "fcfs", limits, cluster=machine([(4, 4, 1)]))
+    assert found(made) == {0: (0.0, [0]), 2: (60.0, [0])}
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
 from rtsched.core.config import convert
-from rtsched.core.cycle import observe, steer
+from rtsched.core.decision import observe, steer
 from rtsched.errors import ShapeError
 from rtsched.kernels.delays import slowest
 from rtsched.model.actions import Admit, Cancel, Hold, Move, Place, Reject, Release, Reserve

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
-from rtsched.core.cycle import admission_actions, judge
+from rtsched.core.decision import admission_actions, judge
 from rtsched.core.plan_check import broken_order
 from rtsched.core.plan_repair import right_shifted
 from rtsched.model.cluster import Cluster, Nodes

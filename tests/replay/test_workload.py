@@ -14,7 +14,8 @@ from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes
 from rtsched.replay.machine import by_node
 from rtsched.replay.rules import DeadlineRule, KindRule, draw
-from rtsched.replay.workload import HEADER, WorkloadOptions, header_settings, prepare
+from rtsched.replay.settings import HEADER, WorkloadOptions, header_settings
+from rtsched.replay.workload import prepare
 
 RIGID = WorkloadOptions(deadline_rule="none")
 

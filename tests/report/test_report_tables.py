@@ -18,7 +18,7 @@ from rich.console import Console
 
 from rtsched.calibrate.intervals import share
 from rtsched.core.chain import HookMetrics
-from rtsched.daemon.reports import StartEstimate
+from rtsched.daemon.questions import StartEstimate
 from rtsched.errors import ConfigError, InputError
 from rtsched.model.wilson import wilson
 from rtsched.report import comparison

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from rtsched_reproductions.ste import EXPECTED, SECOND, _error_claims, _studies, _time_claims
-from rtsched_reproductions.ste_runs import (
+from rtsched_reproductions.ste import (
     BUSY,
     COMPLETION,
+    EXPECTED,
     FCFS,
     FINAL,
     LATE,
@@ -15,8 +15,12 @@ from rtsched_reproductions.ste_runs import (
     MAKESPAN,
     MOST_ERROR,
     RR,
+    SECOND,
     STE,
     Study,
+    _error_claims,
+    _studies,
+    _time_claims,
     serve,
     wait,
 )

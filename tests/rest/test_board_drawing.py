@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.daemon.reports import PromiseStatus, TimelineReport
+from rtsched.daemon.questions import PromiseStatus, TimelineReport
 from rtsched.rest.board.drawing import PAST, SAMPLES, WIDTH, drawing, marks
 
 NOW = 1_800_000_000.0

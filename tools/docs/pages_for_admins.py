@@ -12,9 +12,8 @@ from installed import NOTE, built_in, reasons_of
 from litestar import Router
 from writing import block, code, doc_of, page, sentences, table
 
-from rtsched.adapters.condor import CondorSettings
-from rtsched.adapters.condor.settings import Recurring
-from rtsched.adapters.slurm import SlurmSettings
+from rtsched.adapters.condor.settings import CondorSettings, Recurring
+from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.cli import main
 from rtsched.cli.common import settings_of, toml_text
 from rtsched.core import config
@@ -124,7 +123,7 @@ def site_page() -> str:
         "[system] of machine time-shared": machines.TimeSharedSettings,
         "[system] of machine preemptive": machines.PreemptiveSettings,
         "[[plugin]]": config.PluginTable,
-        "[workload]": type(policies.Site().workload),
+        "[workload]": type(policies.SiteSettings().workload),
         "[policy.NAME]": policies.Policy,
         "[daemon]": DaemonSettings,
         "[[scope]]": Scope,

@@ -10,7 +10,7 @@ from installed import NOTE, TOP
 from writing import block, code, doc_of, page, table
 
 from rtsched.cli.common import settings_of
-from rtsched.daemon import reports
+from rtsched.daemon import questions
 from rtsched.daemon.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ def _submit_settings(path: Path) -> list[tuple[str, str, str]]:
 
 def query_page() -> str:
     """Return the page of questions and reports."""
-    doc = doc_of(reports)
+    doc = doc_of(questions)
     parts = []
     used: dict[str, type[msgspec.Struct]] = {}
-    for question in get_args(reports.AnyQuestion):
+    for question in get_args(questions.AnyQuestion):
         name = question.__struct_config__.tag
         example = msgspec.json.decode(msgspec.json.encode(_example(question)))
         parts += [
@@ -112,7 +112,7 @@ def query_page() -> str:
     )
 
 
-def _example(question: type[reports.Question]) -> reports.Question:
+def _example(question: type[questions.Question]) -> questions.Question:
     required: dict[str, Any] = {"since": 1_800_000_000.0, "job": "4711"}
     return question(**{name: required[name] for name in _required(question)})
 
@@ -133,4 +133,4 @@ def _fields(kind: type[msgspec.Struct]) -> str:
 def _inner(kind: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
     """Return the structures that stand within a report, by name."""
     names = msgspec.json.schema(kind).get("$defs", {})
-    return {name: getattr(reports, name) for name in names if name != kind.__name__}
+    return {name: getattr(questions, name) for name in names if name != kind.__name__}

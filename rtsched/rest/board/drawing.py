@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.daemon.reports import EstimateRecord, PromiseStatus, TimelineReport
+    from rtsched.daemon.questions import EstimateRecord, PromiseStatus, TimelineReport
 
 WIDTH = 1000
 """Units of a drawing across."""

@@ -17,7 +17,8 @@ from litestar import MediaType, Request, Response, Router, get, post
 from litestar.params import QueryParameter
 
 from rtsched import __version__
-from rtsched.daemon.reports import (
+from rtsched.daemon.odds_wording import moment, state_of
+from rtsched.daemon.questions import (
     AccountShare,
     Choice,
     Choices,
@@ -41,7 +42,6 @@ from rtsched.daemon.reports import (
     When,
     WhenReport,
 )
-from rtsched.daemon.stated import moment, state_of
 from rtsched.errors import RtschedError
 from rtsched.logs.hostlist import fold
 from rtsched.report.reliability import reliability, reliability_drawing

@@ -10,7 +10,7 @@ While there is a plan, a job also fits only where it leaves the plan its nodes f
 asks for, and the shadow time is the head's earliest start by the profile: what nodes have left from
 each time on, running jobs and the plan taken off.
 
-Conservative backfilling (`machine_profile`) adds its reservations to the profile. Each is the
+Conservative backfilling (`machine_conservative`) adds its reservations to the profile. Each is the
 earliest time at which enough nodes have room for the whole requested time, and of these nodes the
 first, or those that the rule prefers.
 
@@ -392,13 +392,15 @@ def scan_in_order(machine: MachineState) -> bool:
 def shared_pass(machine: MachineState) -> None:
     """Start what FCFS or EASY lets start now."""
     state, waits = machine.state[0], True
+    if state.settled and head_over_limit(machine):
+        state.settled = 0
     if not state.settled:
         state.scan = state.known + 1
         waits = scan_in_order(machine)
     if waits and state.loop == EASY:
         bound_growth(machine)
         backfill_shared(machine)
-        if state.depth > 0 or head_over_limit(machine):
+        if state.depth > 0:
             state.settled = 0
     if state.scan > state.known:
         state.known = state.scan

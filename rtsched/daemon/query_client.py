@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rtsched.adapters.wire import HEADER, MessageKind, frame, read_header
-from rtsched.daemon.reports import NOT_A_QUESTION, Refusal, RefusedError
+from rtsched.daemon.questions import NOT_A_QUESTION, Refusal, RefusedError
 from rtsched.errors import AdapterError, ProtocolError
 
 if TYPE_CHECKING:
-    from rtsched.daemon.reports import Question
+    from rtsched.daemon.questions import Question
 
 SOCKET = "/run/rtsched/query.sock"
 

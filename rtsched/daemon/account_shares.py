@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.daemon.reports import AccountShare
+from rtsched.daemon.questions import AccountShare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from rtsched.daemon.working import Steered
+    from rtsched.daemon.cycle import Steered
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Accounts, Snapshot
 

@@ -23,7 +23,7 @@ from rtsched.kernels.machine_limits import held_up
 from rtsched.kernels.machine_nodes import choose, group_of
 from rtsched.kernels.machine_passes import launch, launch_on_picks
 from rtsched.kernels.machine_queue import close_up
-from rtsched.kernels.shared_passes import (
+from rtsched.kernels.machine_shared_passes import (
     forget_past_shared,
     give_back_shared,
     launch_reserved_shared,

@@ -42,14 +42,14 @@ from rtsched.kernels.machine import (
     record,
     release,
 )
+from rtsched.kernels.machine_conservative import conservative_pass, give_back, unplace
 from rtsched.kernels.machine_gates import job_over, leave_array, next_task, passes_gate
 from rtsched.kernels.machine_nodes import change_nodes, group_of, start_planned
 from rtsched.kernels.machine_passes import easy_pass, serial_pass, start_heads, window_pass
 from rtsched.kernels.machine_preemption import next_exemption_end, preempt
-from rtsched.kernels.machine_profile import conservative_pass, give_back, unplace
 from rtsched.kernels.machine_queue import close_up, enqueue, find, list_queue, rerank, withdraw
+from rtsched.kernels.machine_shared_passes import shared_pass
 from rtsched.kernels.records import pop, push
-from rtsched.kernels.shared_passes import shared_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import numpy as np
 from rtsched.adapters.changes import exchanged
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.core.capabilities import Capabilities
-from rtsched.core.cycle import observe, steer
+from rtsched.core.decision import observe, steer
 from rtsched.daemon import messages
 from rtsched.daemon.deferred import (
     AT_A_TIME,
@@ -95,7 +95,7 @@ class CycleRules:
     restart_policy: RestartPolicy = NEVER
 
 
-def settle(
+def after_poll(
     before: Site,
     observation: Observation,
     rules: CycleRules,
@@ -169,7 +169,7 @@ def _begin_again(site: Site, before: Site, now: float) -> tuple[Action, ...]:
     plan, runs, queued = site.snapshot.plan, before.snapshot.allocations, site.snapshot.queued
     planned = plan.entries.job[np.isin(plan.entries.job, queued.id)]
     planned = planned[~np.isin(planned, [*site.restarting, *at_risk(site)])]
-    known = np.concatenate([runs.entries.job, np.array(list(before.restarting), np.int64)])
+    known = np.concatenate([runs.entries.job, np.array(before.restarting, np.int64)])
     again = planned[np.isin(planned, known)]
     if not len(again):
         return ()
