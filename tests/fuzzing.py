@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from rtsched.adapters.condor.submission import CondorTranslator
-from rtsched.adapters.slurm.comments import spec_of
+from rtsched.adapters.slurm.comments import options_in
 from rtsched.adapters.slurm.requirements import JobRequest
 from rtsched.adapters.slurm.submission import SlurmTranslator, edges_of
 from rtsched.adapters.wire import (
@@ -492,9 +492,9 @@ mode = "shadow"
 
 def _labels(texts: bytes) -> None:
     for text in texts.decode(errors="replace").split("\x1f")[:3]:
-        spec = spec_of(text, "")
+        spec = options_in(text, "")
         edges_of(JobRequest(dependency=text), spec)
-        spec_of("", text)
+        options_in("", text)
 
 
 def _names(data: bytes) -> None:

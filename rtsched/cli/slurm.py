@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rtsched.adapters.readiness import CheckResult
-    from rtsched.adapters.slurm.memory import AppliedFile
+    from rtsched.adapters.slurm.last_applied import AppliedFile
     from rtsched.adapters.slurm.settings import SlurmSettings
     from rtsched.adapters.slurm.setup import ProbeResult, Setup
 
@@ -320,7 +320,7 @@ def _remembered(path: str, user: str) -> AppliedFile:
     ConfigError
         If there is a file, and it cannot be read, as by root on a shared file system.
     """
-    from rtsched.adapters.slurm import memory
+    from rtsched.adapters.slurm import last_applied
 
     try:
         if path:
@@ -335,7 +335,7 @@ def _remembered(path: str, user: str) -> AppliedFile:
                 f"as the daemon's user: runuser -u {user} -- rtsched slurm restore"
             ]
         ) from error
-    return memory.read(path)
+    return last_applied.read(path)
 
 
 def _answers(path: Path) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from rtsched.adapters.condor.submission import CondorTranslator, ad_of
 from rtsched.adapters.live import Adjustment
 from rtsched.adapters.requirements import HORIZON, LONGEST, LONGEST_ATTRIBUTE, beyond_horizon
-from rtsched.adapters.slurm.comments import spec_of
+from rtsched.adapters.slurm.comments import options_in
 from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import nodes_with
@@ -59,7 +59,7 @@ def test_other_odds_in_slurm(
     *found, words = texts_of(extra, comment, odds)
     assert tuple(found) == texts
     assert words == options
-    spec = spec_of(*found)
+    spec = options_in(*found)
     assert not spec.problem
     assert spec.odds == odds or (odds == 1.0 and math.isnan(spec.odds))
 

@@ -14,8 +14,8 @@ from rtsched.adapters.live import CompletionStatus, Observation, SubmitReply
 from rtsched.adapters.slurm.completions import completions_in
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
 from rtsched.adapters.slurm.groups import joined_arrays
+from rtsched.adapters.slurm.last_applied import LastApplied, SlurmState
 from rtsched.adapters.slurm.layout import ClusterLayout, PartitionParts
-from rtsched.adapters.slurm.memory import LastApplied, SlurmState
 from rtsched.adapters.slurm.observation import allocations_of, jobs_of, marks_of
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import JobRows, ReservationRow, parts

@@ -12,8 +12,8 @@ from slurm_printed import job_rows, printed
 from rtsched.adapters.live import Observation, Submission, SubmitReply
 from rtsched.adapters.slurm.commands import only_waiting, promised_priority, rank_of
 from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, unchecked_features
+from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.layout import ClusterLayout, layout_of
-from rtsched.adapters.slurm.memory import AppliedFile, LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.node_requests import node_list_in, with_node_list
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.reserving import reserve_changes

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slurm_printed import TOKEN, job_rows, printed
 
 from rtsched.adapters.live import Change, Done, Marks, Observation
-from rtsched.adapters.slurm import memory
+from rtsched.adapters.slurm import last_applied
 from rtsched.adapters.slurm.commands import (
     Command,
     CommandRunner,
@@ -22,9 +22,15 @@ from rtsched.adapters.slurm.commands import (
     carried_out,
     outcome_of,
 )
-from rtsched.adapters.slurm.comments import record_of, spec_of, with_message, with_record
+from rtsched.adapters.slurm.comments import options_in, record_of, with_message, with_record
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts
-from rtsched.adapters.slurm.memory import UNSURE, AppliedFile, LastApplied, SlurmState, applied
+from rtsched.adapters.slurm.last_applied import (
+    UNSURE,
+    AppliedFile,
+    LastApplied,
+    SlurmState,
+    applied,
+)
 from rtsched.adapters.slurm.observation import (
     jobs_of,
     marks_of,
@@ -214,13 +220,13 @@ def test_who_has_to_wait_keeps_the_range_that_was_asked_for() -> None:
 def test_asked_sizes_outlive_the_process(tmp_path: Path) -> None:
     """What a user asked for is known after a restart; a file that cannot be is one sentence."""
     path, what = str(tmp_path / "memory.json"), AppliedFile({7: (1, 4)}, {8: ("n1", 5.0)}, {9: -50})
-    assert memory.read(path) == AppliedFile()
-    assert memory.write(path, what) == ""
-    assert memory.read(path) == what
+    assert last_applied.read(path) == AppliedFile()
+    assert last_applied.write(path, what) == ""
+    assert last_applied.read(path) == what
     assert LastApplied.of(what).kept() == what
-    assert "cannot be written" in memory.write(str(tmp_path / "none" / "x"), AppliedFile())
-    assert memory.write("", what) == ""
-    assert memory.read("") == AppliedFile()
+    assert "cannot be written" in last_applied.write(str(tmp_path / "none" / "x"), AppliedFile())
+    assert last_applied.write("", what) == ""
+    assert last_applied.read("") == AppliedFile()
 
 
 def test_what_is_being_set_is_kept_before(tmp_path: Path) -> None:
@@ -242,7 +248,9 @@ def test_a_damaged_file_of_sizes(content: bytes) -> None:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "sizes.json"
         path.write_bytes(content)
-        assert all(0 < least <= most for least, most in memory.read(str(path)).ranges.values())
+        assert all(
+            0 < least <= most for least, most in last_applied.read(str(path)).ranges.values()
+        )
 
 
 def test_a_new_process_gives_a_range_back(tmp_path: Path) -> None:
@@ -488,7 +496,7 @@ def test_messages_are_never_taken_for_words_to_rtsched(comment: str, message: st
     """However odd: what is said to rtsched is the same, and telling it twice changes nothing."""
     once = with_message(comment, message)
     assert with_message(once, message) == once
-    assert spec_of(once) == spec_of(comment)
+    assert options_in(once) == options_in(comment)
 
 
 @given(COMMENTS)

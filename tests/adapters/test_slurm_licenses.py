@@ -18,8 +18,8 @@ from rtsched.adapters.slurm.advance_reservations import (
 )
 from rtsched.adapters.slurm.commands import Rank
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts, plans_licenses
+from rtsched.adapters.slurm.last_applied import LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.layout import layout_of, unreserved_licenses
-from rtsched.adapters.slurm.memory import LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.per_node import Demand, demand_of
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of

@@ -10,7 +10,7 @@ from slurm_printed import job_rows, printed
 from rtsched.adapters.live import FIRST_OWN_ID, Change, Done, Observation, SubmitReply
 from rtsched.adapters.slurm.commands import Rank, promised_priority, rank_of
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts
-from rtsched.adapters.slurm.memory import AppliedFile, LastApplied, SlurmState, applied
+from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.reserving import reserve_changes

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.live import FeasibilityRequest, SubmitReply, dag_key
 from rtsched.adapters.slurm.commands import TOP_NICE, promised_factor
-from rtsched.adapters.slurm.comments import KEYS, NOTHING, parts_of, spec_of
+from rtsched.adapters.slurm.comments import KEYS, NOTHING, options_in, parts_of
 from rtsched.adapters.slurm.facts import (
     Partition,
     SlurmFacts,
@@ -488,7 +488,7 @@ def test_an_array_that_slurm_would_refuse_is_refused_with_a_reason() -> None:
 
 def test_a_divisible_load() -> None:
     """Words of ours are found anywhere between white space, in either text."""
-    spec = spec_of("please rtsched:sigma=400,cms=1,cps=100\tsoon", "rtsched:setup_link=0.5")
+    spec = options_in("please rtsched:sigma=400,cms=1,cps=100\tsoon", "rtsched:setup_link=0.5")
     assert not spec.problem
     assert spec.divisible
     assert spec.numbers == {"sigma": 400.0, "cms": 1.0, "cps": 100.0, "setup_link": 0.5}
@@ -496,17 +496,17 @@ def test_a_divisible_load() -> None:
 
 def test_a_load_in_rounds() -> None:
     """A job takes its load at once unless it says that it takes it in rounds."""
-    assert spec_of("rtsched:sigma=400,cms=1,cps=100").rounds == 1
-    assert spec_of("rtsched:sigma=400,cms=1,cps=100,rounds=8").rounds == 8
-    assert spec_of("rtsched:sigma=400,cms=1,cps=100,rounds=64").rounds == 64
+    assert options_in("rtsched:sigma=400,cms=1,cps=100").rounds == 1
+    assert options_in("rtsched:sigma=400,cms=1,cps=100,rounds=8").rounds == 8
+    assert options_in("rtsched:sigma=400,cms=1,cps=100,rounds=64").rounds == 64
 
 
 def test_a_graph_and_its_key() -> None:
     """A graph's key is the same whenever asked for, and another for another user."""
-    spec = spec_of("rtsched:dag=night.run_7,message_time=2.5,checkpoint=yes,speedup=none")
-    assert spec_of("rtsched:odds=97.5,notify=kept").odds == pytest.approx(0.975)
+    spec = options_in("rtsched:dag=night.run_7,message_time=2.5,checkpoint=yes,speedup=none")
+    assert options_in("rtsched:odds=97.5,notify=kept").odds == pytest.approx(0.975)
     assert math.isnan(spec.odds)
-    assert spec_of("rtsched:notify=kept+broken").notify == "broken+kept"
+    assert options_in("rtsched:notify=kept+broken").notify == "broken+kept"
     assert (spec.dag, spec.checkpoint, spec.speedup) == ("night.run_7", True, "none")
     assert dag_key("ann", "x") == dag_key("ann", "x") != dag_key("bob", "x")
     assert 0 <= dag_key("ann", "x") < 1 << 63
@@ -515,7 +515,7 @@ def test_a_graph_and_its_key() -> None:
 @pytest.mark.parametrize("text", ["", "nothing", "xrtsched:sigma=1", "rtsched:promise nodes=4"])
 def test_texts_without_words(text: str) -> None:
     """Text that only looks like ours says nothing; neither does the daemon's own record."""
-    assert spec_of(text) is NOTHING
+    assert options_in(text) is NOTHING
 
 
 @pytest.mark.parametrize(
@@ -553,7 +553,7 @@ def test_texts_without_words(text: str) -> None:
 )
 def test_mistakes(text: str, says: str) -> None:
     """Each mistake is one clear sentence."""
-    problem = spec_of(text).problem
+    problem = options_in(text).problem
     assert says in problem
     assert problem.startswith("rtsched:")
     assert problem.isprintable()
@@ -562,7 +562,7 @@ def test_mistakes(text: str, says: str) -> None:
 @given(st.text(), st.text())
 def test_any_text(before: str, after: str) -> None:
     """Whatever users write, there is a spec; what is wrong is said in printable words."""
-    spec = spec_of(before + " rtsched:" + after)
+    spec = options_in(before + " rtsched:" + after)
     assert spec.problem.isprintable()
     assert all(math.isfinite(value) and value >= 0 for value in spec.numbers.values())
 
@@ -571,5 +571,5 @@ def test_any_text(before: str, after: str) -> None:
 def test_any_values(pairs: dict[str, str]) -> None:
     """Values of any form are either taken or complained of."""
     text = ",".join(f"{key}={value}" for key, value in pairs.items())
-    spec = spec_of(f"rtsched:{text}")
+    spec = options_in(f"rtsched:{text}")
     assert spec.problem or all(key in KEYS for key in spec.numbers)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rtsched.adapters.live import Change
-    from rtsched.adapters.slurm.memory import SlurmState
+    from rtsched.adapters.slurm.last_applied import SlurmState
     from rtsched.adapters.slurm.rows import ReservationRow
     from rtsched.model.schedule import Schedule
 

@@ -40,7 +40,7 @@ KEYS = (*_NUMBERS, "rounds", "dag", *_CHOICES, "notify", "odds")
 
 
 @dataclass(frozen=True)
-class Spec:
+class CommentOptions:
     """What a user asked for beside Slurm's own options.
 
     Attributes
@@ -86,10 +86,10 @@ class Spec:
         return "sigma" in self.numbers
 
 
-NOTHING = Spec()
+NOTHING = CommentOptions()
 
 
-def spec_of(*texts: str) -> Spec:
+def options_in(*texts: str) -> CommentOptions:
     """Return what the words of ours in some texts say; the first problem ends it."""
     pairs: dict[str, str] = {}
     found = False
@@ -102,7 +102,7 @@ def spec_of(*texts: str) -> Spec:
             found = True
             problem = _gather(word, pairs)
             if problem:
-                return Spec(True, problem=problem)
+                return CommentOptions(True, problem=problem)
     return _checked(pairs) if found else NOTHING
 
 
@@ -151,10 +151,10 @@ def _problem(key: str, value: str) -> str:
     return ""
 
 
-def _checked(pairs: dict[str, str]) -> Spec:
+def _checked(pairs: dict[str, str]) -> CommentOptions:
     """Return the spec of pairs that are right each by themselves; with a problem, no numbers."""
     numbers = {key: float(pairs[key]) for key in _NUMBERS if key in pairs}
-    spec = Spec(
+    spec = CommentOptions(
         True,
         numbers,
         int(pairs.get("rounds", "1")),
@@ -167,18 +167,20 @@ def _checked(pairs: dict[str, str]) -> Spec:
     )
     load = {"sigma", "cms", "cps"} & numbers.keys()
     if load and len(load) < 3:
-        return Spec(
+        return CommentOptions(
             True,
             problem="rtsched: sigma, cms and cps describe a divisible load together; "
             "give all three",
         )
     if not load and {"setup_link", "setup_node", "rounds"} & pairs.keys():
         text = "rtsched: setup_link, setup_node and rounds need sigma, cms and cps"
-        return Spec(True, problem=text)
+        return CommentOptions(True, problem=text)
     if load and spec.speedup:
-        return Spec(True, problem="rtsched: speedup cannot be combined with a divisible load")
+        return CommentOptions(
+            True, problem="rtsched: speedup cannot be combined with a divisible load"
+        )
     if "message_time" in numbers and not spec.dag:
-        return Spec(True, problem="rtsched: message_time needs dag")
+        return CommentOptions(True, problem="rtsched: message_time needs dag")
     return spec
 
 

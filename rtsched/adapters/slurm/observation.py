@@ -12,7 +12,7 @@ from rtsched.adapters.live import LIKELY, UNJUDGED, Completions, CompletionStatu
 from rtsched.adapters.requirements import plain_columns
 from rtsched.adapters.slurm.accounts import limits_for
 from rtsched.adapters.slurm.commands import FIRST_PRIORITY, LAST_PRIORITY
-from rtsched.adapters.slurm.comments import NOTHING, Spec, spec_of
+from rtsched.adapters.slurm.comments import NOTHING, CommentOptions, options_in
 from rtsched.adapters.slurm.completions import LIVE
 from rtsched.adapters.slurm.layout import is_ours
 from rtsched.adapters.slurm.node_requests import node_list_in, wishes_in
@@ -455,7 +455,7 @@ def is_exclusive(exclusive: str) -> bool:
     return exclusive not in {"", "NO"}
 
 
-def _specs(rows: JobRows) -> dict[int, Spec]:
+def _specs(rows: JobRows) -> dict[int, CommentOptions]:
     """Return what jobs say to rtsched, by row, of those that say something."""
     says = rows.extra.map(_is_for_us, np.bool_) | rows.comment.map(_is_for_us, np.bool_)
     found = {at: _spec(rows, at) for at in np.flatnonzero(says).tolist()}
@@ -466,8 +466,8 @@ def _is_for_us(text: str) -> bool:
     return "rtsched:" in text
 
 
-def _spec(rows: JobRows, i: int) -> Spec:
-    return spec_of(rows.extra[i], rows.comment[i])
+def _spec(rows: JobRows, i: int) -> CommentOptions:
+    return options_in(rows.extra[i], rows.comment[i])
 
 
 def _deferred(rows: JobRows, i: int) -> bool:
@@ -487,7 +487,7 @@ def _unusable(rows: JobRows, i: int, facts: SlurmFacts) -> str:
 def request_in(
     rows: JobRows,
     i: int,
-    spec: Spec,
+    spec: CommentOptions,
     counts: tuple[int, int] | None,
     facts: SlurmFacts,
     now: float = math.inf,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.adapters.requirements import Requirements
 from rtsched.adapters.slurm.accounts import within_limits
-from rtsched.adapters.slurm.comments import NOTHING, Spec
+from rtsched.adapters.slurm.comments import NOTHING, CommentOptions
 from rtsched.adapters.slurm.node_requests import fitted, hardware_of, part_of, too_few_nodes
 from rtsched.adapters.slurm.per_node import Demand, demand_of, per_node, tasks_per_node, written
 from rtsched.adapters.slurm.rows import last_task_in
@@ -169,7 +169,7 @@ class JobRequest:
     unlike: str = ""
     held: bool = False
     cron: bool = False
-    spec: Spec = NOTHING
+    spec: CommentOptions = NOTHING
 
     @property
     def needs_rtsched(self) -> bool:

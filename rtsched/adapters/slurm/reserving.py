@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.slurm.memory import LastApplied, SlurmState
+    from rtsched.adapters.slurm.last_applied import LastApplied, SlurmState
     from rtsched.adapters.slurm.rows import JobRows
     from rtsched.adapters.slurm.settings import SlurmSettings
 

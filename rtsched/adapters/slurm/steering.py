@@ -32,8 +32,8 @@ from rtsched.adapters.slurm.commands import (
     priority_argument,
 )
 from rtsched.adapters.slurm.comments import with_message
+from rtsched.adapters.slurm.last_applied import LastApplied
 from rtsched.adapters.slurm.layout import foreign, is_ours
-from rtsched.adapters.slurm.memory import LastApplied
 from rtsched.adapters.slurm.observation import (
     is_admitted,
     is_deferred,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.slurm.memory import AppliedFile, SlurmState
+    from rtsched.adapters.slurm.last_applied import AppliedFile, SlurmState
     from rtsched.adapters.slurm.rows import JobRows, ReservationRow
     from rtsched.adapters.slurm.settings import SlurmSettings
     from rtsched.model.actions import (

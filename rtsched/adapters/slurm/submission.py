@@ -20,7 +20,13 @@ from rtsched.adapters.live import (
 from rtsched.adapters.requirements import odds_alone, too_late, too_long
 from rtsched.adapters.slurm.accounts import limits_for
 from rtsched.adapters.slurm.commands import promised_factor, promised_priority
-from rtsched.adapters.slurm.comments import WORD, Spec, fitting_record, spec_of, with_record
+from rtsched.adapters.slurm.comments import (
+    WORD,
+    CommentOptions,
+    fitting_record,
+    options_in,
+    with_record,
+)
 from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.node_requests import node_list_in, refused_features, with_node_list
 from rtsched.adapters.slurm.per_node import count_for_gpus, processors_in
@@ -161,7 +167,7 @@ class SlurmTranslator:
         """Return what a submit request means; `facts` are those of the last poll."""
         facts = facts or SlurmFacts()
         fields, wrong = too_long(fields)
-        spec = spec_of(_text(fields, Tag.EXTRA), _text(fields, Tag.COMMENT))
+        spec = options_in(_text(fields, Tag.EXTRA), _text(fields, Tag.COMMENT))
         uid = _number(fields, Tag.USER_ID, _number(fields, Tag.SUBMIT_UID, -1))
         user = facts.users.get(uid) or user_name(uid)
         request = request_of(fields, spec, now)
@@ -478,7 +484,7 @@ def limit_minutes(duration: float, names: JobNames, facts: SlurmFacts) -> int:
     return max(1, math.floor(minutes + 1e-6))
 
 
-def request_of(fields: Mapping[int, str | int], spec: Spec, now: float) -> JobRequest:
+def request_of(fields: Mapping[int, str | int], spec: CommentOptions, now: float) -> JobRequest:
     """Return what a submit request asks for; one that may begin before `now` begins at once."""
     minutes = _number(fields, Tag.TIME_LIMIT, 0)
     limit = math.inf if minutes < 0 else minutes * 60.0 if minutes else math.nan
@@ -572,7 +578,7 @@ def _not_planned(fields: Mapping[int, str | int]) -> str:
     return ",".join(name for name in names if _OWN_FIELDS.get(name) not in fields)
 
 
-def edges_of(request: JobRequest, spec: Spec) -> Edges:
+def edges_of(request: JobRequest, spec: CommentOptions) -> Edges:
     """Return the edges from the jobs that a request waits for to itself, -1; they exist."""
     named = dependency_of(request.dependency).jobs
     before = [job for job in named if str(job) not in request.unknown_jobs]

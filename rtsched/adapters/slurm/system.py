@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import Change, Completions, Done, Observation
-from rtsched.adapters.slurm import memory
+from rtsched.adapters.slurm import last_applied
 from rtsched.adapters.slurm.accounts import (
     Associations,
     accounts_of,
@@ -36,6 +36,7 @@ from rtsched.adapters.slurm.facts import (
     used_time_rules,
 )
 from rtsched.adapters.slurm.groups import joined_arrays, joined_components
+from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.layout import (
     ClusterLayout,
     blocked_of,
@@ -45,7 +46,6 @@ from rtsched.adapters.slurm.layout import (
     released_late,
     unreserved_licenses,
 )
-from rtsched.adapters.slurm.memory import AppliedFile, LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.observation import (
     allocations_of,
     completions_of,
@@ -92,7 +92,7 @@ class SlurmSystem:
         self._commands = CommandRunner(self.settings)
         share = self.settings.share_nodes
         self._route = Route(self._commands, self.settings.route, amounts=share)
-        self._last_applied = LastApplied.of(memory.read(self.settings.memory))
+        self._last_applied = LastApplied.of(last_applied.read(self.settings.memory))
         self._kept = self._last_applied.kept()
         self._not_kept = ""
         self._view: SlurmState | None = None
@@ -217,7 +217,7 @@ class SlurmSystem:
         """Have the next process know what jobs were asked for."""
         if what != self._kept:
             self._kept = what
-            self._not_kept = memory.write(self.settings.memory, what)
+            self._not_kept = last_applied.write(self.settings.memory, what)
 
     def _with_licenses(
         self, given: Sharing, reservations: Sequence[ReservationRow], now: float
