@@ -1,6 +1,5 @@
 """How many jobs policies promise of the most that could end in time, in small cuts of a log.
 
-    pip install ortools
     python benchmarks/offline_optimum.py LOG... [--jobs N] [--windows N] [--policy NAME]...
 
 A window is some jobs of the log, one after the other, on an idle machine that is as large as the

@@ -218,7 +218,6 @@ def test_the_most_jobs_that_can_end_in_time(
     nodes: int, size: list[int], deadline: list[float], most: int
 ) -> None:
     """Jobs of 100, 100, 50 and 10 s, submitted at 0, 0, 10 and 20 s."""
-    pytest.importorskip("ortools")
     from offline_optimum import optimum
 
     jobs = Jobs.build(
