@@ -95,7 +95,7 @@ PARTS: Mapping[str, list[tuple[Any, str]]] = {
     "admission: the rest": [(AdmissionController, "judge")],
     "database: the plan as bytes": [(stores, "encode_schedule")],
     "database: the rest": [(Store, "commit")],
-    "threads, log, metrics": [(Daemon, "admit")],
+    "threads, log, metrics": [(Daemon, "commit")],
 }
 """What an answer is made of: functions, by what they do."""
 

@@ -34,7 +34,7 @@ def test_what_counts_as_a_finding() -> None:
     found = fuzz(Part(lambda: [b"a" * 40], refusing(read)), 300)
     assert found.outcomes["refused"]
     (what,) = {text.partition(":")[0] for text in found.wrong}
-    assert what.startswith("KeyError at test_fuzzing.py")
+    assert what.startswith("KeyError at test_fuzz.py")
 
 
 def test_a_hang_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

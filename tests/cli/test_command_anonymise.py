@@ -1,6 +1,7 @@
 """`rtsched anonymise`: replays of its logs, the key, and the way back."""
 
 import json
+import re
 import stat
 from pathlib import Path
 
@@ -52,7 +53,8 @@ def test_names_go_and_come_back(run, tmp_path):
     assert "63 records (sacct): others.txt\nnames replaced: account 2, " in result.stdout
     assert "69 records left out: it is a step of a job" in result.stdout
     text = (tmp_path / "others.txt").read_text()
-    assert not any(name in text for name in ("alice", "bob", "research", "/dev/null", "sleep"))
+    words = re.findall(r"[\w/]+", text)  # a pseudonym may have "bob" inside
+    assert not {"alice", "bob", "research", "/dev/null", "sleep"} & set(words)
     for name in ("key", "key.names"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     names = [json.loads(line) for line in (tmp_path / "key.names").read_text().splitlines()]

@@ -127,7 +127,7 @@ def test_a_daemon_told_to_end_while_another_takes_over_ends(
         stop(daemon)
         superseded.set()
 
-    monkeypatch.setattr("rtsched.daemon.start.LocalController", InControl)
+    monkeypatch.setattr("rtsched.adapters.slurm.installed.LocalController", InControl)
     monkeypatch.setattr("rtsched.daemon.start.log_events", lambda _: None)
     monkeypatch.setattr("sys.setswitchinterval", lambda _: None)
     monkeypatch.setattr(Daemon, "_try_cycle", cycle)
