@@ -196,7 +196,7 @@ async def measure(
             judged = with_menu(admission, daemon.site, judged, request, now, allowance)
             at.append(time.process_time())
             if judged.changed:
-                await daemon.admit(judged.site, judged.changed)
+                await daemon.commit(judged.site, judged.changed)
             at.append(time.process_time())
             if k >= FIRST:
                 steps = dict(zip(STEPS, [*np.diff(at).tolist(), at[-1] - at[0]], strict=True))
