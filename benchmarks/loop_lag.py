@@ -198,13 +198,13 @@ async def _measured(
             reread=lambda: policy,
             estimating=estimating,
         )
-        spool, admit = Spool(directory), daemon.admit
+        spool, commit = Spool(directory), daemon.commit
 
-        async def admitted(site: Site, new: Sequence[Promise]) -> None:
-            await admit(site, new)
+        async def committed(site: Site, new: Sequence[Promise]) -> None:
+            await commit(site, new)
             spool.put(site, new)
 
-        daemon.admit = admitted  # type: ignore[method-assign]
+        daemon.commit = committed  # type: ignore[method-assign]
         await daemon.cycle()
         await promise(daemon, promises)
         spool.write()

@@ -79,14 +79,14 @@ async def _daemon_runs(directory: Path, extent: tuple[int, int], rest_uid: int) 
     with Store(directory / "rtsched.db", policy.live.daemon.durable) as store:
         worker = Worker(partial(MadeUp, directory, pending, NODES, NODES // 2), 300.0)
         daemon = Daemon(policy, store, worker, SlurmTranslator(), Metrics(), reread=lambda: policy)
-        spool, admit = Spool(directory), daemon.admit
+        spool, commit = Spool(directory), daemon.commit
 
-        async def admitted(site: Site, changed: Sequence[Promise]) -> None:
-            await admit(site, changed)
+        async def committed(site: Site, changed: Sequence[Promise]) -> None:
+            await commit(site, changed)
             spool.put(site, changed)
             await asyncio.to_thread(spool.write)
 
-        daemon.admit = admitted  # type: ignore[method-assign]
+        daemon.commit = committed  # type: ignore[method-assign]
         await daemon.cycle()
         await promise(daemon, promises)
         submits = SocketServer(
