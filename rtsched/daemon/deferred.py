@@ -149,8 +149,8 @@ def _to_be_secured(step: Step, jobs: Sequence[int]) -> tuple[Step, Schedule]:
     waiting = {job: one._replace(secured=None) for job, one in before.waiting.items()}
     for job in jobs:
         nodes, known = _nodes_of(before, job), before.waiting_job(job)
-        lasts = known.secured is not None and nodes <= known.secured.nodes
-        since = known.secured.since if known.secured is not None and lasts else math.inf
+        kept = known.secured
+        since = kept.since if kept is not None and nodes <= kept.nodes else math.inf
         waiting[job] = known._replace(secured=Secured(nodes, since))
         site = site.released(job)
     site = replace(site, waiting=waiting, freed=before.freed)
@@ -163,8 +163,8 @@ def _waiting(site: Site, everything: bool) -> NDArray[np.int64]:
     waits = _is_deferred(site)
     if everything:
         waits |= np.isfinite(queued.deadline)
+    waits |= np.isin(queued.id, site.orphans)
     known = site.waiting.items()
-    waits |= np.isin(queued.id, [job for job, one in known if one.orphan])
     done = [job for job, one in known if one.declined is not None or one.put_off > -math.inf]
     waits &= ~np.isin(queued.id, site.requested.id) & ~np.isin(queued.id, done)
     waits &= ~np.isin(queued.id, site.marks.job[site.marks.unpromised])
@@ -335,13 +335,10 @@ def _not_ended(site: Site) -> frozenset[int]:
     without = _says_run(site, "") & (site.marks.token >= 0)  # what passed unpromised has no token
     deferred = site.snapshot.queued.id[_is_deferred(site)]
     without &= np.isin(site.marks.job, site.snapshot.queued.id)
-    known = site.waiting.items()
-    without &= ~np.isin(site.marks.job, deferred)
-    without &= ~np.isin(site.marks.job, [job for job, one in known if one.orphan])
-    unpromised = frozenset(job for job, one in known if one.unpromised)
-    return unpromised.union(site.marks.job[without].tolist()) - {
-        promise.id for promise in site.all_promises()
-    }
+    without &= ~np.isin(site.marks.job, [*deferred.tolist(), *site.orphans])
+    found = frozenset(job for job, one in site.waiting.items() if one.unpromised)
+    found = found.union(site.marks.job[without].tolist())
+    return found - {promise.id for promise in site.all_promises()}
 
 
 def settled_deferred(site: Site) -> tuple[Action, ...]:

@@ -248,6 +248,11 @@ class Site:
         """The jobs that ended and are to be queued again."""
         return [job for job, one in self.waiting.items() if one.restarting]
 
+    @property
+    def orphans(self) -> list[int]:
+        """The waiting jobs whose promises the database did not know."""
+        return [job for job, one in self.waiting.items() if one.orphan]
+
     def promise_of(self, job: int) -> Promise | None:
         """Return a job's open promise or offer, guaranteed or likely; None: it has none."""
         return self.promises.get(job) or self.likely.promises.get(job)

@@ -133,7 +133,7 @@ class CondorSystem:
         AdapterError
             If the schedd does not answer.
         """
-        return self._observer.find_completions(jobs, since)
+        return find_completions(self._pool, jobs, since)
 
     def changes(self, actions: Sequence[Action]) -> Sequence[Change]:
         """Return what of the actions is not so yet, by the last poll.
@@ -332,18 +332,6 @@ class Observer:
             away=frozenset(silent),
             free=free_of(ads, shared=machine.shared),
         )
-
-    def find_completions(self, jobs: Sequence[int], since: float = -math.inf) -> Completions:
-        """Return how jobs ended that left the queue, of those that the history still has.
-
-        None of them ended before `since`, seconds since the epoch.
-
-        Raises
-        ------
-        AdapterError
-            If the schedd does not answer.
-        """
-        return find_completions(self._pool, jobs, since)
 
     def _without_false_spooling(self, procs: Procs) -> Procs:
         """Return the procs, of which none is being spooled that was seen waiting or running.
