@@ -320,6 +320,11 @@ EVENTS: tuple[Event, ...] = get_args(Event)
 CHOICES = f"none, or some of {', '.join(EVENTS)} with + between them"
 
 
+def readable(text: str) -> str:
+    """Return a text of a user's for a message: in quotes if it holds control characters."""
+    return text if text.isprintable() else repr(text)
+
+
 def notify_choice(text: str) -> str:
     """Return the events of which a user wants to be notified, with `+` between them.
 

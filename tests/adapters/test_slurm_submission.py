@@ -403,6 +403,7 @@ def test_a_moldable_job_keeps_its_margin(minutes: int, least: int, more: int, ex
     assert limit * 60.0 + FACTS.margin <= duration + 1e-6
 
 
+@example({Tag.USER_ID: 0, Tag.OTHER: "\x1f", Tag.DEADLINE: 1})
 @example({Tag.USER_ID: 0, Tag.TRES_PER_JOB: "\ud7a4", Tag.DEADLINE: 1})
 @given(st.dictionaries(st.sampled_from(list(Tag)), st.integers(-(2**62), 2**62) | st.text()))
 def test_any_request(fields: dict[int, int | str]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.adapters.requirements import readable
 from rtsched.adapters.slurm.per_node import WISHES, wishes_text
 from rtsched.counting import counted
 from rtsched.logs.hostlist import expand, fold
@@ -181,8 +182,7 @@ def _listed(text: str, nodes: int) -> str:
 
 def _options(text: str) -> str:
     """Return a request without the partition, cut off, for people."""
-    options = text.rpartition(" --partition=")[0][:80]
-    return options if options.isprintable() else repr(options)
+    return readable(text.rpartition(" --partition=")[0][:80])
 
 
 def _unclear(request: JobRequest, left_out: tuple[LeftOut, ...]) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.adapters.requirements import readable
 from rtsched.adapters.slurm.rows import nodes_in
 from rtsched.logs.node_requests import MIB, OPTIONS
 from rtsched.logs.slurm_text import gres, licenses_in, trackable
@@ -196,8 +197,7 @@ def per_node(request: JobRequest, hardware: Hardware, name: str, *, whole: bool)
     nodes = _fewest(request, hardware, enough, holds, usable)
     for wanted in generic(request.tres):
         if not hardware.amount(wanted).any():
-            shown = wanted if wanted.isprintable() else repr(wanted)
-            return PerNode(nodes, {}, f"no node of partition {name} has {shown}")
+            return PerNode(nodes, {}, f"no node of partition {name} has {readable(wanted)}")
     wishes = _wishes(request, nodes, whole=whole)
     if not wishes:
         return PerNode(nodes, {})
@@ -526,13 +526,14 @@ def _unknown(amounts: dict[str, int], part: Partition, resources: Sequence[str])
     """Return which resource of a request Slurm does not show, or no node has so much of."""
     for name, amount in amounts.items():
         if name not in resources:
+            shown = readable(name)
             if name.partition(":")[0] in resources and name.startswith(GRES):
-                return f"cannot plan with the type {name}; add it to AccountingStorageTRES"
-            return f"cannot plan with {name}; the admin may add it to AccountingStorageTRES"
+                return f"cannot plan with the type {shown}; add it to AccountingStorageTRES"
+            return f"cannot plan with {shown}; the admin may add it to AccountingStorageTRES"
         most = part.most(name)
         if amount > most:
             shown, there = (f"{n >> 20} MiB" if name == MEMORY else n for n in (amount, most))
-            what = {CPU: "processors", MEMORY: "of memory"}.get(name, name)
+            what = {CPU: "processors", MEMORY: "of memory"}.get(name, readable(name))
             return (
                 f"requests {shown} {what} per node; no node of partition {part.name} has more "
                 f"than {there}"

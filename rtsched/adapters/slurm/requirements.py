@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from rtsched.adapters.requirements import Requirements
+from rtsched.adapters.requirements import Requirements, readable
 from rtsched.adapters.slurm.accounts import within_limits
 from rtsched.adapters.slurm.comments import NOTHING, CommentOptions
 from rtsched.adapters.slurm.node_requests import fitted, hardware_of, part_of, too_few_nodes
@@ -398,7 +398,7 @@ def _problem(
         return f"cannot plan with a list of node counts; ask for one of them, such as {size}"
     if request.other:
         names = " and ".join(written(name, request.line) for name in request.other.split(","))
-        return f"cannot plan with {names[:160]}; leave it out"
+        return f"cannot plan with {readable(names[:160])}; leave it out"
     if request.contiguous and several and not request.required:
         return "its partition does not have that many consecutive nodes; leave --contiguous out"
     if part is None:
