@@ -526,10 +526,10 @@ def _unknown(amounts: dict[str, int], part: Partition, resources: Sequence[str])
     """Return which resource of a request Slurm does not show, or no node has so much of."""
     for name, amount in amounts.items():
         if name not in resources:
-            shown = readable(name)
+            kind = readable(name)
             if name.partition(":")[0] in resources and name.startswith(GRES):
-                return f"cannot plan with the type {shown}; add it to AccountingStorageTRES"
-            return f"cannot plan with {shown}; the admin may add it to AccountingStorageTRES"
+                return f"cannot plan with the type {kind}; add it to AccountingStorageTRES"
+            return f"cannot plan with {kind}; the admin may add it to AccountingStorageTRES"
         most = part.most(name)
         if amount > most:
             shown, there = (f"{n >> 20} MiB" if name == MEMORY else n for n in (amount, most))
