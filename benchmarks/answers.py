@@ -84,7 +84,7 @@ PARTS: Mapping[str, list[tuple[Any, str]]] = {
         (PreparedPlan, "pool"),
         (Rules, "prepare"),
     ],
-    "planner: arithmetic": [(Rules, "admit"), (Rules, "offer"), (Rules, "hopeless")],
+    "planner: arithmetic": [(Rules, "admit"), (Rules, "offer"), (Rules, "needed")],
     "planner: a place beside the plan": [(PlanningSession, name) for name in ("_place", "_take")],
     "planner: the plan as a schedule": [(PlanningSession, "schedule")],
     "planner: the rest": [(Mcdf, "judge")],

@@ -258,14 +258,11 @@ class VariedOn(NamedTuple):
         size = course.size.astype(np.int32)
         return Plan(True, -1, math.nan, course.start, course.end, size, position, *by_task, starts)
 
-    def hopeless(self, prepared: Prepared, new: Tasks, now: float) -> bool:
-        """Return whether the new task would be late on an idle cluster."""
-        return bool(now + self.shortest(prepared, new) > new.deadline[0])
-
-    def shortest(self, prepared: Prepared, new: Tasks) -> float:
-        """Return the new task's least run time on an idle cluster, seconds; inf: it never fits."""
+    def needed(self, prepared: Prepared, new: Tasks, now: float) -> float:
+        """Return the new task's least run time if it would be late on an idle cluster; else nan."""
         _, node_rule, efficiency = self.rules[:3]
-        return float(demands(new, prepared.machine, node_rule, efficiency).least[0])
+        least = float(demands(new, prepared.machine, node_rule, efficiency).least[0])
+        return least if now + least > new.deadline[0] else math.nan
 
     def offer(self, prepared: Prepared, new: Tasks, now: float, max_tests: int) -> float:
         """Return a whole second as deadline with which the new task is admitted, inf: none.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from rtsched.api import Kind, Schedule, allowed_nodes
-from rtsched_plugins.beside import Gaps, Place, Shape, Shaping, gaps_of, place_of, shape_of
+from rtsched_plugins.beside import Place, Shaping, place_of
 from rtsched_plugins.insurance import (
     NOTHING,
     Insurance,
@@ -22,20 +22,21 @@ from rtsched_plugins.insurance import (
 from rtsched_plugins.kernels.admission import (
     ANY_SIZE,
     KINDS,
-    LOW,
     Plan,
+    Rows,
     Tasks,
     joined,
-    least_size,
-    shortest_time,
+    needed_time,
+    rows_of,
 )
-from rtsched_plugins.kernels.admission_fast import admit, prepare, with_new
+from rtsched_plugins.kernels.admission_fast import admit, prepare
 from rtsched_plugins.kernels.admission_of_rows import (
     ByRule,
     admit_rows,
     planning_origin,
     starts_earlier,
 )
+from rtsched_plugins.kernels.beside import Gaps, gaps_of
 from rtsched_plugins.kernels.counter_offer import counter_offer
 from rtsched_plugins.kernels.fractions import Division, division_of
 from rtsched_plugins.row_tests import RowTests
@@ -117,16 +118,17 @@ class _Pool:
     spare: int = 0
     plan: Schedule | None = None
     held: Schedule | None = None
-    _prepared: Any = None
+    _prepared: list[Any] = field(default_factory=list)
+    """What the planner prepared, once it has; copies share it."""
 
     def prepared(self) -> Any:
-        if self._prepared is None:
-            self._prepared = self.planner.prepare(self.free, self.waiting)
-        return self._prepared
+        if not self._prepared:
+            self._prepared.append(self.planner.prepare(self.free, self.waiting))
+        return self._prepared[0]
 
     def adopt(self, new: Tasks, job: int) -> None:
         """Have one more promised job."""
-        self.waiting, self._prepared = joined(self.waiting, new), None
+        self.waiting, self._prepared = joined(self.waiting, new), []
         self.ids = np.append(self.ids, job)
 
     def planned(self, plan: Plan, origin: float) -> None:
@@ -137,11 +139,12 @@ class _Pool:
 
     def see(self, free: NDArray[np.float64]) -> None:
         """Take in what other pools have planned on its nodes."""
-        self.free, self._prepared = without_spares(free, self.spare), None
+        self.free, self._prepared = without_spares(free, self.spare), []
 
     def without(self, row: int) -> None:
         kept = np.delete(np.arange(len(self.ids)), row)
-        self.waiting, self.ids, self._prepared = tasks_at(self.waiting, kept), self.ids[kept], None
+        self.waiting, self.ids = tasks_at(self.waiting, kept), self.ids[kept]
+        self._prepared = []
 
 
 class Planner(Protocol):
@@ -153,11 +156,11 @@ class Planner(Protocol):
     def admit(self, prepared: Any, new: Tasks | None, now: float) -> Plan:
         """Return the plan of the waiting tasks and the one new task, the last; or who fails."""
 
-    def hopeless(self, prepared: Any, new: Tasks, now: float) -> bool:
-        """Return whether the new task would be late on an idle cluster."""
+    def needed(self, prepared: Any, new: Tasks, now: float) -> float:
+        """Return the new task's least run time if it would be late on an idle cluster; else nan.
 
-    def shortest(self, prepared: Any, new: Tasks) -> float:
-        """Return the new task's least run time on an idle cluster, seconds; inf: it never fits."""
+        Seconds; inf: it never fits.
+        """
 
     def offer(self, prepared: Any, new: Tasks, now: float, max_tests: int) -> float:
         """Return a whole second as deadline with which the new task is admitted, inf: none."""
@@ -211,14 +214,13 @@ class Rules(NamedTuple):
         """Return the plan of the waiting tasks and the one new task, the last; or who fails."""
         return admit(prepared, new, now=now)
 
-    def hopeless(self, prepared: Prepared, new: Tasks, now: float) -> bool:
-        """Return whether the new task would be late on an idle cluster."""
-        rows, last = with_new(prepared, new).rows, len(prepared.queue)
-        return least_size(rows, last, rows.whole[last, LOW], now) == 0
+    def row_of(self, task: Tasks, usable: int) -> Rows:
+        """Return a task as the one row for a cluster of `usable` nodes."""
+        return rows_of(task, usable, self.efficiency, self.rounds, self.node_rule)
 
-    def shortest(self, prepared: Prepared, new: Tasks) -> float:
-        """Return the new task's least run time on an idle cluster, seconds; inf: it never fits."""
-        return shortest_time(with_new(prepared, new).rows, len(prepared.queue))
+    def needed(self, prepared: Prepared, new: Tasks, now: float) -> float:
+        """Return the new task's least run time if it would be late on an idle cluster; else nan."""
+        return needed_time(self.row_of(new, prepared.usable), 0, now)
 
     def offer(self, prepared: Prepared, new: Tasks, now: float, max_tests: int) -> float:
         """Return the least whole second as deadline with which it is admitted, inf: none."""
@@ -227,10 +229,6 @@ class Rules(NamedTuple):
     def division(self, plan: Plan, tasks: Tasks) -> Division:
         """Return how the tasks' work is divided."""
         return division_of(plan, tasks, self.rounds)
-
-    def shape(self, prepared: Prepared, new: Tasks, start: float) -> Shape:
-        """Return the shape in which the new task, if it starts then, ends by its deadline."""
-        return shape_of(with_new(prepared, new).rows, len(prepared.queue), start)
 
     def row_tests(self, tasks: Tasks, offer_tests: int) -> RowTests:
         """Return the tests of the jobs of one workload, sent in one round."""
@@ -308,11 +306,10 @@ class PreparedPlan:
 
     def gaps_beside(self, plan: Schedule, index: int, now: float) -> Gaps:
         """Return the gaps of a pool's nodes beside another plan; their nodes are the pool's."""
-        nodes, of = np.flatnonzero(self.masks[index]), plan.rows()
-        at = np.minimum(np.searchsorted(nodes, plan.nodes), max(len(nodes) - 1, 0))
-        mine = nodes[at] == plan.nodes if len(nodes) else np.zeros(len(at), np.bool_)
-        start, end = plan.starts() - self.origin, plan.entries.end[of] - self.origin
-        return gaps_of(self._free[nodes], at[mine], start[mine], end[mine], now)
+        mask = self.masks[index]
+        place = np.where(mask, np.cumsum(mask) - 1, -1)[plan.nodes]
+        start, end = plan.starts() - self.origin, plan.per_node(plan.entries.end) - self.origin
+        return gaps_of(self._free[mask], place, start, end, now)
 
     def planned(self, jobs: Jobs, index: int, pool: _Pool, plan: Schedule) -> None:
         """Remember what a session came to that planned anew in one pool only, for `after`."""
@@ -421,7 +418,6 @@ class PreparedPlan:
             free = without_spares(self.free_but_for([index], [])[nodes], spare)
             tasks = insured(tasks_of(planned, self.origin), spare, self.insurance.recovery)
             pool = _Pool(nodes, free, tasks, planned.id, self._planner_on(nodes), spare)
-            pool.prepared()
             self._pools[index] = pool
         return replace(self._pools[index])
 
@@ -536,11 +532,11 @@ class PlanningSession:
         """Admit the batch's job `row` and return None, or change nothing and say why not."""
         index = int(self._pool_of_new[row])
         pool = self._pool(index)
-        planner, prepared = pool.planner, pool.prepared()
         new = self._task(row)
         if (place := self._place(pool, index, new)) is not None:
             self._take(pool, index, row, new, place)
             return None
+        planner, prepared = pool.planner, pool.prepared()
         plan = planner.admit(prepared, new, self._now)
         if plan.accepted:
             pool.adopt(new, int(self.jobs.id[row]))
@@ -548,13 +544,11 @@ class PlanningSession:
             self._see(index)
             return None
         left = float(self.jobs.deadline[row] - self.snapshot.now)
-        if pool.spare and planner.hopeless(prepared, new, self._now):
+        needed = planner.needed(prepared, new, self._now)
+        if pool.spare and not math.isnan(needed):
             bare = tasks_at(self._new, slice(row, row + 1))
-            if not planner.hopeless(prepared, bare, self._now):
+            if math.isnan(planner.needed(prepared, bare, self._now)):
                 return Refusal("uninsured", {"left": left, "spare": pool.spare})
-        needed = math.nan
-        if planner.hopeless(prepared, new, self._now):
-            needed = planner.shortest(prepared, new)
         free = self._free_now(pool, index)
         return refusal_of(needed, plan.failed, self._now, left, free, pool.ids)
 
@@ -567,7 +561,8 @@ class PlanningSession:
             gaps = self.prepared.gaps_beside(self.schedule(), index, self._now)
         else:
             gaps = self.prepared.gaps(index, self._now)
-        return place_of(gaps, planner, pool.prepared(), new, self._now)
+        usable = int(np.isfinite(pool.free).sum())
+        return place_of(gaps, planner.row_of(new, usable), self._now)
 
     def _free_now(self, pool: _Pool, index: int) -> NDArray[np.float64]:
         """Return when nodes of a pool are free, with `beside` also of promised jobs that start."""

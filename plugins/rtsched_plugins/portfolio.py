@@ -22,8 +22,8 @@ from msgspec import Meta
 
 from rtsched.api import EventKind, Finding, Reason, Verdict, Verdicts, hookimpl, places
 from rtsched_plugins.deadline_admission import BesidePlan, DeadlineAdmission, bounded, senseless
-from rtsched_plugins.kernels.admission import LOW
-from rtsched_plugins.kernels.portfolio_plan import Reading, least_work, rows_of
+from rtsched_plugins.kernels.admission import LOW, rows_of
+from rtsched_plugins.kernels.portfolio_plan import Reading, least_work
 from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY, IN_TURN
 from rtsched_plugins.planning import tasks_of
 from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived, decided, without

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
 from rtsched.api import State
-from rtsched_plugins.beside import Shape, shape_of
-from rtsched_plugins.kernels.admission import LEAST_NODES
+from rtsched_plugins.kernels.admission import LEAST_NODES, Rows, needed_time, rows_of
 from rtsched_plugins.kernels.fractions import Division, division_of
 from rtsched_plugins.kernels.portfolio_plan import (
     Arrivals,
@@ -18,11 +17,8 @@ from rtsched_plugins.kernels.portfolio_plan import (
     admit,
     admit_rows_in_turn,
     counter_offer,
-    hopeless,
     prepare,
     read_arrivals,
-    shortest,
-    with_new,
 )
 from rtsched_plugins.row_tests import RowTests
 
@@ -148,13 +144,13 @@ class Several(NamedTuple):
         """Return the plan of the waiting tasks and the one new task, the last; or who fails."""
         return admit(prepared, new, now=now)
 
-    def hopeless(self, prepared: Prepared, new: Tasks, now: float) -> bool:
-        """Return whether the new task would be late on an idle cluster."""
-        return hopeless(prepared, new, now)
+    def row_of(self, task: Tasks, usable: int) -> Rows:
+        """Return a task as the one row for a cluster of `usable` nodes."""
+        return rows_of(task, usable, self.efficiency, self.rounds)
 
-    def shortest(self, prepared: Prepared, new: Tasks) -> float:
-        """Return the new task's least run time on an idle cluster, seconds; inf: it never fits."""
-        return shortest(prepared, new)
+    def needed(self, prepared: Prepared, new: Tasks, now: float) -> float:
+        """Return the new task's least run time if it would be late on an idle cluster; else nan."""
+        return needed_time(self.row_of(new, prepared.usable), 0, now)
 
     def offer(self, prepared: Prepared, new: Tasks, now: float, max_tests: int) -> float:
         """Return a whole second as deadline with which it is admitted, inf: none."""
@@ -163,10 +159,6 @@ class Several(NamedTuple):
     def division(self, plan: Plan, tasks: Tasks) -> Division:
         """Return how the tasks' work is divided."""
         return division_of(plan, tasks, self.rounds)
-
-    def shape(self, prepared: Prepared, new: Tasks, start: float) -> Shape:
-        """Return the shape in which the new task, if it starts then, ends by its deadline."""
-        return shape_of(with_new(prepared, new).rows, len(prepared.fewest), start)
 
     def row_tests(self, tasks: Tasks, offer_tests: int) -> RowTests:
         """Return the tests of the jobs of one workload, sent in one round."""

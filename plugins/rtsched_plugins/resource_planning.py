@@ -48,10 +48,9 @@ from rtsched_plugins.kernels.admission import (
     LOW,
     Rows,
     Tasks,
-    empty_rows,
-    fill_rows,
     joined,
     least_size,
+    rows_of,
     shortest_time,
     uniform,
 )
@@ -281,8 +280,7 @@ class PreparedResources:
         """Return jobs as the kernels take them; without `chains` they wait for nobody."""
         n, m = len(jobs.ids), len(self._cluster)
         rules = self.rules
-        rows = empty_rows(n, rules.efficiency)
-        fill_rows(rows, 0, uniform(jobs.tasks), m, rules.node_rule)
+        rows = rows_of(jobs.tasks, m, rules.efficiency, node_rule=rules.node_rule)
         bounds = self._classes.bounds
         chains = unchained(n) if chains is None else chains
         chains = chains._replace(ready=np.fmax(chains.ready, jobs.begin))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.api import RowTest, rejected_row
-from rtsched_plugins.kernels.admission import empty_rows, fill_rows, uniform
+from rtsched_plugins.kernels.admission import rows_of, uniform
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,8 +60,7 @@ class RowTests:
         """Return the plan of jobs, the last perhaps a new one, or which of them fails."""
         usable = int(np.count_nonzero(np.isfinite(free)))
         if usable != self._usable:
-            rows = empty_rows(len(self._tasks.arrival), self._efficiency)
-            fill_rows(rows, 0, self._tasks, usable, self._node_rule)
+            rows = rows_of(self._tasks, usable, self._efficiency, node_rule=self._node_rule)
             self._usable, self._prepared = usable, self._prepare(rows, *self._settings)
         return self._test(self._prepared, chosen, has_new, origin, now, free)
 

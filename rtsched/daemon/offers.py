@@ -28,15 +28,9 @@ STATED = 60.0
 """Seconds for which an offer can be taken where the site holds none."""
 
 
-def offers_of(site: Site) -> NDArray[np.int64]:
-    """Return the ids of all offers that are held."""
-    held = [job for job, promise in site.promises.items() if promise.state == "offered"]
-    return np.array(held, np.int64)
-
-
 def promised_rows(site: Site) -> NDArray[np.int64]:
     """Return the rows of the plan that are no offers: those that the batch system is to keep."""
-    return np.flatnonzero(~np.isin(site.snapshot.plan.entries.job, offers_of(site)))
+    return np.flatnonzero(~np.isin(site.snapshot.plan.entries.job, site.promises.offers))
 
 
 def in_the_way(site: Site, now: float) -> list[int]:
@@ -45,7 +39,7 @@ def in_the_way(site: Site, now: float) -> list[int]:
     `now` in seconds since the epoch. On nodes that jobs share those are meant whose own job could
     start.
     """
-    offers = offers_of(site)
+    offers = site.promises.offers
     if not len(offers):
         return []
     snapshot, plan = replace(site.snapshot, now=now), site.snapshot.plan

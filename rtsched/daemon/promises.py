@@ -111,13 +111,20 @@ class OpenPromises(dict[int, Promise]):
             found.setdefault(promise.uid, []).append(promise)
         return {uid: tuple(promises) for uid, promises in found.items()}
 
+    @cached_property
+    def offers(self) -> NDArray[np.int64]:
+        """The ids of the held offers among them."""
+        held = [job for job, promise in self.items() if promise.state == "offered"]
+        return np.array(held, np.int64)
+
     def with_new(self, promise: Promise) -> OpenPromises:
         """Return these and one more, in place of one of the same job."""
         more = OpenPromises(self)
         more[promise.id] = promise
         if promise.id not in self:
-            own = self.of_users.get(promise.uid, ())
+            own, offered = self.of_users.get(promise.uid, ()), promise.state == "offered"
             more.__dict__["of_users"] = {**self.of_users, promise.uid: (*own, promise)}
+            more.__dict__["offers"] = np.append(self.offers, promise.id) if offered else self.offers
         return more
 
 

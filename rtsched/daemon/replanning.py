@@ -39,7 +39,6 @@ from rtsched.core.plan_repair import (
 from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.instant import with_imminent_started, with_started
-from rtsched.daemon.offers import offers_of
 from rtsched.daemon.promises import OpenPromises, decode_jobs, encode_jobs
 from rtsched.daemon.qos_limits import room_from
 from rtsched.daemon.site import (
@@ -282,7 +281,7 @@ def _mended(site: Site, snapshot: Snapshot, lost: NDArray[np.int64], means: _Mea
         If the planner raised or answered wrongly.
     """
     planner, wording, young, flapping = means
-    now, offers = snapshot.now, offers_of(site)
+    now, offers = snapshot.now, site.promises.offers
     moving = 0.0 if len(offers) else young
     if (found := _restored(site, snapshot, planner, moving)) is not None:
         return found

@@ -100,22 +100,21 @@ def _over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> s
     """
     cluster = site.snapshot.cluster
     room, own = WEEK * machine_size(cluster), float(_work_of(job, cluster)[0])
-    open_ = [r.id for r in site.promises.values() if r.state != "offered"]
-    rows = site.requested.take(np.isin(site.requested.id, np.array(open_, np.int64)))
-    user = np.isin(rows.id, np.array([r.id for r in site.open_promises(uid)], np.int64))
-    account = job.texts("account")[0]
-    names = np.array([*(name == account for name in rows.names("account")), False], np.bool_)
+    requested, account = site.requested, job.texts("account")[0]
+    of_user = np.array([promise.id for promise in site.open_promises(uid)], np.int64)
+    names = np.array([*(name == account for name in requested.names("account")), False], np.bool_)
     for what, mine, share in (
-        ("your promises", user, settings.promised_share_per_user),
+        ("your promises", np.isin(requested.id, of_user), settings.promised_share_per_user),
         (
             f"promises to account {account}",
-            names[rows.account],
+            names[requested.account] if account is not None else None,
             settings.promised_share_per_account,
         ),
     ):
-        if not share or (account is None and mine is not user):
+        if not share or mine is None:
             continue
-        if own + float(_work_of(rows.take(mine), cluster).sum()) > share * room:
+        open_ = requested.take(np.flatnonzero(mine & ~np.isin(requested.id, site.promises.offers)))
+        if own + float(_work_of(open_, cluster).sum()) > share * room:
             return f"{what} would take more than {100 * share:g} % of a week of the machine"
     return ""
 

@@ -14,6 +14,7 @@ from rtsched.adapters.wire import Tag
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.instant import Instant, NodeLists, filter_problem, instant_of
 from rtsched.daemon.offers import in_the_way
+from rtsched.daemon.promises import OpenPromises, Promise
 from rtsched.logs.hostlist import fold
 from rtsched.model.actions import Requeue, Reserve
 from rtsched.model.jobs import Jobs, Kind
@@ -32,7 +33,30 @@ def reserved(scene: Scene, settled: object) -> list[int]:
 
 def offered(scene: Scene) -> list[int]:
     """Return the offers that are held."""
-    return [job for job, record in scene.site.promises.items() if record.state == "offered"]
+    return offers_in(scene.site.promises)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 9), st.sampled_from((ANN, BOB)), st.sampled_from(("offered", "firm"))
+        )
+    )
+)
+def test_what_is_open_is_kept_with_each_new_promise(made: list[tuple[int, int, str]]) -> None:
+    """Whose promises they are and which are offers, one by one as of all at once."""
+    grown = OpenPromises()
+    for job, uid, state in made:
+        if job not in grown:  # a job is promised something once
+            grown = grown.with_new(Promise("t", job, uid, "u", T0, T0, state, T0, "", b""))  # type: ignore[arg-type]
+    whole = OpenPromises(grown)
+    assert grown.of_users == whole.of_users
+    assert grown.offers.tolist() == whole.offers.tolist() == offers_in(whole)
+
+
+def offers_in(promises: OpenPromises) -> list[int]:
+    """Return the ids of held offers."""
+    return [job for job, promise in promises.items() if promise.state == "offered"]
 
 
 def test_an_offer_on_free_nodes_is_not_reserved_and_reaches_no_batch_system() -> None:

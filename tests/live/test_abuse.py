@@ -308,12 +308,16 @@ def test_extreme_requests_keep_nobody_waiting(live: Live) -> None:
 
 
 def test_a_flood_of_deadlines_takes_no_promises_of_others(live: Live) -> None:
-    """Four loops of bob's, with deadlines that can be met and that cannot."""
+    """Four loops of bob's, with deadlines that can be met and that cannot.
+
+    A promise of ten hours on all nodes and an offer behind it may leave nobody else room before 20
+    hours, for as long as the offer is held. After that there is room for others.
+    """
     wishes = "-N1 --time=1 --deadline=now+20hours", "-N6 --time=600 --deadline=now+601minutes"
     loop = "for i in $(seq 30); do sbatch -o /dev/null --wrap=true {} >/dev/null 2>&1; done"
     words = [["sh", "-c", loop.format(wish)] for wish in wishes * 2]
     floods = [live.cluster.popen(each, user="bob") for each in words]
-    replies = [live.submit(*WISH, "--deadline=now+20hours") for _ in range(20)]
+    replies = [live.submit(*WISH, "--deadline=now+21hours") for _ in range(20)]
     for flood in floods:
         flood.communicate()
     good = sum(each.promised or "held for a moment" in each.text for each in replies)

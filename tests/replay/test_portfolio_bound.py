@@ -21,8 +21,7 @@ from rtsched.replay.results import Workload
 from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import PapersMcdf
 from rtsched.replay.workload import prepare
-from rtsched_plugins.kernels.admission import exec_of
-from rtsched_plugins.kernels.portfolio_plan import rows_of
+from rtsched_plugins.kernels.admission import exec_of, rows_of
 from rtsched_plugins.planning import tasks_of
 from rtsched_reproductions.portfolio import (
     BOUND,

@@ -253,6 +253,20 @@ def fill_rows(rows: Rows, first: int, tasks: Tasks, usable: int, node_rule: int)
         whole[ROUNDS] = rounds
 
 
+def rows_of(
+    tasks: Tasks,
+    usable: int,
+    efficiency: float,
+    rounds: int = 1,
+    node_rule: int = LEAST_NODES,
+    spare: int = 0,
+) -> Rows:
+    """Return tasks as rows for a cluster of `usable` nodes, with room for `spare` more."""
+    rows = empty_rows(len(tasks.arrival) + spare, efficiency, rounds)
+    fill_rows(rows, 0, uniform(tasks), usable, node_rule)
+    return rows
+
+
 @no_refcount
 def _rounds(on_one: int, n: int) -> int:
     """Return in how many rounds an array runs on n nodes that has so many on one node."""

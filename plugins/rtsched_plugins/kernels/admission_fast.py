@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled, no_refcount
+from rtsched.kernels.order import stable_order
 from rtsched_plugins.kernels.admission import (
     ARRAY,
     ARRIVAL,
@@ -34,12 +35,12 @@ from rtsched_plugins.kernels.admission import (
     copied,
     derivative_of,
     earlier,
-    empty_rows,
     fill_rows,
     least_deadline,
     least_size,
     least_time,
     rejection,
+    rows_of,
     safe_until,
     uniform,
 )
@@ -134,24 +135,41 @@ def prepare(
     rounds : int
         A divisible task is sent in at most so many rounds (`dlt.rounds_time`).
     """
-    n = len(waiting.arrival)
     free = np.require(free, np.float64, ("C", "W"))
-    by_release = np.argsort(free).astype(np.int64, copy=False)
     usable = int(np.isfinite(free).sum())
-    rows = empty_rows(n + 1, efficiency, rounds)
-    fill_rows(rows, 0, uniform(waiting), usable, node_rule)
-    due, latest = np.empty(n), np.empty(n + 1)
-    queue = due_order = np.arange(n)
-    tree = empty_tree(0)
+    rows = rows_of(waiting, usable, efficiency, rounds, node_rule, spare=1)
+    return test_of(rows, len(waiting.arrival), order, node_rule, free)
+
+
+@compiled
+def queue_order(rows: Rows, n: int, first: Floats) -> Integers:
+    """Return the first n rows in order of (first, arrival, rank)."""
+    order = stable_order(rows.whole[:n, RANK].astype(np.float64))
+    order = order[stable_order(rows.real[:n, ARRIVAL][order])]
+    return order[stable_order(first[order])]
+
+
+@compiled
+def test_of(rows: Rows, n: int, order: int, node_rule: int, free: Floats) -> Prepared:
+    """Return the test of the first n of the rows, which wait; there is room for a new one."""
+    by_release = np.argsort(free)
+    usable = 0
+    for node in range(len(free)):
+        usable += free[node] < math.inf
+    release = free[by_release[:usable]]
+    due, latest, queue = np.empty(n), np.empty(n + 1), np.arange(n)
+    due_order = queue
     if order == BY_COST:
         tree = first_sizes(rows, due)
-        build(tree, np.lexsort((waiting.rank, waiting.arrival, -tree.key[:n, DERIVATIVE])))
+        build(tree, queue_order(rows, n, -tree.key[:n, DERIVATIVE]))
         due_order = np.argsort(due)
     else:
-        keys = (waiting.rank, waiting.arrival, waiting.deadline)
-        queue = np.lexsort(keys[: 3 if order == BY_DEADLINE else 2])
+        tree = empty_tree(0)
+        if order == BY_DEADLINE:
+            queue = queue_order(rows, n, rows.real[:n, DEADLINE])
+        else:
+            queue = queue_order(rows, n, np.zeros(n))
         last_starts(rows, queue, latest)
-    release = free[by_release[:usable]]
     return Prepared(
         order,
         node_rule,

@@ -13,20 +13,10 @@ import numpy as np
 
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.hooks import RowPlan, RowRejection, plans_rows, rejects_rows
-from rtsched.kernels.order import stable_order
-from rtsched_plugins.kernels.admission import (
-    ARRIVAL,
-    BY_COST,
-    BY_DEADLINE,
-    DEADLINE,
-    RANK,
-    Rows,
-    needed_time,
-)
+from rtsched_plugins.kernels.admission import ARRIVAL, DEADLINE, Rows, needed_time
 from rtsched_plugins.kernels.admission_events import Prepared, choose_nodes
-from rtsched_plugins.kernels.admission_fast import NO_SEARCH, first_sizes, last_starts, run
+from rtsched_plugins.kernels.admission_fast import NO_SEARCH, run, test_of
 from rtsched_plugins.kernels.counter_offer import least_later
-from rtsched_plugins.kernels.order_tree import DERIVATIVE, build, empty_tree
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,53 +52,13 @@ def rows_at(all_rows: Rows, chosen: Integers, room: int, origin: float) -> Rows:
 
 
 @compiled
-def queue_order(rows: Rows, n: int, first: Floats) -> Integers:
-    """Return the first n rows in order of (first, arrival, rank)."""
-    order = stable_order(rows.whole[:n, RANK].astype(np.float64))
-    order = order[stable_order(rows.real[:n, ARRIVAL][order])]
-    return order[stable_order(first[order])]
-
-
-@compiled
 def question_of(
     prepared: ByRule, chosen: Integers, has_new: bool, origin: float, free: Floats
 ) -> Prepared:
     """Return the test that `admit_rows` runs, with room for a new row if there is none."""
-    order = prepared.order
     n = len(chosen) - 1 if has_new else len(chosen)
     rows = rows_at(prepared.rows, chosen, n + 1, origin)
-    by_release = np.argsort(free)
-    usable = 0
-    for node in range(len(free)):
-        usable += free[node] < math.inf
-    release = free[by_release[:usable]]
-    due, latest, queue = np.empty(n), np.empty(n + 1), np.arange(n)
-    due_order = queue
-    if order == BY_COST:
-        tree = first_sizes(rows, due)
-        build(tree, queue_order(rows, n, -tree.key[:n, DERIVATIVE]))
-        due_order = np.argsort(due)
-    else:
-        tree = empty_tree(0)
-        if order == BY_DEADLINE:
-            queue = queue_order(rows, n, rows.real[:n, DEADLINE])
-        else:
-            queue = queue_order(rows, n, np.zeros(n))
-        last_starts(rows, queue, latest)
-    return Prepared(
-        order,
-        prepared.node_rule,
-        usable,
-        free,
-        by_release,
-        release,
-        rows,
-        tree,
-        due,
-        due_order,
-        queue,
-        latest,
-    )
+    return test_of(rows, n, prepared.order, prepared.node_rule, free)
 
 
 @compiled

@@ -22,21 +22,20 @@ from rtsched_plugins.kernels.admission import (
     Rows,
     Tasks,
     copied,
-    empty_rows,
     exec_of,
     fill_rows,
     least_size,
     needed_time,
     rejection,
+    rows_of,
     safe_until,
-    shortest_time,
     uniform,
 )
 from rtsched_plugins.kernels.admission_events import Trace, choose_nodes, on_grid
+from rtsched_plugins.kernels.admission_fast import queue_order
 from rtsched_plugins.kernels.admission_of_rows import (
     Outcome,
     planning_origin,
-    queue_order,
     row_plan,
     rows_at,
     rows_with_new,
@@ -55,14 +54,6 @@ if TYPE_CHECKING:
 
 GUESSES: int = 12
 """Deadlines tried on the way to some acceptable one once the budget of a search is used up."""
-
-
-def rows_of(tasks: Tasks, usable: int, efficiency: float, rounds: int, spare: int = 0) -> Rows:
-    """Return tasks as rows for a cluster of `usable` nodes, with room for `spare` more."""
-    n = len(tasks.arrival) + spare
-    rows = empty_rows(n, efficiency, rounds)
-    fill_rows(rows, 0, uniform(tasks), usable, LEAST_NODES)
-    return rows
 
 
 @compiled
@@ -115,26 +106,35 @@ def prepare(
     rounds : int
         A divisible task is sent in at most so many rounds.
     """
-    n = len(waiting.arrival)
     free = np.require(free, np.float64, ("C", "W"))
-    by_release = np.argsort(free).astype(np.int64, copy=False)
     usable = int(np.isfinite(free).sum())
     rows = rows_of(waiting, usable, efficiency, rounds, spare=1)
-    codes, key = np.array(orders, np.int64), np.empty((len(orders), n))
+    codes = np.array(orders, np.int64)
+    return tests_of(rows, len(waiting.arrival), codes, float(generosity), free)
+
+
+@compiled
+def tests_of(rows: Rows, n: int, orders: Integers, generosity: float, free: Floats) -> Prepared:
+    """Return the tests of the first n of the rows, which wait; there is room for a new one."""
+    by_release = np.argsort(free)
+    usable = 0
+    for node in range(len(free)):
+        usable += free[node] < math.inf
+    key, queue = np.empty((len(orders), n)), np.empty((len(orders), n), np.int64)
     count, until, last = np.empty(n, np.int64), np.empty(n), np.empty(n)
-    first_counts(rows, codes, count, until, last, key)
-    ties = (waiting.rank, waiting.arrival)
-    queue = np.array([np.lexsort((*ties, keys)) for keys in key]).reshape(len(orders), n)
+    first_counts(rows, orders, count, until, last, key)
+    for which in range(len(orders)):
+        queue[which] = queue_order(rows, n, key[which])
     return Prepared(
-        codes,
-        float(generosity),
+        orders,
+        generosity,
         usable,
         free,
         by_release,
         free[by_release[:usable]],
         rows,
         key,
-        queue.astype(np.int64, copy=False),
+        queue,
         count,
         until,
         last,
@@ -174,17 +174,6 @@ def _plan(state: Prepared, trace: Trace) -> Plan:
     )
     size = trace.size.astype(np.int32)
     return Plan(True, -1, math.nan, trace.start, trace.end, size, position, indptr, nodes)
-
-
-def hopeless(prepared: Prepared, new: Tasks, now: float) -> bool:
-    """Return whether the new task would be late even if it had the cluster to itself."""
-    rows, last = with_new(prepared, new).rows, len(prepared.fewest)
-    return least_size(rows, last, rows.whole[last, LOW], now) == 0
-
-
-def shortest(prepared: Prepared, new: Tasks) -> float:
-    """Return the new task's least run time on an idle cluster, seconds; inf: it never fits."""
-    return shortest_time(with_new(prepared, new).rows, len(prepared.fewest))
 
 
 class Offer(NamedTuple):
@@ -261,33 +250,9 @@ def question_in_turn(
     prepared: InTurn, chosen: Integers, has_new: bool, origin: float, free: Floats
 ) -> Prepared:
     """Return the tests that `admit_rows_in_turn` runs, with room for a new row if there is none."""
-    orders = prepared.orders
     n = len(chosen) - 1 if has_new else len(chosen)
     rows = rows_at(prepared.rows, chosen, n + 1, origin)
-    by_release = np.argsort(free)
-    usable = 0
-    for node in range(len(free)):
-        usable += free[node] < math.inf
-    key, queue = np.empty((len(orders), n)), np.empty((len(orders), n), np.int64)
-    count, until, last = np.empty(n, np.int64), np.empty(n), np.empty(n)
-    first_counts(rows, orders, count, until, last, key)
-    for which in range(len(orders)):
-        queue[which] = queue_order(rows, n, key[which])
-    return Prepared(
-        orders,
-        prepared.generosity,
-        usable,
-        free,
-        by_release,
-        free[by_release[:usable]],
-        rows,
-        key,
-        queue,
-        count,
-        until,
-        last,
-        np.argsort(last),
-    )
+    return tests_of(rows, n, prepared.orders, prepared.generosity, free)
 
 
 @compiled

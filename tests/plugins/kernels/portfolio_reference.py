@@ -13,8 +13,8 @@ from rtsched_plugins.kernels.admission import (
     Tasks,
     exec_of,
     least_size,
+    rows_of,
 )
-from rtsched_plugins.kernels.portfolio_plan import rows_of
 from rtsched_plugins.kernels.portfolio_walk import IN_TURN, key_of, thrifty_count
 
 Placed = dict[int, tuple[float, float, list[int]]]

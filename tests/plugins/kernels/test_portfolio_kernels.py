@@ -17,6 +17,7 @@ from rtsched_plugins.kernels.admission import (
     Rows,
     Tasks,
     exec_of,
+    rows_of,
     task_table,
 )
 from rtsched_plugins.kernels.portfolio_plan import (
@@ -25,11 +26,9 @@ from rtsched_plugins.kernels.portfolio_plan import (
     Reading,
     admit,
     counter_offer,
-    hopeless,
     least_work,
     prepare,
     read_arrivals,
-    rows_of,
 )
 from rtsched_plugins.kernels.portfolio_walk import (
     BY_DEADLINE,
@@ -41,6 +40,7 @@ from rtsched_plugins.kernels.portfolio_walk import (
     recount,
     thrifty_count,
 )
+from rtsched_plugins.portfolio_parts import Several
 
 ORDERS = (BY_DEADLINE, BY_LAXITY, IN_TURN)
 examples = settings(deadline=None, max_examples=150)
@@ -219,15 +219,17 @@ def test_laxity_saves_what_deadlines_lose() -> None:
     assert wide_first.start.tolist() == [0.0, 8.0]
 
 
-def test_hopeless_is_what_an_idle_cluster_could_not_do() -> None:
+def test_needed_is_the_run_time_of_what_an_idle_cluster_could_not_do() -> None:
     """A job of 10 s due in 9, and one that is wider than the machine."""
-    ready = prepare(np.array([50.0, 50.0]), task_table(0), ORDERS, 0.15)
+    planner = Several(ORDERS, 0.15, 1.0, 1)
+    ready = planner.prepare(np.array([50.0, 50.0]), task_table(0))
     for columns, expected in (
-        ({"wall": 10.0, "deadline": 9.0}, True),
-        ({"wall": 10.0, "deadline": 10.0}, False),
-        ({"wall": 1.0, "size": 3, "deadline": 99.0}, True),
+        ({"wall": 10.0, "deadline": 9.0}, 10.0),
+        ({"wall": 10.0, "deadline": 10.0}, math.nan),
+        ({"wall": 1.0, "size": 3, "deadline": 99.0}, math.inf),
     ):
-        assert hopeless(ready, task_table(1, **columns), 0.0) is expected  # type: ignore[arg-type]
+        task = task_table(1, **columns)  # type: ignore[arg-type]
+        assert planner.needed(ready, task, 0.0) == pytest.approx(expected, nan_ok=True)
 
 
 def test_least_work_by_hand() -> None:
