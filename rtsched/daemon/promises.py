@@ -100,14 +100,19 @@ class Promise(msgspec.Struct, frozen=True):
     odds: float | None = None
 
 
+def _age(promise: Promise) -> tuple[float, int]:
+    """Return what orders promises by age, the oldest first."""
+    return promise.made_at, promise.id
+
+
 class OpenPromises(dict[int, Promise]):
     """Open promises and held offers by job id; never written to once it is made."""
 
     @cached_property
     def of_users(self) -> dict[int, tuple[Promise, ...]]:
-        """The same by uid."""
+        """The same by uid, the oldest first."""
         found: dict[int, list[Promise]] = {}
-        for promise in self.values():
+        for promise in sorted(self.values(), key=_age):
             found.setdefault(promise.uid, []).append(promise)
         return {uid: tuple(promises) for uid, promises in found.items()}
 
@@ -122,8 +127,9 @@ class OpenPromises(dict[int, Promise]):
         more = OpenPromises(self)
         more[promise.id] = promise
         if promise.id not in self:
-            own, offered = self.of_users.get(promise.uid, ()), promise.state == "offered"
-            more.__dict__["of_users"] = {**self.of_users, promise.uid: (*own, promise)}
+            own = sorted((*self.of_users.get(promise.uid, ()), promise), key=_age)
+            offered = promise.state == "offered"
+            more.__dict__["of_users"] = {**self.of_users, promise.uid: tuple(own)}
             more.__dict__["offers"] = np.append(self.offers, promise.id) if offered else self.offers
         return more
 

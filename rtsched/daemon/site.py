@@ -263,8 +263,7 @@ class Site:
 
     def of_user(self, uid: int, *states: PromiseState) -> list[Promise]:
         """Return a user's promises in some states, the oldest first."""
-        mine = (r for r in self.promises.of_users.get(uid, ()) if r.state in states)
-        return sorted(mine, key=lambda promise: (promise.made_at, promise.id))
+        return [each for each in self.promises.of_users.get(uid, ()) if each.state in states]
 
     def open_promises(self, uid: int) -> list[Promise]:
         """Return a user's open promises, guaranteed ones and those with odds."""
