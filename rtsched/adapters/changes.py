@@ -299,27 +299,6 @@ def waiting(plan: Schedule, queued: NDArray[np.int64]) -> Schedule:
     return plan if keep.all() else plan.take(np.flatnonzero(keep))
 
 
-def first_entries(plan: Schedule, nodes: int) -> NDArray[np.int64]:
-    """Return int64[nodes]: the entry that is first on each node, by (start, job); -1: none."""
-    first, place = np.full(nodes, -1, np.int64), _first_places(plan, nodes)
-    first[plan.nodes[place]] = plan.rows()[place]
-    return first
-
-
-def first_starts(plan: Schedule, nodes: int) -> NDArray[np.float64]:
-    """Return float64[nodes]: the first planned start on each node, s since the epoch; inf: none."""
-    first, place = np.full(nodes, np.inf), _first_places(plan, nodes)
-    first[plan.nodes[place]] = plan.starts()[place]
-    return first
-
-
-def first_everywhere(plan: Schedule, nodes: int) -> NDArray[np.bool_]:
-    """Return bool[n]: which entries are first on all of their nodes."""
-    first = first_entries(plan, nodes)
-    count = np.bincount(first[first >= 0], minlength=len(plan))
-    return np.equal(count, np.diff(plan.indptr))
-
-
 def rounds_of(plan: Schedule, entry: int, jobs: Jobs, row: int) -> list[float]:
     """Return the share of its part that each node of an entry takes in each round.
 
@@ -330,15 +309,3 @@ def rounds_of(plan: Schedule, entry: int, jobs: Jobs, row: int) -> list[float]:
 
     rounds, size = int(plan.entries.rounds[entry]), int(plan.entries.size[entry])
     return round_shares(rounds, size, jobs.load(row), float(jobs.setup_once[row]))
-
-
-def _first_places(plan: Schedule, nodes: int) -> NDArray[np.int64]:
-    """Return where in `plan.nodes` each node that occurs there stands with its first entry."""
-    job, start = plan.entries.job, plan.entries.start
-    if len(plan.node_start):
-        latest_first = np.lexsort((job[plan.rows()], plan.starts()))[::-1]
-    else:
-        latest_first = plan.ragged.places(np.lexsort((job, start))[::-1]).values
-    first = np.full(nodes, -1, np.int64)
-    first[plan.nodes[latest_first]] = latest_first  # of several values for a node the last stays
-    return first[first >= 0]

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import structlog
 
-from rtsched.adapters.changes import first_everywhere
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.wire import Tag
 from rtsched.core.plan_repair import by_room, free_now, start_delays, with_leeway
@@ -122,7 +121,7 @@ def with_imminent_started(
     late = start_delays(seen, plan, SOON) > SOON
     due &= ~late & ~_may_not_start(snapshot, now + leeway + SOON)
     if due.any() and not snapshot.cluster.shared:
-        due &= first_everywhere(plan, len(snapshot.cluster)) | (entries.start <= now + SOON)
+        due &= plan.first_everywhere() | (entries.start <= now + SOON)
     due |= later & ~late
     return with_started(snapshot, due, before) if due.any() else (snapshot, Schedule.empty())
 
@@ -139,7 +138,7 @@ def can_start_now(snapshot: Snapshot, row: int) -> bool:
         return bool(free_now(snapshot, plan, SOON)[row])
     nodes = plan.nodes_of(row)
     free = snapshot.cluster.usable[nodes] & ~np.isin(nodes, snapshot.allocations.nodes)
-    return bool(free.all() and first_everywhere(plan, len(snapshot.cluster))[row])
+    return bool(free.all() and plan.first_everywhere()[row])
 
 
 def _may_not_start(snapshot: Snapshot, until: float) -> NDArray[np.bool_]:

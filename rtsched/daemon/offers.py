@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.changes import first_entries
 from rtsched.core.plan_repair import by_room, free_now, with_leeway
 from rtsched.daemon.instant import SOON
 from rtsched.model.units import MINUTE
@@ -46,7 +45,7 @@ def in_the_way(site: Site, now: float) -> list[int]:
     if by_room(snapshot):
         keeps = free_now(with_leeway(snapshot, site.leeway), plan, SOON)
     else:
-        first = first_entries(plan, len(snapshot.cluster))
+        first = plan.first_entries(len(snapshot.cluster))
         keeps = np.zeros(len(plan), np.bool_)
         keeps[first[(first >= 0) & (snapshot.free_in <= SOON)]] = True
     found: list[int] = plan.entries.job[keeps & np.isin(plan.entries.job, offers)].tolist()

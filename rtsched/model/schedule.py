@@ -135,6 +135,40 @@ class Schedule:
         np.maximum.at(ends, self.nodes, self.per_node(self.entries.end))
         return read_only(ends)
 
+    @cached_property
+    def first_places(self) -> NDArray[np.int64]:
+        """Return where in `nodes` each node that occurs there stands with its first entry.
+
+        The first by (start, job).
+        """
+        job, start = self.entries.job, self.entries.start
+        if len(self.node_start):
+            latest_first = np.lexsort((job[self.rows()], self.node_start))[::-1]
+        else:
+            latest_first = self.ragged.places(np.lexsort((job, start))[::-1]).values
+        first = np.full(int(self.nodes.max(initial=-1)) + 1, -1, np.int64)
+        first[self.nodes[latest_first]] = (
+            latest_first  # the last of several stays
+        )
+        return read_only(first[first >= 0])
+
+    def first_entries(self, nodes: int) -> NDArray[np.int64]:
+        """Return int64[nodes]: the entry that is first on each node, by (start, job); -1: none."""
+        first = np.full(nodes, -1, np.int64)
+        first[self.nodes[self.first_places]] = self.ragged.rows_at(self.first_places)
+        return first
+
+    def first_starts(self, nodes: int) -> NDArray[np.float64]:
+        """Return float64[nodes]: the first planned start on each node, epoch seconds; inf: none."""
+        first = np.full(nodes, np.inf)
+        first[self.nodes[self.first_places]] = self.starts()[self.first_places]
+        return first
+
+    def first_everywhere(self) -> NDArray[np.bool_]:
+        """Return bool[n]: which entries are first on all of their nodes."""
+        count = np.bincount(self.ragged.rows_at(self.first_places), minlength=len(self))
+        return np.equal(count, self.ragged.lengths)
+
     def take(self, rows: NDArray[np.int64]) -> Schedule:
         """Return the schedule of some of the entries, in the given order."""
         indptr, chosen = self.ragged.places(rows)
@@ -152,7 +186,6 @@ class Schedule:
         if len(parts) == 1:
             return parts[0]
         divided = any(len(part.fractions) for part in parts)
-        shares = [part.shares() for part in parts]
         staggered = any(len(part.node_start) for part in parts)
         whole = cls.build(
             np.concatenate([part.entries.job for part in parts]),
@@ -160,7 +193,7 @@ class Schedule:
             np.concatenate([part.entries.end for part in parts]),
             offsets_of(np.concatenate([part.ragged.lengths for part in parts])),
             np.concatenate([part.nodes for part in parts]),
-            np.concatenate(shares) if divided else None,
+            np.concatenate([part.shares() for part in parts]) if divided else None,
             np.concatenate([part.starts() for part in parts]) if staggered else None,
             np.concatenate([part.entries.rounds for part in parts]),
         )

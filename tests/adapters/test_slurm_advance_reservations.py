@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.adapters.changes import first_entries
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.slurm.advance_reservations import (
     AdvanceReservation,
@@ -113,7 +112,7 @@ def test_every_next_start_is_reserved(plan: Schedule, horizon: int) -> None:
 @given(plans())
 def test_first_entries(plan: Schedule) -> None:
     """Nodes without an entry have none; the others name one that has the node."""
-    for row, at in enumerate(first_entries(plan, len(NAMES)).tolist()):
+    for row, at in enumerate(plan.first_entries(len(NAMES)).tolist()):
         assert at < 0 or row in plan.nodes_of(at)
 
 

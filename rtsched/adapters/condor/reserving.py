@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.changes import first_everywhere, first_starts, idle_nodes, rounds_of, waiting
+from rtsched.adapters.changes import idle_nodes, rounds_of, waiting
 from rtsched.adapters.condor.commands import (
     UNDEFINED,
     Act,
@@ -215,7 +215,7 @@ def their_turn(
         turn[known] &= queued.begin[place[known]] <= now + view.facts.margin
     if view.observation.cluster.shared:
         return turn & may_start_beside(plan, view, closed, now)
-    turn &= first_everywhere(plan, len(view.slots))
+    turn &= plan.first_everywhere()
     return turn & ~_on_busy_rows(plan, view, closed)
 
 
@@ -313,7 +313,7 @@ def _keep_rows(
     starting = np.union1d(theirs, plan.nodes[plan.per_node(ready(plan, view, now))])
     fixed = occurrences(view.observation.periodic, rows)
     kept = kept_of(plan, view.slots, starting, fixed, lead=lead, horizon=horizon)
-    closed = first_starts(plan, rows) - lead <= now
+    closed = plan.first_starts(rows) - lead <= now
     closed[starting] = True
     names = view.observation.cluster.nodes.texts("name")
     return kept, {name or "": one for name, one in zip(names, closed.tolist(), strict=True)}

@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.changes import first_starts
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -134,7 +132,7 @@ def kept_of(
     horizon : float
         Seconds since the epoch; starts after it keep nothing.
     """
-    start = np.minimum(first_starts(plan, len(slots)), fixed)
+    start = np.minimum(plan.first_starts(len(slots)), fixed)
     start[bound] = lead
     rows = np.flatnonzero(np.isfinite(start) & (start <= horizon))
     slot, begin = slots.column("name")[rows], np.floor(start[rows] - lead).astype(np.int64)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rtsched.adapters.changes import first_entries
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.slurm.commands import Rank, change, deletion
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
@@ -107,7 +106,7 @@ def reservations_of(
         Seconds by which a reservation begins before the planned start: Slurm starts what by its
         time limit ends before the reservation, and a job may outlive its limit by so much.
     """
-    first = first_entries(plan, len(names))
+    first = plan.first_entries(len(names))
     reservations = []
     for at, job in enumerate(plan.entries.job.tolist()):
         start = float(plan.entries.start[at])
