@@ -11,6 +11,7 @@ from rtsched.core.chain import Chain, Member
 from rtsched.core.decision import observe, steer
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plan_repair import restored
+from rtsched.core.row_tests import planned_again, planned_in_turn
 from rtsched.errors import ShapeError
 from rtsched.kernels.hooks import (
     FAIR_SHARE,
@@ -25,7 +26,6 @@ from rtsched.kernels.hooks import (
     job_columns,
     places_rows,
     plans_rows,
-    rejected_row,
     rejects_rows,
 )
 from rtsched.model.cluster import Cluster, Nodes, NodeState
@@ -111,8 +111,9 @@ __all__ = [
     "offsets_of",
     "places",
     "places_rows",
+    "planned_again",
+    "planned_in_turn",
     "plans_rows",
-    "rejected_row",
     "rejects_rows",
     "restored",
     "room_of",

@@ -21,35 +21,38 @@ from rtsched.api import (
     PlanRows,
     Ragged,
     Reason,
+    RejectedRows,
+    RowTest,
     Schedule,
     Verdict,
     Verdicts,
     dependencies_of,
     places,
+    planned_again,
+    planned_in_turn,
     restored,
 )
 from rtsched.kernels.loads import Load
 from rtsched_plugins.insurance import NOTHING, Insurance
-from rtsched_plugins.kernels.admission_of_rows import planning_origin, starts_earlier
+from rtsched_plugins.kernels.admission import uniform
+from rtsched_plugins.kernels.admission_of_rows import planning_origin
 from rtsched_plugins.planning import (
     PlanningSession,
     PreparedPlan,
     instead_of,
     planning_reads,
-    refusal_of,
     tasks_at,
     tasks_of,
 )
 from rtsched_plugins.resource_planning import PreparedResources, ResourceSession, resource_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from rtsched.api import Cluster, PreparedState, RejectedRows, ReplayPlanner, RowTest, Snapshot
+    from rtsched.api import Cluster, PreparedState, ReplayPlanner, Snapshot
     from rtsched_plugins.kernels.admission import Tasks
-    from rtsched_plugins.kernels.admission_of_rows import Outcome
     from rtsched_plugins.planning import NodeAware, Planner, Proposal, Refusal, RowPlanner
 
 
@@ -71,21 +74,17 @@ TOO_WIDE = "needs more nodes than are in service"
 """What `impossible` says of a job that no idle machine has room for."""
 
 
-class Offers(Protocol):
-    """What jobs of a batch that were not admitted could have."""
+class Session(Protocol):
+    """Promises given and the new jobs of one batch: on whole nodes, or by what each has left."""
+
+    def admit(self, row: int) -> Refusal | None:
+        """Admit the batch's job `row` and return None, or change nothing and say why not."""
 
     def offer(self, row: int, max_tests: int) -> float:
         """Return a whole second at which the job's deadline would be accepted, or inf."""
 
     def instead(self, row: int) -> Proposal | None:
         """Return what a job that was not admitted could ask for; see `instead_of`."""
-
-
-class Session(Offers, Protocol):
-    """Promises given and the new jobs of one batch: on whole nodes, or by what each has left."""
-
-    def admit(self, row: int) -> Refusal | None:
-        """Admit the batch's job `row` and return None, or change nothing and say why not."""
 
     def improve(self, leave_out: bool = True) -> bool | None:
         """Plan all promises anew; return whether that is better than the plan they have."""
@@ -269,7 +268,7 @@ class DeadlineAdmission:
         return Verdicts(code, retry_at, promise, offer, given, plan)
 
     def refused(
-        self, session: Offers, k: int, refusal: Refusal, jobs: Jobs, row: int
+        self, session: Session, k: int, refusal: Refusal, jobs: Jobs, row: int
     ) -> tuple[float, list[Finding]]:
         """Return the counter-offer to a session's job k, row `row` of `jobs`, and the findings."""
         offer, offers = np.inf, self.offer_tests and refusal.why != "waits"
@@ -282,8 +281,8 @@ class DeadlineAdmission:
             reason = replace(reason, template=TOO_WIDE)
         numbers = {name: np.array([value]) for name, value in refusal.numbers.items()}
         findings = [Finding(reason, np.array([row]), numbers)]
-        if offers:
-            findings += self._instead(session, k, jobs, row)
+        if offers and self.smaller_load is not None:
+            findings += self.proposed(session.instead(k), jobs, row)
         return offer, findings
 
     def cannot_plan_yet(self, jobs: Jobs, snapshot: Snapshot) -> NDArray[np.bool_]:
@@ -294,11 +293,8 @@ class DeadlineAdmission:
         ahead = snapshot.cluster.shared and self._resource_rules and not self.insurance.max_nodes
         return (jobs.begin > snapshot.now) & (not ahead)
 
-    def _instead(self, session: Offers, k: int, jobs: Jobs, row: int) -> list[Finding]:
-        """Return what the session's job k, a row of `jobs`, could ask for to keep its deadline."""
-        if self.smaller_load is None:
-            return []
-        proposal = session.instead(k)
+    def proposed(self, proposal: Proposal | None, jobs: Jobs, row: int) -> list[Finding]:
+        """Return what row `row` of `jobs` could ask for to keep its deadline; None: nothing."""
         if proposal is None:
             return []
         numbers = dict(proposal.numbers)
@@ -456,15 +452,19 @@ class OnePool:
     ) -> None:
         self.admission, self.planner = admission, planner
         self.jobs, self.answers, self._nodes = jobs, answers, nodes
-        self._tasks = tasks_of(jobs, 0.0)
-        self.tests = planner.row_tests(self._tasks, admission.offer_tests)
+        self._tasks = uniform(tasks_of(jobs, 0.0))
         self.direct = answers
         self._final = ~admission.proposes(jobs)
+        self._usable, self._prepared = -1, None
 
-    def tasks(self, rows: NDArray[np.int64] | slice, origin: float) -> Tasks:
-        """Return jobs as tasks, times relative to `origin`."""
-        some = tasks_at(self._tasks, rows)
-        return some._replace(arrival=some.arrival - origin, deadline=some.deadline - origin)
+    def _prepared_for(self, held_until: NDArray[np.float64]) -> Any:
+        """Return what the tests share while so many nodes are in service."""
+        usable = int(np.count_nonzero(held_until < np.inf))
+        if usable != self._usable:
+            tests = self.admission.offer_tests
+            self._prepared = self.planner.prepared_rows(self._tasks, usable, tests)
+            self._usable = usable
+        return self._prepared
 
     def judge(
         self,
@@ -475,121 +475,55 @@ class OnePool:
         promises: Callable[[], int],  # noqa: ARG002 - it says which one would be broken
     ) -> tuple[Verdicts | None, PlanRows | None]:
         """Judge jobs one by one; as `rtsched.api.ReplayPlanner.judge`."""
-        session = _Session(self, now, held_until, plan)
-        refusals: list[tuple[int, float]] = []
-        findings: list[Finding] = []
-        for at in np.argsort(rows, kind="stable").tolist():
-            row = int(rows[at])
-            refusal = session.admit(row)
-            if refusal is not None:
-                jobs = self.jobs.take(rows)
-                offer, why = self.admission.refused(session, row, refusal, jobs, at)
-                refusals.append((at, offer))
-                findings += why
-        if not refusals:
-            return None, session.plan_rows()
-        return self.verdicts(rows, refusals, findings), session.plan_rows()
+        prepared = self._prepared_for(held_until)
+        anew, rejected = planned_in_turn(prepared, rows, now, held_until, plan)
+        better = anew if len(anew.row) > len(plan.row) else None
+        if not len(rejected.row):
+            return None, better
+        at = np.argsort(rows)
+        at = at[np.searchsorted(rows, rejected.row, sorter=at)]
+        code, findings = np.full(len(rows), Verdict.ADMIT, np.int8), list[Finding]()
+        promise, offer = self.jobs.deadline[rows], np.full(len(rows), np.inf)
+        code[at], promise[at], offer[at] = Verdict.REJECT, np.inf, rejected.offer
+        for k, row in enumerate(rejected.row.tolist()):
+            why = self._rejected(RejectedRows._make(column[[k]] for column in rejected)).findings
+            if self.admission.offer_tests and not self._final[row]:
+                waiting = anew.row[: rejected.promised[k]]
+                proposal = self._instead(row, waiting, now, held_until)
+                why += tuple(self.admission.proposed(proposal, self.jobs.take([row]), 0))
+            findings += [finding.moved(at[[k]]) for finding in why]
+        return Verdicts.build(code, promise=promise, offer=offer, findings=tuple(findings)), better
 
-    def verdicts(
-        self,
-        rows: NDArray[np.int64],
-        refusals: Sequence[tuple[int, float]] = (),
-        findings: Sequence[Finding] = (),
-    ) -> Verdicts:
-        """Return that jobs are admitted with their own deadlines, but for those refused.
+    def _instead(
+        self, row: int, waiting: NDArray[np.int64], now: float, held_until: NDArray[np.float64]
+    ) -> Proposal | None:
+        """Return what a job that was not admitted could ask for; see `instead_of`."""
+        origin = planning_origin(now)
+        free = np.maximum(held_until - origin, 0.0)
+        prepared = self.planner.prepare(free, self._tasks_at(waiting, origin))
 
-        `refusals` are places in `rows`, each with the deadline that was offered.
-        """
-        code = np.full(len(rows), Verdict.ADMIT, np.int8)
-        promise, offers = self.jobs.deadline[rows], np.full(len(rows), np.inf)
-        for at, offer in refusals:
-            code[at], promise[at], offers[at] = Verdict.REJECT, np.inf, offer
-        never = np.full(len(rows), -np.inf)
-        return Verdicts(code, never, promise, offers, tuple(findings))
+        def fits(changed: Tasks) -> bool:
+            return self.planner.admit(prepared, changed, now - origin).accepted
+
+        return instead_of(self._tasks_at(slice(row, row + 1), origin), len(free), fits)
+
+    def _tasks_at(self, rows: NDArray[np.int64] | slice, origin: float) -> Tasks:
+        """Return jobs as tasks, times relative to `origin`."""
+        some = tasks_at(self._tasks, rows)
+        return some._replace(arrival=some.arrival - origin, deadline=some.deadline - origin)
 
     def improve(
         self, now: float, held_until: NDArray[np.float64], plan: PlanRows
     ) -> PlanRows | None:
         """Return an earlier plan, or None; as `rtsched.api.ReplayPlanner.improve`."""
-        session = _Session(self, now, held_until, plan)
-        return session.plan_rows() if session.improve() else None
+        return planned_again(self._prepared_for(held_until), now, held_until, plan)
 
     def row_test(self) -> RowTest | None:
         """Return its test for a replay's loop; as `rtsched.api.ReplayPlanner.row_test`."""
-        return self.tests.row_test(self.direct, self._final, self._rejected)
+        if self._prepared is None:
+            return None
+        return RowTest(self._prepared, self._usable, self.direct, self._final, self._rejected)
 
     def _rejected(self, rejected: RejectedRows) -> Verdicts:
-        """Return why the loop rejected jobs; as `rtsched.api.RowTest.verdicts`."""
+        """Return why jobs were rejected; as `rtsched.api.RowTest.verdicts`."""
         return self.admission.rejected(self.jobs, self._nodes, rejected)
-
-
-class _Session:
-    """The batch of one question; rows are those of the workload."""
-
-    def __init__(
-        self, pool: OnePool, now: float, held_until: NDArray[np.float64], plan: PlanRows
-    ) -> None:
-        self._pool, self._old = pool, plan
-        self._origin = planning_origin(now)
-        self._at, self._now = now, now - self._origin
-        self._held_until = held_until
-        self._free = np.maximum(held_until - self._origin, 0.0)
-        self._rows = plan.row
-        self._plan: Outcome | None = None
-        self._prepared: Any = None
-        self._offer = np.inf
-
-    def _ready(self) -> Any:
-        """Return what the planner prepares of those that wait."""
-        if self._prepared is None:
-            waiting = self._pool.tasks(self._rows, self._origin)
-            self._prepared = self._pool.planner.prepare(self._free, waiting)
-        return self._prepared
-
-    def _task(self, row: int) -> Tasks:
-        return self._pool.tasks(slice(row, row + 1), self._origin)
-
-    def _tested(self, rows: NDArray[np.int64], *, has_new: bool) -> Outcome:
-        """Return the plan of jobs, the last perhaps a new one, or who fails."""
-        return self._pool.tests.admit(rows, has_new, self._origin, self._now, self._free)
-
-    def admit(self, row: int) -> Refusal | None:
-        """Admit a job and return None, or change nothing and say why not."""
-        rows = np.append(self._rows, row)
-        plan = self._tested(rows, has_new=True)
-        if plan.accepted:
-            self._rows, self._plan, self._prepared = rows, plan, None
-            return None
-        asked = (self._rows, row, self._at, self._held_until)
-        needed, self._offer = self._pool.tests.rejected(*asked)
-        left = float(self._pool.jobs.deadline[row] - self._at)
-        ids = self._pool.jobs.id[self._rows]
-        return refusal_of(needed, plan.failed, self._now, left, self._free, ids)
-
-    def offer(self, *_: int) -> float:
-        """Return the least whole second at which the last refused would be accepted, or inf."""
-        return self._offer
-
-    def instead(self, row: int) -> Proposal | None:
-        """Return what a job that was not admitted could ask for; see `instead_of`."""
-
-        def fits(changed: Tasks) -> bool:
-            return self._pool.planner.admit(self._ready(), changed, self._now).accepted
-
-        return instead_of(self._task(row), len(self._free), fits)
-
-    def improve(self) -> bool:
-        """Plan all promises anew; return whether that is better than the plan they have."""
-        plan = self._tested(self._rows, has_new=False)
-        better = plan.accepted and starts_earlier(plan.start, self._old.start, self._origin)
-        if better:
-            self._plan = plan
-        return better
-
-    def plan_rows(self) -> PlanRows | None:
-        """Return the plan of all promises; None: the old one stands."""
-        plan = self._plan
-        if plan is None:
-            return None
-        start, end = plan.start + self._origin, plan.end + self._origin
-        return PlanRows(self._rows, start, end, plan.indptr, plan.nodes)

@@ -30,16 +30,10 @@ from rtsched_plugins.kernels.admission import (
     rows_of,
 )
 from rtsched_plugins.kernels.admission_fast import admit, prepare
-from rtsched_plugins.kernels.admission_of_rows import (
-    ByRule,
-    admit_rows,
-    planning_origin,
-    starts_earlier,
-)
+from rtsched_plugins.kernels.admission_of_rows import ByRule, planning_origin, starts_earlier
 from rtsched_plugins.kernels.beside import Gaps, gaps_of
 from rtsched_plugins.kernels.counter_offer import counter_offer
 from rtsched_plugins.kernels.fractions import Division, division_of
-from rtsched_plugins.row_tests import RowTests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -176,10 +170,10 @@ class RowPlanner(Planner, Protocol):
     def rounds(self) -> int:
         """Return in how many rounds it sends loads at most."""
 
-    def row_tests(self, tasks: Tasks, offer_tests: int) -> RowTests:
-        """Return the tests of these jobs, which `admit` as the planner does.
+    def prepared_rows(self, tasks: Tasks, usable: int, offer_tests: int) -> Any:
+        """Return what tests of these jobs by their rows share, as `RowTest.prepared`.
 
-        Counter-offers may cost `offer_tests` each; 0: none are made.
+        There are `usable` nodes. Counter-offers may cost `offer_tests` each; 0: none are made.
         """
 
 
@@ -230,10 +224,10 @@ class Rules(NamedTuple):
         """Return how the tasks' work is divided."""
         return division_of(plan, tasks, self.rounds)
 
-    def row_tests(self, tasks: Tasks, offer_tests: int) -> RowTests:
-        """Return the tests of the jobs of one workload, sent in one round."""
-        settings = (self.order, self.node_rule, offer_tests)
-        return RowTests(tasks, self.efficiency, self.node_rule, admit_rows, ByRule, *settings)
+    def prepared_rows(self, tasks: Tasks, usable: int, offer_tests: int) -> ByRule:
+        """Return what tests of these jobs by their rows share, sent in one round."""
+        rows = rows_of(tasks, usable, self.efficiency, node_rule=self.node_rule)
+        return ByRule(rows, self.order, self.node_rule, offer_tests)
 
 
 class _Outcome(NamedTuple):

@@ -283,7 +283,9 @@ class _Declining(NamedTuple):
         judged, anew = None, None
         if len(rest):
             judged, anew = self.pool.judge(rows[rest], now, held_until, plan, promises)
-            judged = judged or self.pool.verdicts(rows[rest])
+            if judged is None:
+                promise = self.pool.jobs.deadline[rows[rest]]
+                judged = Verdicts.build(np.full(len(rest), Verdict.ADMIT), promise=promise)
         names = ("work", "threshold", "load")
         numbers = {name: getattr(self.arrivals, name)[place] for name in names}
         finding = Finding.where(declined, self.overloaded, **numbers)

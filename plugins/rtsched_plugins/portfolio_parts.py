@@ -8,19 +8,17 @@ import numpy as np
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
 from rtsched.api import State
-from rtsched_plugins.kernels.admission import LEAST_NODES, Rows, needed_time, rows_of
+from rtsched_plugins.kernels.admission import Rows, needed_time, rows_of
 from rtsched_plugins.kernels.fractions import Division, division_of
 from rtsched_plugins.kernels.portfolio_plan import (
     Arrivals,
     InTurn,
     Reading,
     admit,
-    admit_rows_in_turn,
     counter_offer,
     prepare,
     read_arrivals,
 )
-from rtsched_plugins.row_tests import RowTests
 
 if TYPE_CHECKING:
     from rtsched_plugins.kernels.admission import Plan, Tasks
@@ -160,7 +158,7 @@ class Several(NamedTuple):
         """Return how the tasks' work is divided."""
         return division_of(plan, tasks, self.rounds)
 
-    def row_tests(self, tasks: Tasks, offer_tests: int) -> RowTests:
-        """Return the tests of the jobs of one workload, sent in one round."""
-        settings = (np.array(self.orders, np.int64), float(self.generosity), offer_tests)
-        return RowTests(tasks, self.efficiency, LEAST_NODES, admit_rows_in_turn, InTurn, *settings)
+    def prepared_rows(self, tasks: Tasks, usable: int, offer_tests: int) -> InTurn:
+        """Return what tests of these jobs by their rows share, sent in one round."""
+        rows, orders = rows_of(tasks, usable, self.efficiency), np.array(self.orders, np.int64)
+        return InTurn(rows, orders, float(self.generosity), offer_tests)
