@@ -1,7 +1,7 @@
 """What the answer to a submission takes on the processor, step by step, in a daemon of its own.
 
     python benchmarks/answers.py [--pending N] [--promises N] [--nodes N] [--tests N] [--wide]
-        [--taken] [--anew] [--menu-ms MS] [--json]
+        [--taken] [--anew] [--menu-ms MS] [--every-ms MS] [--json]
 
 A daemon over the made-up Slurm of `made_up.py`: so many nodes, all busy for six hours, so many
 pending jobs, and so many promises, which a poll has shown. Users then submit jobs of one to 32
@@ -18,6 +18,9 @@ With `--taken` half of the nodes were free at the poll, and every other one of t
 since, as the filter tells: another list of nodes with each job.
 
 With `--anew` each job is put into a new plan (`beside_plan = false`).
+
+With `--every-ms` there is a pause before each answer, as between users: what the last one had in
+the processor's caches is partly gone. Without it they are asked back to back.
 
 A second table says what an answer is made of: the mean time in each of `PARTS`, without that in the
 others that it calls, so that they add up to the whole.
@@ -158,6 +161,7 @@ async def measure(
     menu_ms: float = DaemonSettings().menu_ms,
     taken: bool = False,
     anew: bool = False,
+    every_ms: float = 0.0,
 ) -> dict[str, dict[str, list[float]]]:
     """Return the seconds of each step and in each of `PARTS`, by verdict."""
     watch = Stopwatch()
@@ -184,6 +188,8 @@ async def measure(
             fields = job_fields(user, size, deadline)
             if taken:
                 fields |= _idle(daemon, busy, k)
+            if every_ms:
+                await asyncio.sleep(every_ms / 1000.0)
             watch.taken()
             at = [time.process_time()]
             job = translator.describe(fields, daemon.site.facts, now)
@@ -235,12 +241,13 @@ def main() -> None:
     parser.add_argument(
         "--menu-ms", type=float, default=DaemonSettings().menu_ms, help="as in site.toml"
     )
+    parser.add_argument("--every-ms", type=float, default=0.0, help="pause before each answer")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
     log_events("warning")
     with tempfile.TemporaryDirectory(prefix="rtsched-answers-") as name:
         extent = given.pending, given.promises, given.nodes, given.tests
-        how = given.wide, given.menu_ms, given.taken, given.anew
+        how = given.wide, given.menu_ms, given.taken, given.anew, given.every_ms
         took = asyncio.run(measure(Path(name), *extent, *how))
     if given.json:
         json.dump(took, sys.stdout)
