@@ -139,16 +139,17 @@ def test_nothing_is_asked_for_twice(pool: Pool, remote: Remote) -> None:
     """A second look shows all that was done for jobs that wait, one for a busy slot."""
     blocker = pool.submit(["arguments = 300", "+RtRunTime = 300"])
     row = SLOTS.index(where(pool, blocker))
+    one, other = (row - 1) % len(SLOTS), (row - 2) % len(SLOTS)
     busy, slow = promised(pool), promised(pool, *UNREADY)
     plan = reserve(
         (job_id(busy, 0), 290.0, [row]),
-        (job_id(slow, 0), 0.0, [row - 1]),
-        (FIRST_OWN_ID, 0.0, [row - 2]),
+        (job_id(slow, 0), 0.0, [one]),
+        (FIRST_OWN_ID, 0.0, [other]),
     )
     start(remote, plan, admit(busy, slow))
-    assert pool.job(slow)["RtNodeSet"] == SLOTS[row - 1]
+    assert pool.job(slow)["RtNodeSet"] == SLOTS[one]
     assert "RtNodeSet" not in pool.job(busy)
-    plan = reserve((job_id(busy, 0), 290.0, [row]), (FIRST_OWN_ID, 0.0, [row - 2]))
+    plan = reserve((job_id(busy, 0), 290.0, [row]), (FIRST_OWN_ID, 0.0, [other]))
     done(remote.apply(plan, admit(busy, slow)))
     remote.poll()
     assert not remote.changes(plan, admit(busy, slow))
