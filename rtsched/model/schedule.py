@@ -147,9 +147,7 @@ class Schedule:
         else:
             latest_first = self.ragged.places(np.lexsort((job, start))[::-1]).values
         first = np.full(int(self.nodes.max(initial=-1)) + 1, -1, np.int64)
-        first[self.nodes[latest_first]] = (
-            latest_first  # the last of several stays
-        )
+        first[self.nodes[latest_first]] = latest_first  # the last of several stays
         return read_only(first[first >= 0])
 
     def first_entries(self, nodes: int) -> NDArray[np.int64]:
