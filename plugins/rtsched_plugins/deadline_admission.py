@@ -34,7 +34,6 @@ from rtsched.api import (
 )
 from rtsched.kernels.loads import Load
 from rtsched_plugins.insurance import NOTHING, Insurance
-from rtsched_plugins.kernels.admission import uniform
 from rtsched_plugins.kernels.admission_of_rows import planning_origin
 from rtsched_plugins.planning import (
     PlanningSession,
@@ -452,7 +451,7 @@ class OnePool:
     ) -> None:
         self.admission, self.planner = admission, planner
         self.jobs, self.answers, self._nodes = jobs, answers, nodes
-        self._tasks = uniform(tasks_of(jobs, 0.0))
+        self._tasks = tasks_of(jobs, 0.0)
         self.direct = answers
         self._final = ~admission.proposes(jobs)
         self._usable, self._prepared = -1, None

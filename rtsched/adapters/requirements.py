@@ -310,6 +310,11 @@ def shortened(value: object) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "...")
 
 
+def readable(text: str) -> str:
+    """Return a text of a user's for a message: in quotes if it holds control characters."""
+    return text if text.isprintable() else repr(text)
+
+
 Event: TypeAlias = Literal["promised", "moved", "at-risk", "broken", "kept"]
 """A job in the queue is promised its deadline; its planned start moved; it runs and may end too
 late, or the odds of a likely promise have fallen; the promise was missed, or cannot be kept; it was
@@ -318,11 +323,6 @@ kept."""
 EVENTS: tuple[Event, ...] = get_args(Event)
 
 CHOICES = f"none, or some of {', '.join(EVENTS)} with + between them"
-
-
-def readable(text: str) -> str:
-    """Return a text of a user's for a message: in quotes if it holds control characters."""
-    return text if text.isprintable() else repr(text)
 
 
 def notify_choice(text: str) -> str:

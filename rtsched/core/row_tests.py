@@ -10,6 +10,8 @@ from rtsched.kernels.hooks import RejectedRows, planned_rows, rejected_row
 from rtsched.model.schedule import PlanRows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 
@@ -42,9 +44,14 @@ def planned_in_turn(
         promised = len(plan.row)
         failed = int(plan.row[found.failed]) if found.failed < promised else -1
         rejected.append((row, now, failed, promised, free, *why))
+    return plan, rejected_rows(rejected)
+
+
+def rejected_rows(rejected: Sequence[tuple[float, ...]]) -> RejectedRows:
+    """Return rejections, each given by its values in order of the fields."""
     kinds = (np.int64, np.float64, np.int64, np.int64, np.int64, np.float64, np.float64)
     columns = zip(*rejected, strict=True) if rejected else [()] * len(kinds)
-    return plan, RejectedRows._make(np.array(c, k) for c, k in zip(columns, kinds, strict=True))
+    return RejectedRows._make(np.array(c, k) for c, k in zip(columns, kinds, strict=True))
 
 
 def planned_again(

@@ -15,6 +15,7 @@ from rtsched.core.capabilities import Capabilities, capabilities_of
 from rtsched.core.chain import HOOKS, Chain, Member, Stage
 from rtsched.core.config import convert, schema
 from rtsched.core.plugins import NoSettings
+from rtsched.core.row_tests import planned_again, rejected_rows
 from rtsched.descriptions import described, structures
 from rtsched.kernels.hooks import (
     CompiledHook,
@@ -328,8 +329,7 @@ class PluginConformance:
             found = short.improve(idle.now, until, plan)
             claim_same(_plain(found), _plain(better), "the short form improves otherwise")
             if test is not None:
-                tested = planned_rows(test.prepared, plan.row, plan.start, -1, idle.now, until)
-                again = PlanRows(plan.row, *tested[1:5]) if tested.accepted else None
+                again = planned_again(test.prepared, idle.now, until, plan)
                 claim_same(_plain(again), _plain(found), "the test of rows improves otherwise")
 
         self._on_scenes(check, "admit")
@@ -550,9 +550,7 @@ def _claim_test_judges_alike(
     claim_same(found.row.tolist(), admitted.tolist(), "the test of rows admits others")
     theirs = found if len(found.row) else None
     claim_same(_plain(theirs), _plain(plan), "the test of rows plans otherwise")
-    kinds = (np.int64, np.float64, np.int64, np.int64, np.int64, np.float64, np.float64)
-    columns = zip(*turned, strict=True) if turned else [()] * len(kinds)
-    return RejectedRows._make(np.array(c, k) for c, k in zip(columns, kinds, strict=True))
+    return rejected_rows(turned)
 
 
 def _claim_rejects_alike(
