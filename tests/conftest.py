@@ -26,6 +26,20 @@ settings.register_profile(
 settings.load_profile("rtsched")
 
 
+LIVE = Path(__file__).parent / "live"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no test in vain: the live ones, and no others, are in a directory of their own."""
+    is_live = LIVE in (collection_path, *collection_path.parents)
+    chosen = config.option.markexpr
+    if (is_live and chosen == "not live") or (
+        not is_live and chosen == "live" and collection_path not in LIVE.parents
+    ):
+        return True
+    return None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let one process of a run compile kernels at a time; the others take them from the disk."""
     if COMPILING and hasattr(config, "workerinput"):

@@ -19,6 +19,7 @@
 # what mypy knows of files for those that have not changed.
 set -eu
 cd "$(dirname "$0")/.."
+unset PYTHONDONTWRITEBYTECODE  # or each of many processes compiles anew what it imports
 tests/setup.sh dev chromium debootstrap
 tests/promtool.sh
 PATH="$PWD/.venv/bin:$PATH"
