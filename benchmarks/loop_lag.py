@@ -57,7 +57,7 @@ from rtsched.daemon.store import Store
 from rtsched.daemon.systemd import log_events
 from rtsched.daemon.worker import Worker
 from rtsched.errors import RtschedError
-from rtsched.estimates import Estimator
+from rtsched.estimates.estimator import Estimator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

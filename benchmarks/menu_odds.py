@@ -44,7 +44,7 @@ from rtsched.daemon.start import TURN
 from rtsched.daemon.store import Store
 from rtsched.daemon.systemd import log_events
 from rtsched.daemon.worker import Worker
-from rtsched.estimates import Estimator
+from rtsched.estimates.estimator import Estimator
 
 PAST = 2_000
 

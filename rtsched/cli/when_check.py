@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rtsched.estimates import EstimateSettings
+    from rtsched.estimates.settings import EstimateSettings
     from rtsched.replay.results import Workload
     from rtsched.replay.settings import WorkloadOptions
     from rtsched.report.start_accuracy import StartAccuracy
@@ -86,7 +86,7 @@ def _asked(given: Mapping[str, Any]) -> Asked:
     from rtsched.cli.check import load_checked
     from rtsched.core.config import read_toml
     from rtsched.core.plugins import discover
-    from rtsched.estimates import EstimateSettings
+    from rtsched.estimates.settings import EstimateSettings
     from rtsched.model.units import known_zone
     from rtsched.simulator.settings import ExclusiveSettings
 

@@ -26,7 +26,7 @@ from rtsched.daemon.qos_limits import LimitsNow, without_planned_limits
 from rtsched.daemon.site import LikelyPromises
 from rtsched.daemon.worker import Remote
 from rtsched.errors import AdapterError
-from rtsched.estimates import Accuracy, Estimates
+from rtsched.estimates.tables import Accuracy, Estimates
 from rtsched.model.jobs import NOBODY, Jobs
 from rtsched.model.log import Ending, Log, Outcomes
 from rtsched.model.snapshot import places

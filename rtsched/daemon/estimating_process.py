@@ -4,6 +4,9 @@ One thread has the estimator to itself. It refreshes the estimates when a state 
 answers questions between two simulations of a refresh, and learns what the batch system's records
 hold, which another thread reads. The main thread passes requests on, and returns at once, or after
 the seconds that a question may take.
+
+The estimator, and with it the simulator, is imported only in that process: the daemon's own reads
+the answers, and needs neither.
 """
 
 from __future__ import annotations
@@ -26,9 +29,7 @@ from rtsched import __version__
 from rtsched.adapters.files import replace_file
 from rtsched.daemon.systemd import log_events
 from rtsched.errors import RtschedError
-from rtsched.estimates import Accuracy, Estimates, Estimator
-from rtsched.estimates.run_times import draw
-from rtsched.estimates.tables import BOUNDS, odds_by
+from rtsched.estimates.tables import BOUNDS, Accuracy, Estimates, odds_by
 from rtsched.model.jobs import NOBODY
 from rtsched.model.snapshot import places
 from rtsched.model.units import DAY
@@ -40,9 +41,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.daemon.systemd import Level
-    from rtsched.estimates import EstimateSettings
     from rtsched.estimates.ahead import LimitSource
+    from rtsched.estimates.estimator import Estimator
     from rtsched.estimates.run_times import RunTimes
+    from rtsched.estimates.settings import EstimateSettings
     from rtsched.model.jobs import Jobs
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot
@@ -68,12 +70,11 @@ class EstimatesFile:
         self.path = path
         self._problem = ""
 
-    def read(
-        self, settings: EstimateSettings, system: ExclusiveSettings | None
-    ) -> tuple[Estimator, float] | None:
+    def read(self, fresh: Estimator) -> tuple[Estimator, float] | None:
         """Return the estimator, and until when it knows the past, seconds since the epoch.
 
-        None: there is no file, or none that can be used, which is logged.
+        It goes on with the settings of a fresh one. None: there is no file, or none that can be
+        used, which is logged.
         """
         try:
             with self.path.open("rb") as file:
@@ -83,10 +84,9 @@ class EstimatesFile:
             if head != _head(body):
                 raise ValueError("it is damaged or of another release")
             estimator, until = pickle.loads(body)  # noqa: S301 - our own file, checked above
-            if not isinstance(estimator, Estimator):
+            if not isinstance(estimator, type(fresh)):
                 raise TypeError("it holds no estimator")
-            estimator.settings = settings
-            estimator.system = Estimator(settings, system).system
+            estimator.settings, estimator.system = fresh.settings, fresh.system
         except FileNotFoundError:
             return None
         except Exception as error:  # whatever the file holds: the past is read again
@@ -126,6 +126,8 @@ def running_ends(run_times: RunTimes, snapshot: Snapshot, seed: int = 0) -> Esti
     job that has run longer than any before it may take up to its limit. Starts are nan: they are
     known.
     """
+    from rtsched.estimates.run_times import draw
+
     jobs, entries = snapshot.running, snapshot.allocations.entries
     place, there = places(entries.job, jobs.id)
     jobs, place = jobs.take(there), place[there]
@@ -231,9 +233,10 @@ class EstimatingProcess:
         past: Past | None,
         file: Path | None,
     ) -> None:
+        from rtsched.estimates.estimator import Estimator
+
         self._settings, self._past = settings, past
         self._file = EstimatesFile(file) if file is not None else None
-        self._system = system
         self._estimator = Estimator(settings, system)
         self._read_until = 0.0
         self._work: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -301,7 +304,7 @@ class EstimatingProcess:
     def _restore(self) -> None:
         """Take the estimator of the file, if there is one."""
         oldest = time.time() - self._settings.history_days * DAY
-        found = None if self._file is None else self._file.read(self._settings, self._system)
+        found = None if self._file is None else self._file.read(self._estimator)
         if found is None:
             self._read_until = oldest
         else:

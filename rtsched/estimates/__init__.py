@@ -4,9 +4,3 @@ The queue is simulated ahead many times, each time with other run times, drawn f
 users, and other arrivals, drawn from the site's rhythm. The spread of the outcomes, calibrated by
 the estimates of the past, is the answer.
 """
-
-from rtsched.estimates.estimator import Estimator
-from rtsched.estimates.settings import EstimateSettings
-from rtsched.estimates.tables import Accuracy, Estimates
-
-__all__ = ["Accuracy", "EstimateSettings", "Estimates", "Estimator"]

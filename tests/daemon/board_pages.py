@@ -23,7 +23,8 @@ from rtsched.adapters.wire import MessageKind, Tag, encode
 from rtsched.daemon.estimating import Estimating, LatestEstimates
 from rtsched.daemon.promises import Promise, PromiseState, encode_jobs
 from rtsched.daemon.settings import DaemonSettings
-from rtsched.estimates import Estimates, EstimateSettings
+from rtsched.estimates.settings import EstimateSettings
+from rtsched.estimates.tables import Estimates
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs

@@ -10,14 +10,18 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from running import ANN, NOW, Running
 
 from rtsched.adapters.live import Marks
-from rtsched.daemon import estimating_process
 from rtsched.daemon.estimating import Estimating
-from rtsched.estimates import Accuracy, Estimates, EstimateSettings, Estimator
+from rtsched.daemon.estimating_process import EstimatingProcess
+from rtsched.estimates import estimator
 from rtsched.estimates.ahead import LimitSource
+from rtsched.estimates.estimator import Estimator
+from rtsched.estimates.settings import EstimateSettings
+from rtsched.estimates.tables import Accuracy, Estimates
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Log
 from rtsched.model.snapshot import Snapshot
@@ -119,8 +123,9 @@ def ten_minutes_from(now: float, jobs: NDArray[np.int64], first: float) -> Estim
 
 def known_process(past: Any = None, file: Path | None = None) -> Any:
     """Return a process with the known estimator, made in the child."""
-    estimating_process.Estimator = KnownEstimator  # type: ignore[misc]
-    return estimating_process.EstimatingProcess(EstimateSettings(), None, past, file)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(estimator, "Estimator", KnownEstimator)
+        return EstimatingProcess(EstimateSettings(), None, past, file)
 
 
 def with_estimates(running: Running, past: Any = None, file: Path | None = None) -> Estimating:

@@ -24,7 +24,7 @@ from running import ANN, NOW, Running, answer_of
 
 from rtsched.adapters.users import user_name
 from rtsched.daemon.estimating import Estimating, LatestEstimates
-from rtsched.estimates import Estimates
+from rtsched.estimates.tables import Estimates
 from rtsched.model.jobs import Jobs
 from rtsched.model.snapshot import Accounts
 from rtsched.rest.credential import payload_for

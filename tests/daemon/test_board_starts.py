@@ -14,7 +14,7 @@ from rest_client import BOB, in_thread
 from running import NOW, Running
 
 from rtsched.daemon.estimating import Estimating, LatestEstimates
-from rtsched.estimates import EstimateSettings
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.report.start_wording import about
 from rtsched.report.wording import visible
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-    from rtsched.estimates import Estimates
+    from rtsched.estimates.tables import Estimates
     from rtsched.model.jobs import Jobs
 
 pytestmark = pytest.mark.browser

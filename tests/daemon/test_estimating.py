@@ -23,8 +23,9 @@ from rtsched.daemon.query_client import ask
 from rtsched.daemon.questions import Status
 from rtsched.daemon.site import LikelyPromises, states
 from rtsched.daemon.site_reader import MAY_END_LATE
-from rtsched.estimates import EstimateSettings
+from rtsched.estimates.estimator import Estimator
 from rtsched.estimates.run_times import RunTimes
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.limit_rules import LimitRules
@@ -199,7 +200,7 @@ def test_the_past_is_read_and_kept(tmp_path: Path) -> None:
     while process.report().past < 90 and time.monotonic() < latest:
         process.save(30.0)
     process.save(30.0)
-    found = EstimatesFile(file).read(EstimateSettings(), None)
+    found = EstimatesFile(file).read(Estimator(EstimateSettings()))
     assert found is not None
     estimator, until_when = found
     assert isinstance(estimator, KnownEstimator)
@@ -213,7 +214,7 @@ def test_a_damaged_file_begins_anew(tmp_path: Path, damage: bytes) -> None:
     file = tmp_path / "estimates.bin"
     file.write_bytes(damage)
     with capture_logs() as logs:
-        assert EstimatesFile(file).read(EstimateSettings(), None) is None
+        assert EstimatesFile(file).read(Estimator(EstimateSettings())) is None
     assert [entry["event"] for entry in logs] == ["estimates_file_not_read"]
 
 
