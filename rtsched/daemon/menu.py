@@ -25,16 +25,24 @@ import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from rtsched.adapters.live import Adjustment
-from rtsched.counting import counted, span
 from rtsched.daemon.admission import lapsed, same_request
+from rtsched.daemon.changed_requests import (
+    Search,
+    amounts,
+    efficient,
+    left_out,
+    most,
+    one_by_one,
+    what,
+)
 from rtsched.daemon.likely import Odds, stated_odds
-from rtsched.daemon.odds_wording import moment, per_cent
+from rtsched.daemon.odds_wording import moment
 from rtsched.daemon.offers import in_the_way
 from rtsched.daemon.questions import ChoiceKind
 from rtsched.daemon.site import entry_of
@@ -42,17 +50,13 @@ from rtsched.errors import RtschedError
 from rtsched.model.jobs import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from rtsched.adapters.live import Adjustable, Submission, Translator
+    from rtsched.adapters.live import Submission, Translator
     from rtsched.daemon.admission import AdmissionController, AdmissionResult
     from rtsched.daemon.likely import LikelyController
     from rtsched.daemon.promises import Promise
     from rtsched.daemon.site import Site
-
-Search: TypeAlias = "Generator[Adjustment, bool, None]"
 
 MOST_CHOICES = 5
 """Choices of a menu at most."""
@@ -66,23 +70,14 @@ MOST_HELD = 3
 ROOM_HELD = 2.0
 """How many times the node-seconds asked for all held choices may take together."""
 
-FINEST = 32
-"""A time limit is searched to the next of so many steps."""
-
 ALONE: tuple[ChoiceKind, ...] = ("later", "shorter")
 """Kinds that are not tried with a later deadline beside."""
-
-FURTHER = 8
-"""Amounts that halving left out that are tried at most."""
 
 ODDS = 0.95
 """With which odds a later deadline is offered to who asked for a guarantee, or the lowest sold."""
 
 WORTH = 5.0
 """One per cent of odds counts as much as so many per cent of anything else that is given up."""
-
-OTHERS = 4
-"""Other partitions, and types of GPUs, that are tried at most."""
 
 TRIES = 60
 """Requests that are judged for a menu at most, however much time there is."""
@@ -742,137 +737,6 @@ class _Finder(_Asked):
                 judged = self._try(kind, to)
                 found += [judged] if judged is not None else []
         return found
-
-
-def efficient(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which rows no other row dominates; of equal rows the first.
-
-    Parameters
-    ----------
-    costs : float64[n, k]
-        What each gives up, of k things.
-
-    Returns
-    -------
-    bool[n]
-        Whether no row is as good in everything, and better in something.
-    """
-    below = (costs[:, None, :] <= costs[None, :, :]).all(axis=2)
-    equal = (costs[:, None, :] == costs[None, :, :]).all(axis=2)
-    better = (below & ~equal) | np.triu(equal, 1)
-    dominated: NDArray[np.bool_] = better.any(axis=0)
-    return ~dominated
-
-
-@dataclass(frozen=True)
-class Amount:
-    """Something of which a job could have less.
-
-    Attributes
-    ----------
-    asked : int
-        How much it asks for.
-    to : callable
-        Returns the change by which it asks for so much.
-    number : callable
-        Returns for how much a change asks.
-    finest : int
-        It is searched to the next of so many.
-    same_work : bool
-        Whether with less of it the time limit may be longer.
-    """
-
-    asked: int
-    to: Callable[[int], Adjustment]
-    number: Callable[[Adjustment], int]
-    finest: int = 1
-    same_work: bool = False
-
-
-def amounts(asked: Adjustable) -> dict[ChoiceKind, Amount]:
-    """Return of what a job could have less: nodes, time limit, GPUs per node."""
-    step = asked.step_s
-    whole = max(math.ceil(asked.limit_s / step), 1) if math.isfinite(asked.limit_s) else 1
-    return {
-        "smaller": Amount(
-            asked.nodes,
-            lambda nodes: Adjustment(nodes=nodes),
-            lambda to: to.nodes or asked.nodes,
-            same_work=math.isfinite(asked.limit_s),
-        ),
-        "shorter": Amount(
-            whole,
-            lambda steps: Adjustment(limit_s=steps * step),
-            lambda to: whole if to.limit_s is None else round(to.limit_s / step),
-            max(whole // FINEST, 1),
-        ),
-        "fewer-gpus": Amount(
-            asked.gpus, lambda gpus: Adjustment(gpus=gpus), lambda to: to.gpus or asked.gpus
-        ),
-    }
-
-
-def most(amount: Amount, asked: Adjustable) -> Search:
-    """Search by halving the most, below what was asked for, with which the job could be.
-
-    Of nodes then with the same node-hours there.
-    """
-    low, high = 0, amount.asked
-    while high - low > amount.finest:
-        middle = (low + high) // 2
-        low, high = (middle, high) if (yield amount.to(middle)) else (low, middle)
-    if low:
-        yield from _same_work(amount, asked, low)
-
-
-def left_out(amount: Amount, asked: Adjustable, known: Mapping[int, bool]) -> Search:
-    """Search above the best that is known, from the top, until one is good.
-
-    Where that are more than `FURTHER`, so many of them, equally far apart.
-    """
-    best = max((number for number, good in known.items() if good), default=0)
-    count = amount.asked - 1 - best
-    step = max(-(-count // FURTHER), amount.finest)
-    for number in range(amount.asked - 1, best, -step):
-        if number not in known and (yield amount.to(number)):
-            yield from _same_work(amount, asked, number)
-            return
-
-
-def _same_work(amount: Amount, asked: Adjustable, nodes: int) -> Search:
-    """Try so many nodes with the same node-hours."""
-    if amount.same_work:
-        longer = math.floor(asked.limit_s * asked.nodes / nodes / asked.step_s) * asked.step_s
-        yield Adjustment(nodes=nodes, limit_s=longer)
-
-
-def one_by_one(others: Sequence[Adjustment]) -> Search:
-    """Try one change after the other, until one is good."""
-    for to in others[:OTHERS]:
-        if (yield to):
-            return
-
-
-def what(to: Adjustment, asked: Adjustable) -> str:
-    """Return what a choice is, as its user reads it; the time by which it ends is not said."""
-    parts = []
-    if to.nodes is not None:
-        parts.append(f"on {counted(to.nodes, 'node')}")
-    if to.limit_s is not None:
-        parts.append(f"with a time limit of {span(to.limit_s)}")
-    if to.nodes is not None:
-        same = to.limit_s is not None
-        parts.append("(the same node-hours)" if same else "(with the same time limit)")
-    if to.gpus is not None:
-        parts.append(f"with {counted(to.gpus, 'GPU')} per node in place of {asked.gpus}")
-    if to.gpu_type is not None:
-        parts.append(f"with GPUs of type {to.gpu_type}")
-    if to.partition is not None:
-        parts.append(f"in {to.partition}")
-    if to.odds is not None:
-        sure = "guaranteed" if to.odds >= 1.0 else f"with odds of {per_cent(to.odds)}"
-        parts = [f"{sure}," if parts else sure, *parts]
-    return " ".join(parts) or "as it is"
 
 
 def _text(text: str, menu: Menu, taking: str, now: float, named: ChoiceKind) -> str:

@@ -18,6 +18,7 @@ from rtsched.adapters.live import Adjustable, Adjustment
 from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.daemon.admission import AdmissionResult
+from rtsched.daemon.changed_requests import Search, amounts, efficient, left_out, most, one_by_one
 from rtsched.daemon.likely import LikelyController, Odds, sold
 from rtsched.daemon.menu import (
     MOST_CHOICES,
@@ -27,12 +28,6 @@ from rtsched.daemon.menu import (
     ChoiceKind,
     Menu,
     Request,
-    Search,
-    amounts,
-    efficient,
-    left_out,
-    most,
-    one_by_one,
     with_menu,
     with_odds,
 )
