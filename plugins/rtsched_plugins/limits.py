@@ -77,7 +77,7 @@ class Limits:
             Finding.where(misfit, self.never_fits, asked=asked, usable=usable),
         )
         code = np.where(wide | long | misfit, Verdict.REJECT, Verdict.ABSTAIN)
-        return Verdicts.build(code, findings=tuple(f for f in findings if len(f.rows)))
+        return Verdicts.build(code, findings=findings)
 
     def _limits(self, partition: str | None, cluster: Cluster) -> tuple[float, float, float]:
         """Return most nodes, longest run time and usable nodes of a partition."""

@@ -295,8 +295,7 @@ class IdealFinish:
             Finding.where(fits > 0, fewer_nodes, nodes=fits, asked=jobs.size),
         )
         offer = np.where(rejected, finish, np.inf)
-        given = tuple(finding for finding in findings if len(finding.rows))
-        return Verdicts.build(code, offer=offer, findings=given)
+        return Verdicts.build(code, offer=offer, findings=findings)
 
     def _most_nodes(self, job: Jobs) -> int:
         """Return with how many nodes, fewer than asked, it would end in time; 0: with none.

@@ -14,7 +14,7 @@ from rtsched.errors import ShapeError
 from rtsched.model.table import read_only
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -152,16 +152,17 @@ class Verdicts:
         retry_at: ArrayLike = -np.inf,
         promise: ArrayLike = np.inf,
         offer: ArrayLike = np.inf,
-        findings: tuple[Finding, ...] = (),
+        findings: Iterable[Finding] = (),
         plan: Schedule | None = None,
     ) -> Verdicts:
-        """Return verdicts; scalars stand for all rows."""
+        """Return verdicts; scalars stand for all rows. Findings about no job are left out."""
         codes = np.asarray(code, np.int8)
         given = [np.asarray(values, np.float64) for values in (retry_at, promise, offer)]
         retry, promised, offered = (
             values if values.ndim else np.full(codes.shape, values) for values in given
         )
-        return cls(codes, retry, promised, offered, findings, plan)
+        about_some = tuple(finding for finding in findings if len(finding.rows))
+        return cls(codes, retry, promised, offered, about_some, plan)
 
     @classmethod
     def abstain(cls, n: int) -> Verdicts:
