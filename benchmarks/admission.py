@@ -29,10 +29,11 @@ from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Verdict
-from rtsched_plugins.kernels import admission_fast as fast
-from rtsched_plugins.kernels.counter_offer import counter_offer
+from rtsched_plugins.kernels.admission import BY_COST, LEAST_NODES
+from rtsched_plugins.kernels.counter_offer import least_later
 from rtsched_plugins.kernels.fractions import division_of
 from rtsched_plugins.mcdf import Mcdf
+from rtsched_plugins.planners import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from rtsched_plugins.kernels.counter_offer import Offer
 
 NOW = 1_800_000_000.0
+PLANNER = Rules(BY_COST, LEAST_NODES, 1.0)
+"""That of mcdf."""
 
 
 def jobs_of(tasks: Tasks, first: int) -> Jobs:
@@ -117,12 +120,13 @@ def spread(times: list[Took]) -> dict[str, float]:
 
 def prepare_and_admit(free: NDArray[np.float64], waiting: Tasks, task: Tasks) -> Plan:
     """Return the kernel's answer from scratch."""
-    return fast.admit(fast.prepare(free, waiting), task)
+    return PLANNER.admit(PLANNER.prepare(free, waiting), task, 0.0)
 
 
 def offer_alone(prepared: Prepared, task: Tasks) -> Offer:
     """Return the kernel's counter-offer within the plug-in's default budget of tests."""
-    return counter_offer(prepared, task, max_tests=Mcdf.Config().offer_tests)
+    test = PLANNER.with_new(prepared, task)
+    return least_later(test, 0.0, 0.0, 1.0, Mcdf.Config().offer_tests)
 
 
 def measure(n_waiting: int, n_nodes: int, tests: int, offers: int) -> dict[str, Any]:
@@ -131,8 +135,8 @@ def measure(n_waiting: int, n_nodes: int, tests: int, offers: int) -> dict[str, 
     Deadlines of newcomers lie between a minute and four days, so some are turned away.
     """
     free, waiting = random_state(n_waiting, n_nodes, 1)
-    prepared = fast.prepare(free, waiting)
-    kept = fast.admit(prepared)
+    prepared = PLANNER.prepare(free, waiting)
+    kept = PLANNER.admit(prepared, None, 0.0)
     all_kept = kept.accepted
     base = snapshot_of(free, waiting, kept)
     plain = Chain([Member("mcdf", Mcdf(Mcdf.Config(offer_tests=0)))], "mcdf")
@@ -154,7 +158,7 @@ def measure(n_waiting: int, n_nodes: int, tests: int, offers: int) -> dict[str, 
         anew, first = timed(plain.admit, job, changed)
         via_plugin, judgement = timed(plain.admit, job, replace(changed))
         whole, plan = timed(prepare_and_admit, free, waiting, task)
-        test, again = timed(fast.admit, prepared, task)
+        test, again = timed(PLANNER.admit, prepared, task, 0.0)
         verdict = bool(judgement.verdicts.code[0] == Verdict.ADMIT)
         before = bool(first.verdicts.code[0] == Verdict.ADMIT)
         if not before == verdict == plan.accepted == again.accepted:

@@ -62,7 +62,8 @@ from rtsched.daemon.systemd import log_events
 from rtsched.daemon.worker import Worker
 from rtsched.logs.hostlist import fold
 from rtsched_plugins.mcdf import Mcdf
-from rtsched_plugins.planning import PlanningSession, PreparedPlan, Rules
+from rtsched_plugins.planners import EqualNodes
+from rtsched_plugins.planning import PlanningSession, PreparedPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,9 +86,9 @@ PARTS: Mapping[str, list[tuple[Any, str]]] = {
     "planner: preparation": [
         (PreparedPlan, "__init__"),
         (PreparedPlan, "pool"),
-        (Rules, "prepare"),
+        (EqualNodes, "prepare"),
     ],
-    "planner: arithmetic": [(Rules, "admit"), (Rules, "offer"), (Rules, "needed")],
+    "planner: arithmetic": [(EqualNodes, "admit"), (EqualNodes, "offer"), (EqualNodes, "needed")],
     "planner: a place beside the plan": [(PlanningSession, name) for name in ("_place", "_take")],
     "planner: the plan as a schedule": [(PlanningSession, "schedule")],
     "planner: the rest": [(Mcdf, "judge")],

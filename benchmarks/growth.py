@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from admission import PLANNER
 from plotting import Line, Panel, write_svg
 from states import newcomer, random_state
 
@@ -30,7 +31,6 @@ from rtsched.replay.policies import choose, load_site
 from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import Poisson
 from rtsched.replay.workload import prepare
-from rtsched_plugins.kernels import admission_fast as fast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,7 +89,7 @@ def least(repeats: int, call: Callable[..., object], *given: object, calls: int 
 
 def admit(free: NDArray[np.float64], waiting: Tasks, task: Tasks) -> None:
     """Make one admission test from scratch."""
-    fast.admit(fast.prepare(free, waiting), task)
+    PLANNER.admit(PLANNER.prepare(free, waiting), task, 0.0)
 
 
 class Replays:
@@ -169,12 +169,12 @@ def by_promises(sizes: Sequence[int], nodes: int, repeats: int) -> Study:
     for n in sizes:
         free, waiting = random_state(n, nodes, 1)
         task = newcomer(1, deadline=4 * 86400.0, n_nodes=nodes)
-        state = fast.prepare(free, waiting)
-        if not fast.admit(state, task).accepted:
+        state = PLANNER.prepare(free, waiting)
+        if not PLANNER.admit(state, task, 0.0).accepted:
             raise AssertionError(f"the newcomer is not admitted beside {n} tasks")
         calls = max(1, 2000 // n)
         test.add(n, least(repeats, admit, free, waiting, task, calls=calls))
-        ready.add(n, least(repeats, fast.admit, state, task, calls=calls))
+        ready.add(n, least(repeats, PLANNER.admit, state, task, 0.0, calls=calls))
     return Study("Promises", "waiting promised tasks", f"{nodes:,} nodes", [test, ready])
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from admission import NOW, jobs_of, snapshot_of
+from admission import NOW, PLANNER, jobs_of, snapshot_of
 from msgspec.structs import replace as changed
 from scans import queues_of
 from states import newcomer, random_state
@@ -23,7 +23,6 @@ from rtsched.model.jobs import Edges, Jobs, Periodic
 from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Accounts, Snapshot
 from rtsched.model.verdicts import Verdict
-from rtsched_plugins.kernels import admission_fast as fast
 from rtsched_plugins.kernels import ste as ste_kernel
 from rtsched_plugins.kernels.scans import placed
 from rtsched_plugins.mapping import Mapping
@@ -98,7 +97,7 @@ def admission(name: str, plugin: Mcdf | Portfolio) -> Callable[[int], list[Way]]
 
     def ways(waiting: int) -> list[Way]:
         free, tasks = random_state(waiting, NODES, 1)
-        base = snapshot_of(free, tasks, fast.admit(fast.prepare(free, tasks)))
+        base = snapshot_of(free, tasks, PLANNER.admit(PLANNER.prepare(free, tasks), None, 0.0))
         chain, planner = Chain([Member(name, plugin)], name), plugin.planner
         prepared = planner.prepare(free, tasks)
 

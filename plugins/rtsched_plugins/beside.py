@@ -6,7 +6,7 @@ no time to spare, and so reject nearly everybody. Beside the plan as it is nobod
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,18 +15,10 @@ from rtsched_plugins.kernels.beside import Gaps, Shape, are_open, shape_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched_plugins.kernels.admission import Rows, Tasks
+    from rtsched_plugins.kernels.admission import Rows
 
 STEPS = 32
 """Starts that are tried at most for a task whose number of nodes depends on its start."""
-
-
-@runtime_checkable
-class Shaping(Protocol):
-    """A planner that takes all nodes as equal, and so can place a task by its shape alone."""
-
-    def row_of(self, task: Tasks, usable: int) -> Rows:
-        """Return a task as the one row for a cluster of `usable` nodes."""
 
 
 class Place(NamedTuple):

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
     from rtsched.api import Cluster, PreparedState, ReplayPlanner, Snapshot
     from rtsched_plugins.kernels.admission import Tasks
-    from rtsched_plugins.planning import NodeAware, Planner, Proposal, Refusal, RowPlanner
+    from rtsched_plugins.planners import EqualNodes, NodeAware, Planner
+    from rtsched_plugins.planning import Proposal, Refusal
 
 
 BesidePlan = Annotated[
@@ -157,7 +158,7 @@ class DeadlineAdmission:
         """Return its short form for a replay of these jobs; None: it has none."""
         return None
 
-    def one_pool(self, planner: RowPlanner, jobs: Jobs, cluster: Cluster) -> OnePool | None:
+    def one_pool(self, planner: EqualNodes, jobs: Jobs, cluster: Cluster) -> OnePool | None:
         """Return the short form of a planner that plans for all jobs on the same whole nodes.
 
         None where some of them may not use all nodes, are arrays or loads sent in several rounds,
@@ -203,14 +204,8 @@ class DeadlineAdmission:
             (alone, replace(self.no_room, template=NOTHING_PROMISED), plan_numbers),
         )
         findings = (Finding.where(mask, reason, **numbers) for mask, reason, numbers in found)
-        n = len(left)
-        return Verdicts(
-            np.full(n, Verdict.REJECT, np.int8),
-            np.full(n, -np.inf),
-            np.full(n, np.inf),
-            rejected.offer,
-            tuple(finding for finding in findings if len(finding.rows)),
-        )
+        code = np.full(len(left), Verdict.REJECT)
+        return Verdicts.build(code, offer=rejected.offer, findings=findings)
 
     def judge(self, jobs: Jobs, snapshot: Snapshot, prepared: PreparedState) -> Verdicts | None:
         """Judge one by one in order of (submit, id), each against all admitted before it.
@@ -263,8 +258,8 @@ class DeadlineAdmission:
             findings += why
         plan = session.schedule() if (code == Verdict.ADMIT).any() else None
         retry_at = np.where(later, jobs.begin, -np.inf)
-        given = tuple(finding for finding in findings if len(finding.rows))
-        return Verdicts(code, retry_at, promise, offer, given, plan)
+        given = {"retry_at": retry_at, "promise": promise, "offer": offer}
+        return Verdicts.build(code, **given, findings=findings, plan=plan)
 
     def refused(
         self, session: Session, k: int, refusal: Refusal, jobs: Jobs, row: int
@@ -431,7 +426,7 @@ class OnePool:
     ----------
     admission : DeadlineAdmission
         Whose short form it is.
-    planner : RowPlanner
+    planner : EqualNodes
         How it plans.
     jobs : Jobs
         The workload.
@@ -444,7 +439,7 @@ class OnePool:
     def __init__(
         self,
         admission: DeadlineAdmission,
-        planner: RowPlanner,
+        planner: EqualNodes,
         jobs: Jobs,
         nodes: int,
         answers: NDArray[np.bool_],

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rtsched.api import Kind, Schedule, allowed_nodes
-from rtsched_plugins.beside import Place, Shaping, place_of
+from rtsched_plugins.beside import Place, place_of
 from rtsched_plugins.insurance import (
     NOTHING,
     Insurance,
@@ -23,25 +23,20 @@ from rtsched_plugins.kernels.admission import (
     ANY_SIZE,
     KINDS,
     Plan,
-    Rows,
     Tasks,
     joined,
-    needed_time,
-    rows_of,
 )
-from rtsched_plugins.kernels.admission_fast import admit, prepare
-from rtsched_plugins.kernels.admission_of_rows import ByRule, planning_origin, starts_earlier
+from rtsched_plugins.kernels.admission_of_rows import planning_origin, starts_earlier
 from rtsched_plugins.kernels.beside import Gaps, gaps_of
-from rtsched_plugins.kernels.counter_offer import counter_offer
-from rtsched_plugins.kernels.fractions import Division, division_of
+from rtsched_plugins.planners import EqualNodes, NodeAware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from rtsched.api import Jobs, Nodes, Snapshot
-    from rtsched_plugins.kernels.admission_events import Prepared
+    from rtsched.api import Jobs, Snapshot
+    from rtsched_plugins.planners import Planner
 
 
 class Refusal(NamedTuple):
@@ -139,95 +134,6 @@ class _Pool:
         kept = np.delete(np.arange(len(self.ids)), row)
         self.waiting, self.ids = tasks_at(self.waiting, kept), self.ids[kept]
         self._prepared = []
-
-
-class Planner(Protocol):
-    """How promised jobs are planned, and new ones tested, in one pool of nodes."""
-
-    def prepare(self, free: NDArray[np.float64], waiting: Tasks) -> Any:
-        """Return what all tests against these free times and waiting tasks share."""
-
-    def admit(self, prepared: Any, new: Tasks | None, now: float) -> Plan:
-        """Return the plan of the waiting tasks and the one new task, the last; or who fails."""
-
-    def needed(self, prepared: Any, new: Tasks, now: float) -> float:
-        """Return the new task's least run time if it would be late on an idle cluster; else nan.
-
-        Seconds; inf: it never fits.
-        """
-
-    def offer(self, prepared: Any, new: Tasks, now: float, max_tests: int) -> float:
-        """Return a whole second as deadline with which the new task is admitted, inf: none."""
-
-    def division(self, plan: Plan, tasks: Tasks) -> Division:
-        """Return how the tasks' work is divided."""
-
-
-class RowPlanner(Planner, Protocol):
-    """A planner that also tests the jobs of one workload by their rows."""
-
-    @property
-    def rounds(self) -> int:
-        """Return in how many rounds it sends loads at most."""
-
-    def prepared_rows(self, tasks: Tasks, usable: int, offer_tests: int) -> Any:
-        """Return what tests of these jobs by their rows share, as `RowTest.prepared`.
-
-        There are `usable` nodes. Counter-offers may cost `offer_tests` each; 0: none are made.
-        """
-
-
-@runtime_checkable
-class NodeAware(Protocol):
-    """How to plan that depends on the nodes of a pool."""
-
-    def on(self, nodes: Nodes, pace: NDArray[np.float64]) -> Planner:
-        """Return the planner for a pool of these nodes; `pace` as `Cluster.pace`."""
-
-
-class Rules(NamedTuple):
-    """The planner of `rtsched_plugins.kernels.admission`: one order and one node rule."""
-
-    order: int
-    node_rule: int
-    efficiency: float
-    rounds: int = 1
-
-    def prepare(self, free: NDArray[np.float64], waiting: Tasks) -> Prepared:
-        """Return what all tests against these free times and waiting tasks share."""
-        return prepare(
-            free,
-            waiting,
-            self.order,
-            self.node_rule,
-            efficiency=self.efficiency,
-            rounds=self.rounds,
-        )
-
-    def admit(self, prepared: Prepared, new: Tasks | None, now: float) -> Plan:
-        """Return the plan of the waiting tasks and the one new task, the last; or who fails."""
-        return admit(prepared, new, now=now)
-
-    def row_of(self, task: Tasks, usable: int) -> Rows:
-        """Return a task as the one row for a cluster of `usable` nodes."""
-        return rows_of(task, usable, self.efficiency, self.rounds, self.node_rule)
-
-    def needed(self, prepared: Prepared, new: Tasks, now: float) -> float:
-        """Return the new task's least run time if it would be late on an idle cluster; else nan."""
-        return needed_time(self.row_of(new, prepared.usable), 0, now)
-
-    def offer(self, prepared: Prepared, new: Tasks, now: float, max_tests: int) -> float:
-        """Return the least whole second as deadline with which it is admitted, inf: none."""
-        return counter_offer(prepared, new, now=now, max_tests=max_tests).deadline
-
-    def division(self, plan: Plan, tasks: Tasks) -> Division:
-        """Return how the tasks' work is divided."""
-        return division_of(plan, tasks, self.rounds)
-
-    def prepared_rows(self, tasks: Tasks, usable: int, offer_tests: int) -> ByRule:
-        """Return what tests of these jobs by their rows share, sent in one round."""
-        rows = rows_of(tasks, usable, self.efficiency, node_rule=self.node_rule)
-        return ByRule(rows, self.order, self.node_rule, offer_tests)
 
 
 class _Outcome(NamedTuple):
@@ -549,7 +455,9 @@ class PlanningSession:
     def _place(self, pool: _Pool, index: int, new: Tasks) -> Place | None:
         """Return a place for a task of a pool beside the plan as it is; None: there is none."""
         planner = pool.planner
-        if not self.beside or self.prepared.insurance.max_nodes or not isinstance(planner, Shaping):
+        if not self.beside or self.prepared.insurance.max_nodes:
+            return None
+        if not isinstance(planner, EqualNodes):
             return None
         if any(each.plan is not None for each in self._pools.values()):
             gaps = self.prepared.gaps_beside(self.schedule(), index, self._now)
@@ -574,8 +482,9 @@ class PlanningSession:
             mine = np.flatnonzero(self.prepared.pool_of_planned == index)
             before = self.snapshot.plan.take(mine)
         start, end, size = np.array([place.start]), np.array([place.end]), len(place.nodes)
-        whole = np.array([size], np.int32), np.zeros(1, np.int64), np.array([0, size])
-        plan = Plan(True, -1, math.nan, start, end, *whole, place.nodes.astype(np.int32))
+        order, indptr = np.zeros(1, np.int64), np.array([0, size])
+        nodes = place.nodes.astype(np.int32)
+        plan = Plan(True, -1, math.nan, start, end, order, indptr, nodes, np.empty(0))
         alone = replace(pool, waiting=new, ids=self.jobs.id[row : row + 1])
         part = _schedule(alone, plan, end, self._origin)
         pool.adopt(new, int(self.jobs.id[row]))

@@ -25,8 +25,9 @@ from rtsched_plugins.deadline_admission import BesidePlan, DeadlineAdmission, bo
 from rtsched_plugins.kernels.admission import LOW, rows_of
 from rtsched_plugins.kernels.portfolio_plan import Reading, least_work
 from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY, IN_TURN
+from rtsched_plugins.planners import Several
 from rtsched_plugins.planning import tasks_of
-from rtsched_plugins.portfolio_parts import NOBODY, Recent, Several, arrived, decided, without
+from rtsched_plugins.recent_arrivals import NOBODY, Recent, arrived, decided, without
 from rtsched_plugins.resource_planning import scarcest_share
 
 if TYPE_CHECKING:

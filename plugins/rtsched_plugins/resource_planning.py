@@ -72,14 +72,13 @@ from rtsched_plugins.kernels.resource_plan import (
     soonest,
     unchained,
 )
+from rtsched_plugins.planners import Rules, Several
 from rtsched_plugins.planning import (
     Refusal,
-    Rules,
     instead_of,
     tasks_at,
     tasks_of,
 )
-from rtsched_plugins.portfolio_parts import Several
 from rtsched_plugins.room import copied, left_beside
 from rtsched_plugins.task_graphs import topological
 
@@ -89,7 +88,8 @@ if TYPE_CHECKING:
     from rtsched.api import Cluster, Jobs, Snapshot
     from rtsched.kernels.room import RoomProfile
     from rtsched_plugins.kernels.resource_plan import Placed
-    from rtsched_plugins.planning import NodeAware, Planner, Proposal
+    from rtsched_plugins.planners import NodeAware, Planner
+    from rtsched_plugins.planning import Proposal
 
 OFFER_PLANS = 3
 """How often all promises are planned anew, at most, for one counter-offer."""

@@ -18,9 +18,8 @@ from rtsched.replay.measures import measure
 from rtsched.replay.policies import presets
 from rtsched.replay.results import Workload
 from rtsched_plugins.kernels.admission import task_table
-from rtsched_plugins.kernels.admission_fast import plan as build_plan
-from rtsched_plugins.mcdf import NODE_RULES, ORDERS, Varied
-from rtsched_plugins.planning import Rules
+from rtsched_plugins.mcdf import NODE_RULES, ORDERS
+from rtsched_plugins.planners import Rules, Varied
 
 Case = dict[str, Any]
 
@@ -80,16 +79,17 @@ def run_plan(case: Case) -> Case:
         if preset.planner != "mcdf":
             continue
         chosen = preset.plugin[0].settings
-        plan = build_plan(free, table, ORDERS[chosen["order"]], NODE_RULES[chosen["nodes"]])
-        rows = np.argsort(plan.position).tolist()
+        planner = Rules(ORDERS[chosen["order"]], NODE_RULES[chosen["nodes"]], 1.0)
+        plan = planner.admit(planner.prepare(free, table), None, 0.0)
+        nodes_used = np.diff(plan.indptr)
         schedules[name.upper()] = plan.accepted and [
             {
                 "id": tasks[i]["id"],
                 "start_time": plan.start[i] + now,
                 "finish_time": plan.end[i] + now,
-                "nodes_used": int(plan.size[i]),
+                "nodes_used": int(nodes_used[i]),
             }
-            for i in rows
+            for i in plan.order.tolist()
         ]
         schedules[name.upper()] = schedules[name.upper()] or None
     return {"schedule_by_policy": schedules}

@@ -26,7 +26,7 @@ from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import PapersMcdf
 from rtsched.replay.workload import prepare
 from rtsched_plugins.portfolio import Portfolio
-from rtsched_plugins.portfolio_parts import Recent
+from rtsched_plugins.recent_arrivals import Recent
 
 NOW = 1_795_000_000.0
 

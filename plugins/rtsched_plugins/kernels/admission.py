@@ -131,7 +131,7 @@ def uniform(tasks: Tasks) -> Tasks:
 
 
 class Plan(NamedTuple):
-    """The outcome of one admission test; per-task arrays are empty if it failed."""
+    """The outcome of one admission test; the arrays are empty if it failed."""
 
     accepted: bool
     failed: int
@@ -142,23 +142,22 @@ class Plan(NamedTuple):
     """float64[n], seconds."""
     end: Floats
     """float64[n], seconds, <= deadline but for rounding."""
-    size: NDArray[np.int32]
-    """int32[n], nodes given."""
-    position: Integers
-    """int64[n], place of each task in the order in which the test placed them."""
+    order: Integers
+    """int64[n], the tasks in the order in which the test placed them."""
     indptr: Integers
     """int64[n + 1]: task i gets nodes[indptr[i]:indptr[i + 1]]."""
     nodes: NDArray[np.int32]
-    """Node indices, ascending within a task; empty if they were not asked for."""
-    node_start: Floats = np.empty(0)
+    """Node indices, ascending within a task."""
+    node_start: Floats
     """float64[k], seconds, row by row with `nodes`: since when it is taken; empty: `start`."""
 
 
+@compiled
 def rejection(failed: int, failed_at: float) -> Plan:
     """Return the plan that says which task cannot be kept, and when that shows."""
     none, counts = np.empty(0), np.empty(0, np.int64)
-    few = np.empty(0, np.int32)
-    return Plan(False, failed, failed_at, none, none, few, counts, np.zeros(1, np.int64), few)
+    first, nodes = np.zeros(1, np.int64), np.empty(0, np.int32)
+    return Plan(False, failed, failed_at, none, none, counts, first, nodes, none)
 
 
 def task_table(n: int, **columns: ArrayLike) -> Tasks:
@@ -200,18 +199,6 @@ class Rows(NamedTuple):
     efficiency: float
     rounds: int = 1
     """Most rounds in which any divisible task is sent."""
-
-
-def empty_rows(n: int, efficiency: float, rounds: int = 1) -> Rows:
-    """Return rows for `n` tasks, to be filled."""
-    return Rows(
-        np.zeros((n, 8)), np.zeros((n, 5), np.int64), np.zeros(n), float(efficiency), rounds
-    )
-
-
-def copied(rows: Rows) -> Rows:
-    """Return rows that can be filled without changing these."""
-    return rows._replace(real=rows.real.copy(), whole=rows.whole.copy(), once=rows.once.copy())
 
 
 @no_refcount
@@ -262,8 +249,18 @@ def rows_of(
     spare: int = 0,
 ) -> Rows:
     """Return tasks as rows for a cluster of `usable` nodes, with room for `spare` more."""
-    rows = empty_rows(len(tasks.arrival) + spare, efficiency, rounds)
+    n = len(tasks.arrival) + spare
+    real, whole = np.zeros((n, 8)), np.zeros((n, 5), np.int64)
+    rows = Rows(real, whole, np.zeros(n), float(efficiency), rounds)
     fill_rows(rows, 0, uniform(tasks), usable, node_rule)
+    return rows
+
+
+def with_last(rows: Rows, task: Tasks, usable: int, node_rule: int) -> Rows:
+    """Return the rows with the one task in the last of them; the given ones stay as they are."""
+    real, whole, once = rows.real.copy(), rows.whole.copy(), rows.once.copy()
+    rows = rows._replace(real=real, whole=whole, once=once)
+    fill_rows(rows, len(real) - 1, uniform(task), usable, node_rule)
     return rows
 
 

@@ -24,11 +24,13 @@ from rtsched_plugins.kernels.admission import (
     DEADLINE,
     HIGH,
     LOW,
+    Plan,
     Rows,
     earlier,
     exec_of,
     least_deadline,
     meets,
+    rejection,
 )
 
 if TYPE_CHECKING:
@@ -50,14 +52,12 @@ class Prepared(NamedTuple):
     """
 
     order: int
-    node_rule: int
-    usable: int
     free: Floats
     """float64[N], when each node becomes free, seconds."""
     by_release: Integers
     """int64[N], nodes in ascending order of `free`."""
     release: Floats
-    """float64[usable], `free` of the usable nodes, ascending."""
+    """`free` of the usable nodes, ascending."""
     rows: Rows
     """n + 1 rows."""
     tree: OrderTree
@@ -159,6 +159,16 @@ def keep_up(
         return False, min(known, needed)
     rows.real[new, DEADLINE] = offered
     return True, known
+
+
+@compiled
+def release_order(free: Floats) -> tuple[Integers, Floats]:
+    """Return the nodes in the order in which they become free, and when the usable ones do."""
+    by_release = np.argsort(free)
+    usable = 0
+    for node in range(len(free)):
+        usable += free[node] < math.inf
+    return by_release, free[by_release[:usable]]
 
 
 @no_refcount
@@ -319,6 +329,16 @@ def pop(heap: Heap) -> int:
     if count == 0:
         heap.instant[0] = np.inf
     return int(first)
+
+
+@compiled
+def plan_of(trace: Trace, free: Floats, by_release: Integers) -> Plan:
+    """Return what a test came to as a plan with nodes; `free` and `by_release` as `Prepared`."""
+    if not trace.accepted:
+        return rejection(trace.failed, trace.failed_at)
+    start, end, order = trace.start, trace.end, trace.order
+    indptr, nodes = choose_nodes(free, by_release, start, end, trace.size, order)
+    return Plan(True, -1, math.nan, start, end, order, indptr, nodes, np.empty(0))
 
 
 BLOCK: int = 64

@@ -1,8 +1,8 @@
-"""The fast admission test: prepare a cluster and its waiting tasks once, then test new ones.
+"""The admission test in one order: a cluster and its waiting tasks are prepared, then tested.
 
-`plan` does both and suits a single call. Preparing costs about as much as one test, so a caller
-that judges several new tasks against the same state keeps what `prepare` returned: it holds
-until a task is admitted, dispatched or withdrawn or a node's state changes, and `now` may pass.
+Preparing costs about as much as one test, so a caller that judges several new tasks against the
+same state keeps what `test_of` returned: it holds until a task is admitted, dispatched or
+withdrawn or a node's state changes, and `now` may pass.
 
 In cost order (MCDF) a task that does not fit is skipped; in FIFO or EDF order it stops the walk.
 """
@@ -24,25 +24,18 @@ from rtsched_plugins.kernels.admission import (
     DEADLINE,
     HIGH,
     KIND,
-    LEAST_NODES,
     LOW,
     MOLDABLE,
     RANK,
     ROUNDS,
     Plan,
     Rows,
-    Tasks,
-    copied,
     derivative_of,
     earlier,
-    fill_rows,
     least_deadline,
     least_size,
     least_time,
-    rejection,
-    rows_of,
     safe_until,
-    uniform,
 )
 from rtsched_plugins.kernels.admission_events import (
     DeadlineSearch,
@@ -50,17 +43,18 @@ from rtsched_plugins.kernels.admission_events import (
     Prepared,
     Trace,
     accepted,
-    choose_nodes,
     empty_heap,
     empty_trace,
     first_unfit,
     keep_up,
     next_instant,
     on_grid,
+    plan_of,
     pop,
     push,
     rejected,
     release_nodes,
+    release_order,
     start_task,
 )
 from rtsched_plugins.kernels.order_tree import (
@@ -111,69 +105,35 @@ def last_starts(rows: Rows, queue: Integers, latest: Floats) -> None:
         latest[place] = min(last, latest[place + 1])
 
 
-def prepare(
-    free: Floats,
-    waiting: Tasks,
-    order: int = BY_COST,
-    node_rule: int = LEAST_NODES,
-    *,
-    efficiency: float = 1.0,
-    rounds: int = 1,
-) -> Prepared:
-    """Return what the tests of new tasks against the same cluster and waiting tasks share.
-
-    Parameters
-    ----------
-    free : float64[N]
-        When the dispatched work leaves each node, seconds; +inf: the node is unusable.
-    waiting : Tasks
-        Those admitted and not dispatched, n of them.
-    order, node_rule : int
-        See `BY_COST` and `LEAST_NODES`.
-    efficiency : float
-        Exponent of a moldable task's speed-up, > 0.
-    rounds : int
-        A divisible task is sent in at most so many rounds (`dlt.rounds_time`).
-    """
-    free = np.require(free, np.float64, ("C", "W"))
-    usable = int(np.isfinite(free).sum())
-    rows = rows_of(waiting, usable, efficiency, rounds, node_rule, spare=1)
-    return test_of(rows, len(waiting.arrival), order, node_rule, free)
-
-
 @compiled
-def queue_order(rows: Rows, n: int, first: Floats) -> Integers:
-    """Return the first n rows in order of (first, arrival, rank)."""
+def queue_order(rows: Rows, first: Floats) -> Integers:
+    """Return as many rows as `first` has places, in order of (first, arrival, rank)."""
+    n = len(first)
     order = stable_order(rows.whole[:n, RANK].astype(np.float64))
     order = order[stable_order(rows.real[:n, ARRIVAL][order])]
     return order[stable_order(first[order])]
 
 
 @compiled
-def test_of(rows: Rows, n: int, order: int, node_rule: int, free: Floats) -> Prepared:
-    """Return the test of the first n of the rows, which wait; there is room for a new one."""
-    by_release = np.argsort(free)
-    usable = 0
-    for node in range(len(free)):
-        usable += free[node] < math.inf
-    release = free[by_release[:usable]]
+def test_of(rows: Rows, order: int, free: Floats) -> Prepared:
+    """Return the test of all rows but the last, which is kept for a new task."""
+    by_release, release = release_order(free)
+    n = len(rows.real) - 1
     due, latest, queue = np.empty(n), np.empty(n + 1), np.arange(n)
     due_order = queue
     if order == BY_COST:
         tree = first_sizes(rows, due)
-        build(tree, queue_order(rows, n, -tree.key[:n, DERIVATIVE]))
+        build(tree, queue_order(rows, -tree.key[:n, DERIVATIVE]))
         due_order = np.argsort(due)
     else:
         tree = empty_tree(0)
         if order == BY_DEADLINE:
-            queue = queue_order(rows, n, rows.real[:n, DEADLINE])
+            queue = queue_order(rows, rows.real[:n, DEADLINE])
         else:
-            queue = queue_order(rows, n, np.zeros(n))
+            queue = queue_order(rows, np.zeros(n))
         last_starts(rows, queue, latest)
     return Prepared(
         order,
-        node_rule,
-        usable,
         free,
         by_release,
         release,
@@ -186,15 +146,6 @@ def test_of(rows: Rows, n: int, order: int, node_rule: int, free: Floats) -> Pre
     )
 
 
-def with_new(prepared: Prepared, new: Tasks) -> Prepared:
-    """Return `prepared` with the one task of `new` in its last row; `prepared` stays as it is."""
-    n = len(prepared.queue)
-    rows = prepared.rows
-    rows = copied(rows)
-    fill_rows(rows, n, uniform(new), prepared.usable, prepared.node_rule)
-    return prepared._replace(rows=rows)
-
-
 @compiled
 def run(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch) -> Trace:
     """Run one test in the order that was prepared for."""
@@ -203,58 +154,14 @@ def run(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch) -
     return run_in_queue(prepared, has_new, now, search)
 
 
-def admit(
-    prepared: Prepared, new: Tasks | None = None, *, now: float = 0.0, with_nodes: bool = True
-) -> Plan:
-    """Return the plan of the waiting tasks and the one new task, which is its last row.
+@compiled
+def planned(question: Prepared, has_new: bool, now: float) -> Plan:
+    """Return the plan of the waiting tasks and, if any, the new one; or who cannot be kept.
 
-    Parameters
-    ----------
-    prepared : Prepared
-        From `prepare`.
-    new : Tasks or None
-        One task; None tests the waiting ones alone.
-    now : float
-        Seconds, >= 0: nothing starts before.
-    with_nodes : bool
-        Whether to choose nodes too. A rejected test never pays for it.
-
-    Returns
-    -------
-    Plan
-        Equal to `plan` of the waiting tasks followed by the new one.
+    `now`: seconds, >= 0; nothing starts before.
     """
-    state = prepared if new is None else with_new(prepared, new)
-    trace = run(state, new is not None, float(now), NO_SEARCH)
-    if not trace.accepted:
-        return rejection(trace.failed, trace.failed_at)
-    position = np.empty(len(trace.order), np.int64)
-    position[trace.order] = np.arange(len(position))
-    indptr, nodes = np.zeros(1, np.int64), np.empty(0, np.int32)
-    if with_nodes:
-        indptr, nodes = choose_nodes(
-            state.free, state.by_release, trace.start, trace.end, trace.size, trace.order
-        )
-    else:
-        indptr = np.concatenate([indptr, np.cumsum(trace.size)])
-    size = trace.size.astype(np.int32)
-    return Plan(True, -1, math.nan, trace.start, trace.end, size, position, indptr, nodes)
-
-
-def plan(
-    free: Floats,
-    tasks: Tasks,
-    order: int = BY_COST,
-    node_rule: int = LEAST_NODES,
-    *,
-    efficiency: float = 1.0,
-    rounds: int = 1,
-    now: float = 0.0,
-    with_nodes: bool = True,
-) -> Plan:
-    """Return the complete plan of `tasks`, or the first that cannot be kept; see `admit`."""
-    prepared = prepare(free, tasks, order, node_rule, efficiency=efficiency, rounds=rounds)
-    return admit(prepared, now=now, with_nodes=with_nodes)
+    trace = run(question, has_new, now, NO_SEARCH)
+    return plan_of(trace, question.free, question.by_release)
 
 
 PATIENCE: int = 64

@@ -189,7 +189,19 @@ def run_varied(
     efficiency: float,
     now: float,
 ) -> Course:
-    """Run the test over all tasks; the parameters are those of `admission_fast.plan`."""
+    """Run the test over all tasks: those that wait and those that are new.
+
+    Parameters
+    ----------
+    free : float64[N]
+        When the dispatched work leaves each node, seconds; +inf: the node is unusable.
+    order, node_rule : int
+        See `BY_COST` and `LEAST_NODES`.
+    efficiency : float
+        Exponent of a moldable task's speed-up, > 0.
+    now : float
+        Seconds, >= 0: nothing starts before.
+    """
     n, members, ready = len(tasks.arrival), machine.members, np.maximum(free, now)
     demand = demands(tasks, machine, node_rule, efficiency)
     placed, start, end = np.zeros(n, np.bool_), np.zeros(n), np.zeros(n)

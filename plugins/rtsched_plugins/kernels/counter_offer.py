@@ -11,17 +11,14 @@ In the queue orders that next test only replays the plan from the step that chan
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.admission import DEADLINE, LOW, least_deadline
 from rtsched_plugins.kernels.admission_events import DeadlineSearch, Prepared, on_grid
-from rtsched_plugins.kernels.admission_fast import NO_SEARCH, run, with_new
-
-if TYPE_CHECKING:
-    from rtsched_plugins.kernels.admission import Tasks
+from rtsched_plugins.kernels.admission_fast import NO_SEARCH, run
 
 GUESSES: int = 16
 """Tests spent on finding some acceptable deadline once the budget is used up."""
@@ -104,9 +101,22 @@ def _some_later(
 def least_later(
     question: Prepared, now: float, base: float, resolution: float, max_tests: int
 ) -> Offer:
-    """Return the counter-offer to the new task, the last of the rows; see `counter_offer`.
+    """Return the least acceptable deadline of the new task at or after the one it asks for.
 
-    The deadline of that row is written to.
+    Parameters
+    ----------
+    question : Prepared
+        The test, with the new task in its last row; the deadline of that row is written to.
+    now : float
+        Seconds, >= 0: nothing starts before.
+    base, resolution : float
+        Only deadlines base + k resolution are offered, seconds; with resolution 0 any is. With
+        times relative to t0, base = -(t0 mod 1) makes the absolute deadlines whole seconds.
+    max_tests : int
+        Budget. Once it is used up a later deadline that was tested and accepted is offered,
+        found with at most `GUESSES` more tests, and flagged as not exact. In the queue orders a
+        further test takes a fraction of the first, so that 400 cost about as much as 100 do in
+        cost order.
     """
     new, tests = len(question.queue), 0
     asked = deadline = on_grid(question.rows.real[new, DEADLINE], base, resolution)
@@ -121,35 +131,3 @@ def least_later(
     left = max_tests + GUESSES - tests
     found, made = _some_later(question, now, base, resolution, asked, deadline, left)
     return Offer(found, False, tests + made)
-
-
-def counter_offer(
-    prepared: Prepared,
-    new: Tasks,
-    *,
-    now: float = 0.0,
-    base: float = 0.0,
-    resolution: float = 1.0,
-    max_tests: int = 100,
-) -> Offer:
-    """Return the least acceptable deadline of `new` at or after the one it asks for.
-
-    Parameters
-    ----------
-    prepared : Prepared
-        From `prepare`: the cluster and the waiting tasks.
-    new : Tasks
-        One task, with the deadline asked for.
-    now : float
-        Seconds, >= 0: nothing starts before.
-    base, resolution : float
-        Only deadlines base + k resolution are offered, seconds; with resolution 0 any is. With
-        times relative to t0, base = -(t0 mod 1) makes the absolute deadlines whole seconds.
-    max_tests : int
-        Budget. Once it is used up a later deadline that was tested and accepted is offered,
-        found with at most `GUESSES` more tests, and flagged as not exact. In the queue orders a
-        further test takes a fraction of the first, so that 400 cost about as much as 100 do in
-        cost order.
-    """
-    grid = (float(base), float(resolution))
-    return least_later(with_new(prepared, new), float(now), *grid, max_tests)

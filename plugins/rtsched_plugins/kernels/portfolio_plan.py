@@ -16,30 +16,18 @@ from rtsched.kernels.hooks import RowRejection, plans_rows, rejects_rows
 from rtsched_plugins.kernels.admission import (
     DEADLINE,
     HIGH,
-    LEAST_NODES,
     LOW,
     Plan,
     Rows,
-    Tasks,
-    copied,
     exec_of,
-    fill_rows,
     least_size,
     needed_time,
     rejection,
-    rows_of,
     safe_until,
-    uniform,
 )
-from rtsched_plugins.kernels.admission_events import Trace, choose_nodes, on_grid
+from rtsched_plugins.kernels.admission_events import on_grid, plan_of, release_order
 from rtsched_plugins.kernels.admission_fast import queue_order
-from rtsched_plugins.kernels.admission_of_rows import (
-    Outcome,
-    planning_origin,
-    row_plan,
-    rows_at,
-    rows_with_new,
-)
+from rtsched_plugins.kernels.admission_of_rows import planning_origin, row_plan, rows_at
 from rtsched_plugins.kernels.portfolio_walk import Prepared, key_of, run_in_turn
 
 if TYPE_CHECKING:
@@ -80,58 +68,22 @@ def first_counts(
             key[which, i] = key_of(rows, i, orders[which])
 
 
-def prepare(
-    free: Floats,
-    waiting: Tasks,
-    orders: tuple[int, ...],
-    generosity: float,
-    *,
-    efficiency: float = 1.0,
-    rounds: int = 1,
-) -> Prepared:
-    """Return what the tests of new tasks against the same cluster and waiting tasks share.
-
-    Parameters
-    ----------
-    free : float64[N]
-        When the dispatched work leaves each node, seconds; +inf: the node is unusable.
-    waiting : Tasks
-        Those admitted and not dispatched, n of them.
-    orders : tuple of int
-        See `BY_DEADLINE`; tried one after the other.
-    generosity : float
-        Further nodes may cost this fraction of node-seconds more than the fewest do.
-    efficiency : float
-        Exponent of a moldable task's speed-up, > 0.
-    rounds : int
-        A divisible task is sent in at most so many rounds.
-    """
-    free = np.require(free, np.float64, ("C", "W"))
-    usable = int(np.isfinite(free).sum())
-    rows = rows_of(waiting, usable, efficiency, rounds, spare=1)
-    codes = np.array(orders, np.int64)
-    return tests_of(rows, len(waiting.arrival), codes, float(generosity), free)
-
-
 @compiled
-def tests_of(rows: Rows, n: int, orders: Integers, generosity: float, free: Floats) -> Prepared:
-    """Return the tests of the first n of the rows, which wait; there is room for a new one."""
-    by_release = np.argsort(free)
-    usable = 0
-    for node in range(len(free)):
-        usable += free[node] < math.inf
+def tests_of(rows: Rows, orders: Integers, generosity: float, free: Floats) -> Prepared:
+    """Return the tests of all rows but the last, which is kept for a new task."""
+    by_release, release = release_order(free)
+    n = len(rows.real) - 1
     key, queue = np.empty((len(orders), n)), np.empty((len(orders), n), np.int64)
     count, until, last = np.empty(n, np.int64), np.empty(n), np.empty(n)
     first_counts(rows, orders, count, until, last, key)
     for which in range(len(orders)):
-        queue[which] = queue_order(rows, n, key[which])
+        queue[which] = queue_order(rows, key[which])
     return Prepared(
         orders,
         generosity,
-        usable,
         free,
         by_release,
-        free[by_release[:usable]],
+        release,
         rows,
         key,
         queue,
@@ -142,38 +94,20 @@ def tests_of(rows: Rows, n: int, orders: Integers, generosity: float, free: Floa
     )
 
 
-def with_new(prepared: Prepared, new: Tasks) -> Prepared:
-    """Return `prepared` with the one task of `new` in its last row; `prepared` stays as it is."""
-    rows = copied(prepared.rows)
-    fill_rows(rows, len(prepared.fewest), uniform(new), prepared.usable, LEAST_NODES)
-    return prepared._replace(rows=rows)
-
-
-def admit(prepared: Prepared, new: Tasks | None = None, *, now: float = 0.0) -> Plan:
-    """Return the first complete plan of the waiting tasks and the one new task, the last.
+@compiled
+def planned_by_orders(question: Prepared, has_new: bool, now: float) -> Plan:
+    """Return the first complete plan of the waiting tasks and, if any, the new one, the last.
 
     Where no order finds one, the first order's failure is told. `now`: nothing starts before.
     """
-    state = prepared if new is None else with_new(prepared, new)
     failure = rejection(-1, math.nan)
-    for which in range(len(state.orders)):
-        trace = run_in_turn(state, which, new is not None, float(now))
+    for which in range(len(question.orders)):
+        trace = run_in_turn(question, which, has_new, now)
         if trace.accepted:
-            return _plan(state, trace)
+            return plan_of(trace, question.free, question.by_release)
         if which == 0:
             failure = rejection(trace.failed, trace.failed_at)
     return failure
-
-
-def _plan(state: Prepared, trace: Trace) -> Plan:
-    """Return an accepted trace as a plan, with nodes."""
-    position = np.empty(len(trace.order), np.int64)
-    position[trace.order] = np.arange(len(position))
-    indptr, nodes = choose_nodes(
-        state.free, state.by_release, trace.start, trace.end, trace.size, trace.order
-    )
-    size = trace.size.astype(np.int32)
-    return Plan(True, -1, math.nan, trace.start, trace.end, size, position, indptr, nodes)
 
 
 class Offer(NamedTuple):
@@ -185,22 +119,15 @@ class Offer(NamedTuple):
     """Whether no whole second between the asked deadline and this one is accepted either."""
 
 
-def counter_offer(prepared: Prepared, new: Tasks, *, now: float, max_tests: int) -> Offer:
-    """Return the least whole second not before the asked deadline with which `new` is admitted.
+@compiled
+def least_later(question: Prepared, now: float, max_tests: int) -> Offer:
+    """Return the least whole second not before the asked deadline with which it is admitted.
 
     Acceptance is not monotone in the deadline, so there is nothing to bisect. Every rejecting
     test says up to which deadline its outcome cannot change (see `run_in_turn`); the search goes
     on from the least of these over all orders. When `max_tests` deadlines have been tried, a later
-    one is looked for in growing steps, and flagged as not exact.
-    """
-    return least_later(with_new(prepared, new), float(now), max_tests)
-
-
-@compiled
-def least_later(question: Prepared, now: float, max_tests: int) -> Offer:
-    """Return the counter-offer to the new task, the last of the rows; see `counter_offer`.
-
-    The deadline of that row is written to.
+    one is looked for in growing steps, and flagged as not exact. The new task is the last of the
+    rows; its deadline is written to.
     """
     last = len(question.fewest)
     if question.rows.whole[last, LOW] > question.rows.whole[last, HIGH]:
@@ -239,64 +166,20 @@ class InTurn(NamedTuple):
     rows: Rows
     """With arrival and deadline in seconds since the epoch."""
     orders: Integers
-    """See `rtsched_plugins.kernels.portfolio_plan.prepare`, as `generosity`."""
+    """See `BY_DEADLINE`; tried one after the other."""
     generosity: float
+    """Further nodes may cost this fraction of node-seconds more than the fewest do."""
     offer_tests: int
     """Tests that a counter-offer may cost; 0: none is made."""
 
 
 @compiled
 def question_in_turn(
-    prepared: InTurn, chosen: Integers, has_new: bool, origin: float, free: Floats
+    prepared: InTurn, rows: Integers, new: int, origin: float, held_until: Floats
 ) -> Prepared:
-    """Return the tests that `admit_rows_in_turn` runs, with room for a new row if there is none."""
-    n = len(chosen) - 1 if has_new else len(chosen)
-    rows = rows_at(prepared.rows, chosen, n + 1, origin)
-    return tests_of(rows, n, prepared.orders, prepared.generosity, free)
-
-
-@compiled
-def admit_rows_in_turn(
-    prepared: InTurn,
-    chosen: Integers,
-    has_new: bool,
-    origin: float,
-    now: float,
-    free: Floats,
-) -> Outcome:
-    """Plan jobs that wait and, if any, a new one, in the first order that keeps all.
-
-    It answers as `portfolio_plan.admit` does. Parameters as those of
-    `rtsched_plugins.kernels.admission_of_rows.admit_rows`.
-    """
-    question = question_in_turn(prepared, chosen, has_new, origin, free)
-    failed = -1
-    for which in range(len(prepared.orders)):
-        trace = run_in_turn(question, which, has_new, now)
-        if trace.accepted:
-            indptr, nodes = choose_nodes(
-                free, question.by_release, trace.start, trace.end, trace.size, trace.order
-            )
-            return Outcome(True, -1, trace.start, trace.end, indptr, nodes)
-        if which == 0:
-            failed = trace.failed
-    nobody = np.empty(0)
-    return Outcome(False, failed, nobody, nobody, np.zeros(1, np.int64), np.empty(0, np.int32))
-
-
-@compiled
-def rejection_in_turn(
-    prepared: InTurn, chosen: Integers, origin: float, now: float, free: Floats
-) -> RowRejection:
-    """Return what is said to the last of the jobs chosen, which no order accepts.
-
-    Parameters as those of `rtsched_plugins.kernels.admission_of_rows.admit_rows`.
-    """
-    question = question_in_turn(prepared, chosen, True, origin, free)
-    needed, offer = needed_time(question.rows, len(question.fewest), now), math.inf
-    if prepared.offer_tests > 0:
-        offer = least_later(question, now, prepared.offer_tests).deadline + origin
-    return RowRejection(needed, offer)
+    """Return the tests of jobs that wait and a new one; -1: there is room for one."""
+    some, free = rows_at(prepared.rows, rows, new, origin), np.maximum(held_until - origin, 0.0)
+    return tests_of(some, prepared.orders, prepared.generosity, free)
 
 
 @plans_rows(InTurn)
@@ -305,10 +188,8 @@ def plan_rows_in_turn(
 ) -> RowPlan:
     """Plan jobs that wait and a new one, or look for a better plan; the kernel of a `RowTest`."""
     origin = planning_origin(now)
-    free = np.maximum(held_until - origin, 0.0)
-    chosen = rows_with_new(rows, new)
-    outcome = admit_rows_in_turn(prepared, chosen, new >= 0, origin, now - origin, free)
-    return row_plan(outcome, begun, new, origin)
+    question = question_in_turn(prepared, rows, new, origin, held_until)
+    return row_plan(planned_by_orders(question, new >= 0, now - origin), begun, new, origin)
 
 
 @rejects_rows(InTurn)
@@ -317,8 +198,11 @@ def reject_row_in_turn(
 ) -> RowRejection:
     """Return what is said to a new job that `plan_rows_in_turn` does not accept."""
     origin = planning_origin(now)
-    free = np.maximum(held_until - origin, 0.0)
-    return rejection_in_turn(prepared, rows_with_new(rows, new), origin, now - origin, free)
+    question = question_in_turn(prepared, rows, new, origin, held_until)
+    needed, offer = needed_time(question.rows, len(rows), now - origin), math.inf
+    if prepared.offer_tests > 0:
+        offer = least_later(question, now - origin, prepared.offer_tests).deadline + origin
+    return RowRejection(needed, offer)
 
 
 class Reading(NamedTuple):

@@ -64,13 +64,12 @@ class Prepared(NamedTuple):
     """int64[p], the orders to plan in."""
     generosity: float
     """Further nodes may cost this fraction of node-seconds more than the fewest do."""
-    usable: int
     free: Floats
     """float64[N], when each node becomes free, seconds."""
     by_release: Integers
     """int64[N], nodes in ascending order of `free`."""
     release: Floats
-    """float64[usable], `free` of the usable nodes, ascending."""
+    """`free` of the usable nodes, ascending."""
     rows: Rows
     """n + 1 rows."""
     key: Floats

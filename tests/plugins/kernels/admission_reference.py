@@ -196,9 +196,7 @@ def _key(task: _Task, n: int, order: int, efficiency: float) -> tuple[float, flo
 def _assembled(placed: dict[int, tuple[float, float, Integers]]) -> Plan:
     """Return the plan of placements given in placement order."""
     rows = [placed[i] for i in range(len(placed))]
-    size = np.array([len(row[2]) for row in rows], np.int32)
-    position = np.empty(len(rows), np.int64)
-    position[list(placed)] = np.arange(len(rows))
+    size = [len(row[2]) for row in rows]
     indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(size, dtype=np.int64)])
     chosen = [row[2] for row in rows] or [np.empty(0, np.int64)]
     return Plan(
@@ -207,8 +205,8 @@ def _assembled(placed: dict[int, tuple[float, float, Integers]]) -> Plan:
         np.nan,
         np.array([row[0] for row in rows]),
         np.array([row[1] for row in rows]),
-        size,
-        position,
+        np.array(list(placed), np.int64),
         indptr,
         np.concatenate(chosen).astype(np.int32),
+        np.empty(0),
     )

@@ -8,9 +8,36 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtsched_plugins.kernels.admission import ARRAY, DIVISIBLE, Plan, Tasks, task_table
-from rtsched_plugins.kernels.admission_events import Prepared
-from rtsched_plugins.kernels.admission_fast import prepare
+from rtsched_plugins.kernels.admission import (
+    ARRAY,
+    BY_COST,
+    DIVISIBLE,
+    LEAST_NODES,
+    Plan,
+    Tasks,
+    task_table,
+)
+from rtsched_plugins.planners import Rules
+
+
+def plan(
+    free: NDArray[np.float64],
+    tasks: Tasks,
+    order: int = BY_COST,
+    node_rule: int = LEAST_NODES,
+    *,
+    efficiency: float = 1.0,
+    rounds: int = 1,
+    now: float = 0.0,
+) -> Plan:
+    """Return the plan that the planner makes of tasks that all wait."""
+    planner = Rules(order, node_rule, efficiency, rounds)
+    return planner.admit(planner.prepare(free, tasks), None, now)
+
+
+def sizes(plan: Plan) -> list[int]:
+    """Return how many nodes each task of a plan has."""
+    return np.diff(plan.indptr).tolist()
 
 
 class State(NamedTuple):
@@ -36,16 +63,10 @@ class State(NamedTuple):
             now=self.now,
         )
 
-    def prepared(self, waiting: Tasks) -> Prepared:
-        """Return the state prepared for tests of new tasks beside the waiting ones."""
-        return prepare(
-            self.free,
-            waiting,
-            self.order,
-            self.node_rule,
-            efficiency=self.efficiency,
-            rounds=self.rounds,
-        )
+    @property
+    def planner(self) -> Rules:
+        """Return how the state is planned."""
+        return Rules(self.order, self.node_rule, self.efficiency, self.rounds)
 
 
 def random_tasks(rng: np.random.Generator, n: int, room: float) -> Tasks:

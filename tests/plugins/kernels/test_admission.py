@@ -15,9 +15,11 @@ from admission_states import (
     State,
     Stream,
     admitted_ones,
+    plan,
     random_state,
     random_tasks,
     run_stream,
+    sizes,
     taken,
 )
 from hypothesis import example, given, settings
@@ -40,8 +42,8 @@ from rtsched_plugins.kernels.admission import (
     load_at,
     task_table,
 )
-from rtsched_plugins.kernels.admission_fast import admit, plan, prepare
-from rtsched_plugins.kernels.counter_offer import counter_offer
+from rtsched_plugins.kernels.counter_offer import Offer, least_later
+from rtsched_plugins.planners import Rules
 
 CASES = json.loads((Path(__file__).parents[2] / "data/cases/mcdf.json").read_text("utf-8"))["cases"]
 POLICIES = {
@@ -73,7 +75,7 @@ def assert_same(found: Plan, expected: Plan) -> None:
     """Check that two plans are equal to the bit."""
     assert (found.accepted, found.failed) == (expected.accepted, expected.failed)
     assert found.failed_at == expected.failed_at or found.accepted
-    for name in ("start", "end", "size", "position", "indptr", "nodes"):
+    for name in ("start", "end", "order", "indptr", "nodes"):
         mine, other = getattr(found, name), getattr(expected, name)
         assert mine.dtype == other.dtype, name
         assert np.array_equal(mine, other), name
@@ -92,9 +94,9 @@ def test_worked_plans(case: dict[str, Any], policy: str, planner: Any) -> None:
     if expected is None:
         assert math.isfinite(found.failed_at)
         return
-    order = np.argsort(found.position)
+    order = found.order
     assert stream.ids[order].tolist() == [row["id"] for row in expected]
-    assert found.size[order].tolist() == [row["nodes_used"] for row in expected]
+    assert np.diff(found.indptr)[order].tolist() == [row["nodes_used"] for row in expected]
     assert found.start[order] + now == pytest.approx([row["start_time"] for row in expected])
     assert found.end[order] + now == pytest.approx([row["finish_time"] for row in expected])
 
@@ -129,9 +131,9 @@ def test_kinds_side_by_side(planner: Any) -> None:
         deadline=[3.0, 8.0, 8.0],
     )
     found = planner(np.zeros(7), tasks, BY_COST, LEAST_NODES)
-    assert found.size.tolist() == [4, 1, 2]
+    assert sizes(found) == [4, 1, 2]
     assert found.end.tolist() == pytest.approx([3.0, 8.0, 8.0])
-    assert found.position.tolist() == [2, 0, 1]
+    assert found.order.tolist() == [1, 2, 0]
     nodes = [found.nodes[found.indptr[i] : found.indptr[i + 1]].tolist() for i in range(3)]
     assert nodes == [[3, 4, 5, 6], [0], [1, 2]]
 
@@ -140,12 +142,12 @@ def test_kinds_side_by_side(planner: Any) -> None:
 def test_arrays_run_in_rounds(planner: Any) -> None:
     """By hand: ten rounds of one node's tasks take three rounds on four nodes, and on five two."""
     tasks = task_table(1, kind=ARRAY, sigma=10.0, wall=6.0, size_max=8, deadline=[18.0])
-    assert planner(np.zeros(8), tasks, BY_COST, LEAST_NODES).size.tolist() == [4]
+    assert sizes(planner(np.zeros(8), tasks, BY_COST, LEAST_NODES)) == [4]
     sooner = tasks._replace(deadline=np.array([17.9]))
     found = planner(np.zeros(8), sooner, BY_COST, LEAST_NODES)
-    assert (found.size.tolist(), found.end.tolist()) == ([5], [12.0])
+    assert (sizes(found), found.end.tolist()) == ([5], [12.0])
     fastest = planner(np.zeros(8), tasks, BY_COST, FASTEST_NODES)
-    assert (fastest.size.tolist(), fastest.end.tolist()) == ([5], [12.0])  # as fast as on eight
+    assert (sizes(fastest), fastest.end.tolist()) == ([5], [12.0])  # as fast as on eight
     assert not planner(np.zeros(8), tasks._replace(deadline=np.array([11.9])), BY_COST).accepted
 
 
@@ -176,7 +178,7 @@ def test_more_nodes_than_are_usable(planner: Any) -> None:
     wide = planner(free, task_table(1, size=3, wall=1.0), BY_COST)
     assert (wide.accepted, wide.failed, wide.failed_at) == (False, 0, 0.0)
     load = task_table(1, kind=DIVISIBLE, sigma=10.0, cps=1.0)
-    assert planner(free, load, BY_COST, FASTEST_NODES).size.tolist() == [2]
+    assert sizes(planner(free, load, BY_COST, FASTEST_NODES)) == [2]
     assert not planner(np.array([np.inf]), load, BY_DEADLINE).accepted
     assert planner(np.array([np.inf]), task_table(0), BY_DEADLINE).accepted
 
@@ -190,9 +192,9 @@ def test_fast_equals_reference(seed: int) -> None:
     assert_same(state.planned(plan), expected)
     if len(state.tasks.arrival):
         waiting, new = taken(state.tasks, slice(-1)), taken(state.tasks, slice(-1, None))
-        prepared = state.prepared(waiting)
+        prepared = state.planner.prepare(state.free, waiting)
         for _ in range(2):  # a test leaves what was prepared as it was
-            assert_same(admit(prepared, new, now=state.now), expected)
+            assert_same(state.planner.admit(prepared, new, state.now), expected)
 
 
 @settings(deadline=None, max_examples=20)
@@ -228,15 +230,14 @@ def test_accepted_plans_keep_every_promise(seed: int) -> None:
         return
     assert (found.start >= state.now).all()
     assert (found.end <= state.tasks.deadline + 1e-9 * np.maximum(1.0, found.end)).all()
-    assert sorted(found.position.tolist()) == list(range(len(found.start)))
-    assert np.array_equal(np.diff(found.indptr), found.size)
+    assert sorted(found.order.tolist()) == list(range(len(found.start)))
     busy_until = state.free.copy()
-    for i in np.argsort(found.position):
+    for i in found.order:
         nodes = found.nodes[found.indptr[i] : found.indptr[i + 1]]
-        assert len(np.unique(nodes)) == found.size[i]
+        assert len(np.unique(nodes)) == len(nodes)
         assert (busy_until[nodes] <= found.start[i]).all()
         busy_until[nodes] = found.end[i]
-        time = _exec_time(state, i, int(found.size[i]))
+        time = _exec_time(state, i, len(nodes))
         assert found.end[i] == pytest.approx(found.start[i] + time)
 
 
@@ -246,7 +247,7 @@ def test_no_smaller_size_would_do(seed: int) -> None:
     """Under MN a task gets the fewest nodes that meet its deadline from its start on."""
     state = random_state(seed)._replace(node_rule=LEAST_NODES)
     found = state.planned(plan)
-    for i, n in enumerate(found.size.tolist()):
+    for i, n in enumerate(sizes(found)):
         if state.tasks.kind[i] != RIGID and n > state.tasks.size_min[i]:
             end = found.start[i] + _exec_time(state, i, n - 1)
             assert end > state.tasks.deadline[i] or (
@@ -264,10 +265,11 @@ def test_a_test_changes_nothing(seed: int) -> None:
     for column in (state.free, *state.tasks):
         column.setflags(write=False)
     waiting, new = taken(state.tasks, slice(-1)), taken(state.tasks, slice(-1, None))
-    prepared = state.prepared(waiting)
+    planner = state.planner
+    prepared = planner.prepare(state.free, waiting)
     before = [np.copy(x) for x in (*prepared.rows[:2], *prepared.tree[:2], prepared.due)]
-    admit(prepared, new)
-    counter_offer(prepared, new, max_tests=3)
+    planner.admit(prepared, new, 0.0)
+    planner.offer(prepared, new, 0.0, 3)
     after = (*prepared.rows[:2], *prepared.tree[:2], prepared.due)
     assert all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
 
@@ -281,8 +283,10 @@ def test_row_order_is_irrelevant(seed: int) -> None:
     one, other = state.planned(plan), state.planned(plan, taken(state.tasks, shuffle))
     assert one.accepted == other.accepted
     if one.accepted:
-        for name in ("start", "end", "size", "position"):
+        for name in ("start", "end"):
             assert np.array_equal(getattr(one, name)[shuffle], getattr(other, name))
+        assert np.diff(one.indptr)[shuffle].tolist() == sizes(other)
+        assert one.order.tolist() == shuffle[other.order].tolist()
     else:
         assert (shuffle[other.failed], other.failed_at) == (one.failed, one.failed_at)
 
@@ -326,10 +330,9 @@ def test_benchmark_states_stay_admitted(monkeypatch: pytest.MonkeyPatch) -> None
 UNCOMPILED = """
 import sys
 sys.path[:0] = sys.argv[1:]
-from admission_states import random_state
+from admission_states import plan, random_state
 from rtsched.kernels.compiling import COMPILING
 from admission_reference import plan_reference
-from rtsched_plugins.kernels.admission_fast import plan
 assert not COMPILING
 for seed in range(60):
     state = random_state(seed)
@@ -367,15 +370,29 @@ def offer_case(seed: int) -> tuple[State, Tasks, Tasks, float]:
     return state, waiting, new, float(rng.choice([0.0, -0.3]))
 
 
+def offered(
+    planner: Rules,
+    free: Any,
+    waiting: Tasks,
+    new: Tasks,
+    *,
+    now: float = 0.0,
+    base: float = 0.0,
+    resolution: float = 1.0,
+    max_tests: int = 10**6,
+) -> Offer:
+    """Return the counter-offer to a new task."""
+    test = planner.with_new(planner.prepare(free, waiting), new)
+    return least_later(test, now, base, resolution, max_tests)
+
+
 @settings(deadline=None, max_examples=40)
 @given(seeds, st.sampled_from([1.0, 0.25]))
 def test_offers_are_the_least_on_the_grid(seed: int, resolution: float) -> None:
     """Trying every deadline of the grid finds none before the offered one."""
     state, waiting, new, base = offer_case(seed)
-    prepared = state.prepared(waiting)
-    offer = counter_offer(
-        prepared, new, now=state.now, base=base, resolution=resolution, max_tests=10**6
-    )
+    given_to = state.planner, state.free, waiting, new
+    offer = offered(*given_to, now=state.now, base=base, resolution=resolution)
     first = math.ceil((new.deadline[0] - base) / resolution)
     grid = [base + (first + k) * resolution for k in range(int(250 / resolution))]
     tried = (deadline for deadline in grid if accepts(state, waiting, new, deadline))
@@ -389,8 +406,7 @@ def test_offers_are_the_least_on_the_grid(seed: int, resolution: float) -> None:
 def test_exact_offers_are_the_least_of_all(seed: int) -> None:
     """Without a grid the offer is accepted, the float below it is not, nor is any sample."""
     state, waiting, new, _ = offer_case(seed)
-    prepared = state.prepared(waiting)
-    offer = counter_offer(prepared, new, now=state.now, resolution=0.0, max_tests=10**6)
+    offer = offered(state.planner, state.free, waiting, new, now=state.now, resolution=0.0)
     asked = float(new.deadline[0])
     samples = np.linspace(asked, min(offer.deadline, 130.0), 300, endpoint=False)
     assert offer.exact
@@ -414,29 +430,30 @@ def gap() -> tuple[np.ndarray[Any, Any], Tasks, Tasks]:
     return np.zeros(2), waiting, task_table(1, kind=MOLDABLE, size_max=2, wall=40.0, rank=1)
 
 
-@pytest.mark.parametrize(("asked", "offered"), [(5, 20), (20, 20), (39, 39), (40, 45), (60, 60)])
-def test_acceptance_has_gaps(asked: float, offered: float) -> None:
+@pytest.mark.parametrize(("asked", "least"), [(5, 20), (20, 20), (39, 39), (40, 45), (60, 60)])
+def test_acceptance_has_gaps(asked: float, least: float) -> None:
     """An offer is the least later deadline even where acceptance is not monotone."""
     free, waiting, new = gap()
     new.deadline[0] = asked
-    prepared = prepare(free, waiting, BY_DEADLINE)
-    assert admit(prepared, new).accepted == (asked == offered)
-    assert counter_offer(prepared, new).deadline == offered
+    planner = Rules(BY_DEADLINE, LEAST_NODES, 1.0)
+    prepared = planner.prepare(free, waiting)
+    assert planner.admit(prepared, new, 0.0).accepted == (asked == least)
+    assert planner.offer(prepared, new, 0.0, 100) == least
 
 
 def test_offers_lie_on_whole_absolute_seconds() -> None:
     """With the clock at .25 of a second, offers are at .75 from now."""
-    prepared = prepare(np.array([3.5]), task_table(0), BY_COST)
     new = task_table(1, wall=2.0, deadline=1.0)
-    assert counter_offer(prepared, new, base=-0.25).deadline == 5.75
-    assert counter_offer(prepared, new, base=-0.5).deadline == 5.5
-    assert counter_offer(prepared, new, resolution=0.0).deadline == pytest.approx(5.5)
+    asked = Rules(BY_COST, LEAST_NODES, 1.0), np.array([3.5]), task_table(0), new
+    assert offered(*asked, base=-0.25).deadline == 5.75
+    assert offered(*asked, base=-0.5).deadline == 5.5
+    assert offered(*asked, resolution=0.0).deadline == pytest.approx(5.5)
 
 
 def test_no_offer_where_none_exists() -> None:
     """More nodes than there are: no deadline helps, and that is known at once."""
-    prepared = prepare(np.zeros(3), task_table(0), BY_COST)
-    offer = counter_offer(prepared, task_table(1, size=4, wall=1.0, deadline=9.0))
+    wide = task_table(1, size=4, wall=1.0, deadline=9.0)
+    offer = offered(Rules(BY_COST, LEAST_NODES, 1.0), np.zeros(3), task_table(0), wide)
     assert offer == (math.inf, True, 1)
 
 
@@ -445,9 +462,9 @@ def test_no_offer_where_none_exists() -> None:
 def test_offers_within_a_budget_are_verified(seed: int, max_tests: int) -> None:
     """When the budget ends first, the offer is accepted all the same, at or after the least."""
     state, waiting, new, _ = offer_case(seed)
-    prepared = state.prepared(waiting)
-    best = counter_offer(prepared, new, now=state.now, max_tests=10**6)
-    offer = counter_offer(prepared, new, now=state.now, max_tests=max_tests)
+    asked = state.planner, state.free, waiting, new
+    best = offered(*asked, now=state.now)
+    offer = offered(*asked, now=state.now, max_tests=max_tests)
     assert offer.deadline >= best.deadline
     assert offer.exact <= (offer.deadline == best.deadline)
     if offer.deadline < math.inf:

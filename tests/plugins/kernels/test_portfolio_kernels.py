@@ -22,12 +22,10 @@ from rtsched_plugins.kernels.admission import (
 )
 from rtsched_plugins.kernels.portfolio_plan import (
     Arrivals,
-    Prepared,
+    Offer,
     Reading,
-    admit,
-    counter_offer,
+    least_later,
     least_work,
-    prepare,
     read_arrivals,
 )
 from rtsched_plugins.kernels.portfolio_walk import (
@@ -40,7 +38,7 @@ from rtsched_plugins.kernels.portfolio_walk import (
     recount,
     thrifty_count,
 )
-from rtsched_plugins.portfolio_parts import Several
+from rtsched_plugins.planners import Several
 
 ORDERS = (BY_DEADLINE, BY_LAXITY, IN_TURN)
 examples = settings(deadline=None, max_examples=150)
@@ -48,22 +46,22 @@ seeds = st.integers(0, 2**32)
 generosities = st.sampled_from([0.0, 0.15, 1.0])
 
 
-def prepared(state: State, waiting: Tasks, orders: tuple[int, ...], generosity: float) -> Prepared:
-    """Return a state prepared for tests of new tasks."""
-    return prepare(
-        state.free,
-        waiting,
-        orders,
-        generosity,
-        efficiency=state.efficiency,
-        rounds=state.rounds,
-    )
+def planner(state: State, orders: tuple[int, ...], generosity: float) -> Several:
+    """Return how a state is planned."""
+    return Several(orders, generosity, state.efficiency, state.rounds)
 
 
 def planned(state: State, orders: tuple[int, ...], generosity: float) -> Plan:
     """Return the plan of a state's tasks, the last of them new."""
     waiting, new = taken(state.tasks, slice(-1)), taken(state.tasks, slice(-1, None))
-    return admit(prepared(state, waiting, orders, generosity), new, now=state.now)
+    several = planner(state, orders, generosity)
+    return several.admit(several.prepare(state.free, waiting), new, state.now)
+
+
+def plan_of(free: Sequence[float], tasks: Tasks, orders: tuple[int, ...]) -> Plan:
+    """Return the plan of tasks that all wait, without generosity."""
+    several = Several(orders, 0.0, 1.0, 1)
+    return several.admit(several.prepare(np.array(free), tasks), None, 0.0)
 
 
 @examples
@@ -94,7 +92,7 @@ def test_accepted_plans_keep_every_promise(seed: int, generosity: float) -> None
     tolerance = 1e-9 * np.maximum(1.0, np.abs(state.tasks.deadline)) * 2
     assert (plan.end <= state.tasks.deadline + np.where(np.isinf(tolerance), 0, tolerance)).all()
     busy_until = np.maximum(state.free, state.now)
-    for i in np.lexsort((plan.position, plan.start)).tolist():
+    for i in np.lexsort((np.argsort(plan.order), plan.start)).tolist():
         nodes = plan.nodes[plan.indptr[i] : plan.indptr[i + 1]]
         assert (busy_until[nodes] <= plan.start[i]).all()
         busy_until[nodes] = plan.end[i]
@@ -127,10 +125,11 @@ def test_a_test_changes_nothing(seed: int) -> None:
     for column in (state.free, *state.tasks):
         column.setflags(write=False)
     waiting, new = taken(state.tasks, slice(-1)), taken(state.tasks, slice(-1, None))
-    ready = prepared(state, waiting, ORDERS, 0.15)
+    several = planner(state, ORDERS, 0.15)
+    ready = several.prepare(state.free, waiting)
     before = [np.copy(x) for x in (*ready.rows[:2], ready.queue, ready.fewest, ready.until)]
-    admit(ready, new)
-    counter_offer(ready, new, now=0.0, max_tests=3)
+    several.admit(ready, new, 0.0)
+    several.offer(ready, new, 0.0, 3)
     after = (*ready.rows[:2], ready.queue, ready.fewest, ready.until)
     assert all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
 
@@ -145,15 +144,17 @@ def test_counter_offer_is_the_least_accepted_whole_second(
     if not len(state.tasks.arrival):
         return
     waiting, new = taken(state.tasks, slice(-1)), taken(state.tasks, slice(-1, None))
-    ready = prepared(state, waiting, orders, 0.15)
-    if not np.isfinite(new.deadline[0]) or admit(ready, new, now=state.now).accepted:
+    several = planner(state, orders, 0.15)
+    ready = several.prepare(state.free, waiting)
+    if not np.isfinite(new.deadline[0]) or several.admit(ready, new, state.now).accepted:
         return
-    offer = counter_offer(ready, new, now=state.now, max_tests=1000)
+    offer: Offer = least_later(several.with_new(ready, new), state.now, 1000)
     assert offer.exact
     last = offer.deadline if math.isfinite(offer.deadline) else 150.0
     for deadline in np.arange(math.ceil(new.deadline[0]), last + 1):
         later = new._replace(deadline=np.array([deadline]))
-        assert admit(ready, later, now=state.now).accepted == (deadline == offer.deadline)
+        accepted = several.admit(ready, later, state.now).accepted
+        assert accepted == (deadline == offer.deadline)
 
 
 @examples
@@ -164,12 +165,13 @@ def test_counter_offer_is_accepted_when_the_budget_runs_out(seed: int) -> None:
     if not len(state.tasks.arrival):
         return
     waiting, new = taken(state.tasks, slice(-1)), taken(state.tasks, slice(-1, None))
-    ready = prepared(state, waiting, ORDERS, 0.15)
-    offer = counter_offer(ready, new, now=state.now, max_tests=1)
-    if math.isfinite(offer.deadline):
-        assert offer.deadline >= new.deadline[0]
-        later = new._replace(deadline=np.array([offer.deadline]))
-        assert admit(ready, later, now=state.now).accepted
+    several = planner(state, ORDERS, 0.15)
+    ready = several.prepare(state.free, waiting)
+    offer = several.offer(ready, new, state.now, 1)
+    if math.isfinite(offer):
+        assert offer >= new.deadline[0]
+        later = new._replace(deadline=np.array([offer]))
+        assert several.admit(ready, later, state.now).accepted
 
 
 def rows(**columns: object) -> Rows:
@@ -191,7 +193,7 @@ def test_thrifty_count_by_hand() -> None:
 def test_later_jobs_overtake_and_spare_nodes_are_used() -> None:
     """One of two nodes is busy: the wide job waits, the narrow one goes first."""
     tasks = task_table(2, size=[2, 1], wall=[10.0, 5.0], deadline=[30.0, 40.0])
-    plan = admit(prepare(np.array([0.0, 6.0]), tasks, (BY_DEADLINE,), 0.0))
+    plan = plan_of([0.0, 6.0], tasks, (BY_DEADLINE,))
     assert plan.start.tolist() == [6.0, 0.0]
 
 
@@ -200,10 +202,9 @@ def test_the_orders_differ_by_hand() -> None:
 
     By deadline the short job goes first. By laxity the long one does if it is 0.1 s longer.
     """
-    one_node = np.zeros(1)
     tasks = task_table(2, wall=[4.1, 0.5], deadline=[12.0, 8.5])
-    assert admit(prepare(one_node, tasks, (BY_DEADLINE,), 0.0)).start.tolist() == [0.5, 0.0]
-    assert admit(prepare(one_node, tasks, (BY_LAXITY,), 0.0)).start.tolist() == [0.0, 4.1]
+    assert plan_of([0.0], tasks, (BY_DEADLINE,)).start.tolist() == [0.5, 0.0]
+    assert plan_of([0.0], tasks, (BY_LAXITY,)).start.tolist() == [0.0, 4.1]
 
 
 def test_laxity_saves_what_deadlines_lose() -> None:
@@ -212,10 +213,9 @@ def test_laxity_saves_what_deadlines_lose() -> None:
     By deadline the narrow job starts first and the wide one is late: with both orders both get in.
     """
     tasks = task_table(2, size=[2, 1], wall=[8.0, 1.5], deadline=[9.0, 9.5 - 1.0])
-    two_nodes = np.zeros(2)
-    assert not admit(prepare(two_nodes, tasks, (BY_DEADLINE,), 0.0)).accepted
+    assert not plan_of([0.0, 0.0], tasks, (BY_DEADLINE,)).accepted
     late = tasks._replace(deadline=np.array([9.0, 9.5]))
-    wide_first = admit(prepare(two_nodes, late, (BY_LAXITY,), 0.0))
+    wide_first = plan_of([0.0, 0.0], late, (BY_LAXITY,))
     assert wide_first.start.tolist() == [0.0, 8.0]
 
 

@@ -1,28 +1,12 @@
-"""The parts of the portfolio plug-in: its memory of recent arrivals, and its planner."""
+"""The memory that the portfolio plug-in has of recent arrivals."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
 from rtsched.api import State
-from rtsched_plugins.kernels.admission import Rows, needed_time, rows_of
-from rtsched_plugins.kernels.fractions import Division, division_of
-from rtsched_plugins.kernels.portfolio_plan import (
-    Arrivals,
-    InTurn,
-    Reading,
-    admit,
-    counter_offer,
-    prepare,
-    read_arrivals,
-)
-
-if TYPE_CHECKING:
-    from rtsched_plugins.kernels.admission import Plan, Tasks
-    from rtsched_plugins.kernels.portfolio_walk import Prepared
+from rtsched_plugins.kernels.portfolio_plan import Arrivals, Reading, read_arrivals
 
 
 class Recent(State, frozen=True):
@@ -123,42 +107,3 @@ def without(recent: Recent, jobs: NDArray[np.int64]) -> Recent:
         recent.declined[kept],
         recent.above,
     )
-
-
-class Several(NamedTuple):
-    """The planner: orders tried in turn, thrifty node counts."""
-
-    orders: tuple[int, ...]
-    generosity: float
-    efficiency: float
-    rounds: int
-
-    def prepare(self, free: NDArray[np.float64], waiting: Tasks) -> Prepared:
-        """Return what all tests against these free times and waiting tasks share."""
-        orders, generosity, efficiency, rounds = self
-        return prepare(free, waiting, orders, generosity, efficiency=efficiency, rounds=rounds)
-
-    def admit(self, prepared: Prepared, new: Tasks | None, now: float) -> Plan:
-        """Return the plan of the waiting tasks and the one new task, the last; or who fails."""
-        return admit(prepared, new, now=now)
-
-    def row_of(self, task: Tasks, usable: int) -> Rows:
-        """Return a task as the one row for a cluster of `usable` nodes."""
-        return rows_of(task, usable, self.efficiency, self.rounds)
-
-    def needed(self, prepared: Prepared, new: Tasks, now: float) -> float:
-        """Return the new task's least run time if it would be late on an idle cluster; else nan."""
-        return needed_time(self.row_of(new, prepared.usable), 0, now)
-
-    def offer(self, prepared: Prepared, new: Tasks, now: float, max_tests: int) -> float:
-        """Return a whole second as deadline with which it is admitted, inf: none."""
-        return counter_offer(prepared, new, now=now, max_tests=max_tests).deadline
-
-    def division(self, plan: Plan, tasks: Tasks) -> Division:
-        """Return how the tasks' work is divided."""
-        return division_of(plan, tasks, self.rounds)
-
-    def prepared_rows(self, tasks: Tasks, usable: int, offer_tests: int) -> InTurn:
-        """Return what tests of these jobs by their rows share, sent in one round."""
-        rows, orders = rows_of(tasks, usable, self.efficiency), np.array(self.orders, np.int64)
-        return InTurn(rows, orders, float(self.generosity), offer_tests)
