@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import insort
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -127,7 +128,8 @@ class OpenPromises(dict[int, Promise]):
         more = OpenPromises(self)
         more[promise.id] = promise
         if promise.id not in self:
-            own = sorted((*self.of_users.get(promise.uid, ()), promise), key=_age)
+            own = [*self.of_users.get(promise.uid, ())]
+            insort(own, promise, key=_age)
             offered = promise.state == "offered"
             more.__dict__["of_users"] = {**self.of_users, promise.uid: tuple(own)}
             more.__dict__["offers"] = np.append(self.offers, promise.id) if offered else self.offers
