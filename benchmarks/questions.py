@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from admission import NOW, PLANNER, jobs_of, snapshot_of
 from msgspec.structs import replace as changed
-from scans import queues_of
+from scans import queues_of, rebalanced
 from states import newcomer, random_state
 
 from rtsched.core.capabilities import PreparedState
@@ -24,11 +24,10 @@ from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Accounts, Snapshot
 from rtsched.model.verdicts import Verdict
 from rtsched_plugins.kernels import ste as ste_kernel
-from rtsched_plugins.kernels.scans import placed
+from rtsched_plugins.kernels.scans import INDEX, MAJORITY, placed
 from rtsched_plugins.mapping import Mapping
 from rtsched_plugins.mcdf import Mcdf
-from rtsched_plugins.node_balance import rebalanced
-from rtsched_plugins.node_queues import NODE, WORK, Machine
+from rtsched_plugins.node_queues import NODE, WORK, machine_of
 from rtsched_plugins.portfolio import Portfolio
 from rtsched_plugins.psts import Psts
 from rtsched_plugins.sed import Sed
@@ -263,11 +262,12 @@ def psts(nodes: int) -> list[Way]:
     """Tell of one arrival to uneven queues of ten jobs per node, by the number of nodes."""
     plugin = Psts()
     cluster, queues = queues_of(nodes, 10 * nodes, plugin.config.dimension)
-    machine, base = Machine.of(cluster, queues.cell), Snapshot(0.0, cluster)
+    machine = machine_of(cluster, queues.shape, queues.cell, queues.sets)
+    base = Snapshot(0.0, cluster)
     chain = Chain([Member("psts", plugin)])
     power = np.zeros(int(np.prod(queues.shape)), np.int64)
-    power[queues.cell] = machine.power
-    owner, units = queues.cell[queues.waiting[:, NODE]], queues.waiting[:, WORK]
+    power[queues.cell] = machine.power[0]
+    owner, units = queues.cell[queues.waiting[:, NODE]], queues.waiting[:, WORK].copy()
     job = Jobs.build(1, id=10 * nodes, wall_time=3600.0, size=1)
     came = Events(EventRows.build(1, time=0.0, kind=EventKind.ARRIVED), job)
     many = Jobs.build(10 * nodes, id=np.arange(10 * nodes), wall_time=units, size=1)
@@ -279,7 +279,7 @@ def psts(nodes: int) -> list[Way]:
         return many, replace(base, queued=many, states={"psts": changed(queues)})
 
     def scan(_k: int) -> tuple[Any, ...]:
-        return queues.shape, owner, units, power
+        return machine.shape, owner, units, power, MAJORITY, INDEX
 
     return [
         Way(
@@ -290,7 +290,7 @@ def psts(nodes: int) -> list[Way]:
         ),
         Way(
             "rebalance alone",
-            lambda _k: (queues, cluster, machine, 0.0, plugin.terms),
+            lambda _k: (queues, machine),
             rebalanced,
             lambda after: after.moved > 0,
         ),

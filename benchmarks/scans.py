@@ -19,14 +19,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched_plugins.kernels.scans import placed
-from rtsched_plugins.node_balance import Terms, rebalanced
-from rtsched_plugins.node_queues import BYTES, JOB, NODE, POOL, SIZE, WORK, Machine, Queues, empty
+from rtsched.model.jobs import Jobs
+from rtsched_plugins.kernels.node_queues import balance
+from rtsched_plugins.kernels.scan_grid import overhead
+from rtsched_plugins.kernels.scans import INDEX, MAJORITY, placed
+from rtsched_plugins.node_queues import (
+    BYTES,
+    JOB,
+    NODE,
+    POOL,
+    SIZE,
+    WORK,
+    Queues,
+    closed,
+    empty,
+    machine_of,
+    opened,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TERMS = Terms(1.0, 1.0, 0.0, 0.0, "majority", "index")
+    from rtsched_plugins.kernels.node_queues import Machine
 
 
 def queues_of(nodes: int, jobs: int, dimension: int) -> tuple[Cluster, Queues]:
@@ -44,6 +58,15 @@ def queues_of(nodes: int, jobs: int, dimension: int) -> tuple[Cluster, Queues]:
     held = np.stack([np.full(len(busy), -1), busy], axis=1)
     queues = empty(cluster, dimension)
     return cluster, replace(queues, waiting=waiting, held=held, held_until=until)
+
+
+def rebalanced(queues: Queues, machine: Machine) -> Queues:
+    """Return the queues after a scan; a step of it takes 1 s, moving jobs takes no time."""
+    terms, choices = (overhead(queues.shape, 1.0, 1.0), 0.0), (MAJORITY, INDEX, False, 512)
+    none = queues.waiting[:0], Jobs.build(0)
+    q, table = opened(queues, *none, machine, np.empty((0, 0)), terms, choices, 0)
+    balance(q, 0.0)
+    return closed(queues, q, table)
 
 
 def measured(work: Callable[[], object], runs: int) -> dict[str, float]:
@@ -68,17 +91,18 @@ def main(arguments: list[str]) -> None:
     rows = []
     for dimension in (1, 2, 3, 0):
         cluster, queues = queues_of(given.nodes, given.jobs, dimension)
-        machine = Machine.of(cluster, queues.cell)
-        after = rebalanced(queues, cluster, machine, 0.0, TERMS)
+        machine = machine_of(cluster, queues.shape, queues.cell, queues.sets)
+        after = rebalanced(queues, machine)
         if not after.moved:
             raise SystemExit("no job was moved; nothing was measured")
         shape, units = queues.shape, queues.waiting[:, WORK]
         power = np.zeros(int(np.prod(shape)), np.int64)
-        power[queues.cell] = machine.power
+        power[queues.cell] = machine.power[0]
         owner = queues.cell[queues.waiting[:, NODE]]
-        scan = measured(lambda: placed(shape, owner, units, power), given.runs)  # noqa: B023
+        task = machine.shape, owner, units.copy(), power, MAJORITY, INDEX
+        scan = measured(lambda: placed(*task), given.runs)  # noqa: B023
         whole = measured(
-            lambda: rebalanced(queues, cluster, machine, 0.0, TERMS),  # noqa: B023
+            lambda: rebalanced(queues, machine),  # noqa: B023
             given.runs,
         )
         rows.append({"axes": len(shape), "moved": after.moved, "scan": scan, "rebalance": whole})

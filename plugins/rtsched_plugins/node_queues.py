@@ -1,21 +1,36 @@
-"""Node queues, the state of psts: each waiting job's node, and until when nodes run.
+"""The state of psts: each waiting job's node, and until when nodes run; its form for kernels.
 
 A job is *for* a node, its first; it takes that node and the next ones of its pool in the order of
 the grid's cells, as many as its size. A pool is a partition's nodes, or all nodes.
 
 Where jobs share nodes by resources, a pool is the nodes that a job may use and that hold what it
-asks for. Work is then counted by one resource at a time: see `by_resource` and `scarcest`.
+asks for. Work is then counted by one resource at a time: see `kernels.node_queues`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rtsched.api import State, amounts_of, fitting_sets
+from rtsched.api import ShapeError, State, amounts_of, fitting_sets
+from rtsched_plugins.kernels.node_queues import (
+    HELD,
+    HELD_AMOUNT,
+    INEXACT,
+    MOST_STEPS,
+    MOVED,
+    RUNS,
+    SCANS,
+    STAYS,
+    WAITING,
+    Machine,
+    NodeQueues,
+    count_all,
+    steps_of,
+)
 from rtsched_plugins.kernels.scan_grid import neighbours, sides, walk
 from rtsched_plugins.kernels.scans import MOST, scan
 
@@ -27,20 +42,13 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-_NONE: Ints = np.empty(0, np.int64)
 
 JOB, NODE, SIZE, WORK, BYTES, POOL, AMOUNT = range(7)
 """Columns of `Queues.waiting`; from the last one on the amounts of resources."""
-HELD_JOB, HELD_NODE, HELD_AMOUNT = range(3)
-"""Columns of `Queues.held`; from the last one on the amounts of resources."""
-STAYS = -2
-"""POOL of a job that must run on its node."""
 SPEED_UNITS = 1000
 """Speeds are counted in thousandths."""
 MOST_WORK = 1 << 31
 """Seconds that a job counts for at most."""
-MOST_STEPS = 1 << 12
-"""Amounts are counted in steps, a power of 2, of which the largest node has at most so many."""
 
 
 class Queues(State, frozen=True):
@@ -73,139 +81,6 @@ class Queues(State, frozen=True):
     """Scans that paid, so that jobs were moved."""
     moved: int = 0
     """Jobs moved by them, each time counted."""
-
-
-class Machine(NamedTuple):
-    """The nodes as a scan sees them now.
-
-    Attributes
-    ----------
-    power : int64[n]
-        Units per second times `unit`; 0 where a node takes no job.
-    common : int
-        What a power of 1 does in `SPEED_UNITS` seconds.
-    rank : int64[n]
-        Each node's place in the order of cells.
-    pools : bool[p, n]
-        Which usable nodes, in order of their cells, are in each pool; the last one holds all.
-    members, begin : int64[k], int64[p + 1]
-        Those that have any power: of pool i `members[begin[i]:begin[i + 1]]`.
-    before : int64[p, n]
-        How many members of each pool come before each node.
-    strength : int64[p]
-        The power of all members of each pool.
-    resource : int
-        By which resource work is counted; -1: jobs have whole nodes.
-    step : int
-        In steps of how much its amounts are counted.
-    pace : int64[n]
-        What a step of it does in `SPEED_UNITS` seconds.
-    """
-
-    power: Ints
-    common: int
-    rank: Ints
-    pools: Mask
-    members: Ints = _NONE
-    begin: Ints = _NONE
-    before: Ints = _NONE
-    strength: Ints = _NONE
-    resource: int = -1
-    step: int = 1
-    pace: Ints = _NONE
-
-    @classmethod
-    def of(cls, cluster: Cluster, cell: Ints, sets: Mask | None = None) -> Machine:
-        """Return what a cluster's whole nodes are to a scan.
-
-        `sets` are the pools where jobs share nodes; else each partition is one.
-        """
-        speed = np.where(cluster.usable, cluster.nodes.speed, 0.0)
-        power = np.rint(speed * SPEED_UNITS).astype(np.int64)
-        order = np.argsort(cell)
-        rank = np.empty(len(cell), np.int64)
-        rank[order] = np.arange(len(cell))
-        masks = [cluster.partitions[name] for name in sorted(cluster.partitions)]
-        if cluster.shared:
-            masks = [] if sets is None else list(sets)
-        pools = np.array([*masks, np.ones(len(cell), np.bool_)])[:, order] & (power[order] > 0)
-        return cls(power, 1, rank, pools).with_power(power)
-
-    def with_power(self, power: Ints) -> Machine:
-        """Return the machine with these powers, and the members that its pools have then."""
-        common = int(np.gcd.reduce(power)) or 1
-        power = power // common
-        order = np.argsort(self.rank)
-        inside = self.pools & (power[order] > 0)
-        pool, place = np.nonzero(inside)
-        members, begin = order[place], scan(np.bincount(pool, minlength=len(self.pools)))
-        return self._replace(
-            power=power,
-            common=common,
-            members=members,
-            begin=begin,
-            before=(np.cumsum(inside, axis=1) - inside)[:, self.rank],
-            strength=np.diff(scan(power[members])[begin]),
-        )
-
-    @property
-    def unit(self) -> float:
-        """Return what a power of 1 does in a second."""
-        return self.common / SPEED_UNITS
-
-    def members_of(self, pool: int) -> Ints:
-        """Return the usable nodes of a pool that have any power, in order of their cells."""
-        last = len(self.begin) - 2
-        pool = pool if pool >= 0 else last
-        return self.members[self.begin[pool] : self.begin[pool + 1]]
-
-    def steps(self, amounts: Ints) -> Ints:
-        """Return amounts of the resource in steps, rounded up."""
-        return np.minimum(-(-amounts // self.step), MOST_STEPS)
-
-    def units(self, waiting: Ints) -> Floats:
-        """Return float64[k]: the units of work of each job on each of its nodes."""
-        work = waiting[:, WORK]
-        if self.resource >= 0:
-            work = work * self.steps(waiting[:, AMOUNT + self.resource])
-        return np.ceil(work / self.unit)
-
-    def rate(self, held: Ints) -> Floats:
-        """Return float64[h]: the units that each running job does in a second on a node."""
-        nodes = held[:, HELD_NODE]
-        if self.resource < 0:
-            return self.power[nodes].astype(np.float64)
-        steps = self.steps(held[:, HELD_AMOUNT + self.resource])
-        return np.asarray(steps * self.pace[nodes] / self.common)
-
-
-def by_resource(machine: Machine, cluster: Cluster) -> tuple[Machine, ...]:
-    """Return the machine as a scan by each resource sees it, in the cluster's order of resources.
-
-    A node's power is what it has of the resource, times its speed, and a job's work is the amount
-    that it takes, times its requested time. Whole nodes are seen in one way only.
-    """
-    if not cluster.shared:
-        return (machine,)
-    pace, seen = machine.power * machine.common, []
-    for resource, capacity in enumerate(cluster.nodes.capacity.T):
-        step = 1 << max((int(capacity.max(initial=0)) - 1) // MOST_STEPS, 0).bit_length()
-        view = machine._replace(resource=resource, step=step, pace=pace)
-        seen.append(view.with_power(pace * view.steps(capacity)))
-    return tuple(seen)
-
-
-class Views(NamedTuple):
-    """The nodes with the pools of some queues: as whole nodes, and as a scan by each resource."""
-
-    whole: Machine
-    by_resource: tuple[Machine, ...]
-
-    @classmethod
-    def of(cls, queues: Queues, cluster: Cluster) -> Views:
-        """Return what a cluster's nodes are to these queues."""
-        whole = Machine.of(cluster, queues.cell, queues.sets)
-        return cls(whole, by_resource(whole, cluster))
 
 
 def empty(cluster: Cluster, dimension: int) -> Queues:
@@ -332,162 +207,126 @@ def _moved_to(rows: Ints, place: Ints) -> Ints:
     return rows
 
 
-def fixed_load(queues: Queues, machine: Machine, time: float) -> Ints:
-    """Return int64[n]: units left of what runs on each node, by requested ends.
+def machine_of(cluster: Cluster, shape: tuple[int, ...], cell: Ints, sets: Mask) -> Machine:
+    """Return what a cluster's nodes are to a scan on this grid.
 
-    Without a requested end it is as much as a scan can count on all nodes.
+    `sets` are the pools where jobs share nodes; else each partition is one.
     """
-    n = len(machine.power)
-    left = np.clip(queues.held_until - time, 0.0, MOST_WORK * SPEED_UNITS)
-    units = np.ceil(left * machine.rate(queues.held))
-    load = np.bincount(queues.held[:, HELD_NODE], units, minlength=n)
-    return np.minimum(load, min(MOST_WORK * SPEED_UNITS, MOST // 2 // max(n, 1))).astype(np.int64)
+    pace = np.rint(np.where(cluster.usable, cluster.nodes.speed, 0.0) * SPEED_UNITS)
+    pace, order = pace.astype(np.int64), np.argsort(cell)
+    masks, capacity = list(sets), np.zeros((len(cell), 0), np.int64)
+    if cluster.shared:
+        capacity = np.array(cluster.nodes.capacity, np.int64)
+    else:
+        masks = [cluster.partitions[name] for name in sorted(cluster.partitions)]
+    most = capacity.max(axis=0, initial=0).tolist()
+    step = np.array([1 << max((m - 1) // MOST_STEPS, 0).bit_length() for m in most], np.int64)
+    powers = np.concatenate([pace * steps_of(capacity, step).T, pace[None]])
+    common = np.maximum(np.gcd.reduce(powers, axis=1), 1)
+    powers = np.ascontiguousarray(powers // common[:, None])
+    pools = np.array([*masks, np.ones(len(cell), np.bool_)])[:, order]
+    inside = (pools & (powers[:, None, order] > 0)).reshape(-1, len(cell))
+    pool, place = np.nonzero(inside)
+    before = np.empty(inside.shape, np.int64)
+    before[:, order] = np.cumsum(inside, axis=1) - inside
+    begin = scan(np.bincount(pool, minlength=len(inside)))
+    views = max(len(step), 1)
+    grid = cell.astype(np.int64), np.array(shape, np.int64)
+    return Machine(powers, common[:views], pace, step, capacity, order[place], begin, before, *grid)
 
 
-def queued_load(waiting: Ints, machine: Machine) -> Ints:
-    """Return int64[n]: units that wait for each node.
+def opened(
+    queues: Queues,
+    rows: Ints,
+    jobs: Jobs,
+    machine: Machine,
+    link_cost: Floats,
+    terms: Sequence[float],
+    choices: Sequence[int],
+    most_held: int,
+) -> tuple[NodeQueues, Ints]:
+    """Return queues for kernels, with more jobs that do not wait yet, and the table of all jobs.
 
-    A job's first node counts even where it takes no jobs now. A job wider than its pool waits for
-    nodes that are not there, so it is work of none.
+    Parameters
+    ----------
+    queues : Queues
+        As they are.
+    rows : int64[k, 6 + r]
+        The jobs that come or go as `rows_of` returns them, their pools being some of the queues'.
+    jobs : Jobs
+        The same jobs.
+    machine, link_cost, choices
+        See `NodeQueues`.
+    terms : sequence of float
+        Seconds that a scan takes, and the least imbalance that is worth one.
+    most_held : int
+        Nodes that jobs which start get in all, at most.
     """
-    load = np.zeros(len(machine.power), np.int64)
-    stays = waiting[:, POOL] == STAYS
-    if stays.any():
-        rows, waiting = waiting[stays], waiting[~stays]
-        load += _summed(rows[:, NODE], machine.units(rows), len(load))
-    pool, size = waiting[:, POOL], waiting[:, SIZE]
-    fits = size <= np.diff(machine.begin)[pool]
-    if not fits.all():
-        waiting, pool, size = waiting[fits], pool[fits], size[fits]
-    units, places = machine.units(waiting), len(machine.members)
-    first = machine.begin[:-1][pool] + first_place(waiting, machine)
-    change = _summed(first, units, places + 1) - _summed(first + size, units, places + 1)
-    np.add.at(load, machine.members, np.cumsum(change)[:-1])
-    return load
+    table = np.concatenate([queues.waiting, rows])
+    n, m, k, h = len(table), len(queues.cell), len(queues.waiting), len(queues.held)
+    work, before = table[:, WORK] * np.ones((len(machine.common), 1), np.int64), np.zeros(k)
+    amount = table[:, AMOUNT:].copy()
+    if len(machine.step):
+        work *= steps_of(amount, machine.step).T
+    held, held_until = (
+        np.zeros((h + most_held, queues.held.shape[1]), np.int64),
+        np.zeros(h + most_held),
+    )
+    held[:h], held_until[:h] = queues.held, queues.held_until
+    most_seconds = float(MOST_WORK * SPEED_UNITS)
+    by_view = (len(machine.common), m)
+    q = NodeQueues(
+        machine=machine,
+        job=table[:, JOB].copy(),
+        size=table[:, SIZE].copy(),
+        pool=table[:, POOL].copy(),
+        units=np.ceil(work / (machine.common[:, None] / SPEED_UNITS)).astype(np.int64),
+        data=(table[:, BYTES] * table[:, SIZE]).astype(np.float64),
+        amount=amount,
+        exclusive=np.append(before > 0, jobs.exclusive),
+        wall=np.append(before, jobs.wall_time),
+        link_cost=link_cost,
+        terms=np.array([*terms, most_seconds, min(most_seconds, MOST // 2 // max(m, 1))]),
+        choices=np.array(choices, np.int64),
+        set_of=np.zeros(0, np.int64),
+        counts=np.array([k, h, queues.scans, queues.runs, queues.moved, 0], np.int64),
+        left=np.array(queues.left, np.float64),
+        waiting=np.arange(n),
+        node=table[:, NODE].copy(),
+        held=held,
+        held_until=held_until,
+        queued=np.zeros(by_view, np.int64),
+        pinned=np.zeros(by_view, np.int64),
+        fixed=np.zeros(by_view, np.int64),
+        ends=np.zeros(m),
+        ahead=np.zeros(m, np.int64),
+    )
+    count_all(q)
+    return q, table
 
 
-def movable(waiting: Ints, machine: Machine) -> NDArray[np.bool_]:
-    """Return which jobs a scan may move: those that need not stay and fit into their pool."""
-    room = np.count_nonzero(machine.pools, axis=1)
-    pool = waiting[:, POOL]
-    stays = pool == STAYS
-    return np.asarray(~stays & (waiting[:, SIZE] <= room[np.where(stays, -1, pool)]), np.bool_)
+def closed(queues: Queues, q: NodeQueues, table: Ints) -> Queues:
+    """Return the queues as kernels left them, without the sets that no waiting job has as its pool.
 
-
-def present(values: Ints) -> list[int]:
-    """Return which values there are, ascending; quick where they lie close together."""
-    low = int(values.min(initial=0))
-    return [low + at for at in np.flatnonzero(np.bincount(values - low)).tolist()]
-
-
-def _summed(at: Ints, units: Floats, n: int) -> Ints:
-    """Return int64[n]: the units at each place; exact up to 2^53."""
-    return np.bincount(at, units, minlength=n).astype(np.int64)
-
-
-def first_place(rows: Ints, machine: Machine) -> Ints:
-    """Return where in its pool each job's first node stands, so that its size fits behind.
-
-    A node that is no member stands for the next member; so jobs leave a node that went down.
+    Raises
+    ------
+    ShapeError
+        If a scan was wanted of more work than can be counted exactly.
     """
-    pool = rows[:, POOL]
-    last = np.diff(machine.begin)[pool] - rows[:, SIZE]
-    return np.minimum(machine.before[pool, rows[:, NODE]], np.maximum(last, 0))
-
-
-def arrived(waiting: Ints, rows: Ints, load: Ints, machine: Machine) -> Ints:
-    """Return `waiting` with jobs appended one by one, each for the nodes where it ends first.
-
-    `load` is int64[n], the units that run and wait on each node before.
-    """
-    load = load.copy()
-    rows = rows.copy()
-    for row, units in zip(rows, machine.units(rows).astype(np.int64).tolist(), strict=True):
-        if row[POOL] == STAYS:
-            load[row[NODE]] += units
-            continue
-        members = machine.members_of(int(row[POOL]))
-        size = int(row[SIZE])
-        if size > len(members):
-            row[NODE] = members[0] if len(members) else 0
-            continue
-        ends = (load[members] + units) / machine.power[members]
-        first = int(np.argmin(latest(ends, size)))
-        row[NODE] = members[first]
-        load[members[first : first + size]] += units
-    return np.concatenate([waiting, rows])
-
-
-def latest(values: Floats, size: int) -> Floats:
-    """Return the largest of each `size` neighbours: float64[m - size + 1].
-
-    Largest values from the left and from the right within blocks of `size` (van Herk, 1992).
-    """
-    if size == 1:
-        return values
-    blocks = np.full((-(-len(values) // size), size), -np.inf)
-    blocks.reshape(-1)[: len(values)] = values
-    ahead = np.maximum.accumulate(blocks, axis=1).ravel()
-    back = np.maximum.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].ravel()
-    count = len(values) - size + 1
-    return np.maximum(back[:count], ahead[size - 1 : size - 1 + count])
-
-
-class Loads:
-    """The units that run and wait on each node by each resource at one time, worked out when used.
-
-    A view is the machine as a scan by one resource sees it.
-    """
-
-    def __init__(self, queues: Queues, views: Sequence[Machine], time: float) -> None:
-        self.queues, self.views, self.time = queues, views, time
-        self._known: dict[int, Ints] = {}
-
-    def __getitem__(self, at: int) -> Ints:
-        """Return int64[n] by one resource."""
-        if at not in self._known:
-            fixed = fixed_load(self.queues, self.views[at], self.time)
-            self._known[at] = fixed + queued_load(self.queues.waiting, self.views[at])
-        return self._known[at]
-
-    def add(self, rows: Ints) -> None:
-        """Let more jobs wait."""
-        waiting = np.concatenate([self.queues.waiting, rows])
-        self.queues = replace(self.queues, waiting=waiting)
-        for at, load in self._known.items():
-            self._known[at] = load + queued_load(rows, self.views[at])
-
-
-def queued(queues: Queues, rows: Ints, views: Sequence[Machine], time: float) -> Ints:
-    """Return the waiting jobs with these appended, each by the resource that is scarcest then."""
-    loads = Loads(queues, views, time)
-    if len(views) == 1:
-        return arrived(queues.waiting, rows, loads[0], views[0])
-    for at in range(len(rows)):
-        row = rows[at : at + 1]
-        by = int(scarcest(row, loads)[0][0])
-        loads.add(arrived(row[:0], row, loads[by], views[by]))
-    return loads.queues.waiting
-
-
-def scarcest(rows: Ints, loads: Loads) -> tuple[Ints, Floats]:
-    """Return by which resource each job's work counts, and how scarce it is.
-
-    Of the resources that it asks for, that is the one by which the nodes of its pool need longest,
-    at full power, for the work of all jobs that run or wait there; of equal ones the first in the
-    cluster's order.
-
-    Returns
-    -------
-    int64[k], float64[k]
-        The resource, and the seconds that the nodes need.
-    """
-    asked, pool = rows[:, AMOUNT:] > 0, np.maximum(rows[:, POOL], -1)
-    seconds = np.full(asked.shape, -1.0)
-    for at in np.flatnonzero(asked.any(axis=0)).tolist():
-        view = loads.views[at]
-        total = np.diff(scan(loads[at][view.members])[view.begin])
-        seconds[:, at] = (total / np.maximum(view.strength, 1))[pool]
-    seconds[~asked] = -1.0
-    resource = np.argmax(seconds, axis=1)
-    return resource, seconds[np.arange(len(rows)), resource]
+    if q.counts[INEXACT]:
+        raise ShapeError("work adds up to more than 2^51 units")
+    rows, held = q.waiting[: q.counts[WAITING]], q.counts[HELD]
+    waiting = table[rows]
+    waiting[:, NODE] = q.node[rows]
+    return without_unused(
+        replace(
+            queues,
+            waiting=waiting,
+            held=q.held[:held].copy(),
+            held_until=q.held_until[:held].copy(),
+            left=tuple(q.left.tolist()),
+            scans=int(q.counts[SCANS]),
+            runs=int(q.counts[RUNS]),
+            moved=int(q.counts[MOVED]),
+        )
+    )

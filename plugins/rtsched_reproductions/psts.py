@@ -39,7 +39,7 @@ from rtsched_plugins.kernels.scan_grid import (
     steps,
     traffic,
 )
-from rtsched_plugins.kernels.scans import placed
+from rtsched_plugins.kernels.scans import INDEX, MAJORITY, placed
 from rtsched_reproductions import psts_example
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def experiment(seed: int, nodes: int, law: str, extent: Extent) -> dict[str, Mea
         units = np.repeat(_drawn(random, law, extent.mean_units, extent.tasks), times)
         packets = np.repeat(_drawn(random, law, extent.mean_packets, extent.tasks), times)
         owner = np.repeat(random.integers(0, nodes, extent.tasks), times)
-        node = placed(shape, owner, units, power)
+        node = placed(np.array(shape), owner, units, power, MAJORITY, INDEX)
         before = np.bincount(owner, units, len(power)).astype(np.int64)
         after = np.bincount(node, units, len(power)).astype(np.int64)
         cost = overhead(shape, extent.step_time, extent.step_time)
@@ -157,7 +157,7 @@ def _migration(
     packet_time: float,
 ) -> float:
     """Return the time that the busiest link of a whole grid needs for what moves."""
-    passing = traffic(shape, src, dst, packets.astype(np.float64))
+    passing = traffic(np.array(shape), src, dst, packets.astype(np.float64))
     none = np.empty((0, 2), np.int32)
     speed = 1.0 / packet_time if packet_time else 0.0
     return busiest(passing, link_costs(shape, np.arange(0), none, np.empty(0), speed))

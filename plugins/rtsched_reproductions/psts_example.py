@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from rtsched.reproduce import Claim, Findings, Sheet
-from rtsched_plugins.kernels.scans import at_home, balanced, edges, exchanged, loads, scan
+from rtsched_plugins.kernels.scans import (
+    PROPORTIONAL,
+    at_home,
+    balanced,
+    edges,
+    exchanged,
+    loads,
+    scan,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-    from rtsched_plugins.kernels.scans import Level
 
     Ints = NDArray[np.int64]
 
@@ -27,9 +33,29 @@ FINAL = (240, 320, 400, 160, 80, 400, 80, 160, 160, 80, 80, 240, 400, 80, 320, 1
 COLUMNS = tuple(f"node {column}" for column in range(1, 7))
 
 
+class Level(NamedTuple):
+    """The exchange between the rows: of each row load, power and load to reach, and what leaves."""
+
+    total: Ints
+    power: Ints
+    target: Ints
+    leaving: Ints
+    """int64[3, 6]: units that leave each node."""
+
+
+def exchange() -> Level:
+    """Return the exchange between the rows of the example."""
+    total, power = (each.reshape(SHAPE).sum(axis=1) for each in (LOAD, POWER))
+    runs = exchanged(1, SHAPE[0], at_home(LOAD), POWER, PROPORTIONAL)
+    away = runs.src // SHAPE[1] != runs.dst // SHAPE[1]
+    leaving = np.bincount(runs.src[away], runs.units[away], len(LOAD)).astype(np.int64)
+    target = np.diff(edges(total.sum(), power))
+    return Level(total, power, target, leaving.reshape(SHAPE))
+
+
 def findings() -> Findings:
     """Return the tables of the example and the statements about it."""
-    level = exchanged(SHAPE, 0, at_home(LOAD), POWER)
+    level = exchange()
     sheets = (_first_row(), _rows(level), _sender(level), _receiver_scan(), _units(level), _final())
     return Findings(sheets, _slips(level))
 
@@ -56,7 +82,7 @@ def _first_row() -> Sheet:
 
 
 def _rows(level: Level) -> Sheet:
-    total, power, target = level.total[0], level.power[0], level.target[0]
+    total, power, target = level.total, level.power, level.target
     found = _sheet(
         "The three rows",
         "worked example, table 2",
@@ -79,8 +105,8 @@ def _rows(level: Level) -> Sheet:
 
 
 def _sender(level: Level) -> Sheet:
-    leaving = level.leaving[0, 1]
-    blocks = scan(np.maximum(level.target - level.total, 0)[0])[:-1]
+    leaving = level.leaving[1]
+    blocks = scan(np.maximum(level.target - level.total, 0))[:-1]
     order = scan(leaving)[:-1]
     within = order - blocks[np.searchsorted(blocks, order, "right") - 1]
     stays = LOAD[6:12] - leaving
@@ -106,11 +132,10 @@ def _receiver_scan() -> Sheet:
 
 def _landing(level: Level, row: int, at: int) -> tuple[int, int, float]:
     """Return sender, receiver and place of a unit in the block of one receiving row."""
-    block = int((level.target - level.total)[0, row])
-    power = POWER.reshape(SHAPE)[row][None]
-    bounds = edges(np.array([block]), power)[0, :-1]
+    block = int((level.target - level.total)[row])
+    bounds = edges(block, POWER.reshape(SHAPE)[row])[:-1]
     receiver = 6 * row + int(np.searchsorted(bounds, at, "right")) - 1
-    before = int(scan(np.maximum(level.target - level.total, 0)[0])[row])
+    before = int(scan(np.maximum(level.target - level.total, 0))[row])
     leaving = scan(level.leaving.ravel())
     sender = int(np.searchsorted(leaving, before + at, "right")) - 1
     return sender, receiver, at / block
@@ -137,7 +162,7 @@ def _name(node: int) -> float:
 
 
 def _final() -> Sheet:
-    after = loads(balanced(SHAPE, LOAD, POWER), len(LOAD)).reshape(SHAPE)
+    after = loads(balanced(np.array(SHAPE), LOAD, POWER, PROPORTIONAL), len(LOAD)).reshape(SHAPE)
     rows = {
         f"row {k + 1}": (after[k], np.array(FINAL).reshape(SHAPE)[k].tolist()) for k in range(3)
     }

@@ -16,20 +16,27 @@ from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
-from rtsched_plugins.node_balance import Terms, last_end, rebalanced, soonest
+from rtsched_plugins.kernels.node_queues import (
+    NodeQueues,
+    balance,
+    is_movable,
+    last_end,
+    least_window,
+    loads,
+    soonest,
+)
+from rtsched_plugins.kernels.scans import INDEX, MAJORITY
 from rtsched_plugins.node_queues import (
     JOB,
     NODE,
     POOL,
     SIZE,
     WORK,
-    Machine,
     Queues,
+    closed,
     empty,
-    fixed_load,
-    latest,
-    movable,
-    queued_load,
+    machine_of,
+    opened,
 )
 from rtsched_plugins.psts import Psts
 
@@ -52,6 +59,14 @@ def queues_after(cluster: Cluster, events: Events, now: float = 0.0, **settings:
 def nodes_of(queues: Queues) -> dict[int, int]:
     """Return the node of each waiting job, by id."""
     return dict(zip(queues.waiting[:, JOB].tolist(), queues.waiting[:, NODE].tolist(), strict=True))
+
+
+def for_kernels(queues: Queues, cluster: Cluster, cost: float = 0.0) -> NodeQueues:
+    """Return the queues as kernels take them; `cost` is the time of a scan, moving takes none."""
+    machine = machine_of(cluster, queues.shape, queues.cell, queues.sets)
+    terms, choices = (cost, 0.0), (MAJORITY, INDEX, False, 512)
+    none = queues.waiting[:0], Jobs.build(0)
+    return opened(queues, *none, machine, np.empty((0, 0)), terms, choices, 0)[0]
 
 
 def sets_of(placement: Placement | None) -> list[list[int] | None]:
@@ -149,10 +164,10 @@ def test_a_job_wider_than_what_is_up_is_work_of_no_node() -> None:
     cluster = make_cluster(3, state=np.array([0, 0, 2], np.int8))
     jobs = make_jobs(3, submit=0.0, size=[3, 1, 1], wall_time=[1000.0, 10.0, 20.0])
     queues = queues_after(cluster, make_events(jobs, arrivals(jobs)))
-    machine = Machine.of(cluster, queues.cell)
+    q = for_kernels(queues, cluster)
     assert nodes_of(queues) == {0: 0, 1: 0, 2: 1}
-    assert (queued_load(queues.waiting, machine) * machine.unit).tolist() == [10.0, 20.0, 0.0]
-    assert movable(queues.waiting, machine).tolist() == [False, True, True]
+    assert (loads(q, 0) * q.machine.common[0] / 1000).tolist() == [10.0, 20.0, 0.0]
+    assert [is_movable(q, 0, row) for row in range(3)] == [False, True, True]
 
 
 def test_jobs_leave_a_node_that_went_down() -> None:
@@ -180,12 +195,12 @@ def test_the_cluster_s_own_grid_is_used() -> None:
 
 
 @given(st.lists(st.floats(0, 9), min_size=1, max_size=20), st.data())
-def test_latest_of_neighbours(values: list[float], data: st.DataObject) -> None:
-    """The running maximum equals the one taken window by window."""
+def test_the_least_window_of_neighbours(values: list[float], data: st.DataObject) -> None:
+    """It is the first one whose largest value is least, as found window by window."""
     size = data.draw(st.integers(1, len(values)))
-    found = latest(np.array(values), size)
-    expected = [max(values[k : k + size]) for k in range(len(values) - size + 1)]
-    assert found.tolist() == expected
+    found = least_window(np.array(values), size, np.zeros(len(values), np.int64))
+    latest = [max(values[k : k + size]) for k in range(len(values) - size + 1)]
+    assert found == latest.index(min(latest))
 
 
 @settings(max_examples=60, deadline=None)
@@ -240,16 +255,15 @@ def test_a_scan_is_carried_out_only_if_the_last_end_comes_sooner(
     queues = msgspec.structs.replace(
         empty(cluster, 2), waiting=waiting, held=running, held_until=np.array(busy, float)
     )
-    machine = Machine.of(cluster, queues.cell)
-    held = fixed_load(queues, machine, 0.0)
-    before = last_end(waiting, held, machine)
-    assert before >= soonest(waiting, held, machine) - 1e-9
-    terms = Terms(0.05, 0.05, 0.0, 0.0, "majority", "index")
-    found = rebalanced(queues, cluster, machine, 0.0, terms)
-    after = last_end(found.waiting, held, machine)
-    assert after >= soonest(found.waiting, held, machine) - 1e-9
+    q, cost = for_kernels(queues, cluster, 0.1), 0.1
+    balance(q, 0.0)
+    power, held, total = q.machine.power[0], q.fixed[0], int((q.units[0] * q.size).sum())
+    before = last_end(power, held, for_kernels(queues, cluster).queued[0])
+    after, least = last_end(power, held, q.queued[0]), soonest(power, held, total, q.units.max())
+    assert min(before, after) >= least - 1e-9
+    found = closed(queues, q, waiting)
     if found.runs:
-        assert after < before - 0.1
+        assert after < before - cost
     else:
         assert np.array_equal(found.waiting, waiting)
 

@@ -18,29 +18,34 @@ from rtsched.model.events import EventKind, Events
 from rtsched.model.jobs import Jobs
 from rtsched.model.state import decode_state, encode_state
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
-from rtsched_plugins.node_balance import Terms, evened, last_end
+from rtsched_plugins.kernels.node_queues import (
+    NodeQueues,
+    balance,
+    last_end,
+    loads,
+    scarcest,
+    seconds_of_pools,
+    set_fixed,
+)
+from rtsched_plugins.kernels.scans import INDEX, MAJORITY
 from rtsched_plugins.node_queues import (
     AMOUNT,
     JOB,
     NODE,
     SIZE,
     WORK,
-    Loads,
-    Machine,
     Queues,
-    by_resource,
+    closed,
     empty,
-    fixed_load,
     gathered,
-    queued_load,
+    machine_of,
+    opened,
     rows_of,
-    scarcest,
 )
 from rtsched_plugins.psts import Psts
 
 ARRIVED, STARTED, ENDED = EventKind.ARRIVED, EventKind.STARTED, EventKind.ENDED
 RESOURCES = ("cpu", "mem", "gres/gpu")
-FREE = Terms(0.0, 0.0, 0.0, 0.0, "majority", "index")
 
 
 def machine(capacity: list[tuple[int, int, int]], **more: Any) -> Cluster:
@@ -84,9 +89,27 @@ def arrivals(jobs: Jobs, rows: range | None = None) -> list[tuple[float, Any, in
     return [(float(jobs.submit[row]), ARRIVED, row) for row in rows or range(len(jobs))]
 
 
-def views_of(queues: Queues, cluster: Cluster) -> tuple[Machine, ...]:
-    """Return the machine as a scan by each resource sees it."""
-    return by_resource(Machine.of(cluster, queues.cell, queues.sets), cluster)
+def for_kernels(queues: Queues, cluster: Cluster) -> NodeQueues:
+    """Return the queues as kernels take them; scans and moves take no time."""
+    machine = machine_of(cluster, queues.shape, queues.cell, queues.sets)
+    terms, choices = (0.0, 0.0), (MAJORITY, INDEX, False, 512)
+    none = queues.waiting[:0], Jobs.build(0)
+    return opened(queues, *none, machine, np.empty((0, 0)), terms, choices, 0)[0]
+
+
+def evened(queues: Queues, cluster: Cluster) -> Queues:
+    """Return the queues after free scans by each resource."""
+    q = for_kernels(queues, cluster)
+    balance(q, 0.0)
+    return closed(queues, q, queues.waiting)
+
+
+def scarcest_of(queues: Queues, cluster: Cluster) -> list[tuple[int, float]]:
+    """Return by which resource each waiting job counts, and how many seconds of it are wanted."""
+    q = for_kernels(queues, cluster)
+    set_fixed(q, 0.0)
+    seconds = seconds_of_pools(q)
+    return [scarcest(q, row, seconds) for row in range(len(queues.waiting))]
 
 
 def told(jobs: Jobs, cluster: Cluster) -> Queues:
@@ -117,16 +140,14 @@ def test_the_scarcest_resource_is_that_with_most_work_for_what_there_is() -> Non
     jobs = asking([(2, 0, 1), (0, 0, 3)])
     for rows, resource, seconds in (([0], 0, 900.0), ([0, 1], 2, 1800.0)):
         queues = told(jobs.take(rows), cluster)
-        found = scarcest(queues.waiting[:1], Loads(queues, views_of(queues, cluster), 0.0))
-        assert (found[0].tolist(), found[1].tolist()) == ([resource], [seconds])
+        assert scarcest_of(queues, cluster)[0] == (resource, seconds)
 
 
 def test_of_equally_scarce_resources_the_first_counts() -> None:
     """2 of 8 cores and 1 of 4 GPUs: both are a quarter; cores stand first."""
     cluster = machine([(8, 64, 4)])
     queues = told(asking([(2, 1, 1)]), cluster)
-    resource, seconds = scarcest(queues.waiting, Loads(queues, views_of(queues, cluster), 0.0))
-    assert (resource.tolist(), seconds.tolist()) == ([0], [900.0])
+    assert scarcest_of(queues, cluster) == [(0, 900.0)]
 
 
 def test_an_early_end_starts_a_scan_of_gpu_hours() -> None:
@@ -154,7 +175,7 @@ def test_a_scan_by_one_resource_moves_no_job_that_counts_by_another() -> None:
     rows = queues.waiting.copy()
     rows[:, NODE] = 0
     queues = msgspec.structs.replace(queues, waiting=rows)
-    after = evened(queues, cluster, views_of(queues, cluster), 0.0, FREE)
+    after = evened(queues, cluster)
     assert sorted(nodes_of(after).values()) == [0] * 4 + [1] * 3
     assert nodes_of(after)[6] == 0
 
@@ -197,9 +218,9 @@ def test_an_exclusive_job_counts_with_the_whole_node() -> None:
     uneven = machine([(8, 64, 0), (24, 64, 0)])
     events = make_events(jobs, [(0.0, ARRIVED, 0), (0.0, STARTED, 0)])
     queues = queues_after(uneven, events)
-    load = fixed_load(queues, views_of(queues, uneven)[0], 0.0)
-    unit = views_of(queues, uneven)[0].unit
-    assert (load * unit).tolist() == [0.0, 24 * 3600.0]
+    q = for_kernels(queues, uneven)
+    set_fixed(q, 0.0)
+    assert (q.fixed[0] * q.machine.common[0] / 1000).tolist() == [0.0, 24 * 3600.0]
 
 
 def test_an_exclusive_job_does_not_count_by_what_only_some_of_its_nodes_have() -> None:
@@ -298,7 +319,7 @@ def test_loads_and_the_scarcest_resource_as_the_plain_way(scene: tuple[Cluster, 
     cluster, jobs = scene
     jobs = jobs.replace(size=np.ones(len(jobs), np.int32))
     queues = told(jobs, cluster)
-    views = views_of(queues, cluster)
+    q = for_kernels(queues, cluster)
     fitting = [
         [at for at in range(len(cluster)) if fits(cluster, jobs, row, at)]
         for row in range(len(jobs))
@@ -311,21 +332,21 @@ def test_loads_and_the_scarcest_resource_as_the_plain_way(scene: tuple[Cluster, 
         )
     ]
     seconds = [[Fraction(-1)] * 3 for _ in fitting]
-    for resource, view in enumerate(views):
-        unit, load = Fraction(view.common, 1000), [0] * len(cluster)
+    for resource, common in enumerate(q.machine.common.tolist()):
+        unit, load = Fraction(common, 1000), [0] * len(cluster)
         for row, nodes in enumerate(fitting):
             work = amounts[row][resource] * int(jobs.wall_time[row])
             for at in [at for at in nodes if at >= row % len(cluster)][:1] or nodes[-1:]:
                 load[at] += math.ceil(work / unit)
-        assert queued_load(queues.waiting, view).tolist() == load
+        assert loads(q, resource).tolist() == load
         for row, nodes in enumerate(fitting):
             if amounts[row][resource] > 0 and nodes:
                 does = sum(power[at][resource] for at in nodes)
                 asked = sum(load[at] for at in nodes) * unit
                 seconds[row][resource] = asked / does if does else Fraction(0)
-    chosen, _ = scarcest(queues.waiting, Loads(queues, views, 0.0))
+    chosen = scarcest_of(queues, cluster)
     for row in [row for row, nodes in enumerate(fitting) if nodes]:
-        assert chosen[row] == seconds[row].index(max(seconds[row]))
+        assert chosen[row][0] == seconds[row].index(max(seconds[row]))
 
 
 @settings(max_examples=80, deadline=None)
@@ -334,23 +355,26 @@ def test_a_scan_conserves_work_and_brings_the_last_end_nearer(scene: tuple[Clust
     """By each resource the waiting work stays the same, and jobs stay where they fit."""
     cluster, jobs = scene
     queues = told(jobs, cluster)
-    views = views_of(queues, cluster)
-    after = evened(queues, cluster, views, 0.0, FREE)
+    after = evened(queues, cluster)
     assert np.array_equal(
         np.delete(after.waiting, NODE, axis=1), np.delete(queues.waiting, NODE, axis=1)
     )
-    for view in views:
-        assert queued_load(after.waiting, view).sum() == queued_load(queues.waiting, view).sum()
+    q, moved = for_kernels(queues, cluster), for_kernels(after, cluster)
+    for view in range(len(q.units)):
+        assert loads(q, view).sum() == loads(moved, view).sum()
     if after.runs == 1 and len(jobs):
-        chosen, _ = scarcest(queues.waiting, Loads(queues, views, 0.0))
-        held = np.zeros(len(cluster), np.int64)
-        moved = np.flatnonzero(after.waiting[:, NODE] != queues.waiting[:, NODE])
-        view = views[chosen[moved[0]]]
-        mine = chosen == chosen[moved[0]]
-        held = queued_load(queues.waiting[~mine], view)
-        assert last_end(after.waiting[mine], held, view) < last_end(
-            queues.waiting[mine], held, view
-        )
+        chosen = np.array([resource for resource, _ in scarcest_of(queues, cluster)])
+        changed = np.flatnonzero(after.waiting[:, NODE] != queues.waiting[:, NODE])
+        view = int(chosen[changed[0]])
+        mine, ends = chosen == view, []
+        for each in (queues, after):
+            parts = (
+                for_kernels(msgspec.structs.replace(each, waiting=each.waiting[rows]), cluster)
+                for rows in (~mine, mine)
+            )
+            stays, queued = (loads(part, view) for part in parts)
+            ends.append(last_end(q.machine.power[view], stays, queued))
+        assert ends[1] < ends[0]
 
 
 @settings(max_examples=60, deadline=None)
@@ -434,9 +458,10 @@ def test_a_running_job_without_a_time_limit_takes_nothing_of_what_it_does_not_as
     happens = [(0.0, ARRIVED, 0), (0.0, STARTED, 0), (1.0, ARRIVED, 1), (1.0, ARRIVED, 2)]
     queues = queues_after(cluster, make_events(jobs, happens))
     assert nodes_of(queues) == {1: 0, 2: 1}
-    loads = [fixed_load(queues, view, 1.0).tolist() for view in views_of(queues, cluster)]
-    assert loads[0][0] > 10**9
-    assert loads[1:] == [[0, 0], [0, 0]]
+    q = for_kernels(queues, cluster)
+    set_fixed(q, 1.0)
+    assert q.fixed[0, 0] > 10**9
+    assert q.fixed[1:].tolist() == [[0, 0], [0, 0]]
 
 
 @pytest.mark.parametrize("resources", [0, 1])
@@ -467,8 +492,7 @@ def test_large_amounts_are_counted_in_steps() -> None:
     jobs = asking([(0, tera // 4 + 1, 0)] * 3, wall_time=np.full(3, 1e7))
     queues = queues_after(cluster, make_events(jobs, arrivals(jobs)))
     assert nodes_of(queues) == {0: 0, 1: 0, 2: 1}
-    views = views_of(queues, cluster)
-    assert [view.step for view in views] == [1, 2**28, 1]
+    assert for_kernels(queues, cluster).machine.step.tolist() == [1, 2**28, 1]
     assert queues.waiting[:, SIZE].tolist() == [1, 1, 1]
     assert queues.waiting[:, WORK].tolist() == [10**7] * 3
 

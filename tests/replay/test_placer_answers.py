@@ -24,6 +24,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "usual": {},
     "free scans": {"comm_step": 0.0, "comp_step": 0.0, "least_imbalance": 0.0, "dimension": 0},
     "strict": {"binding": "strict", "comm_step": 0.0, "comp_step": 0.0, "least_imbalance": 0.0},
+    "moves take time": {
+        "comm_step": 0.0,
+        "comp_step": 0.0,
+        "least_imbalance": 0.0,
+        "bandwidth": 1e5,
+        "job_bytes": 1 << 20,
+    },
     "other rules": {"tasks": "first", "leave": "proportional", "comm_step": 0.1, "dimension": 1},
 }
 
@@ -173,7 +180,3 @@ def test_where_there_is_no_placer() -> None:
     )
     shadow = PluginTable("psts", mode="shadow")
     assert not is_placed_in_loop(work, msgspec.structs.replace(policy, plugin=[shadow]))
-    heavy = jobs.replace(process_bytes=np.full(len(jobs), 1 << 30))
-    slow = with_settings({"bandwidth": 1e6})
-    assert is_placed_in_loop(work, slow)
-    assert not is_placed_in_loop(replace(work, jobs=heavy), slow)

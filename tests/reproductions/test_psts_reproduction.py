@@ -6,6 +6,7 @@ import pytest
 
 from rtsched.reproduce.study import Findings
 from rtsched_plugins.kernels import scans
+from rtsched_reproductions import psts_example
 from rtsched_reproductions.psts import (
     NODES,
     Extent,
@@ -48,12 +49,12 @@ def test_a_broken_scan_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With another rounding of the intervals the example does not come out."""
     right = scans.edges
 
-    def shifted(total: np.ndarray, power: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def shifted(total: int, power: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
         bounds = right(total, power).copy()
-        bounds[:, 1:-1] = np.maximum(bounds[:, 1:-1] - 1, 0)
+        bounds[1:-1] = np.maximum(bounds[1:-1] - 1, 0)
         return bounds
 
-    monkeypatch.setattr(scans, "edges", shifted)
+    monkeypatch.setattr(psts_example, "edges", shifted)
     assert isinstance(Psts.reduced, Extent)
     broken = findings(msgspec.structs.replace(Psts.reduced, tasks=50, seeds=2))
     assert any(sheet.differs().any() for sheet in broken.sheets[:6])

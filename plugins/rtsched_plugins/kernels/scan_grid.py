@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.api import ShapeError
+from rtsched.kernels.compiling import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,10 +122,10 @@ def hops_along(
     near : sequence of sequences of int
         For each node those that a link joins to it.
 
-    Raises
-    ------
-    ShapeError
-        If no link leads from a node to its neighbour on the grid.
+    Returns
+    -------
+    tuple of float
+        inf where no link leads from a node to its neighbour on the grid.
     """
     held = np.full(prod(shape), -1, np.int64)
     held[cell] = np.arange(len(cell))
@@ -136,10 +137,6 @@ def hops_along(
         far = 1.0
         for a, b in zip(one[real].tolist(), other[real].tolist(), strict=True):
             far = max(far, 1.0 if b in near[a] else hops(near, a, b))
-        if far == inf:
-            raise ShapeError(
-                "the links do not connect all nodes; balance each connected part by itself"
-            )
         most.append(far)
     return tuple(most)
 
@@ -162,14 +159,15 @@ def overhead(
     return sum(2 * (n - 1) * (comm * h + comp) for n, h in zip(shape, by, strict=True))
 
 
-def traffic(shape: Sequence[int], src: Ints, dst: Ints, amount: Floats) -> list[Floats]:
-    """Return what passes each link of the grid, one array per axis.
+@compiled
+def traffic(shape: Ints, src: Ints, dst: Ints, amount: Floats) -> Floats:
+    """Return what passes each link of the grid.
 
     What moves goes along axis 0 first, then along axis 1, and so on.
 
     Parameters
     ----------
-    shape : sequence of int
+    shape : int64[d]
         Sides of the grid.
     src, dst : int64[k]
         Cells that something moves from and to.
@@ -178,26 +176,29 @@ def traffic(shape: Sequence[int], src: Ints, dst: Ints, amount: Floats) -> list[
 
     Returns
     -------
-    list of float64 arrays
-        Entry [.., i, ..] of the array of an axis is the link from place i to i + 1 on that axis.
+    float64[d, n]
+        Entry [a, c] is the link from cell c to the next one on axis a.
     """
-    at, to = np.unravel_index(src, shape), np.unravel_index(dst, shape)
-    passing = []
-    for axis in range(len(shape)):
-        place = [*to[:axis], at[axis], *at[axis + 1 :]]
-        change = np.zeros(shape)
-        for end, sign in ((np.minimum, 1.0), (np.maximum, -1.0)):
-            place[axis] = end(at[axis], to[axis])
-            np.add.at(change, tuple(place), sign * amount)
-        along = np.cumsum(change, axis=axis)
-        passing.append(np.delete(along, -1, axis))
+    cells = 1
+    for side in shape:
+        cells *= side
+    passing = np.zeros((len(shape), cells))
+    for i in range(len(src)):
+        at, stride = src[i], cells
+        for axis in range(len(shape)):
+            stride //= shape[axis]
+            way = dst[i] // stride % shape[axis] - at // stride % shape[axis]
+            first = at + min(way, 0) * stride
+            for place in range(abs(way)):
+                passing[axis, first + place * stride] += amount[i]
+            at += way * stride
     return passing
 
 
 def link_costs(
     shape: Sequence[int], cell: Ints, link: NDArray[np.int32], bandwidth: Floats, usual: float
-) -> list[Floats]:
-    """Return the seconds that each link of the grid needs for one byte, one array per axis.
+) -> Floats:
+    """Return float64[d, n]: the seconds that each link, as in `traffic`, needs per byte.
 
     A link that the network has not takes as many times the usual bandwidth's as there are hops on
     its axis; so does one to a virtual node, which nothing passes but on its way.
@@ -213,29 +214,31 @@ def link_costs(
     usual : float
         Bytes per second where nothing is known; 0: moving takes no time.
     """
-    usual_cost = 1.0 / usual if usual > 0 else 0.0
-    far = (1.0,) * len(shape)
-    if len(link):
-        far = hops_along(shape, cell, neighbours(len(cell), link, bandwidth))
-    costs = []
+    costs = np.zeros((len(shape), prod(shape)))
+    if usual > 0:
+        costs += 1.0 / usual
+        if len(link):
+            near = neighbours(len(cell), link, bandwidth)
+            costs *= np.array(hops_along(shape, cell, near))[:, None]
     a, b = cell[link[:, 0]], cell[link[:, 1]]
     low, high = np.minimum(a, b), np.maximum(a, b)
     there = bandwidth > 0
     for axis, side in enumerate(shape):
-        lengths = list(shape)
-        lengths[axis] = side - 1
-        cost = np.full(shape, usual_cost * far[axis])
         stride = prod(shape[axis + 1 :])
         mine = there & (high - low == stride) & (low // stride % side < side - 1)
-        cost.reshape(-1)[low[mine]] = 1.0 / bandwidth[mine]
-        costs.append(np.delete(cost, -1, axis).reshape(lengths))
+        costs[axis, low[mine]] = 1.0 / bandwidth[mine]
     return costs
 
 
-def busiest(passing: Sequence[Floats], costs: Sequence[Floats]) -> float:
-    """Return the seconds that the busiest link needs for what passes it."""
-    times = [float((p * c).max(initial=0.0)) for p, c in zip(passing, costs, strict=True)]
-    return max(times, default=0.0)
+@compiled
+def busiest(passing: Floats, costs: Floats) -> float:
+    """Return the seconds that the busiest link needs for what passes it; both are float64[d, n]."""
+    most = 0.0
+    for axis in range(len(passing)):
+        for cell in range(passing.shape[1]):
+            if passing[axis, cell] > 0.0:
+                most = max(most, passing[axis, cell] * costs[axis, cell])
+    return most
 
 
 def slowest(load: Ints, power: Ints) -> Fraction:

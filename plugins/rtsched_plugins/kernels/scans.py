@@ -3,8 +3,7 @@
 Units are numbered in node order. On a line, unit k of W goes to the node j whose λ_j <= k/W is the
 greatest, λ being the scan of the normalised powers; nodes without power get nothing. On a grid the
 slices of axis 0 first even out their totals: senders give their excess, receivers take blocks of
-what is on its way; then each slice balances what it holds, one axis less. All slices of an axis are
-worked on together.
+what is on its way; then each slice balances what it holds, one axis less.
 
 Work is kept as runs of neighbouring units, so the effort depends on nodes, not on units. All
 arithmetic is exact, also of a·b/c where a·b does not fit 64 bits: a quotient is guessed in floating
@@ -22,351 +21,79 @@ tasks are our reading where the source is silent.
 
 from __future__ import annotations
 
-from math import prod
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.api import ShapeError
+from rtsched.kernels.compiling import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
 
-
-Leave = Literal["proportional", "index"]
-"""Which units of a sender leave: the same fraction of each node, or those with outlying numbers."""
+MAJORITY, FIRST = 0, 1
+"""A task goes where most of its units go (ties: the lowest node), or where its first unit goes."""
+INDEX, PROPORTIONAL = 0, 1
+"""Which units of a sender leave: those with outlying numbers, or the same fraction of each node."""
+MOST = 1 << 51
+"""Totals up to this are exact: the guess is then off by less than 4, its remainder below 2^54."""
 
 
 class Runs(NamedTuple):
-    """Runs of neighbouring units, `r` rows in the order of their present numbers.
-
-    Attributes
-    ----------
-    src : int64[r]
-        Node that held the units at the start.
-    first : int64[r]
-        Number of the run's first unit among the units of `src`.
-    units : int64[r]
-        How many they are, at least 1.
-    dst : int64[r]
-        Node that holds them now.
-    """
+    """Runs of neighbouring units, `r` rows in the order of their present numbers."""
 
     src: Ints
+    """int64[r]: the node that held the units at the start."""
     first: Ints
+    """int64[r]: number of the run's first unit among the units of `src`."""
     units: Ints
+    """int64[r]: how many they are, at least 1."""
     dst: Ints
-
-    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Runs:
-        """Return some of the runs."""
-        return Runs(*(column[rows] for column in self))
-
-    def moved(self) -> Runs:
-        """Return what changed its node, added up by both nodes and ordered by them."""
-        away = self.take(self.src != self.dst)
-        order = np.lexsort((away.first, away.dst, away.src))
-        away = away.take(order)
-        new = np.ones(len(order), np.bool_)
-        new[1:] = (np.diff(away.src) != 0) | (np.diff(away.dst) != 0)
-        starts = np.flatnonzero(new)
-        units = np.add.reduceat(away.units, starts) if len(starts) else away.units
-        return Runs(away.src[starts], away.first[starts], units, away.dst[starts])
+    """int64[r]: the node that holds them now."""
 
 
-class Level(NamedTuple):
-    """One axis at work: `g` groups of `m` slices of `c` nodes, all in row-major order.
+def scan(values: Ints) -> Ints:
+    """Return the exclusive prefix sums, the total at the end: int64[n + 1]."""
+    return np.append(0, np.cumsum(values))
 
-    Attributes
-    ----------
-    total, power, target : int64[g, m]
-        Load, power and load to reach of each slice. A positive excess (total less target) makes
-        a sender, a negative one a receiver.
-    leaving : int64[g, m, c]
-        Units that leave each node.
-    runs : Runs
-        All units after the exchange, before the slices balance what they hold.
+
+@compiled
+def quotient(a: int, b: int, c: int, up: bool) -> int:
+    """Return floor(a·b/c), or ceil(a·b/c) with `up`; 0 where c is 0.
+
+    None is negative or above `MOST`, and neither is the result.
     """
+    a, b, c = int(a), int(b), int(c)
+    if c == 0:
+        return 0
+    guess = int(float(a) * float(b) / float(c))
+    left = a * b - guess * c
+    whole = guess + left // c
+    if up and left % c != 0:
+        whole += 1
+    return whole
 
-    total: Ints
-    power: Ints
-    target: Ints
-    leaving: Ints
-    runs: Runs
 
-
-def edges(total: Ints, power: Ints) -> Ints:
+@compiled
+def edges(total: int, power: Ints) -> Ints:
     """Return ceil(W λ_j) for j = 0..m: node j gets the units from edge j to edge j + 1.
 
     Parameters
     ----------
-    total : int64[g]
-        Units of each group (paper: W).
-    power : int64[g, m]
-        Powers in each group (paper: τ). A node without power gets nothing.
+    total : int
+        Units of all nodes (paper: W).
+    power : int64[m]
+        Powers (paper: τ). A node without power gets nothing.
     """
-    sums = scan(power)
-    return divided(total[:, None], sums, sums[:, -1:], up=True)
+    bounds, strength, sums = np.zeros(len(power) + 1, np.int64), power.sum(), 0
+    for node in range(len(power)):
+        sums += power[node]
+        bounds[node + 1] = quotient(total, sums, strength, True)
+    return bounds
 
 
-def ideal(shape: Sequence[int], total: int, power: Ints) -> Ints:
-    """Return the exact load of each node after balancing, by the recursion of the one-line rule."""
-    held = np.array([total], np.int64)
-    for axis, side in enumerate(shape):
-        powers = power.reshape(len(held), side, prod(shape[axis + 1 :])).sum(2)
-        held = np.diff(edges(held, powers), axis=1).ravel()
-    return held
-
-
-def at_home(load: Ints) -> Runs:
-    """Return the units where they are: one run per node that has any."""
-    nodes = np.flatnonzero(load)
-    return Runs(nodes, np.zeros(len(nodes), np.int64), load[nodes], nodes)
-
-
-def balanced(shape: Sequence[int], load: Ints, power: Ints, leave: Leave = "proportional") -> Runs:
-    """Return where every unit goes.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Sides of the grid; axis 0 is balanced first, the last one is the line.
-    load : int64[n]
-        Units per node, row-major.
-    power : int64[n]
-        Units per time of each node; 0 for a virtual one.
-    leave : 'proportional' or 'index'
-        Which units of a sender leave.
-
-    Raises
-    ------
-    ShapeError
-        If the arrays do not fit the grid, there is work but no power, or totals are too large.
-    """
-    load, power = checked("load", load), checked("power", power)
-    if not (prod(shape) == len(load) == len(power)) or min(shape, default=0) < 1:
-        raise ShapeError(f"{len(load)} loads and {len(power)} powers on a grid {tuple(shape)}")
-    runs = at_home(load)
-    if not len(runs.src):
-        return runs
-    if not power.any():
-        raise ShapeError("there is work, but no node with power to do it")
-    for axis in range(len(shape) - 1):
-        runs = exchanged(shape, axis, runs, power, leave).runs
-    return _along_lines(runs, power.reshape(-1, shape[-1]))
-
-
-def exchanged(
-    shape: Sequence[int], axis: int, runs: Runs, power: Ints, leave: Leave = "proportional"
-) -> Level:
-    """Let the slices of one axis even out their totals, in each slice of the axes before it.
-
-    `runs` are in order of their nodes. A migrating unit lands in its receiver where its place in
-    the receiver's block is in the receiver's own λ, over all of the receiver's nodes.
-    """
-    powers = power.reshape(prod(shape[:axis]), shape[axis], -1)
-    load = loads(runs, len(power)).reshape(powers.shape)
-    total, strength = load.sum(2), powers.sum(2)
-    bound = edges(total.sum(1), strength)
-    target = np.diff(bound, axis=1)
-    if leave == "proportional":
-        points, goes = _each_node(load, total, target)
-    else:
-        points, goes = _ends(total, target, bound)
-    pieces, interval = _cut(runs, points)
-    away = goes[interval]
-    deficit = np.maximum(target - total, 0).ravel()
-    blocks = edges(deficit, powers.reshape(len(deficit), -1))[:, :-1]
-    landed = _moved_to(pieces.take(away), (scan(deficit)[:-1, None] + blocks).ravel())
-    both = Runs(*map(np.concatenate, zip(pieces.take(~away), landed, strict=True)))
-    leaving = loads(pieces.take(away), len(power)).reshape(powers.shape)
-    after = both.take(np.argsort(both.dst, kind="stable"))
-    return Level(total, strength, target, leaving, after)
-
-
-def loads(runs: Runs, nodes: int) -> Ints:
-    """Return int64[nodes]: the units that each node holds."""
-    return np.bincount(runs.dst, runs.units, minlength=nodes).astype(np.int64)  # exact to 2^53
-
-
-def _each_node(load: Ints, total: Ints, target: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Return the numbers at which units stay or leave: each node gives the same fraction.
-
-    Node c gives floor(X C_{c+1}/L) - floor(X C_c/L) of its last units, C the scan of the loads,
-    X the excess and L the total of its slice.
-    """
-    excess = np.maximum(total - target, 0)[..., None]
-    given = np.diff(divided(excess, scan(load), total[..., None]), axis=2)
-    start = scan(load.ravel())[:-1]
-    points = np.stack([start, start + (load - given).ravel()], axis=1).ravel()
-    return points, np.arange(len(points)) % 2 == 1
-
-
-def _ends(total: Ints, target: Ints, bound: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Return the numbers at which units stay or leave: what lies outside a sender's interval.
-
-    A sender whose units all lie outside keeps those that are nearest to its interval.
-    """
-    excess = np.maximum(total - target, 0)
-    before = np.clip(bound[:, :-1] - scan(total)[:, :-1], 0, excess).ravel()
-    start = scan(total.ravel())[:-1]
-    stay = (total - excess).ravel()
-    points = np.stack([start, start + before, start + before + stay], axis=1).ravel()
-    return points, np.arange(len(points)) % 3 != 1
-
-
-def _cut(runs: Runs, points: Ints) -> tuple[Runs, Ints]:
-    """Return the runs cut at unit numbers, and for each piece the last point not after it.
-
-    `points` ascend from 0; of equal ones the last counts.
-    """
-    starts = scan(runs.units)
-    inner = points[points < starts[-1]]
-    inner = inner[np.append(True, inner[1:] != inner[:-1])[: len(inner)]]
-    within = np.searchsorted(starts, inner, "right") - 1
-    cuts = inner > starts[within]
-    count = 1 + np.bincount(within[cuts], minlength=len(runs.units))
-    row = np.repeat(np.arange(len(count)), count)
-    at = starts[row]
-    is_cut = np.ones(len(row), np.bool_)
-    is_cut[scan(count)[:-1]] = False
-    at[is_cut] = inner[cuts]
-    passed = np.bincount(np.searchsorted(at, points), minlength=len(at))[: len(at)]
-    units = np.diff(at, append=starts[-1])
-    first = runs.first[row] + at - starts[row]
-    return Runs(runs.src[row], first, units, runs.dst[row]), np.cumsum(passed) - 1
-
-
-def _moved_to(runs: Runs, points: Ints) -> Runs:
-    """Return runs cut at each node's first unit number and handed to the nodes."""
-    pieces, node = _cut(runs, points)
-    return pieces._replace(dst=node)
-
-
-def _along_lines(runs: Runs, power: Ints) -> Runs:
-    """Return the units after each line of the last axis has balanced what it holds."""
-    held = loads(runs, power.size).reshape(power.shape).sum(1)
-    points = scan(held)[:-1, None] + edges(held, power)[:, :-1]
-    return joined(_moved_to(runs, points.ravel()))
-
-
-def joined(runs: Runs) -> Runs:
-    """Return the runs with neighbours of one origin and one node made into one."""
-    if not len(runs.src):
-        return runs
-    new = np.ones(len(runs.src), np.bool_)
-    new[1:] = (
-        (runs.src[1:] != runs.src[:-1])
-        | (runs.dst[1:] != runs.dst[:-1])
-        | (runs.first[1:] != runs.first[:-1] + runs.units[:-1])
-    )
-    starts = np.flatnonzero(new)
-    return runs.take(starts)._replace(units=np.add.reduceat(runs.units, starts))
-
-
-Whole = Literal["majority", "first"]
-"""A task goes where most of its units go (ties: the lowest node), or where its first unit goes."""
-
-
-def placed(
-    shape: Sequence[int],
-    owner: Ints,
-    units: Ints,
-    power: Ints,
-    *,
-    rule: Whole = "majority",
-    leave: Leave = "index",
-) -> Ints:
-    """Return int64[t]: the node of each task after balancing.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Sides of the grid.
-    owner : int64[t]
-        Node that holds each task; the tasks of one node are numbered in the order of their rows.
-    units : int64[t]
-        Work of each task, at least 1.
-    power : int64[n]
-        Units per time of each node.
-    rule : 'majority' or 'first'
-        Where a task goes whose units go to several nodes.
-    leave : 'index' or 'proportional'
-        Which units of a sender leave. With `proportional` every node gives a little, which whole
-        tasks cannot follow well.
-
-    Raises
-    ------
-    ShapeError
-        If a task has no unit or no such node, or `balanced` cannot be computed.
-    """
-    units = checked("task units", units)
-    if len(owner) != len(units) or (units < 1).any():
-        raise ShapeError("each task needs an owner and at least one unit of work")
-    if len(owner) and (owner.min() < 0 or owner.max() >= len(power)):
-        raise ShapeError("a task's owner is no node of the grid")
-    load = np.bincount(owner, units, minlength=len(power)).astype(np.int64)  # exact to 2^53
-    runs = balanced(shape, load, power, leave)
-    if not len(units):
-        return np.zeros(0, np.int64)
-    order = np.argsort(owner, kind="stable")
-    node = np.empty(len(units), np.int64)
-    node[order] = _followed(scan(units[order]), *_by_origin(runs, load), rule)
-    return node
-
-
-def _by_origin(runs: Runs, load: Ints) -> tuple[Ints, Ints]:
-    """Return where runs begin in the numbering before balancing, ascending, and their nodes."""
-    begin = scan(load)[runs.src] + runs.first
-    order = np.argsort(begin, kind="stable")
-    return np.append(begin[order], load.sum()), runs.dst[order]
-
-
-def _followed(bounds: Ints, begin: Ints, dst: Ints, rule: Whole) -> Ints:
-    """Return each task's node: that of the run where it begins, or of most of its units.
-
-    Parameters
-    ----------
-    bounds : int64[t + 1]
-        Where tasks begin and end, in the numbering before balancing.
-    begin : int64[r + 1]
-        Where runs begin and end in the same numbering.
-    dst : int64[r]
-        The runs' nodes.
-    """
-    row = np.searchsorted(begin, bounds[:-1], "right") - 1
-    node = dst[row]
-    if rule == "first":
-        return node
-    count = np.searchsorted(begin, bounds[1:], "left") - row
-    two = np.flatnonzero(count == 2)
-    other, cut = dst[row[two] + 1], begin[row[two] + 1]
-    here, there = cut - bounds[two], bounds[two + 1] - cut
-    node[two] = np.where((there > here) | ((there == here) & (other < node[two])), other, node[two])
-    many = np.flatnonzero(count > 2)
-    if len(many):
-        node[many] = _most(bounds, begin, dst, many, row[many], count[many])
-    return node
-
-
-def _most(bounds: Ints, begin: Ints, dst: Ints, task: Ints, row: Ints, count: Ints) -> Ints:
-    """Return which node has most of each task's units: `count` runs from `row` on."""
-    of = np.repeat(np.arange(len(task)), count)
-    run = np.arange(len(of)) - np.repeat(scan(count)[:-1], count) + row[of]
-    end, start = bounds[task + 1][of], bounds[task][of]
-    part = np.minimum(begin[run + 1], end) - np.maximum(begin[run], start)
-    order = np.lexsort((dst[run], of))
-    of, at, part = of[order], dst[run][order], part[order]
-    firsts = np.flatnonzero(np.append(True, (np.diff(of) != 0) | (np.diff(at) != 0)))
-    total, of, at = np.add.reduceat(part, firsts), of[firsts], at[firsts]
-    best = np.lexsort((at, -total, of))
-    winners: Ints = at[best[np.append(True, np.diff(of[best]) != 0)]]
-    return winners
-
-
+@compiled
 def room(movable: int, fixed: Ints, power: Ints) -> Ints:
     """Return int64[n]: how many of the movable units each node gets beside what must stay.
 
@@ -378,89 +105,235 @@ def room(movable: int, fixed: Ints, power: Ints) -> Ints:
     ----------
     movable : int
         Units that may move.
-    fixed : int64[n]
-        Units that must stay on each node.
-    power : int64[n]
-        Units per time.
-
-    Raises
-    ------
-    ShapeError
-        If there is work to move, but no power.
+    fixed, power : int64[n]
+        Units that must stay on each node, and units per time; some power is above 0.
     """
-    fixed, power = checked("fixed work", fixed), checked("power", power)
-    if not power.any():
-        if movable:
-            raise ShapeError("there is work to move, but no node has any power")
-        return np.zeros(len(power), np.int64)
-    open_nodes = power > 0
+    share = power.copy()
     while True:
-        share = np.where(open_nodes, power, 0)
-        total = movable + int(fixed[open_nodes].sum())
-        checked("work", np.array([total]))
-        over = open_nodes & (
-            divided(np.full(1, total), share, np.full(1, share.sum()), up=True) < fixed
-        )
-        if not over.any():
+        total, strength, full = movable + fixed[share > 0].sum(), share.sum(), 0
+        for node in range(len(share)):
+            if share[node] > 0 and quotient(total, share[node], strength, True) < fixed[node]:
+                share[node] = 0
+                full += 1
+        if full == 0:
             break
-        open_nodes &= ~over
-    bounds = divided(np.full(1, total), scan(share), np.full(1, share.sum()), up=True)
-    target = np.diff(bounds) - np.where(open_nodes, fixed, 0)
-    return _lent(target)
-
-
-def _lent(target: Ints) -> Ints:
-    """Return targets without the -1 that rounding may leave where a node is just full."""
-    missing = -int(target[target < 0].sum())
+    target = np.diff(edges(total, share)) - fixed * (share > 0)
+    missing = -target[target < 0].sum()  # where a node is just full rounding may leave -1
     target = np.maximum(target, 0)
-    while missing:
-        givers = np.flatnonzero(target)[:missing]
-        target[givers] -= 1
-        missing -= len(givers)
+    while missing > 0:
+        for node in range(len(target)):
+            if missing > 0 and target[node] > 0:
+                target[node] -= 1
+                missing -= 1
     return target
 
 
-MOST = 1 << 51
-"""Totals up to this are exact: the guess is then off by less than 4, its remainder below 2^54."""
+@compiled
+def at_home(load: Ints) -> Runs:
+    """Return the units where they are: one run per node that has any."""
+    nodes = np.flatnonzero(load)
+    return Runs(nodes, np.zeros(len(nodes), np.int64), load[nodes], nodes)
 
 
-def checked(name: str, values: Ints) -> Ints:
-    """Return `values` as int64, none of them negative, their sum at most `MOST`.
+@compiled
+def loads(runs: Runs, nodes: int) -> Ints:
+    """Return int64[nodes]: the units that each node holds."""
+    load = np.zeros(nodes, np.int64)
+    for i in range(len(runs.units)):
+        load[runs.dst[i]] += runs.units[i]
+    return load
 
-    Raises
-    ------
-    ShapeError
-        Where one is negative or no whole number, or the sum is too large to be exact.
+
+@compiled
+def _cut(runs: Runs, points: Ints) -> tuple[Runs, Ints]:
+    """Return the runs cut at unit numbers, and for each piece the last point not after it.
+
+    `points` ascend from 0; of equal ones the last counts.
     """
-    given = np.asarray(values)
-    whole = given.astype(np.int64)
-    if (whole != given).any() or (whole < 0).any():
-        raise ShapeError(f"{name} contains a negative or non-integer value")
-    if float(whole.sum(dtype=np.float64)) > MOST:
-        raise ShapeError(f"{name} adds up to more than 2^51; use larger units")
-    return whole
+    most = len(runs.units) + len(points)
+    src, first = np.empty(most, np.int64), np.empty(most, np.int64)
+    units, dst = np.empty(most, np.int64), np.empty(most, np.int64)
+    interval = np.empty(most, np.int64)
+    count, passed, at = 0, 0, 0
+    for i in range(len(runs.units)):
+        begin, end = at, at + runs.units[i]
+        while at < end:
+            while passed < len(points) and points[passed] <= at:
+                passed += 1
+            stop = end
+            if passed < len(points):
+                stop = min(stop, points[passed])
+            src[count], dst[count] = runs.src[i], runs.dst[i]
+            first[count], units[count] = runs.first[i] + at - begin, stop - at
+            interval[count] = passed - 1
+            count += 1
+            at = stop
+    pieces = Runs(src[:count], first[:count], units[:count], dst[:count])
+    return pieces, interval[:count]
 
 
-def divided(a: Ints, b: Ints, c: Ints, *, up: bool = False) -> Ints:
-    """Return floor(a·b/c), or ceil(a·b/c) with `up`; 0 where c is 0.
+@compiled
+def _chosen(runs: Runs, rows: NDArray[np.bool_]) -> Runs:
+    """Return some of the runs."""
+    return Runs(runs.src[rows], runs.first[rows], runs.units[rows], runs.dst[rows])
+
+
+@compiled
+def _in_order(stay: Runs, landed: Runs, n: int) -> Runs:
+    """Return the runs of both, by their nodes; of one node those that stayed first."""
+    begin = np.zeros(n + 1, np.int64)
+    for i in range(len(stay.dst)):
+        begin[stay.dst[i] + 1] += 1
+    for i in range(len(landed.dst)):
+        begin[landed.dst[i] + 1] += 1
+    begin = np.cumsum(begin)
+    most = begin[n]
+    src, first = np.empty(most, np.int64), np.empty(most, np.int64)
+    units, dst = np.empty(most, np.int64), np.empty(most, np.int64)
+    for runs in (stay, landed):
+        for i in range(len(runs.dst)):
+            at = begin[runs.dst[i]]
+            begin[runs.dst[i]] += 1
+            src[at], first[at] = runs.src[i], runs.first[i]
+            units[at], dst[at] = runs.units[i], runs.dst[i]
+    return Runs(src, first, units, dst)
+
+
+@compiled
+def exchanged(groups: int, side: int, runs: Runs, power: Ints, leave: int) -> Runs:
+    """Let the `side` slices of one axis even out their totals, in each of `groups` groups.
+
+    All is in row-major order. With `INDEX` what lies outside a sender's interval leaves; one whose
+    units all lie outside keeps those that are nearest to it. With `PROPORTIONAL` node c gives
+    floor(X C_{c+1}/L) - floor(X C_c/L) of its last units, C the scan of the loads, X the excess and
+    L the total of its slice. A migrating unit lands in its receiver where its place in the
+    receiver's block is in the receiver's own λ, over all of the receiver's nodes.
+    """
+    n, slices = len(power), groups * side
+    below = n // slices
+    load = loads(runs, n)
+    total, strength = np.zeros(slices, np.int64), np.zeros(slices, np.int64)
+    for node in range(n):
+        total[node // below] += load[node]
+        strength[node // below] += power[node]
+    points = np.empty(2 * n if leave == PROPORTIONAL else 3 * slices, np.int64)
+    blocks, start, landing = np.empty(n, np.int64), 0, 0
+    for group in range(groups):
+        mine, before = total[group * side : (group + 1) * side], 0
+        bound = edges(mine.sum(), strength[group * side : (group + 1) * side])
+        for at in range(side):
+            place, target = group * side + at, bound[at + 1] - bound[at]
+            begin, end = place * below, place * below + below
+            excess, deficit = max(mine[at] - target, 0), max(target - mine[at], 0)
+            blocks[begin:end] = landing + edges(deficit, power[begin:end])[:-1]
+            landing += deficit
+            if leave == PROPORTIONAL:
+                held, given = 0, 0
+                for node in range(begin, end):
+                    held += load[node]
+                    goes = quotient(excess, held, mine[at], False)
+                    points[2 * node] = start
+                    start += load[node]
+                    points[2 * node + 1] = start - (goes - given)
+                    given = goes
+            else:
+                lower = min(max(bound[at] - before, 0), excess)
+                points[3 * place] = start
+                points[3 * place + 1] = start + lower
+                points[3 * place + 2] = start + lower + mine[at] - excess
+                start += mine[at]
+            before += mine[at]
+    pieces, interval = _cut(runs, points)
+    goes_away = interval % 2 == 1 if leave == PROPORTIONAL else interval % 3 != 1
+    landed, owner = _cut(_chosen(pieces, goes_away), blocks)
+    moved = Runs(landed.src, landed.first, landed.units, owner)
+    return _in_order(_chosen(pieces, ~goes_away), moved, n)
+
+
+@compiled
+def balanced(shape: Ints, load: Ints, power: Ints, leave: int) -> Runs:
+    """Return where every unit goes.
 
     Parameters
     ----------
-    a, b, c : int64[...]
-        Not negative, at most `MOST`, and so is the result.
+    shape : int64[d]
+        Sides of the grid; axis 0 is balanced first, the last one is the line.
+    load, power : int64[n]
+        Units per node, row-major, at most `MOST` in all, and their units per time; 0 for a virtual
+        one. Some power is above 0.
+    leave : int
+        `INDEX` or `PROPORTIONAL`.
     """
-    by = np.maximum(c, 1)
-    guess = (a.astype(np.float64) * b / by).astype(np.int64)
-    with np.errstate(over="ignore"):
-        left = a * b - guess * by
-    quotient = guess + left // by
-    if up:
-        quotient += left % by != 0
-    return np.where(c == 0, 0, quotient)
+    runs, groups = at_home(load), 1
+    for side in shape[:-1]:
+        runs = exchanged(groups, side, runs, power, leave)
+        groups *= side
+    held, line, start = loads(runs, len(power)), shape[-1], 0
+    points = np.empty(len(power), np.int64)
+    for begin in range(0, len(power), line):
+        total = held[begin : begin + line].sum()
+        points[begin : begin + line] = start + edges(total, power[begin : begin + line])[:-1]
+        start += total
+    pieces, owner = _cut(runs, points)
+    return Runs(pieces.src, pieces.first, pieces.units, owner)
 
 
-def scan(values: Ints) -> Ints:
-    """Return the exclusive prefix sums along the last axis, the total at the end: [..., n + 1]."""
-    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1), np.int64)
-    np.cumsum(values, axis=-1, out=sums[..., 1:])
-    return sums
+@compiled
+def placed(shape: Ints, owner: Ints, units: Ints, power: Ints, rule: int, leave: int) -> Ints:
+    """Return int64[t]: the node of each task after balancing.
+
+    Parameters
+    ----------
+    shape : int64[d]
+        Sides of the grid.
+    owner, units : int64[t]
+        Node that holds each task, and its work, at least 1; the tasks of one node are numbered in
+        the order of their rows.
+    power : int64[n]
+        Units per time of each node.
+    rule : int
+        `MAJORITY` or `FIRST`.
+    leave : int
+        `INDEX` or `PROPORTIONAL`. With the latter every node gives a little, which whole tasks
+        cannot follow well.
+    """
+    n, tasks = len(power), len(units)
+    load = np.zeros(n, np.int64)
+    for task in range(tasks):
+        load[owner[task]] += units[task]
+    runs = balanced(shape, load, power, leave)
+    numbered = np.cumsum(load) - load
+    begin = numbered[runs.src] + runs.first
+    order = np.argsort(begin)
+    begin, dst = begin[order], runs.dst[order]
+    node_of, share, total = np.empty(tasks, np.int64), np.zeros(n, np.int64), load.sum()
+    for task in range(tasks):
+        first = numbered[owner[task]]
+        end = first + units[task]
+        numbered[owner[task]] = end
+        run = np.searchsorted(begin, first, side="right") - 1
+        best = dst[run]
+        if rule == MAJORITY:
+            best = _most(begin, dst, run, first, end, total, share)
+        node_of[task] = best
+    return node_of
+
+
+@compiled
+def _most(begin: Ints, dst: Ints, run: int, first: int, end: int, total: int, share: Ints) -> int:
+    """Return which node has most of the units from `first` to `end`, of equal ones the lowest.
+
+    `run` is the run with the first of them; `share` is int64[n] of zeros, left so.
+    """
+    best, last = dst[run], run
+    while last < len(begin) and begin[last] < end:
+        stop = begin[last + 1] if last + 1 < len(begin) else total
+        share[dst[last]] += min(stop, end) - max(begin[last], first)
+        last += 1
+    for at in range(run, last):
+        node = dst[at]
+        if share[node] > share[best] or (share[node] == share[best] and node < best):
+            best = node
+    for at in range(run, last):
+        share[dst[at]] = 0
+    return int(best)

@@ -1,4 +1,4 @@
-"""Node queues by rows, by hand: where jobs go, when a scan pays, who is bound."""
+"""Node queues, by hand: where jobs go, when a scan pays, who is bound."""
 
 from typing import Any
 
@@ -8,12 +8,13 @@ from rtsched.kernels.hooks import observe_row, place_rows
 from rtsched.model.cluster import Cluster
 from rtsched.model.events import EventKind
 from rtsched.model.jobs import Jobs
-from rtsched_plugins.kernels.queue_rows import (
+from rtsched_plugins.kernels.node_queues import (
+    HELD,
     MOVED,
     RUNS,
     SCANS,
     WAITING,
-    QueueRows,
+    NodeQueues,
     least_window,
     soonest,
 )
@@ -22,7 +23,7 @@ from rtsched_plugins.psts import Psts
 NOBODY = np.empty(0, np.int32)
 
 
-def queues(nodes: int, **columns: Any) -> QueueRows:
+def queues(nodes: int, **columns: Any) -> NodeQueues:
     """Return the queues of jobs that have not arrived, on equal nodes; scans take no time."""
     n = len(columns["size"])
     jobs = Jobs.build(n, id=np.arange(n), submit=np.zeros(n), **columns)
@@ -33,13 +34,18 @@ def queues(nodes: int, **columns: Any) -> QueueRows:
         list(range(nodes)),
         [*range(1, nodes), 0],
     ]
-    prepared: QueueRows = placer.prepared
+    prepared: NodeQueues = placer.prepared
     return prepared
 
 
-def tell(q: QueueRows, kind: EventKind, row: int, nodes: Any = NOBODY, time: float = 0.0) -> None:
+def tell(q: NodeQueues, kind: EventKind, row: int, nodes: Any = NOBODY, time: float = 0.0) -> None:
     """Tell the queues of one event."""
     observe_row(q, time, int(kind), row, np.array(nodes, np.int32))
+
+
+def holders(q: NodeQueues) -> dict[int, int]:
+    """Return the job on each node that runs one."""
+    return {int(node): int(job) for job, node in q.held[: q.counts[HELD], :2]}
 
 
 def test_least_window() -> None:
@@ -56,7 +62,7 @@ def test_jobs_go_where_they_end_first() -> None:
     for row in range(3):
         tell(q, EventKind.ARRIVED, row)
     assert q.node.tolist() == [0, 1, 1]
-    assert q.queued.tolist() == [10, 6, 5]
+    assert q.queued[0].tolist() == [10, 6, 5]
     assert q.counts[WAITING] == 3
     out = np.zeros(3, np.int64)
     place_rows(q, 0.0, np.arange(3), out)
@@ -71,10 +77,10 @@ def test_what_runs_counts_until_its_requested_end() -> None:
     assert q.counts[WAITING] == 0
     tell(q, EventKind.ARRIVED, 1, time=6.0)
     tell(q, EventKind.ARRIVED, 2, time=6.0)
-    assert q.fixed.tolist() == [4, 0]
+    assert q.fixed[0].tolist() == [4, 0]
     assert q.node[1:].tolist() == [1, 1]  # 7 s on node 0, 6 s behind the first on node 1
     tell(q, EventKind.ENDED, 0, time=7.0)
-    assert q.held_by.tolist() == [-1, -1]
+    assert holders(q) == {}
 
 
 def test_a_job_that_has_ended_ran_where_it_was_to() -> None:
@@ -82,7 +88,7 @@ def test_a_job_that_has_ended_ran_where_it_was_to() -> None:
     q = queues(3, size=[2], wall_time=[10.0])
     tell(q, EventKind.ARRIVED, 0)
     tell(q, EventKind.STARTED, 0)
-    assert q.held_by.tolist() == [0, 0, -1]
+    assert holders(q) == {0: 0, 1: 0}
 
 
 def test_a_scan_that_pays_moves_jobs() -> None:
@@ -92,21 +98,20 @@ def test_a_scan_that_pays_moves_jobs() -> None:
     tell(q, EventKind.STARTED, 0, [1])
     for row in range(1, 5):
         tell(q, EventKind.ARRIVED, row)
-    assert q.queued.tolist() == [40, 0]
+    assert q.queued[0].tolist() == [40, 0]
     scans = int(q.counts[SCANS])
     tell(q, EventKind.ENDED, 0)
     assert q.node[1:].tolist() == [0, 0, 1, 1]
-    assert q.queued.tolist() == [20, 20]
+    assert q.queued[0].tolist() == [20, 20]
     assert (q.counts[SCANS] - scans, q.counts[RUNS], q.counts[MOVED]) == (1, 1, 2)
     assert q.left[0] == 0.0
 
 
 def test_soonest() -> None:
     """12 units above 0, 4 and 100: two nodes end at 8; a job of 20 on the idle one ends later."""
-    q = queues(3, size=[1], wall_time=[1.0])
-    q.fixed[:] = [0, 4, 100]
-    assert soonest(q, 12, 5) == 8.0
-    assert soonest(q, 12, 20) == 20.0
+    power, stays = np.ones(3, np.int64), np.array([0, 4, 100])
+    assert soonest(power, stays, 12, 5) == 8.0
+    assert soonest(power, stays, 12, 20) == 20.0
 
 
 def test_a_job_wider_than_its_pool_is_no_work() -> None:
@@ -114,7 +119,7 @@ def test_a_job_wider_than_its_pool_is_no_work() -> None:
     q = queues(2, size=[3, 1], wall_time=[10.0, 10.0])
     tell(q, EventKind.ARRIVED, 0)
     tell(q, EventKind.ARRIVED, 1)
-    assert q.queued.tolist() == [10, 0]
+    assert q.queued[0].tolist() == [10, 0]
     out = np.zeros(2, np.int64)
     place_rows(q, 0.0, np.arange(2), out)
     assert out.tolist() == [-1, 0]
