@@ -122,13 +122,9 @@ class Mapping:
 
         What it takes is taken for later calls of this method; call the others before.
         """
-        usable = self.usable() & allowed
-        available = availability(self._delays[usable], self.field.bounds)
-        chosen = choose_class(available, self.field.bounds, least, most)
-        if chosen < 0 or self._limit is None:
+        nodes = mapped(self.usable() & allowed, self._delays, self.field.bounds, least, most)
+        if nodes is None or self._limit is None:
             return None
-        usable &= self._delays <= self.field.bounds[chosen]
-        nodes = take(usable, self._delays, min(int(available[chosen]), most))
         self._limit[nodes] = np.minimum(self._limit[nodes], self._delays[nodes].max())
         self._load[nodes] += 1.0
         self._delays[nodes] = delay(self.field.alpha[nodes], 1.0 + self._load[nodes])
@@ -229,14 +225,10 @@ class RoomMapping:
         demand : int64[r]
             What each process takes, as in `demand_of`.
         """
-        usable, bounds = allowed & self.holds(demand), self.field.bounds
-        available = availability(self.delays[usable], bounds)
-        chosen = choose_class(available, bounds, least, most)
-        if chosen < 0:
-            return None
-        usable &= self.delays <= bounds[chosen]
-        nodes = take(usable, self.delays, min(int(available[chosen]), most))
-        self._take(nodes, demand, demand)
+        usable = allowed & self.holds(demand)
+        nodes = mapped(usable, self.delays, self.field.bounds, least, most)
+        if nodes is not None:
+            self._take(nodes, demand, demand)
         return nodes
 
     def _take(self, nodes: Nodes, demand: Ints, licenses: Ints) -> None:
@@ -244,6 +236,26 @@ class RoomMapping:
         m = len(self.delays)
         np.subtract.at(self._room[:m], nodes, demand)
         self._room[m:] -= licenses
+
+
+def mapped(usable: Mask, delays: Floats, bounds: Floats, least: int, most: int) -> Nodes | None:
+    """Return the nodes of a job of `least` to `most` processes, None if it must wait.
+
+    Parameters
+    ----------
+    usable : bool[m]
+        The nodes that it may have.
+    delays : float64[m]
+        Delay of a new process on each.
+    bounds : float64[c]
+        The delay classes, ascending.
+    least, most : int
+    """
+    available = availability(delays[usable], bounds)
+    chosen = choose_class(available, bounds, least, most)
+    if chosen < 0:
+        return None
+    return take(usable & (delays <= bounds[chosen]), delays, min(int(available[chosen]), most))
 
 
 NOWHERE = np.empty(0, np.int32)
