@@ -32,6 +32,7 @@ from rtsched_plugins.portfolio import Portfolio
 from rtsched_plugins.psts import Psts
 from rtsched_plugins.sed import Sed
 from rtsched_plugins.spare import EdfForm, Spare
+from rtsched_plugins.spare_form import place_graph
 from rtsched_plugins.ste import Ste
 from rtsched_plugins.task_graphs import graphs_of
 
@@ -187,7 +188,7 @@ def spare(periodic: int) -> list[Way]:
 
     def form_of(k: int) -> tuple[Any, ...]:
         jobs, snapshot = given(suspended)(k)
-        form = EdfForm(snapshot, jobs, 1.0, False, {})
+        form = EdfForm.of(snapshot, jobs, 1.0, False)
         return form, next(graphs_of(jobs, snapshot.edges)), jobs.deadline
 
     return [
@@ -195,7 +196,7 @@ def spare(periodic: int) -> list[Way]:
         Way(
             "kernel, tasks can be suspended, state prepared before",
             form_of,
-            lambda form, graph, deadline: form.place(graph, deadline[graph.rows], {}),
+            lambda form, graph, deadline: place_graph(form, graph, deadline[graph.rows], {}),
             lambda trial: not trial.failed,
         ),
         Way("plug-in, tasks in gaps", given(in_gaps), in_gaps.admit, all_admitted),

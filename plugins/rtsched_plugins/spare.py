@@ -25,16 +25,14 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
-from rtsched.api import Capabilities, EventKind, Reason, Schedule, State, hookimpl
-from rtsched.kernels.edf import NEVER, grid, hyperperiods, periodic_work, reserve
-from rtsched_plugins.kernels.spare import Machine, Places, Tasks, place_graph
-from rtsched_plugins.spare_form import Batch, Place, Trial, usable_nodes
+from rtsched.api import Capabilities, EventKind, Ragged, Reason, Schedule, State, hookimpl
+from rtsched.kernels.edf import NEVER, grid, hyperperiods, periodic_work, reserve, withdraw
+from rtsched_plugins.kernels.spare import Machine, choose_node
+from rtsched_plugins.spare_form import Batch, Choice, Place, allowed_sets
 from rtsched_plugins.spare_gaps import GapForm, gap_planner
 
 if TYPE_CHECKING:
     from rtsched.api import Cluster, Events, Jobs, ReplayPlanner, Snapshot, Verdicts
-    from rtsched_plugins.spare_form import Form
-    from rtsched_plugins.task_graphs import Graph
 
 
 class Executed(State, frozen=True):
@@ -118,20 +116,23 @@ class Spare:
         """Judge graph by graph in order of (submit, id), each against all admitted before it."""
         if not np.isfinite(jobs.deadline).any():
             return None
-        batch = Batch(self, jobs, snapshot, self._form(jobs, snapshot, state))
-        batch.judge()
-        return batch.verdicts()
-
-    def _form(self, jobs: Jobs, snapshot: Snapshot, state: Executed | None) -> Form:
-        last = self.config.select == "utilisation-first"
-        if self.config.form == "gaps":
-            return GapForm(snapshot, jobs, last)
-        done: dict[int, float] = {}
-        if state is not None:
-            boundary = np.ceil(snapshot.now / self.config.slot - 1e-6) * self.config.slot
-            running = np.maximum(boundary - state.since, 0.0)
-            done = dict(zip(state.job.tolist(), (state.seconds + running).tolist(), strict=True))
-        return EdfForm(snapshot, jobs, self.config.slot, last, done)
+        edf, last = self.config.form == "edf", self.config.select == "utilisation-first"
+        form = (
+            EdfForm.of(snapshot, jobs, self.config.slot, last, state)
+            if edf
+            else GapForm.of(snapshot, jobs, last)
+        )
+        counts = len(snapshot.promises), len(snapshot.periodic)
+        batch = Batch(self, jobs, form, snapshot.now, *counts)
+        if len(snapshot.edges):
+            batch.follow(snapshot)
+        batch.judge(snapshot.edges)
+        if not batch.places:
+            return batch.verdicts()
+        start, end, nodes = zip(*batch.places.values(), strict=True)
+        added = Schedule.build(jobs.id[list(batch.places)], start, end, *Ragged.of(nodes))
+        plan = Schedule.joined([snapshot.plan, replace(added, preemptive=edf)])
+        return replace(batch.verdicts(), plan=plan)
 
     @hookimpl
     def rtsched_observe(self, events: Events, state: Executed | None) -> Executed | None:
@@ -165,126 +166,89 @@ class EdfForm:
 
     Parameters
     ----------
-    snapshot : Snapshot
-        The state that a batch is judged against.
-    jobs : Jobs
-        The new jobs.
+    machine : Machine
+        The nodes; its `work` has a row for each new job.
     slot : float
         Seconds per slot.
     last : bool
         Utilisation-first instead of response-first.
-    executed : mapping of job id to seconds
-        How long promised jobs that have started have run so far.
+    begin : float64[n]
+        Before that the new jobs must not run, seconds since the epoch.
+    costs : int64[n, m]
+        Slots that they take on each node; 0: they cannot run there.
     """
 
     def __init__(
         self,
-        snapshot: Snapshot,
-        jobs: Jobs,
+        machine: Machine,
         slot: float,
         last: bool,
-        executed: dict[int, float],
+        begin: NDArray[np.float64],
+        costs: NDArray[np.int64],
     ) -> None:
-        self.snapshot, self.jobs, self.slot, self.last = snapshot, jobs, slot, last
-        self._now = math.ceil(snapshot.now / slot - 1e-6)
-        held = self._held(executed)
-        self._room = len(jobs)
-        work = periodic_work(
-            snapshot.periodic, len(snapshot.cluster), self._now, slot, 2 * self._room + len(held[0])
-        )
-        for row, (node, release, deadline, left) in enumerate(np.transpose(held).tolist()):
-            reserve(work, node, self._room + row, release, deadline, left)
-        self._next = self._room + len(held[0])
-        self._machine = Machine(self._now, work, *hyperperiods(work))
+        self._machine, self._slot, self._last = machine, slot, last
+        self._ready, self._costs = np.maximum(grid(begin, slot, up=True), machine.now), costs
 
-    def _held(self, executed: dict[int, float]) -> tuple[NDArray[np.int64], ...]:
-        """Return node, release, deadline and slots left of every reservation there is."""
-        snapshot = self.snapshot
-        kept = np.isin(snapshot.running.id, snapshot.promises.job)
-        running = snapshot.allocations.take(np.flatnonzero(kept))
-        schedule = Schedule.joined([snapshot.plan, running])
-        wall = np.concatenate([snapshot.planned.wall_time, snapshot.running.wall_time[kept]])
-        node = schedule.nodes[schedule.indptr[:-1]].astype(np.int64)
-        left = grid(wall / snapshot.cluster.pace[node], self.slot, up=True)
-        ids = schedule.entries.job.tolist()
-        done = np.array([executed.get(job, 0.0) for job in ids], np.float64)
-        left = np.maximum(left - grid(done, self.slot, up=False), 0)
-        release = grid(schedule.entries.start, self.slot, up=True)
-        return node, release, grid(schedule.entries.end, self.slot, up=False), left
+    @classmethod
+    def of(
+        cls, snapshot: Snapshot, jobs: Jobs, slot: float, last: bool, state: Executed | None = None
+    ) -> EdfForm:
+        """Return the form for new jobs; `state` says how long promised ones have run so far."""
+        now, cluster = math.ceil(snapshot.now / slot - 1e-6), snapshot.cluster
+        held = _held(snapshot, slot, state)
+        count = len(jobs) + len(held[0])
+        work = periodic_work(snapshot.periodic, len(cluster), now, slot, count)
+        for row, (node, *reserved) in enumerate(np.transpose(held).tolist(), len(jobs)):
+            reserve(work, node, row, *reserved)
+        sets, code = allowed_sets(jobs, cluster)
+        usable = sets[code] & cluster.usable
+        usable &= (jobs.pinned[:, None] < 0) | (jobs.pinned[:, None] == np.arange(len(cluster)))
+        costs = np.maximum(grid(jobs.wall_time[:, None] / cluster.pace, slot, up=True), 1)
+        machine = Machine(now, work, *hyperperiods(work))
+        return cls(machine, slot, last, jobs.begin, np.where(usable, costs, 0))
 
-    def place(
-        self,
-        graph: Graph,
-        deadline: NDArray[np.float64],
-        known: dict[int, Place],
-        beyond: bool = False,
-    ) -> Trial:
-        """Place a graph's tasks by these deadlines, seconds since the epoch; nothing is kept."""
-        tasks, places = self._tasks(graph, deadline, known)
-        failed, later = place_graph(self._machine, tasks, places, self.last, beyond)
-        outer = len(places.node) - len(graph.rows)
-        count = len(graph.rows) if failed < 0 else failed
-        found = tuple(
-            Place(ready * self.slot, finish * self.slot, np.array([node], np.int32))
-            for node, ready, finish in zip(
-                *(column[outer : outer + count].tolist() for column in places), strict=True
-            )
-        )
-        return Trial(found, failed >= 0, later * self.slot if later < NEVER else np.inf)
+    def choose(
+        self, row: int, before: list[tuple[Place, float]], due: float, beyond: bool
+    ) -> Choice:
+        """Choose the node of one task; as `Form.choose`."""
+        slot, costs = self._slot, self._costs[row]
+        ready = np.full(len(costs), self._ready[row])
+        for place, message in before:
+            ends, travels = grid(np.array([place.end, message]), slot, up=True).tolist()
+            arrives = np.full(len(ready), ends + travels)
+            arrives[place.nodes] = ends
+            ready = np.maximum(ready, arrives)
+        deadline = int(grid(np.array(due), slot, up=False))
+        node, end, late = choose_node(self._machine, ready, costs, deadline, self._last, beyond)
+        later = late * slot if late < NEVER else np.inf
+        if node < 0:
+            return Choice(None, later)
+        return Choice(Place(ready[node] * slot, end * slot, np.array([node], np.int32)), later)
 
-    def keep(self, graph: Graph, trial: Trial) -> None:
-        """Reserve what a trial has found: each task's deadline becomes its finish."""
-        for row, place in zip(graph.rows.tolist(), trial.places, strict=True):
-            node = int(place.nodes[0])
-            times = round(place.start / self.slot), round(place.end / self.slot)
-            cost = int(self._costs(np.array([row]), np.array([node]))[0, 0])
-            reserve(self._machine.work, node, self._next, *times, cost)
-            self._next += 1
+    def take(self, row: int, place: Place, sign: int = 1) -> None:
+        """Reserve a place, with its end as the deadline, or withdraw it; as `Form.take`."""
+        node, work = int(place.nodes[0]), self._machine.work
+        if sign < 0:
+            withdraw(work, node, row)
+            return
+        times = round(place.start / self._slot), round(place.end / self._slot)
+        reserve(work, node, row, *times, int(self._costs[row, node]))
 
-    def _tasks(
-        self, graph: Graph, deadline: NDArray[np.float64], known: dict[int, Place]
-    ) -> tuple[Tasks, Places]:
-        """Return the graph as the kernel wants it; predecessors that have ended are left out."""
-        rows, ids = graph.rows.tolist(), self.jobs.id[graph.rows].tolist()
-        inner = {job: place for place, job in enumerate(ids)}
-        outer = [job for job in dict.fromkeys(graph.before.tolist()) if job in known]
-        outer = [job for job in outer if job not in inner]
-        at = {job: place for place, job in enumerate(outer)}
-        at.update({job: len(outer) + place for job, place in inner.items()})
-        waits = np.isin(graph.before, np.array(list(at), np.int64))
-        kept = np.concatenate([[0], np.cumsum(waits)])[graph.before_of]
-        before = np.array([at[job] for job in graph.before[waits].tolist()], np.int64)
-        ready = np.maximum(self.jobs.begin[graph.rows], self._now * self.slot)
-        node = np.full(len(outer) + len(rows), -1, np.int64)
-        finish = np.full(len(node), self._now, np.int64)
-        for place, job in enumerate(outer):
-            node[place] = known[job].nodes[0]
-            finish[place] = math.ceil(known[job].end / self.slot - 1e-6)
-        tasks = Tasks(
-            grid(ready, self.slot, up=True),
-            np.where(self._usable(rows), self._costs(graph.rows), 0),
-            grid(deadline, self.slot, up=False),
-            kept,
-            before,
-            grid(graph.message[waits], self.slot, up=True),
-        )
-        return tasks, Places(node, np.zeros(len(node), np.int64), finish)
 
-    def _costs(
-        self, rows: NDArray[np.int64], nodes: NDArray[np.int64] | slice = slice(None)
-    ) -> NDArray[np.int64]:
-        """Return the slots that jobs take on nodes, a line per job, at least 1."""
-        seconds = self.jobs.wall_time[rows, None] / self.snapshot.cluster.pace[nodes]
-        return np.maximum(grid(seconds, self.slot, up=True), 1)
-
-    def _usable(self, rows: list[int]) -> NDArray[np.bool_]:
-        """Return which nodes each of these jobs may use; jobs mostly may use the same."""
-        columns = (self.jobs.partition, self.jobs.node_request, self.jobs.pinned)
-        kinds = zip(*(column[rows].tolist() for column in columns), strict=True)
-        known: dict[tuple[int, ...], NDArray[np.bool_]] = {}
-        lines = []
-        for row, kind in zip(rows, kinds, strict=True):
-            if kind not in known:
-                known[kind] = usable_nodes(self.jobs, row, self.snapshot)
-            lines.append(known[kind])
-        return np.array(lines)
+def _held(snapshot: Snapshot, slot: float, state: Executed | None) -> tuple[NDArray[np.int64], ...]:
+    """Return node, release, deadline and slots left of every reservation there is."""
+    done: dict[int, float] = {}
+    if state is not None:
+        boundary = np.ceil(snapshot.now / slot - 1e-6) * slot
+        running = np.maximum(boundary - state.since, 0.0)
+        done = dict(zip(state.job.tolist(), (state.seconds + running).tolist(), strict=True))
+    kept = np.isin(snapshot.running.id, snapshot.promises.job)
+    started = snapshot.allocations.take(np.flatnonzero(kept))
+    schedule = Schedule.joined([snapshot.plan, started])
+    wall = np.concatenate([snapshot.planned.wall_time, snapshot.running.wall_time[kept]])
+    node = schedule.nodes[schedule.indptr[:-1]].astype(np.int64)
+    left = grid(wall / snapshot.cluster.pace[node], slot, up=True)
+    executed = np.array([done.get(job, 0.0) for job in schedule.entries.job.tolist()], np.float64)
+    left = np.maximum(left - grid(executed, slot, up=False), 0)
+    release = grid(schedule.entries.start, slot, up=True)
+    return node, release, grid(schedule.entries.end, slot, up=False), left

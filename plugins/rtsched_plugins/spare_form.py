@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from rtsched.api import Finding, Kind, Ragged, Schedule, Verdict, Verdicts, allowed_nodes
+from rtsched.api import Finding, Kind, Verdict, Verdicts, allowed_nodes
 from rtsched_plugins.task_graphs import graphs_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.api import Jobs, Reason, Snapshot
+    from rtsched.api import Cluster, Edges, Jobs, Reason, Snapshot
     from rtsched_plugins.spare import Spare
     from rtsched_plugins.task_graphs import Graph
 
@@ -26,42 +25,84 @@ class Place(NamedTuple):
     nodes: NDArray[np.int32]
 
 
-@dataclass(frozen=True)
-class Trial:
-    """What came of placing a graph, task by task.
+class Choice(NamedTuple):
+    """What was found for one task."""
 
-    Attributes
-    ----------
-    places : tuple of Place
-        Up to the first task that failed.
-    failed : bool
-        Whether one did.
-    later : float
-        The least later deadline, the same for all tasks, at which a choice could be another.
-    fits : int
-        Nodes that the task that failed could have had together in time.
-    """
-
-    places: tuple[Place, ...]
-    failed: bool
-    later: float = np.inf
+    place: Place | None
+    """None: it meets its deadline nowhere."""
+    later: float
+    """The least end that was too late, seconds since the epoch; inf: none was seen."""
     fits: int = 0
+    """Nodes that it could have had together in time."""
+
+
+class Trial(NamedTuple):
+    """What came of placing a graph, task by task."""
+
+    places: list[Place]
+    """Up to the first task that failed."""
+    failed: bool
+    """Whether one did."""
+    later: float
+    """The least later deadline, the same for all tasks, at which a choice could be another."""
+    fits: int
+    """Nodes that the task that failed could have had together in time."""
 
 
 class Form(Protocol):
-    """Where tasks can run beside what is guaranteed already."""
+    """Where tasks can run beside what is guaranteed already; tasks are rows of jobs."""
 
-    def place(
-        self,
-        graph: Graph,
-        deadline: NDArray[np.float64],
-        known: dict[int, Place],
-        beyond: bool = False,
-    ) -> Trial:
-        """Place a graph's tasks by these deadlines; nothing is kept."""
+    def choose(
+        self, row: int, before: list[tuple[Place, float]], due: float, beyond: bool
+    ) -> Choice:
+        """Choose the nodes of one task; nothing is kept.
 
-    def keep(self, graph: Graph, trial: Trial) -> None:
-        """Reserve what a trial has found."""
+        Parameters
+        ----------
+        row : int
+        before : list
+            The places of its predecessors, and the seconds for which their results travel to
+            another node.
+        due : float
+            Seconds since the epoch.
+        beyond : bool
+            Whether `Choice.later` is wanted; that may take longer.
+        """
+
+    def take(self, row: int, place: Place, sign: int = 1) -> None:
+        """Take what a task needs at a place (sign 1), or give it back (-1)."""
+
+
+def place_graph(
+    form: Form,
+    graph: Graph,
+    deadline: NDArray[np.float64],
+    known: dict[int, Place],
+    beyond: bool = False,
+) -> Trial:
+    """Place a graph's tasks by these deadlines, seconds since the epoch; nothing is kept.
+
+    Predecessors that are not `known`, by job id, have ended.
+    """
+    known, places, later, fits = dict(known), list[Place](), np.inf, 0
+    rows = graph.rows.tolist()
+    for task, row in enumerate(rows):
+        if places:
+            form.take(rows[task - 1], places[-1])
+        span = slice(graph.before_of[task], graph.before_of[task + 1])
+        pairs = zip(graph.before[span].tolist(), graph.message[span].tolist(), strict=True)
+        before = [(known[job], message) for job, message in pairs if job in known]
+        found = form.choose(row, before, float(deadline[task]), beyond)
+        later = min(later, found.later)
+        if found.place is None:
+            fits = found.fits
+            break
+        places.append(found.place)
+        known[int(graph.job[task])] = found.place
+    failed = len(places) < len(rows)
+    for row, place in zip(rows, places if failed else places[:-1], strict=False):
+        form.take(row, place, -1)
+    return Trial(places, failed, later, fits)
 
 
 def known_places(snapshot: Snapshot, *, promised: bool) -> dict[int, Place]:
@@ -101,14 +142,14 @@ def least_offer(
     those, one after the other, are all that must be tried.
     """
     if not last:
-        trial = form.place(graph, np.full(len(deadline), np.inf), known)
+        trial = place_graph(form, graph, np.full(len(deadline), np.inf), known)
         ends = np.array([place.end for place in trial.places])
         if trial.failed:
             return float("inf")
         return float(ends[ends > deadline].max(initial=-np.inf))
     offer = -np.inf
     for _ in range(tests):
-        trial = form.place(graph, np.maximum(deadline, offer), known, beyond=True)
+        trial = place_graph(form, graph, np.maximum(deadline, offer), known, beyond=True)
         if not trial.failed:
             return offer
         offer = trial.later
@@ -117,16 +158,12 @@ def least_offer(
     return float("inf")
 
 
-def usable_nodes(jobs: Jobs, row: int, snapshot: Snapshot) -> NDArray[np.bool_]:
-    """Return bool[m]: the nodes that take new jobs and that this job may use."""
-    cluster = snapshot.cluster
-    usable: NDArray[np.bool_] = np.array(cluster.usable, np.bool_)
-    (code,), masks = allowed_nodes(jobs.take([row]), cluster)
-    if code >= 0:
-        usable &= masks[code]
-    if jobs.pinned[row] >= 0:
-        usable &= np.arange(len(cluster)) == jobs.pinned[row]
-    return usable
+def allowed_sets(jobs: Jobs, cluster: Cluster) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Return sets of nodes, bool[s, m], the last but one all and the last none, and each job's."""
+    code, masks = allowed_nodes(jobs, cluster)
+    m = len(cluster)
+    sets = np.array([*masks, np.ones(m, np.bool_), np.zeros(m, np.bool_)])
+    return sets, np.where(code >= 0, code, len(masks)).astype(np.int64)
 
 
 def bounded(jobs: Jobs) -> NDArray[np.bool_]:
@@ -136,28 +173,53 @@ def bounded(jobs: Jobs) -> NDArray[np.bool_]:
 
 
 class Batch:
-    """The answer on a batch as it grows; what is admitted is kept in the form."""
+    """The answer on a batch as it grows; what is admitted is kept in the form.
 
-    def __init__(self, plugin: Spare, jobs: Jobs, snapshot: Snapshot, form: Form) -> None:
-        self.plugin, self.jobs, self.snapshot, self.form = plugin, jobs, snapshot, form
+    Parameters
+    ----------
+    plugin : Spare
+        Whose settings and reasons count.
+    jobs : Jobs
+        The new jobs.
+    form : Form
+        Where they can run; its rows are those of `jobs`.
+    now : float
+        Seconds since the epoch.
+    promises, periodic : int
+        Promises and periodic jobs that there are.
+
+    Attributes
+    ----------
+    places : dict of int to Place
+        Those of the admitted jobs, by row, in the order of their admission.
+    """
+
+    def __init__(
+        self, plugin: Spare, jobs: Jobs, form: Form, now: float, promises: int, periodic: int = 0
+    ) -> None:
+        self.plugin, self.jobs, self.form = plugin, jobs, form
+        self.places: dict[int, Place] = {}
+        self._now, self._promises, self._periodic = now, promises, periodic
         self._edf = plugin.config.form == "edf"
         self._last = plugin.config.select == "utilisation-first"
+        self._deadline, self._endless = jobs.deadline, ~bounded(jobs)
         self._code = np.zeros(len(jobs), np.int8)
         self._promise, self._offer = np.full(len(jobs), np.inf), np.full(len(jobs), np.inf)
         self._findings: list[Finding] = []
         self._known: dict[int, Place] = {}
         self._uncertain: set[int] = set()
-        if len(snapshot.edges):
-            self._known = known_places(snapshot, promised=self._edf)
-            there = [*snapshot.queued.id.tolist(), *snapshot.running.id.tolist()]
-            self._uncertain = set(there) - self._known.keys()
-        self._new: dict[int, Place] = {}
 
-    def judge(self) -> None:
+    def follow(self, snapshot: Snapshot) -> None:
+        """Let jobs wait for those in a snapshot: only some of these have a certain end."""
+        self._known = known_places(snapshot, promised=self._edf)
+        there = [*snapshot.queued.id.tolist(), *snapshot.running.id.tolist()]
+        self._uncertain = set(there) - self._known.keys()
+
+    def judge(self, edges: Edges) -> None:
         """Judge all graphs in order of (submit, id); without a deadline they are left alone."""
-        for graph in graphs_of(self.jobs, self.snapshot.edges):
+        for graph in graphs_of(self.jobs, edges):
             rows = np.concatenate([graph.rows, graph.stuck])
-            own = self.jobs.deadline[rows]
+            own = self._deadline[rows]
             if not np.isfinite(own).any():
                 self._uncertain |= set(self.jobs.id[rows].tolist())
                 continue
@@ -168,9 +230,9 @@ class Batch:
         if self._impossible(graph, rows):
             self._reject(rows)
             return
-        trial = self.form.place(graph, deadline, self._known)
+        trial = place_graph(self.form, graph, deadline, self._known)
         if trial.failed:
-            self._say_no_room(graph, deadline, len(trial.places), trial.fits)
+            self._say_no_room(graph, deadline, trial)
             tests = self.plugin.config.offer_tests
             offer = (
                 least_offer(self.form, graph, deadline, self._known, tests, self._last)
@@ -180,11 +242,12 @@ class Batch:
             self._offer[rows] = np.maximum(offer, deadline) if np.isfinite(offer) else np.inf
             self._reject(rows)
             return
-        self.form.keep(graph, trial)
         self._code[rows], self._promise[rows] = Verdict.ADMIT, deadline
-        for row, place in zip(graph.rows.tolist(), trial.places, strict=True):
-            job = int(self.jobs.id[row])
-            self._known[job] = self._new[job] = place
+        for row, job, place in zip(
+            graph.rows.tolist(), graph.job.tolist(), trial.places, strict=True
+        ):
+            self.form.take(row, place)
+            self._known[job] = self.places[row] = place
 
     def _reject(self, rows: NDArray[np.int64]) -> None:
         self._code[rows] = Verdict.REJECT
@@ -192,11 +255,9 @@ class Batch:
 
     def _impossible(self, graph: Graph, rows: NDArray[np.int64]) -> bool:
         """Say what is wrong with a graph whatever its deadline is; return whether something is."""
-        jobs, plugin = self.jobs, self.plugin
-        ids = set(jobs.id[rows].tolist())
-        outer = [job for job in graph.before.tolist() if job in self._uncertain - ids]
-        wide = self._edf and jobs.size[rows].max() > 1
-        endless, arrays = ~bounded(jobs)[rows], jobs.kind[rows] == Kind.ARRAY
+        jobs, plugin, endless = self.jobs, self.plugin, self._endless[rows]
+        outer = self._uncertain.intersection(graph.before.tolist()) - set(jobs.id[rows].tolist())
+        arrays = jobs.kind[rows] == Kind.ARRAY
         if len(graph.stuck):
             self._say(rows, plugin.cyclic, task=jobs.id[graph.stuck].min())
         elif outer:
@@ -205,25 +266,24 @@ class Batch:
             self._say(rows, plugin.array, task=jobs.id[rows[arrays]].min())
         elif endless.any():
             self._say(rows, plugin.endless, task=jobs.id[rows[endless]].min())
-        elif wide:
+        elif self._edf and jobs.size[rows].max() > 1:
             self._say(rows, plugin.wide, nodes=jobs.size[rows].max())
         else:
             return False
         return True
 
-    def _say_no_room(
-        self, graph: Graph, deadline: NDArray[np.float64], task: int, fits: int
-    ) -> None:
+    def _say_no_room(self, graph: Graph, deadline: NDArray[np.float64], trial: Trial) -> None:
+        task = len(trial.places)
         numbers: dict[str, float] = {
-            "task": self.jobs.id[graph.rows[task]],
-            "left": deadline[task] - self.snapshot.now,
-            "promises": len(self.snapshot.promises) + len(self._new),
-            "periodic": len(self.snapshot.periodic),
+            "task": graph.job[task],
+            "left": deadline[task] - self._now,
+            "promises": self._promises + len(self.places),
+            "periodic": self._periodic,
         }
         if self._edf:
             self._say(graph.rows, self.plugin.no_spare, **numbers)
             return
-        numbers |= {"fits": fits, "nodes": int(self.jobs.size[graph.rows[task]])}
+        numbers |= {"fits": trial.fits, "nodes": self.jobs.size[graph.rows[task]]}
         self._say(graph.rows, self.plugin.no_room, **numbers)
 
     def _say(self, rows: NDArray[np.int64], reason: Reason, **numbers: float) -> None:
@@ -231,18 +291,6 @@ class Batch:
         self._findings.append(Finding(reason, rows.astype(np.int64), full))
 
     def verdicts(self) -> Verdicts:
-        """Return the answer, with the whole plan where something was admitted."""
-        plan = None
-        if self._new:
-            places = list(self._new.values())
-            added = Schedule.build(
-                list(self._new),
-                [place.start for place in places],
-                [place.end for place in places],
-                *Ragged.of([place.nodes for place in places]),
-            )
-            plan = Schedule.joined([self.snapshot.plan, replace(added, preemptive=self._edf)])
-        retry_at = np.full(len(self.jobs), -np.inf)
-        return Verdicts(
-            self._code, retry_at, self._promise, self._offer, tuple(self._findings), plan
-        )
+        """Return the answer, without a plan."""
+        retry_at, findings = np.full(len(self.jobs), -np.inf), tuple(self._findings)
+        return Verdicts(self._code, retry_at, self._promise, self._offer, findings)

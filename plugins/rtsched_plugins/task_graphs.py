@@ -26,6 +26,8 @@ class Graph(NamedTuple):
 
     rows: NDArray[np.int64]
     """Rows of `Jobs`, in the order in which they are placed."""
+    job: NDArray[np.int64]
+    """Their ids."""
     before_of: NDArray[np.int64]
     """Task i waits for `before[before_of[i]:before_of[i + 1]]`."""
     before: NDArray[np.int64]
@@ -41,19 +43,23 @@ def graphs_of(jobs: Jobs, edges: Edges) -> Iterator[Graph]:
 
     Jobs with the same `dag` key are one graph, every other job is one of its own.
     """
-    key = np.where(jobs.dag >= 0, jobs.dag, -2 - np.arange(len(jobs)))
-    order = np.lexsort((jobs.id, jobs.submit))
+    key, ids = np.where(jobs.dag >= 0, jobs.dag, -2 - np.arange(len(jobs))), jobs.id
+    order = np.lexsort((ids, jobs.submit))
     _, first, of = np.unique(key[order], return_index=True, return_inverse=True)
     member = np.argsort(of, kind="stable")
     bounds = np.append(np.searchsorted(of[member], np.arange(len(first))), len(order))
-    table = edges.take(np.flatnonzero(np.isin(edges.after, jobs.id))) if len(edges) else edges
+    table = edges.take(np.flatnonzero(np.isin(edges.after, ids))) if len(edges) else edges
     for group in np.argsort(first).tolist():
         rows = order[member[bounds[group] : bounds[group + 1]]]
-        yield _graph(rows, jobs.id[rows], table)
+        yield graph_of(rows, ids[rows], table)
 
 
-def _graph(rows: NDArray[np.int64], ids: NDArray[np.int64], edges: Edges) -> Graph:
+def graph_of(rows: NDArray[np.int64], ids: NDArray[np.int64], edges: Edges) -> Graph:
     """Return the graph of the jobs in `rows`."""
+    if not len(edges):
+        order, none = np.argsort(ids, kind="stable"), rows[:0]
+        alone = np.zeros(len(rows) + 1, np.int64)
+        return Graph(rows[order], ids[order], alone, none, np.empty(0), none)
     mine = np.isin(edges.after, ids)
     before, after, message = edges.before[mine], edges.after[mine], edges.message_time[mine]
     placed = topological(ids.tolist(), before.tolist(), after.tolist())
@@ -65,6 +71,7 @@ def _graph(rows: NDArray[np.int64], ids: NDArray[np.int64], edges: Edges) -> Gra
     stuck = [row_of[job] for job in ids.tolist() if job not in rank]
     return Graph(
         np.array([row_of[job] for job in placed], np.int64),
+        np.array(placed, np.int64),
         offsets_of(count),
         before[by_task],
         message[by_task],

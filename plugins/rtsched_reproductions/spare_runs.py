@@ -6,21 +6,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels.edf import Work, hyperperiods, reserve, run, work_of
-from rtsched_plugins.kernels.spare import (
-    Machine,
-    PeriodicSet,
-    Places,
-    Tasks,
-    place_graph,
-    spare,
-    spare_literal,
-)
+from rtsched.api import Edges
+from rtsched.kernels.edf import Work, hyperperiods, run, work_of
+from rtsched_plugins.kernels.spare import Machine, PeriodicSet, spare, spare_literal
+from rtsched_plugins.spare import EdfForm
+from rtsched_plugins.spare_form import place_graph
+from rtsched_plugins.task_graphs import graph_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from rtsched_plugins.task_graphs import Graph
 
 SPEEDS = (1.0, 1.2, 1.5, 2.0)
 SILENT = np.empty((0, 3), np.int64)
@@ -79,45 +77,34 @@ def machines_of(sets: Sequence[PeriodicSet], tasks: int) -> Work:
     return work_of(len(sets), tasks, node, *columns)
 
 
-def graph_of(job: Job) -> tuple[Tasks, list[int]]:
-    """Return a job's tasks in the order in which they are placed, and their keys."""
-    left = {task.key: task for task in job.tasks}
-    order: list[Task] = []
-    while left:
-        placed = {task.key for task in order}
-        ready = [key for key, task in left.items() if {k for k, _ in task.before} <= placed]
-        order.append(left.pop(min(ready)))
-    keys = [task.key for task in order]
-    pairs = [pair for task in order for pair in task.before]
-    tasks = Tasks(
-        np.full(len(order), job.arrival, np.int64),
-        np.array([task.cost for task in order], np.int64),
-        np.full(len(order), job.deadline, np.int64),
-        np.cumsum([0, *(len(task.before) for task in order)]).astype(np.int64),
-        np.array([keys.index(key) for key, _ in pairs], np.int64),
-        np.array([message for _, message in pairs], np.int64),
-    )
-    return tasks, keys
+def graph_of_tasks(job: Job, first: int) -> Graph:
+    """Return a job's tasks, rows from `first` on, as a graph."""
+    key = np.array([task.key for task in job.tasks], np.int64)
+    pairs = [(*pair, task.key) for task in job.tasks for pair in task.before]
+    before, message, after = zip(*pairs, strict=True) if pairs else ((), (), ())
+    edges = Edges.build(len(pairs), before=before, after=after, message_time=message)
+    return graph_of(first + np.arange(len(key)), key, edges)
 
 
 def admit_jobs(sets: Sequence[PeriodicSet], jobs: Sequence[Job], until: int, last: bool) -> Course:
     """Judge jobs in order of arrival, by response- or utilisation-first, while the machines run."""
-    room = max((len(job.tasks) for job in jobs), default=0)
-    work = machines_of(sets, room + sum(len(job.tasks) for job in jobs))
+    jobs = sorted(jobs, key=lambda entry: (entry.arrival, entry.key))
+    costs = np.array([task.cost for job in jobs for task in job.tasks], np.int64)
+    work, silent = machines_of(sets, len(costs)), np.full(len(costs), -np.inf)
     hyper, utilisation = hyperperiods(work)
-    now, row, used, said = 0, room, 0, []
-    for job in sorted(jobs, key=lambda entry: (entry.arrival, entry.key)):
+    now, row, used, said = 0, 0, 0, []
+    for job in jobs:
         used += _advance(work, now, job.arrival, until)
         now = job.arrival
-        tasks, keys = graph_of(job)
-        places = Places(*(np.zeros(len(keys), np.int64) for _ in range(3)))
-        failed, _ = place_graph(Machine(now, work, hyper, utilisation), tasks, places, last, False)
+        form = EdfForm(Machine(now, work, hyper, utilisation), 1.0, last, silent, costs)
+        graph = graph_of_tasks(job, row)
+        trial = place_graph(form, graph, np.full(len(job.tasks), float(job.deadline)), {})
+        row += len(job.tasks)
+        places = [] if trial.failed else trial.places
         found: dict[int, tuple[int, int, int]] = {}
-        for task, key in enumerate(keys if failed < 0 else []):
-            node, ready, finish = (int(column[task]) for column in places)
-            reserve(work, node, row, ready, finish, int(tasks.cost[task, node]))
-            found[key] = (node, ready, finish)
-            row += 1
+        for at, key, place in zip(graph.rows.tolist(), graph.job.tolist(), places, strict=False):
+            form.take(at, place)
+            found[key] = (int(place.nodes[0]), int(place.start), int(place.end))
         said.append(Said(job, found))
     last_slot = max(until, now, int(work.deadline[:row].max(initial=0))) + 1
     used += _advance(work, now, last_slot, until)

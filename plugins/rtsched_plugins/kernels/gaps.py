@@ -4,8 +4,8 @@ A job that cannot be suspended starts where every one of its nodes has room for 
 its licences, for its whole length. On unequal nodes it runs as fast as the slowest of them, so each
 speed is tried with the nodes that have at least that speed.
 
-For a replay's own loop, `GapRows` keeps of each job of a workload that was planned its times and
-nodes: what is planned stays where it is.
+`gap_for` is the choice for one job of a table, `GapRows`, for hook and replay alike. For a replay's
+own loop the table keeps times and nodes of the jobs that were planned: these stay where they are.
 
 Times are float64 seconds from now; `SLACK` of them is rounding.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.api import TENANCY, RowPlan, plans_rows
+from rtsched.api import RowPlan, plans_rows
 from rtsched.kernels.compiling import compiled, no_refcount
 from rtsched.kernels.machine_sharing import fits, takes_licenses
 from rtsched.kernels.room import RoomProfile, occupy, occupy_licenses, reset
@@ -323,17 +323,21 @@ def reserve(
 
 
 class GapRows(NamedTuple):
-    """The jobs, `n` rows, and the `m` nodes, which have one job at a time."""
+    """The jobs, `n` rows, and the `m` nodes."""
 
+    room: Ints
+    """int64[m, r]: what empty nodes have, and below it the cluster's licences (`room_of`)."""
     pace: Floats
     """float64[m]: how fast each node is."""
     allowed: NDArray[np.bool_]
-    """bool[s + 1, m]: sets of nodes that jobs may use; the last is all of them."""
+    """bool[s, m]: sets of nodes that jobs may use."""
     code: Ints
     """int64[n]: the set of each job."""
     pinned: Ints
     """int64[n]: the only node that it may use; -1: any of its set."""
     size: Ints
+    demand: Ints
+    """int64[n, r]: what it takes on each of its nodes, licences once."""
     wall: Floats
     """float64[n]: seconds that each takes at pace 1."""
     begin: Floats
@@ -361,7 +365,7 @@ class Gap(NamedTuple):
 
 @compiled
 def left_by_rows(q: GapRows, rows: Ints, now: float, held_until: Floats) -> RoomProfile:
-    """Return what is left of each node beside what runs and the planned jobs in `rows`.
+    """Return what is left of whole nodes beside what runs and the planned jobs in `rows`.
 
     `held_until` is as a planner's short form is given it; times are seconds from now.
     """
@@ -372,42 +376,48 @@ def left_by_rows(q: GapRows, rows: Ints, now: float, held_until: Floats) -> Room
         np.zeros(m, np.int32),
         np.zeros(steps, np.int32),
         np.zeros(steps),
-        np.zeros((steps, 1), np.int64),
+        np.zeros((steps, q.room.shape[1]), np.int64),
         np.zeros(2, np.int64),
         np.zeros(m),
         0,
     )
-    room, demand = np.full((m, 1), TENANCY), np.full((1, 1), TENANCY)
-    reset(profile, room, 0.0)
+    reset(profile, q.room, 0.0)
     for i in range(len(rows) - 1, -1, -1):
         row = rows[i]
         start, end = max(q.start[row] - now, 0.0), max(q.end[row] - now, 0.0)
         for node in q.nodes[q.at[row] : q.at[row] + q.size[row]]:
-            occupy(profile, node, start, end, demand, 0, 1)
+            occupy(profile, node, start, end, q.demand, row, 1)
     for node in range(m):
         if -np.inf < held_until[node] < np.inf:
-            occupy(profile, node, 0.0, max(held_until[node] - now, 0.0), demand, 0, 1)
+            occupy(profile, node, 0.0, max(held_until[node] - now, 0.0), q.room, node, 1)
     return profile
 
 
 @compiled
-def gap_for(
-    q: GapRows, left: RoomProfile, row: int, now: float, held_until: Floats, deadline: float
-) -> Gap:
-    """Return where a job goes by a deadline, seconds since the epoch; inf: wherever it can.
+def gap_for(q: GapRows, left: RoomProfile, row: int, ready: Times, deadline: float) -> Gap:
+    """Return where a job goes by a deadline, seconds from now; inf: wherever it can.
 
-    `left` is from `left_by_rows`.
+    Parameters
+    ----------
+    q : GapRows
+        Who it is.
+    left : RoomProfile
+        What is left of the nodes.
+    row : int
+        Its row.
+    ready : float64[m]
+        When it may start on each node, seconds from now; inf: the node takes no job.
+    deadline : float
     """
-    m = len(q.pace)
-    ready, speed = np.full(m, max(q.begin[row] - now, 0.0)), np.zeros(m)
-    for node in range(m):
-        usable = held_until[node] < np.inf and q.allowed[q.code[row], node]
+    speed = np.zeros(len(q.pace))
+    for node in range(len(q.pace)):
+        usable = ready[node] < np.inf and q.allowed[q.code[row], node]
         if usable and (q.pinned[row] < 0 or q.pinned[row] == node):
             speed[node] = q.pace[node]
-    demand = np.full((1, 1), TENANCY)
-    job = Rigid(demand, ready, speed, q.wall[row], q.size[row], deadline - now)
+    demand = q.demand[row : row + 1]
+    job = Rigid(demand, ready, speed, q.wall[row], q.size[row], deadline)
     found = find(left, job, q.last)
-    if found.end < np.inf and found.end <= job.deadline + SLACK:
+    if found.end < np.inf and found.end <= deadline + SLACK:
         return Gap(found, nodes_at(left, job, found))
     return Gap(found, np.empty(0, np.int32))
 
@@ -447,7 +457,8 @@ def plan_into_gaps(
     if not known:
         return plan_of_rows(q, rows[:0], False)
     left = left_by_rows(q, rows, now, held_until)
-    gap = gap_for(q, left, new, now, held_until, q.deadline[new])
+    ready = np.where(held_until < np.inf, max(q.begin[new] - now, 0.0), np.inf)
+    gap = gap_for(q, left, new, ready, q.deadline[new] - now)
     if len(gap.nodes) == 0:
         return plan_of_rows(q, rows[:0], False)
     keep_row(q, new, now + gap.found.start, now + gap.found.end, gap.nodes)

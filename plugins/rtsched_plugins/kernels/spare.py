@@ -3,7 +3,7 @@
 Off-line, before anything ran: `demand` P(d), `spare_literal` (the printed form, which is too
 large), `spare` (the exact form). On-line, from a node's present state: `spare_from` S(t0, t), and
 `earliest_finish`, the least slot by which one more task can end while every deadline holds.
-`place_graph` places the tasks of one graph on nodes of one processor each, beside all that is
+`choose_node` is the choice for one task among nodes of one processor each, beside all that is
 guaranteed there.
 
 References
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.kernels.compiling import compiled
-from rtsched.kernels.edf import NEVER, Work, reserve, run, withdraw
+from rtsched.kernels.edf import NEVER, Work, run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -218,31 +218,6 @@ def walk(
                 return NEVER
 
 
-class Tasks(NamedTuple):
-    """The `t` tasks of a graph in the order in which they are placed, predecessors first."""
-
-    ready: Slots
-    """[t]: slot before which a task must not run, whatever its predecessors do."""
-    cost: Slots
-    """[t, m]: slots that it takes on each node; 0: it cannot run there."""
-    deadline: Slots
-    """[t]: slot by which it must end."""
-    before_of: Slots
-    """[t + 1]: task i waits for the places `before[before_of[i]:before_of[i + 1]]`."""
-    before: Slots
-    """Places: the `e` outer predecessors first, then task i as e + i."""
-    message: Slots
-    """Slots that each result travels to another node."""
-
-
-class Places(NamedTuple):
-    """Where `e` outer predecessors and the tasks themselves end; the latter are filled in."""
-
-    node: Slots
-    ready: Slots
-    finish: Slots
-
-
 class Machine(NamedTuple):
     """Nodes with their work as it is at slot `now`, and what `hyperperiods` says of them."""
 
@@ -253,33 +228,31 @@ class Machine(NamedTuple):
 
 
 @compiled
-def ready_on(tasks: Tasks, places: Places, task: int, node: int) -> int:
-    """Return the slot at which a task has all that it waits for on a node."""
-    ready = int(tasks.ready[task])
-    for i in range(tasks.before_of[task], tasks.before_of[task + 1]):
-        place = tasks.before[i]
-        away = places.node[place] != node
-        ready = max(ready, places.finish[place] + (tasks.message[i] if away else 0))
-    return ready
-
-
-@compiled
 def choose_node(
-    machine: Machine, tasks: Tasks, places: Places, task: int, last: bool, beyond: bool
+    machine: Machine, ready: Slots, costs: Slots, deadline: int, last: bool, beyond: bool
 ) -> tuple[int, int, int]:
     """Return the node for a task, its finish there, and the least finish that would be too late.
 
     Response-first takes the least finish, utilisation-first (`last`) the greatest that meets the
     deadline; of equals the lowest node. Node -1: it meets the deadline on none. The third number is
     asked for by `beyond` and else `NEVER`.
+
+    Parameters
+    ----------
+    machine : Machine
+        The nodes; left as it was.
+    ready : int64[m]
+        Slot at which the task has all that it waits for on each node.
+    costs : int64[m]
+        Slots that it takes on each; 0: it cannot run there.
+    deadline : int
+        Slot by which it must end.
+    last, beyond : bool
     """
     node, finish, late = -1, NEVER, NEVER
-    deadline = tasks.deadline[task]
     for k in range(len(machine.hyper)):
-        cost = tasks.cost[task, k]
-        if cost <= 0:
+        if costs[k] <= 0:
             continue
-        ready = ready_on(tasks, places, task, k)
         limit = deadline
         if beyond:
             limit = max(limit, late)
@@ -289,8 +262,8 @@ def choose_node(
             machine.work,
             k,
             machine.now,
-            ready,
-            cost,
+            ready[k],
+            costs[k],
             limit,
             machine.hyper[k],
             machine.utilisation[k],
@@ -300,43 +273,3 @@ def choose_node(
         elif node < 0 or (end > finish if last else end < finish):
             node, finish = k, end
     return node, finish, late
-
-
-@compiled
-def place_graph(
-    machine: Machine, tasks: Tasks, places: Places, last: bool, beyond: bool
-) -> tuple[int, int]:
-    """Place all tasks of a graph, or none; the machine is left as it was.
-
-    Parameters
-    ----------
-    machine : Machine
-        Its `work` has rows for the tasks, the first `len(tasks.ready)` ones, in no list.
-    places : Places
-        Filled in for the tasks up to the first that fails.
-    last : bool
-        Utilisation-first instead of response-first.
-    beyond : bool
-        Whether the second number is wanted; that takes longer.
-
-    Returns
-    -------
-    int, int
-        The first task that meets its deadline on no node (-1: all do), and the least deadline
-        later than the asked one, the same for all tasks, at which a choice could be another.
-    """
-    outer, work = len(places.node) - len(tasks.ready), machine.work
-    failed, later = -1, NEVER
-    for task in range(len(tasks.ready)):
-        node, finish, late = choose_node(machine, tasks, places, task, last, beyond)
-        later = min(later, late)
-        if node < 0:
-            failed = task
-            break
-        ready = ready_on(tasks, places, task, node)
-        place = outer + task
-        places.node[place], places.ready[place], places.finish[place] = node, ready, finish
-        reserve(work, node, task, ready, finish, tasks.cost[task, node])
-    for task in range(len(tasks.ready) if failed < 0 else failed):
-        withdraw(work, places.node[outer + task], task)
-    return failed, later

@@ -11,7 +11,7 @@ from rtsched.kernels import edf
 from rtsched.model.table import Ragged
 from rtsched_plugins.kernels import spare
 from rtsched_plugins.kernels.gaps import Rigid, find, nodes_at
-from rtsched_plugins.kernels.spare import Machine, Places, Tasks, place_graph
+from rtsched_plugins.kernels.spare import Machine, choose_node
 from rtsched_plugins.room import left_beside
 from rtsched_reproductions.spare_runs import SILENT, Task, admit_jobs, machines_of
 from rtsched_reproductions.spare_runs import Job as GraphJob
@@ -185,31 +185,15 @@ def two_nodes() -> Machine:
     return Machine(0, work, *edf.hyperperiods(work))
 
 
-def one_task(deadline: int) -> Tasks:
-    """Return a task of 2 slots on node 0 and 4 on node 1."""
-    none = np.zeros(0, np.int64)
-    return Tasks(
-        np.zeros(1, np.int64),
-        np.array([[2, 4]], np.int64),
-        np.array([deadline], np.int64),
-        np.zeros(2, np.int64),
-        none,
-        none,
-    )
-
-
 @pytest.mark.parametrize(
     ("last", "deadline", "expected"),
     [(False, 10, (0, 3)), (True, 10, (1, 4)), (True, 3, (0, 3)), (False, 2, (-1, 3))],
 )
 def test_selection(last: bool, deadline: int, expected: tuple[int, int]) -> None:
     """Response-first ends at 3 on node 0, utilisation-first at 4 on node 1 if that is in time."""
-    places = Places(*(np.full(1, -1, np.int64) for _ in range(3)))
-    failed, later = place_graph(two_nodes(), one_task(deadline), places, last, True)
-    if failed >= 0:
-        assert (-1, later) == expected
-    else:
-        assert (int(places.node[0]), int(places.finish[0])) == expected
+    ready, costs = np.zeros(2, np.int64), np.array([2, 4])
+    node, end, late = choose_node(two_nodes(), ready, costs, deadline, last, True)
+    assert (node, end if node >= 0 else late) == expected
 
 
 @given(st.randoms(use_true_random=False), st.booleans())
