@@ -194,7 +194,7 @@ def spare(periodic: int) -> list[Way]:
     return [
         Way("plug-in, tasks can be suspended", given(suspended), suspended.admit, all_admitted),
         Way(
-            "kernel, tasks can be suspended, state prepared before",
+            "trial, tasks can be suspended, state prepared before",
             form_of,
             lambda form, graph, deadline: place_graph(form, graph, deadline[graph.rows], {}),
             lambda trial: not trial.failed,

@@ -132,6 +132,7 @@ def least_offer(
     known: dict[int, Place],
     tests: int,
     last: bool,
+    trial: Trial,
 ) -> float:
     """Return the least deadline for all tasks of a rejected graph that would be accepted, or inf.
 
@@ -139,8 +140,11 @@ def least_offer(
     deadline is, so one trial without deadlines tells when the late tasks end. Utilisation-first
     chooses by the deadline, and accepts a later one less readily than an earlier one at times. But
     its choices stay the same until the deadline reaches the next finish that was too late, so
-    those, one after the other, are all that must be tried.
+    those, one after the other, are all that must be tried. `trial` is the one that failed; of a
+    graph of one task it may tell the end already.
     """
+    if not last and len(graph.rows) == 1 and np.isfinite(trial.later):
+        return trial.later
     if not last:
         trial = place_graph(form, graph, np.full(len(deadline), np.inf), known)
         ends = np.array([place.end for place in trial.places])
@@ -168,7 +172,7 @@ def allowed_sets(jobs: Jobs, cluster: Cluster) -> tuple[NDArray[np.bool_], NDArr
 
 def bounded(jobs: Jobs) -> NDArray[np.bool_]:
     """Return which jobs say how long they run."""
-    known = np.isfinite(jobs.wall_time) & (jobs.kind != Kind.DIVISIBLE)
+    known = np.isfinite(jobs.wall_time) & (jobs.kind != int(Kind.DIVISIBLE))
     return np.asarray(known, np.bool_)
 
 
@@ -202,7 +206,8 @@ class Batch:
         self._now, self._promises, self._periodic = now, promises, periodic
         self._edf = plugin.config.form == "edf"
         self._last = plugin.config.select == "utilisation-first"
-        self._deadline, self._endless = jobs.deadline, ~bounded(jobs)
+        self._job, self._deadline, self._endless = jobs.id, jobs.deadline, ~bounded(jobs)
+        self._array = jobs.kind == int(Kind.ARRAY)
         self._code = np.zeros(len(jobs), np.int8)
         self._promise, self._offer = np.full(len(jobs), np.inf), np.full(len(jobs), np.inf)
         self._findings: list[Finding] = []
@@ -221,7 +226,7 @@ class Batch:
             rows = np.concatenate([graph.rows, graph.stuck])
             own = self._deadline[rows]
             if not np.isfinite(own).any():
-                self._uncertain |= set(self.jobs.id[rows].tolist())
+                self._uncertain |= set(self._job[rows].tolist())
                 continue
             common = own[np.isfinite(own)].max()
             self._judge(graph, rows, np.where(np.isfinite(own), own, common))
@@ -235,7 +240,7 @@ class Batch:
             self._say_no_room(graph, deadline, trial)
             tests = self.plugin.config.offer_tests
             offer = (
-                least_offer(self.form, graph, deadline, self._known, tests, self._last)
+                least_offer(self.form, graph, deadline, self._known, tests, self._last, trial)
                 if tests
                 else np.inf
             )
@@ -251,23 +256,23 @@ class Batch:
 
     def _reject(self, rows: NDArray[np.int64]) -> None:
         self._code[rows] = Verdict.REJECT
-        self._uncertain |= set(self.jobs.id[rows].tolist())
+        self._uncertain |= set(self._job[rows].tolist())
 
     def _impossible(self, graph: Graph, rows: NDArray[np.int64]) -> bool:
         """Say what is wrong with a graph whatever its deadline is; return whether something is."""
-        jobs, plugin, endless = self.jobs, self.plugin, self._endless[rows]
-        outer = self._uncertain.intersection(graph.before.tolist()) - set(jobs.id[rows].tolist())
-        arrays = jobs.kind[rows] == Kind.ARRAY
+        plugin, ids, size = self.plugin, self._job[rows], self.jobs.size[rows]
+        endless, arrays = self._endless[rows], self._array[rows]
+        outer = self._uncertain.intersection(graph.before.tolist()) - set(ids.tolist())
         if len(graph.stuck):
-            self._say(rows, plugin.cyclic, task=jobs.id[graph.stuck].min())
+            self._say(rows, plugin.cyclic, task=self._job[graph.stuck].min())
         elif outer:
             self._say(rows, plugin.waits, task=min(outer))
         elif arrays.any():
-            self._say(rows, plugin.array, task=jobs.id[rows[arrays]].min())
+            self._say(rows, plugin.array, task=ids[arrays].min())
         elif endless.any():
-            self._say(rows, plugin.endless, task=jobs.id[rows[endless]].min())
-        elif self._edf and jobs.size[rows].max() > 1:
-            self._say(rows, plugin.wide, nodes=jobs.size[rows].max())
+            self._say(rows, plugin.endless, task=ids[endless].min())
+        elif self._edf and size.max() > 1:
+            self._say(rows, plugin.wide, nodes=size.max())
         else:
             return False
         return True

@@ -243,14 +243,13 @@ class RowsInGaps:
         batch = Batch(self.plugin, self.jobs.take(rows), form, now, promises())
         batch.judge(NO_EDGES)
         new = rows[list(batch.places)]
+        if not len(new):
+            return batch.verdicts(), None
         for row, place in zip(new.tolist(), batch.places.values(), strict=True):
             keep_row(self.gaps, row, *place)
         all_rows = np.concatenate([plan.row, new])
         anew = PlanRows(all_rows, *plan_of_rows(self.gaps, all_rows, True)[1:5])
-        return (
-            batch.verdicts() if len(new) < len(rows) else None,
-            anew if len(new) else None,
-        )
+        return batch.verdicts() if len(new) < len(rows) else None, anew
 
     def improve(self, now: float, held_until: Times, plan: PlanRows) -> None:  # noqa: ARG002
         """Return that there is no better plan: what is planned stays where it is."""

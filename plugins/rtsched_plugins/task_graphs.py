@@ -43,14 +43,14 @@ def graphs_of(jobs: Jobs, edges: Edges) -> Iterator[Graph]:
 
     Jobs with the same `dag` key are one graph, every other job is one of its own.
     """
-    key, ids = np.where(jobs.dag >= 0, jobs.dag, -2 - np.arange(len(jobs))), jobs.id
+    ids = jobs.id
     order = np.lexsort((ids, jobs.submit))
-    _, first, of = np.unique(key[order], return_index=True, return_inverse=True)
-    member = np.argsort(of, kind="stable")
-    bounds = np.append(np.searchsorted(of[member], np.arange(len(first))), len(order))
     table = edges.take(np.flatnonzero(np.isin(edges.after, ids))) if len(edges) else edges
-    for group in np.argsort(first).tolist():
-        rows = order[member[bounds[group] : bounds[group + 1]]]
+    members: dict[int, list[int]] = {}
+    for row, dag in zip(order.tolist(), jobs.dag[order].tolist(), strict=True):
+        members.setdefault(dag if dag >= 0 else -1 - row, []).append(row)
+    for group in members.values():
+        rows = np.array(group, np.int64)
         yield graph_of(rows, ids[rows], table)
 
 
