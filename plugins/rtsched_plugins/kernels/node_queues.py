@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rtsched.api import EventKind, places_rows
-from rtsched.kernels.compiling import compiled, taken_in
+from rtsched.kernels.compiling import compiled, no_refcount, taken_in
 from rtsched_plugins.kernels.scan_grid import busiest, traffic
 from rtsched_plugins.kernels.scans import MOST, placed, room
 
@@ -142,7 +142,7 @@ def steps_of(amount: Any, step: Any) -> Any:
     return np.minimum(-(-amount // step), MOST_STEPS)
 
 
-@compiled
+@no_refcount
 def place_of(machine: Machine, view: int, pool: int) -> int:
     """Return the place of a pool among those of all views."""
     pools = (len(machine.begin) - 1) // len(machine.power)
@@ -156,15 +156,15 @@ def members_in(machine: Machine, view: int, pool: int) -> Ints:
     return machine.members[machine.begin[at] : machine.begin[at + 1]]
 
 
-@compiled
+@no_refcount
 def is_movable(q: NodeQueues, view: int, row: int) -> bool:
     """Return whether a scan may move a job: it need not stay and fits into its pool."""
-    return bool(
-        q.pool[row] != STAYS and q.size[row] <= len(members_in(q.machine, view, q.pool[row]))
-    )
+    at = place_of(q.machine, view, q.pool[row])
+    count = q.machine.begin[at + 1] - q.machine.begin[at]
+    return bool(q.pool[row] != STAYS and q.size[row] <= count)
 
 
-@compiled
+@no_refcount
 def place_in_pool(q: NodeQueues, view: int, row: int, node: int) -> int:
     """Return where in its pool a job that is for a node has its first one, so that its size fits.
 
@@ -175,15 +175,16 @@ def place_in_pool(q: NodeQueues, view: int, row: int, node: int) -> int:
     return int(min(q.machine.before[at, node], max(last, 0)))
 
 
-@compiled
+@no_refcount
 def add_units(q: NodeQueues, view: int, load: Ints, row: int, node: int, sign: int) -> None:
     """Add a movable job's units (sign 1) to all nodes that it is for, or take them off (-1)."""
-    first, members = place_in_pool(q, view, row, node), members_in(q.machine, view, q.pool[row])
+    first = q.machine.begin[place_of(q.machine, view, q.pool[row])]
+    first += place_in_pool(q, view, row, node)
     for at in range(first, first + q.size[row]):
-        load[members[at]] += sign * q.units[view, row]
+        load[q.machine.members[at]] += sign * q.units[view, row]
 
 
-@compiled
+@no_refcount
 def count_waiting(q: NodeQueues, row: int, sign: int) -> None:
     """Let a waiting job's units count (sign 1), or not any more (-1).
 
@@ -197,14 +198,14 @@ def count_waiting(q: NodeQueues, row: int, sign: int) -> None:
             add_units(q, view, q.queued[view], row, q.node[row], sign)
 
 
-@compiled
+@no_refcount
 def count_all(q: NodeQueues) -> None:
     """Let the units of all waiting jobs count."""
     for at in range(q.counts[WAITING]):
         count_waiting(q, q.waiting[at], 1)
 
 
-@compiled
+@no_refcount
 def place_in_queue(q: NodeQueues, row: int) -> int:
     """Return the place of a job among those that wait; -1 if it does not."""
     for at in range(q.counts[WAITING]):
@@ -213,7 +214,7 @@ def place_in_queue(q: NodeQueues, row: int) -> int:
     return -1
 
 
-@compiled
+@no_refcount
 def leave_queue(q: NodeQueues, row: int) -> None:
     """Let a job wait no more."""
     at = place_in_queue(q, row)
@@ -224,7 +225,7 @@ def leave_queue(q: NodeQueues, row: int) -> None:
             q.waiting[later] = q.waiting[later + 1]
 
 
-@compiled
+@no_refcount
 def set_fixed(q: NodeQueues, time: float) -> None:
     """Write down in `fixed` the units left of what runs on each node, by requested ends.
 
@@ -267,7 +268,7 @@ def seconds_of_pools(q: NodeQueues) -> Floats:
     return seconds
 
 
-@compiled
+@no_refcount
 def scarcest(q: NodeQueues, row: int, seconds: Floats) -> tuple[int, float]:
     """Return by which resource a job's work counts, and the seconds that its pool's nodes need.
 
@@ -305,7 +306,7 @@ def enter_queue(q: NodeQueues, row: int, time: float) -> None:
     count_waiting(q, row, 1)
 
 
-@compiled
+@no_refcount
 def least_window(values: Floats, size: int, ahead: Ints) -> int:
     """Return where those `size` neighbours begin whose largest value is least, the first of equal.
 
@@ -342,7 +343,7 @@ def start_on(q: NodeQueues, row: int, nodes: Nodes, until: float) -> None:
         q.counts[HELD] += 1
 
 
-@compiled
+@no_refcount
 def give_back(q: NodeQueues, row: int, taken: Mask) -> None:
     """Let a job have no nodes any more, and nobody have those of bool[m] `taken`."""
     kept = 0
@@ -367,7 +368,7 @@ def nodes_for(q: NodeQueues, row: int) -> Nodes:
     return members[first : first + q.size[waits]].astype(np.int32)
 
 
-@compiled
+@no_refcount
 def last_end(power: Ints, stays: Ints, queued: Ints) -> float:
     """Return in how many seconds the last node ends that a movable job waits for.
 
