@@ -343,7 +343,7 @@ def start_on(q: NodeQueues, row: int, nodes: Nodes, until: float) -> None:
         q.counts[HELD] += 1
 
 
-@no_refcount
+@compiled
 def give_back(q: NodeQueues, row: int, taken: Mask) -> None:
     """Let a job have no nodes any more, and nobody have those of bool[m] `taken`."""
     kept = 0
