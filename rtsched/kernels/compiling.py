@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -48,6 +48,9 @@ COMPILING: bool = numba is not None
 
 SHIPPED = "compiled"
 """The directory, beside their sources, of compiled kernels that came with the package."""
+
+LOCK = "kernels.lock"
+"""The file in numba's cache by which processes take turns."""
 
 ANY_PROCESSOR = ("generic", "")
 """Name and features of the processor that these are compiled for, as in `NUMBA_CPU_NAME` and
@@ -89,11 +92,43 @@ def watched(dispatcher: F, *others: Callable[..., Any]) -> F:
         file = kernel._cache._cache_file
         # By contents alone: numba may add when the file was written, which installing changes.
         file._source_stamp = tuple(map(_stamp, sorted(near)))
+        _take_turns(file)
         shipped = Path(kernel.py_func.__code__.co_filename).parent / SHIPPED
         if shipped.is_dir():
             _look_in(shipped, file)
         file._load_index = partial(_index, file._load_index)
     return dispatcher
+
+
+def _take_turns(file: Any) -> None:
+    """Have processes wait for one another at a kernel's file in numba's cache.
+
+    Two that each keep a form of it at one time would call both the same, and load each other's.
+    """
+    load, save = file.load, file.save
+
+    def load_in_turn(key: tuple[Any, ...]) -> Any:
+        with _turn(file, "LOCK_SH"):
+            return load(key)
+
+    def save_in_turn(key: tuple[Any, ...], data: Any) -> None:
+        with _turn(file, "LOCK_EX"):
+            save(key, data)
+
+    file.load, file.save = load_in_turn, save_in_turn
+
+
+@contextlib.contextmanager
+def _turn(file: Any, how: str) -> Iterator[None]:
+    with contextlib.ExitStack() as held:
+        # A system without such locks, or a directory that is only read.
+        with contextlib.suppress(ImportError, OSError):
+            fcntl = importlib.import_module("fcntl")
+            path = os.path.join(file._cache_path, LOCK)
+            lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            held.callback(os.close, lock)
+            fcntl.flock(lock, getattr(fcntl, how))
+        yield
 
 
 def _index(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:

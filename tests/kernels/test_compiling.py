@@ -46,6 +46,52 @@ def run(directory: Path, **environment: str) -> str:
     return done.stdout.strip()
 
 
+SLOW_INDEX = """
+import sys, time
+from outer import outer
+file = outer._cache._cache_file
+load = file._load_index
+def slowly():
+    found = load()
+    time.sleep(1.0)
+    return found
+file._load_index = slowly
+sys.stdin.readline()
+outer({argument})
+"""
+
+
+@pytest.mark.skipif(not COMPILING, reason="numba is not installed or turned off")
+def test_two_processes_keep_a_form_each(tmp_path: Path) -> None:
+    """Both look into the index before either has written to it, and neither takes the other's."""
+    (tmp_path / "outer.py").write_text(OUTER)
+    (tmp_path / "inner.py").write_text(INNER.format(step=1))
+    command = [sys.executable, "-B", "-c"]
+    both = [
+        subprocess.Popen(
+            [*command, SLOW_INDEX.format(argument=argument)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+        for argument in ("1", "1.0")
+    ]
+    for process in both:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.close()
+    for process in both:
+        assert process.stderr is not None
+        assert process.wait(120.0) == 0, process.stderr.read()
+        process.stderr.close()
+    text = "from outer import outer; print(outer(1), outer(1.0), len(outer.stats.cache_hits))"
+    done = subprocess.run(
+        [*command, text], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout == "21 21.0 2\n"
+
+
 @pytest.mark.skipif(not COMPILING, reason="numba is not installed or turned off")
 def test_a_kernel_follows_the_files_beside_it(tmp_path: Path) -> None:
     """A changed constant in another file reaches a kernel that was kept on disk."""
