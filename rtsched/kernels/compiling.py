@@ -92,10 +92,10 @@ def watched(dispatcher: F, *others: Callable[..., Any]) -> F:
         file = kernel._cache._cache_file
         # By contents alone: numba may add when the file was written, which installing changes.
         file._source_stamp = tuple(map(_stamp, sorted(near)))
-        _take_turns(file)
         shipped = Path(kernel.py_func.__code__.co_filename).parent / SHIPPED
         if shipped.is_dir():
             _look_in(shipped, file)
+        _take_turns(file)
         file._load_index = partial(_index, file._load_index)
     return dispatcher
 
