@@ -24,6 +24,7 @@ import copy
 import hashlib
 import importlib
 import os
+import time
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -51,6 +52,9 @@ SHIPPED = "compiled"
 
 LOCK = "kernels.lock"
 """The file in numba's cache by which processes take turns."""
+
+LONGEST_TURN = 5.0
+"""Seconds that a process waits for its turn."""
 
 ANY_PROCESSOR = ("generic", "")
 """Name and features of the processor that these are compiled for, as in `NUMBA_CPU_NAME` and
@@ -120,14 +124,22 @@ def _take_turns(file: Any) -> None:
 
 @contextlib.contextmanager
 def _turn(file: Any, how: str) -> Iterator[None]:
+    """Wait for those who hold the lock, but not for long: they may have been stopped.
+
+    Without locks on this system, or where the directory is another user's, it goes on at once.
+    """
     with contextlib.ExitStack() as held:
-        # A system without such locks, or a directory that is only read.
         with contextlib.suppress(ImportError, OSError):
             fcntl = importlib.import_module("fcntl")
             path = os.path.join(file._cache_path, LOCK)
-            lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             held.callback(os.close, lock)
-            fcntl.flock(lock, getattr(fcntl, how))
+            until = time.monotonic() + LONGEST_TURN
+            while time.monotonic() < until:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(lock, getattr(fcntl, how) | fcntl.LOCK_NB)
+                    break
+                time.sleep(0.005)
         yield
 
 
