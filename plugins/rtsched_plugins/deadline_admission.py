@@ -258,8 +258,9 @@ class DeadlineAdmission:
             findings += why
         plan = session.schedule() if (code == Verdict.ADMIT).any() else None
         retry_at = np.where(later, jobs.begin, -np.inf)
-        given = {"retry_at": retry_at, "promise": promise, "offer": offer}
-        return Verdicts.build(code, **given, findings=findings, plan=plan)
+        return Verdicts.build(
+            code, retry_at=retry_at, promise=promise, offer=offer, findings=findings, plan=plan
+        )
 
     def refused(
         self, session: Session, k: int, refusal: Refusal, jobs: Jobs, row: int

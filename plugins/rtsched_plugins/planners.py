@@ -212,7 +212,7 @@ class Several(EqualNodes):
 
 
 class Varied(NamedTuple):
-    """The planner of `kernels.admission_varied`, once it is told what nodes it plans for."""
+    """The planner of `kernels.admission_varied`, for any pool of nodes."""
 
     rules: Rules
     staggered: bool

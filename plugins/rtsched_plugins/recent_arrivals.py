@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
 from rtsched.api import State
 from rtsched_plugins.kernels.portfolio_plan import Arrivals, Reading, read_arrivals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Recent(State, frozen=True):
@@ -80,16 +85,8 @@ def arrived(
     count = len(arrivals.time)
     first = max(count - reading.arrivals, 0)
     first = min(first, int(np.searchsorted(arrivals.time, arrivals.time[-1])))
-    return Recent(
-        np.concatenate([recent.job, job])[first:],
-        arrivals.time[first:],
-        arrivals.work[first:],
-        arrivals.patience[first:],
-        arrivals.threshold[first:],
-        arrivals.load[first:],
-        arrivals.declined[first:],
-        above,
-    )
+    jobs, kept = np.concatenate([recent.job, job]), slice(first, None)
+    return Recent(jobs[kept], **_rows(arrivals._asdict(), kept), above=above)
 
 
 def without(recent: Recent, jobs: NDArray[np.int64]) -> Recent:
@@ -97,13 +94,10 @@ def without(recent: Recent, jobs: NDArray[np.int64]) -> Recent:
     kept = ~np.isin(recent.job, jobs)
     if kept.all():
         return recent
-    return Recent(
-        recent.job[kept],
-        recent.time[kept],
-        recent.work[kept],
-        recent.patience[kept],
-        recent.threshold[kept],
-        recent.load[kept],
-        recent.declined[kept],
-        recent.above,
-    )
+    columns = {name: getattr(recent, name) for name in Arrivals._fields}
+    return Recent(recent.job[kept], **_rows(columns, kept), above=recent.above)
+
+
+def _rows(columns: Mapping[str, Any], kept: slice | NDArray[np.bool_]) -> dict[str, Any]:
+    """Return some rows of each column."""
+    return {name: column[kept] for name, column in columns.items()}

@@ -297,5 +297,6 @@ class Batch:
 
     def verdicts(self) -> Verdicts:
         """Return the answer, without a plan."""
-        retry_at, findings = np.full(len(self.jobs), -np.inf), tuple(self._findings)
-        return Verdicts(self._code, retry_at, self._promise, self._offer, findings)
+        return Verdicts.build(
+            self._code, promise=self._promise, offer=self._offer, findings=self._findings
+        )

@@ -155,7 +155,7 @@ class Verdicts:
         findings: Iterable[Finding] = (),
         plan: Schedule | None = None,
     ) -> Verdicts:
-        """Return verdicts; scalars stand for all rows. Findings about no job are left out."""
+        """Return verdicts; scalars stand for all rows. Findings without rows are left out."""
         codes = np.asarray(code, np.int8)
         given = [np.asarray(values, np.float64) for values in (retry_at, promise, offer)]
         retry, promised, offered = (
