@@ -45,9 +45,12 @@ def in_the_way(site: Site, now: float) -> list[int]:
     if by_room(snapshot):
         keeps = free_now(with_leeway(snapshot, site.leeway), plan, SOON)
     else:
+        free = snapshot.free_in <= SOON
+        if not free.any():
+            return []
         first = plan.first_entries(len(snapshot.cluster))
         keeps = np.zeros(len(plan), np.bool_)
-        keeps[first[(first >= 0) & (snapshot.free_in <= SOON)]] = True
+        keeps[first[(first >= 0) & free]] = True
     found: list[int] = plan.entries.job[keeps & np.isin(plan.entries.job, offers)].tolist()
     return found
 

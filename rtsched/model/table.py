@@ -55,7 +55,7 @@ class Column(Generic[S]):
 
     def array(self, values: ArrayLike | None, n: int) -> NDArray[S]:
         """Return `values` as a read-only array of this column, the missing value if None."""
-        if values is None:
+        if values is None or self._is_missing(values):
             return np.ndarray((n,), self.dtype, self.nothing, 0, (0,))
         array = np.asarray(values)
         if array.dtype != self.dtype:
@@ -69,6 +69,12 @@ class Column(Generic[S]):
         if array.shape != (n,):
             raise ShapeError(f"column {self.name!r} has shape {array.shape}, expected ({n},)")
         return cast("NDArray[S]", read_only(array))
+
+    def _is_missing(self, value: object) -> bool:
+        """Return whether one value for all rows is the missing one."""
+        if not isinstance(value, (int, float)):
+            return False
+        return value == self.missing or (value != value and self.missing != self.missing)  # nan
 
     def is_nothing(self, array: NDArray[Any]) -> bool:
         """Return whether an array of this column was never given anything but missing values."""
@@ -241,6 +247,7 @@ class Table:
             column = cls._columns[name]
             if isinstance(column, Text) and values is not None and name not in tables:
                 values, texts = encode(cast("Iterable[str | None]", values))
+                values = values if texts else None
                 tables[name] = Names(texts)
             arrays[name] = column.array(cast("ArrayLike | None", values), n)
             if isinstance(column, Amounts) and arrays[name].shape[1] != len(tables.get(name, ())):

@@ -154,7 +154,10 @@ def test_replacing_columns() -> None:
 
 
 def test_what_was_never_given_goes_nowhere() -> None:
-    """A column is given once it has values, in whatever is made of a table; else it is missing."""
+    """A column is given once it has values, in whatever is made of a table; else it is missing.
+
+    One value for all rows that is the missing one gives it none.
+    """
     later = PETS.with_column("weight", [30.0, 4.0, 0.1])
     assert PETS.given() == PETS.take([2, 0]).given() == ["legs", "name"]
     assert later.given() == later.take([1]).given() == ["legs", "weight", "name"]
@@ -163,7 +166,8 @@ def test_what_was_never_given_goes_nowhere() -> None:
     assert joined.given() == ["legs", "weight", "name"]
     assert np.isnan(joined.weight).tolist() == [True, True, True, False]
     assert Pets.joined([PETS.take([0]), PETS]).given() == ["legs", "name"]
-    assert Pets.build(1, weight=np.nan, legs=None).given() == ["weight"]
+    assert Pets.build(1, weight=np.nan, legs=4).given() == ["legs"]
+    assert Pets.build(2, weight=[np.nan, 1.0], legs=None, name=[None, None]).given() == ["weight"]
 
 
 @given(rows=st.lists(st.integers(0, 2), max_size=5))
