@@ -78,7 +78,7 @@ PARTS: Mapping[str, list[tuple[Any, str]]] = {
     "limits, and what the user has": [
         (admissions, "for_job"),
         *((AdmissionController, name) for name in ("_used_up", "_too_much")),
-        (admissions, "_redeemable"),
+        (admissions, "redeemable"),
     ],
     "imminent starts": [(admissions, "with_imminent_started")],
     "what is idle now": [(instants, "instant_of"), (admissions, "present")],

@@ -27,7 +27,7 @@ from states import newcomer, random_state
 
 from rtsched.core.chain import Chain, Member
 from rtsched.core.decision import observe
-from rtsched.model.events import EventKind, EventRows, Events
+from rtsched.model.state import EventKind, EventRows, Events
 from rtsched.model.verdicts import Verdict
 from rtsched_plugins.portfolio import Portfolio
 

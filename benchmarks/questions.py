@@ -18,10 +18,10 @@ from states import newcomer, random_state
 from rtsched.core.capabilities import PreparedState
 from rtsched.core.chain import Chain, Member
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs, Periodic
 from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Accounts, Snapshot
+from rtsched.model.state import EventKind, EventRows, Events
 from rtsched.model.verdicts import Verdict
 from rtsched_plugins.kernels import ste as ste_kernel
 from rtsched_plugins.kernels.scans import INDEX, MAJORITY, placed

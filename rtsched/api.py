@@ -29,7 +29,6 @@ from rtsched.kernels.hooks import (
     rejects_rows,
 )
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic, array_time, occurrences
 from rtsched.model.resources import (
     TENANCY,
@@ -42,7 +41,7 @@ from rtsched.model.resources import (
 )
 from rtsched.model.schedule import Entries, PlanRows, Schedule
 from rtsched.model.snapshot import Accounts, Dependencies, Snapshot, dependencies_of, places
-from rtsched.model.state import State
+from rtsched.model.state import EventKind, EventRows, Events, State
 from rtsched.model.table import Ragged, amounts_of, offsets_of
 from rtsched.model.verdicts import (
     DelayClasses,

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from rtsched.counting import counted, span
 from rtsched.model.verdicts import Reason
+from rtsched.text import counted, span
 
 
 @pytest.mark.parametrize(

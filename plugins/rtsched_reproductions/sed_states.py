@@ -9,8 +9,8 @@ import numpy as np
 
 from rtsched.core.capabilities import PreparedState
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
+from rtsched.model.state import EventKind
 from rtsched.testing import make_events, make_jobs, make_snapshot
 from rtsched_plugins.sed import Recorded, Sed
 

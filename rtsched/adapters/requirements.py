@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 import numpy as np
 
 from rtsched.adapters.wire import Tag
-from rtsched.counting import counted
 from rtsched.kernels.loads import Load
 from rtsched.model.jobs import Kind
 from rtsched.model.units import DAY
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -155,8 +155,8 @@ def _reasons(skipped: Skipped) -> dict[str, dict[str, Any]]:
 
 def _sentences(shown: Mapping[str, Any]) -> str:
     """Return what was done in lines for people."""
-    from rtsched.counting import counted
     from rtsched.report.wording import visible
+    from rtsched.text import counted
 
     lines = [f"{counted(shown['records'], 'record')} ({shown['format']}): {shown['output']}"]
     names = ", ".join(f"{kind} {count:,}" for kind, count in shown["names"].items())

@@ -61,8 +61,8 @@ def print_json(report: Any) -> None:
 
 def when(at: float | None, now: float) -> str:
     """Return an instant in local time, with the date if it is not today."""
-    from rtsched.daemon.odds_wording import moment
     from rtsched.report.wording import MISSING
+    from rtsched.text import moment
 
     return MISSING if at is None else moment(at, now)
 
@@ -145,8 +145,8 @@ def promise_rows(
     promises: Sequence[PromiseStatus], now: float, everyone: bool
 ) -> tuple[list[str], list[list[str]]]:
     """Return the titles and rows of a table of promises."""
-    from rtsched.daemon.odds_wording import state_of
     from rtsched.report.wording import shortened
+    from rtsched.text import state_of
 
     titles = ["job", "name", *(["user"] if everyone else []), "state"]
     titles += [f"finish by ({zone(now)})", "start", "end", "nodes"]

@@ -60,7 +60,7 @@ class Group(click.Group):
         """Return the command that the first word names, and the other words."""
         names = self.list_commands(ctx)
         if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
-            from rtsched.suggestions import did_you_mean
+            from rtsched.text import did_you_mean
 
             hint = did_you_mean(args[0], names)
             hint = hint[:1].upper() + hint[1:]

@@ -150,9 +150,9 @@ def _show(values: Values, found: Sequence[Difference], confidence: float) -> Non
     from rich.table import Table
     from rich.text import Text
 
-    from rtsched.counting import counted
     from rtsched.replay.measures import MEASURES
     from rtsched.report.wording import MISSING, quantity, visible
+    from rtsched.text import counted
 
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     first = visible(values.policies[0])

@@ -19,9 +19,9 @@ from rtsched.cli.asking import (
     when,
 )
 from rtsched.cli.common import KEPT, Exit, console, debug_option, indented
-from rtsched.counting import counted
 from rtsched.report.start_wording import sentence
 from rtsched.report.wording import decimal, duration
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -172,7 +172,7 @@ def job_facts(job: JobReport, now: float) -> list[tuple[str, str]]:
 
 def promise_facts(promise: PromiseStatus, now: float) -> list[tuple[str, str]]:
     """Return what was promised, and the plan to keep it."""
-    from rtsched.daemon.odds_wording import state_of
+    from rtsched.text import state_of
 
     by = f"{when(promise.deadline, now)}, {gap(promise.deadline, now)}"
     kept = state_of(promise.state, promise.odds, promise.odds_now)

@@ -11,11 +11,11 @@ import click
 import msgspec
 
 from rtsched.cli.common import console, indented
-from rtsched.counting import counted
 from rtsched.errors import InputError
 from rtsched.model.log import FinalState
 from rtsched.replay.why import close_matches, explain, find
 from rtsched.report.wording import MISSING, decimal, duration, is_dated, percent
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

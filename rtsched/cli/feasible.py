@@ -23,9 +23,9 @@ from rtsched.cli.asking import (
     when,
 )
 from rtsched.cli.common import Exit, console, debug_option, indented
-from rtsched.daemon.odds_wording import per_cent
 from rtsched.daemon.questions import MOST_COUNTED, MOST_ROUNDS
 from rtsched.errors import RtschedError
+from rtsched.text import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,8 +19,8 @@ from rtsched.cli.asking import (
     when,
 )
 from rtsched.cli.common import Exit, console, debug_option, indented
-from rtsched.counting import counted
 from rtsched.errors import ConfigError
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

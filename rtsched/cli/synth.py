@@ -10,8 +10,8 @@ import click
 
 from rtsched.cli.common import Group, debug_option, refuse_unwritable
 from rtsched.cli.options import from_options, options_of
-from rtsched.counting import counted
 from rtsched.replay.synth import GENERATORS
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from rtsched.replay.synth import Generator

@@ -185,9 +185,9 @@ def _named(asked: Asked) -> str:
 def _facts(
     asked: Asked, workload: Workload, found: StartAccuracy, starts: str
 ) -> list[tuple[str, str]]:
-    from rtsched.counting import counted
     from rtsched.report.start_accuracy import span
     from rtsched.report.wording import count, duration
+    from rtsched.text import counted
 
     whose = "as the log records them" if starts == "recorded" else "of a replay by the scheduler"
     each = duration(asked.given["every"])

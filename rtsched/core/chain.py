@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from rtsched.core.config import Mode, PluginTable
     from rtsched.core.plugins import Found
     from rtsched.model.cluster import Cluster
-    from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
-    from rtsched.model.state import State
+    from rtsched.model.state import Events, State
     from rtsched.model.verdicts import DelayClasses, Terms
 
 

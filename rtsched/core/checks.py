@@ -17,10 +17,10 @@ from rtsched.model.verdicts import DelayClasses, Placement, Terms, Verdict, Verd
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
     from rtsched.model.snapshot import Snapshot
+    from rtsched.model.state import Events
     from rtsched.model.verdicts import Finding
 
 

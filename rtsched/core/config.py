@@ -22,7 +22,7 @@ from msgspec import Meta
 
 from rtsched.descriptions import described
 from rtsched.errors import ConfigError
-from rtsched.suggestions import did_you_mean
+from rtsched.text import did_you_mean
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rtsched.core.chain import Chain, Judgement, Priorities
-    from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
-    from rtsched.model.state import State
+    from rtsched.model.state import Events, State
     from rtsched.model.verdicts import Placement, Verdicts
 
 

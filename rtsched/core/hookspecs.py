@@ -42,10 +42,9 @@ import pluggy
 if TYPE_CHECKING:
     from rtsched.core.capabilities import PreparedState
     from rtsched.model.cluster import Cluster
-    from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Accounts, Snapshot
-    from rtsched.model.state import State
+    from rtsched.model.state import Events, State
     from rtsched.model.verdicts import DelayClasses, Placement, Terms, Verdicts
 
 PROJECT = "rtsched"

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from rtsched.adapters.changes import rounds_of
@@ -28,7 +27,19 @@ from rtsched.daemon.instant import (
     present,
     with_imminent_started,
 )
-from rtsched.daemon.offers import STATED, in_the_way, rounded_up, too_early_by
+from rtsched.daemon.offers import (
+    GAVE_WAY,
+    STATED,
+    dropped,
+    in_the_way,
+    narrowed,
+    redeemable,
+    room_for,
+    rounded_up,
+    same,
+    too_early_by,
+    unended,
+)
 from rtsched.daemon.promises import Promise, decode_jobs, encode_jobs
 from rtsched.daemon.qos_limits import (
     for_job,
@@ -46,19 +57,15 @@ from rtsched.errors import PlannerError
 from rtsched.model.jobs import Edges, Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
-from rtsched.model.table import no_more, same_amounts
 from rtsched.model.units import MINUTE
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
     from rtsched.core.chain import Judgement
     from rtsched.core.config import Mode
     from rtsched.daemon.chains import Chains
     from rtsched.daemon.menu import Menu
+    from rtsched.daemon.offers import Covers
     from rtsched.daemon.promises import PromiseState
     from rtsched.daemon.qos_limits import FullLimit
     from rtsched.daemon.settings import DaemonSettings
@@ -67,21 +74,8 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
 
-REQUIREMENTS = (
-    *("kind", "size", "size_min", "size_max", "wall_time", "begin", "dag", "pinned", "exclusive"),
-    *("sigma", "cms", "cps", "setup_link", "setup_node", "rounds"),
-)
-CHARGED = ("partition", "node_request", "account", "qos")
-"""What must be equal for a submission to be the one that an offer was made for."""
-
-Covers: TypeAlias = "Callable[[Site, Promise, Jobs], bool]"
-"""Whether a job may take an offer."""
-
 NAMED_TRIES = 4
 """Deadlines that are tried at most for one that can be taken for a while."""
-
-GAVE_WAY = "gave way to another job"
-"""Why an offer lapsed that was in the way."""
 
 UNFIT = frozenset({"submit.unusable", "likely.off", "likely.low", "likely.unsuitable"})
 """Codes of rejections for what a job asks for, whatever deadline it has."""
@@ -277,7 +271,7 @@ class AdmissionController:
             return or_run(refused, Submission(row, edges.take([]), uid, otherwise=otherwise))
         notify = mark.texts("notify")[0] or ""
         links = edges.take(edges.after == job)
-        links = links.take(_unended(site, links))
+        links = links.take(unended(site, links))
         rejected = [job for job, one in site.waiting.items() if one.declined]
         if np.isin(links.before, rejected).any():  # it is about to be cancelled
             return self.later(site)
@@ -408,7 +402,7 @@ class AdmissionController:
         One whose planned start was lost, and that no cycle could plan anew, is not there to be
         taken.
         """
-        offers = _redeemable(site, job, now, covers)
+        offers = redeemable(site, job, now, covers)
         if not offers:
             return None
         lost = lost_starts(site, self._present(site, replace(site.snapshot, now=now)).snapshot)
@@ -490,7 +484,7 @@ class AdmissionController:
             deadline = float(verdicts.promise[0])
             result = self._promise(base, job, deadline, verdicts.plan, now)
         why = "replaced by another one" if result.verdict == "reject" else GAVE_WAY
-        changed = (*result.changed, *_dropped(site, result.site, now, why))
+        changed = (*result.changed, *dropped(site, result.site, now, why))
         return replace(result, changed=changed, codes=codes, judgement=judgement)
 
     def _beyond_limit(
@@ -659,17 +653,11 @@ class AdmissionController:
 
     def _redeem(self, site: Site, offer: Promise, job: Submission, now: float) -> AdmissionResult:
         """Give the promise that was offered: the plan already holds its place."""
-        plan = renamed(_narrowed(site, offer, job.jobs), {offer.id: _id(job)})
+        plan = renamed(narrowed(site, offer, job.jobs), {offer.id: _id(job)})
         deadline = float(job.jobs.deadline[0])
         result = self._promise(site.without([offer.id]), job, deadline, plan, now)
-        changed = (*result.changed, *_dropped(site, result.site, now, "accepted"))
+        changed = (*result.changed, *dropped(site, result.site, now, "accepted"))
         return replace(result, changed=changed, codes=("submit.offer",))
-
-
-def _unended(site: Site, links: Edges) -> NDArray[np.bool_]:
-    """Return which links are to jobs that wait or run."""
-    waits = places(site.snapshot.queued.id, links.before)[1]
-    return waits | places(site.snapshot.running.id, links.before)[1]
 
 
 def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, str]:
@@ -682,7 +670,7 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
     """
     if not len(links):
         return links, 0, ""
-    known, new = links.take(_unended(site, links)), links.before > site.newest
+    known, new = links.take(unended(site, links)), links.before > site.newest
     if not new.any():
         return known, 0, ""
     own = [r.id for r in site.of_user(uid, "provisional") if r.id >= FIRST_OWN_ID]
@@ -697,77 +685,6 @@ def _open(site: Site, row: Jobs, links: Edges, uid: int) -> tuple[Edges, int, st
     sure = len(own) == int(new.sum())
     doubtful = "" if sure else "reject" if own else "admit"
     return Edges.joined([known, guessed]), int(links.before[new][0]), doubtful
-
-
-def _redeemable(site: Site, job: Submission, now: float, covers: Covers) -> list[Promise]:
-    """Return a user's offers that cover a job and end by the deadline that it asks for.
-
-    The job waits for the same jobs, of those that have not ended.
-    """
-    return [
-        promise
-        for promise in site.of_user(job.uid, "offered")
-        if now < promise.expires
-        and covers(site, promise, job.jobs)
-        and _waits(site, job.edges) == _waits(site, site.links.take(site.links.after == promise.id))
-    ]
-
-
-def same(site: Site, offer: Promise, job: Jobs) -> bool:
-    """Return whether an offer was made for a job, and by its deadline or an earlier one."""
-    return bool(job.deadline[0] >= offer.deadline) and same_request(site.row(offer.id), job)
-
-
-def room_for(site: Site, offer: Promise, job: Jobs) -> bool:
-    """Return whether a job that asks for no more ends in time in the place of an offer."""
-    row, entry = site.row(offer.id), entry_of(site.snapshot.plan, offer.id)
-    if entry < 0 or row.kind[0] != Kind.RIGID:
-        return False
-    less = job.size[0] <= row.size[0] and job.wall_time[0] <= row.wall_time[0]
-    less = less and no_more(without_limits(job), without_limits(row), "demand")
-    alike = _alike(row, job, besides=("size", "size_min", "size_max", "wall_time"))
-    return bool(less and alike and _ends(site, offer, job) <= job.deadline[0])
-
-
-def _ends(site: Site, offer: Promise, job: Jobs) -> float:
-    """Return when a job ends that starts in the place of an offer, seconds since the epoch."""
-    plan = site.snapshot.plan
-    less = site.row(offer.id).wall_time[0] - job.wall_time[0]
-    return float(plan.entries.end[entry_of(plan, offer.id)] - less)
-
-
-def _narrowed(site: Site, offer: Promise, job: Jobs) -> Schedule:
-    """Return the plan in which an offer has as many nodes, for as long, as a job needs."""
-    plan, row = site.snapshot.plan, site.row(offer.id)
-    if row.kind[0] != Kind.RIGID or same_request(row, job):
-        return plan
-    entry, size = entry_of(plan, offer.id), int(job.size[0])
-    start, end = plan.entries.start[entry], _ends(site, offer, job)
-    nodes = plan.nodes_of(entry)[:size]
-    part = Schedule.build([offer.id], [start], [end], np.array([0, size]), nodes)
-    return Schedule.joined([plan.take(np.flatnonzero(plan.entries.job != offer.id)), part])
-
-
-def same_request(one: Jobs, other: Jobs) -> bool:
-    """Return whether two jobs, of one row each, ask for the same, whatever their deadlines."""
-    same_demand = same_amounts(without_limits(one), without_limits(other), "demand")
-    return same_demand and _alike(one, other)
-
-
-def _alike(one: Jobs, other: Jobs, besides: Sequence[str] = ()) -> bool:
-    """Return whether two jobs ask for the same besides their demand, deadlines, and these."""
-    alike = all(_equal(one, other, name) for name in REQUIREMENTS if name not in besides)
-    return alike and all(one.texts(name) == other.texts(name) for name in CHARGED)
-
-
-def _waits(site: Site, links: Edges) -> set[tuple[int, float]]:
-    """Return which jobs that have not ended are waited for, and how long their messages travel."""
-    open_ = links.take(_unended(site, links) | (links.before >= FIRST_OWN_ID))
-    return set(zip(open_.before.tolist(), open_.message_time.tolist(), strict=True))
-
-
-def _equal(one: Jobs, other: Jobs, name: str) -> bool:
-    return bool(np.array_equal(one.column(name), other.column(name), equal_nan=True))
 
 
 def new_promise(
@@ -817,14 +734,3 @@ def rounds_promised(promise: Promise, plan: Schedule, entry: int) -> tuple[float
     if plan.entries.rounds[entry] == 1:
         return ()
     return tuple(rounds_of(plan, entry, decode_jobs(promise.job), 0))
-
-
-def _dropped(before: Site, after: Site, now: float, why: str) -> tuple[Promise, ...]:
-    """Return the offers of `before` that `after` no longer holds, as lapsed."""
-    gone = sorted(before.promises.keys() - after.promises.keys())
-    return tuple(lapsed(before.promises[job], why, now) for job in gone)
-
-
-def lapsed(offer: Promise, why: str, now: float) -> Promise:
-    """Return an offer that is held no longer."""
-    return msgspec.structs.replace(offer, state="lapsed", why=why, changed_at=now)

@@ -41,8 +41,8 @@ from rtsched.daemon.user_limits import kept_for_nothing
 from rtsched.daemon.warming import keep_loaded, rehearse, warm_up
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.actions import Notify
-from rtsched.model.events import NO_EVENTS, joined
 from rtsched.model.snapshot import places
+from rtsched.model.state import NO_EVENTS, joined
 from rtsched.model.units import DAY
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from rtsched.adapters.live import Adjustment
-from rtsched.counting import counted, span
-from rtsched.daemon.odds_wording import per_cent
+from rtsched.text import counted, per_cent, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence

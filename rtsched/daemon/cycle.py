@@ -52,10 +52,9 @@ if TYPE_CHECKING:
     from rtsched.daemon.restarting import RestartPolicy
     from rtsched.daemon.settings import DaemonSettings
     from rtsched.daemon.site import Site
-    from rtsched.model.events import Events
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
-    from rtsched.model.state import State
+    from rtsched.model.state import Events, State
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ import msgspec
 import numpy as np
 import structlog
 
-from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.promises import JournalEntry, OpenPromises
 from rtsched.daemon.site import Secured, Step, entry_of
@@ -27,6 +26,7 @@ from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Admit, Cancel, DropDeadline, Notify, Release
 from rtsched.model.jobs import Kind
 from rtsched.model.snapshot import places
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

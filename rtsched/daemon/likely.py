@@ -21,7 +21,6 @@ from rtsched.adapters.live import FIRST_OWN_ID, LIKELY, SubmitReply
 from rtsched.adapters.requirements import beyond_horizon
 from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionResult, new_promise, or_run
-from rtsched.daemon.odds_wording import CLASSES
 from rtsched.daemon.promises import OPEN, OUTCOMES
 from rtsched.daemon.reconcile import closed_by_poll
 from rtsched.daemon.site import Step
@@ -34,6 +33,7 @@ from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
 from rtsched.model.units import MINUTE
 from rtsched.model.verdicts import Verdict
+from rtsched.text import CLASSES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -31,7 +31,6 @@ import msgspec
 import numpy as np
 
 from rtsched.adapters.live import Adjustment
-from rtsched.daemon.admission import lapsed, same_request
 from rtsched.daemon.changed_requests import (
     Search,
     amounts,
@@ -42,12 +41,12 @@ from rtsched.daemon.changed_requests import (
     what,
 )
 from rtsched.daemon.likely import Odds, stated_odds
-from rtsched.daemon.odds_wording import moment
-from rtsched.daemon.offers import in_the_way
+from rtsched.daemon.offers import in_the_way, lapsed, same_request
 from rtsched.daemon.questions import ChoiceKind
 from rtsched.daemon.site import entry_of
 from rtsched.errors import RtschedError
 from rtsched.model.jobs import Kind
+from rtsched.text import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

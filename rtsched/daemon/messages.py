@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rtsched.adapters.live import FIRST_OWN_ID
-from rtsched.counting import counted
-from rtsched.daemon.odds_wording import moment, per_cent
 from rtsched.model.limits import JOBS, minute_of
 from rtsched.model.resources import CPU, MEMORY
 from rtsched.model.verdicts import Verdict
+from rtsched.text import counted, moment, per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import structlog
 
 from rtsched.daemon.likely import sold
-from rtsched.daemon.odds_wording import CLASSES, class_of
 from rtsched.daemon.promises import AT_RISK, OPEN, PromiseState
 from rtsched.daemon.site import states
 from rtsched.errors import ConfigError
 from rtsched.model.units import PERIODS
 from rtsched.model.verdicts import Verdict
+from rtsched.text import CLASSES, class_of
 
 try:
     import prometheus_client

@@ -23,13 +23,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.counting import span
 from rtsched.daemon.site import in_order
 from rtsched.kernels.machine_limits import HELD, REMAINING
 from rtsched.kernels.overlaps import ROUNDING
-from rtsched.model.billing import BILLING, whole_units
 from rtsched.model.jobs import Jobs, Kind
-from rtsched.model.limit_rules import NODE, USED_TIME, kinds_of
+from rtsched.model.limit_rules import BILLING, NODE, USED_TIME, kinds_of, whole_units
 from rtsched.model.limits import JOBS, minute_of
 from rtsched.model.resources import CPU, LICENSE
 from rtsched.model.schedule import Schedule
@@ -37,6 +35,7 @@ from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
 from rtsched.model.units import MINUTE
 from rtsched.replay.limits import limits_of_kinds
+from rtsched.text import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

@@ -27,9 +27,9 @@ from rtsched.daemon.site import (
 )
 from rtsched.daemon.user_limits import kept_for_nothing
 from rtsched.model.actions import Action, Notify
-from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.snapshot import places
+from rtsched.model.state import EventKind, EventRows, Events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -36,7 +36,6 @@ from rtsched.core.plan_repair import (
     with_leeway,
     without_room,
 )
-from rtsched.counting import counted
 from rtsched.daemon import messages
 from rtsched.daemon.instant import with_imminent_started, with_started
 from rtsched.daemon.promises import OpenPromises, decode_jobs, encode_jobs
@@ -58,6 +57,7 @@ from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
 from rtsched.model.units import MINUTE
 from rtsched.model.verdicts import Verdict
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,10 +18,10 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID, Marks
 from rtsched.daemon.promises import AT_RISK, OPEN, OpenPromises
 from rtsched.estimates.likely_level import LikelyLevel
-from rtsched.model.events import NO_EVENTS, Events, joined
 from rtsched.model.jobs import NOBODY, Edges, Jobs
 from rtsched.model.schedule import Commitment, Promises, Schedule
 from rtsched.model.snapshot import places
+from rtsched.model.state import NO_EVENTS, Events, joined
 from rtsched.model.units import HOUR
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.daemon.qos_limits import LimitsOfJobs, billed, countable, most_nodes, run_seconds
-from rtsched.model.billing import BILLING
 from rtsched.model.jobs import Jobs, Kind
-from rtsched.model.limit_rules import NODE, USED_TIME
+from rtsched.model.limit_rules import BILLING, NODE, USED_TIME
 from rtsched.model.limits import JOBS
 from rtsched.model.resources import CPU, LICENSE
 from rtsched.model.table import amounts_of

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from rtsched.core.plan_repair import by_room, without_room
-from rtsched.counting import counted
 from rtsched.daemon.estimating import LatestEstimates, held_back
-from rtsched.daemon.odds_wording import moment
 from rtsched.daemon.questions import EstimateRecord, Reason, StartEstimate
 from rtsched.daemon.site import entry_of
 from rtsched.estimates.tables import BOUNDS
@@ -20,6 +18,7 @@ from rtsched.model.blocked import NOTHING_BLOCKED
 from rtsched.model.resources import allowed_nodes
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
+from rtsched.text import counted, moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.counting import counted
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

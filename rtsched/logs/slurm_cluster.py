@@ -26,8 +26,8 @@ from rtsched.logs.hostlist import expand
 from rtsched.logs.machine import Node, slurm_state
 from rtsched.logs.slurm_text import gres, licenses_in
 from rtsched.logs.source import readable
-from rtsched.model.billing import BillingWeights
 from rtsched.model.cluster import Topology
+from rtsched.model.limit_rules import BillingWeights
 from rtsched.model.resources import LICENSE, MEMORY
 from rtsched.model.units import size_bytes
 

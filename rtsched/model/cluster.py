@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.model.billing import BillingWeights
+    from rtsched.model.limit_rules import BillingWeights
 
 
 class NodeState(IntEnum):

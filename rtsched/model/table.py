@@ -308,7 +308,8 @@ class Table:
                     self._names[name] = names
             else:
                 array = self._base.column(name)
-                array = array if self._rows is None else read_only(array[self._rows])
+                if self._rows is not None:
+                    array = _rows_of(array, self._rows)
             self.__dict__[name] = array
         return array
 
@@ -403,8 +404,13 @@ class Table:
         array = self._columns[name].array(values, self._n)
         return self._make(self._n, {name: array}, self._names, self)
 
-    def replace(self, **columns: ArrayLike | None) -> Self:
-        """Return a copy in which the given columns are other arrays; the rest is shared."""
+    def replace(
+        self, names: Mapping[str, Sequence[str]] | None = None, /, **columns: ArrayLike | None
+    ) -> Self:
+        """Return a copy in which the given columns are other arrays; the rest is shared.
+
+        None: its values are missing. `names` are the tables behind text columns and amounts.
+        """
         unknown = columns.keys() - self._columns.keys()
         if unknown:
             raise ShapeError(f"{type(self).__name__} has no column {sorted(unknown)[0]!r}")
@@ -413,13 +419,14 @@ class Table:
             for name, column in self._columns.items()
             if name in columns or name in self._given
         }
-        return self._make(self._n, arrays, self._names)
+        tables = self._names
+        if names:
+            tables = tables | {name: Names(texts) for name, texts in names.items()}
+        return self._make(self._n, arrays, tables)
 
     def replace_text(self, column: str, codes: ArrayLike, names: Sequence[str]) -> Self:
         """Return a copy in which one text column has other codes and another table of names."""
-        copy = self.replace(**{column: codes})
-        copy._names = {**self._names, column: Names(names)}
-        return copy
+        return self.replace({column: names}, **{column: codes})
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -449,6 +456,13 @@ class Table:
             for name, column in self._columns.items()
             if name in self._given or name in other._given
         )
+
+
+def _rows_of(array: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return rows of a column, read-only; one value for all rows stays one."""
+    if array.strides == (0,) and len(array):
+        return np.broadcast_to(array[0], len(rows))
+    return read_only(array[rows])
 
 
 def _gathered(parts: Sequence[Table], name: str) -> tuple[NDArray[Any], Names | None]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.counting import counted, span
 from rtsched.errors import ShapeError
 from rtsched.model.table import read_only
+from rtsched.text import counted, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rtsched.adapters.requirements import Event  # noqa: TC001 - read by msgspec
-from rtsched.daemon.odds_wording import moment, per_cent
 from rtsched.report.wording import duration, shortened, visible
+from rtsched.text import moment, per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

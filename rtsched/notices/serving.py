@@ -22,7 +22,6 @@ import msgspec
 import structlog
 
 from rtsched import __version__
-from rtsched.counting import counted
 from rtsched.daemon.query_client import ask
 from rtsched.daemon.questions import Closed, ClosedReport, Status, StatusReport
 from rtsched.daemon.systemd import log_events, notify
@@ -31,6 +30,7 @@ from rtsched.model.units import HOUR
 from rtsched.notices.events import OVERLAP, Memory, Notice, is_urgent, noticed
 from rtsched.notices.settings import chosen
 from rtsched.report.wording import shortened, visible
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

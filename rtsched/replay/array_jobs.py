@@ -17,7 +17,6 @@ from rtsched.model.resources import served
 from rtsched.model.snapshot import places
 from rtsched.model.table import Ragged, offsets_of
 from rtsched.replay.arrays import Arrays
-from rtsched.replay.gathering import gathered
 from rtsched.replay.results import Results
 from rtsched.simulator.array_runs import ArrayRuns
 
@@ -82,7 +81,7 @@ def as_one_job(workload: Workload) -> OneJobEach:
         columns["demand"] = jobs.demand[first] * each[:, None]
         columns["exclusive"] = jobs.exclusive[first] | arrays.alone
     new = {name: _with(jobs, name, rows, at, values) for name, values in columns.items()}
-    table = gathered(jobs, rows, new)
+    table = jobs.take(rows).replace(**new)
     runs, run_time = ArrayRuns(table, task_times), workload.run_time[rows]
     run_time = runs.run_times(np.arange(len(rows)), table.size.astype(np.int64), run_time)
     limits = workload.limits
@@ -94,7 +93,7 @@ def as_one_job(workload: Workload) -> OneJobEach:
         workload,
         jobs=table,
         run_time=run_time,
-        outcomes=gathered(workload.outcomes, rows),
+        outcomes=workload.outcomes.take(rows).replace(),
         edges=_edges_of_whole(workload.edges, jobs, tasks),
         limits=limits,
         arrays=Arrays.none(),

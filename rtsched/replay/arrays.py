@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.counting import counted
-from rtsched.model.array_rounds import array_width, most_together
-from rtsched.model.jobs import Kind
+from rtsched.model.jobs import Kind, array_width, most_together
 from rtsched.model.resources import allowed_nodes, asking_for
 from rtsched.model.snapshot import places
 from rtsched.model.table import Ragged, amounts_of, offsets_of
-from rtsched.replay.gathering import gathered
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,7 +85,7 @@ class Arrays:
         of, rows = self.tasks.rows(), self.tasks.values
         wall[rows] = (rounds * self.wall_time(jobs))[of]
         ids[rows] = jobs.id[self.first()][of]
-        return gathered(jobs, None, {"wall_time": wall, "id": ids})
+        return jobs.replace(wall_time=wall, id=ids)
 
     def take(self, which: NDArray[np.bool_]) -> Arrays:
         """Return those for which `which`, bool[a], is true."""

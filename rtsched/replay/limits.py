@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from rtsched.counting import counted
 from rtsched.kernels.machine_limits import (
     ALLOTTED,
     HELD,
@@ -21,8 +20,8 @@ from rtsched.kernels.machine_limits import (
     USED,
     USED_AND_ASKED,
 )
-from rtsched.model.billing import BILLING
 from rtsched.model.limit_rules import (
+    BILLING,
     GROUP_MINUTES,
     GROUP_WALL,
     LEAST,
@@ -35,15 +34,15 @@ from rtsched.model.limits import JOBS, Limits
 from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
 from rtsched.model.table import Ragged, amounts_of, offsets_of
 from rtsched.model.units import slurm_time
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from rtsched.model.billing import BillingWeights
     from rtsched.model.jobs import Jobs
-    from rtsched.model.limit_rules import JobLimits, Limit
+    from rtsched.model.limit_rules import BillingWeights, JobLimits, Limit
     from rtsched.model.limits import SiteLimits
 
 

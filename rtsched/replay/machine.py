@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rtsched.counting import counted
 from rtsched.logs.hostlist import names_of
 from rtsched.model.cluster import Cluster, Nodes, Topology
 from rtsched.model.resources import CPU, GRES, MEMORY
 from rtsched.model.snapshot import Accounts
-from rtsched.replay.gathering import gathered
 from rtsched.simulator.interface import NodeEvent
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,8 +84,7 @@ def _whole(cluster: Cluster) -> Cluster:
     """Return the cluster with rows that are given to one job at a time."""
     if not cluster.shared:
         return cluster
-    nodes = gathered(cluster.nodes, None, without=("capacity",))
-    return replace(cluster, nodes=nodes, licenses={})
+    return replace(cluster, nodes=cluster.nodes.replace(capacity=None), licenses={})
 
 
 def by_resources(cluster: Cluster) -> Cluster:
@@ -108,7 +106,7 @@ def by_resources(cluster: Cluster) -> Cluster:
         resources = (CPU, MEMORY) if known else (CPU,)
         columns = [np.maximum(whole.nodes.cores, 1), whole.nodes.memory][: len(resources)]
         amounts = np.column_stack(columns).astype(np.int64)
-    shared = gathered(whole.nodes, None, {"capacity": amounts}, {"capacity": resources})
+    shared = whole.nodes.replace({"capacity": resources}, capacity=amounts)
     return replace(whole, nodes=shared, licenses=cluster.licenses)
 
 
@@ -131,7 +129,7 @@ def by_node(cluster: Cluster) -> Cluster:
     if not len(hosts) or hosts[0] < 0 or len(hosts) == len(nodes):
         return _whole(cluster)
     rows, group = _same_host(nodes)
-    whole = gathered(nodes, rows, without=("capacity",))
+    whole = nodes.take(rows).replace(capacity=None)
     memory = np.bincount(group, np.maximum(nodes.memory, 0)).astype(np.int64)
     table = whole.replace(
         cores=np.bincount(group, nodes.cores).astype(np.int32),
@@ -193,8 +191,7 @@ def with_speeds(cluster: Cluster, speeds: Mapping[str, float]) -> tuple[Cluster,
             rows = np.flatnonzero(open_rows & nodes_like(nodes, pattern))
         speed[rows], open_rows[rows] = factor, False
         notes.append(f"Speed factor {factor:g}: {len(rows)} of {counted(m, 'node')} ({pattern}).")
-    made = gathered(nodes, None, {"speed": speed})
-    return replace(cluster, nodes=made), notes
+    return replace(cluster, nodes=nodes.replace(speed=speed)), notes
 
 
 def nodes_like(nodes: Nodes, pattern: str) -> NDArray[np.bool_]:

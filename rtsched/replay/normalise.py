@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.counting import counted
 from rtsched.errors import ConfigError
 from rtsched.logs.node_requests import LeftOut, RequestedNodes
 from rtsched.model.jobs import Edges, Kind
@@ -32,8 +31,8 @@ from rtsched.model.log import Ending
 from rtsched.model.resources import CPU, DISK, GRES, LICENSE, MEMORY, allowed_nodes, fitting_nodes
 from rtsched.model.snapshot import places
 from rtsched.model.table import Ragged, amounts_of, encode, offsets_of
-from rtsched.replay.gathering import gathered
 from rtsched.replay.machine import by_core, by_node, by_resources, cores_per_node
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,7 +61,7 @@ def in_units(
     if unit == "resources":
         return shared_nodes(log, machine, notes)
     if len(log.jobs.names("demand")):
-        log = replace(log, jobs=gathered(log.jobs, None, without=("demand",)))
+        log = replace(log, jobs=log.jobs.replace(demand=None))
     if machine is None:
         if unit == "node":
             notes.append(
@@ -92,8 +91,8 @@ def in_units(
     memory = log.jobs.memory
     if (memory >= 0).any():
         sizes["memory"] = np.where(memory >= 0, memory * each, -1)
-    jobs = gathered(log.jobs, None, sizes)
-    outcomes = gathered(log.outcomes, None, {"size": -(-log.outcomes.size // each)})
+    jobs = log.jobs.replace(**sizes)
+    outcomes = log.outcomes.replace(size=-(-log.outcomes.size // each))
     return replace(log, jobs=jobs, outcomes=outcomes), machine
 
 
@@ -234,7 +233,8 @@ def filled(
     elif unknown or exceeded:
         missing = run_time if assume_requested else np.inf
         new["wall_time"] = np.where(known, np.where(short, run_time, wall), missing)
-    return _told_apart(gathered(jobs, rows, new), notes)
+    kept = jobs if rows is None else jobs.take(rows)
+    return _told_apart(kept.replace(**new), notes)
 
 
 def _told_apart(jobs: Jobs, notes: list[str]) -> Jobs:
@@ -253,8 +253,7 @@ def _told_apart(jobs: Jobs, notes: list[str]) -> Jobs:
     for row in again[labels[again] < 0].tolist():
         labels[row] = len(names)
         names.append(str(int(ids[row])))
-    columns = {"id": fresh}
-    return gathered(jobs, None, columns).replace_text("label", labels, names)
+    return jobs.replace({"label": names}, id=fresh, label=labels)
 
 
 _UNKNOWN_LICENSES = (
@@ -293,22 +292,24 @@ def shared_nodes(log: Log, machine: Cluster | None, notes: list[str]) -> tuple[L
     nodes = np.where(jobs.node_count > 0, jobs.node_count, -(-np.maximum(jobs.size, 0) // each))
     nodes = nodes.astype(np.int32)
     resources = _counted(jobs, machine, notes)
-    columns = {
-        "size": nodes,
-        "cores": jobs.size,
-        "demand": _demand(jobs, nodes, resources, notes),
-        "kind": np.where(jobs.kind == Kind.MOLDABLE, np.int8(Kind.RIGID), jobs.kind),
-    }
+    demand = _demand(jobs, nodes, resources, notes)
     moldable = int((jobs.kind == Kind.MOLDABLE).sum())
     if moldable:
         notes.append(
             f"{counted(moldable, 'job')} that may have fewer or more nodes: the number asked for."
         )
-    shared = gathered(
-        jobs, None, columns, {"demand": resources}, without=("size_min", "size_max", "memory")
+    shared = jobs.replace(
+        {"demand": resources},
+        size=nodes,
+        size_min=None,
+        size_max=None,
+        cores=jobs.size,
+        memory=None,
+        demand=demand,
+        kind=np.where(jobs.kind == Kind.MOLDABLE, np.int8(Kind.RIGID), jobs.kind),
     )
     given = np.where(log.outcomes.size > 0, nodes, np.int32(0))
-    outcomes = gathered(log.outcomes, None, {"size": given})
+    outcomes = log.outcomes.replace(size=given)
     notes.append(
         f"Jobs share {counted(len(machine), 'node')}: each takes what it asks for of "
         f"{', '.join(resources)}."
@@ -403,8 +404,7 @@ def with_node_requests(
             "partitions: they run on such nodes only (planners may ignore that)."
         )
     notes += [f"{counted(n, 'job')} {sentence}." for sentence, n in counts.items() if n]
-    column, known = ({"node_request": code}, {"node_request": tuple(sets)}) if sets else ({}, {})
-    jobs = gathered(jobs, None, column, known, without=("node_request",))
+    jobs = jobs.replace({"node_request": tuple(sets)}, node_request=code if sets else None)
     return replace(log, jobs=jobs), replace(machine, node_sets=sets)
 
 
@@ -555,7 +555,7 @@ def _jobs(log: Log, together: Together, several: NDArray[np.bool_]) -> Jobs:
     if jobs.names("demand"):
         demand = _amounts_of_components(jobs, np.maximum(size, 1), together)
         columns["demand"] = np.where(several[:, None], demand, jobs.demand[first])
-    kept = gathered(jobs, first, columns)
+    kept = jobs.take(first).replace(**columns)
     labels, names = kept.label.copy(), list(jobs.names("label"))
     for row in np.flatnonzero(several & (labels >= 0)).tolist():
         names.append(names[labels[row]].partition("+")[0])
@@ -592,7 +592,7 @@ def _outcomes(outcomes: Outcomes, together: Together, several: NDArray[np.bool_]
         "ending": together.fold(np.maximum, outcomes.ending),
         "restarts": together.fold(np.maximum, outcomes.restarts),
     }
-    kept = gathered(outcomes, together.first, columns)
+    kept = outcomes.take(together.first).replace(**columns)
     if not outcomes.names("nodes"):
         return kept
     lists, texts = outcomes.texts("nodes"), kept.texts("nodes")
@@ -615,4 +615,4 @@ def _edges(edges: Edges, ids: NDArray[np.int64], together: Together) -> Edges:
     keys = np.column_stack([before, after, edges.at_start, edges.whole_array])
     once = np.sort(np.unique(keys, axis=0, return_index=True)[1])
     once = once[(before != after)[once] | edges.whole_array[once]]
-    return gathered(edges, once, {"before": before[once], "after": after[once]})
+    return edges.take(once).replace(before=before[once], after=after[once])

@@ -14,7 +14,7 @@ from rtsched.core.plugins import discover, settings
 from rtsched.errors import ConfigError
 from rtsched.replay.settings import WorkloadOptions
 from rtsched.simulator.settings import ExclusiveSettings, MachineSettings
-from rtsched.suggestions import did_you_mean
+from rtsched.text import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.counting import counted
 from rtsched.model.limits import Qos
 from rtsched.model.log import Ending
 from rtsched.model.preemption import (
@@ -18,6 +17,7 @@ from rtsched.model.preemption import (
     SUSPEND,
     Preemption,
 )
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

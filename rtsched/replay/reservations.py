@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.counting import counted
 from rtsched.errors import ConfigError
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.jobs import Periodic
 from rtsched.model.resources import CPU
 from rtsched.model.table import amounts_of
 from rtsched.replay.machine import nodes_like
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.counting import counted
 from rtsched.errors import ConfigError
 from rtsched.kernels.loads import Load, Loads
 from rtsched.model.jobs import MOST_ROUNDS, Kind
+from rtsched.text import counted
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from rtsched.model.jobs import Jobs
 
@@ -170,7 +170,7 @@ def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return bits
 
 
-def kinds(jobs: Jobs, rule: KindRule, machine: int) -> tuple[dict[str, object], list[str]]:
+def kinds(jobs: Jobs, rule: KindRule, machine: int) -> tuple[dict[str, ArrayLike], list[str]]:
     """Return the columns that `rule` changes, and what was assumed.
 
     The rule speaks of the jobs that the log leaves rigid. A moldable job needs
@@ -196,10 +196,10 @@ def kinds(jobs: Jobs, rule: KindRule, machine: int) -> tuple[dict[str, object], 
 
 def _moldable(
     jobs: Jobs, rule: KindRule, machine: int, rigid: NDArray[np.bool_]
-) -> tuple[dict[str, object], list[str]]:
+) -> tuple[dict[str, ArrayLike], list[str]]:
     low = np.maximum(np.ceil(jobs.size * rule.low - 1e-9), 1).astype(np.int32)
     high = np.minimum(np.floor(jobs.size * rule.high + 1e-9), machine)
-    columns: dict[str, object] = {
+    columns: dict[str, ArrayLike] = {
         "kind": np.where(rigid, Kind.MOLDABLE, jobs.kind).astype(np.int8),
         "size_min": np.where(rigid, low, jobs.size_min),
         "size_max": np.where(rigid, np.maximum(high, jobs.size), jobs.size_max).astype(np.int32),
@@ -213,7 +213,7 @@ def _moldable(
 
 def _divisible(
     jobs: Jobs, rule: KindRule, machine: int, rigid: NDArray[np.bool_]
-) -> tuple[dict[str, object], list[str]]:
+) -> tuple[dict[str, ArrayLike], list[str]]:
     costs = (rule.cms, rule.cps, rule.setup_link, rule.setup_node)
     fixed, per_unit = _affine(jobs.size, costs)
     sigma = (jobs.wall_time - fixed) / per_unit
@@ -222,7 +222,7 @@ def _divisible(
         fixed, per_unit = _affine(np.maximum(jobs.size - 1, 1), costs)
         cut &= (jobs.size == 1) | (fixed + sigma * per_unit > jobs.wall_time)
     short = int((rigid & ~cut).sum())
-    columns: dict[str, object] = {
+    columns: dict[str, ArrayLike] = {
         "kind": np.where(cut, Kind.DIVISIBLE, jobs.kind).astype(np.int8),
         "size_min": np.where(cut, 1, jobs.size_min).astype(np.int32),
         "size_max": np.where(cut, machine, jobs.size_max).astype(np.int32),

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from rtsched.counting import counted
 from rtsched.errors import ConfigError
 from rtsched.kernels.dlt import execution_ranges
 from rtsched.kernels.loads import Loads
@@ -22,9 +21,9 @@ from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import MOST_ROUNDS, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes
 from rtsched.replay import lublin
-from rtsched.replay.gathering import gathered
 from rtsched.replay.rules import DeadlineRule, KindRule, relative_deadlines
 from rtsched.replay.settings import HEADER
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -342,8 +341,8 @@ def repeat(log: Log, n_jobs: int) -> Log:
         if np.isfinite(outcomes.column(name)).any()
     }
     return Log(
-        gathered(jobs, rows, moved),
-        gathered(outcomes, rows, happened),
+        jobs.take(rows).replace(**moved),
+        outcomes.take(rows).replace(**happened),
         log.sources,
         log.format,
         cluster=log.cluster,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.model.log import FinalState
-from rtsched.suggestions import similar
+from rtsched.text import similar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from rtsched.counting import counted
 from rtsched.errors import InputError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Kind
@@ -18,7 +17,6 @@ from rtsched.model.log import Ending, Skipped
 from rtsched.model.preemption import SitePreemption
 from rtsched.model.resources import fitting_nodes, mean_cores
 from rtsched.replay.arrays import Arrays, whole_arrays
-from rtsched.replay.gathering import gathered
 from rtsched.replay.limits import JobAmounts, billing_sentences, limits_of_jobs
 from rtsched.replay.machine import (
     charge,
@@ -50,6 +48,7 @@ from rtsched.replay.rules import (
     kinds,
     relative_deadlines,
 )
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +57,8 @@ if TYPE_CHECKING:
 
     from rtsched.logs.sacctmgr import Outage
     from rtsched.logs.slurm_reservations import Reservation
-    from rtsched.model.billing import BillingWeights
     from rtsched.model.jobs import Edges, Jobs
+    from rtsched.model.limit_rules import BillingWeights
     from rtsched.model.limits import SiteLimits
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Accounts
@@ -156,7 +155,7 @@ def prepare(
         )
     columns, sentences = kinds(jobs, kind_rule, len(machine))
     notes += sentences
-    jobs, arrays = gathered(jobs, None, columns), Arrays.none()
+    jobs, arrays = jobs.replace(**columns), Arrays.none()
     if whole:
         arrays = whole_arrays(
             jobs,
@@ -179,7 +178,7 @@ def prepare(
         amounts = _amounts(read.jobs, rows, options.unit, machine, billing)
         jobs = _billed(jobs, amounts, machine, notes)
         limits = None if site is None else limits_of_jobs(amounts, site, notes)
-    outcomes = log.outcomes if rows is None else gathered(log.outcomes, rows)
+    outcomes = log.outcomes if rows is None else log.outcomes.take(rows).replace()
     if misfit := overfull(jobs, outcomes, machine):
         notes.append(misfit)
     preemption = as_set(preemption, options.preempt_type, options.preempt_mode)
@@ -227,7 +226,7 @@ def _amounts(
     billing: BillingWeights | None,
 ) -> JobAmounts:
     """Return how much jobs ask for; the sizes of `jobs`, as read, count processors."""
-    asked = jobs if rows is None else gathered(jobs, rows)
+    asked = jobs if rows is None else jobs.take(rows)
     whole = asked.exclusive & (unit == "resources") if unit != "node" else np.ones(len(asked), bool)
     return JobAmounts(asked, whole, cores_per_node(machine), billing)
 
@@ -245,7 +244,7 @@ def _billed(jobs: Jobs, amounts: JobAmounts, machine: Cluster, notes: list[str])
         return jobs
     cores = mean_cores(machine)
     notes += billing_sentences(amounts, cores)
-    return gathered(jobs, None, {"billed": amounts.billing_units() / cores})
+    return jobs.replace(billed=amounts.billing_units() / cores)
 
 
 def _mean_cores(machine: Cluster) -> float:
@@ -299,7 +298,7 @@ def _ruled(
     notes += sentences
     accounts, association, sentences = charge(jobs, options.shares)
     notes += sentences
-    return gathered(jobs, None, {"deadline": deadline, "association": association}), accounts
+    return jobs.replace(deadline=deadline, association=association), accounts
 
 
 def _deadlines(

@@ -12,7 +12,6 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from rtsched.counting import counted
 from rtsched.model.resources import CPU
 from rtsched.model.table import Ragged, amounts_of
 from rtsched.model.units import HOUR
@@ -31,6 +30,7 @@ from rtsched.report.scene import (
     trimmed,
 )
 from rtsched.report.wording import count, decimal, duration, instant, percent, shortened
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from rtsched import __version__
-from rtsched.counting import counted
 from rtsched.errors import MissingExtraError
 from rtsched.replay.measures import MEASURES
 from rtsched.replay.policies import baseline
@@ -36,6 +35,7 @@ from rtsched.report.wording import (
     shortened,
     visible,
 )
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

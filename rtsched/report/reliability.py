@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.counting import counted
 from rtsched.model.wilson import wilson
 from rtsched.report.axes import GRID, INK, MUTED, POLICIES
 from rtsched.report.wording import percent
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

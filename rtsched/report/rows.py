@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rtsched.counting import counted
 from rtsched.model.resources import CPU, DISK, GPU, GRES, MEMORY
 from rtsched.replay.measures import MEASURES
 from rtsched.report.wording import MISSING, count, decimal, duration, percent, quantity, shortened
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.counting import counted
 from rtsched.estimates.record import (
     ERROR,
     ERROR_BY_LIMITS,
@@ -22,6 +21,7 @@ from rtsched.estimates.run_times import NAMES
 from rtsched.model.units import MINUTE, WEEK
 from rtsched.report.axes import LOGGED, POLICIES
 from rtsched.report.wording import MISSING, count, duration, instant, is_dated, percent
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,6 @@ import msgspec
 import numpy as np
 
 from rtsched.core.chain import HookMetrics
-from rtsched.counting import counted
 from rtsched.errors import InputError
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Kind
@@ -48,6 +47,7 @@ from rtsched.report.files import (
     writer_of,
 )
 from rtsched.report.summary import Summary
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -8,7 +8,6 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from rtsched.counting import counted
 from rtsched.report.rows import LOGGED, best, machine, shown, use_tables
 from rtsched.report.wording import (
     clocked,
@@ -21,6 +20,7 @@ from rtsched.report.wording import (
     shortened,
     visible,
 )
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.kernels.order import list_schedule
-from rtsched.model.array_rounds import last_end
-from rtsched.model.jobs import Kind
+from rtsched.model.jobs import Kind, last_end
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

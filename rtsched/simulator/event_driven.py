@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from rtsched.model.actions import Admit, Cancel, Hold, Reject, Release
-from rtsched.model.events import EventKind, EventRows, Events
+from rtsched.model.state import EventKind, EventRows, Events
 from rtsched.simulator.interface import DecisionPoint, final_states
 from rtsched.simulator.system import System
 

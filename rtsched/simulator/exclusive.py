@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.kernels.hooks import JobColumns, RowPlacer, RowTest
-    from rtsched.model.events import Events
+    from rtsched.model.state import Events
     from rtsched.model.verdicts import Finding
 
     Rows = NDArray[np.int64]

@@ -29,8 +29,8 @@ from rtsched.kernels.edf import (
     withdraw,
 )
 from rtsched.model.actions import Reserve
-from rtsched.model.events import EventKind
 from rtsched.model.schedule import Schedule
+from rtsched.model.state import EventKind
 from rtsched.model.verdicts import Finding, Reason
 from rtsched.simulator.event_driven import ENDED, GONE, RUNNING, EventDriven
 from rtsched.simulator.interface import JobOutcomes

@@ -26,10 +26,10 @@ from rtsched.kernels.edf import first_miss, hyperperiods, periodic_work
 from rtsched.kernels.hooks import JobColumns
 from rtsched.model.blocked import NOTHING_BLOCKED, WHOLE, Blocked
 from rtsched.model.cluster import NodeState
-from rtsched.model.events import Events
 from rtsched.model.jobs import Kind, Periodic, occurrences
 from rtsched.model.resources import demand_of, room_of
 from rtsched.model.schedule import Schedule
+from rtsched.model.state import Events
 from rtsched.model.verdicts import Finding, Placement, Reason
 from rtsched.simulator import views
 from rtsched.simulator.exclusive import ExclusiveNodes

@@ -17,8 +17,8 @@ import numpy as np
 
 from rtsched.kernels import sliced as kernel
 from rtsched.model.actions import Admit, Hold, Reject
-from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.schedule import Schedule
+from rtsched.model.state import EventKind, EventRows, Events
 from rtsched.simulator.event_driven import AdmissionQueue
 from rtsched.simulator.interface import DecisionPoint, JobOutcomes, final_states
 from rtsched.simulator.settings import SlicedSettings

@@ -23,9 +23,9 @@ import numpy as np
 from rtsched.kernels.delays import delay, migration_pause, slowest, slowness
 from rtsched.model.actions import Move, Place
 from rtsched.model.cluster import NodeState
-from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
+from rtsched.model.state import EventKind
 from rtsched.model.table import offsets_of
 from rtsched.simulator.event_driven import ENDED, RUNNING, EventDriven
 from rtsched.simulator.interface import JobOutcomes, Outcome

@@ -15,8 +15,8 @@ from rtsched.kernels import machine_loop as loop
 from rtsched.kernels.compiling import ABSENT
 from rtsched.kernels.machine_plan import Planned, is_sound, lay_out, put_plan
 from rtsched.model import on_disk
-from rtsched.model.events import EventRows, Events
 from rtsched.model.schedule import Schedule
+from rtsched.model.state import EventRows, Events
 from rtsched.model.table import Ragged, offsets_of
 from rtsched.simulator.interface import HookCalls, JobOutcomes, final_states
 

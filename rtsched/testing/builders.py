@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.state import EventKind, EventRows, Events
 from rtsched.model.table import Ragged
 
 if TYPE_CHECKING:

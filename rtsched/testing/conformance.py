@@ -27,11 +27,10 @@ from rtsched.kernels.hooks import (
     rejected_row,
 )
 from rtsched.model.cluster import NodeState
-from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import NO_PLAN, PlanRows, Promises, Schedule
 from rtsched.model.snapshot import Snapshot, places
-from rtsched.model.state import decode_state, encode_state
+from rtsched.model.state import EventKind, EventRows, Events, decode_state, encode_state
 from rtsched.model.verdicts import Reason, Verdict, Verdicts
 from rtsched.testing.builders import make_jobs, make_snapshot
 

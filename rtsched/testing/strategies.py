@@ -10,9 +10,9 @@ import numpy as np
 
 from rtsched.errors import MissingExtraError
 from rtsched.model.cluster import NodeState
-from rtsched.model.events import EventKind
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.snapshot import Accounts
+from rtsched.model.state import EventKind
 from rtsched.testing.builders import make_cluster, make_events, make_jobs, make_snapshot
 
 try:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
     from rtsched.model.cluster import Cluster
-    from rtsched.model.events import Events
     from rtsched.model.snapshot import Snapshot
+    from rtsched.model.state import Events
 
 EPOCH = 1_700_000_000.0
 """About when the jobs of a scene are submitted."""

@@ -23,9 +23,8 @@ from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import NodeSets
-from rtsched.model.array_rounds import last_end
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.jobs import Kind
+from rtsched.model.jobs import Kind, last_end
 from rtsched.model.schedule import Schedule
 
 NOW = 1_800_000_000.0

@@ -10,10 +10,9 @@ from rtsched.core.config import PluginTable
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plugins import Found
 from rtsched.errors import ConfigError, PluginError
-from rtsched.model.events import EventKind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Accounts
-from rtsched.model.state import State
+from rtsched.model.state import EventKind, State
 from rtsched.model.verdicts import DelayClasses, Placement, Reason, Terms, Verdict, Verdicts
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 

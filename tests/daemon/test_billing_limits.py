@@ -7,9 +7,8 @@ import pytest
 from scene import T0, Scene
 
 from rtsched.daemon.admission import AdmissionResult
-from rtsched.model.billing import BillingWeights
 from rtsched.model.jobs import Kind
-from rtsched.model.limit_rules import LimitRules
+from rtsched.model.limit_rules import BillingWeights, LimitRules
 from rtsched.model.limits import Association, LimitSet, SiteLimits, UsedTime
 
 RUN = 600.0

@@ -26,8 +26,8 @@ from rtsched.model.actions import (
     Release,
     Reserve,
 )
-from rtsched.model.events import NO_EVENTS
 from rtsched.model.jobs import Jobs
+from rtsched.model.state import NO_EVENTS
 
 WHOLE = {"size": 4, "wall_time": 600.0}
 UNPROMISED = "accepted without a promise, it runs as best effort: "

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from scene import ANN, BOB, T0, Scene
 
-from rtsched.daemon.admission import GAVE_WAY
+from rtsched.daemon.offers import GAVE_WAY
 from rtsched.model.jobs import Kind
 from rtsched_plugins.portfolio import Portfolio
 

@@ -12,7 +12,6 @@ from scene import T0, Scene
 
 from rtsched.adapters.live import CompletionStatus, Observation
 from rtsched.daemon.admission import AdmissionResult
-from rtsched.daemon.odds_wording import moment
 from rtsched.daemon.promises import StoredState, decode_jobs
 from rtsched.daemon.qos_limits import LIMIT, limits_in, with_limits
 from rtsched.daemon.recovery import recovered
@@ -23,6 +22,7 @@ from rtsched.model.limit_rules import LimitRules
 from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import amounts_of
+from rtsched.text import moment
 
 RUN = 600.0
 ON_A_NODE = Schedule.build([1], [T0], [T0 + RUN], np.array([0, 1]), np.array([0]))

@@ -16,7 +16,7 @@ from rtsched.daemon.site import Step
 from rtsched.daemon.start import policy_of
 from rtsched.errors import ConfigError
 from rtsched.model.actions import Restart
-from rtsched.model.events import EventKind
+from rtsched.model.state import EventKind
 
 TEMPFAIL = 75
 DELAY = 121.0

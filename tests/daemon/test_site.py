@@ -18,8 +18,8 @@ from rtsched.daemon.site import at_risk, on_nodes
 from rtsched.logs.node_requests import NodeSets
 from rtsched.model.actions import Notify, Requeue, Reserve
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
+from rtsched.model.state import EventKind
 from rtsched_plugins.mcdf import Mcdf
 
 HOUR = 3600.0

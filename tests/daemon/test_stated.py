@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.slurm.submission import SlurmTranslator
-from rtsched.daemon.odds_wording import CLASSES, class_of, moment, per_cent, state_of
 from rtsched.model.units import slurm_moment
+from rtsched.text import CLASSES, class_of, moment, per_cent, state_of
 
 
 @pytest.mark.parametrize(

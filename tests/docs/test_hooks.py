@@ -7,9 +7,8 @@ from rtsched.core.chain import Chain, Member, Stage
 from rtsched.core.decision import admission_actions, judge, observe, steer
 from rtsched.core.hookspecs import hookimpl
 from rtsched.model.actions import Admit, Place, Reject, SetPriority
-from rtsched.model.events import EventKind
 from rtsched.model.snapshot import Accounts
-from rtsched.model.state import State
+from rtsched.model.state import EventKind, State
 from rtsched.model.verdicts import DelayClasses, Placement, Reason, Terms, Verdict, Verdicts
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 

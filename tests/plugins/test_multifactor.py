@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
-from rtsched.model.events import EventKind
 from rtsched.model.snapshot import Accounts
+from rtsched.model.state import EventKind
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 from rtsched.testing.strategies import account_tables
 from rtsched_plugins.accounting import Tree, begin, lay_out

@@ -14,10 +14,10 @@ from rtsched.core.config import convert
 from rtsched.core.decision import admission_actions, judge, observe
 from rtsched.model.actions import Admit, Reject, Reserve
 from rtsched.model.cluster import Cluster
-from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.state import EventKind, EventRows, Events
 from rtsched.model.verdicts import Verdict
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure

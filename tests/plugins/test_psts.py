@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rtsched.core.chain import Chain, Member
 from rtsched.core.decision import observe, steer
 from rtsched.model.cluster import Cluster, Topology
-from rtsched.model.events import EventKind, Events
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Schedule
+from rtsched.model.state import EventKind, Events
 from rtsched.model.verdicts import Placement
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 from rtsched_plugins.kernels.node_queues import (

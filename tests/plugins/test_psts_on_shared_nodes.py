@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from rtsched.core.chain import Chain, Member
 from rtsched.core.decision import observe, steer
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.events import EventKind, Events
 from rtsched.model.jobs import Jobs
-from rtsched.model.state import decode_state, encode_state
+from rtsched.model.state import EventKind, Events, decode_state, encode_state
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 from rtsched_plugins.kernels.node_queues import (
     NodeQueues,

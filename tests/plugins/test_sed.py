@@ -12,9 +12,9 @@ from rtsched.core.chain import Chain, Member, Stage
 from rtsched.core.decision import observe, steer
 from rtsched.model.actions import Move
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.events import EventKind
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.state import EventKind
 from rtsched.model.verdicts import Placement
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 from rtsched_plugins.sed import Recorded, Sed

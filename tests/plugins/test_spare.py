@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from rtsched.core.chain import Chain, Member
 from rtsched.kernels.hooks import planned_rows
 from rtsched.model.cluster import Cluster
-from rtsched.model.events import EventKind
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic
 from rtsched.model.schedule import NO_PLAN, PlanRows, Promises, Schedule
 from rtsched.model.snapshot import Snapshot
+from rtsched.model.state import EventKind
 from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched.testing import (
     make_cluster,

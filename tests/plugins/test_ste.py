@@ -12,8 +12,8 @@ from rtsched.core.chain import Chain, Member
 from rtsched.core.decision import observe
 from rtsched.kernels.compiling import plain
 from rtsched.kernels.service_error import fill
-from rtsched.model.events import EventKind, EventRows, Events
 from rtsched.model.snapshot import Accounts
+from rtsched.model.state import EventKind, EventRows, Events
 from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched.testing import (
     make_cluster,

@@ -16,9 +16,8 @@ from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.errors import InputError
 from rtsched.logs import ReadOptions, read_logs
-from rtsched.model.array_rounds import most_together
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.jobs import Edges, Jobs, Kind
+from rtsched.model.jobs import Edges, Jobs, Kind, most_together
 from rtsched.model.limits import Association, LimitSet, SiteLimits
 from rtsched.model.log import FinalState, Log, Outcomes
 from rtsched.model.resources import fitting_nodes

@@ -14,12 +14,11 @@ from rtsched.core.config import Mode, PluginTable
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plugins import Found, discover
 from rtsched.model.cluster import Cluster
-from rtsched.model.events import EventKind
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import FinalState, Outcomes, Skipped
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Accounts, Snapshot
-from rtsched.model.state import State
+from rtsched.model.state import EventKind, State
 from rtsched.model.verdicts import Finding, Placement, Reason, Terms, Verdict, Verdicts
 from rtsched.replay.decisions import Decisions
 from rtsched.replay.engine import replay

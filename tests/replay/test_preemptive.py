@@ -14,10 +14,10 @@ from rtsched.core.config import convert
 from rtsched.errors import ConfigError, ShapeError
 from rtsched.model.actions import Admit, Cancel, Hold, Release, Reserve, SetPriority
 from rtsched.model.cluster import NodeState
-from rtsched.model.events import EventKind
 from rtsched.model.jobs import Edges, Jobs, Periodic, occurrences
 from rtsched.model.log import Outcomes, Skipped
 from rtsched.model.schedule import Schedule
+from rtsched.model.state import EventKind
 from rtsched.replay.engine import Replay, replay
 from rtsched.replay.policies import load_site, presets
 from rtsched.replay.reservations import periodic_work

@@ -18,10 +18,10 @@ from rtsched.errors import ConfigError, ShapeError
 from rtsched.kernels import sliced as kernel
 from rtsched.model.actions import Admit, Cancel, Hold, Reject
 from rtsched.model.cluster import NodeState
-from rtsched.model.events import EventKind
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import FinalState, Outcomes, Skipped
 from rtsched.model.snapshot import Accounts
+from rtsched.model.state import EventKind
 from rtsched.model.verdicts import Verdicts
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure

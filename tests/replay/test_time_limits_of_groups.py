@@ -27,8 +27,8 @@ from rtsched.kernels.machine_limits import (
     USED_AND_ASKED,
 )
 from rtsched.logs import ReadOptions, read_cluster, read_logs
-from rtsched.model.billing import BillingWeights
 from rtsched.model.jobs import Jobs
+from rtsched.model.limit_rules import BillingWeights
 from rtsched.model.limits import Limits, LimitSet, Qos, SiteLimits
 from rtsched.model.table import Ragged
 from rtsched.replay.limits import JobAmounts, limits_of_jobs

@@ -19,9 +19,9 @@ from rtsched.errors import ShapeError
 from rtsched.kernels.delays import slowest
 from rtsched.model.actions import Admit, Cancel, Hold, Move, Place, Reject, Release, Reserve
 from rtsched.model.cluster import NodeState
-from rtsched.model.events import EventKind
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
+from rtsched.model.state import EventKind
 from rtsched.model.verdicts import Placement
 from rtsched.replay.engine import Replay
 from rtsched.replay.policies import Policy, presets

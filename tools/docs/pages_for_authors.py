@@ -33,7 +33,7 @@ from rtsched.core import checks, combine, hookspecs
 from rtsched.core.chain import FAILED, HOOKS, Chain, HookMetrics
 from rtsched.daemon.messages import REASONS
 from rtsched.descriptions import field_texts
-from rtsched.model import actions, cluster, events, jobs, log, schedule, snapshot, state
+from rtsched.model import actions, cluster, jobs, log, schedule, snapshot, state
 from rtsched.model import verdicts as answers
 from rtsched.model.table import Table, Text
 from rtsched.replay import results
@@ -159,8 +159,8 @@ def reason_page() -> str:
 
 
 MODELS: dict[str, tuple[ModuleType, ...]] = {
-    "What plug-ins are given": (snapshot, jobs, cluster, schedule, events),
-    "What plug-ins answer": (answers, state),
+    "What plug-ins are given": (snapshot, jobs, cluster, schedule, state),
+    "What plug-ins answer": (answers,),
     "What the batch system is asked to do": (actions,),
     "What a log becomes": (log,),
     "What a replay gives": (results,),

@@ -30,8 +30,7 @@ from rtsched.adapters.live import Marks
 from rtsched.adapters.requirements import load_time, notify_choice, plain_columns
 from rtsched.adapters.users import uid_of
 from rtsched.logs.classads import number, text
-from rtsched.model.array_rounds import last_end
-from rtsched.model.jobs import Edges, Jobs
+from rtsched.model.jobs import Edges, Jobs, last_end
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import offsets_of
 

@@ -52,7 +52,7 @@ from rtsched.adapters.condor.requirements import (
     size_of,
 )
 from rtsched.logs.classads import number, text
-from rtsched.model.array_rounds import array_width
+from rtsched.model.jobs import array_width
 from rtsched.model.table import encode
 
 if TYPE_CHECKING:

@@ -34,10 +34,9 @@ from rtsched.adapters.requirements import (
     notify_choice,
     shortened,
 )
-from rtsched.counting import counted
 from rtsched.logs.classads import Expression, names_slot, number, text
 from rtsched.model.jobs import MOST_ROUNDS, Kind
-from rtsched.suggestions import similar
+from rtsched.text import counted, similar
 
 if TYPE_CHECKING:
     from rtsched.adapters.condor.facts import CondorFacts

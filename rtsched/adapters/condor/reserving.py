@@ -32,12 +32,12 @@ from rtsched.adapters.condor.sharing import demand_of_procs, kept_amounts, may_s
 from rtsched.adapters.condor.table import SlotTable, delays_of, kept_of, lacking_of
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.recurring import occurrences
-from rtsched.counting import counted
 from rtsched.logs.classads import text
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import places
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

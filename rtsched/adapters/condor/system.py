@@ -63,10 +63,10 @@ from rtsched.adapters.condor.steering import CondorSteering
 from rtsched.adapters.condor.table import slots_in
 from rtsched.adapters.files import replace_file
 from rtsched.adapters.live import Completions, Observation
-from rtsched.counting import counted
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import number, text
 from rtsched.model.cluster import NodeState
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

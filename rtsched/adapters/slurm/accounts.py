@@ -25,12 +25,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.slurm.rows import names_of_job, parts
-from rtsched.counting import counted
 from rtsched.logs.slurm_limits import limits_in
 from rtsched.logs.slurm_text import trackable
-from rtsched.model.billing import BILLING, whole_units
 from rtsched.model.jobs import Kind
 from rtsched.model.limit_rules import (
+    BILLING,
     GROUP_WALL,
     NODE,
     WALL,
@@ -39,11 +38,13 @@ from rtsched.model.limit_rules import (
     LimitRules,
     association_name,
     qos_name,
+    whole_units,
 )
 from rtsched.model.limits import CALC_PERIOD, HALF_LIFE, JOBS, UsedTime, minute_of
 from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
 from rtsched.model.snapshot import Accounts
 from rtsched.model.units import slurm_time
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +53,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.facts import Partition, SlurmFacts
     from rtsched.adapters.slurm.requirements import JobRequest
     from rtsched.adapters.slurm.rows import JobRows
-    from rtsched.model.billing import BillingWeights
-    from rtsched.model.limit_rules import Limit
+    from rtsched.model.limit_rules import BillingWeights, Limit
 
 
 _ASSOCIATION = re.compile(

@@ -42,7 +42,7 @@ from rtsched.adapters.slurm.rows import (
     with_joined,
 )
 from rtsched.logs.hostlist import fold, names_of
-from rtsched.model.array_rounds import last_end
+from rtsched.model.jobs import last_end
 from rtsched.model.resources import MEMORY
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ import numpy as np
 
 from rtsched.adapters.requirements import readable
 from rtsched.adapters.slurm.per_node import WISHES, wishes_text
-from rtsched.counting import counted
 from rtsched.logs.hostlist import expand, fold
 from rtsched.logs.node_requests import Hardware, LeftOut, most_named
 from rtsched.model.jobs import Kind
 from rtsched.model.resources import GRES
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from rtsched.adapters.requirements import Requirements

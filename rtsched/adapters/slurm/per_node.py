@@ -24,7 +24,7 @@ from rtsched.adapters.requirements import readable
 from rtsched.adapters.slurm.rows import nodes_in
 from rtsched.logs.node_requests import MIB, OPTIONS
 from rtsched.logs.slurm_text import gres, licenses_in, trackable
-from rtsched.model.array_rounds import most_together
+from rtsched.model.jobs import most_together
 from rtsched.model.resources import CPU, GPU, GRES, LICENSE, MEMORY
 
 if TYPE_CHECKING:

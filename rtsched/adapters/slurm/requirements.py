@@ -17,8 +17,8 @@ from rtsched.adapters.slurm.comments import NOTHING, CommentOptions
 from rtsched.adapters.slurm.node_requests import fitted, hardware_of, part_of, too_few_nodes
 from rtsched.adapters.slurm.per_node import Demand, demand_of, per_node, tasks_per_node, written
 from rtsched.adapters.slurm.rows import last_task_in
-from rtsched.counting import counted
-from rtsched.model.array_rounds import array_width
+from rtsched.model.jobs import array_width
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Set

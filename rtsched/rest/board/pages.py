@@ -17,7 +17,6 @@ from litestar import MediaType, Request, Response, Router, get, post
 from litestar.params import QueryParameter
 
 from rtsched import __version__
-from rtsched.daemon.odds_wording import moment, state_of
 from rtsched.daemon.questions import (
     AccountShare,
     Choice,
@@ -57,6 +56,7 @@ from rtsched.rest.board.drawing import (
     marks,
 )
 from rtsched.rest.endpoints import REFUSALS, ask
+from rtsched.text import moment, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

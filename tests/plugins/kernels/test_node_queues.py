@@ -6,8 +6,8 @@ import numpy as np
 
 from rtsched.kernels.hooks import observe_row, place_rows
 from rtsched.model.cluster import Cluster
-from rtsched.model.events import EventKind
 from rtsched.model.jobs import Jobs
+from rtsched.model.state import EventKind
 from rtsched_plugins.kernels.node_queues import (
     HELD,
     MOVED,
