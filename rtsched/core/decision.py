@@ -15,6 +15,7 @@ import numpy as np
 
 from rtsched.core.chain import Stage
 from rtsched.model.actions import Action, Admit, Hold, Move, Place, Reject, Reserve, SetPriority
+from rtsched.model.snapshot import are_in
 from rtsched.model.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def steer(
     `jobs` are some of the queued ones, for which this chain's modes hold; None: all.
     """
     jobs = snapshot.queued if jobs is None else jobs
-    planned = np.isin(jobs.id, snapshot.plan.entries.job)
+    planned = are_in(jobs.id, snapshot.plan.entries.job)
     jobs = jobs.take(~planned) if planned.any() else jobs
     actions: list[Action] = []
     priorities = placement = None

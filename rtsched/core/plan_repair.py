@@ -14,7 +14,7 @@ import numpy as np
 from rtsched.kernels.room import RoomProfile, empty_profile, fill_room, first_starts
 from rtsched.model.resources import demand_of, room_of
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -303,7 +303,7 @@ def _shifted(
 def _plain(snapshot: Snapshot, plan: Schedule) -> bool:
     """Whether jobs have all their nodes from start to end, and nothing else has to be minded."""
     shared = plan.preemptive or len(plan.node_start)
-    waits = np.isin(snapshot.edges.after, plan.entries.job).any()
+    waits = are_in(snapshot.edges.after, plan.entries.job).any()
     return not (shared or len(snapshot.periodic) or waits)
 
 

@@ -56,7 +56,7 @@ from rtsched.daemon.user_limits import UNUSED, refusal
 from rtsched.errors import PlannerError
 from rtsched.model.jobs import Edges, Kind
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.model.units import MINUTE
 from rtsched.model.verdicts import Verdict
 
@@ -273,7 +273,7 @@ class AdmissionController:
         links = edges.take(edges.after == job)
         links = links.take(unended(site, links))
         rejected = [job for job, one in site.waiting.items() if one.declined]
-        if np.isin(links.before, rejected).any():  # it is about to be cancelled
+        if are_in(links.before, rejected).any():  # it is about to be cancelled
             return self.later(site)
         asked = Submission(row, links, uid, job=job, notify=notify, otherwise=otherwise)
         return or_run(self._admit(site, asked, now), asked)

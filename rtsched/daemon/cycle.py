@@ -38,7 +38,7 @@ from rtsched.model.actions import (
 from rtsched.model.blocked import NOTHING_BLOCKED, with_recurring
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,7 +149,7 @@ def _requeued(site: Site, actions: Sequence[Action], now: float) -> Step:
     if not asked:
         return Step(site)
     jobs, text = np.unique(np.concatenate(asked)), messages.requeued()
-    rows = site.snapshot.running.take(np.isin(site.snapshot.running.id, jobs))
+    rows = site.snapshot.running.take(are_in(site.snapshot.running.id, jobs))
     uids = dict(zip(site.marks.job.tolist(), site.marks.uid.tolist(), strict=True))
     journal = tuple(
         JournalEntry(now, uids.get(job, -1), label, name or "", "requeue", (), text)
@@ -166,10 +166,10 @@ def _begin_again(site: Site, before: Site, now: float) -> tuple[Action, ...]:
     `before` is the site after the poll before: there they ran, or were to be queued again.
     """
     plan, runs, queued = site.snapshot.plan, before.snapshot.allocations, site.snapshot.queued
-    planned = plan.entries.job[np.isin(plan.entries.job, queued.id)]
-    planned = planned[~np.isin(planned, [*site.restarting, *at_risk(site)])]
+    planned = plan.entries.job[are_in(plan.entries.job, queued.id)]
+    planned = planned[~are_in(planned, [*site.restarting, *at_risk(site)])]
     known = np.concatenate([runs.entries.job, np.array(before.restarting, np.int64)])
-    again = planned[np.isin(planned, known)]
+    again = planned[are_in(planned, known)]
     if not len(again):
         return ()
     nodes, names = site.snapshot.cluster.nodes, before.snapshot.cluster.nodes.texts("name")
@@ -251,7 +251,7 @@ def steered(site: Site, events: Events, rules: CycleRules, now: float) -> Steere
         cycle = steer(snapshot, chain, jobs=jobs)
         actions += [_exchanged(action, order, jobs) for action in cycle.actions]
         if cycle.priorities is not None:
-            planned = np.isin(jobs.id, snapshot.plan.entries.job)
+            planned = are_in(jobs.id, snapshot.plan.entries.job)
             orders.append((jobs.id[~planned], cycle.priorities))
     if order is not None and not any(isinstance(each, SetPriority) for each in actions):
         actions.append(order)
@@ -267,9 +267,9 @@ def _by_deadline(site: Site, settings: DaemonSettings, now: float) -> ExchangePl
     """
     queued, likely = site.snapshot.queued, site.likely.promises
     unpromised = list(running_unpromised(site, settings.rejected))
-    may = np.isin(queued.id, [*unpromised, *likely]) & ~(queued.begin > now)
+    may = are_in(queued.id, [*unpromised, *likely]) & ~(queued.begin > now)
     cannot = np.concatenate([site.marks.job[site.marks.held], site.snapshot.edges.after])
-    may &= ~np.isin(queued.id, cannot)
+    may &= ~are_in(queued.id, cannot)
     rows = queued.take(may)
     promised = np.array([job in likely for job in rows.id.tolist()], np.bool_)
     deadline = rows.deadline.copy()

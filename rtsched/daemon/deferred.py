@@ -25,7 +25,7 @@ from rtsched.daemon.site import Secured, Step, entry_of
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Admit, Cancel, DropDeadline, Notify, Release
 from rtsched.model.jobs import Kind
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.text import counted
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _to_be_secured(step: Step, jobs: Sequence[int]) -> tuple[Step, Schedule]:
         waiting[job] = known._replace(secured=Secured(nodes, since))
         site = site.released(job)
     site = replace(site, waiting=waiting, freed=before.freed)
-    secures = plan.take(np.flatnonzero(np.isin(plan.entries.job, jobs)))
+    secures = plan.take(np.flatnonzero(are_in(plan.entries.job, jobs)))
     return replace(step, site=site), secures
 
 
@@ -163,11 +163,11 @@ def _waiting(site: Site, everything: bool) -> NDArray[np.int64]:
     waits = _is_deferred(site)
     if everything:
         waits |= np.isfinite(queued.deadline)
-    waits |= np.isin(queued.id, site.orphans)
+    waits |= are_in(queued.id, site.orphans)
     known = site.waiting.items()
     done = [job for job, one in known if one.declined is not None or one.put_off > -math.inf]
-    waits &= ~np.isin(queued.id, site.requested.id) & ~np.isin(queued.id, done)
-    waits &= ~np.isin(queued.id, site.marks.job[site.marks.unpromised])
+    waits &= ~are_in(queued.id, site.requested.id) & ~are_in(queued.id, done)
+    waits &= ~are_in(queued.id, site.marks.job[site.marks.unpromised])
     ids = queued.id[waits]
     place, _ = places(site.marks.job, ids)
     uid = site.marks.uid[place] if len(site.marks) else np.zeros(len(ids), np.int64)
@@ -187,15 +187,15 @@ def _unpromised(site: Site, by_default: str, now: float) -> NDArray[np.int64]:
     """
     marks, queued = site.marks, site.snapshot.queued
     ids = marks.job[marks.unpromised & _says_run(site, by_default)]
-    ids = ids[~np.isin(ids, site.requested.id)]
+    ids = ids[~are_in(ids, site.requested.id)]
     place, there = places(queued.id, ids)
     ids, rows = ids[there], queued.take(place[there])
     last = np.array([site.waiting_job(job).tried for job in ids.tolist()], np.float64)
-    due = np.isneginf(last) | (last < site.freed) | np.isin(ids, list(site.secured))
+    due = np.isneginf(last) | (last < site.freed) | are_in(ids, list(site.secured))
     least = np.where(rows.kind == Kind.RIGID, rows.wall_time, 0.0)
     due &= now + least < rows.deadline
     known = site.waiting.items()
-    due &= ~np.isin(
+    due &= ~are_in(
         ids, [job for job, one in known if one.declined is not None and not one.unpromised]
     )
     order = np.lexsort((rows.deadline[due], last[due] + AGAIN > now))
@@ -252,7 +252,7 @@ def _judged(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
 
 def _is_unpromised(site: Site, job: int) -> bool:
     """Return whether a job runs without a promise, and does not wait for a verdict."""
-    return bool(np.isin(job, site.marks.job[site.marks.unpromised]))
+    return bool((site.marks.job[site.marks.unpromised] == job).any())
 
 
 def _tried_again(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
@@ -261,7 +261,7 @@ def _tried_again(site: Site, job: int, result: AdmissionResult, now: float) -> S
         at = math.inf if result.verdict == "pass" else now
         return Step(site.noted(job, tried=at))
     text, after = result.reply.text, result.site
-    if np.isin(job, site.snapshot.edges.before):  # what waits for it can be planned now
+    if (site.snapshot.edges.before == job).any():  # what waits for it can be planned now
         after = replace(after, freed=math.inf)
     journal = (_entry(site, job, result, text, now),)
     return Step(after, result.changed, _notice(job, text), journal)
@@ -334,8 +334,8 @@ def _not_ended(site: Site) -> frozenset[int]:
     """
     without = _says_run(site, "") & (site.marks.token >= 0)  # what passed unpromised has no token
     deferred = site.snapshot.queued.id[_is_deferred(site)]
-    without &= np.isin(site.marks.job, site.snapshot.queued.id)
-    without &= ~np.isin(site.marks.job, [*deferred.tolist(), *site.orphans])
+    without &= are_in(site.marks.job, site.snapshot.queued.id)
+    without &= ~are_in(site.marks.job, [*deferred.tolist(), *site.orphans])
     found = frozenset(job for job, one in site.waiting.items() if one.unpromised)
     found = found.union(site.marks.job[without].tolist())
     return found - {promise.id for promise in site.all_promises()}
@@ -367,11 +367,8 @@ def settled_deferred(site: Site) -> tuple[Action, ...]:
 
 def _is_deferred(site: Site) -> NDArray[np.bool_]:
     """Return which queued jobs are held until they have been judged."""
-    queued = site.snapshot.queued
-    place, known = places(site.marks.job, queued.id)
-    deferred = np.zeros(len(queued), np.bool_)
-    deferred[known] = (site.marks.deferred & site.marks.held)[place[known]]
-    return deferred
+    marks = site.marks
+    return are_in(site.snapshot.queued.id, marks.job[marks.deferred & marks.held])
 
 
 def _entry(site: Site, job: int, result: AdmissionResult, text: str, now: float) -> JournalEntry:

@@ -10,7 +10,7 @@ from rtsched.adapters.live import FIRST_OWN_ID, PART, WITHIN
 from rtsched.daemon.site import LATE
 from rtsched.model.jobs import Kind
 from rtsched.model.resources import CPU, DISK, GPU, LICENSE, MEMORY
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.model.table import amounts_of, encode
 from rtsched.model.units import MINUTE
 
@@ -49,11 +49,11 @@ def changed_by_users(
         "its deadline was moved forward": seen.deadline < requested.deadline - LATE,
         "its start was postponed": seen.begin > late,
         "it is held": _held(observation, ids[there]),
-        "its dependencies were changed": np.isin(
+        "its dependencies were changed": are_in(
             ids[there], _newly_waiting(site, observation, names)
         )
         | (seen.singleton & ~requested.singleton),
-        STUCK: np.isin(ids[there], observation.marks.job[observation.marks.stuck]),
+        STUCK: are_in(ids[there], observation.marks.job[observation.marks.stuck]),
         "it was moved to another partition": _elsewhere(seen, requested),
         "it requests other nodes than were promised": _asks_otherwise(seen, requested),
         "it requests more licences than were promised": _more_licenses(seen, requested),
@@ -69,7 +69,7 @@ def changed_by_users(
         "it requests larger nodes than were promised": _grown(
             seen, requested, observation.cluster.shared
         )
-        & ~np.isin(ids[there], site.snapshot.running.id),
+        & ~are_in(ids[there], site.snapshot.running.id),
         "it requests more time than was promised": (fixed | (requested.kind == Kind.ARRAY))
         & ~_follows(requested)  # there it cannot be changed, and contains a margin that can
         & (seen.wall_time > requested.wall_time + MINUTE),
@@ -83,9 +83,9 @@ def changed_by_users(
 
 def _problems(observation: Observation, jobs: NDArray[np.int64]) -> dict[int, str]:
     """Return to which jobs nothing can be promised any more, and why."""
-    marks, waits = observation.marks, set(jobs.tolist())
+    marks = observation.marks.take(are_in(observation.marks.job, jobs))
     pairs = zip(marks.job.tolist(), marks.texts("problem"), strict=True)
-    return {job: problem for job, problem in pairs if problem and job in waits}
+    return {job: problem for job, problem in pairs if problem}
 
 
 def _sized_otherwise(
@@ -197,10 +197,10 @@ def with_present(requested: Jobs, observation: Observation, ran: NDArray[np.int6
     if not there.any():
         return requested
     for name in ("partition", "node_request"):
-        now, texts = observation.queued.texts(name), requested.texts(name)
+        now, texts = observation.queued.take(place).texts(name), requested.texts(name)
         new = [
-            (now[at] or text) if known and text else text
-            for at, known, text in zip(place.tolist(), there.tolist(), texts, strict=True)
+            (seen or text) if known and text else text
+            for seen, known, text in zip(now, there.tolist(), texts, strict=True)
         ]
         requested = requested if new == texts else requested.replace_text(name, *encode(new))
     most = np.where(there, observation.queued.size_max[place], -1)
@@ -225,7 +225,7 @@ def _with_fewer_tasks(requested: Jobs, observation: Observation) -> Jobs:
 def _as_measured(requested: Jobs, observation: Observation, ran: NDArray[np.int64]) -> Jobs:
     """Return the jobs; those that wait again need as much of a node as they request by now."""
     place, there = places(observation.queued.id, requested.id)
-    there &= _follows(requested) & np.isin(requested.id, ran)
+    there &= _follows(requested) & are_in(requested.id, ran)
     if not there.any():
         return requested
     seen = observation.queued.take(place[there])
@@ -265,7 +265,7 @@ def _named_by_user(requested: Jobs, name: str) -> NDArray[np.bool_]:
 def _held(observation: Observation, jobs: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which waiting jobs somebody holds; those that are held for a verdict do not count."""
     marks = observation.marks
-    return np.isin(jobs, marks.job[marks.held & ~marks.deferred])
+    return are_in(jobs, marks.job[marks.held & ~marks.deferred])
 
 
 def _newly_waiting(

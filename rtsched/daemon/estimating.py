@@ -29,7 +29,7 @@ from rtsched.errors import AdapterError
 from rtsched.estimates.tables import Accuracy, Estimates
 from rtsched.model.jobs import NOBODY, Jobs
 from rtsched.model.log import Ending, Log, Outcomes
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.simulator.settings import ExclusiveSettings
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class EndedJobs:
     def poll(self, snapshot: Snapshot, completions: Completions, at: float) -> None:
         """Take in a poll that began at this time, seconds since the epoch."""
         jobs = Jobs.joined([snapshot.queued, snapshot.running])
-        gone = self._jobs.take(~np.isin(self._jobs.id, jobs.id))
+        gone = self._jobs.take(~are_in(self._jobs.id, jobs.id))
         if len(gone):
             found = self._ended(gone, completions, at)
             if len(found.jobs):
@@ -293,7 +293,7 @@ class Estimating:
             self._ended.poll(site.snapshot, completions, site.seen)
         snapshot, order = site.snapshot, order_of(site, steered)
         if len(stuck := held_back(site)):
-            rows = np.flatnonzero(~np.isin(snapshot.queued.id, stuck))
+            rows = np.flatnonzero(~are_in(snapshot.queued.id, stuck))
             snapshot = replace(snapshot, queued=snapshot.queued.take(rows))
             order = None if order is None else order[rows]
         snapshot, order, left_out = first_waiting(snapshot, order, MOST_WAITING)
@@ -473,16 +473,16 @@ def held_back(site: Site) -> NDArray[np.int64]:
     marks, snapshot = site.marks, site.snapshot
     queued, edges = snapshot.queued, snapshot.edges
     held = marks.job[marks.held & ~marks.deferred]
-    held = np.setdiff1d(held[np.isin(held, queued.id)], snapshot.plan.entries.job)
+    held = np.setdiff1d(held[are_in(held, queued.id)], snapshot.plan.entries.job)
     while len(held):
-        arrays = queued.array[np.isin(queued.id, held)]
+        arrays = queued.array[are_in(queued.id, held)]
         waits = np.where(
             edges.whole_array,
-            np.isin(edges.before, arrays[arrays >= 0]),
-            np.isin(edges.before, held),
+            are_in(edges.before, arrays[arrays >= 0]),
+            are_in(edges.before, held),
         )
         more = np.setdiff1d(edges.after[waits], held)
-        more = more[np.isin(more, queued.id)]
+        more = more[are_in(more, queued.id)]
         if not len(more):
             break
         held = np.union1d(held, more)
@@ -498,7 +498,7 @@ def first_waiting(
         return snapshot, order, 0
     ranks = np.arange(waiting) if order is None else np.argsort(-order, kind="stable")
     rows = ranks[:most]
-    planned = np.flatnonzero(np.isin(snapshot.queued.id, snapshot.plan.entries.job))
+    planned = np.flatnonzero(are_in(snapshot.queued.id, snapshot.plan.entries.job))
     rows = np.union1d(rows, planned)
     queued = Jobs.joined([snapshot.queued.take(rows)])
     order = None if order is None else order[rows]

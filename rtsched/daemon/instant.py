@@ -32,6 +32,7 @@ from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.resources import CPU, allowed_nodes, demand_of
 from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import are_in
 from rtsched.model.table import offsets_of
 
 if TYPE_CHECKING:
@@ -144,8 +145,8 @@ def can_start_now(snapshot: Snapshot, row: int) -> bool:
 def _may_not_start(snapshot: Snapshot, until: float) -> NDArray[np.bool_]:
     """Return which entries of the plan begin after a time, or wait for a job that does not run."""
     edges = snapshot.edges
-    behind = edges.after[~np.isin(edges.before, snapshot.running.id)]
-    return (snapshot.planned.begin > until) | np.isin(snapshot.plan.entries.job, behind)
+    behind = edges.after[~are_in(edges.before, snapshot.running.id)]
+    return (snapshot.planned.begin > until) | are_in(snapshot.plan.entries.job, behind)
 
 
 def with_started(
@@ -164,7 +165,7 @@ def with_started(
     made = (before or StartedBefore()).of(snapshot, held, jobs)
     after = replace(
         snapshot,
-        queued=snapshot.queued.take(~np.isin(snapshot.queued.id, jobs.id)),
+        queued=snapshot.queued.take(~are_in(snapshot.queued.id, jobs.id)),
         running=made.running,
         allocations=made.allocations,
         plan=snapshot.plan.take(np.flatnonzero(~rows)),
@@ -221,8 +222,8 @@ class Instant:
             return self.changed >= math.floor(site.seen)
         if self.longest > 0.0:
             return True
-        waits = ~np.isin(site.marks.job, site.requested.id) & ~site.marks.held
-        return bool(np.isin(site.snapshot.queued.id, site.marks.job[waits]).any())
+        waits = ~are_in(site.marks.job, site.requested.id) & ~site.marks.held
+        return bool(are_in(site.snapshot.queued.id, site.marks.job[waits]).any())
 
     def is_certain(self, site: Site) -> bool:
         """Return whether it is known of each node what is free there."""
@@ -438,7 +439,7 @@ def _until(snapshot: Snapshot, site: Site, instant: Instant) -> NDArray[np.float
     jobs = snapshot.queued
     codes, masks = allowed_nodes(jobs, cluster)
     most = np.zeros(len(masks) + 1)  # the last serves code -1: any node
-    others = ~np.isin(jobs.id, site.requested.id)
+    others = ~are_in(jobs.id, site.requested.id)
     np.maximum.at(most, codes[others], jobs.wall_time[others])
     longest = np.maximum(longest, most[-1])
     for mask, least in zip(masks, most.tolist(), strict=False):

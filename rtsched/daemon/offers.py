@@ -22,7 +22,7 @@ from rtsched.daemon.qos_limits import without_limits
 from rtsched.daemon.site import entry_of
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.model.table import no_more, same_amounts
 from rtsched.model.units import MINUTE
 
@@ -55,7 +55,7 @@ GAVE_WAY = "gave way to another job"
 
 def promised_rows(site: Site) -> NDArray[np.int64]:
     """Return the rows of the plan that are no offers: those that the batch system is to keep."""
-    return np.flatnonzero(~np.isin(site.snapshot.plan.entries.job, site.promises.offers))
+    return np.flatnonzero(~are_in(site.snapshot.plan.entries.job, site.promises.offers))
 
 
 def in_the_way(site: Site, now: float) -> list[int]:
@@ -77,7 +77,7 @@ def in_the_way(site: Site, now: float) -> list[int]:
         first = plan.first_entries(len(snapshot.cluster))
         keeps = np.zeros(len(plan), np.bool_)
         keeps[first[(first >= 0) & free]] = True
-    found: list[int] = plan.entries.job[keeps & np.isin(plan.entries.job, offers)].tolist()
+    found: list[int] = plan.entries.job[keeps & are_in(plan.entries.job, offers)].tolist()
     return found
 
 

@@ -19,6 +19,7 @@ import structlog
 from rtsched.adapters.live import FIRST_OWN_ID, Completions, CompletionStatus
 from rtsched.daemon.reconcile import overlooked
 from rtsched.errors import AdapterError
+from rtsched.model.snapshot import are_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -50,7 +51,7 @@ def purged_jobs(site: Site, observation: Observation) -> tuple[int, ...]:
     shown = np.concatenate(
         [observation.queued.id, observation.running.id, observation.completions.job]
     )
-    return tuple(jobs[~np.isin(jobs, shown)].tolist())
+    return tuple(jobs[~are_in(jobs, shown)].tolist())
 
 
 def _since(numbers: Mapping[int, int], site: Site, jobs: Sequence[int]) -> float:

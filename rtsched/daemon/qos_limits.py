@@ -31,7 +31,7 @@ from rtsched.model.limit_rules import BILLING, NODE, USED_TIME, kinds_of, whole_
 from rtsched.model.limits import JOBS, minute_of
 from rtsched.model.resources import CPU, LICENSE
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.model.table import amounts_of
 from rtsched.model.units import MINUTE
 from rtsched.replay.limits import limits_of_kinds
@@ -131,8 +131,8 @@ def for_job(site: Site, job: Jobs) -> tuple[Site, Jobs]:
         counts = _counts(snapshot.running, rules, cluster, limits, left, running=True)
         running = _with_counts(snapshot.running, tuple(limits), counts)
         requested = counted_to_limits(site.requested, rules, cluster, margin)
-        waits = np.isin(snapshot.queued.id, requested.id)
-        rows = requested.take(np.isin(requested.id, snapshot.queued.id))
+        waits = are_in(snapshot.queued.id, requested.id)
+        rows = requested.take(are_in(requested.id, snapshot.queued.id))
         queued = in_order(Jobs.joined([snapshot.queued.take(~waits), rows]))
         snapshot = replace(snapshot, cluster=cluster, running=running, queued=queued)
         site = replace(site, snapshot=snapshot, requested=requested)

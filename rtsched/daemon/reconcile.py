@@ -28,7 +28,7 @@ from rtsched.daemon.site import (
 from rtsched.daemon.user_limits import kept_for_nothing
 from rtsched.model.actions import Action, Notify
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.model.state import EventKind, EventRows, Events
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def reconcile(
     requested = _of_records(site.requested, names, promises)
     requested = with_present(requested, observation, site.snapshot.running.id)
     failed = observation.completions.take(
-        np.isin(observation.completions.job, list(shown.restartable & promises.keys()))
+        are_in(observation.completions.job, list(shown.restartable & promises.keys()))
     )
     after = _with_observation(site, observation, names, promises, requested, now, failed.job)
     over = {r.token for r in new if r.state == "lapsed"}
@@ -144,7 +144,7 @@ def _renumbered(site: Site, observation: Observation, now: float) -> list[Promis
     number too.
     """
     known = np.array(list(site.promises), np.int64)
-    marks = observation.marks.take(np.isin(observation.marks.job, known))
+    marks = observation.marks.take(are_in(observation.marks.job, known))
     others = {UNJUDGED, *(promise.token for promise in site.promises.values())}
     found = []
     rows = zip(marks.job.tolist(), marks.uid.tolist(), marks.texts("token"), strict=True)
@@ -190,13 +190,9 @@ def _notices(
         for r in changed
         if r.why == NEVER_APPEARED
     }
-    rows = zip(
-        observation.marks.texts("token"),
-        observation.marks.job.tolist(),
-        observation.marks.uid.tolist(),
-        strict=True,
-    )
-    for token, job, uid in rows if unnotified else ():
+    marks = observation.marks.take(observation.marks.token >= 0 if unnotified else [])
+    rows = zip(marks.texts("token"), marks.job.tolist(), marks.uid.tolist(), strict=True)
+    for token, job, uid in rows:
         if token in unnotified and unnotified[token].uid == uid:
             del unnotified[token]
             texts[job] = messages.broken(wording)
@@ -208,9 +204,11 @@ def _recognised(site: Site, observation: Observation) -> dict[int, int]:
     waiting = {r.token: r for r in site.promises.values() if r.state == "provisional"}
     if not waiting:
         return {}
-    uids: list[int] = [*observation.marks.uid.tolist(), *[-1] * len(observation.completions)]
-    jobs = [*observation.marks.job.tolist(), *observation.completions.job.tolist()]
-    tokens = [*observation.marks.texts("token"), *observation.completions.texts("token")]
+    marks = observation.marks.take(observation.marks.token >= 0)
+    ended = observation.completions.take(observation.completions.token >= 0)
+    uids: list[int] = [*marks.uid.tolist(), *[-1] * len(ended)]
+    jobs = [*marks.job.tolist(), *ended.job.tolist()]
+    tokens = [*marks.texts("token"), *ended.texts("token")]
     names: dict[int, int] = {}
     for token, job, uid in zip(tokens, jobs, uids, strict=True):
         promise = waiting.get(token) if token else None
@@ -263,7 +261,7 @@ class _Observed:
     ) -> _Observed:
         jobs = np.array([names.get(job, job) for job in site.promises], np.int64)
         place, over = places(observation.completions.job, jobs)
-        alive = np.isin(jobs, np.concatenate([observation.queued.id, observation.running.id]))
+        alive = are_in(jobs, np.concatenate([observation.queued.id, observation.running.id]))
         rows = dict(zip(jobs[over].tolist(), place[over].tolist(), strict=True))
         changed = changed_by_users(site, observation, names)
         numbers = overlooked(site, observation)
@@ -346,7 +344,7 @@ def _ending(completions: Completions, row: int, deadline: float) -> tuple[Promis
 def _of_records(requested: Jobs, names: Mapping[int, int], promises: Mapping[int, Promise]) -> Jobs:
     """Return the rows of jobs with open promises, under their present ids."""
     ids = np.array([names.get(job, job) for job in requested.id.tolist()], np.int64)
-    kept = np.isin(ids, np.array(list(promises), np.int64))
+    kept = are_in(ids, np.array(list(promises), np.int64))
     if not names and kept.all():
         return requested
     return requested.replace(id=ids).take(kept)
@@ -369,12 +367,12 @@ def _with_observation(
     cluster, running, requested, held = with_limits(observation, requested)
     waiting = _still_waiting(site, observation, promises, failed, now)
     restarting = [job for job, one in waiting.items() if one.restarting]
-    waits = np.isin(requested.id, observation.queued.id) | (requested.id >= FIRST_OWN_ID)
-    waits |= np.isin(requested.id, restarting)
-    others = observation.queued.take(~np.isin(observation.queued.id, requested.id))
+    waits = are_in(requested.id, observation.queued.id) | (requested.id >= FIRST_OWN_ID)
+    waits |= are_in(requested.id, restarting)
+    others = observation.queued.take(~are_in(observation.queued.id, requested.id))
     queued = in_order(Jobs.joined([others, requested.take(waits)]))
     plan = on_nodes(renamed(old.plan, names), old.cluster, observation.cluster)
-    kept = np.isin(plan.entries.job, requested.id[waits])
+    kept = are_in(plan.entries.job, requested.id[waits])
     plan = plan if kept.all() else plan.take(np.flatnonzero(kept))
     links = _links(site.links, names, promises, observation)
     ledger = ledger_of(promises.values())
@@ -444,7 +442,7 @@ def _same(one: Cluster, other: Cluster) -> bool:
 def _frees(site: Site, observation: Observation, promises: OpenPromises) -> bool:
     """Return whether jobs ended since the last poll, promises did, or nodes came back."""
     before = site.snapshot
-    ended = not np.isin(before.running.id, observation.running.id).all()
+    ended = not are_in(before.running.id, observation.running.id).all()
     more = int(observation.cluster.usable.sum()) > int(before.cluster.usable.sum())
     open_ = {promise.token for promise in promises.values()}
     closed = any(promise.token not in open_ for promise in site.promises.values())
@@ -520,13 +518,13 @@ def _events(
     known = np.concatenate([before.queued.id, before.running.id])
     known = known[known < FIRST_OWN_ID]
     there = np.concatenate([observation.queued.id, observation.running.id, failed])
-    came_queued = observation.queued.take(~np.isin(observation.queued.id, before.queued.id))
-    came_running = observation.running.take(~np.isin(observation.running.id, known))
+    came_queued = observation.queued.take(~are_in(observation.queued.id, before.queued.id))
+    came_running = observation.running.take(~are_in(observation.running.id, known))
     for came in (came_queued, came_running):
-        promised = np.isin(came.id, np.array(list(promises), np.int64))
+        promised = are_in(came.id, np.array(list(promises), np.int64))
         due = came.replace(deadline=np.where(promised, came.deadline, np.inf))
         parts.append((EventKind.ARRIVED, due, came.submit))
-    starts = ~np.isin(observation.running.id, before.running.id)
+    starts = ~are_in(observation.running.id, before.running.id)
     parts.append(
         (
             EventKind.STARTED,
@@ -534,10 +532,10 @@ def _events(
             observation.allocations.entries.start[starts],
         )
     )
-    over = before.running.take(~np.isin(before.running.id, observation.running.id))
+    over = before.running.take(~are_in(before.running.id, observation.running.id))
     parts.append((EventKind.ENDED, over, _ends(observation, over)))
-    left = before.queued.take(~np.isin(before.queued.id, there) & (before.queued.id < FIRST_OWN_ID))
-    had = np.isin(left.id, np.array(list(site.promises), np.int64))
+    left = before.queued.take(~are_in(before.queued.id, there) & (before.queued.id < FIRST_OWN_ID))
+    had = are_in(left.id, np.array(list(site.promises), np.int64))
     for kind, gone in (
         (EventKind.REJECTED, left.take(~had)),
         (EventKind.WITHDRAWN, left.take(had)),

@@ -14,7 +14,7 @@ from rtsched.errors import RtschedError
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import NOBODY, Jobs
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import Snapshot
+from rtsched.model.snapshot import Snapshot, are_in
 from rtsched.model.state import State, decode_state, encode_state
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def recovered(stored: StoredState) -> Site:
     names: Sequence[str] = stored.nodes or ()
     if isinstance(reported, ReportedState):
         before = decode_jobs(reported.queued)
-        others = before.take(~np.isin(before.id, requested.id))
+        others = before.take(~are_in(before.id, requested.id))
         queued, running = in_order(Jobs.joined([others, requested])), decode_jobs(reported.running)
         names = reported.nodes if stored.nodes is None else stored.nodes
         seen = reported.seen if len(queued) + len(running) + len(states) else -np.inf
@@ -83,7 +83,7 @@ def recovered(stored: StoredState) -> Site:
         queued=queued,
         running=running,
         promises=ledger_of(promises.values()),
-        plan=plan.take(np.flatnonzero(np.isin(plan.entries.job, queued.id))),
+        plan=plan.take(np.flatnonzero(are_in(plan.entries.job, queued.id))),
         states=states,
         version=stored.version,
     )

@@ -54,7 +54,7 @@ from rtsched.model.actions import Notify, Requeue
 from rtsched.model.jobs import Kind, array_time
 from rtsched.model.resources import allowed_nodes
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.model.units import MINUTE
 from rtsched.model.verdicts import Verdict
 from rtsched.text import counted
@@ -163,7 +163,7 @@ def _without_held_back(site: Site, planner: Chain, wording: messages.Wording, no
         return Step(site)
     snapshot, plan = replace(site.snapshot, now=now), site.snapshot.plan
     late = plan.entries.take(np.flatnonzero(plan.entries.start < now - OVERDUE))
-    late = late.take(np.isin(late.job, lost_starts(site, snapshot)))
+    late = late.take(are_in(late.job, lost_starts(site, snapshot)))
     for job, start in zip(late.job.tolist(), late.start.tolist(), strict=True):
         if job in limits and start not in missed.get(job, ()):
             missed[job] = (*missed.get(job, ()), start)
@@ -185,7 +185,7 @@ def _without_held_back(site: Site, planner: Chain, wording: messages.Wording, no
     if not over:
         return found
     plan = site.snapshot.plan
-    left = plan.take(np.flatnonzero(~np.isin(plan.entries.job, over)))
+    left = plan.take(np.flatnonzero(~are_in(plan.entries.job, over)))
     broken = _broken(with_plan(site, left), np.array(over, np.int64), wording, now)
     return replace(
         broken, changed=found.changed + broken.changed, actions=found.actions + broken.actions
@@ -229,7 +229,7 @@ def _from_their_begins(site: Site, planner: Chain, lost: NDArray[np.int64], now:
     PlannerError
         If the planner raised or answered wrongly.
     """
-    rows = site.requested.take(np.isin(site.requested.id, lost) & (site.requested.begin > now))
+    rows = site.requested.take(are_in(site.requested.id, lost) & (site.requested.begin > now))
     for job, begin in zip(rows.id.tolist(), rows.begin.tolist(), strict=True):
         snapshot = _without(replace(site.snapshot, now=now), np.array([job], np.int64))
         plan = planned_from(site, snapshot, planner, job, begin)
@@ -306,7 +306,7 @@ def _mended(site: Site, snapshot: Snapshot, lost: NDArray[np.int64], means: _Mea
 
 def _giving_way(offers: NDArray[np.int64], failed: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the offers that lapse where jobs have no place: all, if some are promised theirs."""
-    return np.intersect1d(offers, failed) if np.isin(failed, offers).all() else offers
+    return np.intersect1d(offers, failed) if are_in(failed, offers).all() else offers
 
 
 def _without_offers(
@@ -319,7 +319,7 @@ def _without_offers(
     PlannerError
         If the planner raised or answered wrongly.
     """
-    kept = snapshot.plan.take(np.flatnonzero(~np.isin(snapshot.plan.entries.job, offers)))
+    kept = snapshot.plan.take(np.flatnonzero(~are_in(snapshot.plan.entries.job, offers)))
     given_up = _broken(with_plan(site, kept), offers, means.wording, snapshot.now)
     site = given_up.site
     snapshot = replace(site.snapshot, now=snapshot.now)
@@ -338,7 +338,7 @@ def _at_risk(site: Site, snapshot: Snapshot, failed: NDArray[np.int64], plan: Sc
     offers: nobody is to take one that may not be kept.
     """
     taken = [job for job in failed.tolist() if site.promises[job].state != "offered"]
-    rows = np.flatnonzero(np.isin(snapshot.plan.entries.job, taken))
+    rows = np.flatnonzero(are_in(snapshot.plan.entries.job, taken))
     entries = snapshot.plan.entries.take(rows)
     in_time = snapshot.now <= _latest_starts(site, entries.job, entries.end - entries.start)
     inside = np.ones(len(snapshot.plan), np.bool_)
@@ -393,7 +393,7 @@ def _best_effort(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     runs = snapshot.allocations.entries
     place, known = places(site.marks.job, runs.job)
     known[known] = site.marks.requeues[place[known]]
-    rows = np.flatnonzero(known & ~np.isin(runs.job, snapshot.promises.job))
+    rows = np.flatnonzero(known & ~are_in(runs.job, snapshot.promises.job))
     return runs.job[rows[np.argsort(-runs.start[rows], kind="stable")]]
 
 
@@ -418,7 +418,7 @@ def _may_be_kept(site: Site, snapshot: Snapshot, flapping: NDArray[np.int64]) ->
     found = entries.job[kept & (snapshot.now <= latest)]
     if not len(flapping):
         return np.unique(found)
-    waiting = site.requested.take(~np.isin(site.requested.id, entries.job))
+    waiting = site.requested.take(~are_in(site.requested.id, entries.job))
     least = np.where(waiting.kind == Kind.RIGID, waiting.wall_time, 0.0)
     in_time = snapshot.now <= _latest_starts(site, waiting.id, least)
     return np.unique(np.concatenate([found, waiting.id[in_time]]))
@@ -462,12 +462,12 @@ def _around(
     clash = _overlapping(site, snapshot, stays, tried.plan)
     if not clash.any():
         return Schedule.joined([tried.plan, stays]), failed
-    others = np.flatnonzero(~np.isin(snapshot.plan.entries.job, spared))
+    others = np.flatnonzero(~are_in(snapshot.plan.entries.job, spared))
     both = replace(snapshot, plan=Schedule.joined([snapshot.plan.take(others), stays]))
-    pinned, stays = with_started(both, np.isin(both.plan.entries.job, spared))
+    pinned, stays = with_started(both, are_in(both.plan.entries.job, spared))
     lost = np.setdiff1d(np.union1d(tried.lost, lost_starts(site, pinned)), spared)
     plan, still = _anew(site, pinned, planner, lost)
-    if np.isin(still, failed).all():
+    if are_in(still, failed).all():
         return Schedule.joined([plan, stays]), still
     return Schedule.joined([tried.plan, stays.take(np.flatnonzero(~clash))]), failed
 
@@ -491,7 +491,7 @@ def _put_off(site: Site, snapshot: Snapshot, jobs: NDArray[np.int64]) -> Schedul
     if len(node_start):
         node_start = np.maximum(node_start, plan.per_node(start))
     moved = replace(plan, entries=plan.entries.replace(start=start, end=end), node_start=node_start)
-    rows = np.flatnonzero(np.isin(plan.entries.job, jobs) & (end > start + ROUNDING))
+    rows = np.flatnonzero(are_in(plan.entries.job, jobs) & (end > start + ROUNDING))
     kept = _NONE
     for row in rows[np.argsort(plan.entries.start[rows], kind="stable")].tolist():
         if not _overlapping(site, snapshot, moved.take(np.array([row])), moved.take(kept)).any():
@@ -639,9 +639,9 @@ def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     bad |= plan.entries.start < now - allowed
     bad[entry[_outside(site, plan)]] = True
     early = snapshot.edges.after[too_early(plan, snapshot) > slack]
-    bad |= np.isin(plan.entries.job, early)
+    bad |= are_in(plan.entries.job, early)
     bad |= plan.entries.end > promised_deadlines(site, plan.entries.job) + SLACK
-    waits = np.isin(site.requested.id, snapshot.queued.id)
+    waits = are_in(site.requested.id, snapshot.queued.id)
     homeless = np.setdiff1d(site.requested.id[waits], plan.entries.job)
     return np.union1d(plan.entries.job[bad], homeless)
 
@@ -666,14 +666,14 @@ def _without(snapshot: Snapshot, lost: NDArray[np.int64]) -> Snapshot:
     """
     return replace(
         snapshot,
-        queued=snapshot.queued.take(~np.isin(snapshot.queued.id, lost)),
-        plan=snapshot.plan.take(np.flatnonzero(~np.isin(snapshot.plan.entries.job, lost))),
+        queued=snapshot.queued.take(~are_in(snapshot.queued.id, lost)),
+        plan=snapshot.plan.take(np.flatnonzero(~are_in(snapshot.plan.entries.job, lost))),
     )
 
 
 def _requested(site: Site, lost: NDArray[np.int64]) -> Jobs:
     """Return what the jobs asked for, with the deadlines that they were promised."""
-    rows = site.requested.take(np.isin(site.requested.id, lost))
+    rows = site.requested.take(are_in(site.requested.id, lost))
     deadline = [site.promises[job].deadline for job in rows.id.tolist()]
     return rows.with_column("deadline", np.array(deadline))
 
@@ -689,13 +689,13 @@ def _late_starters(
 ) -> NDArray[np.int64]:
     """Return best-effort jobs that have just started in the way of planned starts that fail."""
     runs, entries = snapshot.allocations, snapshot.allocations.entries
-    plan = snapshot.plan.take(np.flatnonzero(np.isin(snapshot.plan.entries.job, failed)))
+    plan = snapshot.plan.take(np.flatnonzero(are_in(snapshot.plan.entries.job, failed)))
     wanted = np.full(len(snapshot.cluster), np.inf)
     np.minimum.at(wanted, plan.nodes, np.maximum(plan.starts(), snapshot.now))
     on = runs.rows()
     in_the_way = np.zeros(len(runs), np.bool_)
     in_the_way[on[entries.end[on] > wanted[runs.nodes] + SLACK]] = True
-    new = (entries.start > snapshot.now - young) & ~np.isin(entries.job, snapshot.promises.job)
+    new = (entries.start > snapshot.now - young) & ~are_in(entries.job, snapshot.promises.job)
     place, known = places(site.marks.job, entries.job)
     may = np.zeros(len(runs), np.bool_)
     may[known] = site.marks.requeues[place[known]]
@@ -704,7 +704,7 @@ def _late_starters(
 
 def _freed(snapshot: Snapshot, jobs: NDArray[np.int64]) -> Snapshot:
     """Return the snapshot as if some running jobs did not run."""
-    kept = np.flatnonzero(~np.isin(snapshot.allocations.entries.job, jobs))
+    kept = np.flatnonzero(~are_in(snapshot.allocations.entries.job, jobs))
     running = snapshot.running.take(kept)
     return replace(snapshot, running=running, allocations=snapshot.allocations.take(kept))
 
@@ -733,10 +733,10 @@ def _broken(site: Site, failed: NDArray[np.int64], wording: messages.Wording, no
             unnotified[promise.token] = promise
     lost = set(failed.tolist())
     promises = OpenPromises({job: r for job, r in site.promises.items() if job not in lost})
-    requested = site.requested.take(~np.isin(site.requested.id, failed))
+    requested = site.requested.take(~are_in(site.requested.id, failed))
     ours = [r.id for r in changed if r.id not in site.marks.job]
     queued = site.snapshot.queued
-    queued = queued.take(~np.isin(queued.id, np.array(ours, np.int64))) if ours else queued
+    queued = queued.take(~are_in(queued.id, np.array(ours, np.int64))) if ours else queued
     snapshot = replace(site.snapshot, queued=queued, promises=ledger_of(promises.values()))
     after = replace(
         site, snapshot=snapshot, promises=promises, requested=requested, unnotified=unnotified

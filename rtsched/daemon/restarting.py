@@ -19,6 +19,7 @@ from rtsched.daemon.site import Step, in_order
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Restart
 from rtsched.model.jobs import Jobs
+from rtsched.model.snapshot import are_in
 
 if TYPE_CHECKING:
     from rtsched.adapters.live import Completions
@@ -129,7 +130,7 @@ def _with_start(site: Site, planner: Chain, job: int, begin: float, now: float) 
     queued = in_order(Jobs.joined([snapshot.queued, site.row(job)]))
     found = with_plan(replace(site, snapshot=replace(site.snapshot, queued=queued)), plan)
     lost = lost_starts(found, replace(found.snapshot, now=now))
-    return found if np.isin(lost, lost_starts(site, snapshot)).all() else None
+    return found if are_in(lost, lost_starts(site, snapshot)).all() else None
 
 
 def _closed(promise: Promise, code: int, why: str, now: float) -> Promise:

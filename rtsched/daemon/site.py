@@ -20,7 +20,7 @@ from rtsched.daemon.promises import AT_RISK, OPEN, OpenPromises
 from rtsched.estimates.likely_level import LikelyLevel
 from rtsched.model.jobs import NOBODY, Edges, Jobs
 from rtsched.model.schedule import Commitment, Promises, Schedule
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.model.state import NO_EVENTS, Events, joined
 from rtsched.model.units import HOUR
 
@@ -75,7 +75,7 @@ class LikelyPromises:
         if not gone:
             return self
         left = OpenPromises({job: each for job, each in self.promises.items() if job not in gone})
-        rows = ~np.isin(self.requested.id, np.array(sorted(gone), np.int64))
+        rows = ~are_in(self.requested.id, np.array(sorted(gone), np.int64))
         return replace(self, promises=left, requested=self.requested.take(rows))
 
     def changed(self, promises: Iterable[Promise], numbers: Mapping[int, int]) -> LikelyPromises:
@@ -85,7 +85,7 @@ class LikelyPromises:
         """
         ids = np.array([numbers.get(job, job) for job in self.requested.id.tolist()], np.int64)
         new = OpenPromises({promise.id: promise for promise in promises})
-        kept = np.isin(ids, np.array(list(new), np.int64))
+        kept = are_in(ids, np.array(list(new), np.int64))
         return replace(self, promises=new, requested=self.requested.replace(id=ids).take(kept))
 
     def learnt(self, outcomes: Iterable[tuple[float, bool]]) -> LikelyPromises:
@@ -297,7 +297,8 @@ class Site:
 
     def limits(self) -> dict[int, str]:
         """Return for which limits of accounts and QOS jobs wait, by job."""
-        pairs = zip(self.marks.job.tolist(), self.marks.texts("limit"), strict=True)
+        marks = self.marks.take(self.marks.limit >= 0)
+        pairs = zip(marks.job.tolist(), marks.texts("limit"), strict=True)
         return {job: limit for job, limit in pairs if limit}
 
     def whole(self, job: int) -> int:
@@ -362,7 +363,7 @@ class Site:
             old,
             queued=_left(old.queued, old.queued.id, gone),
             promises=ledger_of(promises.values()),
-            plan=old.plan.take(np.flatnonzero(~np.isin(old.plan.entries.job, gone))),
+            plan=old.plan.take(np.flatnonzero(~are_in(old.plan.entries.job, gone))),
             edges=_left(old.edges, old.edges.after, gone),
             version=old.version + 1,
         )
@@ -444,7 +445,7 @@ def _counted(promise: Promise) -> tuple[int, PromiseState, float]:
 
 
 def _left(table: Any, key: NDArray[np.int64], gone: NDArray[np.int64]) -> Any:
-    kept = ~np.isin(key, gone)
+    kept = ~are_in(key, gone)
     return table if kept.all() else table.take(kept)
 
 
@@ -495,7 +496,7 @@ def _unplanned(site: Site) -> list[int]:
     """
     plan, usable = site.snapshot.plan, site.snapshot.cluster.usable
     on_lost = plan.entries.job[np.unique(plan.rows()[~usable[plan.nodes]])]
-    waits = site.requested.id[np.isin(site.requested.id, site.snapshot.queued.id)]
+    waits = site.requested.id[are_in(site.requested.id, site.snapshot.queued.id)]
     homeless = np.union1d(np.setdiff1d(waits, plan.entries.job), on_lost).tolist()
     found = [job for job in homeless if job in site.promises and job not in site.restarting]
     return [job for job in found if site.promises[job].state != "offered"]

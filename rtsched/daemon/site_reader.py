@@ -35,7 +35,7 @@ from rtsched.daemon.standby import unseen
 from rtsched.daemon.waiting import OFF, Starts, helps, terms, waits
 from rtsched.errors import RtschedError
 from rtsched.model.jobs import Jobs, Kind
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -303,7 +303,7 @@ class SiteReader:
         mine = marks.job if self.everyone else marks.job[marks.uid == self.uid]
         open_ = [promise.id for promise in site.all_promises()]
         jobs = Jobs.joined([site.snapshot.queued, site.snapshot.running])
-        wanted = np.isfinite(jobs.deadline) & np.isin(jobs.id, mine) & ~np.isin(jobs.id, open_)
+        wanted = np.isfinite(jobs.deadline) & are_in(jobs.id, mine) & ~are_in(jobs.id, open_)
         rows = np.flatnonzero(wanted)
         order = np.argsort(jobs.submit[rows], kind="stable")
         jobs = jobs.take(rows[order[:MOST_UNPROMISED]])
@@ -570,7 +570,7 @@ class SiteReader:
     def _timeline(self) -> questions.TimelineReport:
         snapshot, cluster = self.site.snapshot, self.site.snapshot.cluster
         running, now = snapshot.allocations, self.daemon.clock()
-        kept = np.isin(running.entries.job, np.fromiter(self.site.promises, np.int64))
+        kept = are_in(running.entries.job, np.fromiter(self.site.promises, np.int64))
         reserved = snapshot.blocked.schedule()
         parts = {
             "running": running.take(np.flatnonzero(~kept)),

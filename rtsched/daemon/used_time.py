@@ -19,6 +19,7 @@ from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.limit_rules import BILLING, NODE, USED_TIME
 from rtsched.model.limits import JOBS
 from rtsched.model.resources import CPU, LICENSE
+from rtsched.model.snapshot import are_in
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
@@ -83,9 +84,9 @@ def _promised_or_new(site: Site, apart: Collection[int]) -> Jobs:
     """
     snapshot, used, requested = site.snapshot, site.used_time, site.requested
     assert used is not None  # noqa: S101 -- who asks has looked
-    begun = np.isin(requested.id, snapshot.running.id) & (requested.kind != Kind.ARRAY)
-    waiting = requested.take(~begun & ~np.isin(requested.id, np.array(list(apart), np.int64)))
-    new = used.lacks(snapshot.allocations.entries.start) & ~np.isin(snapshot.running.id, waiting.id)
+    begun = are_in(requested.id, snapshot.running.id) & (requested.kind != Kind.ARRAY)
+    waiting = requested.take(~begun & ~are_in(requested.id, np.array(list(apart), np.int64)))
+    new = used.lacks(snapshot.allocations.entries.start) & ~are_in(snapshot.running.id, waiting.id)
     return Jobs.joined([waiting, snapshot.running.take(new)])
 
 

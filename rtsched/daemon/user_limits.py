@@ -14,6 +14,7 @@ import numpy as np
 from rtsched.daemon import messages
 from rtsched.model.jobs import Kind
 from rtsched.model.resources import CPU
+from rtsched.model.snapshot import are_in
 from rtsched.model.table import amounts_of
 from rtsched.model.units import HOUR, WEEK
 
@@ -104,7 +105,7 @@ def _over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> s
     of_user = np.array([promise.id for promise in site.open_promises(uid)], np.int64)
     names = np.array([*(name == account for name in requested.names("account")), False], np.bool_)
     for what, mine, share in (
-        ("your promises", np.isin(requested.id, of_user), settings.promised_share_per_user),
+        ("your promises", are_in(requested.id, of_user), settings.promised_share_per_user),
         (
             f"promises to account {account}",
             names[requested.account] if account is not None else None,
@@ -113,7 +114,7 @@ def _over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> s
     ):
         if not share or mine is None:
             continue
-        open_ = requested.take(np.flatnonzero(mine & ~np.isin(requested.id, site.promises.offers)))
+        open_ = requested.take(np.flatnonzero(mine & ~are_in(requested.id, site.promises.offers)))
         if own + float(_work_of(open_, cluster).sum()) > share * room:
             return f"{what} would take more than {100 * share:g} % of a week of the machine"
     return ""
@@ -131,7 +132,7 @@ def kept_for_nothing(site: Site, promises: Iterable[Promise]) -> dict[int, int]:
     cluster, counts = site.snapshot.cluster, dict[int, int]()
     whole = max(machine_size(cluster), 1.0) * HOUR
     for uid, jobs in by_user.items():
-        rows = site.requested.take(np.isin(site.requested.id, np.array(jobs, np.int64)))
+        rows = site.requested.take(are_in(site.requested.id, np.array(jobs, np.int64)))
         share = min(float(_work_of(rows, cluster).sum()) / whole, 1.0)
         counts[uid] = max(math.ceil(WHOLE * share - NEGLIGIBLE), 0)
     return counts

@@ -17,7 +17,7 @@ from rtsched.estimates.tables import BOUNDS
 from rtsched.model.blocked import NOTHING_BLOCKED
 from rtsched.model.resources import allowed_nodes
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.text import counted, moment
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Starts:
     def of_jobs(self, jobs: Sequence[int]) -> tuple[tuple[StartEstimate, ...], int]:
         """Return what is estimated of waiting jobs, the next start first, and how many are more."""
         queued = self._site.snapshot.queued
-        rows = np.flatnonzero(np.isin(queued.id, np.array(jobs, np.int64)))
+        rows = np.flatnonzero(are_in(queued.id, np.array(jobs, np.int64)))
         place, there = places(self._latest.estimates.job, queued.id[rows])
         start = np.full(len(rows), np.inf)
         if there.any():

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.model.snapshot import are_in
 from rtsched.model.units import DAY
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ class Calibration:
         there = job[order][place] == known.job if len(job) else np.zeros(len(known.job), np.bool_)
         settled = known.take(there)
         outcome = value[order][place[there]] - settled.at if len(job) else np.zeros(0)
-        left = ~there & ~np.isin(known.job, gone) & (known.at > now - OPEN_FOR) & (known.at <= now)
+        left = ~there & ~are_in(known.job, gone) & (known.at > now - OPEN_FOR) & (known.at <= now)
         self._open = known.take(left)
         self._learn(settled, outcome, now)
         return Settled(settled, outcome)

@@ -24,6 +24,7 @@ from rtsched.estimates.run_times import NAMES, History, draw
 from rtsched.estimates.tables import BOUNDS, Accuracy, Estimates, odds_by
 from rtsched.model.jobs import NOBODY, Jobs
 from rtsched.model.resources import demand_of, room_of
+from rtsched.model.snapshot import are_in
 from rtsched.model.units import DAY
 from rtsched.simulator.settings import ExclusiveSettings
 
@@ -557,7 +558,7 @@ def _covering(delay: NDArray[np.float64]) -> float:
 
 def _unseen(snapshot: Snapshot, jobs: Jobs) -> Jobs:
     """Return those of some jobs that are not in a state."""
-    seen = np.isin(jobs.id, np.concatenate([snapshot.queued.id, snapshot.running.id]))
+    seen = are_in(jobs.id, np.concatenate([snapshot.queued.id, snapshot.running.id]))
     return jobs.take(~seen)
 
 

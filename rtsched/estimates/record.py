@@ -14,6 +14,7 @@ import numpy as np
 
 from rtsched.estimates.calibration import MEDIAN
 from rtsched.estimates.tables import Accuracy
+from rtsched.model.snapshot import are_in
 from rtsched.model.units import PERIODS
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ class Awaited:
         open_keys = set(waiting.tolist())
         self._labels = {key: text for key, text in self._labels.items() if key in open_keys}
         self._tasks = {key: one for key, one in self._tasks.items() if key in open_keys}
-        here = set(waiting[np.isin(waiting, shown)].tolist())
+        here = set(waiting[are_in(waiting, shown)].tolist())
         jobs = set(shown.tolist()) if self._tasks else set()
         for key, one in self._tasks.items():
             if (one.job if one.job >= 0 else one.row) in jobs:

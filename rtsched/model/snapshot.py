@@ -18,7 +18,7 @@ from rtsched.model.table import Column, Table, Text, read_only
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from rtsched.model.cluster import Cluster
 
@@ -131,12 +131,33 @@ def places(
     """Return where in `ids` each wanted one stands, and whether it is there at all."""
     if not len(ids):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    if (ids[1:] > ids[:-1]).all():
+    if (ids[1:] >= ids[:-1]).all():
         place = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
     else:
         order = np.argsort(ids, kind="stable")
         place = order[np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)]
     return place, ids[place] == wanted
+
+
+def are_in(ids: NDArray[np.int64], others: ArrayLike) -> NDArray[np.bool_]:
+    """Return which ids are among others, bool[n].
+
+    As `np.isin`, which hashes both of them: here the shorter one is searched for the longer one's,
+    or the other way round.
+    """
+    known = np.asarray(others)
+    if not len(ids) or not len(known):
+        return np.zeros(len(ids), np.bool_)
+    if len(known) <= len(ids):
+        return places(np.sort(known), ids)[1]
+    order = np.argsort(ids, kind="stable")
+    ascending = ids[order]
+    place, there = places(ascending, known)
+    found = np.zeros(len(ids), np.bool_)
+    found[place[there]] = True
+    answer = np.empty(len(ids), np.bool_)
+    answer[order] = found[np.searchsorted(ascending, ascending)]  # equal ids are found at the first
+    return answer
 
 
 class Accounts(Table):
@@ -205,7 +226,7 @@ def dependencies_of(ids: NDArray[np.int64], snapshot: Snapshot) -> Dependencies:
     """
     edges = snapshot.edges
     if len(edges):
-        edges = edges.take(np.flatnonzero(np.isin(edges.after, ids)))
+        edges = edges.take(np.flatnonzero(are_in(edges.after, ids)))
     ready, unknown = np.full(len(ids), -np.inf), np.full(len(ids), -1, np.int64)
     after, _ = places(ids, edges.after)
     before, among = places(ids, edges.before)
