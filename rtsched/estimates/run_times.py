@@ -28,13 +28,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rtsched.estimates.ahead import lean
+from rtsched.kernels.mixtures import Samples, quantiles
 from rtsched.model.jobs import NOBODY, Jobs
 from rtsched.model.resources import CPU, MEMORY
-from rtsched.model.table import Text
+from rtsched.model.table import Text, offsets_of
 from rtsched.model.units import DAY, HOUR, MINUTE
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -79,29 +80,25 @@ class Kin(NamedTuple):
     size: int
     wall_time: float
 
-    def levels(self) -> Iterator[tuple[Hashable, ...]]:
-        """Yield the keys of the levels, the closest first; those of many users begin with None."""
+    def levels(self) -> tuple[tuple[Hashable, ...] | None, ...]:
+        """Return the keys of the levels, the closest first, `OWN` of its user; None: it has none.
+
+        Those of many users begin with None.
+        """
         limited = math.isfinite(self.wall_time)
-        if self.name is not None:
-            yield ("name", *self)
-        yield "size", self.user, self.size, self.wall_time
-        yield "time", self.user, self.wall_time
-        yield "user", self.user, limited
-        if self.account is not None:
-            yield None, "account", self.account, limited
-        yield None, "time", round(math.log2(max(self.wall_time, 1.0))) if limited else None
-        yield None, "all", limited
+        return (
+            ("name", *self) if self.name is not None else None,
+            ("size", self.user, self.size, self.wall_time),
+            ("time", self.user, self.wall_time),
+            ("user", self.user, limited),
+            (None, "account", self.account, limited) if self.account is not None else None,
+            (None, "time", round(math.log2(max(self.wall_time, 1.0))) if limited else None),
+            (None, "all", limited),
+        )
 
 
-class _Level(NamedTuple):
-    """The past of one level: shares of the requested time, ascending, and how much each counts.
-
-    Several of them are put in order quickly, as those that each are in order already.
-    """
-
-    share: NDArray[np.float64]
-    fading: NDArray[np.float64]
-    total: float
+OWN, LEVELS = 4, 7
+"""Levels of one user, and all of them."""
 
 
 class RunTimes:
@@ -121,7 +118,7 @@ class RunTimes:
             limited = math.isfinite(kin.wall_time)
             share = seconds / kin.wall_time if limited else seconds
             self._users.setdefault(limited, deque(maxlen=BROAD)).append(kin.user)
-            for key in kin.levels():
+            for key in filter(None, kin.levels()):
                 most = BROAD if key[0] is None else RECENT
                 past = known.pop(key, None) or deque(maxlen=most)
                 past.append(share)
@@ -134,55 +131,52 @@ class RunTimes:
         """Return float64[n, POINTS]: ascending run times, seconds, that are equally likely."""
         known: dict[Kin, int] = {}
         place = [known.setdefault(kin, len(known)) for kin in _kin(jobs)]
-        counts = {limited: (len(of), _count_users(of)) for limited, of in self._users.items()}
-        levels: dict[Hashable, _Level | None] = {}
-        rows = [
-            self._distribution(kin, levels, *counts.get(math.isfinite(kin.wall_time), (0, 0)))
+        keys: dict[tuple[Hashable, ...], int] = {}
+        levels = [
+            [
+                keys.setdefault(key, len(keys)) if key is not None and key in self._past else -1
+                for key in kin.levels()
+            ]
             for kin in known
         ]
-        return np.array(rows).reshape(len(rows), POINTS)[place]
+        wall = np.array([kin.wall_time for kin in known])
+        limited = np.isfinite(wall)
+        share = quantiles(
+            self._samples(keys),
+            np.array(levels, np.int64).reshape(-1, LEVELS),
+            OWN,
+            HALF,
+            np.where(limited[:, None], self._known(limited=True), self._known(limited=False)),
+            len(keys) + np.where(limited, 0, 1),
+            POINTS,
+        )
+        return np.maximum(share * np.where(limited, wall, 1.0)[:, None], 1.0)[place]
 
-    def _level(self, key: tuple[Hashable, ...]) -> _Level | None:
-        """Return what is known of one level; None: nothing."""
-        past = self._past.get(key)
-        if not past:
-            return None
-        share = np.array(past)
-        fading = np.ones(len(past)) if key[0] is None else FADING[-len(past) :]
-        order = np.argsort(share, kind="stable")
-        return _Level(share[order], np.asarray(fading[order]), float(fading.sum()))
+    def _known(self, limited: bool) -> tuple[float, float]:
+        """Return how many of the latest jobs are known, and of how many users; one more of each."""
+        users = self._users.get(limited, deque())
+        return len(users) + 1.0, _count_users(users) + 1.0
 
-    def _distribution(
-        self, kin: Kin, levels: dict[Hashable, _Level | None], jobs: int, users: int
-    ) -> NDArray[np.float64]:
-        """Return the run times of one kin, where so many jobs of so many users are known.
+    def _samples(self, keys: Mapping[tuple[Hashable, ...], int]) -> Samples:
+        """Return what is known of some levels, then of nobody: with and without a requested time.
 
-        `levels` holds those that were looked up.
+        Values are shares of the requested time, or seconds where there is none.
         """
-        limited = math.isfinite(kin.wall_time)
-        values, weights, left, others = [], [], 1.0, 1.0
-        for key in kin.levels():
-            if key not in levels:
-                levels[key] = self._level(key)
-            if (level := levels[key]) is not None:
-                weight = left * level.total / (level.total + HALF)
-                values.append(level.share)
-                weights.append(level.fading * (weight / level.total))
-                left -= weight
-            if key[0] is not None:
-                others = left
-        least = max(others / (users + 1), 1.0 / (jobs + 1))
-        if left < least:
-            weights = [each * ((1.0 - least) / (1.0 - left)) for each in weights]
-            left = least
-        any_share = (np.arange(POINTS) + 0.5) / POINTS
-        values.append(any_share if limited else any_share * UNLIMITED)
-        weights.append(np.full(POINTS, left / POINTS))
-        value, weight_of = np.concatenate(values), np.concatenate(weights)
-        order = np.argsort(value, kind="stable")
-        upto = np.cumsum(weight_of[order])
-        shares = value[order][np.searchsorted(upto, any_share * upto[-1])]
-        return np.asarray(np.maximum(shares * kin.wall_time if limited else shares, 1.0))
+        past = [np.array(self._past[key]) for key in keys]
+        weights = [
+            np.ones(len(each)) if key[0] is None else FADING[-len(each) :]
+            for key, each in zip(keys, past, strict=True)
+        ]
+        anything = (np.arange(POINTS) + 0.5) / POINTS
+        past += [anything, anything * UNLIMITED]
+        weights += [np.ones(POINTS)] * 2
+        orders = [np.argsort(each, kind="stable") for each in past]
+        return Samples(
+            np.concatenate([each[order] for each, order in zip(past, orders, strict=True)]),
+            np.concatenate([each[order] for each, order in zip(weights, orders, strict=True)]),
+            offsets_of([len(each) for each in past]),
+            np.array([each.sum() for each in weights]),
+        )
 
 
 def draw(
