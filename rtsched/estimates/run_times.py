@@ -150,7 +150,8 @@ class RunTimes:
             len(keys) + np.where(limited, 0, 1),
             POINTS,
         )
-        return np.maximum(share * np.where(limited, wall, 1.0)[:, None], 1.0)[place]
+        share *= np.where(limited, wall, 1.0)[:, None]
+        return np.asarray(np.maximum(share, 1.0, out=share)[place])
 
     def _known(self, limited: bool) -> tuple[float, float]:
         """Return how many of the latest jobs are known, and of how many users; one more of each."""

@@ -55,24 +55,41 @@ def merged(
         How many there are.
     """
     head, end = np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
+    least = np.empty(len(row))
+    """The first value of each that is left."""
+    first, open_ = np.empty(len(row), np.int64), 0
+    """Those that have any left, in order of their first values."""
     for c in range(len(row)):
-        if row[c] >= 0:
+        if row[c] >= 0 and samples.offsets[row[c]] < samples.offsets[row[c] + 1]:
             head[c], end[c] = samples.offsets[row[c]], samples.offsets[row[c] + 1]
+            least[c] = samples.value[head[c]]
+            at, open_ = open_, open_ + 1
+            while at > 0 and least[first[at - 1]] > least[c]:
+                first[at] = first[at - 1]
+                at -= 1
+            first[at] = c
     count, sum_ = 0, 0.0
-    while True:
-        first = -1
-        for c in range(len(row)):
-            if head[c] < end[c] and (
-                first < 0 or samples.value[head[c]] < samples.value[head[first]]
-            ):
-                first = c
-        if first < 0:
-            return count
-        weight = samples.weight[head[first]] * factor[first]
-        sum_ += weight if first == len(row) - 1 else weight * scale
-        value[count], upto[count] = samples.value[head[first]], sum_
-        head[first] += 1
+    while open_ > 0:
+        c = first[0]
+        weight = samples.weight[head[c]] * factor[c]
+        sum_ += weight if c == len(row) - 1 else weight * scale
+        value[count], upto[count] = least[c], sum_
         count += 1
+        head[c] += 1
+        at, open_ = 0, open_ - 1
+        if head[c] < end[c]:
+            least[c] = samples.value[head[c]]
+            while at < open_ and (
+                least[first[at + 1]] < least[c]
+                or (least[first[at + 1]] == least[c] and first[at + 1] < c)
+            ):
+                first[at] = first[at + 1]
+                at += 1
+            first[at], open_ = c, open_ + 1
+        else:
+            for at in range(open_):
+                first[at] = first[at + 1]
+    return count
 
 
 @compiled
