@@ -379,10 +379,8 @@ def qos_of_partitions(partition_pairs: Mapping[str, Mapping[str, str]]) -> dict[
     return {name: qos for name, qos in named.items() if qos}
 
 
-def billing_of(
-    config: Mapping[str, str], partition_pairs: Mapping[str, Mapping[str, str]]
-) -> BillingWeights:
-    """Return what jobs are billed for, by what `config_of` and `partitions_of` return.
+def billing_of(flags: str, partition_pairs: Mapping[str, Mapping[str, str]]) -> BillingWeights:
+    """Return what jobs are billed for, by PriorityFlags and what `partitions_of` returns.
 
     Raises
     ------
@@ -392,7 +390,7 @@ def billing_of(
     settings = {
         name: (0, pairs.get("tresbillingweights", "")) for name, pairs in partition_pairs.items()
     }
-    return billing_by("scontrol show partition", settings, config.get("PriorityFlags", ""))
+    return billing_by("scontrol show partition", settings, flags)
 
 
 def limit_of(text: str, otherwise: float) -> float:
