@@ -162,9 +162,9 @@ class Noted:
         self.asked.append((attribute, value, tuple(jobs)))
         return [self.replies.get(attribute, ("done", ""))] * len(jobs)
 
-    def act(self, action: JobAction, jobs: Sequence[int], reason: str = "") -> Reply:
-        """Do something with jobs."""
-        self.asked.append((action, reason, tuple(jobs)))
+    def act(self, action: JobAction, job: int, reason: str = "") -> Reply:
+        """Do something with a job."""
+        self.asked.append((action, reason, (job,)))
         return self.replies.get(action, ("done", ""))
 
     def set_factors(self, factors: Mapping[str, float]) -> dict[str, Reply]:
