@@ -184,7 +184,7 @@ class AdReader:
         self._records: list[Record] = []
         self._row_of: dict[int, int] = {}
         self._ads = ads_of([])
-        self._merged: dict[tuple[int, int], _Merged] = {}
+        self._merged: dict[tuple[int, int], tuple[Record, Record, Record]] = {}
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
         """Return how another process makes it: anew, since it tells objects apart by identity."""
@@ -200,12 +200,13 @@ class AdReader:
         details : mapping of int to Record
             By row, further attributes, likewise.
         """
-        merged: dict[tuple[int, int], _Merged] = {}
+        merged: dict[tuple[int, int], tuple[Record, Record, Record]] = {}
         for at, more in details.items():
-            key = id(records[at]), id(more)
+            ad = records[at]
+            key = id(ad), id(more)  # those of these objects, as long as they are kept with both
             if key not in merged:
-                merged[key] = self._merged.get(key) or _Merged.of(records[at], more)
-            records[at] = merged[key].whole
+                merged[key] = self._merged.get(key) or (ad, more, more | ad)
+            records[at] = merged[key][2]
         self._merged = merged
 
     def jobs(self, proc: Sequence[int], records: Sequence[Record]) -> JobAds:
@@ -228,19 +229,6 @@ class AdReader:
         self._ads, self._records = ads.take(row).replace(), found
         self._row_of = dict(zip(different.tolist(), range(len(found)), strict=True))
         return JobAds(np.array(proc, np.int64), kind.ravel(), found, self._ads)
-
-
-class _Merged(NamedTuple):
-    """An ad, its details, and both in one; while this is there the first two are these objects."""
-
-    ad: Record
-    details: Record
-    whole: Record
-
-    @classmethod
-    def of(cls, ad: Record, details: Record) -> Self:
-        """Return both in one."""
-        return cls(ad, details, details | ad)
 
 
 def ads_of(ads: Sequence[Record]) -> Ads:

@@ -92,8 +92,7 @@ def read(path: str) -> AppliedFile:
         found = msgspec.json.decode(Path(path).read_bytes(), type=AppliedFile)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return AppliedFile()
-    ranges = {job: (least, most) for job, (least, most) in found.ranges.items()}
-    found.ranges = {job: each for job, each in ranges.items() if 0 < each[0] <= each[1]}
+    found.ranges = {job: each for job, each in found.ranges.items() if 0 < each[0] <= each[1]}
     return found
 
 
