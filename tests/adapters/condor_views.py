@@ -9,6 +9,7 @@ import numpy as np
 
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.job_ads import AdReader, JobAds, ProcAds, TextReader
 from rtsched.adapters.condor.pool_state import IDLE, RUNNING, PoolState, Procs, Slots
 from rtsched.adapters.condor.requirements import PARALLEL, requirements_of
 from rtsched.adapters.condor.sharing import RESOURCES
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rtsched.adapters.condor.commands import JobAction, Reply
+    from rtsched.logs.classads import Record
 
 NOW = 1_800_000_000.0
 MARGIN = 30.0
@@ -140,6 +142,12 @@ def jobs_of(ads: Mapping[int, dict[str, Any]], facts: CondorFacts) -> Jobs:
         size=np.array([needs.size for needs in requirements], np.int32),
         checkpoints=np.array([needs.checkpoint for needs in requirements], np.bool_),
     )
+
+
+def read_ads(records: Sequence[Record]) -> JobAds:
+    """Return procs by their whole ads."""
+    shown = ProcAds.of(records)
+    return AdReader().jobs(shown.proc, TextReader().read(shown))
 
 
 @dataclass

@@ -145,13 +145,6 @@ class JobAds:
     records: list[Record]
     ads: Ads
 
-    @classmethod
-    def of(cls, records: Sequence[Record]) -> Self:
-        """Return procs by their whole ads."""
-        shown = ProcAds.of(records)
-        found = AdReader().jobs(shown.proc, TextReader().read(shown))
-        return cls(found.proc, found.kind, found.records, found.ads)
-
     def whole(self, row: int) -> Record:
         """Return the ad of a proc, with its number."""
         record: Record = self.records[self.kind[row]]

@@ -210,6 +210,7 @@ def facts_of(config: dict[str, str], start_delay: float, completing: float) -> S
 
     `start_delay` and `completing`: by the site's settings, seconds.
     """
+    plugin = config.get("TopologyPlugin", "").rpartition("/")[2]
     return SlurmFacts(
         version=config.get("SLURM_VERSION", ""),
         cluster=config.get("ClusterName", ""),
@@ -218,8 +219,8 @@ def facts_of(config: dict[str, str], start_delay: float, completing: float) -> S
         basic=config.get("PriorityType", "").endswith("basic"),
         site_factors=config.get("PrioritySiteFactorPlugin", "(null)") not in {"(null)", ""},
         core_spec=config.get("AllowSpecResourcesUsage", "").lower() not in {"no", "0"},
-        switches=has_switches(config),
-        enforced=keeps_associations(config),
+        switches=plugin not in {"", "(null)", "none", "flat", "default"},
+        enforced=_enforces(config, "associations", "limits", "safe", "qos", "wckeys", "all"),
         requeue_delay=requeue_delay_of(config),
         array_size=number(config.get("MaxArraySize", "")),
         backfill=backfill_interval_of(config),
@@ -261,11 +262,6 @@ def margin_of(config: dict[str, str], start_delay: float, completing: float) -> 
 def keeps_limits(config: dict[str, str]) -> bool:
     """Return whether Slurm keeps to limits of accounts and QOS (`limits`, `safe` or `all`)."""
     return _enforces(config, "limits", "safe", "all")
-
-
-def keeps_associations(config: dict[str, str]) -> bool:
-    """Return whether Slurm refuses jobs whose user has no association with their account."""
-    return _enforces(config, "associations", "limits", "safe", "qos", "wckeys", "all")
 
 
 def used_time_rules(config: dict[str, str]) -> tuple[bool, float]:
@@ -320,12 +316,6 @@ def sharing_of(config: dict[str, str]) -> tuple[Sharing, str]:
     resources = (CPU, *memory, *(name for name in tracked if name.startswith(GRES)))
     most = number(config.get("MaxMemPerCPU", "")) * MEGABYTE
     return Sharing(resources, *default_memory(config), most), ""
-
-
-def has_switches(config: Mapping[str, str]) -> bool:
-    """Return whether a topology plug-in is set that knows of switches or blocks of nodes."""
-    plugin = config.get("TopologyPlugin", "").rpartition("/")[2]
-    return plugin not in {"", "(null)", "none", "flat", "default"}
 
 
 def backfill_interval_of(config: Mapping[str, str]) -> float:
