@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from rtsched.adapters.condor.ids import JobNames
 from rtsched.adapters.programs import reason_of, run_program
 from rtsched.errors import AdapterError
 from rtsched.logs.condor_history import ATTRIBUTES
@@ -122,7 +121,7 @@ def _of_schedd(settings: CondorSettings, at: int, name: str, since: float, until
     if not done.stdout.strip():
         return NO_JOBS
     log = _read(done.stdout, ReadOptions("condor-history", details=True))
-    jobs, known = log.jobs, JobNames(tuple(settings.schedds))
+    jobs, known = log.jobs, settings.names
     ids = [known.number(label.rpartition("#")[2], at) for label in jobs.labels()]
     number = np.array(ids, np.int64)
     codes = np.arange(len(jobs), dtype=np.int32)

@@ -390,6 +390,11 @@ class Command:
     returns: bool = False
     deadline: float | None = None
 
+    @property
+    def pairs(self) -> dict[str, str]:
+        """What it is about and what it sets, by the names of scontrol's words."""
+        return dict(word.partition("=")[::2] for word in self.words[2:])
+
 
 _SAFE = re.compile(r"[A-Za-z0-9_.,:=@\[\]+*/-]+", re.ASCII)
 _REFUSED = ("permission denied", "invalid user id", "access denied", "not permitted", "disabled")

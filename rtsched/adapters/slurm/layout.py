@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,7 +110,7 @@ class PartitionParts:
     sharing: Sharing
 
     def __post_init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[Partition, tuple[LeftOut, ...]]] = {}
+        self.asked = lru_cache(MOST_KEPT)(self._asked)
 
     def __reduce__(self) -> tuple[type[PartitionParts], tuple[Any, ...]]:
         """Return how to make it again: what was worked out does not go to other processes."""
@@ -125,7 +126,7 @@ class PartitionParts:
         """How many nodes the cluster has."""
         return len(self.cluster)
 
-    def asked(self, name: str, request: str) -> tuple[Partition, tuple[LeftOut, ...]]:
+    def _asked(self, name: str, request: str) -> tuple[Partition, tuple[LeftOut, ...]]:
         """Return the part of a partition that a request means, and what of that does not count.
 
         Parameters
@@ -135,12 +136,8 @@ class PartitionParts:
         request : str
             Its nodes, as `rtsched.logs.node_requests` reads it, with the partition.
         """
-        if (name, request) not in self._known:
-            mask, left_out = self._sets.meant(request)
-            if len(self._known) >= MOST_KEPT:
-                self._known.clear()
-            self._known[name, request] = self.part(name, mask), left_out
-        return self._known[name, request]
+        mask, left_out = self._sets.meant(request)
+        return self.part(name, mask), left_out
 
     def hardware(self, name: str, request: str) -> Hardware:
         """Return what each of the nodes has that a request means; empty: those of a partition."""
