@@ -1,36 +1,18 @@
 """Changes of a batch system, made of plans and actions, and their results: alike for all systems.
 
-`Steering` gives each kind of action to the method that knows the system's commands for it.
+`Steering` gives each action to the method of its name, which knows the system's commands for it.
 `carried_out` runs the commands of many changes by rank.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import chain
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Change, Done, Outcome
-from rtsched.model.actions import (
-    Action,
-    Admit,
-    Cancel,
-    DropDeadline,
-    ExchangePlaces,
-    Hold,
-    Move,
-    Notify,
-    Place,
-    Reject,
-    Release,
-    Requeue,
-    Reserve,
-    Restart,
-    SetNodeWeight,
-    SetPriority,
-)
+from rtsched.model.actions import Move
 from rtsched.model.cluster import NodeState
 
 if TYPE_CHECKING:
@@ -39,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.adapters.live import Observation
+    from rtsched.model.actions import Action, Cancel, Notify, Reject, Requeue
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import Schedule
 
@@ -51,37 +34,17 @@ Reply = tuple[Outcome, str]
 
 
 class Steering(ABC):
-    """What actions ask of a batch system that is not so yet, by its last poll."""
+    """What actions ask of a batch system that is not so yet, by its last poll.
+
+    A system has a method for each action that it knows commands for: `set_priority` for a
+    `SetPriority`. An action without one is not supported, and its changes have no command.
+    """
 
     def changes(self, action: Action) -> Iterable[Change]:
-        """Return what one action asks for; what the system cannot do has no command."""
-        match action:
-            case Reserve():
-                return self.reserve(action)
-            case SetPriority():
-                return self.set_priorities(action)
-            case ExchangePlaces():
-                return self.exchange_places(action)
-            case Place():
-                return self.place(action)
-            case SetNodeWeight():
-                return self.set_node_weights(action)
-            case Cancel() | Reject():
-                pairs = zip(action.job.tolist(), action.text, strict=True)
-                return chain.from_iterable(self.cancel(job, text) for job, text in pairs)
-            case Notify():
-                pairs = zip(action.job.tolist(), action.text, strict=True)
-                return chain.from_iterable(self.notify(job, text) for job, text in pairs)
-            case Hold() | Release() | Admit():
-                return self.hold_or_release(action)
-            case Requeue() | Move():
-                return self.requeue(action)
-            case Restart():
-                return self.restart(action)
-            case DropDeadline():
-                return self.drop_deadlines(action)
-            case _:
-                return self.unsupported(action)
+        """Return what one action asks for."""
+        name = kind_of(action).replace("-", "_")
+        asked: Callable[[Action], Iterable[Change]] = getattr(self, name, self.unsupported)
+        return asked(action)
 
     def unsupported(self, action: Action) -> Iterator[Change]:
         """Yield an action that the system knows no command for."""
@@ -89,53 +52,29 @@ class Steering(ABC):
         for job in action.job.tolist():
             yield Change(kind, job, f"{kind} job {self.name_of(job)}")
 
-    def restart(self, action: Restart) -> Iterable[Change]:
-        """Return which jobs that have ended are queued again."""
-        return self.unsupported(action)
+    def cancel(self, action: Cancel | Reject) -> Iterator[Change]:
+        """Yield what removes jobs, their users told before."""
+        for job, text in zip(action.job.tolist(), action.text, strict=True):
+            yield from self.removed(job, text)
 
-    def drop_deadlines(self, action: DropDeadline) -> Iterable[Change]:  # noqa: ARG002
-        """Return what keeps the system from ending jobs at their deadlines, if it does."""
-        return ()
+    reject = cancel
+
+    def notify(self, action: Notify) -> Iterator[Change]:
+        """Yield what tells jobs' users something."""
+        for job, text in zip(action.job.tolist(), action.text, strict=True):
+            yield from self.told(job, text)
 
     @abstractmethod
     def name_of(self, job: int) -> str:
         """Return what the batch system calls a job."""
 
     @abstractmethod
-    def reserve(self, action: Reserve) -> Iterable[Change]:
-        """Return what a plan asks for."""
-
-    @abstractmethod
-    def set_priorities(self, action: SetPriority) -> Iterable[Change]:
-        """Return what orders the queue."""
-
-    @abstractmethod
-    def exchange_places(self, action: ExchangePlaces) -> Iterable[Change]:
-        """Return what has jobs exchange their places in the queue."""
-
-    @abstractmethod
-    def place(self, action: Place) -> Iterable[Change]:
-        """Return what gives best-effort jobs their sizes and nodes."""
-
-    @abstractmethod
-    def set_node_weights(self, action: SetNodeWeight) -> Iterable[Change]:
-        """Return what has nodes of lower weight preferred."""
-
-    @abstractmethod
-    def cancel(self, job: int, text: str) -> Iterable[Change]:
+    def removed(self, job: int, text: str) -> Iterable[Change]:
         """Return what removes a job, its user told before."""
 
     @abstractmethod
-    def notify(self, job: int, text: str) -> Iterable[Change]:
+    def told(self, job: int, text: str) -> Iterable[Change]:
         """Return what tells a job's user something."""
-
-    @abstractmethod
-    def hold_or_release(self, action: Hold | Release | Admit) -> Iterable[Change]:
-        """Return which waiting jobs are held or let go."""
-
-    @abstractmethod
-    def requeue(self, action: Requeue | Move) -> Iterable[Change]:
-        """Return which running jobs are stopped and queued again."""
 
 
 def kind_of(action: Action) -> str:

@@ -19,7 +19,6 @@ import re
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -203,21 +202,15 @@ def identity_of(token: str, seconds: float = 5.0) -> str:
     return _identity_in(done)
 
 
-class _Report(NamedTuple):
-    """What condor_ping -long says."""
-
-    allowed: bool
-    attributes: dict[str, str]
-
-
 def _identity_in(done: subprocess.CompletedProcess[str]) -> str:
-    report = _read(done.stdout)
-    if done.returncode == 0 and report.allowed:
-        given = report.attributes
-        user = given.get("MyRemoteUserName", "")
+    """Return the identity that condor_ping -long tells of."""
+    pairs = [line.partition(" = ") for line in done.stdout.splitlines()]
+    given = {name: value.strip('"') for name, found, value in pairs if found}
+    allowed = re.match(r"# READ command to .* is ALLOWED$", done.stdout, re.M)
+    if done.returncode == 0 and allowed:
         if given.get("Authentication") != "YES" or given.get("AuthMethods") not in _METHODS:
             raise AdapterError("the collector does not authenticate: check SEC_READ_AUTHENTICATION")
-        return user
+        return given.get("MyRemoteUserName", "")
     if "AUTHENTICATE" in done.stdout or "DENIED" in done.stdout:
         raise CredentialError(
             "the pool's collector does not accept the token: it is forged, expired, of another "
@@ -225,12 +218,6 @@ def _identity_in(done: subprocess.CompletedProcess[str]) -> str:
         )
     lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no reason is given"]
     raise AdapterError(f"the collector does not answer: {lines[0].lstrip('#')}")
-
-
-def _read(text: str) -> _Report:
-    pairs = [line.partition(" = ") for line in text.splitlines()]
-    attributes = {name: value.strip('"') for name, found, value in pairs if found}
-    return _Report(bool(re.match(r"# READ command to .* is ALLOWED$", text, re.M)), attributes)
 
 
 def _answered(

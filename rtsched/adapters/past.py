@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from rtsched.adapters.condor.ids import JobNames
-from rtsched.adapters.programs import run_program
+from rtsched.adapters.programs import reason_of, run_program
 from rtsched.errors import AdapterError
 from rtsched.logs.condor_history import ATTRIBUTES
 from rtsched.logs.readers import ReadOptions, read_logs
@@ -66,12 +65,12 @@ def slurm_past(settings: SlurmSettings, since: float, until: float) -> Log:
     commands = CommandRunner(msgspec.structs.replace(settings, command_timeout_s=patient))
     words = ("-a", "-X", "-P", "--state", STATES, "-S", _local(since), "-E", _local(until + 1.0))
     done = commands.run("sacct", *words, "-o", FIELDS)
-    if done.status or OFF in done.errors:
-        reason = " ".join(done.errors.split())[-300:] or f"exit status {done.status}"
+    if done.returncode or OFF in done.stderr:
+        reason = reason_of(done.returncode, done.stderr)
         raise AdapterError(f"sacct: {reason}; run times of past jobs are not known")
-    if done.output.count("\n") < 2:  # the header alone
+    if done.stdout.count("\n") < 2:  # the header alone
         return NO_JOBS
-    log = _read(done.output, ReadOptions("sacct", "|", details=True))
+    log = _read(done.stdout, ReadOptions("sacct", "|", details=True))
     return ended_between(log.jobs.replace(size=_nodes(log.jobs, log.jobs.size)), log, since, until)
 
 
@@ -117,12 +116,12 @@ def _of_schedd(settings: CondorSettings, at: int, name: str, since: float, until
     except (OSError, subprocess.SubprocessError) as error:
         raise AdapterError(f"condor_history: {error}; run times are not known") from error
     if done.returncode:
-        reason = " ".join(done.stderr.split())[-300:] or f"exit status {done.returncode}"
+        reason = reason_of(done.returncode, done.stderr)
         raise AdapterError(f"condor_history: {reason}; run times of past jobs are not known")
     if not done.stdout.strip():
         return NO_JOBS
     log = _read(done.stdout, ReadOptions("condor-history", details=True))
-    jobs, known = log.jobs, JobNames(tuple(settings.schedds))
+    jobs, known = log.jobs, settings.names
     ids = [known.number(label.rpartition("#")[2], at) for label in jobs.labels()]
     number = np.array(ids, np.int64)
     codes = np.arange(len(jobs), dtype=np.int32)

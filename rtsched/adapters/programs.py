@@ -55,6 +55,11 @@ def run_program(
     )
 
 
+def reason_of(status: int, complaint: str) -> str:
+    """Return why a program failed: the end of what it complained of, or its exit status."""
+    return " ".join(complaint.split())[-300:] or f"exit status {status}"
+
+
 def output_of(
     words: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
 ) -> Iterator[bytes]:

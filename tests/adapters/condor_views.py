@@ -9,6 +9,7 @@ import numpy as np
 
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id
+from rtsched.adapters.condor.job_ads import AdReader, JobAds, ProcAds, TextReader
 from rtsched.adapters.condor.pool_state import IDLE, RUNNING, PoolState, Procs, Slots
 from rtsched.adapters.condor.requirements import PARALLEL, requirements_of
 from rtsched.adapters.condor.sharing import RESOURCES
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rtsched.adapters.condor.commands import JobAction, Reply
+    from rtsched.logs.classads import Record
 
 NOW = 1_800_000_000.0
 MARGIN = 30.0
@@ -142,6 +144,12 @@ def jobs_of(ads: Mapping[int, dict[str, Any]], facts: CondorFacts) -> Jobs:
     )
 
 
+def read_ads(records: Sequence[Record]) -> JobAds:
+    """Return procs by their whole ads."""
+    shown = ProcAds.of(records)
+    return AdReader().jobs(shown.proc, TextReader().read(shown))
+
+
 @dataclass
 class Noted:
     """A pool that notes what it is asked, and refuses what it is told to.
@@ -162,9 +170,9 @@ class Noted:
         self.asked.append((attribute, value, tuple(jobs)))
         return [self.replies.get(attribute, ("done", ""))] * len(jobs)
 
-    def act(self, action: JobAction, jobs: Sequence[int], reason: str = "") -> Reply:
-        """Do something with jobs."""
-        self.asked.append((action, reason, tuple(jobs)))
+    def act(self, action: JobAction, job: int, reason: str = "") -> Reply:
+        """Do something with a job."""
+        self.asked.append((action, reason, (job,)))
         return self.replies.get(action, ("done", ""))
 
     def set_factors(self, factors: Mapping[str, float]) -> dict[str, Reply]:

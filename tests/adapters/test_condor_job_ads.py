@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from condor_views import read_ads
 
 from rtsched.adapters.condor import job_ads
-from rtsched.adapters.condor.job_ads import AdReader, JobAds, ProcAds, TextReader
+from rtsched.adapters.condor.job_ads import AdReader, ProcAds, TextReader
 from rtsched.adapters.condor.schedd import Bindings, Schedd
 from rtsched.logs.classads import Expression, Record
 
@@ -118,12 +119,12 @@ def test_another_process_reads_anew() -> None:
 
 def test_texts_are_those_of_requests() -> None:
     """The library writes a control character as a blank; else an account would seem to change."""
-    ads = JobAds.of([{"clusterid": 1, "procid": 0, "acctgroup": "tab\there\x07\u00fc"}]).ads
+    ads = read_ads([{"clusterid": 1, "procid": 0, "acctgroup": "tab\there\x07\u00fc"}]).ads
     assert ads.texts("account") == ["tab here \u00fc"]
 
 
 def test_what_a_site_adds_is_no_part_of_an_ad() -> None:
     """Its default run time, and the pool's domain, may change between two polls."""
-    ads = JobAds.of([{"clusterid": 1, "procid": 0, "owner": "ann"}]).ads
+    ads = read_ads([{"clusterid": 1, "procid": 0, "owner": "ann"}]).ads
     assert math.isnan(ads.run_time[0])
     assert ads.texts("submitter") == ["ann"]

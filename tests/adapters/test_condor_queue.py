@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from condor_views import read_ads
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +26,6 @@ from rtsched.adapters.condor.completions import (
 )
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import CLUSTERS, job_id
-from rtsched.adapters.condor.job_ads import JobAds
 from rtsched.adapters.condor.pool_state import COMPLETED, HELD, IDLE, REMOVED, RUNNING, work_began
 from rtsched.adapters.condor.queue import OF_ENDS, OF_JOBS, Queue, queue_of
 from rtsched.adapters.live import CompletionStatus
@@ -47,7 +47,7 @@ def ad(cluster: int = 12, proc: int = 0, **said: Any) -> Record:
 
 def queue(*ads: Record, **facts: Any) -> Queue:
     """Return the queue of ads."""
-    return queue_of(JobAds.of(ads), CondorFacts(**{"margin": 30.0, "domain": "pool", **facts}))
+    return queue_of(read_ads(ads), CondorFacts(**{"margin": 30.0, "domain": "pool", **facts}))
 
 
 def test_what_a_proc_says() -> None:

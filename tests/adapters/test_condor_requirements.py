@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from condor_views import read_ads
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor.accounts import accounts_of
 from rtsched.adapters.condor.facts import STEPS, CondorFacts, parts_of
 from rtsched.adapters.condor.ids import JobNames, cluster_of, job_id, name_of, proc_of
-from rtsched.adapters.condor.job_ads import JobAds
 from rtsched.adapters.condor.observation import groups_of, jobs_of
 from rtsched.adapters.condor.queue import queue_of
 from rtsched.adapters.condor.requirements import (
@@ -184,7 +184,7 @@ def test_a_job_that_asks_for_nothing_has_the_machines_vacate_time() -> None:
     limited = ad(JobStatus=2, RemoteHost="s", AllowedJobDuration=300, RtRunTime=300)
     jobs = [limited, ad(RtRunTime=200), limited | {"jobmaxvacatetime": 60}, ad()]
     ads = [one | {"procid": at} for at, one in enumerate(jobs)]
-    queue = queue_of(JobAds.of(ads), facts)
+    queue = queue_of(read_ads(ads), facts)
     assert queue.procs.vacating.tolist() == [590.0, 0.0, 50.0, 590.0]
 
 
@@ -501,7 +501,7 @@ def test_no_value_of_a_user_ends_a_poll(given: dict[str, object]) -> None:
     """Whatever stands in a job, the queue is read, and the job described."""
     one = {name.lower(): value for name, value in (ad() | given).items()}
     facts = CondorFacts(margin=30.0, run_time=600.0)
-    queue = queue_of(JobAds.of([one]), facts)
+    queue = queue_of(read_ads([one]), facts)
     for fresh in (True, False):
         needs = requirements_of(one, facts, fresh=fresh)
         job_of(one, needs, facts, submit=NOW, begin=-math.inf)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor.pool_state import Slots
+from rtsched.adapters.condor.requirements import Size
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.slots import (
     FORGET_S,
@@ -197,7 +198,7 @@ def test_claims_say_who_has_what() -> None:
         static("slot3@a"),
         static("slot4@a", state="Claimed"),
     ]
-    found = [(claim.name, claim.slot, claim.cpus, claim.schedd) for claim in claims_of(ads)]
+    found = [(claim.name, claim.slot, claim.size.cpus, claim.schedd) for claim in claims_of(ads)]
     assert found == [
         ("slot1_12@a", "slot1@a", 2, "here"),
         ("slot2@a", "slot2@a", 1, "there"),
@@ -232,7 +233,7 @@ def assigned(assignment: SlotAssignment, *occupants: Occupant) -> list[tuple[int
 
 def occupant(number: int, cpus: int = 2, memory: int = -1, *, first: bool = False) -> Occupant:
     """Return somebody on the partitionable slot."""
-    return Occupant((number, ""), "p", cpus, memory, first)
+    return Occupant((number, ""), "p", Size(cpus, memory, 0, 0), first)
 
 
 def test_jobs_keep_their_rows() -> None:
@@ -270,7 +271,11 @@ def test_memory_takes_rows_too() -> None:
 def test_static_and_unknown_slots() -> None:
     """A static slot is one row for whomever; occupants of slots that are not known have none."""
     taken = SlotAssignment().taken(
-        [Occupant((1, ""), "s", 5, -1), Occupant((2, ""), "gone", 1, -1)], ROWS
+        [
+            Occupant((1, ""), "s", Size(5, -1, 0, 0)),
+            Occupant((2, ""), "gone", Size(1, -1, 0, 0)),
+        ],
+        ROWS,
     )
     assert taken == {(1, ""): ("s", (0,))}
 

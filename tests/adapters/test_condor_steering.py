@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from condor_views import NOW, Noted, ad, view_of
+from condor_views import NOW, Noted, ad, read_ads, view_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +22,6 @@ from rtsched.adapters.condor.commands import (
 )
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.job_ads import JobAds
 from rtsched.adapters.condor.pool_state import (
     DEFERRAL_S,
     HELD,
@@ -445,7 +444,7 @@ OTHER = ONE | {"clusterid": 8, "jobstatus": 2, "remotehost": "s1", "rtruntime": 
 
 def queued(ads: Sequence[Any]) -> Queue:
     """Return the queue that ads make."""
-    return queue_of(JobAds.of(ads), FACTS)
+    return queue_of(read_ads(ads), FACTS)
 
 
 def missed(

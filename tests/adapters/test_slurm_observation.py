@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from datetime import datetime, timedelta
+from subprocess import CompletedProcess
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,6 @@ from slurm_printed import job_rows, printed
 
 from rtsched.adapters.live import CompletionStatus
 from rtsched.adapters.slurm.accounts import accounts_of
-from rtsched.adapters.slurm.commands import CommandResult
 from rtsched.adapters.slurm.completions import completions_in, find_completions
 from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, requeue_delay_of
 from rtsched.adapters.slurm.layout import (
@@ -381,8 +381,8 @@ def test_what_accounting_knows_of_a_job() -> None:
 def test_jobs_that_the_controller_lost(status: int, upcoming: str, lost: list[int]) -> None:
     """Accounting shows them as pending or not at all, and their numbers are still to be given."""
     config = f"MessageTimeout          = 10 sec\nNEXT_JOB_ID             = {upcoming}\n"
-    known = CommandResult(0, "7|COMPLETED|100|200\n9|PENDING|Unknown|Unknown\n", "")
-    said = {"sacct": known, "scontrol": CommandResult(status, config, "")}
+    known = CompletedProcess((), 0, "7|COMPLETED|100|200\n9|PENDING|Unknown|Unknown\n", "")
+    said = {"sacct": known, "scontrol": CompletedProcess((), status, config, "")}
     commands: Any = SimpleNamespace(run=lambda name, *_: said[name])
     found = find_completions(commands, [7, 8, 9, 12])
     assert found.job.tolist() == [7, *lost]

@@ -32,7 +32,7 @@ def test_a_job() -> None:
     assert (rows.min_nodes[0], rows.max_nodes[0], rows.cpus[0], rows.memory[0]) == (2, 4, 8, 4096)
     assert (rows.user[0], rows.comment[0], rows.features[0]) == ("ann", "", "")
     assert np.isnan(rows.start[0])
-    assert rows.tres == ["job:gres/gpu:1"] * 2
+    assert (rows.tres_job, rows.tres_node) == (["gres/gpu:1"] * 2, [""] * 2)
     assert rows.priority[0] == 4294901760
     assert {field.name for field in fields(JobRows)} == set(vars(rows))
 

@@ -258,10 +258,10 @@ job, gone = json.loads(sys.argv[1])
 said = {
     "edit": pool.edit([job], "RtFoo", '"a"'),
     "edits": pool.edit([job, gone], "RtFoo", '"b"'),
-    "hold": pool.act("Hold", [job], "rtsched: wait"),
-    "again": pool.act("Hold", [job], "rtsched: wait"),
-    "gone": pool.act("Hold", [gone], "rtsched: wait"),
-    "vacate": pool.act("Vacate", [job], "rtsched: wait"),
+    "hold": pool.act("Hold", job, "rtsched: wait"),
+    "again": pool.act("Hold", job, "rtsched: wait"),
+    "gone": pool.act("Hold", gone, "rtsched: wait"),
+    "vacate": pool.act("Vacate", job, "rtsched: wait"),
     "reschedule": pool.reschedule(),
     "factors": pool.set_factors({"alice@testbed": 12.5, "new@testbed": 3.0}),
 }

@@ -149,9 +149,8 @@ def _run(
         elif isinstance(command, SetFactor):
             factors[command.submitter] = (at, command.factor)
         elif isinstance(command, Act):
-            yield from (
-                (at, pool.act(command.action, [job], command.reason)) for job in command.jobs
-            )
+            for job in command.jobs:
+                yield at, pool.act(command.action, job, command.reason)
         elif isinstance(command, Publish):
             yield at, publish(command.table)
         else:

@@ -16,8 +16,9 @@ import numpy as np
 
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import CLUSTERS, PROC_BITS, job_id
-from rtsched.adapters.condor.pool_state import HELD, IDLE
+from rtsched.adapters.condor.pool_state import HELD, IDLE, Procs
 from rtsched.adapters.condor.requirements import (
+    MEGABYTE,
     OURS,
     PARALLEL,
     REQUEST_ATTRIBUTES,
@@ -29,7 +30,7 @@ from rtsched.adapters.condor.requirements import (
     vacate_time,
 )
 from rtsched.logs.classads import number, text
-from rtsched.model.table import Column, Table, Text
+from rtsched.model.table import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -106,41 +107,21 @@ def text_of(record: Record) -> str:
     return repr([(name, type(value).__name__, value) for name, value in sorted(record.items())])
 
 
-class Ads(Table):
-    """What ads of procs mean, whoever polls: one row per different ad."""
+class Ads(Procs):
+    """What ads of procs mean, whoever polls: one row per different ad.
 
-    cluster = Column(np.int64, -1, "ClusterId; -1: none.")
-    status = Column(np.int64, IDLE, "JobStatus.")
+    The columns of procs that they have in common, as far as the ad alone tells: `run_time` is nan
+    where none is stated, and `submitter` may lack the pool's domain.
+    """
+
     placed = Column(np.bool_, False, "RemoteHost is there.")
-    universe = Column(np.int64, 5, "JobUniverse.")
     ours = Column(
         np.bool_, False, "It asks rtsched for something, or has an attribute that rtsched set."
     )
-    passing = Column(np.bool_, False, "It is held by nobody, and goes on by itself.")
-    spools = Column(np.bool_, False, "It is held from its submission on, for its files.")
     overrun = Column(np.bool_, False, "It was stopped at the end of its run time.")
-    submit = Column(np.float64, np.nan, "QDate, seconds since the epoch.")
-    begin = Column(np.float64, np.nan, "DeferralTime, seconds since the epoch.")
-    start = Column(np.float64, np.nan, "JobCurrentStartDate, seconds since the epoch.")
-    run_time = Column(np.float64, np.nan, "Stated run time, seconds; nan: none.")
-    limited = Column(np.bool_, False, "That is a limit of HTCondor's own.")
     vacate_time = Column(np.float64, np.nan, "Seconds to leave its slot; nan: the machine's.")
-    executing = Column(np.float64, np.nan, "As in `Procs`.")
-    cpus = Column(np.float64, np.nan, "RequestCpus.")
-    memory = Column(np.float64, np.nan, "RequestMemory, MB.")
-    gpus = Column(np.float64, np.nan, "RequestGPUs.")
-    disk = Column(np.float64, np.nan, "RequestDisk, KB.")
-    priority = Column(np.int64, 0, "JobPrio.")
-    own_priority = Column(np.int64, GREATEST + 1, "RtJobPrio; one more than the greatest: none.")
+    request_disk = Column(np.float64, np.nan, "RequestDisk, KB.")
     dag = Column(np.int64, -1, "DAGManJobId; -1: none.")
-    user = Text("Owner.")
-    submitter = Text("Who is charged, as far as the ad tells: it may lack the pool's domain.")
-    account = Text("AcctGroup.")
-    name = Text("JobBatchName, else Cmd's last part.")
-    slot = Text("The slots that it runs on, with commas between them.")
-    admission = Text("RtAdmission.")
-    node_set = Text("RtNodeSet.")
-    rank_set = Text("RtRankSet.")
 
 
 @dataclass(frozen=True)
@@ -163,13 +144,6 @@ class JobAds:
     kind: NDArray[np.int64]
     records: list[Record]
     ads: Ads
-
-    @classmethod
-    def of(cls, records: Sequence[Record]) -> Self:
-        """Return procs by their whole ads."""
-        shown = ProcAds.of(records)
-        found = AdReader().jobs(shown.proc, TextReader().read(shown))
-        return cls(found.proc, found.kind, found.records, found.ads)
 
     def whole(self, row: int) -> Record:
         """Return the ad of a proc, with its number."""
@@ -203,7 +177,7 @@ class AdReader:
         self._records: list[Record] = []
         self._row_of: dict[int, int] = {}
         self._ads = ads_of([])
-        self._merged: dict[tuple[int, int], _Merged] = {}
+        self._merged: dict[tuple[int, int], tuple[Record, Record, Record]] = {}
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
         """Return how another process makes it: anew, since it tells objects apart by identity."""
@@ -219,12 +193,13 @@ class AdReader:
         details : mapping of int to Record
             By row, further attributes, likewise.
         """
-        merged: dict[tuple[int, int], _Merged] = {}
+        merged: dict[tuple[int, int], tuple[Record, Record, Record]] = {}
         for at, more in details.items():
-            key = id(records[at]), id(more)
+            ad = records[at]
+            key = id(ad), id(more)  # those of these objects, as long as they are kept with both
             if key not in merged:
-                merged[key] = self._merged.get(key) or _Merged.of(records[at], more)
-            records[at] = merged[key].whole
+                merged[key] = self._merged.get(key) or (ad, more, more | ad)
+            records[at] = merged[key][2]
         self._merged = merged
 
     def jobs(self, proc: Sequence[int], records: Sequence[Record]) -> JobAds:
@@ -249,50 +224,42 @@ class AdReader:
         return JobAds(np.array(proc, np.int64), kind.ravel(), found, self._ads)
 
 
-class _Merged(NamedTuple):
-    """An ad, its details, and both in one; while this is there the first two are these objects."""
-
-    ad: Record
-    details: Record
-    whole: Record
-
-    @classmethod
-    def of(cls, ad: Record, details: Record) -> Self:
-        """Return both in one."""
-        return cls(ad, details, details | ad)
-
-
 def ads_of(ads: Sequence[Record]) -> Ads:
     """Return what different ads mean."""
     limited = [is_limited(ad) for ad in ads]
-    universe = _whole(ads, "jobuniverse", 5)
     ours = np.array([not _OF_OURS.isdisjoint(ad) for ad in ads], np.bool_)
+    universe = _whole(ads, "jobuniverse", 5).clip(0, 127).astype(np.int8)
+    submit, begin = reals(ads, "qdate"), reals(ads, "deferraltime")
+    memory, own = reals(ads, "requestmemory"), _whole(ads, "rtjobprio", GREATEST + 1)
     return Ads.build(
         len(ads),
         cluster=_whole(ads, "clusterid", -1),
-        status=_whole(ads, "jobstatus", IDLE),
+        status=_whole(ads, "jobstatus", IDLE).clip(0, 127).astype(np.int8),
         placed=np.array(["remotehost" in ad for ad in ads], np.bool_),
         universe=universe,
         ours=ours | (universe == PARALLEL),
         passing=_held(ads, is_passing),
         spools=_held(ads, is_spooling),
         overrun=_held(ads, is_overrun),
-        submit=reals(ads, "qdate"),
-        begin=reals(ads, "deferraltime"),
+        submit=submit,
+        begin=np.where(begin > submit, begin, -np.inf),
         start=reals(ads, "jobcurrentstartdate"),
         run_time=np.array([run_time(ad, _STATED) for ad in ads], np.float64),
         limited=np.array(limited, np.bool_),
         vacate_time=np.array([vacate_time(ad) for ad in ads], np.float64),
         executing=np.array(
-            [_executing(ad) if own else math.nan for own, ad in zip(limited, ads, strict=True)],
+            [_executing(ad) if is_so else math.nan for is_so, ad in zip(limited, ads, strict=True)],
             np.float64,
         ),
-        cpus=reals(ads, "requestcpus"),
-        memory=reals(ads, "requestmemory"),
-        gpus=reals(ads, "requestgpus"),
-        disk=reals(ads, "requestdisk"),
-        priority=_whole(ads, "jobprio", 0),
-        own_priority=_whole(ads, "rtjobprio", GREATEST + 1),
+        cpus=np.ceil(np.nan_to_num(reals(ads, "requestcpus"), nan=1.0))
+        .clip(1, GREATEST)
+        .astype(np.int32),
+        memory=np.where(memory > 0, memory.clip(0, GREATEST) * MEGABYTE, -1).astype(np.int64),
+        gpus=np.ceil(np.nan_to_num(reals(ads, "requestgpus"))).clip(0, GREATEST).astype(np.int32),
+        request_disk=reals(ads, "requestdisk"),
+        priority=_whole(ads, "jobprio", 0).clip(-GREATEST, GREATEST).astype(np.int32),
+        own_priority=own.clip(-GREATEST, GREATEST).astype(np.int32),
+        reordered=own <= GREATEST,
         dag=np.maximum(_whole(ads, "dagmanjobid", -1), -1),
         user=_texts(ads, "owner"),
         submitter=[submitter_of(ad, _STATED) for ad in ads],

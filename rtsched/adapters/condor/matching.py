@@ -301,12 +301,8 @@ def _conjuncts(tokens: Sequence[Token]) -> list[Sequence[Token]]:
 
 
 def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:
-    start, end = 0, len(tokens)
-    while start < end and tokens[start].kind == "blank":
-        start += 1
-    while end > start and tokens[end - 1].kind == "blank":
-        end -= 1
-    return tokens[start:end]
+    solid = [at for at, token in enumerate(tokens) if token.kind != "blank"]
+    return tokens[solid[0] : solid[-1] + 1] if solid else tokens[:0]
 
 
 def _operands(tokens: Sequence[Token]) -> tuple[str, list[Sequence[Token]]]:
@@ -414,7 +410,7 @@ class MachineAds:
     ) -> None:
         self._columns, self._slots = columns, slots
         self._at = {name: at for at, name in enumerate(slots)}
-        self._known: dict[str, Mask] = {}
+        self.matched = lru_cache(MOST_KEPT)(self._matched)
         self._packed = b""
 
     @classmethod
@@ -441,19 +437,12 @@ class MachineAds:
         """Return the places of slots in a mask; the last one for a slot that says nothing."""
         return np.array([self._at.get(name, len(self._slots)) for name in names], np.int64)
 
-    def matched(self, condition: str) -> Mask:
-        """Return bool[n + 1]: for which slots a condition holds; the last is that of no slot."""
-        if condition not in self._known:
-            if len(self._known) >= MOST_KEPT:
-                self._known.clear()
-            self._known[condition] = read_only(self._matched(condition))
-        return self._known[condition]
-
     def _matched(self, condition: str) -> Mask:
+        """Return bool[n + 1]: for which slots a condition holds; the last is that of no slot."""
         mask = np.zeros(len(self._slots) + 1, np.bool_)
         tree = None if wrong_in(condition) else parsed(condition)
         if tree is None or not self._slots:
-            return mask
+            return read_only(mask)
         columns = self._columns
         names = sorted(_referred([condition], columns.keys(), lambda name: columns[name][0]))
         codes = np.zeros((len(self._slots), len(names)), np.int32)
@@ -469,7 +458,7 @@ class MachineAds:
             for kind in kinds.tolist()
         ]
         mask[:-1] = np.array(holds, np.bool_)[np.ravel(of)]
-        return mask
+        return read_only(mask)
 
 
 def _classad(values: Mapping[str, Value]) -> Any:

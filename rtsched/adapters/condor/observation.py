@@ -24,6 +24,7 @@ from rtsched.adapters.condor.pool_state import (
     slot_names,
     work_began,
 )
+from rtsched.adapters.condor.requirements import Size
 from rtsched.adapters.condor.sharing import RESOURCES, demand_of_procs
 from rtsched.adapters.condor.slots import Occupant, parent_of
 from rtsched.adapters.live import Marks
@@ -115,15 +116,12 @@ def occupants_of(
     for row, slots, node_set, admission in words:
         names = slot_names(slots if runs[row] else node_set)
         number = job_id(int(procs.cluster[row]), int(procs.proc[row]))
-        columns = (procs.cpus, procs.memory, procs.gpus, procs.disk)
-        asked = tuple(int(column[row]) for column in columns)
         first = admission not in {None, UNJUDGED}
         for at, name in enumerate(names):
             slot = name if name in known else parent_of(name)
             claim = shown.get(name)
-            has = asked if claim is None else (claim.cpus, claim.memory, claim.gpus, claim.disk)
-            cpus, memory, gpus, disk = has
-            occupants.append(Occupant((number, str(at)), slot, cpus, memory, first, gpus, disk))
+            size = _asked(procs, row) if claim is None else claim.size
+            occupants.append(Occupant((number, str(at)), slot, size, first))
             of.append(int(groups.group[row]))
     for job, array in queue.arrays.items():
         if array.waits and begun[array.waits[0]]:
@@ -136,14 +134,17 @@ def occupants_of(
 def _free_places(queue: Queue, job: int, known: Mapping[str, object]) -> list[Occupant]:
     """Return what an array keeps for procs that wait, on slots where it has room for more."""
     array, procs = queue.arrays[job], queue.procs
-    row = array.waits[0]
-    size = int(procs.cpus[row]), int(procs.memory[row])
-    more, left = (int(procs.gpus[row]), int(procs.disk[row])), len(array.waits)
-    free = []
+    size, left, free = _asked(procs, array.waits[0]), len(array.waits), list[Occupant]()
     for slot, count in array.free_places(slots_of_procs(procs, array.runs, known)).items():
         count, left = min(count, left), left - min(count, left)
-        free += [Occupant((job, f"{slot}/{at}"), slot, *size, True, *more) for at in range(count)]
+        free += [Occupant((job, f"{slot}/{at}"), slot, size, True) for at in range(count)]
     return free
+
+
+def _asked(procs: Procs, row: int) -> Size:
+    """Return what a proc asks for."""
+    columns = (procs.cpus, procs.memory, procs.gpus, procs.disk)
+    return Size(*(int(column[row]) for column in columns))
 
 
 def slots_of_procs(procs: Procs, rows: Sequence[int], known: Container[str]) -> list[str]:
@@ -156,9 +157,7 @@ def slots_of_procs(procs: Procs, rows: Sequence[int], known: Container[str]) -> 
 def strangers_of(claims: Sequence[Claim], schedds: Container[str]) -> list[Occupant]:
     """Return who has parts of slots without being a job of these schedds."""
     return [
-        Occupant(
-            (-1, claim.name), claim.slot, claim.cpus, claim.memory, gpus=claim.gpus, disk=claim.disk
-        )
+        Occupant((-1, claim.name), claim.slot, claim.size)
         for claim in claims
         if claim.schedd not in schedds
     ]

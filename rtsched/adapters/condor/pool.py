@@ -25,7 +25,7 @@ from rtsched.errors import AdapterError
 from rtsched.logs.classads import Record, number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rtsched.adapters.changes import Reply
     from rtsched.adapters.condor.commands import JobAction
@@ -176,21 +176,17 @@ class Pool:
     def edit(self, jobs: Sequence[int], attribute: str, value: str) -> list[Reply]:
         """Set an attribute of jobs to a ClassAd expression; return one reply per job."""
         replies: list[Reply] = [_GONE] * len(jobs)
-        for schedd, rows in self._by_schedd(jobs):
-            answers = schedd.edit([jobs[row] for row in rows], attribute, value)
+        for at, schedd in self.schedds.items():
+            rows = [row for row, job in enumerate(jobs) if schedd_of(job) == at]
+            answers = schedd.edit([jobs[row] for row in rows], attribute, value) if rows else ()
             for row, reply in zip(rows, answers, strict=True):
                 replies[row] = reply
         return replies
 
-    def act(self, action: JobAction, jobs: Sequence[int], reason: str = "") -> Reply:
-        """Do something with jobs; `done` if it was done, or was so before, for all of them."""
-        if any(schedd_of(job) not in self.schedds for job in jobs):
-            return _GONE
-        for schedd, rows in self._by_schedd(jobs):
-            reply = schedd.act(action, [jobs[row] for row in rows], reason)
-            if reply[0] != "done":
-                return reply
-        return "done", ""
+    def act(self, action: JobAction, job: int, reason: str = "") -> Reply:
+        """Do something with a job; `done` if it was done, or was so before."""
+        schedd = self.schedds.get(schedd_of(job))
+        return _GONE if schedd is None else schedd.act(action, job, reason)
 
     def reschedule(self) -> Reply:
         """Ask for a negotiation soon: one negotiates for all schedds, whoever asks."""
@@ -199,13 +195,6 @@ class Pool:
             if reply[0] == "done":
                 break
         return reply
-
-    def _by_schedd(self, jobs: Sequence[int]) -> Iterator[tuple[Schedd, list[int]]]:
-        """Yield each schedd that has some of these jobs, and which of them."""
-        for at, schedd in self.schedds.items():
-            rows = [row for row, job in enumerate(jobs) if schedd_of(job) == at]
-            if rows:
-                yield schedd, rows
 
     def set_factors(self, factors: Mapping[str, float]) -> dict[str, Reply]:
         """Set priority factors by submitter.

@@ -21,7 +21,7 @@ import numpy as np
 
 from rtsched.adapters.condor.expressions import LIMITS
 from rtsched.adapters.condor.ids import CLUSTERS, PROC_BITS
-from rtsched.adapters.condor.job_ads import GREATEST, reals, with_domain
+from rtsched.adapters.condor.job_ads import reals, with_domain
 from rtsched.adapters.condor.matching import condition_in
 from rtsched.adapters.condor.pool_state import (
     COMPLETED,
@@ -37,7 +37,6 @@ from rtsched.adapters.condor.pool_state import (
 )
 from rtsched.adapters.condor.requirements import (
     KILOBYTE,
-    MEGABYTE,
     OURS,
     PARALLEL,
     REQUEST_ATTRIBUTES,
@@ -252,38 +251,25 @@ def _procs(
     facts: CondorFacts,
 ) -> Procs:
     """Return the arrays of procs in the queue; `kind` is which of the different ads each has."""
-    submit, begin, own = ads.submit[kind], ads.begin[kind], ads.own_priority[kind]
-    memory, cpus = ads.memory[kind], np.nan_to_num(ads.cpus[kind], nan=1.0)
-    run_time = ads.run_time[kind]
-    texts = {name: _in_use(ads.column(name)[kind], ads.names(name)) for name in _TEXTS}
+    procs = ads.take(kind)
+    texts = {name: _in_use(procs.column(name), ads.names(name)) for name in _TEXTS}
     codes, names = texts["submitter"]
     charged, charged_names = encode(with_domain(name, facts.domain) for name in names)
     texts["submitter"] = charged[codes], charged_names
+    own = {name: procs.column(name) for name in Procs.columns() if name in procs.given()}
+    run_time = procs.run_time
     return Procs.build(
         len(kind),
         names={name: names for name, (_, names) in texts.items()},
-        **{name: codes for name, (codes, _) in texts.items()},
-        job=job,
-        cluster=ads.cluster[kind],
-        proc=proc,
-        status=ads.status[kind].astype(np.int8),
-        passing=ads.passing[kind],
-        spools=ads.spools[kind],
-        universe=ads.universe[kind].astype(np.int8),
-        submit=submit,
-        begin=np.where(begin > submit, begin, -np.inf),
-        start=ads.start[kind],
-        run_time=np.where(np.isnan(run_time), facts.run_time, run_time),
-        limited=ads.limited[kind],
-        vacating=facts.beyond(ads.vacate_time[kind]),
-        executing=ads.executing[kind],
-        cpus=np.clip(np.ceil(cpus), 1, GREATEST).astype(np.int32),
-        memory=np.where(memory > 0, np.clip(memory, 0, GREATEST) * MEGABYTE, -1).astype(np.int64),
-        gpus=np.clip(np.ceil(np.nan_to_num(ads.gpus[kind])), 0, GREATEST).astype(np.int32),
-        disk=_disk_of_jobs(ads.disk[kind], job, facts) if facts.shared else None,
-        priority=np.clip(ads.priority[kind], -GREATEST, GREATEST).astype(np.int32),
-        own_priority=np.clip(own, -GREATEST, GREATEST).astype(np.int32),
-        reordered=own <= GREATEST,
+        **own
+        | {name: codes for name, (codes, _) in texts.items()}
+        | {
+            "job": job,
+            "proc": proc,
+            "run_time": np.where(np.isnan(run_time), facts.run_time, run_time),
+            "vacating": facts.beyond(procs.vacate_time),
+            "disk": _disk_of_jobs(procs.request_disk, job, facts) if facts.shared else None,
+        },
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -131,11 +131,8 @@ def _most_common(records: Sequence[Record]) -> dict[int, tuple[Record, int]]:
     return found
 
 
-class _Stated(NamedTuple):
-    """What is stated of an attribute: its value as it is written, empty: it is not there."""
-
-    name: str
-    value: str
+_Stated = tuple[str, str]
+"""An attribute, and its value as it is written; empty: it is not there."""
 
 
 def stated_of(ad: Record, attributes: Sequence[str]) -> tuple[_Stated, ...] | None:
@@ -150,7 +147,7 @@ def stated_of(ad: Record, attributes: Sequence[str]) -> tuple[_Stated, ...] | No
         if written is None:
             return None
         if name not in {"ClusterId", "ProcId"}:
-            found.append(_Stated(name, written))
+            found.append((name, written))
     return tuple(found)
 
 

@@ -406,20 +406,19 @@ class Schedd:
             return [reply] * len(jobs)
         return [self._edited([name], attribute, value) for name in names]
 
-    def act(self, action: JobAction, jobs: Sequence[int], reason: str = "") -> Reply:
-        """Do something with jobs; `done` if it was done, or was so before, for all of them."""
+    def act(self, action: JobAction, job: int, reason: str = "") -> Reply:
+        """Do something with a job; `done` if it was done, or was so before."""
         wanted = getattr(self._condor.JobAction, action)
-        names = [name_of(job) for job in jobs]
         why = (printable(reason), 0) if reason else None
         try:
-            ad = self._schedd().act(wanted, names, why)
+            ad = self._schedd().act(wanted, [name_of(job)], why)
         except (AdapterError, *self._bindings.failures) as error:
             return refusal(error)
         counts = {key.lower(): int(ad[key]) for key in ad if key.startswith("Total")}
         if counts.get("totalpermissiondenied", 0):
             remedy = "check that the daemon's user is in QUEUE_SUPER_USERS"
             return "refused", f"{action}: permission denied; {remedy}"
-        if counts.get("totalsuccess", 0) + counts.get("totalalreadydone", 0) >= len(jobs):
+        if counts.get("totalsuccess", 0) + counts.get("totalalreadydone", 0):
             return "done", ""
         return "failed", f"{action}: the job is gone or in another state"
 

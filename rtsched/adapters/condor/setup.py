@@ -296,7 +296,7 @@ def _uses(
     daemon: str, values: Mapping[str, str], expected: Mapping[str, tuple[str, ...]]
 ) -> Iterator[CheckResult]:
     missing = {
-        name: [word for word in words if word not in _words(values.get(name, ""))]
+        name: [word for word in words if word not in re.findall(r"\w+", values.get(name, ""))]
         for name, words in expected.items()
     }
     for name in filter(missing.get, missing):
@@ -311,11 +311,6 @@ def _replaced(daemon: str, name: str, missing: str) -> CheckResult:
         f"`condor_reconfig`; if that does not help, `condor_config_val -v {name}` names the file "
         f"that overrides ours: move its line to a file that is read before {condor_conf.ACCESS}",
     )
-
-
-def _words(text: str) -> list[str]:
-    """Return the names that occur in a setting."""
-    return re.findall(r"\w+", text)
 
 
 def _slots(setup: Setup) -> Iterator[CheckResult]:
@@ -545,7 +540,11 @@ def _with_pool(setup: Setup, schedd: str) -> Setup:
         started=float(words[1]) if len(words) > 1 and words[1].isdigit() else 0.0,
         library_works=bool(words) and words[0] not in {"error", "undefined"},
         slots=len(slots),
-        gateless=tuple(slot["Name"] for slot in slots if not _gated(slot)),
+        gateless=tuple(
+            slot["Name"]
+            for slot in slots
+            if "RtSlot" not in slot or "RtNodeSet" not in str(slot.get("Start"))
+        ),
         known_user=any(user.partition("@")[0] == setup.user for user in users),
         schedd_user=_daemons_user(),
         schedds=tuple(known.split()),
@@ -574,11 +573,6 @@ def _known_slots() -> list[dict[str, Any]]:
     except json.JSONDecodeError:
         return []
     return [slot for slot in found if "Name" in slot]
-
-
-def _gated(slot: Mapping[str, Any]) -> bool:
-    """Return whether a slot lets only those jobs start that may."""
-    return "RtSlot" in slot and "RtNodeSet" in str(slot.get("Start"))
 
 
 def _roles() -> set[str]:

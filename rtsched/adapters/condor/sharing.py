@@ -110,7 +110,7 @@ def _joined(rows: list[list[int]]) -> NDArray[np.int64]:
 
 def _held(occupants: list[Occupant], parts: Parts) -> Amounts:
     """Return what each occupant has, int64[n, 5]."""
-    each = np.array([(one.cpus, one.memory, one.gpus, one.disk) for one in occupants], np.int64)
+    each = np.array([one.size for one in occupants], np.int64)
     cpus, memory, gpus, disk = each.reshape(-1, 4).T
     return amounts(cpus, parts.rounded(memory), gpus, disk)
 

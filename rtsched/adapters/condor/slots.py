@@ -23,7 +23,7 @@ from rtsched.adapters.condor import sharing
 from rtsched.adapters.condor.facts import QUANTUM, Parts, parts_of
 from rtsched.adapters.condor.matching import MachineAds, SlotSets
 from rtsched.adapters.condor.pool_state import Slots
-from rtsched.adapters.condor.requirements import KILOBYTE, MEGABYTE
+from rtsched.adapters.condor.requirements import KILOBYTE, MEGABYTE, Size
 from rtsched.adapters.recurring import as_periodic, both_sides
 from rtsched.logs.classads import number, text
 from rtsched.model.cluster import Cluster, Nodes, NodeState
@@ -121,18 +121,15 @@ class Slot:
 class Claim:
     """A part of a slot that somebody has: a dynamic slot, or all of a static one.
 
-    `slot` is the name of the static or partitionable slot; `memory` and `disk` in bytes;
-    `leaving`: whoever has it has been told to go.
+    `slot` is the name of the static or partitionable slot; `leaving`: whoever has it has been told
+    to go.
     """
 
     name: str
     slot: str
-    cpus: int
-    memory: int
+    size: Size
     schedd: str
     leaving: bool = False
-    gpus: int = 0
-    disk: int = 0
 
 
 @dataclass(frozen=True)
@@ -253,9 +250,7 @@ def claims_of(ads: Sequence[Record]) -> list[Claim]:
         name = text(ad, "name") or ""
         schedd = text(ad, "remotescheddname") or (text(ad, "globaljobid") or "").partition("#")[0]
         slot = parent_of(name) if _is_dynamic(ad) else name
-        leaving = ad.get("state") == "Preempting"
-        cpus, memory, gpus, disk = _amounts(ad)
-        claims.append(Claim(name, slot, cpus, memory, schedd, leaving, gpus, disk))
+        claims.append(Claim(name, slot, _size(ad), schedd, ad.get("state") == "Preempting"))
     return claims
 
 
@@ -335,7 +330,7 @@ def _slot(ad: Record, settings: CondorSettings) -> Slot | None:
     kind = text(ad, "rtclass") or ""
     speed = _speed((name, machine, kind), ad, settings.speeds)
     partitionable = ad.get("partitionableslot") is True
-    cpus, memory, gpus, disk = _amounts(ad, "totalslot" if partitionable else "")
+    cpus, memory, gpus, disk = _size(ad, "totalslot" if partitionable else "")
     drains = ad.get("state") == "Drained"
     if settings.share_nodes:
         amounts = (0, gpus, cpus if partitionable else 1, disk, (), drains)
@@ -351,11 +346,11 @@ def _slot(ad: Record, settings: CondorSettings) -> Slot | None:
     return Slot(name, machine, kind, one, part, speed, _state(ad), units, drains=drains)
 
 
-def _amounts(ad: Record, total: str = "") -> tuple[int, int, int, int]:
-    """Return CPUs, bytes of memory (-1: not said), GPUs and bytes of disk of a slot."""
+def _size(ad: Record, total: str = "") -> Size:
+    """Return what a slot has; memory is -1 where that is not said."""
     names = ("cpus", "memory", "gpus", "disk")
     cpus, megabytes, gpus, kilobytes = (number(ad, f"{total}{name}") for name in names)
-    return (
+    return Size(
         int(min(max(cpus, 1.0), MOST)) if cpus > 0 else 1,
         int(min(megabytes, 1 << 40)) * MEGABYTE if megabytes >= 0 else -1,
         int(min(gpus, MOST)) if gpus > 0 else 0,
@@ -409,23 +404,16 @@ class Occupant:
         Who it is.
     slot : str
         Name of a static or a partitionable slot.
-    cpus, memory : int
-        Bytes, -1: not said.
+    size : Size
+        What it has; memory is -1 where that is not said.
     first : bool
         Whether it gets rows from the first one on.
-    gpus : int
-        How many GPUs it has.
-    disk : int
-        Bytes.
     """
 
     key: Key
     slot: str
-    cpus: int
-    memory: int
+    size: Size
     first: bool = False
-    gpus: int = 0
-    disk: int = 0
 
 
 class SlotAssignment:
@@ -467,8 +455,8 @@ def _share(occupant: Occupant, slot: Slot) -> float:
     """Return how many rows an occupant needs, as a fraction."""
     if not slot.units:
         return 1.0
-    memory = occupant.memory / slot.memory if occupant.memory > 0 and slot.memory > 0 else 0.0
-    return max(occupant.cpus / slot.cpus, memory)
+    cpus, memory = occupant.size[:2]
+    return max(cpus / slot.cpus, memory / slot.memory if memory > 0 and slot.memory > 0 else 0.0)
 
 
 def _rows_for(load: Sequence[float], share: float, *, first: bool) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ from rtsched.adapters.condor.schedd import literal
 from rtsched.adapters.condor.table import delays_of
 from rtsched.adapters.live import Change
 from rtsched.logs.classads import number, text
-from rtsched.model.actions import Admit, Hold, Move, Place, Release, Requeue
+from rtsched.model.actions import Move
 from rtsched.model.jobs import Kind
 from rtsched.model.snapshot import places
 
@@ -52,7 +52,18 @@ if TYPE_CHECKING:
     from rtsched.adapters.condor.commands import LastApplied
     from rtsched.adapters.condor.pool_state import PoolState
     from rtsched.adapters.condor.settings import CondorSettings
-    from rtsched.model.actions import ExchangePlaces, Reserve, SetNodeWeight, SetPriority
+    from rtsched.model.actions import (
+        Admit,
+        DropDeadline,
+        ExchangePlaces,
+        Hold,
+        Place,
+        Release,
+        Requeue,
+        Reserve,
+        SetNodeWeight,
+        SetPriority,
+    )
 
 LONGEST = 1000
 """Characters of a text for a user."""
@@ -98,7 +109,7 @@ class CondorSteering(Steering):
         yield from reserve_changes(action.plan, *asked, action.secured)
         yield from overrun_changes(*asked)
 
-    def set_priorities(self, action: SetPriority) -> Iterator[Change]:
+    def set_priority(self, action: SetPriority) -> Iterator[Change]:
         """Yield JobPrio of jobs, and priority factors of users."""
         yield from self._priorities(action)
         yield from self._factors(action)
@@ -123,21 +134,15 @@ class CondorSteering(Steering):
         yield from self._sizes(action)
         yield from self._rank_sets(action)
 
-    def set_node_weights(self, action: SetNodeWeight) -> Iterator[Change]:
+    def set_node_weight(self, action: SetNodeWeight) -> Iterator[Change]:
         """Yield the table of slots with these delay factors."""
         view, applied = self.view, self.last_applied
         applied.delays = delays_of(view.slots, np.asarray(action.weight, np.float64))
         yield from table_changes(view, self.settings, applied, self.now)
 
-    def hold_or_release(self, action: Hold | Release | Admit) -> Iterator[Change]:
-        """Yield which waiting jobs are held or let go."""
-        match action:
-            case Hold():
-                return self._holds(action)
-            case Release():
-                return self._releases(action)
-            case _:
-                return self._admits(action)
+    def drop_deadline(self, action: DropDeadline) -> tuple[Change, ...]:  # noqa: ARG002
+        """Return what keeps HTCondor from ending jobs at their deadlines: it ends none."""
+        return ()
 
     def _priorities(self, action: SetPriority) -> Iterator[Change]:
         """Yield JobPrio of jobs whose users have jobs of different values, the farthest off first.
@@ -271,16 +276,16 @@ class CondorSteering(Steering):
             step = Edit(Rank.JOB, (procs[i],), "RtRankSet", literal(wanted))
             yield change("place", job, f"prefer {wanted} for job {self.name_of(procs[i])}", step)
 
-    def cancel(self, job: int, text: str) -> Iterator[Change]:
+    def removed(self, job: int, text: str) -> Iterator[Change]:
         """Yield what removes a job, its user told before; the end comes whatever became of that."""
         rows = self.view.rows_of([job], *_ALIVE)[job]
         if rows:
-            yield from self.notify(job, text)
+            yield from self.told(job, text)
             why, procs = " ".join(text.split())[:LONGEST], tuple(self.view.numbers[rows].tolist())
             says = f"remove job {self.name_of(job)}: {why}"
             yield change("cancel", job, says, Act("Remove", procs, why))
 
-    def notify(self, job: int, text: str) -> Iterator[Change]:
+    def told(self, job: int, text: str) -> Iterator[Change]:
         """Yield what tells a job's user something: RtWhy."""
         view, why = self.view, " ".join(text.split())[:LONGEST]
         rows = view.rows_of([job], *_ALIVE)[job]
@@ -289,7 +294,7 @@ class CondorSteering(Steering):
             step = Edit(Rank.JOB, tuple(view.numbers[untold].tolist()), "RtWhy", literal(why))
             yield change("tell", job, f"set RtWhy of job {self.name_of(job)}: {why}", step)
 
-    def _holds(self, action: Hold) -> Iterator[Change]:
+    def hold(self, action: Hold) -> Iterator[Change]:
         """Yield which waiting jobs are held; one that is deferred waits without."""
         view = self.view
         for job, rows in view.rows_of(action.job.tolist(), IDLE).items():
@@ -299,12 +304,12 @@ class CondorSteering(Steering):
                 act = Act("Hold", procs, "rtsched: to be evaluated later")
                 yield change("hold", job, f"hold job {self.name_of(job)}", act)
 
-    def _admits(self, action: Admit) -> Iterator[Change]:
+    def admit(self, action: Admit) -> Iterator[Change]:
         """Yield which deferred jobs were promised something: they start by their node sets only."""
         for job, rows in self.view.rows_of(action.job.tolist(), IDLE, HELD).items():
             yield from self._admit_deferred("admit", job, rows, JUDGED)
 
-    def _releases(self, action: Release) -> Iterator[Change]:
+    def release(self, action: Release) -> Iterator[Change]:
         """Yield which jobs are let go: deferred ones by what they carry, held ones by a release.
 
         One that waits for others waits on: HTCondor knows no such order.
@@ -369,6 +374,8 @@ class CondorSteering(Steering):
                 yield change(kind, job, f"vacate job {self.name_of(job)}", act)
             else:
                 yield Change(kind, job, f"job {self.name_of(job)} {why}; it stays")
+
+    move = requeue
 
 
 def _waiting(

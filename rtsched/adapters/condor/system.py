@@ -63,6 +63,7 @@ from rtsched.adapters.condor.steering import CondorSteering
 from rtsched.adapters.condor.table import slots_in
 from rtsched.adapters.files import replace_file
 from rtsched.adapters.live import Completions, Observation
+from rtsched.adapters.readings import Remade
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import number, text
 from rtsched.model.cluster import NodeState
@@ -269,14 +270,14 @@ class Observer:
         self._readers: dict[int, QueueReader] = {}
         self._ads_of_jobs = AdReader()
         self._machine: PoolLayout | None = None
-        self._cluster: Cluster | None = None
-        self._made_of: object = None
+        self._layout, self._cluster = Remade(layout_of), Remade(self._cluster_of)
+        self._version = 0
         self._submitters: list[Record] = []
         self._started: dict[str, float] = {}
         self._machines: dict[str, Machine] = {}
         self._machines_of: dict[str, tuple[float, float]] = {}
         self._machines_read = -math.inf
-        self._ads = self._ads_used = MachineAds.of({})
+        self._ads = MachineAds.of({})
         self._unheld = np.empty(0, np.int64)
         self._read = -math.inf
         self._silent = math.inf  # since when the collector has not said how long it has been up
@@ -377,9 +378,10 @@ class Observer:
         )
         shunned = machine.rows_of(self._start_failures.shunned)
         away = np.union1d(taken.others, shunned)
+        foreign = None if taken.foreign is None else taken.foreign.tolist()
         return Observation(
             now,
-            self._cluster_now(machine, away, taken.foreign),
+            self._cluster.of(machine, away.tolist(), foreign),
             jobs_of(queue, groups, waits, facts),
             jobs_of(
                 queue,
@@ -501,9 +503,7 @@ class Observer:
                 "the collector reports no slot that is large enough; check condor_status, and "
                 "[condor] constraint and unit_cpus"
             )
-        known = list(self._machine.by_name.values()) if self._machine is not None else None
-        if self._machine is None or slots != known or self._ads is not self._ads_used:
-            self._machine, self._ads_used = layout_of(slots, self._ads), self._ads
+        self._machine = self._layout.of(slots, self._ads)
         return self._machine
 
     def _wait_for(self, shown: Sequence[Slot], heard: float) -> None:
@@ -522,16 +522,13 @@ class Observer:
                 f"replanned until it knows all of them, {heard:.0f} s after its start"
             )
 
-    def _cluster_now(
-        self, machine: PoolLayout, others: NDArray[np.int64], foreign: NDArray[np.int64] | None
+    def _cluster_of(
+        self, machine: PoolLayout, others: list[int], foreign: list[list[int]] | None
     ) -> Cluster:
-        """Return the cluster; the same object as before if nothing changed."""
-        made_of = (machine, others.tolist(), None if foreign is None else foreign.tolist())
-        if self._cluster is None or self._made_of != made_of:
-            version = 1 + (self._cluster.version if self._cluster is not None else 0)
-            self._cluster = machine.cluster(others, version, foreign)
-            self._made_of = made_of
-        return self._cluster
+        """Return the cluster, of which others have some rows, or amounts of them."""
+        self._version += 1
+        amounts = None if foreign is None else np.array(foreign, np.int64)
+        return machine.cluster(np.array(others, np.int64), self._version, amounts)
 
     def _taken(
         self,

@@ -27,7 +27,7 @@ import numpy as np
 
 from rtsched.adapters import changes as shared
 from rtsched.adapters.live import Change, Done, Outcome
-from rtsched.adapters.programs import output_of, run_program, text_of
+from rtsched.adapters.programs import output_of, reason_of, run_program, text_of
 from rtsched.adapters.slurm.route import JobReader, release_of
 from rtsched.adapters.slurm.rows import (
     JobRows,
@@ -46,6 +46,7 @@ from rtsched.logs.slurm_limits import QOS_COLUMNS, SHOW_ASSOCIATIONS, SHOW_QOS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from subprocess import CompletedProcess
 
     from rtsched.adapters.changes import Reply
     from rtsched.adapters.slurm.settings import SlurmSettings
@@ -65,15 +66,6 @@ _NO_MESSAGE = re.compile(rf"invalid keyword: {_PROMPT}(\d+)")
 
 
 @dataclass
-class CommandResult:
-    """What a command said: its exit status and both outputs."""
-
-    status: int
-    output: str
-    errors: str
-
-
-@dataclass
 class CommandRunner:
     """Slurm's commands.
 
@@ -89,7 +81,7 @@ class CommandRunner:
 
     def run(
         self, name: str, *words: str, text: str | None = None, **variables: str
-    ) -> CommandResult:
+    ) -> CompletedProcess[str]:
         """Run one command; a failing one is no error here.
 
         Raises
@@ -98,10 +90,9 @@ class CommandRunner:
             If it cannot be started, or takes too long.
         """
         with self._failing(name) as program:
-            done = run_program(
+            return run_program(
                 [program, *words], self.settings.command_timeout_s, text, _environment(variables)
             )
-        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def ask(self, name: str, *words: str, text: str | None = None, **variables: str) -> str:
         """Return what a command prints.
@@ -112,9 +103,9 @@ class CommandRunner:
             If it fails, as when the controller does not answer.
         """
         result = self.run(name, *words, text=text, **variables)
-        if result.status:
-            raise _failed(name, words, result.status, result.errors)
-        return result.output
+        if result.returncode:
+            raise _failed(name, words, result.returncode, result.stderr)
+        return result.stdout
 
     def _output(self, name: str, *words: str, **variables: str) -> Iterator[bytes]:
         """Yield what a command prints, as it comes; it raises as `ask`, at the end too."""
@@ -152,7 +143,7 @@ class CommandRunner:
         token = secrets.token_hex(6)
         reader = JobReader(token, release)
         result = self.run("squeue", "-h", f"--name={token}", SQUEUE_FORMAT2=reader.format)
-        if found := _NO_FIELD.search(result.errors):
+        if found := _NO_FIELD.search(result.stderr):
             raise AdapterError(
                 f"squeue of Slurm {release[0]}.{release[1]:02d} has no field {found[1]}: this "
                 "release of rtsched does not know that Slurm; see docs/releases.md"
@@ -192,7 +183,7 @@ class CommandRunner:
     def federation(self) -> str | None:
         """Return the federation that the cluster is in, if any; None: it is not known."""
         result = self.run("scontrol", "show", "federation")
-        return result.output if result.status == 0 else None
+        return None if result.returncode else result.stdout
 
     def partitions(self) -> str:
         """Return the partitions, one on a line."""
@@ -201,7 +192,7 @@ class CommandRunner:
     def shares(self) -> str | None:
         """Return the associations with their shares and use; None: no accounting."""
         result = self.run("sshare", "-a", "-l", "-P", "-h", "-o", SHARES)
-        return result.output if result.status == 0 else None
+        return None if result.returncode else result.stdout
 
     def limits(self, cluster: str) -> tuple[str, str]:
         """Return the QOS, and the associations of a cluster, with their limits.
@@ -286,7 +277,7 @@ class CommandRunner:
         """Return the complaints of one process."""
         marked = [f"{line}\n{_PROMPT}{at}\n" for at, line in enumerate(lines)]
         result = self.run("scontrol", text="".join(marked) + "quit\n")
-        parts = _NO_MESSAGE.split(result.errors)
+        parts = _NO_MESSAGE.split(result.stderr)
         complaints = dict(zip(map(int, parts[1::2]), parts[0::2], strict=False))
         silent = "scontrol exited before this command; check that slurmctld runs (scontrol ping)"
         return [" ".join(complaints.get(at, silent).split()) for at in range(len(lines))]
@@ -333,7 +324,7 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 def _failed(name: str, words: Sequence[str], status: int, errors: str) -> AdapterError:
     """Return the error that a command failed."""
-    reason = " ".join(errors.split())[-300:] or f"exit status {status}"
+    reason = reason_of(status, errors)
     return AdapterError(
         f"{name} {' '.join(words)}: {reason}; check that slurmctld runs (scontrol ping)"
     )
@@ -398,6 +389,11 @@ class Command:
     nodes: tuple[str, ...] = ()
     returns: bool = False
     deadline: float | None = None
+
+    @property
+    def pairs(self) -> dict[str, str]:
+        """What it is about and what it sets, by the names of scontrol's words."""
+        return dict(word.partition("=")[::2] for word in self.words[2:])
 
 
 _SAFE = re.compile(r"[A-Za-z0-9_.,:=@\[\]+*/-]+", re.ASCII)
@@ -514,8 +510,8 @@ def _run(
         program, *words = command.words
         try:
             answer = commands.run(program, *words)
-            text = " ".join(answer.errors.split()) or f"exit status {answer.status}"
-            yield at, reply_of(text if answer.status else "")
+            text = " ".join(answer.stderr.split()) or f"exit status {answer.returncode}"
+            yield at, reply_of(text if answer.returncode else "")
         except AdapterError as error:
             yield at, ("failed", str(error))
 

@@ -165,23 +165,16 @@ def _checked(pairs: dict[str, str]) -> CommentOptions:
         float(pairs.get("odds", "nan")) / 100.0,
         pairs.get("else", ""),
     )
-    load = {"sigma", "cms", "cps"} & numbers.keys()
+    load, problem = {"sigma", "cms", "cps"} & numbers.keys(), ""
     if load and len(load) < 3:
-        return CommentOptions(
-            True,
-            problem="rtsched: sigma, cms and cps describe a divisible load together; "
-            "give all three",
-        )
-    if not load and {"setup_link", "setup_node", "rounds"} & pairs.keys():
-        text = "rtsched: setup_link, setup_node and rounds need sigma, cms and cps"
-        return CommentOptions(True, problem=text)
-    if load and spec.speedup:
-        return CommentOptions(
-            True, problem="rtsched: speedup cannot be combined with a divisible load"
-        )
-    if "message_time" in numbers and not spec.dag:
-        return CommentOptions(True, problem="rtsched: message_time needs dag")
-    return spec
+        problem = "sigma, cms and cps describe a divisible load together; give all three"
+    elif not load and {"setup_link", "setup_node", "rounds"} & pairs.keys():
+        problem = "setup_link, setup_node and rounds need sigma, cms and cps"
+    elif load and spec.speedup:
+        problem = "speedup cannot be combined with a divisible load"
+    elif "message_time" in numbers and not spec.dag:
+        problem = "message_time needs dag"
+    return CommentOptions(True, problem=f"rtsched: {problem}") if problem else spec
 
 
 LONGEST = 4096

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import Completions, CompletionStatus
+from rtsched.adapters.programs import reason_of
 from rtsched.adapters.slurm.facts import config_of
 from rtsched.adapters.slurm.rows import moment
 from rtsched.errors import AdapterError
@@ -98,10 +99,10 @@ def find_completions(commands: CommandRunner, jobs: Sequence[int]) -> Completion
     parts = [jobs[at : at + AT_A_TIME] for at in range(0, len(jobs), AT_A_TIME)]
     done = [commands.run("sacct", *words, "-j", ",".join(map(str, part))) for part in parts]
     for each in done:
-        if each.status and OFF not in each.errors:
-            reason = " ".join(each.errors.split())[-300:] or f"exit status {each.status}"
+        if each.returncode and OFF not in each.stderr:
+            reason = reason_of(each.returncode, each.stderr)
             raise AdapterError(f"sacct: {reason}; check that slurmdbd runs (sacctmgr ping)")
-    known = completions_in("".join(each.output for each in done if each.status == 0))
+    known = completions_in("".join(each.stdout for each in done if not each.returncode))
     others = sorted(set(jobs) - set(known.job.tolist()))
     return Completions.joined([known, _forgotten(commands, others)]) if others else known
 
@@ -109,7 +110,7 @@ def find_completions(commands: CommandRunner, jobs: Sequence[int]) -> Completion
 def _forgotten(commands: CommandRunner, jobs: Sequence[int]) -> Completions:
     """Return which of some jobs, which are not over, have numbers still to be given."""
     done = commands.run("scontrol", "show", "config")
-    upcoming = config_of(done.output).get("NEXT_JOB_ID", "") if done.status == 0 else ""
+    upcoming = "" if done.returncode else config_of(done.stdout).get("NEXT_JOB_ID", "")
     if not (upcoming.isascii() and upcoming.isdigit()):
         return Completions.build(0)
     lost = [job for job in jobs if job >= int(upcoming)]

@@ -209,6 +209,7 @@ def facts_of(config: dict[str, str], start_delay: float, completing: float) -> S
 
     `start_delay` and `completing`: by the site's settings, seconds.
     """
+    plugin = config.get("TopologyPlugin", "").rpartition("/")[2]
     return SlurmFacts(
         version=config.get("SLURM_VERSION", ""),
         cluster=config.get("ClusterName", ""),
@@ -217,8 +218,8 @@ def facts_of(config: dict[str, str], start_delay: float, completing: float) -> S
         basic=config.get("PriorityType", "").endswith("basic"),
         site_factors=config.get("PrioritySiteFactorPlugin", "(null)") not in {"(null)", ""},
         core_spec=config.get("AllowSpecResourcesUsage", "").lower() not in {"no", "0"},
-        switches=has_switches(config),
-        enforced=keeps_associations(config),
+        switches=plugin not in {"", "(null)", "none", "flat", "default"},
+        enforced=_enforces(config, "associations", "limits", "safe", "qos", "wckeys", "all"),
         requeue_delay=requeue_delay_of(config),
         array_size=number(config.get("MaxArraySize", "")),
         backfill=backfill_interval_of(config),
@@ -260,11 +261,6 @@ def margin_of(config: dict[str, str], start_delay: float, completing: float) -> 
 def keeps_limits(config: dict[str, str]) -> bool:
     """Return whether Slurm keeps to limits of accounts and QOS (`limits`, `safe` or `all`)."""
     return _enforces(config, "limits", "safe", "all")
-
-
-def keeps_associations(config: dict[str, str]) -> bool:
-    """Return whether Slurm refuses jobs whose user has no association with their account."""
-    return _enforces(config, "associations", "limits", "safe", "qos", "wckeys", "all")
 
 
 def used_time_rules(config: dict[str, str]) -> tuple[bool, float]:
@@ -321,12 +317,6 @@ def sharing_of(config: dict[str, str]) -> tuple[Sharing, str]:
     return Sharing(resources, *default_memory(config), most), ""
 
 
-def has_switches(config: Mapping[str, str]) -> bool:
-    """Return whether a topology plug-in is set that knows of switches or blocks of nodes."""
-    plugin = config.get("TopologyPlugin", "").rpartition("/")[2]
-    return plugin not in {"", "(null)", "none", "flat", "default"}
-
-
 def backfill_interval_of(config: Mapping[str, str]) -> float:
     """Return the seconds between two runs of Slurm's backfill scheduler; inf: it does not run.
 
@@ -378,10 +368,8 @@ def qos_of_partitions(partition_pairs: Mapping[str, Mapping[str, str]]) -> dict[
     return {name: qos for name, qos in named.items() if qos}
 
 
-def billing_of(
-    config: Mapping[str, str], partition_pairs: Mapping[str, Mapping[str, str]]
-) -> BillingWeights:
-    """Return what jobs are billed for, by what `config_of` and `partitions_of` return.
+def billing_of(flags: str, partition_pairs: Mapping[str, Mapping[str, str]]) -> BillingWeights:
+    """Return what jobs are billed for, by PriorityFlags and what `partitions_of` returns.
 
     Raises
     ------
@@ -391,7 +379,7 @@ def billing_of(
     settings = {
         name: (0, pairs.get("tresbillingweights", "")) for name, pairs in partition_pairs.items()
     }
-    return billing_by("scontrol show partition", settings, config.get("PriorityFlags", ""))
+    return billing_by("scontrol show partition", settings, flags)
 
 
 def limit_of(text: str, otherwise: float) -> float:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from rtsched.adapters.slurm.observation import is_admitted, request_in
 from rtsched.adapters.slurm.per_node import shown_demand, tasks_per_node
 from rtsched.adapters.slurm.rows import (
     MEGABYTE,
+    TRES,
     WAITING,
     Components,
     Texts,
@@ -225,6 +226,7 @@ def _joined(rows: JobRows, job: int, which: list[int], facts: SlurmFacts) -> Job
         _unlike(rows, which, several=bool((rows.max_nodes[which] > sizes).any())),
     )
     held = min(waits or shown, key=lambda at: int(rows.priority[at]))
+    tres: dict[str, Any] = {name: Texts.of([_listed(getattr(rows, name), which)]) for name in TRES}
     start = float(np.fmin.reduce(rows.start[shown]))
     ends = np.where(np.isnan(rows.start[shown]), start, rows.start[shown]) + rows.limit[shown]
     limit = float(ends.max() - start) if runs and not math.isnan(start) else rows.limit[which].max()
@@ -240,8 +242,8 @@ def _joined(rows: JobRows, job: int, which: list[int], facts: SlurmFacts) -> Job
         required=Texts.of([",".join(_names(rows.required[at] for at in which))]),
         excluded=Texts.of([fold(_names(rows.excluded[at] for at in which))]),
         reservation=Texts.of([_reservation([rows.reservation[at] for at in shown])]),
-        licenses=Texts.of([",".join(filter(None, (rows.licenses[at] for at in which)))]),
-        tres=Texts.of([" ".join(filter(None, (rows.tres[at] for at in which)))]),
+        licenses=Texts.of([_listed(rows.licenses, which)]),
+        **tres,
         mark=Texts.of([next((rows.mark[at] for at in which if is_admitted(rows.mark[at])), "")]),
         submit=np.array([rows.submit[which].min()]),
         eligible=np.array([np.fmax.reduce(rows.eligible[which])]),
@@ -258,6 +260,11 @@ def _joined(rows: JobRows, job: int, which: list[int], facts: SlurmFacts) -> Job
         restarts=np.array([rows.restarts[which].max()]),
         components={job: components},
     )
+
+
+def _listed(column: Texts, which: Sequence[int]) -> str:
+    """Return all that is in some rows of a column of lists."""
+    return ",".join(filter(None, (column[at] for at in which)))
 
 
 def _sizes(rows: JobRows, which: Sequence[int], facts: SlurmFacts) -> NDArray[np.int64]:

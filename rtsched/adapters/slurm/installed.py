@@ -96,7 +96,7 @@ def _version(commands: CommandRunner) -> str:
             result = commands.run(program, "-V")
         except AdapterError:
             continue
-        if match := _VERSION.search(result.output + result.errors):
+        if match := _VERSION.search(result.stdout + result.stderr):
             return match[0]
     return ""
 
@@ -121,9 +121,9 @@ def _level(commands: CommandRunner, user: str) -> str:
         result = commands.run("sacctmgr", "-nP", "show", "user", user, "format=User,AdminLevel")
     except AdapterError:
         return ""
-    rows = [line.split("|") for line in result.output.splitlines()]
+    rows = [line.split("|") for line in result.stdout.splitlines()]
     levels = [row[1] for row in rows if len(row) == 2 and row[0] == user]
-    return levels[0] if levels else ("" if result.status else "None")
+    return levels[0] if levels else ("" if result.returncode else "None")
 
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
@@ -216,9 +216,9 @@ class LocalController:
             if isinstance(error.__cause__, OSError):
                 raise
             return "down"
-        if result.status == 0:
+        if result.returncode == 0:
             return "in control"
-        return "standby" if "standby" in result.errors else "down"
+        return "standby" if "standby" in result.stderr else "down"
 
     def _write(self) -> None:
         try:

@@ -76,7 +76,7 @@ class AppliedFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
             self.ranges[job] = command.before
         if command.deadline is not None:
             self.deadlines[job] = command.deadline
-        if nodes := _words(command).get("ReqNodeList"):
+        if nodes := command.pairs.get("ReqNodeList"):
             self.sent[job] = nodes, now
 
 
@@ -92,8 +92,7 @@ def read(path: str) -> AppliedFile:
         found = msgspec.json.decode(Path(path).read_bytes(), type=AppliedFile)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return AppliedFile()
-    ranges = {job: (least, most) for job, (least, most) in found.ranges.items()}
-    found.ranges = {job: each for job, each in ranges.items() if 0 < each[0] <= each[1]}
+    found.ranges = {job: each for job, each in found.ranges.items() if 0 < each[0] <= each[1]}
     return found
 
 
@@ -178,7 +177,7 @@ class LastApplied(AppliedFile):
             if not isinstance(each.command, Command):
                 continue
             kept.note(each.job, each.command, now)
-            if _words(each.command).keys() & {"SiteFactor", "Nice"}:
+            if each.command.pairs.keys() & {"SiteFactor", "Nice"}:
                 kept.factors[each.job] = UNSURE
         return kept
 
@@ -194,7 +193,7 @@ class LastApplied(AppliedFile):
         if not isinstance(done.change.command, Command):
             return
         job, command = done.change.job, done.change.command
-        words = _words(command)
+        words = command.pairs
         if done.change.kind == "set-node-weight" and done.outcome == "refused":
             self.no_weights = True
         if done.outcome != "done":
@@ -212,11 +211,6 @@ class LastApplied(AppliedFile):
             nodes, limit = self.shapes[job]
             nodes = int(words.get("NumNodes", f"{nodes}").partition("-")[0])
             self.shapes[job] = nodes, float(words.get("TimeLimit", limit / 60.0)) * 60.0
-
-
-def _words(command: Command) -> dict[str, str]:
-    """Return what a command sets."""
-    return dict(word.partition("=")[::2] for word in command.words[2:])
 
 
 _COLUMNS = {
@@ -291,14 +285,14 @@ class SlurmState:
 
 def applied(view: SlurmState, command: Command) -> None:
     """Write into the state what a command that Slurm carried out has changed."""
-    words = dict(word.partition("=")[::2] for word in command.words)
+    words = command.pairs
     if "StartTime" in words and "JobId" in words:
         for parts in view.requeued.values():
             parts.pop(words["JobId"], None)
     elif "JobId" in words:
         _job(view, view.place.get(int(words["JobId"]), -1), words)
     elif "ReservationName" in words:
-        _reservation(view, words, deleted="delete" in words)
+        _reservation(view, words, deleted=command.words[1] == "delete")
     elif "Weight" in words:
         view.weights |= dict.fromkeys(names_of(words["NodeName"]), int(words["Weight"]))
     elif command.words[1] in {"hold", "release"}:

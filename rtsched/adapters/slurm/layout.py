@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,6 +88,7 @@ class ClusterLayout:
         return np.array([row for row in found if row >= 0], np.int32)
 
 
+@dataclass(eq=False)
 class PartitionParts:
     """What partitions have, and those of their nodes that jobs ask for.
 
@@ -94,7 +96,7 @@ class PartitionParts:
     ----------
     cluster : Cluster
         With the partitions' nodes, and a `NodeSets`.
-    hardware : Hardware
+    equipment : Hardware
         What each node has.
     shown : mapping of str to pairs
         What Slurm says of each partition.
@@ -102,27 +104,29 @@ class PartitionParts:
         How jobs share the nodes.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        hardware: Hardware,
-        shown: Mapping[str, Mapping[str, str]],
-        sharing: Sharing,
-    ) -> None:
-        self._of = cluster, hardware, shown, sharing
-        self._tier = {name: number(pairs.get("prioritytier", "")) for name, pairs in shown.items()}
-        self._known: dict[tuple[str, str], tuple[Partition, tuple[LeftOut, ...]]] = {}
+    cluster: Cluster
+    equipment: Hardware
+    shown: Mapping[str, Mapping[str, str]]
+    sharing: Sharing
+
+    def __post_init__(self) -> None:
+        self.asked = lru_cache(MOST_KEPT)(self._asked)
 
     def __reduce__(self) -> tuple[type[PartitionParts], tuple[Any, ...]]:
         """Return how to make it again: what was worked out does not go to other processes."""
-        return PartitionParts, self._of
+        return PartitionParts, (self.cluster, self.equipment, self.shown, self.sharing)
+
+    @property
+    def _sets(self) -> NodeSets:
+        assert isinstance(self.cluster.node_sets, NodeSets)  # noqa: S101 - as it was made
+        return self.cluster.node_sets
 
     @property
     def nodes(self) -> int:
         """How many nodes the cluster has."""
-        return len(self._of[0])
+        return len(self.cluster)
 
-    def asked(self, name: str, request: str) -> tuple[Partition, tuple[LeftOut, ...]]:
+    def _asked(self, name: str, request: str) -> tuple[Partition, tuple[LeftOut, ...]]:
         """Return the part of a partition that a request means, and what of that does not count.
 
         Parameters
@@ -132,27 +136,15 @@ class PartitionParts:
         request : str
             Its nodes, as `rtsched.logs.node_requests` reads it, with the partition.
         """
-        if (name, request) not in self._known:
-            sets = self._of[0].node_sets
-            assert isinstance(sets, NodeSets)  # noqa: S101 - as it was made
-            mask, left_out = sets.meant(request)
-            if len(self._known) >= MOST_KEPT:
-                self._known.clear()
-            self._known[name, request] = self.part(name, mask), left_out
-        return self._known[name, request]
-
-    @property
-    def cluster(self) -> Cluster:
-        """With the partitions' nodes."""
-        return self._of[0]
+        mask, left_out = self._sets.meant(request)
+        return self.part(name, mask), left_out
 
     def hardware(self, name: str, request: str) -> Hardware:
         """Return what each of the nodes has that a request means; empty: those of a partition."""
-        cluster, hardware, *_ = self._of
-        if not request:
-            return hardware.of(cluster.partitions[name])
-        assert cluster.node_sets is not None  # noqa: S101 - as it was made
-        return hardware.of(cluster.node_sets[request])
+        return self.equipment.of(self._mask(name, request))
+
+    def _mask(self, name: str, request: str) -> NDArray[np.bool_]:
+        return self._sets[request] if request else self.cluster.partitions[name]
 
     def neighbours(self, name: str, request: str, count: int, turn: int) -> list[str]:
         """Return the names of so many nodes that a request means and that follow each other.
@@ -160,10 +152,8 @@ class PartitionParts:
         Of several such rows of nodes that of `turn`, so that jobs do not wait for one; none if
         there is none. As Slurm orders nodes; those that are not up are left out.
         """
-        cluster = self._of[0]
-        assert cluster.node_sets is not None  # noqa: S101 - as it was made
-        mask = cluster.node_sets[request] if request else cluster.partitions[name]
-        mask = mask & (cluster.nodes.state == NodeState.UP)
+        nodes = self.cluster.nodes
+        mask = self._mask(name, request) & (nodes.state == NodeState.UP)
         starts, length = list[int](), 0
         for at, free in enumerate(mask.tolist()):
             length = length + 1 if free else 0
@@ -173,12 +163,11 @@ class PartitionParts:
         if not starts:
             return []
         first = starts[turn % len(starts)]
-        return [str(each) for each in cluster.nodes.texts("name")[first : first + count]]
+        return [str(each) for each in nodes.texts("name")[first : first + count]]
 
     def part(self, name: str, mask: NDArray[np.bool_]) -> Partition:
         """Return the facts of some nodes of a partition, bool[m]."""
-        cluster, hardware, shown, sharing = self._of
-        pairs, nodes = shown[name], cluster.nodes
+        pairs, nodes, sharing = self.shown[name], self.cluster.nodes, self.sharing
         longest = limit_of(pairs.get("maxtime", ""), math.inf)
         node_memory, core_memory = default_memory(pairs)
         if not (node_memory or core_memory):
@@ -195,7 +184,7 @@ class PartitionParts:
             _least(memory // cores, -1),
             number(pairs.get("minnodes", "")),
             number(pairs.get("maxnodes", "")) or math.inf,
-            int(hardware.threads[mask].max(initial=1)),
+            int(self.equipment.threads[mask].max(initial=1)),
             node_memory,
             core_memory,
             has_whole_nodes(pairs),
@@ -206,7 +195,8 @@ class PartitionParts:
 
     def _above(self, name: str, mask: NDArray[np.bool_]) -> str:
         """Return a partition whose jobs Slurm starts before on some of these nodes; or nothing."""
-        tier, partitions = self._tier, self._of[0].partitions
+        tier = {each: number(pairs.get("prioritytier", "")) for each, pairs in self.shown.items()}
+        partitions = self.cluster.partitions
         above = [n for n in tier if tier[n] > tier[name] and (partitions[n] & mask).any()]
         return min(above, default="")
 

@@ -26,7 +26,6 @@ from rtsched.adapters.slurm.rows import (
     number,
     pairwise,
     taken,
-    tres_asked,
 )
 from rtsched.adapters.slurm.submission import DEFERRED, MARK, UNPROMISED
 from rtsched.logs.hostlist import names_of
@@ -502,7 +501,6 @@ def request_in(
     least, most = counts or (int(rows.min_nodes[i]), int(rows.max_nodes[i]))
     deadline = float(rows.deadline[i])
     components = rows.components.get(int(rows.id[i]))
-    tres = tres_asked(rows.tres[i])
     return JobRequest(
         limit=float(rows.limit[i]),
         deadline=math.inf if math.isnan(deadline) else deadline,
@@ -517,10 +515,10 @@ def request_in(
         excluded=rows.excluded[i],
         reservation="" if is_ours(rows.reservation[i]) else rows.reservation[i],
         licenses=rows.licenses[i],
-        tres_node=tres["node"],
-        tres_job=tres["job"],
-        tres_socket=tres["socket"],
-        tres_task=tres["task"],
+        tres_node=rows.tres_node[i],
+        tres_job=rows.tres_job[i],
+        tres_socket=rows.tres_socket[i],
+        tres_task=rows.tres_task[i],
         wishes=wishes_in(rows.mark[i]) if is_admitted(rows.mark[i]) else "",
         shown=rows.amounts[i],
         exclusive=is_exclusive(rows.exclusive[i]),

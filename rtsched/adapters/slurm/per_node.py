@@ -274,11 +274,15 @@ def _at_least(request: JobRequest) -> dict[str, str]:
     return {name: str(number) for name, number in wishes.items() if number > 0}
 
 
+def _on_each(request: JobRequest, nodes: int) -> tuple[int, dict[str, int]]:
+    """Return the tasks on each of so many nodes, and their generic resources there."""
+    each = request.tasks_per_node or -(-tasks_of(request, nodes) // nodes)
+    return each, generic_per_node(request, nodes, each)
+
+
 def _wishes(request: JobRequest, nodes: int, *, whole: bool) -> dict[str, str]:
     """Return what a job wants of each of so many nodes."""
-    tasks = tasks_of(request, nodes)
-    each = request.tasks_per_node or -(-tasks // nodes)
-    amounts = generic_per_node(request, nodes, each)
+    each, amounts = _on_each(request, nodes)
     gpus = amounts.get(GPU, 0)
     wishes: dict[str, int] = {}
     if request.tasks_per_core or 0 < request.tasks_per_socket < each:
@@ -395,9 +399,7 @@ def demand_of(request: JobRequest, part: Partition, sharing: Sharing, nodes: int
         all_memory = MEMORY in sharing.resources and not request.memory
         whole = all_memory or SOCKET_WISHES & wishes.keys()
         return Demand(shown, request.exclusive or part.exclusive or bool(whole))
-    tasks = tasks_of(request, nodes)
-    each = request.tasks_per_node or -(-tasks // nodes)
-    amounts = generic_per_node(request, nodes, each)
+    each, amounts = _on_each(request, nodes)
     gpus = amounts.get(GPU, 0)
     amounts[CPU], memory = _cpus_and_memory(request, each, part, sharing, gpus)
     exclusive = request.exclusive or part.exclusive or _lies_on_sockets(request, each)

@@ -73,7 +73,7 @@ from rtsched.model.snapshot import places
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -119,7 +119,7 @@ def reserve_changes(
     kept = _kept(Schedule.joined([plan, secured]), view, settings)
     kept += _in_use(view, settings)
     single = plan.take(np.flatnonzero(~_in_parts(plan, view)))  # others have their reservations
-    order: list[Change] = []
+    order: Iterable[Change] = ()
     if view.observation.cluster.shared:
         order = _in_order(single, view)
     elif settings.promised_first:
@@ -349,43 +349,46 @@ def _in_use(view: SlurmState, settings: SlurmSettings) -> list[AdvanceReservatio
     return found
 
 
-def _in_order(plan: Schedule, view: SlurmState) -> list[Change]:
-    """Return which jobs get the nodes planned for them, and their places in the queue.
+def _queued(plan: Schedule, view: SlurmState) -> Iterator[tuple[int, int, int]]:
+    """Yield which entries are of jobs in the queue, with the job and its row."""
+    for at, job in enumerate(plan.entries.job.tolist()):
+        if job in view.queued:
+            yield at, job, view.place[job]
+
+
+def _in_order(plan: Schedule, view: SlurmState) -> Iterator[Change]:
+    """Yield which jobs get the nodes planned for them, and their places in the queue.
 
     The earlier a job is planned to start, the higher its priority.
     """
-    changes = []
-    for at, job in enumerate(plan.entries.job.tolist()):
-        if job not in view.queued or job in view.held:
+    for at, job, row in _queued(plan, view):
+        if job in view.held:
             continue
-        row = view.place[job]
         nodes = [view.names[node] for node in sorted(plan.nodes_of(at).tolist())]
         if set(names_of(view.rows.required[row])) != set(nodes):
             binding = [f"ReqNodeList={fold(nodes)}", *_kept_limit(view, job)]
             binding.append(only_waiting(view.rows, row, Rank.BIND))
             text = f"have job {job} start on {fold(nodes)}"
-            changes.append(job_update("reserve", job, text, Rank.BIND, *binding))
+            yield job_update("reserve", job, text, Rank.BIND, *binding)
         priority = promised_priority(float(plan.entries.start[at]))
         if priority != view.rows.priority[row]:
-            words = f"Priority={priority}"
             text = f"set the priority of job {job} to {priority}, by its planned start"
-            changes.append(job_update("set-priority", job, text, Rank.JOB, words))
-    return changes
+            yield job_update("set-priority", job, text, Rank.JOB, f"Priority={priority}")
 
 
 def _out_of_order(
     plan: Schedule, view: SlurmState, sent: Mapping[int, tuple[str, float]]
-) -> list[Change]:
-    """Return which jobs lose the nodes and the priority of a planned job that shares nodes."""
+) -> Iterator[Change]:
+    """Yield which jobs lose the nodes and the priority of a planned job that shares nodes."""
     planned = set(plan.entries.job.tolist()) if view.observation.cluster.shared else set()
-    changes: list[Change] = []
     for job in view.queued:
         row = view.place[job]
-        if job not in planned and keeps_order(view.rows, row, basic=view.facts.basic):
-            changes += out_of_order(view.rows, row, "set-priority")
-        elif job not in planned and keeps_nodes(view.rows, row, sent):
-            changes += own_nodes(view.rows, row, "set-priority")
-    return changes
+        if job in planned:
+            continue
+        if keeps_order(view.rows, row, basic=view.facts.basic):
+            yield from out_of_order(view.rows, row, "set-priority")
+        elif keeps_nodes(view.rows, row, sent):
+            yield from own_nodes(view.rows, row, "set-priority")
 
 
 def keeps_nodes(rows: JobRows, at: int, sent: Mapping[int, tuple[str, float]]) -> bool:
@@ -446,39 +449,27 @@ def own_shape(
         yield Change(kind, job, text, Command(Rank.SIZE, command, returns=True))
 
 
-def _priorities(plan: Schedule, view: SlurmState, factors: Mapping[int, int]) -> list[Change]:
-    """Return which jobs are to be put before all others, the earliest deadline first.
+def _priorities(plan: Schedule, view: SlurmState, factors: Mapping[int, int]) -> Iterator[Change]:
+    """Yield which jobs are to be put before all others, the earliest deadline first.
 
     Those that left the plan go back among the others.
     """
-    changes, basic = [], view.facts.basic
-    for job in plan.entries.job.tolist():
-        row = view.place.get(job, -1)
-        if job not in view.queued or not math.isfinite(view.rows.deadline[row]):
+    basic = view.facts.basic
+    for _, job, row in _queued(plan, view):
+        if not math.isfinite(view.rows.deadline[row]):
             continue
         factor = promised_factor(float(view.rows.deadline[row]), basic)
         if factors.get(job) != factor:
             text = f"move job {job} ahead of jobs without a promise: site factor {factor}"
             words = priority_argument(factor, basic)
-            changes.append(job_update("set-priority", job, text, Rank.JOB, words))
+            yield job_update("set-priority", job, text, Rank.JOB, words)
     planned = set(plan.entries.job.tolist())
-    changes += [
-        job_update(
-            "set-priority",
-            job,
-            f"move job {job} back among jobs without a promise: site factor 0",
-            Rank.JOB,
-            priority_argument(0, basic),
-        )
-        for job in view.queued
-        if job not in planned
-        and (
-            factors[job] >= _top(basic)
-            if job in factors
-            else is_first(view.rows, view.place[job], basic=basic)
-        )
-    ]
-    return changes
+    for job in view.queued:
+        first = is_first(view.rows, view.place[job], basic=basic)
+        if job not in planned and (factors[job] >= _top(basic) if job in factors else first):
+            text = f"move job {job} back among jobs without a promise: site factor 0"
+            words = priority_argument(0, basic)
+            yield job_update("set-priority", job, text, Rank.JOB, words)
 
 
 def is_first(rows: JobRows, at: int, *, basic: bool) -> bool:
@@ -496,8 +487,8 @@ def _top(basic: bool) -> int:
 
 def _bindings(
     reservations: list[AdvanceReservation], view: SlurmState, renewed: frozenset[str]
-) -> list[Change]:
-    """Return which jobs enter and leave reservations of ours.
+) -> Iterator[Change]:
+    """Yield which jobs enter and leave reservations of ours.
 
     A job that runs needs its reservation no longer. A job in a reservation that is not its own has
     no business there. One whose reservation is made anew has to leave it, and enters it again.
@@ -505,7 +496,6 @@ def _bindings(
     wanted = {
         reservation.job: reservation.name for reservation in reservations if reservation.whole
     }
-    changes = []
     for at, name in enumerate(view.rows.reservation):
         job = int(view.rows.id[at])
         waits = view.rows.state[at] in WAITING
@@ -515,7 +505,7 @@ def _bindings(
             continue
         if waits or view.rows.state[at] in _RUNS:
             text = f"take job {job} out of reservation {name}"
-            changes.append(job_update("reserve", job, text, Rank.LEAVE, "ReservationName="))
+            yield job_update("reserve", job, text, Rank.LEAVE, "ReservationName=")
     for job, name in wanted.items():
         row = view.place[job]
         waits = view.rows.state[row] in WAITING
@@ -523,8 +513,7 @@ def _bindings(
             text = f"bind job {job} to reservation {name}"
             words = [f"ReservationName={name}", *_kept_limit(view, job)]
             words.append(only_waiting(view.rows, row, Rank.BIND))
-            changes.append(job_update("reserve", job, text, Rank.BIND, *words))
-    return changes
+            yield job_update("reserve", job, text, Rank.BIND, *words)
 
 
 def _is_rigid(view: SlurmState, job: int) -> bool:
@@ -548,17 +537,14 @@ def _least_limit(minutes: int) -> str:
     return f"TimeMin={minutes}"
 
 
-def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[Change]:
-    """Return which jobs get another node count or time limit, to be as planned.
+def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> Iterator[Change]:
+    """Yield which jobs get another node count or time limit, to be as planned.
 
     A controller that was started anew shows no highest node count of jobs that waited before (0;
     Slurm 26.05), whatever they are given. A rigid job has its own; others are given theirs once.
     """
-    changes = []
-    for at, job in enumerate(plan.entries.job.tolist()):
-        if job not in view.queued:
-            continue
-        row, rigid = view.place[job], _is_rigid(view, job)
+    for at, job, row in _queued(plan, view):
+        rigid = _is_rigid(view, job)
         size = int(plan.entries.size[at])
         most = int(view.rows.max_nodes[row]) or (size if rigid else counts.get(job, 0))
         same = view.rows.min_nodes[row] == most == size
@@ -572,8 +558,7 @@ def _sizes(plan: Schedule, view: SlurmState, counts: Mapping[int, int]) -> list[
         if words:
             text = f"set {' '.join(words)} of job {job}, as planned"
             words.append(only_waiting(view.rows, row))
-            changes.append(job_update("reserve", job, text, Rank.SIZE, *words))
-    return changes
+            yield job_update("reserve", job, text, Rank.SIZE, *words)
 
 
 def _in_time(
@@ -603,34 +588,30 @@ def _in_time(
 
 def _records(
     plan: Schedule, reservations: list[AdvanceReservation], view: SlurmState
-) -> list[Change]:
-    """Return the comments that tell divisible jobs which fraction goes to which node.
+) -> Iterator[Change]:
+    """Yield the comments that tell divisible jobs which fraction goes to which node.
 
     Jobs that left the plan are told nothing any more.
     """
     planned = set(plan.entries.job.tolist())
     records = {
-        int(view.rows.id[at]): ""
-        for at, comment in enumerate(view.rows.comment)
-        if comment.startswith(RECORD)
-        and int(view.rows.id[at]) not in planned
-        and int(view.rows.id[at]) in view.queued
+        job: ""
+        for job, comment in zip(view.rows.id.tolist(), view.rows.comment, strict=True)
+        if comment.startswith(RECORD) and job not in planned and job in view.queued
     }
     bound = {reservation.job for reservation in reservations if reservation.whole}
     if view.observation.cluster.shared:
         bound = planned & view.queued.keys()
-    for at, job in enumerate(plan.entries.job.tolist()):
+    for at, job, row in _queued(plan, view):
         if job not in bound or view.observation.queued.kind[view.queued[job]] != Kind.DIVISIBLE:
             continue
         nodes = [view.names[node] for node in plan.nodes_of(at).tolist()]
         shares = plan.shares()[plan.indptr[at] : plan.indptr[at + 1]].tolist()
         rounds = rounds_of(plan, at, view.observation.queued, view.queued[job])
-        deadline = float(view.rows.deadline[view.place[job]])
+        deadline = float(view.rows.deadline[row])
         records[job] = fitting_record(view.comment(job), deadline, nodes, shares, rounds)
-    changes: list[Change] = []
     for job, record in records.items():
-        changes += comment_changes(job, with_record(view.comment(job), record), Rank.SIZE, view)
-    return changes
+        yield from comment_changes(job, with_record(view.comment(job), record), Rank.SIZE, view)
 
 
 def comment_changes(job: int, comment: str, rank: Rank, view: SlurmState) -> Iterator[Change]:

@@ -30,6 +30,7 @@ import numpy as np
 from rtsched.adapters.programs import run_program, text_of
 from rtsched.adapters.slurm.rows import (
     MEGABYTE,
+    TRES,
     WAITING,
     JobRows,
     NodeRow,
@@ -37,7 +38,6 @@ from rtsched.adapters.slurm.rows import (
     Vocabulary,
     alive,
     arrays_in,
-    asked_tres,
     in_maintenance,
     megabytes,
     moment,
@@ -133,6 +133,8 @@ def rows_of(jobs: list[Any]) -> JobRows:
         return np.array([getattr(job, name) or 0 for job in jobs], np.int64)
 
     most = numbers("max_nodes")
+    others: dict[str, Any] = arrays_in(map(_label, jobs))
+    others |= {name: Texts.of(_tres(job, name) for job in jobs) for name in TRES}
     return JobRows(
         id=numbers("id"),
         uid=numbers("user_id"),
@@ -166,7 +168,7 @@ def rows_of(jobs: list[Any]) -> JobRows:
         required=texts("required_nodes"),
         excluded=texts("excluded_nodes"),
         licenses=Texts.of(_listed(job.licenses) for job in jobs),
-        tres=Texts.of(map(_tres, jobs)),
+        **others,
         mark=texts("admin_comment"),
         name=texts("name"),
         comment=texts("comment"),
@@ -176,7 +178,6 @@ def rows_of(jobs: list[Any]) -> JobRows:
         requeue=np.array([bool(job.is_requeueable) for job in jobs], np.bool_),
         het=np.array([job.heterogeneous_id or -1 for job in jobs], np.int64),
         components={},
-        **arrays_in(map(_label, jobs)),
     )
 
 
@@ -215,10 +216,10 @@ def _listed(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, (dict, list)) else value or ""
 
 
-def _tres(job: Any) -> str:
-    """Return the generic resources asked for."""
-    asked = (job.tres_per_node, job.tres_per_job, job.tres_per_socket, job.tres_per_task)
-    return asked_tres(*(value if isinstance(value, str) else "" for value in asked))
+def _tres(job: Any, name: str) -> str:
+    """Return trackable resources asked for, such as `tres_node`."""
+    value = getattr(job, name.replace("_", "_per_"))
+    return value if isinstance(value, str) else ""
 
 
 def _exit_code(job: Any) -> str:
@@ -440,9 +441,6 @@ TEXTS = (
 )
 """What somebody may have written."""
 
-_GENERIC = ("tres_node", "tres_job", "tres_socket", "tres_task")
-"""Generic resources in all forms that they are asked for in: one column of `JobRows`."""
-
 EXCLUSIVE_SHOWN = (26, 5)
 """The release from which on squeue has a field Exclusive, and OverSubscribe no longer tells."""
 
@@ -562,15 +560,9 @@ class JobReader:
             b"" if label == number else label
             for label, number in zip(shown["label"], job, strict=True)
         ]
-        generic = zip(*(shown[name] for name in _GENERIC), strict=True)
         return {
             **self._read(NUMBERS, fields[::width]),
-            **{
-                each.column: self._column(each, shown[each.column])
-                for each in TEXTS
-                if each.column not in _GENERIC
-            },
-            "tres": self._codes("tres", list(generic), _generic_of),
+            **{each.column: self._column(each, shown[each.column]) for each in TEXTS},
             "min_nodes": _meant(shown["amounts"], nodes_in, np.int64),
             **arrays_in(map(text_of, shown["label"])),
         }
@@ -587,17 +579,11 @@ class JobReader:
 
     def _column(self, field: Field, values: Sequence[bytes]) -> NDArray[Any]:
         """Return what the values of a field mean; codes of texts."""
-        if field.dtype is not None:
-            return _meant(values, field.meaning, field.dtype)
-        return self._codes(field.column, values, lambda value: field.meaning(text_of(value)))
-
-    def _codes(
-        self, column: str, values: Sequence[Any], meaning: Callable[[Any], str]
-    ) -> NDArray[np.int32]:
-        """Return the codes of the texts that values mean."""
-        vocabulary = self._vocabularies.setdefault(column, Vocabulary())
-        codes = {value: vocabulary.code(meaning(value)) for value in set(values)}
-        return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+        meaning, dtype = field.meaning, field.dtype
+        if dtype is None:
+            code = self._vocabularies.setdefault(field.column, Vocabulary()).code
+            return _meant(values, lambda value: code(meaning(value)), np.int32)
+        return _meant(values, meaning, dtype)
 
 
 class _Part:
@@ -638,11 +624,6 @@ def _meant(values: Sequence[bytes], meaning: Callable[[str], Any], dtype: Any) -
     """Return what values mean, each different one looked at once."""
     known = {value: meaning(text_of(value)) for value in set(values)}
     return np.fromiter(map(known.__getitem__, values), dtype, len(values))
-
-
-def _generic_of(shown: Sequence[bytes]) -> str:
-    """Return the generic resources that a job asks for, as `asked_tres` writes them."""
-    return asked_tres(*(text(text_of(value)) for value in shown))
 
 
 def _exclusive_of(oversubscribe: Texts, state: Texts) -> Texts:

@@ -179,7 +179,8 @@ NO_DEADLINE = 4_102_444_800.0
 """In place of a deadline that is taken from a waiting job, seconds since the epoch: scontrol(1)
 changes a deadline and clears none."""
 
-_PER = ("node", "job", "socket", "task")
+TRES = ("tres_node", "tres_job", "tres_socket", "tres_task")
+"""Columns of trackable resources that are asked for."""
 
 _HARMLESS = {"RESERVED", "PLANNED", "COMPLETING"}
 _MAINTENANCE = "MAINT"
@@ -231,9 +232,11 @@ class JobRows:
         Processors in all, MiB per node (0: not said), adjustment, priority (0: held).
     min_nodes, max_nodes : int64[n]
         Fewest and most nodes of a job that waits.
-    dependency, required, excluded, licenses, tres, mark, name, comment, extra : Texts
-        Dependency, node lists asked for, licences, generic resources asked for, admin comment, job
-        name, comment; Extra of jobs that wait or run.
+    dependency, required, excluded, licenses, mark, name, comment, extra : Texts
+        Dependency, node lists asked for, licences, admin comment, job name, comment; Extra of jobs
+        that wait or run.
+    tres_node, tres_job, tres_socket, tres_task : Texts
+        Trackable resources asked for on each node, in all, for each socket and for each task.
     exit_code : Texts
         Exit status and signal of the batch script, such as `75:0`.
     restarts : int64[n]
@@ -279,7 +282,10 @@ class JobRows:
     required: Texts
     excluded: Texts
     licenses: Texts
-    tres: Texts
+    tres_node: Texts
+    tres_job: Texts
+    tres_socket: Texts
+    tres_task: Texts
     mark: Texts
     name: Texts
     comment: Texts
@@ -335,25 +341,6 @@ class ReservationRow:
     active: bool = False
     licenses: Mapping[str, int] = field(default_factory=dict)
     """How many of each, by names such as `license/matlab`."""
-
-
-def asked_tres(node: str, job: str, socket: str, task: str) -> str:
-    """Return the trackable resources that a job asks for in one text; `tres_asked` reads it.
-
-    Such as `node:gres/gpu:2 task:cpu=2`.
-    """
-    given = zip(_PER, (node, job, socket, task), strict=True)
-    return " ".join(f"{per}:{value}" for per, value in given if value)
-
-
-def tres_asked(text: str) -> dict[str, str]:
-    """Return what `asked_tres` was given, by what it is per; several such texts too."""
-    found: dict[str, list[str]] = {per: [] for per in _PER}
-    for word in text.split():
-        per, _, value = word.partition(":")
-        if per in found:
-            found[per].append(value)
-    return {per: ",".join(values) for per, values in found.items()}
 
 
 def alive(state: str) -> bool:

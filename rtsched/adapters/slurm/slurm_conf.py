@@ -83,22 +83,25 @@ def settings(path: Path, text: str | None = None) -> dict[str, list[Setting]]:
         Its text, where it is another than the file's present one.
     """
     found: dict[str, list[Setting]] = {}
-    _collect(path, read(path) if text is None else text, found, [path])
+    for file, number, line in _lines(path, read(path) if text is None else text, [path]):
+        if not _ENTITY.match(line):
+            pairs = _PAIR.findall(line)
+            for name, value in pairs:
+                setting = Setting(value.strip('"'), file, number, len(pairs) == 1)
+                found.setdefault(name.lower(), []).append(setting)
     return found
 
 
-def _collect(path: Path, text: str, found: dict[str, list[Setting]], seen: list[Path]) -> None:
+def _lines(path: Path, text: str, seen: list[Path]) -> Iterator[tuple[Path, int, str]]:
+    """Yield a file's lines, each with its place; in place of an Include those of what it names."""
     for number, line in _logical(text):
         if match := _INCLUDE.match(line):
             inner = path.parent / match[1]
             if inner not in seen and len(seen) < MOST_INCLUDES and inner.exists():
                 seen.append(inner)
-                _collect(inner, read(inner), found, seen)
-        elif not _ENTITY.match(line):
-            pairs = _PAIR.findall(line)
-            for name, value in pairs:
-                setting = Setting(value.strip('"'), path, number, len(pairs) == 1)
-                found.setdefault(name.lower(), []).append(setting)
+                yield from _lines(inner, read(inner), seen)
+        else:
+            yield path, number, line
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
@@ -220,18 +223,10 @@ def with_host(path: Path, host: str) -> str:
     InputError
         If one of them cannot be read.
     """
-    return "".join(f"{line}\n" for line in _with_host(path, host, [path]))
-
-
-def _with_host(path: Path, host: str, seen: list[Path]) -> Iterator[str]:
-    for _, line in _logical(read(path)):
-        if match := _INCLUDE.match(line):
-            inner = path.parent / match[1]
-            if inner not in seen and len(seen) < MOST_INCLUDES and inner.exists():
-                seen.append(inner)
-                yield from _with_host(inner, host, seen)
-        elif _ENTITY.match(line):
-            yield line
-        else:
+    found = ""
+    for _, _, line in _lines(path, read(path), [path]):
+        if not _ENTITY.match(line):
             line = _SHARED_ADDRESS.sub("", line)
-            yield _CONTROLLER.sub(lambda found: found[0] if found[1] == host else "", line)
+            line = _CONTROLLER.sub(lambda named: named[0] if named[1] == host else "", line)
+        found += f"{line}\n"
+    return found

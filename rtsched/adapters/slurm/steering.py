@@ -54,7 +54,7 @@ from rtsched.adapters.slurm.reserving import (
 )
 from rtsched.adapters.slurm.rows import NO_DEADLINE, WAITING, alive
 from rtsched.logs.hostlist import fold
-from rtsched.model.actions import Admit, Hold, Move, Place, Release, Requeue
+from rtsched.model.actions import Hold, Move
 from rtsched.model.jobs import Kind
 from rtsched.model.snapshot import places
 
@@ -67,8 +67,12 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.rows import JobRows, ReservationRow
     from rtsched.adapters.slurm.settings import SlurmSettings
     from rtsched.model.actions import (
+        Admit,
         DropDeadline,
         ExchangePlaces,
+        Place,
+        Release,
+        Requeue,
         Reserve,
         Restart,
         SetNodeWeight,
@@ -115,7 +119,7 @@ class SlurmSteering(Steering):
             changes += own_shape(view.rows, view.place[job], applied.shapes, "reserve")
         return changes
 
-    def set_priorities(self, action: SetPriority) -> Iterator[Change]:
+    def set_priority(self, action: SetPriority) -> Iterator[Change]:
         """Yield site factors that differ by a step at least, the largest differences first."""
         settings, present = self.settings, self.last_applied.factors
         step = settings.site_factor_step
@@ -263,7 +267,7 @@ class SlurmSteering(Steering):
         unkept = np.array([name not in kept for name in view.names], np.bool_)
         return idle_nodes(view.observation, unkept)
 
-    def set_node_weights(self, action: SetNodeWeight) -> Iterator[Change]:
+    def set_node_weight(self, action: SetNodeWeight) -> Iterator[Change]:
         """Yield node weights that differ, one change per weight.
 
         A node that no job may have now keeps its weight: it may come free before the next poll.
@@ -282,17 +286,17 @@ class SlurmSteering(Steering):
             words = ("scontrol", "update", f"NodeName={nodes}", f"Weight={weight}")
             yield change("set-node-weight", -1, text, Rank.NODE, *words)
 
-    def cancel(self, job: int, text: str) -> Iterator[Change]:
+    def removed(self, job: int, text: str) -> Iterator[Change]:
         """Yield what removes a job, its user told before; Operators may set no text but Comment.
 
         The end comes after the comment, and whatever became of that.
         """
         if job in self.view.place:
-            yield from self.notify(job, text)
+            yield from self.told(job, text)
             says = f"cancel job {job}: {text}"
             yield change("cancel", job, says, Rank.END, "scancel", str(job))
 
-    def notify(self, job: int, text: str) -> Iterator[Change]:
+    def told(self, job: int, text: str) -> Iterator[Change]:
         """Yield the comment that tells a job's user something; what the user wrote stays in it.
 
         Slurm changes nothing of a job that has ended.
@@ -302,7 +306,7 @@ class SlurmSteering(Steering):
             comment = with_message(view.comment(job), text)
             yield from comment_changes(job, comment, Rank.JOB, view)
 
-    def drop_deadlines(self, action: DropDeadline) -> Iterator[Change]:
+    def drop_deadline(self, action: DropDeadline) -> Iterator[Change]:
         """Yield what puts the deadlines of waiting jobs off for ever; Slurm takes none back."""
         rows = self.view.rows
         for job in action.job.tolist():
@@ -324,6 +328,8 @@ class SlurmSteering(Steering):
                 text = f"{word} job {job}"
                 yield change(word, job, text, Rank.JOB, "scontrol", word, str(job))
 
+    hold = release = admit = hold_or_release
+
     def requeue(self, action: Requeue | Move) -> Iterator[Change]:
         """Yield which running jobs are queued again, of those that Slurm may requeue at all."""
         view, kind = self.view, kind_of(action)
@@ -335,6 +341,8 @@ class SlurmSteering(Steering):
                 yield _requeue(kind, job, view.rows.label[view.place[job]])
             else:
                 yield Change(kind, job, f"job {job} {why}; it stays")
+
+    move = requeue
 
     def restart(self, action: Restart) -> Iterator[Change]:
         """Yield which jobs that have ended are queued again."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import Change, Completions, Done, Observation
+from rtsched.adapters.readings import LastGood, Remade
 from rtsched.adapters.slurm import last_applied
 from rtsched.adapters.slurm.accounts import (
     Associations,
@@ -58,9 +59,9 @@ from rtsched.adapters.slurm.route import Route
 from rtsched.adapters.slurm.rows import parts
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
-from rtsched.errors import AdapterError, InputError
-from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
-from rtsched.model.limit_rules import USED_TIME
+from rtsched.errors import InputError
+from rtsched.model.limit_rules import USED_TIME, LimitRules
+from rtsched.model.limits import UsedTime
 from rtsched.model.snapshot import Accounts
 
 if TYPE_CHECKING:
@@ -68,11 +69,13 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.slurm.rows import JobRows, NodeRow, ReservationRow
     from rtsched.model.actions import Action
-    from rtsched.model.limit_rules import LimitRules
-    from rtsched.model.limits import UsedTime
 
 CONFIG_EVERY_S = 60.0
 """Seconds between two readings of the configuration."""
+
+_OLD_LIMITS = "limits of accounts and QOS are those of the last time"
+_OLD_USED_TIME = "used time of accounts and QOS is that of before"
+_OLD_SHARES = "sshare shows no accounts: fair shares are those of the last time"
 
 
 class SlurmSystem:
@@ -98,22 +101,16 @@ class SlurmSystem:
         self._view: SlurmState | None = None
         self._config: dict[str, str] = {}
         self._federation = ""
-        self._config_read = -np.inf
+        self._config_read = self._shares_read = -np.inf
         self._shares: tuple[Accounts, Associations] = (Accounts.build(0), {})
-        self._shares_read = -np.inf
-        self._no_shares = ""
-        self._limits: LimitRules | None = None
-        self._limits_of: object = None
-        self._shown_limits = ("", "")
-        self._no_limits = ""
-        self._used_time: UsedTime | None = None
-        self._no_used_time = ""
-        self._partition_qos: dict[str, str] = {}
-        self._machine: ClusterLayout | None = None
-        self._made_of: object = None
-        self._no_billing = ""
-        self._blocked = NOTHING_BLOCKED
-        self._reserved: tuple[list[ReservationRow], dict[str, int]] = ([], {})
+        self._no_shares = self._no_billing = ""
+        self._shown_limits = LastGood(("", ""), _OLD_LIMITS)
+        self._limits = LastGood[LimitRules | None](None, _OLD_LIMITS)
+        self._rules = Remade(limits_of)
+        self._used_time = LastGood[UsedTime | None](None, _OLD_USED_TIME)
+        self._version = 0
+        self._machine = Remade(self._layout)
+        self._blocked = Remade(blocked_of)
 
     def poll(self) -> Observation:
         """Return Slurm's present state.
@@ -125,19 +122,22 @@ class SlurmSystem:
         """
         now = time.time()
         rows = self._route.jobs()
-        problems = [text for text in (self._route.problem, self._not_kept) if text]
         reservations = self._commands.reservations()
         single, recurring = foreign(reservations, now)
         nodes = self._route.nodes()
         self._read_config(now)
-        given, problem = sharing_of(self._config)
+        given, unshared = sharing_of(self._config)
         sharing = self._with_licenses(given, reservations, now)
-        problems += [problem] if problem and self.settings.share_nodes else []
-        machine = self._machine_now(nodes, single, sharing)
-        problems += [self._no_billing] if self._no_billing else []
-        users = _users_of(rows)
-        facts = self._facts(machine, sharing, given, users, now, problems)
-        used = self._used_time_now(rows, facts.limits, now, problems)
+        machine, partition_qos = self._machine_now(nodes, single, sharing)
+        self._read_shares(now)
+        limits = self._limits_now(partition_qos)
+        facts = self._facts(machine, sharing, given, _users_of(rows), limits)
+        used = self._used_time_now(rows, limits, now)
+        problems = (
+            *(self._route.problem, self._not_kept, unshared if self.settings.share_nodes else ""),
+            *(self._no_billing, self._no_shares),
+            *(self._limits.problem or self._shown_limits.problem, self._used_time.problem),
+        )
         self._last_applied.restore_marks(rows)
         self._last_applied.restore_deadlines(rows)
         requeued = requeued_parts(rows, now)
@@ -159,14 +159,14 @@ class SlurmSystem:
             self._shares[0],
             edges_of(rows, queued, which),
             periodic_of(recurring, machine.row, now),
-            blocked=self._blocked_now(single, machine.row),
+            blocked=self._blocked.of(single, machine.row),
             reserved_ahead=self.settings.reserved_ahead_s,
             facts=facts,
-            problems=tuple(problems),
+            problems=tuple(filter(None, problems)),
             flapping=released_late(nodes, machine),
             leeway=facts.margin,
             requeue_delay=facts.requeue_delay,
-            limits=facts.limits,
+            limits=limits,
             used_time=used,
             keeps_after=0.0,
         )
@@ -232,90 +232,75 @@ class SlurmSystem:
 
     def _machine_now(
         self, nodes: list[NodeRow], single: Sequence[ReservationRow], sharing: Sharing
-    ) -> ClusterLayout:
-        """Return the machine; the same object as before if nothing changed."""
-        partition_pairs, default = partitions_of(self._commands.partitions())
-        self._partition_qos = qos_of_partitions(partition_pairs)
-        kept = {name for each in single for name in each.nodes}
-        kept.intersection_update(node.name for node in nodes if node.maintenance)
-        made_of = (
-            nodes,
-            partition_pairs,
-            default,
-            kept,
-            sharing,
-            self._config.get("PriorityFlags"),
-        )
-        if self._machine is None or made_of != self._made_of:
-            version = 1 + (self._machine.cluster.version if self._machine is not None else 0)
-            billing, self._no_billing = None, ""
-            try:
-                billing = billing_of(self._config, partition_pairs)
-            except InputError as error:
-                self._no_billing = f"limits of billing are not planned with: {error}"
-            self._machine = layout_of(
-                nodes, partition_pairs, default, kept, self.settings, version, sharing, billing
-            )
-            self._made_of = made_of
-        return self._machine
+    ) -> tuple[ClusterLayout, dict[str, str]]:
+        """Return the machine, the same object as before if nothing changed; QOS of partitions."""
+        shown, default = partitions_of(self._commands.partitions())
+        reserved = {name for each in single for name in each.nodes}
+        reserved.intersection_update(node.name for node in nodes if node.maintenance)
+        flags = self._config.get("PriorityFlags", "")
+        machine = self._machine.of(nodes, shown, default, reserved, sharing, flags)
+        return machine, qos_of_partitions(shown)
 
-    def _blocked_now(self, single: list[ReservationRow], row: dict[str, int]) -> Blocked:
-        """Return when nodes are set aside; the same object as before if nothing changed."""
-        if self._reserved != (single, row):
-            self._reserved, self._blocked = (single, row), blocked_of(single, row)
-        return self._blocked
+    def _layout(
+        self,
+        nodes: list[NodeRow],
+        shown: dict[str, dict[str, str]],
+        default: str,
+        reserved: set[str],
+        sharing: Sharing,
+        flags: str,
+    ) -> ClusterLayout:
+        """Return the machine; `flags` are the PriorityFlags."""
+        self._version += 1
+        billing, self._no_billing = None, ""
+        try:
+            billing = billing_of(flags, shown)
+        except InputError as error:
+            self._no_billing = f"limits of billing are not planned with: {error}"
+        asked = self.settings, self._version, sharing, billing
+        return layout_of(nodes, shown, default, reserved, *asked)
 
     def _read_config(self, now: float) -> None:
-        """Read the configuration and the limits of accounts and QOS, now and then."""
-        if now - self._config_read > CONFIG_EVERY_S:
-            self._config = config_of(self._commands.config())
-            shown = self._commands.federation()
-            self._federation = self._federation if shown is None else federation_in(shown)
-            self._config_read = now
-            self._read_limits()
-
-    def _read_limits(self) -> None:
-        """Read the limits of accounts and QOS, if Slurm keeps to them."""
-        self._no_limits = ""
-        if not keeps_limits(self._config):
-            self._shown_limits = ("", "")
+        """Read the configuration, and the limits of accounts and QOS if Slurm keeps to them."""
+        if now - self._config_read <= CONFIG_EVERY_S:
             return
-        try:
-            self._shown_limits = self._commands.limits(self._config.get("ClusterName", ""))
-        except AdapterError as error:
-            self._no_limits = f"limits of accounts and QOS are those of the last time: {error}"
+        self._config = config_of(self._commands.config())
+        shown = self._commands.federation()
+        self._federation = self._federation if shown is None else federation_in(shown)
+        self._config_read = now
+        if keeps_limits(self._config):
+            cluster = self._config.get("ClusterName", "")
+            self._shown_limits.read(lambda: self._commands.limits(cluster))
+        else:
+            self._shown_limits = LastGood(("", ""), _OLD_LIMITS)
 
-    def _limits_now(self, problems: list[str]) -> LimitRules | None:
+    def _limits_now(self, partition_qos: dict[str, str]) -> LimitRules | None:
         """Return the limits; the same object as before if nothing changed."""
-        period = calc_period_of(self._config)
+        shown, period = self._shown_limits.value, calc_period_of(self._config)
         safe, half_life = used_time_rules(self._config)
-        made_of = (self._shown_limits, self._partition_qos, period, safe, half_life)
-        if made_of != self._limits_of:
-            try:
-                self._limits = limits_of(
-                    *self._shown_limits, self._partition_qos, period, safe=safe, half_life=half_life
-                )
-                self._limits_of = made_of
-            except InputError as error:
-                self._no_limits = f"limits of accounts and QOS are those of the last time: {error}"
-        problems += [self._no_limits] if self._no_limits else []
-        return self._limits
+        return self._limits.read(
+            lambda: self._rules.of(*shown, partition_qos, period, safe=safe, half_life=half_life)
+        )
 
     def _used_time_now(
-        self, rows: JobRows, limits: LimitRules | None, now: float, problems: list[str]
+        self, rows: JobRows, limits: LimitRules | None, now: float
     ) -> UsedTime | None:
         """Return what is used of limits, if some count used time; it is read with the limits."""
         if limits is None or limits.words.isdisjoint(USED_TIME):
-            self._used_time, self._no_used_time = None, ""
+            self._used_time = LastGood(None, _OLD_USED_TIME)
             return None
-        if self._config_read == now or self._used_time is None:
-            try:
-                shown = self._commands.used_time()
-                self._used_time, self._no_used_time = used_time(shown, rows, limits, now), ""
-            except AdapterError as error:
-                self._no_used_time = f"used time of accounts and QOS is that of before: {error}"
-        problems += [self._no_used_time] if self._no_used_time else []
-        return self._used_time and with_ended(self._used_time, rows, limits)
+        if self._config_read == now or self._used_time.value is None:
+            self._used_time.read(lambda: used_time(self._commands.used_time(), rows, limits, now))
+        used = self._used_time.value
+        return used and with_ended(used, rows, limits)
+
+    def _read_shares(self, now: float) -> None:
+        """Read the accounts now and then."""
+        if now - self._shares_read > self.settings.accounts_every_s:
+            shown = self._commands.shares()
+            self._no_shares = _OLD_SHARES if shown is None else ""
+            self._shares = self._shares if shown is None else accounts_of(shown)
+            self._shares_read = now
 
     def _facts(
         self,
@@ -323,33 +308,23 @@ class SlurmSystem:
         sharing: Sharing,
         given: Sharing,
         users: dict[int, str],
-        now: float,
-        problems: list[str],
+        limits: LimitRules | None,
     ) -> SlurmFacts:
-        """Return the facts; accounts are read now and then."""
-        if now - self._shares_read > self.settings.accounts_every_s:
-            shown = self._commands.shares()
-            if shown is None:
-                self._no_shares = "sshare shows no accounts: fair shares are those of the last time"
-            else:
-                self._shares, self._no_shares = accounts_of(shown), ""
-            self._shares_read = now
-        if self._no_shares:
-            problems.append(self._no_shares)
-        settings = self.settings
-        limits = [part.longest_s for part in machine.partitions.values()]
+        """Return the facts."""
+        settings, associations = self.settings, self._shares[1]
+        longest = [part.longest_s for part in machine.partitions.values()]
         return replace(
             facts_of(self._config, settings.start_delay_s, settings.completing_s),
             federation=self._federation,
             partitions=machine.partitions,
             default=machine.default,
-            longest=max(limits, default=np.inf),
-            associations=self._shares[1],
+            longest=max(longest, default=np.inf),
+            associations=associations,
             sharing=sharing,
             given=given,
-            home={user: account for account, user in reversed(self._shares[1])},
+            home={user: account for account, user in reversed(associations)},
             users=users,
-            limits=self._limits_now(problems),
+            limits=limits,
             billing=machine.cluster.billing,
             parts=machine.parts,
             features=machine.features,
