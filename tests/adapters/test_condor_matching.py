@@ -155,10 +155,7 @@ def test_a_machine_that_may_match_at_another_moment_is_not_left_out(
 @pytest.mark.parametrize(
     ("written", "left"),
     [
-        (
-            SUBMITTED,
-            '(Arch == "X86_64") && (OpSys == "LINUX") && (HasFileTransfer)',
-        ),
+        (SUBMITTED, '(Arch == "X86_64") && (OpSys == "LINUX") && (HasFileTransfer)'),
         ("Memory >= RequestMemory", "true"),
         ("(LoadAvg < 0.3 && HasMatlab) || HasOctave", "HasMatlab || HasOctave"),
         ("HasMatlab && (LoadAvg < 0.3 || KeyboardIdle > 600)", "HasMatlab"),
@@ -179,10 +176,7 @@ def test_a_machine_that_may_match_at_another_moment_is_not_left_out(
             'stringListIMember("https",TARGET.HasFileTransferPluginMethods) && time() > 5',
             'stringListIMember("https",HasFileTransferPluginMethods)',
         ),
-        (
-            'TARGET.Site == "a" && ifThenElse(RtNodeSet is undefined, true, Aa)',
-            'Site == "a"',
-        ),
+        ('TARGET.Site == "a" && ifThenElse(RtNodeSet is undefined, true, Aa)', 'Site == "a"'),
     ],
 )
 def test_what_changes_while_jobs_run_is_left_out(written: str, left: str) -> None:
@@ -388,10 +382,7 @@ def test_units_of_a_slot_are_alike() -> None:
             f"(HasMatlab =?= False) && {SUBMITTED}",
             "no slot meets its requirement HasMatlab =?= false",
         ),
-        (
-            'HasMatlab && Name == "slot1@b"',
-            'no slot meets its requirement Name == "slot1@b"',
-        ),
+        ('HasMatlab && Name == "slot1@b"', 'no slot meets its requirement Name == "slot1@b"'),
         (
             "HasMatlab && isUndefined(HasMatlab)",
             "no slot meets all of its requirements (HasMatlab && isUndefined(HasMatlab))",

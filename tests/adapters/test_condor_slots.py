@@ -26,14 +26,7 @@ from rtsched.adapters.condor.slots import (
     row_names,
     slots_of,
 )
-from rtsched.adapters.condor.table import (
-    WORST,
-    SlotTable,
-    delays_of,
-    kept_of,
-    lacking_of,
-    slots_in,
-)
+from rtsched.adapters.condor.table import WORST, SlotTable, delays_of, kept_of, lacking_of, slots_in
 from rtsched.adapters.files import replace_file
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.logs.classads import Record

@@ -220,10 +220,7 @@ def test_whole_nodes_that_have_enough(fields: dict[str, Any], found: str) -> Non
             {"threads_per_core": 4, "submit_line": "sbatch --hint=multithread x"},
             "no node of partition all has what --hint asks for",
         ),
-        (
-            {"threads_per_core": 4},
-            "what --threads-per-core or --hint or -B asks for",
-        ),
+        ({"threads_per_core": 4}, "what --threads-per-core or --hint or -B asks for"),
         ({"sockets_per_node": 3, "submit_line": "sbatch -B3"}, "has what -B asks for"),
         ({"tres_per_node": "gres/gpu:a:4", "features": "y"}, "no node of partition all has gres"),
         (

@@ -66,11 +66,7 @@ def facts() -> SlurmFacts:
     """Return facts with a margin of 20 s."""
     known = machine()
     return SlurmFacts(
-        margin=20.0,
-        completing=10.0,
-        partitions=known.partitions,
-        default="all",
-        parts=known.parts,
+        margin=20.0, completing=10.0, partitions=known.partitions, default="all", parts=known.parts
     )
 
 

@@ -43,12 +43,7 @@ def test_what_was_used_and_may_be_used_yet() -> None:
     assert found["account root", "cpu"] == 540.0
     assert {
         thing: amount for (group, thing), amount in found.items() if group == "account physics"
-    } == {
-        "jobs": 135.0,
-        "cpu": 25 * 60.0,
-        "mem": 2500 * 60.0 * MIB,
-        "gres/gpu:a": 360.0,
-    }
+    } == {"jobs": 135.0, "cpu": 25 * 60.0, "mem": 2500 * 60.0 * MIB, "gres/gpu:a": 360.0}
     assert found["user ann of account physics in partition quick", "cpu"] == 180.0
     assert (found["QOS normal", "cpu"], found["QOS normal", "jobs"]) == (960.0, 540.0)
     assert len({group for group, _ in found}) == 4

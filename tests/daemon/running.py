@@ -132,9 +132,7 @@ class Running:
         )
         self.answers = Answers(self.daemon)
         self.server = SocketServer(
-            self.path / "submit.sock",
-            (MessageKind.SUBMIT, MessageKind.MODIFY),
-            self.answers.answer,
+            self.path / "submit.sock", (MessageKind.SUBMIT, MessageKind.MODIFY), self.answers.answer
         )
         self.queries = Queries(self.daemon, -1)
         self.users = SocketServer(
@@ -147,8 +145,9 @@ class Running:
         chains = [Chains(Chain([Member("mcdf", Observed(call))], "mcdf"), ()) for call in calls]
         return PluginChains(self.live, *chains)
 
-    async def start(self) -> None:
-        """Look once, and listen."""
+    async def start(self, **shown: object) -> None:
+        """Look once, at what else is shown, and listen."""
+        self.show(**shown)
         await self.daemon.cycle()
         await self.server.listen()
         await self.users.listen()

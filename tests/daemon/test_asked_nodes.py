@@ -105,10 +105,7 @@ def test_features_that_change_move_the_plan() -> None:
     scene.cluster = machine("a,b", "a", "b", "b")
     settled = scene.poll(T0 + 4, queued=((7, token),))
     (broken,) = settled.changed
-    assert (broken.state, broken.why) == (
-        "broken",
-        "no plan meets it after changes on the cluster",
-    )
+    assert (broken.state, broken.why) == ("broken", "no plan meets it after changes on the cluster")
 
 
 def test_nodes_that_are_gone_break_the_promise() -> None:

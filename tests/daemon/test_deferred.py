@@ -67,11 +67,7 @@ def test_what_was_decided_is_asked_for_until_it_is_so() -> None:
     """A release or an end that the batch system did not carry out is asked for with each poll."""
     scene = Scene(nodes=1)
     jobs = Jobs.build(
-        2,
-        id=[1, 2],
-        submit=[T0, T0],
-        wall_time=[600.0, 600.0],
-        deadline=[T0 + 700, T0 + 800],
+        2, id=[1, 2], submit=[T0, T0], wall_time=[600.0, 600.0], deadline=[T0 + 700, T0 + 800]
     )
     first = judged(scene, T0 + 1, jobs)
     assert first == {Release: [1], Cancel: [2]}

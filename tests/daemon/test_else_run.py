@@ -287,17 +287,13 @@ def test_without_a_promise_its_deadline_ends_no_job_whose_user_says_so(word: str
         ("run", "rtsched:else=reject", False),
     ],
 )
-def test_a_user_overrides_the_site(tmp_path: Path, site: str, word: str, runs: bool) -> None:
+async def test_a_user_overrides_the_site(tmp_path: Path, site: str, word: str, runs: bool) -> None:
     """Both ways."""
     running = Running(tmp_path, DaemonSettings(rejected=site))
-
-    async def course() -> dict[int, int | str]:
+    try:
         await running.start()
         line = running.asked(nodes=4, hours=0.1, extra=word)
-        return (await asyncio.to_thread(answer_of, line))[1]
-
-    try:
-        answer = asyncio.run(course())
+        answer = (await asyncio.to_thread(answer_of, line))[1]
     finally:
         running.close()
     assert answer[Tag.VERDICT] == (ACCEPT if runs else REJECT)

@@ -245,11 +245,7 @@ def searching(kind: ChoiceKind, **asked: Any) -> Search:
 @pytest.mark.parametrize(
     ("search", "good", "tried"),
     [
-        (
-            searching("smaller", nodes=8, limit_s=600.0),
-            lambda to: to.nodes <= 3,
-            [4, 2, 3, 3],
-        ),
+        (searching("smaller", nodes=8, limit_s=600.0), lambda to: to.nodes <= 3, [4, 2, 3, 3]),
         (searching("fewer-gpus", gpus=4), lambda to: to.gpus <= 1, [2, 1]),
         (searching("smaller", nodes=1), lambda _: True, []),
     ],

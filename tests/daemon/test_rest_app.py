@@ -164,17 +164,13 @@ def test_bad_input_is_named(
     assert report["error"]
 
 
-def test_a_user_is_slowed_down(with_promise: Running) -> None:
+async def test_a_user_is_slowed_down(with_promise: Running) -> None:
     """Who sends too many is told when to come back; others are answered."""
-
-    async def course() -> list[int]:
-        app = app_for(with_promise, rate=1.0, burst=3)
-        found = [(await call(local(app, ANN), "GET", "/v1/status"))[0] for _ in range(3)]
-        status, _, headers = await call(local(app, ANN), "GET", "/v1/status")
-        assert (status, headers["retry-after"]) == (429, "1")
-        return [*found, (await call(local(app, BOB), "GET", "/v1/status"))[0]]
-
-    assert asyncio.run(course()) == [200] * 4
+    app = app_for(with_promise, rate=1.0, burst=3)
+    found = [(await call(local(app, ANN), "GET", "/v1/status"))[0] for _ in range(3)]
+    status, _, headers = await call(local(app, ANN), "GET", "/v1/status")
+    assert (status, headers["retry-after"]) == (429, "1")
+    assert [*found, (await call(local(app, BOB), "GET", "/v1/status"))[0]] == [200] * 4
 
 
 def test_a_daemon_that_does_not_answer(with_promise: Running) -> None:
@@ -285,10 +281,7 @@ def test_answers_are_as_described(
 
     @given(case=schemas[uid][path][method].as_strategy())
     @settings(
-        max_examples=40,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        database=None,
+        max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )
     def fuzzed(case: schemathesis.Case) -> None:
         response = case.call()

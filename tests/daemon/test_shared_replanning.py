@@ -260,12 +260,7 @@ def test_no_amount_is_planned_twice(
         here = tuple((job, r.token) for job, r in scene.site.promises.items() if job < 90)
         alive = tuple(each for each in running if each[4][0] not in down)
         settled = scene.poll(
-            T0 + at + later,
-            here,
-            alive,
-            down=tuple(down),
-            flapping=tuple(flapping),
-            leeway=leeway,
+            T0 + at + later, here, alive, down=tuple(down), flapping=tuple(flapping), leeway=leeway
         )
         snapshot = scene.site.snapshot
         assert not overcommitted(snapshot, snapshot.plan, beside_running=False)

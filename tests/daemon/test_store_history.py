@@ -163,10 +163,7 @@ def test_damage_in_a_large_file(long: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "question",
-    [
-        lambda store: store.journal(uid=1000),
-        lambda store: store.find(7),
-    ],
+    [lambda store: store.journal(uid=1000), lambda store: store.find(7)],
     ids=["journal", "find"],
 )
 def test_no_commit_waits_for_a_question(

@@ -365,12 +365,7 @@ def test_a_queue_breaks_what_its_own_plan_promised() -> None:
 def test_a_rejected_job_runs_when_promises_leave_its_nodes() -> None:
     """Two jobs of 100 s for both nodes by 150 s: one is promised, one is late and still runs."""
     jobs = Jobs.build(
-        2,
-        id=[1, 2],
-        submit=[0.0, 0.0],
-        size=2,
-        wall_time=100.0,
-        deadline=[150.0, 150.0],
+        2, id=[1, 2], submit=[0.0, 0.0], size=2, wall_time=100.0, deadline=[150.0, 150.0]
     )
     cluster, nobody = Cluster.uniform(2), Accounts.build(0)
     work = Workload(

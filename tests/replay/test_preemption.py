@@ -202,8 +202,7 @@ def test_a_job_that_one_is_enough_for_stops_one(whole: bool) -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize(
-    ("wall", "loop", "start"),
-    [(30.0, "easy", 10.0), (60.0, "easy", 60.0), (30.0, "fcfs", 60.0)],
+    ("wall", "loop", "start"), [(30.0, "easy", 10.0), (60.0, "easy", 60.0), (30.0, "fcfs", 60.0)]
 )
 def test_a_job_that_may_not_be_preempted_is_not_put_off(
     loop: str, wall: float, start: float, whole: bool

@@ -397,11 +397,7 @@ def test_other_machines_have_no_place_for_periodic_work() -> None:
     jobs = make_jobs(1)
     with pytest.raises(ConfigError, match="machine 'sliced' does not support periodic work"):
         simulate(
-            jobs,
-            jobs.wall_time,
-            make_cluster(1),
-            settings=SlicedSettings("fcfs"),
-            periodic=PAIR,
+            jobs, jobs.wall_time, make_cluster(1), settings=SlicedSettings("fcfs"), periodic=PAIR
         )
     down = [NodeEvent(0.0, 0, NodeState.DOWN)]
     with pytest.raises(ShapeError, match="cannot change their state"):

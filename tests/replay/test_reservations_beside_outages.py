@@ -43,11 +43,7 @@ def run(
     if shared:
         ones = np.ones((max(len(jobs), nodes), 1), np.int64)
         table = Jobs.build(
-            len(jobs),
-            names={"demand": (CPU,)},
-            id=table.id,
-            demand=ones[: len(jobs)],
-            **columns,
+            len(jobs), names={"demand": (CPU,)}, id=table.id, demand=ones[: len(jobs)], **columns
         )
         hardware = Nodes.build(nodes, names={"capacity": (CPU,)}, capacity=ones[:nodes])
     system = simulate(

@@ -183,9 +183,7 @@ def assert_out_of_the_way(
 @pytest.mark.parametrize("policy", [chain(), several()])
 @pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
 @given(
-    stream=streams(),
-    capacity=st.lists(node, min_size=1, max_size=3),
-    given_spans=spans_of_nodes,
+    stream=streams(), capacity=st.lists(node, min_size=1, max_size=3), given_spans=spans_of_nodes
 )
 @settings(max_examples=40)
 def test_promises_are_kept_beside_reservations(

@@ -190,9 +190,7 @@ def run_of(job: Job) -> float:
 
 @pytest.mark.parametrize("loop", ["easy", "conservative"])
 @given(
-    jobs=workloads(),
-    capacity=st.lists(node, min_size=1, max_size=4),
-    rule=st.sampled_from(RULES),
+    jobs=workloads(), capacity=st.lists(node, min_size=1, max_size=4), rule=st.sampled_from(RULES)
 )
 def test_no_node_is_overcommitted(
     loop: str, jobs: list[Job], capacity: list[tuple[int, ...]], rule: str

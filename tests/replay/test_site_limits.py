@@ -95,10 +95,7 @@ def test_the_qos_of_the_partition_comes_first(over: bool) -> None:
         "QOS normal": {"jobs": 7},
         "user alice in QOS normal": {},
     }
-    second = {
-        "QOS normal": {"cpu": 10, "jobs": 7},
-        "user alice in QOS normal": {"jobs": 2},
-    }
+    second = {"QOS normal": {"cpu": 10, "jobs": 7}, "user alice in QOS normal": {"jobs": 2}}
     assert found[0] == (second if over else first)
     assert found[1] == second
 

@@ -174,10 +174,7 @@ def test_a_graph_with_messages() -> None:
 
 @pytest.mark.parametrize(
     ("machine", "first"),
-    [
-        (cluster((8, 8, 0), (8, 8, 0)), (0.0, 25.0, [1])),
-        (Cluster.uniform(2), (30.0, 55.0, [1])),
-    ],
+    [(cluster((8, 8, 0), (8, 8, 0)), (0.0, 25.0, [1])), (Cluster.uniform(2), (30.0, 55.0, [1]))],
 )
 def test_what_is_set_aside_is_left_alone(
     machine: Cluster, first: tuple[float, float, list[int]]

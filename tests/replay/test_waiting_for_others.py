@@ -101,12 +101,7 @@ def test_an_earlier_job_gives_way_for_the_one_that_waits(planner: str) -> None:
     )
     promises = Promises.build(2, job=[1, 2], deadline=jobs.deadline[:2])
     snapshot = Snapshot(
-        NOW,
-        WHOLE,
-        queued=jobs.take([0, 1]),
-        promises=promises,
-        plan=plan,
-        edges=waiting((1, 3)),
+        NOW, WHOLE, queued=jobs.take([0, 1]), promises=promises, plan=plan, edges=waiting((1, 3))
     )
     found = judge(snapshot, chain(planner), jobs.take([2]))
     assert not found.planner_error
