@@ -44,13 +44,6 @@ def submit(scene: Scene, cores: int, gpus: int, **columns: object) -> AdmissionR
     return scene.submit(T0, account="physics", user="ann", **demand, **asked)
 
 
-def starts(scene: Scene) -> list[float]:
-    """Return the planned starts in order of the jobs, seconds after `T0`."""
-    plan = scene.site.snapshot.plan
-    order = np.argsort(plan.entries.job, kind="stable")
-    return (plan.entries.start[order] - T0).round(3).tolist()
-
-
 def test_jobs_wait_for_billing_units() -> None:
     """GrpTRES=billing=10: with half a unit for a core and 4 for a GPU, two jobs take 5.5 and 4.5.
 
@@ -61,7 +54,7 @@ def test_jobs_wait_for_billing_units() -> None:
     for cores, gpus in ((3, 1), (1, 1), (2, 0)):
         assert submit(scene, cores, gpus).verdict == "admit"
     assert submit(scene, 2, 0, partition="batch").verdict == "admit"
-    assert starts(scene) == [0.0, 0.0, 0.0, RUN]
+    assert scene.starts() == [0.0, 0.0, 0.0, RUN]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +65,7 @@ def test_how_units_are_combined(rule: str, second: float) -> None:
     billing = replace(OF_GPUS, rule=rule)
     scene = site(LimitSet(group={"billing": 8}), billing)
     assert [submit(scene, 8, 1).verdict for _ in range(2)] == ["admit", "admit"]
-    assert starts(scene) == [0.0, second]
+    assert scene.starts() == [0.0, second]
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -112,7 +105,7 @@ def test_time_that_running_jobs_may_use_is_counted_in_units(most: int, second: f
     minutes = {"GrpTRESRunMins": {"billing": most * 60}}
     scene = site(LimitSet(seconds=minutes), OF_GPUS)
     assert [submit(scene, *asked).verdict for asked in ((0, 1), (1, 1))] == ["admit", "admit"]
-    assert starts(scene) == [0.0, second]
+    assert scene.starts() == [0.0, second]
 
 
 def test_on_whole_nodes_units_of_processors_and_nodes_are_known() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from running import ANN, FACTS, NOW, Running, even_ends, until
-from test_menu import ask, busy, submit, told
+from test_menu import busy, submit, told
 
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.core.config import PluginTable
@@ -78,7 +78,7 @@ async def test_the_asked_deadline_with_odds(patient: Running) -> None:
     lines = str(said[Tag.MESSAGE]).splitlines()
     assert lines[1].startswith("or `rtsched take 2 job.sh`: with odds of 95 %, by ")
     assert lines[1].endswith(", not reserved")
-    report = await ask(patient, Choices())
+    report = await patient.ask(Choices())
     assert told(report.choices) == [
         ("later", "as it is", 150.0),
         ("likely", "with odds of 95 %", 60.0),
@@ -96,7 +96,7 @@ async def test_the_asked_deadline_with_odds(patient: Running) -> None:
     assert patient.states() == [], "the others are given up"
     assert patient.daemon.site.unused_by(ANN, NOW, "offered") == []
     assert [r.state for r in patient.daemon.site.likely.promises.values()] == ["provisional"]
-    assert (await ask(patient, Choices())).choices == ()
+    assert (await patient.ask(Choices())).choices == ()
     one, other = known.jobs
     assert one.equals(other)
 
@@ -109,7 +109,7 @@ async def test_a_later_deadline_with_odds_comes_before_the_guaranteed_one(
     sells(patient, Known(30.0, last))
     await patient.start(**BUSY)
     await submit(patient, 4, 30, 60)
-    report = await ask(patient, Choices())
+    report = await patient.ask(Choices())
     likely = [one for one in told(report.choices) if one[0].startswith("likely")]
     by = math.ceil(30.0 + 0.95 * (last - 30.0)) + 1
     assert likely == ([("likely-later", "with odds of 95 %", by)] if shown else [])
@@ -123,7 +123,7 @@ async def test_odds_that_are_not_sold_are_no_choice(patient: Running) -> None:
     for likely in ({"share": 0.0}, {"share": 0.1}, {"odds_least": 99.0}):
         sells(patient, known, **likely)
         await submit(patient, 4, 30, 60)
-        kinds = [each.kind for each in (await ask(patient, Choices())).choices]
+        kinds = [each.kind for each in (await patient.ask(Choices())).choices]
         assert kinds == ["later", "smaller"], likely
     assert known.asked == 1, "by the site that sells 99 %: later than is guaranteed"
 
@@ -134,7 +134,7 @@ async def test_low_odds_are_given_as_the_lowest_that_are_sold(patient: Running) 
     for least, shown in ((80.0, 0.8), (82.0, 0.82), (84.0, None)):
         sells(patient, Known(0.0, 60.0 / 0.83), odds_least=least)
         await submit(patient, 4, 30, 60)
-        found = {each.kind: each.odds for each in (await ask(patient, Choices())).choices}
+        found = {each.kind: each.odds for each in (await patient.ask(Choices())).choices}
         assert found.get("likely") == shown
         assert found["likely-later"] == 0.95
 
@@ -158,8 +158,8 @@ async def test_by_default_odds_are_shown(usual: Running) -> None:
     async with asyncio.timeout(120.0):
         while "with odds of 95 %" not in said:
             said = str((await submit(usual, 4, 30, 60, TIMEOUT_MS=50))[Tag.MESSAGE])
-    assert {"later", "likely"} <= {one.kind for one in (await ask(usual, Choices())).choices}
-    report = await ask(usual, Feasible(nodes=4, time_s=1800.0, deadline=NOW + 3600))
+    assert {"later", "likely"} <= {one.kind for one in (await usual.ask(Choices())).choices}
+    report = await usual.ask(Feasible(nodes=4, time_s=1800.0, deadline=NOW + 3600))
     assert "likely" in {one.kind for one in report.choices}
 
 
@@ -256,14 +256,14 @@ async def test_under_load_menus_are_without_odds(patient: Running) -> None:
     assert "odds" not in str(said[Tag.MESSAGE])
     assert gated.asked == MENUS
     await until(lambda: len(patient.daemon.menus) == MENUS + 1)
-    kinds = {each.kind for each in (await ask(patient, Choices(), ANN)).choices}
+    kinds = {each.kind for each in (await patient.ask(Choices(), ANN)).choices}
     assert kinds
     assert "likely" not in kinds, "its guaranteed ones can be taken already"
     assert (await submit(patient, 1, 10, 6000, uid=other))[Tag.VERDICT] == ACCEPT
     gated.gate.set()
     for said in await asyncio.gather(*asking):
         assert "with odds of 95 %" in str(said[Tag.MESSAGE])
-    assert "likely" in {each.kind for each in (await ask(patient, Choices(), ANN)).choices}
+    assert "likely" in {each.kind for each in (await patient.ask(Choices(), ANN)).choices}
     said = await submit(patient, 4, 30, 60, uid=other)
     assert "with odds of 95 %" in str(said[Tag.MESSAGE]), "the others wait no longer"
 
@@ -277,10 +277,10 @@ async def test_a_menu_that_was_replaced_meanwhile_stays_so(patient: Running) -> 
     await until(lambda: bool(patient.daemon.menus))
     patient.daemon.odds = None
     await submit(patient, 3, 30, 60)
-    last = told((await ask(patient, Choices())).choices)
+    last = told((await patient.ask(Choices())).choices)
     gated.gate.set()
     await first
-    assert told((await ask(patient, Choices())).choices) == last
+    assert told((await patient.ask(Choices())).choices) == last
 
 
 async def test_odds_too_low_but_a_guarantee_is_to_be_had(patient: Running) -> None:
@@ -293,7 +293,7 @@ async def test_odds_too_low_but_a_guarantee_is_to_be_had(patient: Running) -> No
     assert len(others) == 1
     assert others[0].startswith("or `rtsched take 1 job.sh`: guaranteed, by ")
     assert others[0].endswith(", not reserved")  # on a free node
-    (choice,) = (await ask(patient, Choices())).choices
+    (choice,) = (await patient.ask(Choices())).choices
     assert (choice.kind, choice.odds, choice.held) == ("guaranteed", None, False)
     assert "--extra=rtsched:notify=none" in choice.options
     assert patient.states() == ["offered"]
@@ -310,7 +310,7 @@ async def test_odds_too_low_and_no_guarantee(patient: Running) -> None:
     said = await submit(patient, 4, 30, 60, EXTRA="rtsched:odds=95")
     first, *others = str(said[Tag.MESSAGE]).splitlines()
     assert "With odds of 95 %" in first
-    report = await ask(patient, Choices())
+    report = await patient.ask(Choices())
     assert told(report.choices) == [
         ("likely-later", "with odds of 95 %", 63.0),
         ("likely", "with odds of 90 %", 60.0),
@@ -351,7 +351,7 @@ async def test_where_odds_are_not_sold_guarantees_are_offered(patient: Running) 
     first, *others = str(said[Tag.MESSAGE]).splitlines()
     assert "this site gives no promises with odds" in first
     assert len(others) == 2
-    assert {each.kind for each in (await ask(patient, Choices())).choices} == {"later", "smaller"}
+    assert {each.kind for each in (await patient.ask(Choices())).choices} == {"later", "smaller"}
 
 
 async def test_a_question_shows_odds_too(patient: Running) -> None:
@@ -360,18 +360,18 @@ async def test_a_question_shows_odds_too(patient: Running) -> None:
     sells(patient, known)
     await patient.start(**BUSY)
     question = {"nodes": 4, "time_s": 1800.0, "deadline": NOW + 3600}
-    report = await ask(patient, Feasible(**question))
+    report = await patient.ask(Feasible(**question))
     assert [(c.kind, c.odds) for c in report.choices] == [
         ("later", None),
         ("likely", 0.95),
         ("smaller", None),
     ]
-    held = await ask(patient, Hold(**question))
+    held = await patient.ask(Hold(**question))
     assert told(held.choices) == told(report.choices)
     assert [each.held for each in held.choices] == [True, False, False]
     assert known.asked == 2
-    assert (await ask(patient, Feasible(nodes=1, time_s=1800.0, deadline=NOW + 7200))).feasible
-    await ask(patient, Feasible(nodes=4, time_s=1800.0))
+    assert (await patient.ask(Feasible(nodes=1, time_s=1800.0, deadline=NOW + 7200))).feasible
+    await patient.ask(Feasible(nodes=4, time_s=1800.0))
     assert known.asked == 2, "neither needs odds"
     shown = msgspec.json.decode(msgspec.json.encode(held))
     assert shown["choices"][1]["start"] is None

@@ -67,13 +67,6 @@ def submit(
     return scene.submit(now, demand=(cores, 0), account=account, user=user, **asked)
 
 
-def starts(scene: Scene) -> list[float]:
-    """Return the planned starts in order of the jobs, seconds after `T0`."""
-    plan = scene.site.snapshot.plan
-    order = np.argsort(plan.entries.job, kind="stable")
-    return (plan.entries.start[order] - T0).round(3).tolist()
-
-
 def polled(scene: Scene, now: float, *, running: tuple[tuple[int, float], ...] = ()) -> None:
     """Poll, with all promised jobs in the queue and others, by number and end, on node 0."""
     queued = tuple(
@@ -89,11 +82,11 @@ def test_two_jobs_of_an_account_are_planned_one_after_the_other() -> None:
     scene = site(rules({"cpu": 8}))
     said = [submit(scene, cores) for cores in (5, 4, 3)]
     assert [each.verdict for each in said] == ["admit"] * 3
-    assert starts(scene) == [0.0, RUN, 0.0]
+    assert scene.starts() == [0.0, RUN, 0.0]
     other = submit(scene, 8, account="arts")
-    assert (other.verdict, starts(scene)[3]) == ("admit", 0.0)
+    assert (other.verdict, scene.starts()[3]) == ("admit", 0.0)
     polled(scene, T0 + 1)
-    assert starts(scene)[1] == RUN
+    assert scene.starts()[1] == RUN
 
 
 def test_without_limits_they_run_side_by_side() -> None:
@@ -101,7 +94,7 @@ def test_without_limits_they_run_side_by_side() -> None:
     scene = site(None)
     for cores in (5, 4, 3):
         submit(scene, cores)
-    assert starts(scene) == [0.0, 0.0, 0.0]
+    assert scene.starts() == [0.0, 0.0, 0.0]
     assert not scene.site.snapshot.cluster.licenses
 
 
@@ -115,9 +108,9 @@ def test_what_runs_counts() -> None:
     scene.accounts |= {90: "physics", 91: "arts"}
     polled(scene, T0, running=((90, T0 + 300), (91, T0 + 9000)))
     assert submit(scene, 4).verdict == "admit"
-    assert starts(scene) == [300.0]
+    assert scene.starts() == [300.0]
     assert submit(scene, 2).verdict == "admit"
-    assert starts(scene) == [300.0, 0.0]
+    assert scene.starts() == [300.0, 0.0]
 
 
 def test_names_of_resources_have_no_case() -> None:
@@ -165,7 +158,7 @@ def test_what_a_qos_lets_run_beyond_the_account_counts_there() -> None:
     scene.qos |= {90: "more"}
     polled(scene, T0, running=((90, T0 + 300),))
     assert submit(scene, 4).verdict == "admit"
-    assert starts(scene) == [300.0]
+    assert scene.starts() == [300.0]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +176,7 @@ def test_each_kind_of_limit(limits: LimitRules, found: list[float]) -> None:
     scene = site(limits)
     for _ in range(3):
         assert submit(scene, 1).verdict == "admit"
-    assert starts(scene) == found
+    assert scene.starts() == found
 
 
 def test_another_user_of_the_account_has_a_limit_of_her_own() -> None:
@@ -191,7 +184,7 @@ def test_another_user_of_the_account_has_a_limit_of_her_own() -> None:
     scene = site(rules(per_user={"cpu": 4}))
     for user in ("ann", "bob", "ann"):
         submit(scene, 4, user=user)
-    assert starts(scene) == [0.0, 0.0, RUN]
+    assert scene.starts() == [0.0, 0.0, RUN]
 
 
 def test_who_has_no_time_for_the_limit_is_offered_later() -> None:
@@ -212,10 +205,10 @@ def test_a_limit_that_is_lowered_moves_who_is_planned() -> None:
     scene = site(rules({"cpu": 8}))
     for cores in (4, 4):
         submit(scene, cores)
-    assert starts(scene) == [0.0, 0.0]
+    assert scene.starts() == [0.0, 0.0]
     scene.limit_rules = rules({"cpu": 4})
     polled(scene, T0 + 1)
-    assert sorted(starts(scene)) == pytest.approx([1.0, RUN + 1], abs=1.5)
+    assert sorted(scene.starts()) == pytest.approx([1.0, RUN + 1], abs=1.5)
     scene.limit_rules = None
     polled(scene, T0 + 2)
     assert not scene.site.snapshot.cluster.licenses
@@ -228,7 +221,7 @@ def test_a_range_of_nodes_counts_with_all_of_them() -> None:
     submit(scene, 4, kind=np.int8(1), size_min=1, size_max=2)
     submit(scene, 4)
     assert scene.site.requested.demand.tolist() == [[4, 0, 8], [4, 0, 4]]
-    assert starts(scene)[1] > 0
+    assert scene.starts()[1] > 0
 
 
 def test_limits_that_cannot_matter_are_not_planned_with() -> None:
@@ -244,7 +237,7 @@ def test_limits_that_cannot_matter_are_not_planned_with() -> None:
         assert sorted(jobs.demand[:, 2].tolist()) == [1, 3, 5]
     polled(scene, T0 + 1)
     assert scene.site.snapshot.cluster.licenses == {PHYSICS: 8}
-    assert max(starts(scene)) >= RUN
+    assert max(scene.starts()) >= RUN
 
 
 def test_rules_that_another_process_sends_again_are_the_same() -> None:
@@ -379,7 +372,7 @@ def test_a_moved_job_is_told_and_stays_where_it_is() -> None:
         runs = ((90, "", T0, T0 + 200, (3,)),)
         settled = scene.poll(T0 + second, queued, runs, limits={7: "AssocGrpCpuLimit"})
         told += [one.text[0] for one in settled.actions if isinstance(one, Notify)]
-        start += starts(scene)
+        start += scene.starts()
     (text,) = told
     assert text.startswith(
         "rtsched: the job did not start at 2 planned starts, since it waits for a limit of its "
@@ -393,7 +386,7 @@ def test_a_moved_job_is_told_and_stays_where_it_is() -> None:
     assert decode_jobs(record.job).begin.tolist() == [T0 + 200]
     asked(scene, T0 + 190, account="arts")  # whoever comes does not bring it forward
     scene.poll(T0 + 191, queued, limits={7: "AssocGrpCpuLimit"})
-    assert starts(scene)[0] == 200.0
+    assert scene.starts()[0] == 200.0
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -415,7 +408,7 @@ def test_a_daemon_that_starts_anew_knows_who_was_moved(*, kept: bool) -> None:
         settled = scene.poll(T0 + second, queued, runs, limits=waits)
         found += [(second, record.state) for record in settled.changed]
         if second in {100, 103}:
-            assert starts(scene) == [200.0]
+            assert scene.starts() == [200.0]
     assert found == [(1, "firm"), (43, "firm"), (244, "broken")]
 
 
@@ -437,4 +430,4 @@ def test_on_shared_nodes_who_misses_starts_is_moved() -> None:
         found += [(second, record.state) for record in settled.changed]
     assert found == [(1, "firm"), (43, "firm")]
     assert submit(scene, 8, account="arts").verdict == "admit"
-    assert starts(scene)[0] == 200.0
+    assert scene.starts()[0] == 200.0
