@@ -252,7 +252,7 @@ def test_a_poll_shows_what_a_job_requires(monkeypatch: pytest.MonkeyPatch) -> No
     }
     shown = Shown([slot], [job])
     shown.shown_machines = {"slot1@a": Machine((NEW,), {})}
-    observer = Observer(SETTINGS, shown)  # type: ignore[arg-type]
+    observer = Observer(SETTINGS, shown)
     for _ in range(3):
         seen = observer.poll().observation
         words = f"--require_gpus=Capability >= 8.0 --partition={PART}"

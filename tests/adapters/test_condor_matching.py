@@ -488,7 +488,7 @@ def test_a_poll_shows_what_jobs_require(clock: list[float]) -> None:
         jobs,
         {"slot1@a": {"site": "a"}, "slot1@b": {"site": "b"}},
     )
-    observer = Observer(CondorSettings(), shown)  # type: ignore[arg-type]
+    observer = Observer(CondorSettings(), shown)
     for _ in range(3):
         seen = observer.poll().observation
         texts = seen.queued.texts("node_request")
@@ -526,9 +526,9 @@ def test_a_job_that_starts_within_a_poll_has_not_changed(clock: list[float], gon
         shown.shown_jobs = queues.pop(0)
         return whole(constraint, attributes)
 
-    observer = Observer(CondorSettings(), shown)  # type: ignore[arg-type]
+    observer = Observer(CondorSettings(), shown)
     observer.poll()
-    shown.jobs = next_queue  # type: ignore[method-assign]
+    shown.jobs = next_queue
     seen = observer.poll().observation
     assert seen.queued.labels() == ["2.0"]
     assert "HasMatlab" in (seen.queued.texts("node_request")[0] or "")
@@ -543,7 +543,7 @@ def test_the_ads_are_those_of_the_slots_in_their_order(clock: list[float]) -> No
         [job(1, requirements="HasMatlab")],
         {"slot1@c": {"hasmatlab": True}, "slot1@a": {}},
     )
-    seen = Observer(CondorSettings(), shown).poll().observation  # type: ignore[arg-type]
+    seen = Observer(CondorSettings(), shown).poll().observation
     request = seen.queued.texts("node_request")[0] or ""
     assert seen.cluster.node_sets[request].tolist() == [False, False, True]
     held = pickle.loads(pickle.dumps(seen.cluster))  # noqa: S301 - of this test
@@ -566,7 +566,7 @@ def test_procs_that_differ_are_no_array(
     ads = {"slot1@a": {"site": "a"}, "slot1@b": {"site": "b"}}
     slots = [slot("slot1@a"), slot("slot1@b")]
     shown = pool_of(slots, parked + begun, ads)
-    seen = Observer(CondorSettings(), shown).poll().observation  # type: ignore[arg-type]
+    seen = Observer(CondorSettings(), shown).poll().observation
     problem = None if alike else DIFFER
     assert seen.queued.labels() == (["1.0", "2.0"] if alike else ["1.0", "1.1", "2.0"])
     assert seen.marks.texts("problem")[-1] == problem
@@ -584,7 +584,7 @@ def test_procs_of_a_load_match_the_same_slots(
         [job(1, at, want=want, **load) for at, want in enumerate(wants)],
         {"slot1@a": {"site": "a"}, "slot1@b": {"site": "a"}},
     )
-    seen = Observer(CondorSettings(), shown).poll()  # type: ignore[arg-type]
+    seen = Observer(CondorSettings(), shown).poll()
     assert seen.observation.queued.labels() == ["1.0"]
     assert seen.observation.marks.texts("problem") == [problem]
 

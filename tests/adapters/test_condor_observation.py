@@ -73,7 +73,7 @@ class Polls:
 
     def __init__(self, *slots: Record, **settings: Any) -> None:
         self.pool = Shown(slots)
-        self._observer = Observer(CondorSettings(**settings), self.pool)  # type: ignore[arg-type]
+        self._observer = Observer(CondorSettings(**settings), self.pool)
 
     def __call__(self, *jobs: Record) -> PoolState:
         """Return the next poll, with these jobs in the queue."""

@@ -106,7 +106,7 @@ def test_parts_by_gpus() -> None:
 def polled(monkeypatch: pytest.MonkeyPatch, slots: list[Record], *jobs: Record) -> PoolState:
     """Return the first poll of a pool."""
     monkeypatch.setattr(observers.time, "time", lambda: NOW)
-    return Observer(SETTINGS, Shown(slots, jobs)).poll()  # type: ignore[arg-type]
+    return Observer(SETTINGS, Shown(slots, jobs)).poll()
 
 
 def proc(cluster: int, cpus: int, memory: int, gpus: int = 0, on: str = "", **said: Any) -> Record:

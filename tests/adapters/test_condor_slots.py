@@ -288,25 +288,16 @@ def test_any_crowd_finds_rows(polls: Sequence[Sequence[tuple[int, int, int]]]) -
         before = rows
 
 
+ATTRIBUTES = (
+    *("name", "machine", "cpus", "memory", "totalslotcpus", "totalslotmemory", "state"),
+    *("partitionableslot", "dynamicslot", "rtspeed", "rtclass", "offline"),
+)
+
+
 @given(
     st.lists(
         st.dictionaries(
-            st.sampled_from(
-                [
-                    "name",
-                    "machine",
-                    "cpus",
-                    "memory",
-                    "totalslotcpus",
-                    "totalslotmemory",
-                    "state",
-                    "partitionableslot",
-                    "dynamicslot",
-                    "rtspeed",
-                    "rtclass",
-                    "offline",
-                ]
-            ),
+            st.sampled_from(ATTRIBUTES),
             st.one_of(st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
         )
     )

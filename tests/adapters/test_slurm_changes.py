@@ -558,14 +558,8 @@ def test_answers_of_a_batch_are_told_apart(tmp_path: Path) -> None:
         for job in (1, 3, 2, 4, 5)
     ] + [Change("suspend", 6, "suspend job 6")]
     done = carried_out(system, changes)
-    assert [each.outcome for each in done] == [
-        "done",
-        "refused",
-        "done",
-        "failed",
-        "failed",
-        "unsupported",
-    ]
+    outcomes = ["done", "refused", "done", "failed", "failed", "unsupported"]
+    assert [each.outcome for each in done] == outcomes
     assert "scontrol exited before" in done[4].text
 
 

@@ -50,11 +50,9 @@ def test_what_was_used_and_may_be_used_yet() -> None:
 
 
 def test_wall_time_that_running_jobs_may_use() -> None:
-    """Job 12 began 1000 s ago and has 2000 s; Slurm counted it within the last 300 s.
-
-    So 1300 s are not counted yet. Of job 13, which began a moment ago, all of its 600 s are not;
-    job 14 of another account does not count, nor 15, which waits.
-    """
+    """Job 12 began 1000 s ago and has 2000 s; Slurm counted it within the last 300 s."""
+    # So 1300 s are not counted yet. Of job 13, which began a moment ago, all of its 600 s are not;
+    # job 14 of another account does not count, nor 15, which waits.
     now = 10_000
     jobs = [
         (12, 9000, "00:33:20", "RUNNING", "physics"),

@@ -9,7 +9,9 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from rest_client import daemon_with_a_promise
 from running import Running
+from scene import Scene
 
 from rtsched.daemon.app import rules_of
 from rtsched.daemon.messages import Wording
@@ -47,11 +49,24 @@ def _compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture
+def scene() -> Scene:
+    """Give four idle nodes, and a planner of deadlines."""
+    return Scene()
+
+
+@pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
     """Give a daemon with four idle nodes."""
     one = Running(tmp_path)
     yield one
     one.close()
+
+
+@pytest.fixture(scope="module")
+def with_promise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Give a daemon with ann's promise, which serves this process as REST."""
+    with daemon_with_a_promise(tmp_path_factory.mktemp("promise")) as daemon:
+        yield daemon
 
 
 @pytest.fixture(scope="module")

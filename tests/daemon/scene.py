@@ -28,7 +28,7 @@ from rtsched.model.blocked import NOTHING_BLOCKED
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Periodic
 from rtsched.model.limit_rules import LimitRules
-from rtsched.model.limits import UsedTime
+from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits, UsedTime
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched_plugins.mcdf import Mcdf
@@ -39,6 +39,21 @@ ANN, BOB = 1001, 1002
 SHARED = ("cpu", "gres/gpu")
 """Resources of nodes that jobs share."""
 WORDS = Wording(lambda at: f"--deadline={at:.0f}", str, "the job may run yet")
+
+
+def limits_of(
+    account: LimitSet | None = None, ann: LimitSet | None = None, **qos: Qos
+) -> LimitRules:
+    """Return limits of account physics, of ann in it, and of QOS; bob and arts have none."""
+    rows = (
+        Association("root"),
+        Association("physics", parent="root", limits=account or LimitSet()),
+        Association("physics", "ann", limits=ann or LimitSet()),
+        Association("physics", "bob"),
+        Association("arts", parent="root"),
+        Association("arts", "ann"),
+    )
+    return LimitRules(SiteLimits(qos, rows))
 
 
 class Scene:

@@ -362,9 +362,8 @@ def lived(scene: Scene, jobs: range) -> None:
         )
 
 
-def test_names_of_closed_promises_are_let_go() -> None:
+def test_names_of_closed_promises_are_let_go(scene: Scene) -> None:
     """After hundreds of promises the tables of names are as long as after the first ones."""
-    scene = Scene()
     lived(scene, range(1, 50))
     early = names_held(scene)
     lived(scene, range(50, 700))
@@ -428,7 +427,7 @@ async def test_plugins_are_warm_when_they_are_taken_in(running: Running) -> None
 
     def reread() -> PluginChains:
         policy = running.policy()
-        policy.submits.chain.members[0].plugin.meanwhile = submit  # type: ignore[attr-defined]
+        policy.submits.chain.members[0].plugin.meanwhile = submit
         return policy
 
     await running.start()

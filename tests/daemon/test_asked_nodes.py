@@ -30,7 +30,7 @@ def machine(*features: str, capacity: tuple[tuple[int, int], ...] = ()) -> Clust
     columns: dict[str, object] = {"name": names, "features": list(features)}
     if capacity:
         columns |= {"names": {"capacity": ("cpu", "gres/gpu")}, "capacity": np.array(capacity)}
-    nodes = Nodes.build(len(features), **columns)  # type: ignore[arg-type]
+    nodes = Nodes.build(len(features), **columns)
     every = np.ones(len(features), np.bool_)
     partitions = {"all": every, "left": np.arange(len(features)) < len(features) // 2}
     return Cluster(nodes, partitions, node_sets=NodeSets(nodes, partitions))

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scene import T0, Scene
+from scene import T0, Scene, limits_of
 
 from rtsched.daemon.admission import AdmissionResult
 from rtsched.model.billing import BillingWeights
 from rtsched.model.jobs import Kind
-from rtsched.model.limit_rules import LimitRules
-from rtsched.model.limits import Association, LimitSet, SiteLimits, UsedTime
+from rtsched.model.limits import LimitSet, UsedTime
 
 RUN = 600.0
 PHYSICS = "account physics"
@@ -26,12 +25,7 @@ def site(limits: LimitSet, billing: BillingWeights, *, shared: bool = True) -> S
     scene.cluster = replace(
         scene.cluster, nodes=cores, version=1, billing=billing, partitions=partitions
     )
-    accounts = (
-        Association("root"),
-        Association("physics", parent="root", limits=limits),
-        Association("physics", "ann"),
-    )
-    scene.limit_rules = LimitRules(SiteLimits({}, accounts))
+    scene.limit_rules = limits_of(limits)
     scene.used_time = UsedTime(T0, {})
     scene.poll(T0)
     return scene
@@ -109,10 +103,8 @@ def test_time_that_running_jobs_may_use_is_counted_in_units(most: int, second: f
 
 
 def test_on_whole_nodes_units_of_processors_and_nodes_are_known() -> None:
-    """GrpTRES=billing=9: a node is 5 units, so the second job is rejected while the first runs.
-
-    Where memory has a weight nobody knows what jobs on whole nodes are billed for.
-    """
+    """GrpTRES=billing=9: a node is 5 units, so the second job is rejected while the first runs."""
+    # Where memory has a weight nobody knows what jobs on whole nodes are billed for.
     billing = BillingWeights({"gpu": {"cpu": 0.5, "node": 1.0}})
     scene = site(LimitSet(group={"billing": 9}), billing, shared=False)
     assert [submit(scene, 8, 0).verdict for _ in range(2)] == ["admit", "reject"]

@@ -94,10 +94,8 @@ async def test_questions_are_answered_between_two_simulations(running: Running) 
                 await running.daemon.cycle()
             while estimating.latest is before or estimating.latest.at == before.at:
                 ends = await estimating.ends(one, 30.0)
-                assert ends is not None
                 assert 0.0 < ends[0, 0] < 30.0, "the time that is left for it"
                 found = await estimating.estimate(one, 30.0)
-                assert found is not None
                 assert found.start.tolist() == [found.start_low_80[0] + 300.0]
 
 
@@ -116,8 +114,6 @@ async def test_promises_given_since_the_estimate_wait_ahead(running: Running) ->
         before = await estimating.ends(one, 30.0)
         estimating.promised = Given
         after = await estimating.ends(one, 30.0)
-        assert before is not None
-        assert after is not None
         assert before[0, 0] < 30.0
         assert 2000.0 < after[0, 0] < 2030.0
 
@@ -279,7 +275,6 @@ def test_too_many_jobs() -> None:
     whole = Snapshot(0.0, Cluster.uniform(4), queued=queued)
     snapshot, order, left_out = first_waiting(whole, np.array([1.0, 5.0, 3.0, 4.0, 2.0]), 3)
     assert snapshot.queued.id.tolist() == [1, 2, 3]
-    assert order is not None
     assert order.tolist() == [5.0, 3.0, 4.0]
     assert left_out == 2
 
@@ -339,9 +334,8 @@ def poll(scene: Scene, now: float, token: str, end: float) -> dict[int, str]:
     return told(scene.poll(now, (), shown, leeway=LEEWAY))
 
 
-def test_who_may_end_late_is_told_once() -> None:
+def test_who_may_end_late_is_told_once(scene: Scene) -> None:
     """Up to a second late counts as in time; what is in time again is told, too."""
-    scene = Scene()
     deadline = T0 + 3 * RUN
     _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
     scene.poll(T0 + 1, ((7, token),))
@@ -353,9 +347,8 @@ def test_who_may_end_late_is_told_once() -> None:
     assert scene.site.promises[7].state == "firm"
 
 
-def test_nobody_is_told_after_the_deadline() -> None:
+def test_nobody_is_told_after_the_deadline(scene: Scene) -> None:
     """Then the promise is closed as missed when the job ends."""
-    scene = Scene()
     deadline = T0 + 3 * RUN
     _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
     scene.poll(T0 + 1, ((7, token),))
@@ -363,9 +356,8 @@ def test_nobody_is_told_after_the_deadline() -> None:
     assert not poll(scene, deadline + 1, token, deadline + 30)
 
 
-def test_who_is_late_is_not_said_to_be_in_time_after_the_deadline() -> None:
+def test_who_is_late_is_not_said_to_be_in_time_after_the_deadline(scene: Scene) -> None:
     """What ends soon may end before the deadline but for the leeway; that has passed though."""
-    scene = Scene()
     deadline = T0 + 3 * RUN
     _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
     scene.poll(T0 + 1, ((7, token),))
@@ -373,9 +365,8 @@ def test_who_is_late_is_not_said_to_be_in_time_after_the_deadline() -> None:
     assert not poll(scene, deadline + 5, token, deadline)
 
 
-def test_a_suspended_job_is_at_risk() -> None:
+def test_a_suspended_job_is_at_risk(scene: Scene) -> None:
     """Nobody knows when it ends, whatever its limit says; it is in time again once it goes on."""
-    scene = Scene()
     deadline = T0 + 3 * RUN
     _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
     shown = ((7, token, T0 + 2, T0 + RUN, (0,)),)
@@ -387,9 +378,8 @@ def test_a_suspended_job_is_at_risk() -> None:
     assert states(scene.site) == {"firm": 1}
 
 
-def test_a_job_that_is_suspended_at_its_deadline_breaks_its_promise() -> None:
+def test_a_job_that_is_suspended_at_its_deadline_breaks_its_promise(scene: Scene) -> None:
     """Its user is informed then; the promise is not at risk for ever."""
-    scene = Scene()
     deadline = T0 + 3 * RUN
     _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
     shown = ((7, token, T0 + 2, deadline + RUN, (0,)),)
@@ -401,9 +391,8 @@ def test_a_job_that_is_suspended_at_its_deadline_breaks_its_promise() -> None:
     assert "can no longer be kept" in told(settled)[7]
 
 
-def test_best_effort_jobs_may_run_for_ever() -> None:
+def test_best_effort_jobs_may_run_for_ever(scene: Scene) -> None:
     """They have no deadline to end by."""
-    scene = Scene()
     assert not poll(scene, T0 + 2, "", T0 + 1e9)
 
 

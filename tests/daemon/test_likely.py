@@ -182,9 +182,8 @@ async def test_odds_go_by_what_became_of_promises_before():
 # --- verdicts ------------------------------------------------------------------------------------
 
 
-def test_accepted_with_its_odds():
+def test_accepted_with_its_odds(scene):
     """Those asked for are stated, the token is a likely one's, nothing is planned."""
-    scene = Scene()
     judged = sell(scene, asks(0.95), odds=0.9999999)
     assert judged.verdict == "admit"
     assert "odds 95 %" in judged.reply.text
@@ -216,9 +215,8 @@ def test_accepted_with_its_odds():
         (asks(0.99), LikelySettings(), "likely.odds"),
     ],
 )
-def test_rejected(job, likely, code):
+def test_rejected(scene, job, likely, code):
     """Each with its code, and the site as it was."""
-    scene = Scene()
     site = scene.site
     judged = sell(scene, job, controller(scene, likely))
     assert (judged.verdict, judged.codes) == ("reject", (code,))
@@ -226,9 +224,8 @@ def test_rejected(job, likely, code):
     assert judged.reply.text.startswith("rtsched: rejected")
 
 
-def test_a_rejection_states_the_odds_and_a_later_deadline():
+def test_a_rejection_states_the_odds_and_a_later_deadline(scene):
     """In one sentence, with how to ask for it."""
-    scene = Scene()
     odds = Odds(0.62, T0 + 7200.0)
     judged = controller(scene).judge(scene.site, asks(0.95), odds, T0)
     assert "the odds of ending by this deadline are 62 %, 95 % were asked for" in judged.reply.text
@@ -237,9 +234,8 @@ def test_a_rejection_states_the_odds_and_a_later_deadline():
     assert judged.offer == T0 + 7200.0
 
 
-async def test_without_an_estimate_as_the_site_says():
+async def test_without_an_estimate_as_the_site_says(scene):
     """It is rejected, or let in without a promise; never promised something."""
-    scene = Scene()
     judged = controller(scene).judge(scene.site, asks(), Odds(), T0)
     assert (judged.verdict, judged.codes) == ("reject", ("likely.no-estimate",))
     by = controller(scene, LikelySettings(without_estimate="best-effort"))
@@ -248,9 +244,8 @@ async def test_without_an_estimate_as_the_site_says():
     assert "without a promise" in judged.reply.text
 
 
-def test_promises_per_user_count_both_kinds():
+def test_promises_per_user_count_both_kinds(scene):
     """A guaranteed and a likely one are two; another user is not concerned."""
-    scene = Scene()
     by = controller(scene, promises_per_user=2)
     scene.submit(size=1, wall_time=60.0, deadline=T0 + 7200)
     assert sell(scene, asks(), by).verdict == "admit"
@@ -267,9 +262,8 @@ def test_a_guarantee_counts_with_those_with_odds():
     assert len(scene.site.all_promises()) == 1
 
 
-def test_while_the_plan_is_updated_the_user_submits_again():
+def test_while_the_plan_is_updated_the_user_submits_again(scene):
     """It is a rejection, and says why."""
-    scene = Scene()
     now = controller(scene).later(scene.site)
     assert (now.verdict, now.codes, now.reply.rejected) == ("reject", ("likely.busy",), True)
     assert "the plan is being updated" in now.reply.text
@@ -289,9 +283,8 @@ class OfTwo:
         return Verdicts.reject_where(jobs.size > 2, self.wide, asked=jobs.size)
 
 
-def test_other_plugins_judge_too():
+def test_other_plugins_judge_too(scene):
     """What turns jobs away by their width does so with odds; the planner is not asked."""
-    scene = Scene()
     scene.chains = Chains(Chain([Member("width", OfTwo()), Member("mcdf", Mcdf())], "mcdf"), ())
     judged = sell(scene, asks(size=3))
     assert (judged.verdict, judged.codes) == ("reject", ("width.too-wide",))
@@ -407,9 +400,8 @@ def test_closed_by_the_real_end(end, how, state):
     assert scene.site.likely.level == learnt
 
 
-def test_those_given_since_an_estimate():
+def test_those_given_since_an_estimate(scene):
     """By when they were made; those that are over are not among them."""
-    scene = Scene()
     token = sell(scene, asks()).reply.token
     (made,) = (record.made_at for record in scene.site.likely.promises.values())
     given = scene.site.likely.given_since(made)
@@ -421,9 +413,8 @@ def test_those_given_since_an_estimate():
     assert not len(scene.site.likely.given_since(made))
 
 
-def test_a_job_that_waits_at_its_deadline_is_broken_and_told():
+def test_a_job_that_waits_at_its_deadline_is_broken_and_told(scene):
     """Its user reads of it, with the odds; the job goes on."""
-    scene = Scene()
     token = sell(scene, asks()).reply.token
     scene.poll(T0 + 1, ((10, token),))
     settled = scene.poll(T0 + 3599, ((10, token),))
@@ -436,9 +427,8 @@ def test_a_job_that_waits_at_its_deadline_is_broken_and_told():
     assert "the likely promise (odds 95 %)" in tell.text[0]
 
 
-def test_a_job_that_runs_past_its_deadline_is_missed_when_it_ends():
+def test_a_job_that_runs_past_its_deadline_is_missed_when_it_ends(scene):
     """Not before: it may have ended in time, unseen."""
-    scene = Scene()
     token = sell(scene, asks()).reply.token
     scene.poll(T0 + 1, ((10, token),))
     settled = scene.poll(T0 + 3700, running=((10, token, T0 + 2, T0 + 4000, (0,)),))
@@ -448,18 +438,16 @@ def test_a_job_that_runs_past_its_deadline_is_missed_when_it_ends():
     assert scene.site.likely.level.threshold(0.95) > 0.95
 
 
-def test_a_job_that_its_user_holds_has_no_promise():
+def test_a_job_that_its_user_holds_has_no_promise(scene):
     """The odds were of a job that may start."""
-    scene = Scene()
     token = sell(scene, asks()).reply.token
     scene.poll(T0 + 1, ((10, token),))
     settled = scene.poll(T0 + 2, ((10, token),), held=(10,))
     assert [(r.state, r.why) for r in settled.changed] == [("void", "it is held")]
 
 
-def test_one_that_never_appears_lapses_and_counts_as_unused():
+def test_one_that_never_appears_lapses_and_counts_as_unused(scene):
     """As with sbatch --test-only; after so many of them the user gets none for a while."""
-    scene = Scene()
     by = controller(scene, unused_promises_per_hour=1)
     sell(scene, asks(), by)
     settled = scene.poll(T0 + 70)
@@ -467,9 +455,8 @@ def test_one_that_never_appears_lapses_and_counts_as_unused():
     assert by.judge(scene.site, asks(), Odds(0.99), T0 + 71).codes == ("submit.unused",)
 
 
-def test_they_survive_a_restart():
+def test_they_survive_a_restart(scene):
     """Open ones come back apart from guaranteed ones, and new ids are above theirs."""
-    scene = Scene()
     first = sell(scene, asks()).changed[0]
     second = scene.submit(size=1, wall_time=60.0, deadline=T0 + 7200).changed[0]
     outcomes = ((0.95, True), (0.95, False), (0.9, True))
@@ -483,9 +470,8 @@ def test_they_survive_a_restart():
     assert site.snapshot.promises.job.tolist() == [second.id]
 
 
-def test_a_reused_number_is_no_kept_promise():
+def test_a_reused_number_is_no_kept_promise(scene):
     """A controller that lost its state gives the number to somebody else's job."""
-    scene = Scene()
     token = sell(scene, asks()).reply.token
     scene.poll(T0 + 1, ((10, token),))
     settled = scene.poll(T0 + 2, ((10, ""),), uid=BOB)

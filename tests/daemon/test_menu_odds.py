@@ -66,10 +66,8 @@ BUSY = busy({1: 120, 2: 120, 3: 120})
 
 
 async def test_the_asked_deadline_with_odds(patient: Running) -> None:
-    """Odds of 97 % are given as the 95 % that they are sure to be; what is taken is promised so.
-
-    The two questions about the job are the same one, whose answer is remembered.
-    """
+    """Odds of 97 % are given as the 95 % that they are sure to be; what is taken is promised so."""
+    # The two questions about the job are the same one, whose answer is remembered.
     known = Known(30.0, 61.0)
     sells(patient, known)
     await patient.start(**BUSY)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scene import T0, Scene
+from scene import T0, Scene, limits_of
 
 from rtsched.adapters.live import CompletionStatus, Observation
 from rtsched.daemon.admission import AdmissionResult
@@ -20,7 +20,7 @@ from rtsched.model.actions import Notify
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.limit_rules import LimitRules
-from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits
+from rtsched.model.limits import LimitSet, Qos
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import amounts_of
 
@@ -35,19 +35,9 @@ def rules(
     per_user: Mapping[str, int] | None = None,
 ) -> LimitRules:
     """Return limits of physics, of ann there, and of each user in QOS `normal`."""
-    return LimitRules(
-        SiteLimits(
-            {"normal": Qos(LimitSet(user=dict(per_user or {})))},
-            (
-                Association("root"),
-                Association("physics", parent="root", limits=LimitSet(group=dict(account or {}))),
-                Association("physics", "ann", limits=LimitSet(user=dict(user or {}))),
-                Association("physics", "bob"),
-                Association("arts", parent="root"),
-                Association("arts", "ann"),
-            ),
-        )
-    )
+    each = Qos(LimitSet(user=dict(per_user or {})))
+    group, ann = LimitSet(group=dict(account or {})), LimitSet(user=dict(user or {}))
+    return limits_of(group, ann, normal=each)
 
 
 def site(limits: LimitRules | None, nodes: int = 2, cores: int = 8) -> Scene:
@@ -138,21 +128,10 @@ def test_names_of_resources_have_no_case() -> None:
 
 
 def test_what_a_qos_lets_run_beyond_the_account_counts_there() -> None:
-    """GrpTRES of QOS `more` is instead of the account's for its jobs; for others these count.
-
-    Slurm lets a job of 4 run only when that of 6 in the QOS has left the account's 8.
-    """
-    limits = LimitRules(
-        SiteLimits(
-            {"normal": Qos(), "more": Qos(LimitSet(group={"cpu": 100}))},
-            (
-                Association("root"),
-                Association("physics", parent="root", limits=LimitSet(group={"cpu": 8})),
-                Association("physics", "ann"),
-            ),
-        )
-    )
-    scene = site(limits)
+    """GrpTRES of QOS `more` is instead of the account's for its jobs; for others these count."""
+    # Slurm lets a job of 4 run only when that of 6 in the QOS has left the account's 8.
+    more = Qos(LimitSet(group={"cpu": 100}))
+    scene = site(limits_of(LimitSet(group={"cpu": 8}), normal=Qos(), more=more))
     scene.demand |= {90: (6, 0)}
     scene.accounts |= {90: "physics"}
     scene.qos |= {90: "more"}
@@ -352,11 +331,9 @@ def kept_waiting(scene: Scene, ends: tuple[float, ...]) -> list[tuple[int, str]]
 
 
 def test_who_misses_starts_for_a_limit_is_moved_once() -> None:
-    """Job 90 of the account has 4 of its 8 processors, for 200 s by its limit.
-
-    Job 7, of 8, is planned for then after two missed starts; and when 90 should have ended long
-    ago, and it has missed two more, its promise breaks.
-    """
+    """Job 90 of the account has 4 of its 8 processors, for 200 s by its limit."""
+    # Job 7, of 8, is planned for then after two missed starts; and when 90 should have ended long
+    # ago, and it has missed two more, its promise breaks.
     scene = whole(rules({"cpu": 8}))
     assert kept_waiting(scene, (200.0,)) == [(1, "firm"), (43, "firm"), (244, "broken")]
     assert not scene.site.promises
@@ -391,10 +368,8 @@ def test_a_moved_job_is_told_and_stays_where_it_is() -> None:
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_daemon_that_starts_anew_knows_who_was_moved(*, kept: bool) -> None:
-    """It moves the job no second time: two more missed starts break its promise.
-
-    It keeps the start, or finds it again where the nodes of the plan are gone.
-    """
+    """It moves the job no second time: two more missed starts break its promise."""
+    # It keeps the start, or finds it again where the nodes of the plan are gone.
     scene = whole(rules({"cpu": 8}))
     queued = ((7, asked(scene, T0, size=2).reply.token),)
     scene.accounts[90] = "physics"

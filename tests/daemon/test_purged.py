@@ -76,26 +76,25 @@ class Records:
         return [(record.id, record.state) for record in settled.changed]
 
 
-def firm(scene: Scene, job: int = 7) -> None:
-    """Promise a job its deadline, and show it once."""
+def firm(scene: Scene, job: int = 7) -> str:
+    """Promise a job its deadline, and show it once; return its token."""
     token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
     scene.poll(T0 + 1, queued=((job, token),))
+    return token
 
 
 @pytest.mark.parametrize(
     ("end", "state"), [(HOUR - 60, "kept"), (HOUR + 60, "missed"), (np.nan, "unknown")]
 )
-def test_the_end_of_a_purged_job_is_asked_for(end: float, state: str) -> None:
+def test_the_end_of_a_purged_job_is_asked_for(scene: Scene, end: float, state: str) -> None:
     """What the records tell decides; a record without an end proves nothing."""
-    scene = Scene()
     firm(scene)
     records = Records(scene, Completions.build(1, job=[7], end=[T0 + end]))
     assert (records.closed(), records.asked) == ([(7, state)], [(7,)])
 
 
-def test_records_that_do_not_answer_are_asked_again() -> None:
+def test_records_that_do_not_answer_are_asked_again(scene: Scene) -> None:
     """The promise stays open meanwhile, and who looks at the daemon's status sees why."""
-    scene = Scene()
     firm(scene)
     records = Records(scene, None)
     assert records.closed() == []
@@ -110,9 +109,8 @@ def test_records_that_do_not_answer_are_asked_again() -> None:
     assert records.poll().problems == ()
 
 
-def test_one_of_several_schedds_that_does_not_answer_leaves_its_jobs_open() -> None:
+def test_one_of_several_schedds_that_does_not_answer_leaves_its_jobs_open(scene: Scene) -> None:
     """What the others know counts; a job of the silent one is asked for until it answers."""
-    scene = Scene()
     firm(scene)
     silent = [CompletionStatus.UNANSWERED]
     records = Records(scene, Completions.build(1, job=[7], status=np.array(silent, np.int8)))
@@ -128,9 +126,8 @@ def test_one_of_several_schedds_that_does_not_answer_leaves_its_jobs_open() -> N
     assert records.poll().problems == ()
 
 
-def test_records_that_never_answer_leave_the_end_unknown() -> None:
+def test_records_that_never_answer_leave_the_end_unknown(scene: Scene) -> None:
     """After a day nobody waits for them any more; nothing says that the user withdrew the job."""
-    scene = Scene()
     firm(scene)
     records = Records(scene, None)
     while records.now < SILENT_S:
@@ -140,9 +137,8 @@ def test_records_that_never_answer_leave_the_end_unknown() -> None:
     assert len(records.asked) < SILENT_S / LAST_RETRY_S + 10
 
 
-def test_a_job_that_the_records_do_not_know_is_asked_for_once_more() -> None:
+def test_a_job_that_the_records_do_not_know_is_asked_for_once_more(scene: Scene) -> None:
     """They may learn of it late; after ten minutes its end counts as unknown."""
-    scene = Scene()
     firm(scene)
     records = Records(scene, Completions.build(0))
     assert (records.closed(), records.closed(), records.asked) == ([], [], [(7,)])
@@ -153,12 +149,10 @@ def test_a_job_that_the_records_do_not_know_is_asked_for_once_more() -> None:
     assert records.closed() == [(7, "unknown")]
 
 
-def test_accounting_is_not_asked_for_what_a_poll_shows() -> None:
+def test_accounting_is_not_asked_for_what_a_poll_shows(scene: Scene) -> None:
     """Jobs that wait, run or ended, and those that never appeared, cost no question."""
-    scene = Scene()
     scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR)
-    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
-    scene.poll(T0 + 1, queued=((7, token),))
+    firm(scene)
     completions = Completions.build(1, job=[7], status=np.array([CompletionStatus.FAILED], np.int8))
 
     async def nobody(jobs: Sequence[int], since: float) -> Completions:
@@ -179,9 +173,8 @@ def numbered(scene: Scene, job: int, now: float) -> str:
     return judged.reply.token
 
 
-def test_a_held_job_is_promised_nothing_before_its_release() -> None:
+def test_a_held_job_is_promised_nothing_before_its_release(scene: Scene) -> None:
     """Its promise would be void at the first poll; it is judged later instead."""
-    scene = Scene()
     one = Jobs.build(1, size=[1], wall_time=[60.0], deadline=[T0 + HOUR])
     admission = AdmissionController(scene.chains, scene.settings, WORDS)
     submission = Submission(one, Edges.build(0), ANN, job=7, held=True)
@@ -197,9 +190,8 @@ def test_a_held_job_is_promised_nothing_before_its_release() -> None:
     assert admission.judge(scene.site, plain, T0).verdict == "pass"
 
 
-def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
+def test_a_job_that_was_not_taken_keeps_no_nodes(scene: Scene) -> None:
     """A batch system that numbers jobs before it asks shows them in the next poll, or never."""
-    scene = Scene()
     token = numbered(scene, 7, T0)
     assert scene.poll(T0 + 1).changed == (), "the poll may have begun before the job was there"
     (record,) = scene.poll(T0 + 3).changed
@@ -208,9 +200,8 @@ def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
     assert scene.site.unused_by(ANN, T0 + 3, "provisional") == [T0 + 3]
 
 
-def test_a_job_that_no_poll_shows_is_asked_for_until_somebody_answers() -> None:
+def test_a_job_that_no_poll_shows_is_asked_for_until_somebody_answers(scene: Scene) -> None:
     """It may have run and ended: nobody knows yet that the batch system did not take it."""
-    scene = Scene()
     numbered(scene, 7, T0)
     records, observation = Records(scene, None), Observation(T0 + 3, scene.cluster)
     settled = after_poll(scene.site, records.poll(observation), scene.rules, observation.time)
@@ -220,30 +211,25 @@ def test_a_job_that_no_poll_shows_is_asked_for_until_somebody_answers() -> None:
     assert record.why == NOT_TAKEN
 
 
-def test_a_transaction_that_is_refused_counts_once() -> None:
+def test_a_transaction_that_is_refused_counts_once(scene: Scene) -> None:
     """However many jobs it had, its user is not turned away for one mistake."""
-    scene = Scene()
     for job in (7, 8, 9):
         numbered(scene, job, T0)
     assert len(scene.poll(T0 + 3).changed) == 3
     assert scene.site.unused_by(ANN, T0 + 3, "provisional") == [T0 + 3]
 
 
-def test_a_job_that_cannot_start_loses_its_promise() -> None:
+def test_a_job_that_cannot_start_loses_its_promise(scene: Scene) -> None:
     """Nodes are not kept for ever for a job that its own requirements keep off them."""
-    scene = Scene()
-    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
-    scene.poll(T0 + 1, queued=((7, token),))
+    token = firm(scene)
     settled = scene.poll(T0 + 2, queued=((7, token),), stuck=(7,))
     assert [(r.state, r.why) for r in settled.changed] == [("void", STUCK)]
     assert not len(scene.site.snapshot.plan)
 
 
-def test_a_job_of_which_too_little_is_left_is_told_so() -> None:
+def test_a_job_of_which_too_little_is_left_is_told_so(scene: Scene) -> None:
     """Its promise is void; that its deadline is not seen any more is no deed of its user."""
-    scene = Scene()
-    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
-    scene.poll(T0 + 1, queued=((7, token),))
+    token = firm(scene)
     lacks = "it needs 3 procs and has 2"
     less = {"deadline": np.inf}
     settled = scene.poll(T0 + 2, queued=((7, token),), problems={7: lacks}, changed=less)
@@ -263,18 +249,16 @@ def test_who_submits_jobs_that_cannot_start_is_promised_no_more_for_a_while() ->
     assert scene.submit(T0 + 20, **asked).codes == ("submit.unused",)
 
 
-def test_a_job_that_was_over_before_a_poll_is_asked_for() -> None:
+def test_a_job_that_was_over_before_a_poll_is_asked_for(scene: Scene) -> None:
     """Its promise was kept, though nobody has seen it."""
-    scene = Scene()
     token = numbered(scene, 7, T0)
     told = Completions.build(1, job=[7], end=[T0 + 2], token=[token])
     records = Records(scene, told)
     assert (records.closed(), records.asked) == ([(7, "kept")], [(7,)])
 
 
-def test_a_job_that_is_seen_is_not_asked_for() -> None:
+def test_a_job_that_is_seen_is_not_asked_for(scene: Scene) -> None:
     """It becomes firm as any other."""
-    scene = Scene()
     token = numbered(scene, 7, T0)
     (record,) = scene.poll(T0 + 3, queued=((7, token),)).changed
     assert (record.id, record.state, scene.site.numbers) == (7, "firm", {})
@@ -308,7 +292,6 @@ def test_ends_are_seen() -> None:
     known = Completions.build(2, job=[1, 4], start=[10.0, 31.0], end=[33.0, 34.0])
     ended.poll(poll([], {}), known, 35.0)
     log = ended.taken()
-    assert log is not None
     assert log.jobs.id.tolist() == [4, 1, 2]
     assert log.jobs.texts("name") == ["model"] * 3
     assert log.outcomes.end.tolist() == [34.0, 33.0, 35.0]

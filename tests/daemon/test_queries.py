@@ -133,7 +133,7 @@ def test_a_user_gets_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> Non
     clock = [1000.0]
     thread = FairThread.__new__(FairThread)
     thread._each, thread._all = RateLimiter(EACH), RateLimiter(1.0)
-    thread._waiting = {7: None, 8: None}  # type: ignore[dict-item]
+    thread._waiting = {7: None, 8: None}
     monkeypatch.setattr("rtsched.daemon.user_turns.time.monotonic", lambda: clock[0])
     thread._each.used(7, clock[0], BURST + 0.1)
     assert thread._next() == 8

@@ -166,12 +166,12 @@ async def test_a_filter_that_hangs_up_during_the_commit(running: Running) -> Non
     commit = running.store.commit
 
     def slowly(*arguments: object) -> None:
-        commit(*arguments)  # type: ignore[arg-type]
+        commit(*arguments)
         line.close()
 
     await running.start()
     line = running.asked()
-    running.store.commit = slowly  # type: ignore[method-assign]
+    running.store.commit = slowly
     await until(lambda: bool(running.store.counts().get("lapsed")))
     await until(lambda: running.states() == [])  # it is so once it is on the disk
     assert not len(running.daemon.site.snapshot.plan)

@@ -334,7 +334,7 @@ async def test_connections_are_counted_to_the_user(tmp_path: Path) -> None:
     seen: list[int] = []
 
     async def answer(kind: MessageKind, payload: bytes, client: object) -> bytes:
-        seen.append(client.uid)  # type: ignore[attr-defined]
+        seen.append(client.uid)
         await hold.wait()
         return frame(MessageKind.REPORT, questions.refusal_payload("held"))
 

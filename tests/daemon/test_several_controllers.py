@@ -216,7 +216,7 @@ async def test_the_filter_that_asks_is_a_hint(tmp_path: Path) -> None:
     standby = Standby(tmp_path / "db", controller, "slurm")
     waiting = asyncio.create_task(standby.until_in_control(stop))
     await until((tmp_path / "db.on-one").exists)
-    answer = await standby.answer_filter(None, b"", None)  # type: ignore[arg-type]
+    answer = await standby.answer_filter(None, b"", None)
     assert b"on standby" in answer
     assert await waiting
 
@@ -256,7 +256,7 @@ async def test_a_filter_that_asks_during_the_question_is_no_less_a_hint(
     waiting = asyncio.create_task(standby.until_in_control(stop))
     await asyncio.to_thread(asked.wait, 30.0)
     controller.state = "in control"
-    await standby.answer_filter(None, b"", None)  # type: ignore[arg-type]
+    await standby.answer_filter(None, b"", None)
     go_on.set()
     assert await waiting
 
@@ -277,10 +277,7 @@ async def test_questions_on_standby(tmp_path: Path) -> None:
     Heartbeats(tmp_path / "db", "two", ["one"]).write("active", "in control")
     standby.heartbeats.read()
     asked = (b'{"ask": "status"}', b'{"ask": "plan"}', b"nonsense")
-    status, plan, nonsense = [
-        await standby.answer_query(None, each, None)  # type: ignore[arg-type]
-        for each in asked
-    ]
+    status, plan, nonsense = [await standby.answer_query(None, each, None) for each in asked]
     found = msgspec.json.decode(status[status.index(b"{") :])["report"]
     report = msgspec.convert(found, questions.StatusReport)
     assert (report.mode, report.peers[0].host, report.problems) == ("standby", "two", ())
@@ -334,10 +331,8 @@ async def test_a_server_stays_open_while_who_answers_changes(tmp_path: Path) -> 
 def test_check_looks_at_the_controllers(
     hosts: tuple[str, ...], standby: bool, memory: str, state: list[str]
 ) -> None:
-    """Setting, controllers and the place of what is remembered have to fit.
-
-    One finding says what each host needs, filter and daemon.
-    """
+    """Setting, controllers and the place of what is remembered have to fit."""
+    # One finding says what each host needs, filter and daemon.
     found = list(controller_findings(hosts, standby, Path("/shared/rtsched.db"), memory))
     assert [each.state for each in found] == state
     for each in found:
@@ -368,10 +363,8 @@ NodeName=head[1-3] CPUs=4
 
 
 def test_a_slurm_conf_of_one_controller(tmp_path: Path) -> None:
-    """Others' lines are left out, whatever else stands in them; included files are put in.
-
-    So is the address that the controllers share: whoever has control would answer there.
-    """
+    """Others' lines are left out, whatever else stands in them; included files are put in."""
+    # So is the address that the controllers share: whoever has control would answer there.
     path = tmp_path / "slurm.conf"
     path.write_text(CONF)
     (tmp_path / "more.conf").write_text("SlurmctldHost=head3\nAuthType=auth/munge\n")

@@ -135,10 +135,8 @@ def test_room_now_beside_those_before(planner: str) -> None:
 
 @PLANNERS
 def test_who_may_not_start_yet_leaves_its_nodes_to_others_until_then(planner: str) -> None:
-    """Jobs 8 and 9, planned after 600 s on an empty node, do not count as started there now.
-
-    Job 9 does as soon as job 7, for which it waits, runs.
-    """
+    """Jobs 8 and 9, planned after 600 s on an empty node, do not count as started there now."""
+    # Job 9 does as soon as job 7, for which it waits, runs.
     scene = Scene(nodes=2, planner=planner, capacity=[(4, 0), (4, 0)])
     first = promised(scene, 7, (4, 0))
     scene.poll(T0, (first,))

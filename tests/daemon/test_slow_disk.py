@@ -27,27 +27,34 @@ def without_menus(running: Running) -> None:
     running.daemon.policy = replace(policy, live=live)
 
 
+class SlowDisk:
+    """Keeps a commit waiting once it is written, and the database locked, until it may go on."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, point: str) -> None:
+        """Wait where the disk is asked."""
+        if point == "written":
+            self.begun.set()
+            assert self.go_on.wait(120.0)
+
+
 async def test_a_slow_commit_keeps_nobody_waiting(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Meanwhile who is promised nothing is answered; who would be is judged on what came of it."""
-    begun, go_on = threading.Event(), threading.Event()
-
-    def slowly(point: str) -> None:
-        if point == "written":  # the disk is asked next, and the database is locked
-            begun.set()
-            assert go_on.wait(120.0)
-
+    disk = SlowDisk()
     await running.start()
     without_menus(running)
-    monkeypatch.setattr(store, "passing", slowly)
+    monkeypatch.setattr(store, "passing", disk)
     first = running.asked(nodes=4, hours=0.6)
-    await asyncio.to_thread(begun.wait, 30.0)
+    await asyncio.to_thread(disk.begun.wait, 30.0)
     assert running.states() == [], "nothing is so before it is written down"
     second = running.asked(nodes=4, hours=0.6)
     _, third = await asyncio.to_thread(answer_of, running.asked(nodes=40))
     assert third[Tag.VERDICT] == REJECT
-    go_on.set()
+    disk.go_on.set()
     _, fields = await asyncio.to_thread(answer_of, first)
     assert fields[Tag.VERDICT] == ACCEPT
     _, fields = await asyncio.to_thread(answer_of, second)
@@ -60,22 +67,16 @@ async def test_a_filter_does_not_wait_for_the_disk_longer_than_it_can(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its job is held for the next cycle; what was being written down for it goes back."""
-    begun, go_on = threading.Event(), threading.Event()
-
-    def slowly(point: str) -> None:
-        if point == "written":
-            begun.set()
-            assert go_on.wait(120.0)
-
+    disk = SlowDisk()
     await running.start()
     await asyncio.to_thread(answer_of, running.asked(hours=0.1))  # kernels are compiled
-    monkeypatch.setattr(store, "passing", slowly)
+    monkeypatch.setattr(store, "passing", disk)
     line = running.asked(nodes=4, hours=0.6, timeout_ms=2000)
     _, fields = await asyncio.to_thread(answer_of, line)
-    assert begun.is_set()
+    assert disk.begun.is_set()
     assert "held for a moment" in str(fields[Tag.MESSAGE])
     monkeypatch.undo()
-    go_on.set()
+    disk.go_on.set()
     await until(lambda: bool(running.store.counts().get("lapsed")))
     await until(lambda: running.states() == [])
     assert running.daemon.site.unused == {}
@@ -105,12 +106,12 @@ async def test_what_cannot_be_written_down_is_not_promised(running: Running) -> 
         raise StoreError(running.store.path, "database or disk is full")
 
     await running.start()
-    running.store.commit = fail  # type: ignore[method-assign,assignment]
+    running.store.commit = fail
     kind, fields = await asyncio.to_thread(answer_of, running.asked())
     assert kind is MessageKind.ERROR
     assert "full" in str(fields[Tag.MESSAGE])
     assert running.states() == []
-    running.store.commit = commit  # type: ignore[method-assign]
+    running.store.commit = commit
     _, fields = await asyncio.to_thread(answer_of, running.asked())
     assert fields[Tag.VERDICT] == ACCEPT
     assert running.states() == ["provisional"]
@@ -134,12 +135,12 @@ async def test_a_held_job_is_promised_nothing_that_is_not_written_down(running: 
         1, id=[1], submit=[NOW], wall_time=[60.0], deadline=[NOW + 3600.0], user=["ann"]
     )
     running.show(queued=job, marks=Marks.build(1, job=[1], uid=[ANN], deferred=yes, held=yes))
-    running.store.commit = fail  # type: ignore[method-assign,assignment]
+    running.store.commit = fail
     await running.daemon.cycle()
     assert running.states() == []
     assert asked_for() == []
     assert any("full" in problem for problem in running.daemon.problems())
-    running.store.commit = commit  # type: ignore[method-assign]
+    running.store.commit = commit
     await running.daemon.cycle()
     assert running.states() == ["firm"]
     assert asked_for() == [Admit, Notify]
@@ -152,23 +153,19 @@ async def test_a_promise_under_way_is_told_before_the_daemon_ends(
 ) -> None:
     """Else it would be on the disk, and its user would have been told of a failure."""
     monkeypatch.setattr("rtsched.daemon.app.LAST_ANSWERS", 30.0)
-    begun, go_on, closed = threading.Event(), threading.Event(), running.server.close
-
-    def slowly(point: str) -> None:
-        if point == "written":
-            begun.set()
-            assert go_on.wait(120.0)
+    disk = SlowDisk()
+    closed = running.server.close
 
     def close() -> None:
         closed()
-        asyncio.get_running_loop().call_later(0.1, go_on.set)
+        asyncio.get_running_loop().call_later(0.1, disk.go_on.set)
 
     alive = asyncio.create_task(running.daemon.run([(running.server, None)]))
     await until(running.server.path.exists)
-    monkeypatch.setattr(store, "passing", slowly)
+    monkeypatch.setattr(store, "passing", disk)
     monkeypatch.setattr(running.server, "close", close)
     answer = asyncio.create_task(asyncio.to_thread(answer_of, running.asked()))
-    await asyncio.to_thread(begun.wait, 30.0)
+    await asyncio.to_thread(disk.begun.wait, 30.0)
     running.daemon.stop()
     await alive
     _, fields = await answer
@@ -255,7 +252,7 @@ async def test_promises_that_were_closed_are_known(running: Running) -> None:
         queued=Jobs.build(1, id=[7], submit=[NOW], wall_time=[60.0], deadline=[NOW + 7200.0]),
         marks=Marks.build(1, job=[7], uid=[ANN], token=[TOKEN], held=np.array([False])),
     )
-    running.store.known = lambda tokens: set(tokens)  # type: ignore[method-assign]
+    running.store.known = lambda tokens: set(tokens)
     await running.start()
     assert not running.daemon.problems()
     assert not running.daemon.site.promises

@@ -470,7 +470,6 @@ def test_killed_in_the_middle(path):
         path.unlink(missing_ok=True)
         code = WRITER.format(tests=str(Path(__file__).parent), path=str(path))
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        assert child.stdout is not None
         said = [child.stdout.readline() for _ in range(30)]
         child.send_signal(signal.SIGKILL)
         said += child.stdout.readlines()

@@ -119,7 +119,7 @@ def test_old_records_go_by_and_by(long: Path, monkeypatch: pytest.MonkeyPatch) -
     deleted = []
 
     class Counting(sqlite3.Connection):
-        def execute(self, text: str, *values: object) -> sqlite3.Cursor:  # type: ignore[override]
+        def execute(self, text: str, *values: object) -> sqlite3.Cursor:
             done = super().execute(text, *values)
             if text.startswith("DELETE FROM records"):
                 deleted.append(done.rowcount)

@@ -120,9 +120,8 @@ def test_a_singleton_is_evaluated_when_all_jobs_of_its_name_are_known(planner: s
     assert record.why == "its dependencies were changed", "of any other job"
 
 
-def test_behind_a_job_that_is_being_cancelled_nothing_is_judged_yet() -> None:
+def test_behind_a_job_that_is_being_cancelled_nothing_is_judged_yet(scene: Scene) -> None:
     """It was rejected, and is gone in the next poll: it is no reason to reject another one."""
-    scene = Scene()
     both = Jobs.build(2, id=[7, 8], submit=[T0, T0], wall_time=[600.0] * 2)
     both = both.replace(deadline=np.array([T0 + 100, T0 + 3600]))
     scene.poll(T0 + 1, deferred=both, edges=((7, 8),), singleton=(8,))

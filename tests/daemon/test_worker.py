@@ -257,7 +257,6 @@ def test_it_dies_with_the_daemon(script, number):
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as daemon:
-        assert daemon.stdout is not None
         pid = int(daemon.stdout.readline())
         assert alive(pid)
         os.kill(pid, signal.SIGINT)  # a Ctrl-C at the terminal is the daemon's business
