@@ -10,10 +10,13 @@ import numpy as np
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.job_ads import AdReader, JobAds, ProcAds, TextReader
+from rtsched.adapters.condor.matching import Machine
 from rtsched.adapters.condor.pool_state import IDLE, RUNNING, PoolState, Procs, Slots
 from rtsched.adapters.condor.requirements import PARALLEL, requirements_of
 from rtsched.adapters.condor.sharing import RESOURCES
 from rtsched.adapters.live import Marks, Observation
+from rtsched.errors import AdapterError
+from rtsched.logs.classads import Record
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
@@ -148,6 +151,97 @@ def read_ads(records: Sequence[Record]) -> JobAds:
     """Return procs by their whole ads."""
     shown = ProcAds.of(records)
     return AdReader().jobs(shown.proc, TextReader().read(shown))
+
+
+class Shown:
+    """A pool and its schedd, which show what they are given; with `silence` the latter does not.
+
+    Attributes
+    ----------
+    schedds : dict of int to Shown
+        This one and others, by their places in the settings.
+    asked, wanted, read
+        What it was asked: constraints, attributes of jobs, slots of which properties were read.
+    """
+
+    def __init__(
+        self, slots: Sequence[Record], jobs: Sequence[Record] = (), name: str = "here"
+    ) -> None:
+        self.schedds, self.name, self.silence = {0: self}, name, ""
+        self.shown_slots, self.shown_jobs = list(slots), list(jobs)
+        self.shown_past: list[Record] = []
+        self.shown_submitters: list[Record] = []
+        self.up = 1e6
+        self.shown_machines: dict[str, Machine] = {}
+        self.asked: list[str] = []
+        self.wanted: list[Sequence[str]] = []
+        self.read: list[Sequence[str]] = []
+        self.words: dict[str, str] = {"UID_DOMAIN": "pool"}
+
+    def configure(self) -> None:
+        """Read nothing."""
+
+    def setting(self, name: str, otherwise: float) -> float:
+        """Return what HTCondor itself takes."""
+        return otherwise
+
+    def word(self, name: str) -> str:
+        """Return the name of the domain, and what else was given."""
+        return self.words.get(name, "")
+
+    def identity(self) -> tuple[str, str]:
+        """Return who it is."""
+        return self.name, "25.14.1"
+
+    def started(self) -> float:
+        """Return when it was started, long ago."""
+        return NOW - 1e6
+
+    def collector_up(self) -> float:
+        """Return for how long."""
+        return self.up
+
+    def fits(self, job: int, slots: Sequence[str]) -> bool:
+        """Return that the job's own requirements forbid them."""
+        return False
+
+    def slots(self, attributes: Sequence[str]) -> list[Record]:
+        """Return what was given."""
+        return self.shown_slots
+
+    def machines(self, slots: Sequence[str]) -> dict[str, Machine]:
+        """Return what was given: where that is nothing, nothing is known of them."""
+        self.read.append(tuple(slots))
+        return self.shown_machines
+
+    def jobs(self, constraint: str, attributes: Sequence[str]) -> list[Record]:
+        """Return what was given."""
+        self.asked.append(constraint)
+        self.wanted.append(attributes)
+        wanted = {name.lower() for name in attributes}
+        return [{k: v for k, v in ad.items() if k in wanted} for ad in self.shown_jobs]
+
+    def procs(self, constraint: str, attributes: Sequence[str], known: object) -> ProcAds:
+        """Return the same, as if nothing of it were known."""
+        self.fail()
+        return ProcAds.of(self.jobs(constraint, attributes))
+
+    def history(
+        self, constraint: str, attributes: Sequence[str], most: int, stop: str = ""
+    ) -> list[Record]:
+        """Return what was given."""
+        self.fail()
+        self.asked.append(constraint)
+        return self.shown_past[:most]
+
+    def submitters(self) -> list[Record]:
+        """Return what was given."""
+        return self.shown_submitters
+
+    def fail(self) -> Any:
+        """Raise what `silence` says, if it says anything."""
+        if self.silence:
+            raise AdapterError(self.silence)
 
 
 @dataclass

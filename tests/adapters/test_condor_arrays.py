@@ -195,10 +195,7 @@ def test_of_a_slot_that_others_share_it_takes_its_part() -> None:
     poll.pool.shown_slots = [big(), claimed("slot1_1@a")]
     view = poll(*procs(runs(7, 0, on="slot1_1@a"), *waiting[2:], **given))
     assert len(rows_of(view, 7)) == 2
-    assert edits(view) == [
-        ("RtNodeSet", (2,), '"slot1@a"'),
-        ("RtPlannedStart", (2,), f"{NOW:.0f}"),
-    ]
+    assert edits(view) == [("RtNodeSet", (2,), '"slot1@a"'), ("RtPlannedStart", (2,), f"{NOW:.0f}")]
 
 
 def test_where_jobs_share_slots() -> None:

@@ -179,7 +179,6 @@ def test_the_constraint_finds_the_cluster_in_few_steps() -> None:
     found = ExpectedProcs.of(
         [ads[at] for at in (1, 2, 3) for _ in range(2)], ("ClusterId", "A", "B")
     )
-    assert found is not None
     assert found.constraint == (
         "true && A =?= 1 && (ClusterId < 2 ? (ClusterId == 1 && B =?= 1) : "
         "(ClusterId < 3 ? (ClusterId == 2 && B =?= 0) : (ClusterId == 3 && B =?= 1)))"

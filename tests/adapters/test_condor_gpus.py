@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from condor_views import NOW
+from condor_views import NOW, Shown
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +16,6 @@ from rtsched.adapters.condor import matching, pool
 from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.expressions import Gpu, gpus_in, gpus_problem, gpus_required
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.matching import Machine, MachineAds, SlotSets
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.settings import CondorSettings
@@ -239,38 +238,6 @@ def test_what_no_slot_has_is_refused(said: dict[str, Any], problem: str) -> None
     assert problem or found.jobs.texts("node_request") == [None]
 
 
-class Shown:
-    """A pool with one slot and one job, which counts how often the GPUs are read."""
-
-    def __init__(self, slot: Record, job: Record) -> None:
-        self.slot, self.job, self.read = slot, job, 0
-        self.schedds = {0: self}
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what nobody needs here."""
-        said = {"setting": 300.0, "word": "pool", "identity": ("here", "25.14.1")}
-        said |= {"collector_up": 1e6, "submitters": [], "configure": None}
-        return lambda *_: said[name]
-
-    def slots(self, attributes: Sequence[str]) -> list[Record]:
-        """Return the slot."""
-        return [self.slot]
-
-    def machines(self, slots: Sequence[str]) -> dict[str, Machine]:
-        """Return the kinds of its GPUs."""
-        self.read += 1
-        return {"slot1@a": Machine((NEW,), {})}
-
-    def jobs(self, constraint: str, attributes: tuple[str, ...]) -> list[Record]:
-        """Return what is asked for of the job."""
-        wanted = {name.lower() for name in attributes}
-        return [{name: value for name, value in self.job.items() if name in wanted}]
-
-    def procs(self, constraint: str, attributes: tuple[str, ...], known: object) -> ProcAds:
-        """Return the same, as if nothing of it were known."""
-        return ProcAds.of(self.jobs(constraint, attributes))
-
-
 def test_a_poll_shows_what_a_job_requires(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the form of its submission; GPUs are read anew when their startd is, and sometimes."""
     monkeypatch.setattr(observers.time, "time", lambda: NOW)
@@ -283,20 +250,21 @@ def test_a_poll_shows_what_a_job_requires(monkeypatch: pytest.MonkeyPatch) -> No
         "rtdeadline": NOW + 5000,
         "requiregpus": Expression("Capability>=8.000000000000000E+00"),
     }
-    shown = Shown(slot, job)
-    observer = Observer(SETTINGS, shown)  # type: ignore[arg-type]
+    shown = Shown([slot], [job])
+    shown.shown_machines = {"slot1@a": Machine((NEW,), {})}
+    observer = Observer(SETTINGS, shown)
     for _ in range(3):
         seen = observer.poll().observation
         words = f"--require_gpus=Capability >= 8.0 --partition={PART}"
         assert seen.queued.texts("node_request") == [words]
         assert seen.cluster.node_sets[words].tolist() == [True]
-    assert shown.read == 1
+    assert len(shown.read) == 1
     slot["daemonstarttime"] = 6
     observer.poll()
-    assert shown.read == 2
+    assert len(shown.read) == 2
     monkeypatch.setattr(observers.time, "time", lambda: NOW + observers.REREAD_S)
     observer.poll()
-    assert shown.read == 3
+    assert len(shown.read) == 3
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,7 @@ def test_what_ads_mean_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> No
     """Three procs of one ad and one of another are two readings, and none at the next poll."""
     worked_out: list[int] = []
     real = job_ads.ads_of
-    monkeypatch.setattr(
-        job_ads,
-        "ads_of",
-        lambda ads: worked_out.append(len(ads)) or real(ads),  # type: ignore[func-returns-value]
-    )
+    monkeypatch.setattr(job_ads, "ads_of", lambda ads: worked_out.append(len(ads)) or real(ads))
     one: Record = {"clusterid": 7, "requestcpus": 2, "owner": "ann", "user": "ann@pool"}
     other: Record = one | {"rtruntime": 60}
     reader = AdReader()

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from condor_views import NOW
+from condor_views import NOW, Shown
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.adapters.condor import matching
 from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.adapters.condor.matching import (
     Machine,
     MachineAds,
@@ -155,10 +154,7 @@ def test_a_machine_that_may_match_at_another_moment_is_not_left_out(
 @pytest.mark.parametrize(
     ("written", "left"),
     [
-        (
-            SUBMITTED,
-            '(Arch == "X86_64") && (OpSys == "LINUX") && (HasFileTransfer)',
-        ),
+        (SUBMITTED, '(Arch == "X86_64") && (OpSys == "LINUX") && (HasFileTransfer)'),
         ("Memory >= RequestMemory", "true"),
         ("(LoadAvg < 0.3 && HasMatlab) || HasOctave", "HasMatlab || HasOctave"),
         ("HasMatlab && (LoadAvg < 0.3 || KeyboardIdle > 600)", "HasMatlab"),
@@ -179,10 +175,7 @@ def test_a_machine_that_may_match_at_another_moment_is_not_left_out(
             'stringListIMember("https",TARGET.HasFileTransferPluginMethods) && time() > 5',
             'stringListIMember("https",HasFileTransferPluginMethods)',
         ),
-        (
-            'TARGET.Site == "a" && ifThenElse(RtNodeSet is undefined, true, Aa)',
-            'Site == "a"',
-        ),
+        ('TARGET.Site == "a" && ifThenElse(RtNodeSet is undefined, true, Aa)', 'Site == "a"'),
     ],
 )
 def test_what_changes_while_jobs_run_is_left_out(written: str, left: str) -> None:
@@ -388,10 +381,7 @@ def test_units_of_a_slot_are_alike() -> None:
             f"(HasMatlab =?= False) && {SUBMITTED}",
             "no slot meets its requirement HasMatlab =?= false",
         ),
-        (
-            'HasMatlab && Name == "slot1@b"',
-            'no slot meets its requirement Name == "slot1@b"',
-        ),
+        ('HasMatlab && Name == "slot1@b"', 'no slot meets its requirement Name == "slot1@b"'),
         (
             "HasMatlab && isUndefined(HasMatlab)",
             "no slot meets all of its requirements (HasMatlab && isUndefined(HasMatlab))",
@@ -452,39 +442,16 @@ def test_what_was_promised_stays_so_when_no_slot_matches_any_more() -> None:
     assert requirements_of(ad, facts, fresh=False).problem == ""
 
 
-class Shown:
-    """A pool with slots and jobs, which notes what is asked."""
+def pool_of(slots: Sequence[Record], jobs: Sequence[Record], said: Mapping[str, Record]) -> Shown:
+    """Return a pool with slots and jobs, and what its machines say."""
+    shown = Shown(slots, jobs)
+    shown.shown_machines = machines(said)
+    return shown
 
-    def __init__(self, slots: list[Record], jobs: list[Record], ads: Mapping[str, Record]) -> None:
-        self.ads, self.queue, self.attributes = slots, jobs, ads
-        self.schedds = {0: self}
-        self.asked: list[tuple[str, ...]] = []
-        self.read: list[tuple[str, ...]] = []
 
-    def __getattr__(self, name: str) -> Any:
-        """Return what nobody needs here."""
-        said = {"setting": 300.0, "word": "pool", "identity": ("here", "25.14.1")}
-        said |= {"collector_up": 1e6, "submitters": [], "configure": None}
-        return lambda *_: said[name]
-
-    def slots(self, attributes: Sequence[str]) -> list[Record]:
-        """Return the slots."""
-        return self.ads
-
-    def machines(self, slots: Sequence[str]) -> dict[str, Machine]:
-        """Return what they say."""
-        self.read.append(tuple(slots))
-        return {name: Machine((), dict(ad)) for name, ad in self.attributes.items()}
-
-    def jobs(self, constraint: str, attributes: tuple[str, ...]) -> list[Record]:
-        """Return what is asked for of the jobs."""
-        wanted = {name.lower() for name in attributes}
-        self.asked.append(attributes)
-        return [{name: one for name, one in job.items() if name in wanted} for job in self.queue]
-
-    def procs(self, constraint: str, attributes: tuple[str, ...], known: object) -> ProcAds:
-        """Return the same, as if nothing of it were known."""
-        return ProcAds.of(self.jobs(constraint, attributes))
+def machines(said: Mapping[str, Record]) -> dict[str, Machine]:
+    """Return machines without GPUs that say this."""
+    return {name: Machine((), dict(ad)) for name, ad in said.items()}
 
 
 def slot(name: str, start: int = 5) -> Record:
@@ -516,12 +483,12 @@ def test_a_poll_shows_what_jobs_require(clock: list[float]) -> None:
         job(2, requirements=written, want="b"),
         {name: one for name, one in job(3).items() if name != "rtdeadline"},
     ]
-    shown = Shown(
+    shown = pool_of(
         [slot("slot1@a"), slot("slot1@b")],
         jobs,
         {"slot1@a": {"site": "a"}, "slot1@b": {"site": "b"}},
     )
-    observer = Observer(CondorSettings(), shown)  # type: ignore[arg-type]
+    observer = Observer(CondorSettings(), shown)
     for _ in range(3):
         seen = observer.poll().observation
         texts = seen.queued.texts("node_request")
@@ -533,11 +500,11 @@ def test_a_poll_shows_what_jobs_require(clock: list[float]) -> None:
         ]
         masks = [seen.cluster.node_sets[text].tolist() for text in texts[:2] if text]
         assert masks == [[True, False], [False, True]]
-    assert len(shown.asked) == 2 + 2 + 2 * 2  # at first the attributes of jobs must be found
-    assert {"want", "base"} <= {*shown.asked[-1]}
+    assert len(shown.wanted) == 2 + 2 + 2 * 2  # at first the attributes of jobs must be found
+    assert {"want", "base"} <= {*shown.wanted[-1]}
     assert shown.read == [()]
-    shown.ads[1] |= {"daemonlastreconfigtime": 9}
-    shown.attributes = {"slot1@b": {"site": "a"}}
+    shown.shown_slots[1] |= {"daemonlastreconfigtime": 9}
+    shown.shown_machines = machines({"slot1@b": {"site": "a"}})
     seen = observer.poll().observation
     assert seen.cluster.node_sets[texts[0] or ""].tolist() == [True, True]
     clock[0] += observers.REREAD_S
@@ -550,18 +517,18 @@ def test_a_poll_shows_what_jobs_require(clock: list[float]) -> None:
 def test_a_job_that_starts_within_a_poll_has_not_changed(clock: list[float], gone: bool) -> None:
     """It waited when jobs were read, and not when their Requirements were: it is read again."""
     jobs = [job(1, requirements="HasMatlab"), job(2, requirements="HasMatlab")]
-    shown = Shown([slot("slot1@a")], jobs, {"slot1@a": {"hasmatlab": True}})
+    shown = pool_of([slot("slot1@a")], jobs, {"slot1@a": {"hasmatlab": True}})
     begun = job(1, requirements="HasMatlab", jobstatus=2, remotehost="slot1@a")
     whole, queues = shown.jobs, [jobs, jobs[1:], [] if gone else [begun]]
 
     def next_queue(constraint: str, attributes: Sequence[str]) -> list[Record]:
         """Return the queue, which changes after the first question."""
-        shown.queue = queues.pop(0)
+        shown.shown_jobs = queues.pop(0)
         return whole(constraint, attributes)
 
-    observer = Observer(CondorSettings(), shown)  # type: ignore[arg-type]
+    observer = Observer(CondorSettings(), shown)
     observer.poll()
-    shown.jobs = next_queue  # type: ignore[method-assign]
+    shown.jobs = next_queue
     seen = observer.poll().observation
     assert seen.queued.labels() == ["2.0"]
     assert "HasMatlab" in (seen.queued.texts("node_request")[0] or "")
@@ -571,12 +538,12 @@ def test_a_job_that_starts_within_a_poll_has_not_changed(clock: list[float], gon
 
 def test_the_ads_are_those_of_the_slots_in_their_order(clock: list[float]) -> None:
     """Whatever order the collector has; a slot of which nothing is known matches nowhere."""
-    shown = Shown(
+    shown = pool_of(
         [slot("slot1@c"), slot("slot1@a"), slot("slot1@b")],
         [job(1, requirements="HasMatlab")],
         {"slot1@c": {"hasmatlab": True}, "slot1@a": {}},
     )
-    seen = Observer(CondorSettings(), shown).poll().observation  # type: ignore[arg-type]
+    seen = Observer(CondorSettings(), shown).poll().observation
     request = seen.queued.texts("node_request")[0] or ""
     assert seen.cluster.node_sets[request].tolist() == [False, False, True]
     held = pickle.loads(pickle.dumps(seen.cluster))  # noqa: S301 - of this test
@@ -598,8 +565,8 @@ def test_procs_that_differ_are_no_array(
     begun = [job(2, at, want=want, **promised) for at, want in enumerate(wants)]
     ads = {"slot1@a": {"site": "a"}, "slot1@b": {"site": "b"}}
     slots = [slot("slot1@a"), slot("slot1@b")]
-    shown = Shown(slots, parked + begun, ads)
-    seen = Observer(CondorSettings(), shown).poll().observation  # type: ignore[arg-type]
+    shown = pool_of(slots, parked + begun, ads)
+    seen = Observer(CondorSettings(), shown).poll().observation
     problem = None if alike else DIFFER
     assert seen.queued.labels() == (["1.0", "2.0"] if alike else ["1.0", "1.1", "2.0"])
     assert seen.marks.texts("problem")[-1] == problem
@@ -612,12 +579,12 @@ def test_procs_of_a_load_match_the_same_slots(
     """They are one job, whichever of them is asked; one that runs is not compared."""
     load = {"rtsigma": 100.0, "rtcms": 0.1, "rtcps": 1.0, "totalsubmitprocs": 2}
     load |= {"requirements": Expression("TARGET.Site == MY.Want")}
-    shown = Shown(
+    shown = pool_of(
         [slot("slot1@a"), slot("slot1@b")],
         [job(1, at, want=want, **load) for at, want in enumerate(wants)],
         {"slot1@a": {"site": "a"}, "slot1@b": {"site": "a"}},
     )
-    seen = Observer(CondorSettings(), shown).poll()  # type: ignore[arg-type]
+    seen = Observer(CondorSettings(), shown).poll()
     assert seen.observation.queued.labels() == ["1.0"]
     assert seen.observation.marks.texts("problem") == [problem]
 

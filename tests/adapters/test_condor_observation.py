@@ -1,18 +1,16 @@
 """From a queue and slots to jobs, allocations and marks; polls that follow one another."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from condor_views import NOW, Shown
 
 from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.ids import PROC_BITS, job_id
-from rtsched.adapters.condor.job_ads import ProcAds
-from rtsched.adapters.condor.matching import Machine
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.pool_state import (
     COMPLETED,
@@ -34,7 +32,6 @@ from rtsched.logs.classads import Record
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Jobs, Kind
 
-NOW = 1_800_000_000.0
 DELAY, TAIL = 2 * 60 + 10, 30 + 10
 """Two negotiation intervals and 10 s; overrun and completing."""
 MARGIN = DELAY + TAIL
@@ -71,96 +68,12 @@ def runs(cluster: int, proc: int = 0, on: str = "slot1@a", **said: Any) -> Recor
     return ad(cluster, proc, **(since | said))
 
 
-class Shown:
-    """A pool and its schedd, which show what they are given; with `silence` the latter does not.
-
-    Attributes
-    ----------
-    schedds : dict of int to Shown
-        This one and others, by their places in the settings.
-    """
-
-    def __init__(
-        self, slots: Sequence[Record], jobs: Sequence[Record] = (), name: str = "here"
-    ) -> None:
-        self.schedds, self.name, self.silence = {0: self}, name, ""
-        self.shown_slots, self.shown_jobs = list(slots), list(jobs)
-        self.shown_past: list[Record] = []
-        self.shown_submitters: list[Record] = []
-        self.up = 1e6
-        self.asked: list[str] = []
-        self.words: dict[str, str] = {"UID_DOMAIN": "pool"}
-
-    def configure(self) -> None:
-        """Read nothing."""
-
-    def setting(self, name: str, otherwise: float) -> float:
-        """Return what HTCondor itself takes."""
-        return otherwise
-
-    def word(self, name: str) -> str:
-        """Return the name of the domain, and what else was given."""
-        return self.words.get(name, "")
-
-    def identity(self) -> tuple[str, str]:
-        """Return who it is."""
-        return self.name, "25.14.1"
-
-    def started(self) -> float:
-        """Return when it was started, long ago."""
-        return NOW - 1e6
-
-    def collector_up(self) -> float:
-        """Return for how long."""
-        return self.up
-
-    def fits(self, job: int, slots: Sequence[str]) -> bool:
-        """Return that the job's own requirements forbid them."""
-        return False
-
-    def slots(self, attributes: Sequence[str]) -> list[Record]:
-        """Return what was given."""
-        return self.shown_slots
-
-    def machines(self, slots: Sequence[str]) -> dict[str, Machine]:
-        """Return that nothing is known of them."""
-        return {}
-
-    def jobs(self, constraint: str, attributes: Sequence[str]) -> list[Record]:
-        """Return what was given."""
-        self.asked.append(constraint)
-        wanted = {name.lower() for name in attributes}
-        return [{k: v for k, v in ad.items() if k in wanted} for ad in self.shown_jobs]
-
-    def procs(self, constraint: str, attributes: Sequence[str], known: object) -> ProcAds:
-        """Return the same, as if nothing of it were known."""
-        self.fail()
-        return ProcAds.of(self.jobs(constraint, attributes))
-
-    def history(
-        self, constraint: str, attributes: Sequence[str], most: int, stop: str = ""
-    ) -> list[Record]:
-        """Return what was given."""
-        self.fail()
-        self.asked.append(constraint)
-        return self.shown_past[:most]
-
-    def submitters(self) -> list[Record]:
-        """Return what was given."""
-        return self.shown_submitters
-
-    def fail(self) -> Any:
-        """Raise what `silence` says, if it says anything."""
-        if self.silence:
-            raise AdapterError(self.silence)
-
-
 class Polls:
     """Polls a pool that shows what it is given, one after the other."""
 
     def __init__(self, *slots: Record, **settings: Any) -> None:
         self.pool = Shown(slots)
-        self._observer = Observer(CondorSettings(**settings), self.pool)  # type: ignore[arg-type]
+        self._observer = Observer(CondorSettings(**settings), self.pool)
 
     def __call__(self, *jobs: Record) -> PoolState:
         """Return the next poll, with these jobs in the queue."""

@@ -402,10 +402,8 @@ def test_no_two_jobs_are_bound_to_one_row(scene: tuple[Schedule, PoolState]) -> 
 def test_bound_jobs_never_take_what_an_earlier_start_needs(
     scene: tuple[Schedule, PoolState], dice: Any
 ) -> None:
-    """In whatever order they start, all that are first on their rows start in time.
-
-    Rows come free just before they are needed; on a slot any free row will do.
-    """
+    """In whatever order they start, all that are first on their rows start in time."""
+    # Rows come free just before they are needed; on a slot any free row will do.
     plan, view = scene
     owner = view.slots.texts("name")
     turn = their_turn(plan, view, CLOSED, NOW)

@@ -412,11 +412,9 @@ def turns(known: dict[str, Submitter], *jobs: tuple[str, int, int]) -> list[int]
 
 
 def test_users_are_served_by_effective_priority() -> None:
-    """Of two that have nothing the lower one is first; then each gets what it has too little.
-
-    With 100 and 200, ann has two cores for each of ben's: after ann's first job she has 1 x 100,
-    and ben 0; after ben's he has 1 x 200, and hers are next until she has as much.
-    """
+    """Of two that have nothing the lower one is first; then each gets what it has too little."""
+    # With 100 and 200, ann has two cores for each of ben's: after ann's first job she has 1 x 100,
+    # and ben 0; after ben's he has 1 x 200, and hers are next until she has as much.
     known = {"ann@pool": Submitter(100.0, 0.0), "ben@pool": Submitter(200.0, 0.0)}
     same = [("ben", 0, 1)] * 3 + [("ann", 0, 1)] * 4
     assert turns(known, *same) == [3, 0, 4, 5, 1, 6, 2]

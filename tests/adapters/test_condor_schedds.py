@@ -80,7 +80,7 @@ def test_settings() -> None:
         {"schedds": ["", ""]},
     ):
         with pytest.raises(ValueError, match="schedds"):
-            CondorSettings(**wrong)  # type: ignore[arg-type]
+            CondorSettings(**wrong)
 
 
 def submission(schedd: str, **more: object) -> Any:
@@ -174,7 +174,7 @@ def test_a_schedd_of_which_the_collector_no_longer_knows_is_away(two: Two) -> No
     two.other.shown_jobs = [at_other(runs(1, on="slot2@a"))]
     two()
     two.other.silence = SILENCE
-    two.other.identity = two.other.fail  # type: ignore[method-assign]
+    two.other.identity = two.other.fail
     after = two(ad(2))
     assert after.away == {1}
     assert after.observation.running.labels() == ["there#1.0"]

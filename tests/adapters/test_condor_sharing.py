@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from condor_views import NOW, ad, plan_of, view_of
+from condor_views import NOW, Shown, ad, plan_of, view_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,8 +12,6 @@ from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.commands import CLOSED_S, Edit, LastApplied, Publish
 from rtsched.adapters.condor.facts import QUANTUM, CondorFacts, Parts, parts_of
 from rtsched.adapters.condor.ids import job_id
-from rtsched.adapters.condor.job_ads import ProcAds
-from rtsched.adapters.condor.matching import Machine
 from rtsched.adapters.condor.pool_state import PoolState
 from rtsched.adapters.condor.requirements import PARALLEL, requirements_of
 from rtsched.adapters.condor.reserving import STARTING_S, reserve_changes
@@ -105,74 +103,10 @@ def test_parts_by_gpus() -> None:
     assert parts.of("", 1, 0, 3) == f"/8/{16 * GB}/4"
 
 
-class Shown:
-    """A pool that shows what it is given."""
-
-    def __init__(self, slots: list[Record], jobs: list[Record]) -> None:
-        self.ads, self.queue = slots, jobs
-
-    def configure(self) -> None:
-        """Read nothing."""
-
-    def setting(self, name: str, otherwise: float) -> float:
-        """Return what HTCondor itself takes."""
-        return otherwise
-
-    def word(self, name: str) -> str:
-        """Return the name of the domain."""
-        return "pool"
-
-    @property
-    def schedds(self) -> dict[int, Any]:
-        """One, which is this as well."""
-        return {0: self}
-
-    def identity(self) -> tuple[str, str]:
-        """Return who it is."""
-        return "here", "25.14.1"
-
-    def started(self) -> float:
-        """Return when it was started, long ago."""
-        return NOW - 1e6
-
-    def collector_up(self) -> float:
-        """Return for how long."""
-        return 1e6
-
-    def fits(self, job: int, slots: list[str]) -> bool:
-        """Return that the job's own requirements forbid them."""
-        return False
-
-    def slots(self, attributes: object) -> list[Record]:
-        """Return what was given."""
-        return self.ads
-
-    def machines(self, slots: object) -> dict[str, Machine]:
-        """Return no properties: the GPUs of these slots are only counted."""
-        return {}
-
-    def jobs(self, constraint: str, attributes: tuple[str, ...]) -> list[Record]:
-        """Return what was given."""
-        wanted = {name.lower() for name in attributes}
-        return [{k: v for k, v in each.items() if k in wanted} for each in self.queue]
-
-    def procs(self, constraint: str, attributes: tuple[str, ...], known: object) -> ProcAds:
-        """Return the same, as if nothing of it were known."""
-        return ProcAds.of(self.jobs(constraint, attributes))
-
-    def history(self, *_: object) -> list[Record]:
-        """Return nothing."""
-        return []
-
-    def submitters(self) -> list[Record]:
-        """Return nobody."""
-        return []
-
-
 def polled(monkeypatch: pytest.MonkeyPatch, slots: list[Record], *jobs: Record) -> PoolState:
     """Return the first poll of a pool."""
     monkeypatch.setattr(observers.time, "time", lambda: NOW)
-    return Observer(SETTINGS, Shown(slots, list(jobs))).poll()  # type: ignore[arg-type]
+    return Observer(SETTINGS, Shown(slots, jobs)).poll()
 
 
 def proc(cluster: int, cpus: int, memory: int, gpus: int = 0, on: str = "", **said: Any) -> Record:

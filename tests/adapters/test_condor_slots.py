@@ -27,14 +27,7 @@ from rtsched.adapters.condor.slots import (
     row_names,
     slots_of,
 )
-from rtsched.adapters.condor.table import (
-    WORST,
-    SlotTable,
-    delays_of,
-    kept_of,
-    lacking_of,
-    slots_in,
-)
+from rtsched.adapters.condor.table import WORST, SlotTable, delays_of, kept_of, lacking_of, slots_in
 from rtsched.adapters.files import replace_file
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.logs.classads import Record
@@ -300,25 +293,16 @@ def test_any_crowd_finds_rows(polls: Sequence[Sequence[tuple[int, int, int]]]) -
         before = rows
 
 
+ATTRIBUTES = (
+    *("name", "machine", "cpus", "memory", "totalslotcpus", "totalslotmemory", "state"),
+    *("partitionableslot", "dynamicslot", "rtspeed", "rtclass", "offline"),
+)
+
+
 @given(
     st.lists(
         st.dictionaries(
-            st.sampled_from(
-                [
-                    "name",
-                    "machine",
-                    "cpus",
-                    "memory",
-                    "totalslotcpus",
-                    "totalslotmemory",
-                    "state",
-                    "partitionableslot",
-                    "dynamicslot",
-                    "rtspeed",
-                    "rtclass",
-                    "offline",
-                ]
-            ),
+            st.sampled_from(ATTRIBUTES),
             st.one_of(st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
         )
     )

@@ -199,12 +199,7 @@ def test_parallel_jobs_get_the_size_that_fits_now() -> None:
     view = view_of(ad(1, **WIDE), ad(2, **later))
     changes = steered(placed((1, 3, [0, 1, 2, 3]), (2, 2, [0, 1, 2, 3])), view)
     assert [[(s.attribute, s.value) for s in one.command] for one in changes[:2]] == [
-        [
-            ("RtNodeSet", '"s1,s2,s3"'),
-            ("RtHosts", '"2-4"'),
-            ("MinHosts", "3"),
-            ("MaxHosts", "3"),
-        ],
+        [("RtNodeSet", '"s1,s2,s3"'), ("RtHosts", '"2-4"'), ("MinHosts", "3"), ("MaxHosts", "3")],
         [("MinHosts", "1"), ("MaxHosts", "3")],
     ]
 
@@ -259,10 +254,7 @@ def test_jobs_prefer_the_slots_they_are_for() -> None:
     wide = ad(3, jobuniverse=11, minhosts=2, maxhosts=2)
     view = view_of(ad(1), ad(2, rtrankset="s2"), wide, ad(4))
     action = placed((1, 0, [2, 3]), (2, 0, [1, 2]), (3, 0, [3, 0, 1]), (4, 0, []))
-    assert texts(steered(action, view)) == [
-        "prefer s3 for job 1.0",
-        "prefer s4,s1 for job 3.0",
-    ]
+    assert texts(steered(action, view)) == ["prefer s3 for job 1.0", "prefer s4,s1 for job 3.0"]
     assert len(steered(action, view, priorities_per_cycle=1)) == 1
 
 

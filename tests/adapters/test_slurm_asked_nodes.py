@@ -138,10 +138,8 @@ def different_nodes(*, shared: bool = False) -> SlurmFacts:
 
 def digits(submission: Submission, known: SlurmFacts) -> str:
     """Return the nodes that a job may use, as digits, and how many it wants."""
-    assert known.parts is not None
     request = submission.jobs.texts("node_request")[0]
     sets = known.parts.cluster.node_sets
-    assert sets is not None
     mask = sets[request] if request else np.ones(4, np.bool_)
     return f"{''.join(map(str, np.flatnonzero(mask)))}x{int(submission.jobs.size[0])}"
 
@@ -185,10 +183,8 @@ def digits(submission: Submission, known: SlurmFacts) -> str:
     ],
 )
 def test_whole_nodes_that_have_enough(fields: dict[str, Any], found: str) -> None:
-    """Of everything that a job wants of each of its nodes, or as many nodes as hold it.
-
-    A poll shows the same job: what is not in squeue is in its admin comment.
-    """
+    """Of everything that a job wants of each of its nodes, or as many nodes as hold it."""
+    # A poll shows the same job: what is not in squeue is in its admin comment.
     known = different_nodes()
     asked = described(known, **fields)
     assert (asked.problem, digits(asked, known)) == ("", found)
@@ -220,10 +216,7 @@ def test_whole_nodes_that_have_enough(fields: dict[str, Any], found: str) -> Non
             {"threads_per_core": 4, "submit_line": "sbatch --hint=multithread x"},
             "no node of partition all has what --hint asks for",
         ),
-        (
-            {"threads_per_core": 4},
-            "what --threads-per-core or --hint or -B asks for",
-        ),
+        ({"threads_per_core": 4}, "what --threads-per-core or --hint or -B asks for"),
         ({"sockets_per_node": 3, "submit_line": "sbatch -B3"}, "has what -B asks for"),
         ({"tres_per_node": "gres/gpu:a:4", "features": "y"}, "no node of partition all has gres"),
         (
@@ -488,10 +481,8 @@ def test_node_sets_take_bounded_room() -> None:
 def test_an_update_of_waiting_jobs_only_keeps_what_they_exclude(
     excluded: str, sizing: str, binding: str
 ) -> None:
-    """The list is the same, written otherwise: Slurm takes that of no running job.
-
-    Sizing comes before binding, so each writes it in a way of its own.
-    """
+    """The list is the same, written otherwise: Slurm takes that of no running job."""
+    # Sizing comes before binding, so each writes it in a way of its own.
     found = rows({"excnodes": excluded, "maxnodes": "2"})
     view = state(found, facts())
     assert only_waiting(found, 0) == f"ExcNodeList={sizing}"

@@ -31,11 +31,7 @@ from rtsched.adapters.slurm.last_applied import (
     SlurmState,
     applied,
 )
-from rtsched.adapters.slurm.observation import (
-    jobs_of,
-    marks_of,
-    requeued_parts,
-)
+from rtsched.adapters.slurm.observation import jobs_of, marks_of, requeued_parts
 from rtsched.adapters.slurm.reserving import own_shape, reserve_changes
 from rtsched.adapters.slurm.rows import NO_DEADLINE, ReservationRow
 from rtsched.adapters.slurm.settings import SlurmSettings
@@ -562,14 +558,8 @@ def test_answers_of_a_batch_are_told_apart(tmp_path: Path) -> None:
         for job in (1, 3, 2, 4, 5)
     ] + [Change("suspend", 6, "suspend job 6")]
     done = carried_out(system, changes)
-    assert [each.outcome for each in done] == [
-        "done",
-        "refused",
-        "done",
-        "failed",
-        "failed",
-        "unsupported",
-    ]
+    outcomes = ["done", "refused", "done", "failed", "failed", "unsupported"]
+    assert [each.outcome for each in done] == outcomes
     assert "scontrol exited before" in done[4].text
 
 
@@ -587,10 +577,7 @@ def test_a_reservation_stays_until_its_successor_is_there(tmp_path: Path) -> Non
     done = {each.change.text: each for each in carried_out(system, changes)}
     assert done["delete reservation rtsched_9"].outcome == "done"
     spared = done["delete reservation rtsched_8"]
-    assert (spared.outcome, spared.text) == (
-        "failed",
-        "kept until its replacement exists",
-    )
+    assert (spared.outcome, spared.text) == ("failed", "kept until its replacement exists")
 
 
 def test_commands_that_hang_or_are_missing(tmp_path: Path) -> None:

@@ -16,12 +16,7 @@ from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts, backfil
 from rtsched.adapters.slurm.groups import joined_components
 from rtsched.adapters.slurm.last_applied import LastApplied, SlurmState
 from rtsched.adapters.slurm.layout import ClusterLayout, PartitionParts
-from rtsched.adapters.slurm.observation import (
-    allocations_of,
-    completions_of,
-    jobs_of,
-    marks_of,
-)
+from rtsched.adapters.slurm.observation import allocations_of, completions_of, jobs_of, marks_of
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import JobRows, parts
 from rtsched.adapters.slurm.settings import SlurmSettings
@@ -306,9 +301,7 @@ STATES = ("PENDING", "RUNNING", "COMPLETING", "COMPLETED", "CANCELLED", "NODE_FA
         max_size=5,
     )
 )
-def test_nothing_of_a_component_is_lost(
-    given_: list[tuple[int, int, str, int, bool]],
-) -> None:
+def test_nothing_of_a_component_is_lost(given_: list[tuple[int, int, str, int, bool]]) -> None:
     """Whatever states they are in: one row that waits, runs or is over, with all that it needs."""
     jobs = []
     for offset, (nodes, minutes, state, began, named) in enumerate(given_):

@@ -274,11 +274,9 @@ planned_jobs = st.lists(
 def test_planned_starts_are_possible_by_slurms_rule(
     jobs: list[tuple[int, int, int, int]], runs: list[tuple[int, int]]
 ) -> None:
-    """What runs, what a due job takes, and what others have reserved are no more than there are.
-
-    There are as many as the plan takes at one time. What is reserved is no more than jobs take at
-    one time either, and no less unless some are due. Instant by instant.
-    """
+    """What runs, what a due job takes, and what others have reserved are no more than there are."""
+    # There are as many as the plan takes at one time. What is reserved is no more than jobs take at
+    # one time either, and no less unless some are due. Instant by instant.
     start, length, *amounts = (np.array(column) for column in zip(*jobs, strict=True))
     end, taken = start + length, np.column_stack(amounts)
     instants = range(40)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rtsched.adapters.live import SubmitReply
+from rtsched.adapters.live import Submission, SubmitReply
 from rtsched.adapters.slurm.accounts import limits_of
 from rtsched.adapters.slurm.facts import (
     Partition,
@@ -72,12 +72,16 @@ def facts(*, sharing: bool = False) -> SlurmFacts:
     )
 
 
-def problem(*, sharing: bool = False, **fields: Any) -> str:
-    """Return what is wrong with a job of ann's, on one node for half an hour unless said."""
+def described(site: SlurmFacts, **fields: Any) -> Submission:
+    """Return a job of ann's, on one node for half an hour unless said."""
     asked = {"user_id": 1000, "deadline": int(NOW) + 500000, "time_limit": 30, **fields}
-    tags: dict[int, str | int] = {Tag[name.upper()]: value for name, value in asked.items()}
-    said: str = SlurmTranslator().describe(tags, facts(sharing=sharing), NOW).problem
-    return said
+    given = {Tag[name.upper()]: value for name, value in asked.items() if value is not None}
+    return SlurmTranslator().describe(given, site, NOW)
+
+
+def problem(*, sharing: bool = False, **fields: Any) -> str:
+    """Return what is wrong with such a job."""
+    return described(facts(sharing=sharing), **fields).problem
 
 
 @pytest.mark.parametrize(
@@ -261,25 +265,12 @@ def test_shared_nodes(fields: dict[str, Any], said: str) -> None:
 def test_a_load_is_spread_so_that_the_limit_holds_it() -> None:
     """600 units of 60 s each take 10 h on one node; MaxWall is 1 h: on 10 nodes at the least."""
     load = "rtsched:sigma=600,cms=0.0001,cps=60"
-    described = {
-        qos: SlurmTranslator().describe(
-            {
-                Tag.USER_ID: 1000,
-                Tag.DEADLINE: int(NOW) + 500000,
-                Tag.MIN_NODES: 1,
-                Tag.MAX_NODES: 16,
-                Tag.EXTRA: load,
-                Tag.QOS: qos,
-            },
-            facts(),
-            NOW,
-        )
-        for qos in ("normal", "short")
-    }
-    assert [one.problem for one in described.values()] == ["", ""]
-    assert [int(one.jobs.size_min[0]) for one in described.values()] == [1, 11]
+    asked = {"min_nodes": 1, "max_nodes": 16, "extra": load}
+    spread = [described(facts(), time_limit=None, qos=qos, **asked) for qos in ("normal", "short")]
+    assert [one.problem for one in spread] == ["", ""]
+    assert [int(one.jobs.size_min[0]) for one in spread] == [1, 11]
     # The partition gives a job without a time limit 10 min; a load gets one from us.
-    assert [int(one.jobs.size_max[0]) for one in described.values()] == [16, 16]
+    assert [int(one.jobs.size_max[0]) for one in spread] == [16, 16]
     few = load.replace("600", "60000")
     asked = problem(qos="short", min_nodes=1, max_nodes=16, extra=few)
     assert asked == "its load takes longer than MaxWall of its account or QOS allows on 16 nodes"
@@ -298,10 +289,15 @@ def test_a_load_is_spread_so_that_the_limit_holds_it() -> None:
 )
 def test_a_range_of_nodes_ends_where_a_limit_does(fields: dict[str, Any], most: int) -> None:
     """No plan gives a job more nodes than its limits let it have by itself."""
-    asked = {"user_id": 1000, "deadline": int(NOW) + 500000, "time_limit": 30, **fields}
-    tags: dict[int, str | int] = {Tag[name.upper()]: value for name, value in asked.items()}
-    described = SlurmTranslator().describe(tags, facts(), NOW)
-    assert (described.problem, int(described.jobs.size_max[0])) == ("", most)
+    found = described(facts(), **fields)
+    assert (found.problem, int(found.jobs.size_max[0])) == ("", most)
+
+
+def with_licenses(name: str) -> SlurmFacts:
+    """Return the cluster with eight licences, of which the account may have four."""
+    account = ASSOCIATIONS.replace("cpu=64", f"cpu=64,{name}=4")
+    sharing = Sharing(("cpu", "mem"), licenses={name: 8})
+    return replace(facts(sharing=True), sharing=sharing, limits=limits_of(QOS, account, {}))
 
 
 @pytest.mark.parametrize(
@@ -310,43 +306,17 @@ def test_a_range_of_nodes_ends_where_a_limit_does(fields: dict[str, Any], most: 
 )
 def test_licences_of_a_job_are_for_all_its_nodes(licenses: str, said: str) -> None:
     """A job on one to three nodes has them once: no node takes some of its own."""
-    account = ASSOCIATIONS.replace("cpu=64", "cpu=64,license/matlab=4")
-    shared = replace(
-        facts(sharing=True),
-        sharing=Sharing(("cpu", "mem"), licenses={"license/matlab": 8}),
-        limits=limits_of(QOS, account, {}),
-    )
-    asked: dict[int, str | int] = {
-        Tag.USER_ID: 1000,
-        Tag.DEADLINE: int(NOW) + 500000,
-        Tag.TIME_LIMIT: 30,
-        Tag.MIN_NODES: 2,
-        Tag.MAX_NODES: 3,
-        Tag.PN_MIN_MEMORY: 100,
-        Tag.LICENSES: licenses,
-    }
-    described = SlurmTranslator().describe(asked, shared, NOW)
-    assert described.problem[: len(said) or None] == said
+    shared = with_licenses("license/matlab")
+    found = described(shared, min_nodes=2, max_nodes=3, pn_min_memory=100, licenses=licenses)
+    assert found.problem[: len(said) or None] == said
     if not said:
-        assert int(described.jobs.size_max[0]) == 3
+        assert int(found.jobs.size_max[0]) == 3
 
 
 def test_names_of_resources_have_no_case() -> None:
     """Slurm shows them as the admin wrote them, here and there."""
-    account = ASSOCIATIONS.replace("cpu=64", "cpu=64,license/Matlab=4")
-    shared = replace(
-        facts(sharing=True),
-        sharing=Sharing(("cpu", "mem"), licenses={"license/Matlab": 8}),
-        limits=limits_of(QOS, account, {}),
-    )
-    asked: dict[int, str | int] = {
-        Tag.USER_ID: 1000,
-        Tag.DEADLINE: int(NOW) + 500000,
-        Tag.TIME_LIMIT: 30,
-        Tag.PN_MIN_MEMORY: 100,
-        Tag.LICENSES: "Matlab:5",
-    }
-    said = SlurmTranslator().describe(asked, shared, NOW).problem
+    shared = with_licenses("license/Matlab")
+    said = described(shared, pn_min_memory=100, licenses="Matlab:5").problem
     assert said.startswith("requests 5 license/matlab in all; GrpTRES=license/matlab=4 of account")
 
 
@@ -355,18 +325,8 @@ def test_tasks_of_an_array_share_nodes_only_as_a_limit_lets_them() -> None:
     whole = facts(sharing=True)
     nodes = (({"cpu": 8, "mem": 1000 << 20}, 30),)
     site = replace(whole, partitions={"all": replace(whole.partitions["all"], hardware=nodes)})
-    asked: dict[int, str | int] = {
-        Tag.USER_ID: 1000,
-        Tag.DEADLINE: int(NOW) + 500000,
-        Tag.TIME_LIMIT: 30,
-        Tag.QOS: "narrow",
-        Tag.NUM_TASKS: 2,
-        Tag.PN_MIN_MEMORY: 100,
-    }
-    said = [
-        SlurmTranslator().describe({**asked, Tag.ARRAY_INX: array}, site, NOW).problem
-        for array in ("1-9", "1-9%3")
-    ]
+    asked = {"qos": "narrow", "num_tasks": 2, "pn_min_memory": 100}
+    said = [described(site, array_inx=array, **asked).problem for array in ("1-9", "1-9%3")]
     assert said == [
         "4 of its tasks run on a node at a time, with 8 processors; MaxTRESPU=cpu=7 of QOS narrow "
         "allows 7 processors; use --array=...%3",
@@ -379,16 +339,9 @@ def test_a_time_limit_that_is_set_is_within_the_limit() -> None:
 
     20 s of margin at the end, and as much as 80 s on 16 nodes is 320 s more on 4.
     """
-    asked: dict[int, str | int] = {
-        Tag.USER_ID: 1000,
-        Tag.DEADLINE: int(NOW) + 500000,
-        Tag.MIN_NODES: 4,
-        Tag.MAX_NODES: 16,
-        Tag.TIME_LIMIT: 60,
-    }
     minutes = []
     for qos in ("normal", "short"):
-        submission = SlurmTranslator().describe({**asked, Tag.QOS: qos}, facts(), NOW)
+        submission = described(facts(), min_nodes=4, max_nodes=16, time_limit=60, qos=qos)
         end = NOW + float(submission.jobs.wall_time[0])
         reply = SubmitReply(False, token=str(1), promise=end, start=NOW, end=end, size=4)
         minutes.append(SlurmTranslator().answer(submission, reply, facts())[Tag.TIME_LIMIT])
@@ -407,13 +360,7 @@ def test_limits_count_only_where_slurm_keeps_to_them() -> None:
     }.items():
         assert keeps_limits({"AccountingStorageEnforce": value}) is kept
     without = replace(facts(), limits=limits_of("", "", {}))
-    asked: dict[int, str | int] = {
-        Tag.USER_ID: 1000,
-        Tag.DEADLINE: int(NOW) + 500000,
-        Tag.TIME_LIMIT: 61,
-        Tag.QOS: "short",
-    }
-    assert not SlurmTranslator().describe(asked, without, NOW).problem
+    assert not described(without, time_limit=61, qos="short").problem
 
 
 def test_partitions_tell_their_qos() -> None:
@@ -427,9 +374,7 @@ def test_an_account_or_qos_that_no_poll_has_shown_is_named() -> None:
     known = replace(facts(), enforced=True, associations={("physics", "ann"): 0})
 
     def unverified(known: SlurmFacts = known, **fields: Any) -> str:
-        asked = {"user_id": 1000, "deadline": int(NOW) + 500000, "time_limit": 30, **fields}
-        given = {Tag[name.upper()]: value for name, value in asked.items()}
-        return SlurmTranslator().describe(given, known, NOW).unverified
+        return described(known, **fields).unverified
 
     assert unverified() == unverified(account="Physics", qos="NORMAL") == ""
     assert unverified(account="nosuch") == "account"

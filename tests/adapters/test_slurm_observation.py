@@ -66,11 +66,7 @@ def facts() -> SlurmFacts:
     """Return facts with a margin of 20 s."""
     known = machine()
     return SlurmFacts(
-        margin=20.0,
-        completing=10.0,
-        partitions=known.partitions,
-        default="all",
-        parts=known.parts,
+        margin=20.0, completing=10.0, partitions=known.partitions, default="all", parts=known.parts
     )
 
 
@@ -284,7 +280,6 @@ def test_a_promised_job_that_was_changed_into_what_cannot_be_planned(
     jobs = jobs_of(found, np.arange(4), facts())
     known = marks_of(found, np.arange(4), facts(), jobs)
     first, *others = known.texts("problem")
-    assert first is not None
     assert first.startswith(NOT_PLANNED)
     assert not any(others)
 
@@ -575,10 +570,8 @@ RUNS = {"state": "RUNNING", "deadline": "N/A"}
 def test_whom_a_singleton_waits_for(
     jobs: list[dict[str, str]], edges: list[tuple[int, int]]
 ) -> None:
-    """Jobs of its user and name that run, or that were submitted before it.
-
-    Of jobs that ask for nothing nobody needs to know, and there may be many.
-    """
+    """Jobs of its user and name that run, or that were submitted before it."""
+    # Of jobs that ask for nothing nobody needs to know, and there may be many.
     numbered = [job | {"jobid": str(at), "jobarrayid": str(at)} for at, job in enumerate(jobs, 1)]
     rows = job_rows(printed(*numbered))
     queued, running, _ = parts(rows)

@@ -25,7 +25,7 @@ class Commands:
 
 def test_a_site_without_pyslurm_has_no_problem() -> None:
     """Slurm's commands do for everything, so nobody is alarmed for good."""
-    route = Route(Commands(), "auto")  # type: ignore[arg-type]
+    route = Route(Commands(), "auto")
     assert route.jobs() == []
     assert (route.name, route.problem) == ("commands", "")
 
@@ -33,7 +33,7 @@ def test_a_site_without_pyslurm_has_no_problem() -> None:
 def test_who_demands_pyslurm_is_told() -> None:
     """A setting that cannot be followed is an error."""
     with pytest.raises(AdapterError, match="pyslurm does not match"):
-        Route(Commands(), "pyslurm").jobs()  # type: ignore[arg-type]
+        Route(Commands(), "pyslurm").jobs()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_pyslurm_that_hangs_delays_the_first_poll_only(
     monkeypatch.syspath_prepend(str(tmp_path))
     commands = Commands()
     commands.settings = SlurmSettings(command_timeout_s=0.5)
-    route = Route(commands, "auto")  # type: ignore[arg-type]
+    route = Route(commands, "auto")
     begin = time.monotonic()
     assert route.jobs() == []
     assert time.monotonic() - begin < 5.0

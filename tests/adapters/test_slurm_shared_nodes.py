@@ -367,10 +367,8 @@ EARLIER, LATER = str(int(NOW - 60)), str(int(NOW + 60))
 def test_who_may_not_start_yet_has_all_its_nodes_reserved(
     shown: dict[str, str], waits: bool
 ) -> None:
-    """It is bound to its reservation, and has its place in the queue for when it may start.
-
-    A job that Slurm queued again is put off by a moment only; its promise shares nodes.
-    """
+    """It is bound to its reservation, and has its place in the queue for when it may start."""
+    # A job that Slurm queued again is put off by a moment only; its promise shares nodes.
     view = view_of(shown)
     assert view.observation.queued.exclusive.tolist() == [waits]
     changes = asked(view, (1, 2000.0, (0,)))
@@ -409,10 +407,8 @@ def test_a_job_that_may_start_leaves_its_reservation() -> None:
 def test_a_reservation_leaves_those_before_it_their_margin(
     before: tuple[int, float, tuple[int, ...]], start: float
 ) -> None:
-    """It begins 20 s before its planned start, but not before the planned end of one there.
-
-    That is 620 s after its start; it could not start late otherwise.
-    """
+    """It begins 20 s before its planned start, but not before the planned end of one there."""
+    # That is 620 s after its start; it could not start late otherwise.
     view = view_of({"dependency": "afterok:9(unfulfilled)"}, {})
     made, *_ = [each.command.words for each in asked(view, (1, 2000.0, (0,)), before)]
     assert {"ReservationName=rtsched_1", f"StartTime=uts{NOW + start:.0f}"} <= set(made)

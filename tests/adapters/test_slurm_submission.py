@@ -539,10 +539,7 @@ def test_texts_without_words(text: str) -> None:
         ("rtsched:dag=a/b", "must be 1 to 64 letters"),
         ("rtsched:dag=" + "x" * 65, "must be 1 to 64 letters"),
         ("rtsched:checkpoint=maybe", "must be yes or no"),
-        (
-            "rtsched:notify=always",
-            "must be none, or some of promised, moved",
-        ),
+        ("rtsched:notify=always", "must be none, or some of promised, moved"),
         ("rtsched:odds=0", "odds='0' must be a percentage above 0 and below 100"),
         ("rtsched:odds=100", "must be a percentage above 0"),
         ("rtsched:odds=95%", "must be a percentage above 0"),

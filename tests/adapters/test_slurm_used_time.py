@@ -43,23 +43,16 @@ def test_what_was_used_and_may_be_used_yet() -> None:
     assert found["account root", "cpu"] == 540.0
     assert {
         thing: amount for (group, thing), amount in found.items() if group == "account physics"
-    } == {
-        "jobs": 135.0,
-        "cpu": 25 * 60.0,
-        "mem": 2500 * 60.0 * MIB,
-        "gres/gpu:a": 360.0,
-    }
+    } == {"jobs": 135.0, "cpu": 25 * 60.0, "mem": 2500 * 60.0 * MIB, "gres/gpu:a": 360.0}
     assert found["user ann of account physics in partition quick", "cpu"] == 180.0
     assert (found["QOS normal", "cpu"], found["QOS normal", "jobs"]) == (960.0, 540.0)
     assert len({group for group, _ in found}) == 4
 
 
 def test_wall_time_that_running_jobs_may_use() -> None:
-    """Job 12 began 1000 s ago and has 2000 s; Slurm counted it within the last 300 s.
-
-    So 1300 s are not counted yet. Of job 13, which began a moment ago, all of its 600 s are not;
-    job 14 of another account does not count, nor 15, which waits.
-    """
+    """Job 12 began 1000 s ago and has 2000 s; Slurm counted it within the last 300 s."""
+    # So 1300 s are not counted yet. Of job 13, which began a moment ago, all of its 600 s are not;
+    # job 14 of another account does not count, nor 15, which waits.
     now = 10_000
     jobs = [
         (12, 9000, "00:33:20", "RUNNING", "physics"),

@@ -1,7 +1,6 @@
 """A large daemon, made up, whose board a browser opens; for tests, pictures and measurements."""
 
 import asyncio
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -19,7 +18,6 @@ from running import ANN, FACTS, NOW, Running, answer_of
 
 from rtsched.adapters.live import Marks
 from rtsched.adapters.slurm.facts import Partition
-from rtsched.adapters.wire import MessageKind, Tag, encode
 from rtsched.daemon.estimating import Estimating, LatestEstimates
 from rtsched.daemon.promises import Promise, PromiseState, encode_jobs
 from rtsched.daemon.settings import DaemonSettings
@@ -59,25 +57,6 @@ def busy(nodes: int, jobs: int) -> dict[str, Any]:
         "allocations": Schedule.build(ids, start, end, offsets_of(size), placed),
         "blocked": blocked,
     }
-
-
-def asked(running: Running, nodes: int, hours: float, name: str) -> socket.socket:
-    """Ask as the filter does about a job of ann's; return the socket to read the answer from."""
-    fields: list[tuple[Tag, int | str]] = [
-        (Tag.USER_ID, ANN),
-        (Tag.SUBMIT_UID, ANN),
-        (Tag.NAME, name),
-        (Tag.MIN_NODES, nodes),
-        (Tag.MAX_NODES, nodes),
-        (Tag.TIME_LIMIT, 90),
-        (Tag.DEADLINE, int(running.now + hours * HOUR)),
-        (Tag.LAST_NODE_UPDATE, 0),  # nothing has started since the poll
-    ]
-    line = socket.socket(socket.AF_UNIX)
-    line.settimeout(120.0)
-    line.connect(str(running.server.path))
-    line.sendall(encode(MessageKind.SUBMIT, fields))
-    return line
 
 
 def closed_likely() -> Iterator[Promise]:
@@ -160,7 +139,7 @@ def large_daemon(
         for number in range(promises):
             hours = 2.0 + number
             name = first if number == 0 else f"model-{number}"
-            line = asked(running, 4 + number % 5, hours, name)
+            line = running.asked(4 + number % 5, hours, minutes=90, NAME=name)
             await asyncio.to_thread(answer_of, line)
         records = list(running.daemon.site.promises.values())
         rows = Jobs.joined([running.daemon.site.row(record.id) for record in records])

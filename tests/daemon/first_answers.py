@@ -62,7 +62,7 @@ async def main() -> None:
         await ready.wait()
         before = loaded()
         for words in ASKED:
-            line = running.asked(**words)  # type: ignore[arg-type]
+            line = running.asked(**words)
             assert await loop.run_in_executor(None, line.recv, 65536)
             line.close()
         found = sorted(loaded() - before)

@@ -120,3 +120,20 @@ async def call(
         json.loads(answer.text) if is_json else answer.text,
         dict(answer.headers),
     )
+
+
+def asked(
+    running: Running, uid: int | None, method: str, target: str, body: Any = b"", **headers: str
+) -> tuple[int, Any, dict[str, str]]:
+    """Send one request, of bytes or what is to be JSON, as a local user or as nobody."""
+    app = app_for(running)
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    found = call(app if uid is None else local(app, uid), method, target, content, **headers)
+    return asyncio.run(found)
+
+
+def got(
+    running: Running, target: str, uid: int = ANN, method: str = "GET", body: Any = b""
+) -> tuple[int, Any]:
+    """Return status and report of a user's request."""
+    return asked(running, uid, method, target, body)[:2]

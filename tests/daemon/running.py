@@ -5,7 +5,9 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scene import Scene
@@ -24,6 +26,7 @@ from rtsched.daemon.chains import Chains
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.promised_jobs import FILE, PromisedJobs
 from rtsched.daemon.queries import Queries
+from rtsched.daemon.query_client import report_in
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.settings import DaemonSettings, LiveSite
 from rtsched.daemon.store import Store
@@ -88,6 +91,20 @@ class Observed(Mcdf):
         return super().rtsched_admit(jobs, snapshot, prepared)
 
 
+class User:
+    """A client of some uid."""
+
+    def __init__(self, uid: int) -> None:
+        self.uid = uid
+
+    def waits(self) -> bool:
+        """Return that it does."""
+        return True
+
+    def if_unread(self, undo: object) -> None:
+        """Read everything."""
+
+
 async def until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
     """Let the loop run until something holds."""
     async with asyncio.timeout(seconds):
@@ -132,9 +149,7 @@ class Running:
         )
         self.answers = Answers(self.daemon)
         self.server = SocketServer(
-            self.path / "submit.sock",
-            (MessageKind.SUBMIT, MessageKind.MODIFY),
-            self.answers.answer,
+            self.path / "submit.sock", (MessageKind.SUBMIT, MessageKind.MODIFY), self.answers.answer
         )
         self.queries = Queries(self.daemon, -1)
         self.users = SocketServer(
@@ -147,8 +162,9 @@ class Running:
         chains = [Chains(Chain([Member("mcdf", Observed(call))], "mcdf"), ()) for call in calls]
         return PluginChains(self.live, *chains)
 
-    async def start(self) -> None:
-        """Look once, and listen."""
+    async def start(self, **shown: object) -> None:
+        """Look once, at what else is shown, and listen."""
+        self.show(**shown)
         await self.daemon.cycle()
         await self.server.listen()
         await self.users.listen()
@@ -168,28 +184,37 @@ class Running:
         extra: str = "",
         *,
         uid: int = ANN,
+        minutes: int = 30,
         timeout_ms: int = 0,
         asked_ms: int = 0,
+        **others: int | str,
     ) -> socket.socket:
         """Return the socket of a filter that has asked about a job of ann's and not read yet."""
-        fields = [
+        fields: list[tuple[Tag, int | str]] = [
             (Tag.USER_ID, uid),
             (Tag.SUBMIT_UID, uid),
             *([(Tag.TIMEOUT_MS, timeout_ms)] if timeout_ms else []),
             *([(Tag.ASKED_MS, asked_ms)] if asked_ms else []),
             (Tag.MIN_NODES, nodes),
             (Tag.MAX_NODES, nodes),
-            (Tag.TIME_LIMIT, 30),
+            (Tag.TIME_LIMIT, minutes),
             (Tag.DEADLINE, int(self.now + hours * 3600)),
             (Tag.LAST_NODE_UPDATE, 0),  # nothing has started since the poll
             *([(Tag.ARRAY_INX, array)] if array else []),
             *([(Tag.EXTRA, extra)] if extra else []),
+            *((Tag[name], value) for name, value in others.items()),
         ]
         line = socket.socket(socket.AF_UNIX)
         line.settimeout(120.0)  # the first question may compile kernels
         line.connect(str(self.server.path))
         line.sendall(encode(MessageKind.SUBMIT, fields))
         return line
+
+    async def ask(self, question: Any, uid: int = ANN) -> Any:
+        """Return the answer to a user's question."""
+        payload = msgspec.json.encode(question)
+        answer = await self.queries.answer(MessageKind.QUERY, payload, User(uid))
+        return report_in(question, MessageKind.REPORT, answer[HEADER.size :], "test")
 
     def states(self) -> list[str]:
         """Return how the promises and offers that the daemon holds stand."""

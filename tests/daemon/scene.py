@@ -28,7 +28,7 @@ from rtsched.model.blocked import NOTHING_BLOCKED
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Periodic
 from rtsched.model.limit_rules import LimitRules
-from rtsched.model.limits import UsedTime
+from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits, UsedTime
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched_plugins.mcdf import Mcdf
@@ -39,6 +39,21 @@ ANN, BOB = 1001, 1002
 SHARED = ("cpu", "gres/gpu")
 """Resources of nodes that jobs share."""
 WORDS = Wording(lambda at: f"--deadline={at:.0f}", str, "the job may run yet")
+
+
+def limits_of(
+    account: LimitSet | None = None, ann: LimitSet | None = None, **qos: Qos
+) -> LimitRules:
+    """Return limits of account physics, of ann in it, and of QOS; bob and arts have none."""
+    rows = (
+        Association("root"),
+        Association("physics", parent="root", limits=account or LimitSet()),
+        Association("physics", "ann", limits=ann or LimitSet()),
+        Association("physics", "bob"),
+        Association("arts", parent="root"),
+        Association("arts", "ann"),
+    )
+    return LimitRules(SiteLimits(qos, rows))
 
 
 class Scene:
@@ -189,26 +204,18 @@ class Scene:
             else:
                 rows = value if np.ndim(value) else np.full(len(waiting), value)
                 waiting = waiting.with_column(name, rows)
+        shared = bool(self.cluster.shared and running)
         at_work = Jobs.build(
             len(running),
+            names={"demand": SHARED} if shared else {},
             id=[r[0] for r in running] or None,
             submit=np.full(len(running), T0),
+            demand=np.array([self.demand[r[0]] for r in running], np.int64) if shared else None,
+            wall_time=np.array([r[3] - r[2] for r in running]) if shared else None,
             user=["ann"] * len(running) or None,
             account=[self.accounts.get(r[0]) for r in running] or None,
+            qos=[self.qos.get(r[0]) for r in running] if shared else None,
         )
-        if self.cluster.shared and running:
-            demand = np.array([self.demand[r[0]] for r in running], np.int64)
-            at_work = Jobs.build(
-                len(running),
-                names={"demand": SHARED},
-                id=[r[0] for r in running],
-                submit=np.full(len(running), T0),
-                demand=demand,
-                wall_time=np.array([r[3] - r[2] for r in running]),
-                user=["ann"] * len(running),
-                account=[self.accounts.get(r[0]) for r in running],
-                qos=[self.qos.get(r[0]) for r in running],
-            )
         counts = [len(r[4]) for r in running]
         runs = Schedule.build(
             [r[0] for r in running],
@@ -230,30 +237,18 @@ class Scene:
             problem=[(problems or {}).get(r[0]) for r in rows] or None,
             limit=[(limits or {}).get(r[0]) for r in rows] or None,
         )
-        if deferred is not None:
-            waiting = Jobs.joined([waiting, deferred])
-            count = len(deferred)
-            marked = Marks.build(
-                count,
-                job=deferred.id,
-                uid=[uid] * count,
-                deferred=np.ones(count, np.bool_),
-                unusable=[unusable] * count or None,
-                otherwise=[otherwise] * count or None,
-                held=np.ones(count, np.bool_),
-            )
-            marks = Marks.joined([marks, marked])
-        if unpromised is not None:
-            waiting = Jobs.joined([waiting, unpromised])
-            count = len(unpromised)
-            marked = Marks.build(
-                count,
-                job=unpromised.id,
-                uid=[uid] * count,
-                unpromised=np.ones(count, np.bool_),
-                otherwise=[otherwise] * count or None,
-            )
-            marks = Marks.joined([marks, marked])
+        for others, marked in ((deferred, "deferred"), (unpromised, "unpromised")):
+            if others is None:
+                continue
+            waiting, count = Jobs.joined([waiting, others]), len(others)
+            columns = {"uid": [uid] * count, "otherwise": [otherwise] * count or None}
+            if marked == "deferred":
+                columns |= {
+                    "unusable": [unusable] * count or None,
+                    "held": np.ones(count, np.bool_),
+                }
+            columns[marked] = np.ones(count, np.bool_)
+            marks = Marks.joined([marks, Marks.build(count, job=others.id, **columns)])
         waiting = waiting.replace(singleton=np.isin(waiting.id, singleton))
         past = Completions.build(
             len(completions),
@@ -277,18 +272,20 @@ class Scene:
             len(edges), before=[e[0] for e in edges] or None, after=[e[1] for e in edges] or None
         )
         observation = Observation(
-            now, self.cluster, waiting, at_work, runs, marks, past, edges=links
-        )
-        observation = replace(observation, flapping=np.array(flapping, np.int64), leeway=leeway)
-        observation = replace(
-            observation,
+            now,
+            self.cluster,
+            waiting,
+            at_work,
+            runs,
+            marks,
+            past,
+            edges=links,
+            flapping=np.array(flapping, np.int64),
+            leeway=leeway,
             requeue_delay=requeue_delay,
             keeps_after=keeps_after,
             limits=self.limit_rules,
-        )
-        observation = replace(observation, used_time=self.used_time)
-        observation = replace(
-            observation,
+            used_time=self.used_time,
             blocked=self.blocked,
             periodic=self.periodic,
             reserved_ahead=self.reserved_ahead,
@@ -296,6 +293,16 @@ class Scene:
         settled = after_poll(self.site, observation, self.rules, now)
         self.site = with_kept(settled.site, not_done, now)
         return settled
+
+    def planned(self) -> dict[int, tuple[float, list[int]]]:
+        """Return start, in seconds after `T0`, and nodes of each planned job."""
+        plan = self.site.snapshot.plan
+        rows = enumerate(zip(plan.entries.job.tolist(), plan.entries.start.tolist(), strict=True))
+        return {job: (start - T0, plan.nodes_of(row).tolist()) for row, (job, start) in rows}
+
+    def starts(self) -> list[float]:
+        """Return the planned starts in order of the jobs, seconds after `T0`."""
+        return [round(start, 3) for _, (start, _) in sorted(self.planned().items())]
 
     def _shown(self, job: int, token: str) -> Jobs:
         """Return a waiting job as the batch system shows it: as it was submitted."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import ANN, FACTS, NOW, Running, Shown, answer_of
+from running import ANN, FACTS, NOW, Running, Shown, answer_of, until
 from scene import T0, Scene
 from structlog.testing import capture_logs
 
@@ -160,69 +160,54 @@ def test_a_held_job_is_not_promised_before_its_nodes_are_kept(running: Running) 
     assert cycle(13) == "firm"
 
 
-def blocked(seconds: float) -> tuple[list[float], LoopLag, list[str]]:
+async def blocked(seconds: float) -> tuple[list[float], LoopLag, list[str]]:
     """Return what is measured of a loop that is blocked once, the meter, and what is logged."""
     seen: list[float] = []
     meter = LoopLag(seen.append, 0.001)
-
-    async def course() -> None:
+    with capture_logs() as logged:
         meter.start()
-        while len(seen) < 3:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(seen) >= 3)
         time.sleep(seconds)
         count = len(seen)
-        while len(seen) < count + 3:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(seen) >= count + 3)
         meter.stop()
-
-    with capture_logs() as logged:
-        asyncio.run(course())
     return seen, meter, [line["event"] for line in logged]
 
 
-def test_a_blocked_loop_is_seen() -> None:
+async def test_a_blocked_loop_is_seen() -> None:
     """Some milliseconds are measured; so much that a filter gives up is said in the log."""
-    seen, meter, logged = blocked(lag.LONG + 0.01)
+    seen, meter, logged = await blocked(lag.LONG + 0.01)
     assert max(seen) >= lag.LONG
     assert meter.longest() == max(seen)
     assert logged[0] == "loop_blocked"
 
 
-def test_the_longest_delay_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_longest_delay_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Status is about the last minute or two."""
-    _, meter, _ = blocked(0.02)
+    _, meter, _ = await blocked(0.02)
     assert meter.longest() >= 0.015
     monkeypatch.setattr(lag, "WINDOW", 0.0)
-
-    async def course() -> None:
-        meter.start()
-        while meter.longest() >= 0.015:
-            await asyncio.sleep(0.001)
-        meter.stop()
-
-    asyncio.run(asyncio.wait_for(course(), 120.0))
+    meter.start()
+    await until(lambda: meter.longest() < 0.015)
+    meter.stop()
 
 
-def test_status_and_metrics_tell(tmp_path: Path) -> None:
+async def test_status_and_metrics_tell(tmp_path: Path) -> None:
     """The meter of a daemon feeds its metrics and its status."""
     running = Running(tmp_path)
-
-    async def course() -> None:
-        await running.start()
-        running.daemon.lag.start()
-        await asyncio.sleep(3 * lag.EVERY)
-        report = await asyncio.to_thread(ask, Status(metrics=True), str(running.users.path))
-        running.daemon.lag.stop()
-        assert report.lag_s == pytest.approx(running.daemon.lag.longest(), abs=1.0)
-        assert 'rtsched_loop_lag_seconds_bucket{le="0.01"}' in report.metrics
-        answer = SiteReader(running.daemon, 1001, everyone=False).report(Status())
-        assert answer.lag_s is None  # it says nothing to others than admins
-
-    asyncio.run(course())
+    await running.start()
+    running.daemon.lag.start()
+    await asyncio.sleep(3 * lag.EVERY)
+    report = await asyncio.to_thread(ask, Status(metrics=True), str(running.users.path))
+    running.daemon.lag.stop()
+    assert report.lag_s == pytest.approx(running.daemon.lag.longest(), abs=1.0)
+    assert 'rtsched_loop_lag_seconds_bucket{le="0.01"}' in report.metrics
+    answer = SiteReader(running.daemon, 1001, everyone=False).report(Status())
+    assert answer.lag_s is None  # it says nothing to others than admins
     running.close()
 
 
-def test_a_submission_by_a_user_whom_nobody_knows_yet(
+async def test_a_submission_by_a_user_whom_nobody_knows_yet(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not judged while the name service hangs, others are; then it has the right name."""
@@ -232,23 +217,20 @@ def test_a_submission_by_a_user_whom_nobody_knows_yet(
         assert go_on.wait(120.0)
         return pwd.struct_passwd(("ann", "", uid, uid, "", "/", ""))
 
-    async def course() -> None:
-        await running.start()
-        _, fields = await asyncio.to_thread(answer_of, running.asked())
-        assert fields[Tag.VERDICT] == ACCEPT
-        running.show(facts=replace(FACTS, users={}))
-        await running.daemon.cycle()
-        users.forget_users()
-        monkeypatch.setattr(users.pwd, "getpwuid", hang)
-        kind, fields = await asyncio.to_thread(answer_of, running.asked())
-        assert kind is MessageKind.ERROR
-        assert "name service" in str(fields[Tag.MESSAGE])
-        go_on.set()
-        _, fields = await asyncio.to_thread(answer_of, running.asked())
-        assert fields[Tag.VERDICT] == ACCEPT
-        assert [r.user for r in running.daemon.site.promises.values()] == ["ann", "ann"]
-
-    asyncio.run(course())
+    await running.start()
+    _, fields = await asyncio.to_thread(answer_of, running.asked())
+    assert fields[Tag.VERDICT] == ACCEPT
+    running.show(facts=replace(FACTS, users={}))
+    await running.daemon.cycle()
+    users.forget_users()
+    monkeypatch.setattr(users.pwd, "getpwuid", hang)
+    kind, fields = await asyncio.to_thread(answer_of, running.asked())
+    assert kind is MessageKind.ERROR
+    assert "name service" in str(fields[Tag.MESSAGE])
+    go_on.set()
+    _, fields = await asyncio.to_thread(answer_of, running.asked())
+    assert fields[Tag.VERDICT] == ACCEPT
+    assert [r.user for r in running.daemon.site.promises.values()] == ["ann", "ann"]
     users.forget_users()
 
 
@@ -380,9 +362,8 @@ def lived(scene: Scene, jobs: range) -> None:
         )
 
 
-def test_names_of_closed_promises_are_let_go() -> None:
+def test_names_of_closed_promises_are_let_go(scene: Scene) -> None:
     """After hundreds of promises the tables of names are as long as after the first ones."""
-    scene = Scene()
     lived(scene, range(1, 50))
     early = names_held(scene)
     lived(scene, range(50, 700))
@@ -434,7 +415,7 @@ async def reloaded(running: Running) -> None:
     await running.daemon.reloader.task
 
 
-def test_plugins_are_warm_when_they_are_taken_in(running: Running) -> None:
+async def test_plugins_are_warm_when_they_are_taken_in(running: Running) -> None:
     """They are read and asked in a thread, while submissions are answered by those before them."""
     before, judged = running.daemon.policy, []
 
@@ -446,21 +427,18 @@ def test_plugins_are_warm_when_they_are_taken_in(running: Running) -> None:
 
     def reread() -> PluginChains:
         policy = running.policy()
-        policy.submits.chain.members[0].plugin.meanwhile = submit  # type: ignore[attr-defined]
+        policy.submits.chain.members[0].plugin.meanwhile = submit
         return policy
 
-    async def course() -> None:
-        await running.start()
-        running.daemon.reread = reread
-        await reloaded(running)
-        assert running.daemon.policy is not before
-        assert judged
-        assert threading.main_thread() not in judged
-
-    asyncio.run(course())
+    await running.start()
+    running.daemon.reread = reread
+    await reloaded(running)
+    assert running.daemon.policy is not before
+    assert judged
+    assert threading.main_thread() not in judged
 
 
-def test_a_reload_during_a_reload_is_not_lost(running: Running) -> None:
+async def test_a_reload_during_a_reload_is_not_lost(running: Running) -> None:
     """What changed while the file was read is read again."""
     reads = []
 
@@ -472,22 +450,18 @@ def test_a_reload_during_a_reload_is_not_lost(running: Running) -> None:
             assert again.wait(120.0)
         return running.policy()
 
-    async def course() -> None:
-        nonlocal loop
-        loop = asyncio.get_running_loop()
-        running.daemon.reread = reread
-        await reloaded(running)
-        assert reads == [0, 1]
-
     again = threading.Event()
     loop: asyncio.AbstractEventLoop
-    asyncio.run(course())
+    loop = asyncio.get_running_loop()
+    running.daemon.reread = reread
+    await reloaded(running)
+    assert reads == [0, 1]
 
 
 @pytest.mark.parametrize(
     "error", [ConfigError(["plugin[0]: no such"]), ZeroDivisionError("in a plug-in")]
 )
-def test_a_failed_reload_keeps_the_running_plugins_and_says_so(
+async def test_a_failed_reload_keeps_the_running_plugins_and_says_so(
     running: Running, error: Exception
 ) -> None:
     """Status tells until a reload succeeds."""
@@ -498,19 +472,16 @@ def test_a_failed_reload_keeps_the_running_plugins_and_says_so(
     async def status() -> StatusReport:
         return await asyncio.to_thread(ask, Status(), str(running.users.path))
 
-    async def course() -> None:
-        await running.start()
-        before = running.daemon.policy
-        running.daemon.reread = reread
-        await reloaded(running)
-        assert running.daemon.policy is before
-        await running.daemon.cycle()
-        (problem,) = (await status()).problems
-        assert "previous settings remain in effect" in problem
-        assert str(error) in problem
-        running.daemon.reread = running.policy
-        await reloaded(running)
-        assert running.daemon.policy is not before
-        assert (await status()).problems == ()
-
-    asyncio.run(course())
+    await running.start()
+    before = running.daemon.policy
+    running.daemon.reread = reread
+    await reloaded(running)
+    assert running.daemon.policy is before
+    await running.daemon.cycle()
+    (problem,) = (await status()).problems
+    assert "previous settings remain in effect" in problem
+    assert str(error) in problem
+    running.daemon.reread = running.policy
+    await reloaded(running)
+    assert running.daemon.policy is not before
+    assert (await status()).problems == ()

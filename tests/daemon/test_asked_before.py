@@ -22,7 +22,7 @@ def test_what_is_prepared_grows_with_the_promises(
     kept, after = [], PreparedPlan.after
 
     def counted(prepared: PreparedPlan, snapshot: object) -> PreparedPlan | None:
-        kept.append(after(prepared, snapshot))  # type: ignore[arg-type]
+        kept.append(after(prepared, snapshot))
         return kept[-1]
 
     monkeypatch.setattr(PreparedPlan, "after", counted)

@@ -30,7 +30,7 @@ def machine(*features: str, capacity: tuple[tuple[int, int], ...] = ()) -> Clust
     columns: dict[str, object] = {"name": names, "features": list(features)}
     if capacity:
         columns |= {"names": {"capacity": ("cpu", "gres/gpu")}, "capacity": np.array(capacity)}
-    nodes = Nodes.build(len(features), **columns)  # type: ignore[arg-type]
+    nodes = Nodes.build(len(features), **columns)
     every = np.ones(len(features), np.bool_)
     partitions = {"all": every, "left": np.arange(len(features)) < len(features) // 2}
     return Cluster(nodes, partitions, node_sets=NodeSets(nodes, partitions))
@@ -53,14 +53,6 @@ def ask(
     return scene.submit(now, node_request=request, **columns)
 
 
-def planned(scene: Scene) -> dict[int, tuple[float, list[int]]]:
-    """Return start, in seconds after T0, and nodes of each planned job."""
-    plan = scene.site.snapshot.plan
-    starts = (plan.entries.start - T0).tolist()
-    jobs = plan.entries.job.tolist()
-    return {job: (starts[k], plan.nodes_of(k).tolist()) for k, job in enumerate(jobs)}
-
-
 @pytest.mark.parametrize("planner", ["mcdf", "edf", "spare"])
 def test_plans_keep_to_what_jobs_ask_for(planner: str) -> None:
     """Two nodes have both features; a job that excludes n0 to n2 waits for the other one."""
@@ -72,11 +64,11 @@ def test_plans_keep_to_what_jobs_ask_for(planner: str) -> None:
     jobs = ((7, both.reply.token), (8, one.reply.token), (9, named.reply.token))
     for seconds in range(1, 4):
         scene.poll(T0 + seconds, queued=jobs)
-        assert planned(scene) == {7: (0.0, [0, 3]), 8: (0.0, [2]), 9: (0.0, [1])}
+        assert scene.planned() == {7: (0.0, [0, 3]), 8: (0.0, [2]), 9: (0.0, [1])}
     last = ask(scene, "--exclude=n[0-2] --partition=all")
     assert last.verdict == "admit"
     scene.poll(T0 + 5, queued=(*jobs, (10, last.reply.token)))
-    start, nodes = planned(scene)[10]
+    start, nodes = scene.planned()[10]
     assert (nodes, start) == ([3], RUN)
 
 
@@ -97,18 +89,15 @@ def test_features_that_change_move_the_plan() -> None:
     """What is planned on a node that has them no more is planned elsewhere, or breaks."""
     scene = scene_of(*FEATURES)
     token = ask(scene, "--constraint=a&b --exclude=n0 --partition=all").reply.token
-    assert list(planned(scene).values()) == [(0.0, [3])]
+    assert list(scene.planned().values()) == [(0.0, [3])]
     scene.cluster = machine("a,b", "a,b", "b", "b")
     settled = scene.poll(T0 + 2, queued=((7, token),))
-    assert planned(scene) == {7: (2.0, [1])}
+    assert scene.planned() == {7: (2.0, [1])}
     assert [record.state for record in settled.changed] == ["firm"]
     scene.cluster = machine("a,b", "a", "b", "b")
     settled = scene.poll(T0 + 4, queued=((7, token),))
     (broken,) = settled.changed
-    assert (broken.state, broken.why) == (
-        "broken",
-        "no plan meets it after changes on the cluster",
-    )
+    assert (broken.state, broken.why) == ("broken", "no plan meets it after changes on the cluster")
 
 
 def test_nodes_that_are_gone_break_the_promise() -> None:

@@ -40,7 +40,7 @@ def held(running: Running) -> dict[str, tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("how", [VACUUM, BACKUP])
-def test_a_backup_of_a_daemon_that_gives_promises(tmp_path: Path, how: str) -> None:
+async def test_a_backup_of_a_daemon_that_gives_promises(tmp_path: Path, how: str) -> None:
     """Each copy holds what was promised before it, whole; a daemon on the last one goes on."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
@@ -53,23 +53,19 @@ def test_a_backup_of_a_daemon_that_gives_promises(tmp_path: Path, how: str) -> N
             _, fields = await asyncio.to_thread(answer_of, running.asked())
             answered.append(token_of(str(fields[Tag.ADMIN_COMMENT])))
 
-    async def course() -> None:
-        await running.start()
-        for number in range(4):
-            before = set(answered)
-            copy = second / f"copy-{number}.db"
-            taking = asyncio.to_thread(back_up, running.store.path, copy, how)
-            await asyncio.gather(taking, give(3))
-            with Store(copy) as store:
-                kept = store.load()
-            assert before <= {record.token for record in kept.promises} <= set(answered)
-            if kept.promises:
-                assert kept.plan is not None
-                planned = sorted(kept.plan.entries.job.tolist())
-                assert planned == sorted(record.id for record in kept.promises)
-        await asyncio.to_thread(back_up, running.store.path, second / "rtsched.db", how)
-
-    asyncio.run(course())
+    await running.start()
+    for number in range(4):
+        before = set(answered)
+        copy = second / f"copy-{number}.db"
+        taking = asyncio.to_thread(back_up, running.store.path, copy, how)
+        await asyncio.gather(taking, give(3))
+        with Store(copy) as store:
+            kept = store.load()
+        assert before <= {record.token for record in kept.promises} <= set(answered)
+        if kept.promises:
+            planned = sorted(kept.plan.entries.job.tolist())
+            assert planned == sorted(record.id for record in kept.promises)
+    await asyncio.to_thread(back_up, running.store.path, second / "rtsched.db", how)
     promises = held(running)
     assert len(promises) == 12
     running.close()
@@ -78,20 +74,16 @@ def test_a_backup_of_a_daemon_that_gives_promises(tmp_path: Path, how: str) -> N
     restored.close()
 
 
-def test_restored_where_a_daemon_was_killed(tmp_path: Path) -> None:
+async def test_restored_where_a_daemon_was_killed(tmp_path: Path) -> None:
     """Its write-ahead log is of the lost file: with the log removed, the copy is as it was."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     running = Running(first)
-
-    async def course() -> None:
-        await running.start()
-        for number in range(4):
-            await asyncio.to_thread(answer_of, running.asked())
-            if number == 0:
-                back_up(running.store.path, tmp_path / "copy.db", VACUUM)
-
-    asyncio.run(course())
+    await running.start()
+    for number in range(4):
+        await asyncio.to_thread(answer_of, running.asked())
+        if number == 0:
+            back_up(running.store.path, tmp_path / "copy.db", VACUUM)
     shutil.copytree(first, second, ignore=shutil.ignore_patterns("*.sock"))
     running.close()
     log = second / "rtsched.db-wal"

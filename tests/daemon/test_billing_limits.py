@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scene import T0, Scene
+from scene import T0, Scene, limits_of
 
 from rtsched.daemon.admission import AdmissionResult
 from rtsched.model.jobs import Kind
-from rtsched.model.limit_rules import BillingWeights, LimitRules
-from rtsched.model.limits import Association, LimitSet, SiteLimits, UsedTime
+from rtsched.model.limit_rules import BillingWeights
+from rtsched.model.limits import LimitSet, UsedTime
 
 RUN = 600.0
 PHYSICS = "account physics"
@@ -25,12 +25,7 @@ def site(limits: LimitSet, billing: BillingWeights, *, shared: bool = True) -> S
     scene.cluster = replace(
         scene.cluster, nodes=cores, version=1, billing=billing, partitions=partitions
     )
-    accounts = (
-        Association("root"),
-        Association("physics", parent="root", limits=limits),
-        Association("physics", "ann"),
-    )
-    scene.limit_rules = LimitRules(SiteLimits({}, accounts))
+    scene.limit_rules = limits_of(limits)
     scene.used_time = UsedTime(T0, {})
     scene.poll(T0)
     return scene
@@ -43,13 +38,6 @@ def submit(scene: Scene, cores: int, gpus: int, **columns: object) -> AdmissionR
     return scene.submit(T0, account="physics", user="ann", **demand, **asked)
 
 
-def starts(scene: Scene) -> list[float]:
-    """Return the planned starts in order of the jobs, seconds after `T0`."""
-    plan = scene.site.snapshot.plan
-    order = np.argsort(plan.entries.job, kind="stable")
-    return (plan.entries.start[order] - T0).round(3).tolist()
-
-
 def test_jobs_wait_for_billing_units() -> None:
     """GrpTRES=billing=10: with half a unit for a core and 4 for a GPU, two jobs take 5.5 and 4.5.
 
@@ -60,7 +48,7 @@ def test_jobs_wait_for_billing_units() -> None:
     for cores, gpus in ((3, 1), (1, 1), (2, 0)):
         assert submit(scene, cores, gpus).verdict == "admit"
     assert submit(scene, 2, 0, partition="batch").verdict == "admit"
-    assert starts(scene) == [0.0, 0.0, 0.0, RUN]
+    assert scene.starts() == [0.0, 0.0, 0.0, RUN]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +59,7 @@ def test_how_units_are_combined(rule: str, second: float) -> None:
     billing = replace(OF_GPUS, rule=rule)
     scene = site(LimitSet(group={"billing": 8}), billing)
     assert [submit(scene, 8, 1).verdict for _ in range(2)] == ["admit", "admit"]
-    assert starts(scene) == [0.0, second]
+    assert scene.starts() == [0.0, second]
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -111,14 +99,12 @@ def test_time_that_running_jobs_may_use_is_counted_in_units(most: int, second: f
     minutes = {"GrpTRESRunMins": {"billing": most * 60}}
     scene = site(LimitSet(seconds=minutes), OF_GPUS)
     assert [submit(scene, *asked).verdict for asked in ((0, 1), (1, 1))] == ["admit", "admit"]
-    assert starts(scene) == [0.0, second]
+    assert scene.starts() == [0.0, second]
 
 
 def test_on_whole_nodes_units_of_processors_and_nodes_are_known() -> None:
-    """GrpTRES=billing=9: a node is 5 units, so the second job is rejected while the first runs.
-
-    Where memory has a weight nobody knows what jobs on whole nodes are billed for.
-    """
+    """GrpTRES=billing=9: a node is 5 units, so the second job is rejected while the first runs."""
+    # Where memory has a weight nobody knows what jobs on whole nodes are billed for.
     billing = BillingWeights({"gpu": {"cpu": 0.5, "node": 1.0}})
     scene = site(LimitSet(group={"billing": 9}), billing, shared=False)
     assert [submit(scene, 8, 0).verdict for _ in range(2)] == ["admit", "reject"]

@@ -10,16 +10,7 @@ import numpy as np
 import pytest
 from board_pages import closed_likely
 from numpy.typing import NDArray
-from rest_client import (
-    BOB,
-    JOB,
-    app_for,
-    call,
-    daemon_with_a_promise,
-    in_thread,
-    local,
-    seen_in_queue,
-)
+from rest_client import BOB, JOB, app_for, call, got, in_thread, local, seen_in_queue
 from running import ANN, NOW, Running, answer_of
 
 from rtsched.adapters.users import user_name
@@ -28,13 +19,6 @@ from rtsched.estimates.tables import Estimates
 from rtsched.model.jobs import Jobs
 from rtsched.model.snapshot import Accounts
 from rtsched.rest.credential import payload_for
-
-
-@pytest.fixture(scope="module")
-def with_promise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Give a daemon with ann's promise."""
-    with daemon_with_a_promise(tmp_path_factory.mktemp("access")) as running:
-        yield running
 
 
 def asked(app: Any, method: str, target: str, **headers: str) -> tuple[int, Any, dict[str, str]]:
@@ -149,21 +133,16 @@ def likely(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Run
         yield running, request.param
 
 
-def page(running: Running, uid: int, target: str) -> tuple[int, Any]:
-    """Return what a user of this host gets."""
-    return asyncio.run(call(local(app_for(running), uid), "GET", target))[:2]
-
-
 def test_the_odds_are_shown(likely: tuple[Running, bool]) -> None:
     """To whom the promise is, in the table, and when asked why the job waits."""
     running, past = likely
-    text = page(running, ANN, "/board/now")[1]
+    text = got(running, "/board/now")[1]
     assert "promised, likely 95 %" in text
     assert ("Of 400 promises, stated" in text, 'id="likely"' in text) == (past, past)
-    why = page(running, ANN, f"/board/why?job={JOB}")[1]
+    why = got(running, f"/board/why?job={JOB}")[1]
     assert "Nothing is planned for it" in why
-    assert "promised, likely 95 %" not in page(running, BOB, "/board/now")[1]
-    status, report = page(running, ANN, f"/v1/promises/{JOB}")
+    assert "promised, likely 95 %" not in got(running, "/board/now", BOB)[1]
+    status, report = got(running, f"/v1/promises/{JOB}")
     assert (status, report["promise"]["odds"] if "promise" in report else report["odds"]) == (
         200,
         0.95,
@@ -176,15 +155,15 @@ def test_odds_that_have_fallen_are_shown(likely: tuple[Running, bool]) -> None:
     estimating = Estimating(running.live, running.daemon.metrics)
     estimating.latest = LatestEstimates(Estimates.build(1, job=[JOB], odds=[0.384]), NOW)
     running.daemon.estimating = estimating
-    assert "promised, likely 95 %, now 38.4 %" in page(running, ANN, "/board/now")[1]
-    promise = page(running, ANN, f"/v1/promises/{JOB}")[1]
+    assert "promised, likely 95 %, now 38.4 %" in got(running, "/board/now")[1]
+    promise = got(running, f"/v1/promises/{JOB}")[1]
     assert (promise["odds"], promise["odds_now"], promise["unlikely"]) == (0.95, 0.384, True)
 
 
 def test_the_record_is_for_all(likely: tuple[Running, bool]) -> None:
     """It says nothing of users: stated odds, how many, how many kept."""
     running, past = likely
-    status, report = page(running, BOB, "/v1/reliability")
+    status, report = got(running, "/v1/reliability", BOB)
     assert status == 200
     assert sum(row["promises"] for row in report["stated"]) == (400 if past else 0)
     assert all(row["kept"] <= row["promises"] for row in report["stated"])
@@ -216,20 +195,20 @@ def shared(tmp_path: Path) -> Iterator[Running]:
 
 def test_whose_shares_are_shown(shared: Running) -> None:
     """Ann's own and her account's; all for root."""
-    status, report = page(shared, ANN, "/v1/shares")
+    status, report = got(shared, "/v1/shares")
     assert status == 200
     assert [(row["name"], row["share"]) for row in report["accounts"]] == [
         (HOSTILE, 1.0),
         (user_name(ANN), 0.25),
     ]
-    assert len(page(shared, 0, "/v1/shares")[1]["accounts"]) == 3
+    assert len(got(shared, "/v1/shares", 0)[1]["accounts"]) == 3
 
 
 def test_the_board_shows_them(shared: Running) -> None:
     """As text, whatever an account is called."""
-    text = page(shared, ANN, "/board/now")[1]
+    text = got(shared, "/board/now")[1]
     assert ("My shares" in text, "25 %" in text, "75 %" in text) == (True, True, False)
     assert "&lt;b&gt;phys" in text
     assert "<b>phys" not in text
     assert "\x1b" not in text
-    assert "75 %" in page(shared, 0, "/board/now")[1]
+    assert "75 %" in got(shared, "/board/now", 0)[1]

@@ -20,10 +20,7 @@ pytestmark = pytest.mark.browser
 
 def test_a_click_holds_a_choice_and_copies_the_command(browser: Browser, tmp_path: Path) -> None:
     """What it copies is what `rtsched take` submits; the choice is shown as offered from then."""
-    with (
-        large_daemon(tmp_path, nodes=80, jobs=400, promises=1) as running,
-        board(running) as where,
-    ):
+    with large_daemon(tmp_path, nodes=80, jobs=400, promises=1) as running, board(running) as where:
         context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
         page = context.new_page()
         page.goto(link_for(where))

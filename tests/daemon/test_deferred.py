@@ -32,9 +32,8 @@ def judged(scene: Scene, now: float, jobs: Jobs) -> dict[type, list[int]]:
     }
 
 
-def test_what_is_put_off_is_not_judged_in_each_cycle() -> None:
+def test_what_is_put_off_is_not_judged_in_each_cycle(scene: Scene) -> None:
     """A job that may not begin yet is judged when it may, and costs no cycle before."""
-    scene = Scene()
     jobs = deferred(3, begin=T0 + 600, deadline=T0 + 3600, wall_time=60.0)
     assert judged(scene, T0 + 1, jobs) == {Release: [], Cancel: []}
     put_off = {job: one.put_off for job, one in scene.site.waiting.items()}
@@ -44,18 +43,16 @@ def test_what_is_put_off_is_not_judged_in_each_cycle() -> None:
     assert not scene.site.waiting
 
 
-def test_a_long_queue_is_judged_in_turns() -> None:
+def test_a_long_queue_is_judged_in_turns(scene: Scene) -> None:
     """After a long outage no single cycle judges everything; the first come first."""
-    scene = Scene()
     jobs = deferred(AT_A_TIME + 7, wall_time=60.0)
     assert judged(scene, T0 + 1, jobs)[Release] == list(range(1, AT_A_TIME + 1))
     left = jobs.take(np.arange(AT_A_TIME, AT_A_TIME + 7))
     assert judged(scene, T0 + 2, left)[Release] == list(range(AT_A_TIME + 1, AT_A_TIME + 8))
 
 
-def test_users_are_judged_in_turns() -> None:
+def test_users_are_judged_in_turns(scene: Scene) -> None:
     """Who has deferred hundreds keeps nobody's one job from its cycle."""
-    scene = Scene()
     scene.poll(T0 + 1, deferred=deferred(5, wall_time=60.0, begin=T0 + 9e3, deadline=T0 + 1e4))
     uid = np.array([ANN, ANN, ANN, BOB, BOB])
     site = replace(scene.site, marks=scene.site.marks.replace(uid=uid), waiting={})
@@ -67,11 +64,7 @@ def test_what_was_decided_is_asked_for_until_it_is_so() -> None:
     """A release or an end that the batch system did not carry out is asked for with each poll."""
     scene = Scene(nodes=1)
     jobs = Jobs.build(
-        2,
-        id=[1, 2],
-        submit=[T0, T0],
-        wall_time=[600.0, 600.0],
-        deadline=[T0 + 700, T0 + 800],
+        2, id=[1, 2], submit=[T0, T0], wall_time=[600.0, 600.0], deadline=[T0 + 700, T0 + 800]
     )
     first = judged(scene, T0 + 1, jobs)
     assert first == {Release: [1], Cancel: [2]}
@@ -161,27 +154,24 @@ def test_a_deferred_job_with_dependencies_needs_a_planner_that_minds_them() -> N
         assert list(scene.site.promises) == [1, 2]
 
 
-def test_a_dry_run_judges_all_that_wait_with_a_deadline() -> None:
+def test_a_dry_run_judges_all_that_wait_with_a_deadline(scene: Scene) -> None:
     """Held or not."""
-    scene = Scene()
     scene.rules = replace(scene.rules, everything=True)
     scene.poll(T0 + 1, ((1, ""), (2, "")), changed={"wall_time": 600.0, "deadline": T0 + 3600})
     assert list(scene.site.promises) == [1, 2]
     assert scene.site.snapshot.plan.entries.job.tolist() == [1, 2]
 
 
-def test_what_cannot_be_promised_is_rejected_as_at_submission() -> None:
+def test_what_cannot_be_promised_is_rejected_as_at_submission(scene: Scene) -> None:
     """Its user learns the reason that sbatch would have shown, and it does not stay held."""
-    scene = Scene()
     settled = scene.poll(T0 + 1, deferred=deferred(1), unusable="no promise can be given to it")
     (cancel,) = [each for each in settled.actions if isinstance(each, Cancel)]
     assert (cancel.job.tolist(), cancel.text) == ([1], ("rtsched: no promise can be given to it",))
     assert not scene.site.promises
 
 
-def test_a_component_waits_for_the_others() -> None:
+def test_a_component_waits_for_the_others(scene: Scene) -> None:
     """Where a verdict counts it is held; elsewhere it passes, and nothing is said of it alone."""
-    scene = Scene()
     jobs = Jobs.build(1, deadline=[T0 + 3600], wall_time=[60.0])
     part = Submission(jobs, Edges.build(0), ANN, component=True)
     judged = scene.admission.judge(scene.site, part, T0)
@@ -310,9 +300,8 @@ def take_in(scene: Scene, settled: Step) -> None:
     scene.site = replace(settled.site, snapshot=snapshot)
 
 
-def test_a_promised_job_arrives_with_its_deadline() -> None:
+def test_a_promised_job_arrives_with_its_deadline(scene: Scene) -> None:
     """It is what the load is made of."""
-    scene = Scene()
     token = scene.submit(size=1, wall_time=60.0, deadline=T0 + 900.0).reply.token
     settled = scene.poll(T0 + 2, queued=((9, token),))
     assert settled.events.jobs.deadline.tolist() == [T0 + 900.0]

@@ -105,18 +105,16 @@ def test_a_deferred_job_is_let_go_without_its_deadline(
     assert not scene.site.waiting_job(7).unpromised
 
 
-def test_its_user_is_told() -> None:
+def test_its_user_is_told(scene: Scene) -> None:
     """In the job's comment, as its submission was answered long ago."""
-    scene = Scene()
     jobs = Jobs.build(1, id=[7], submit=[T0], size=[4], wall_time=[600.0], deadline=[T0 + 300])
     actions = scene.poll(T0 + 1, deferred=jobs, otherwise="run").actions
     (text,) = [text for each in actions if isinstance(each, Notify) for text in each.text]
     assert UNPROMISED in text
 
 
-def test_who_waits_for_a_job_without_a_promise_is_not_cancelled_with_it() -> None:
+def test_who_waits_for_a_job_without_a_promise_is_not_cancelled_with_it(scene: Scene) -> None:
     """It is no rejected job."""
-    scene = Scene()
     jobs = Jobs.build(
         2,
         id=[7, 8],
@@ -243,9 +241,8 @@ def test_free_nodes_are_kept_before_they_are_promised() -> None:
     assert scene.poll(T0 + 3, unpromised=job, otherwise="run", keeps_after=0.0).changed
 
 
-def test_who_waits_for_one_that_is_promised_something_is_evaluated_after_it() -> None:
+def test_who_waits_for_one_that_is_promised_something_is_evaluated_after_it(scene: Scene) -> None:
     """Before, nobody knew when the first would end."""
-    scene = Scene()
     jobs = waiting(7, 8).replace(size=np.ones(2, np.int32), deadline=np.array([T0 + 5e3, T0 + 4e3]))
     shown: Any = {"unpromised": jobs, "otherwise": "run", "edges": ((7, 8),)}
     assert [each.id for each in scene.poll(T0 + 1, **shown).changed] == [7]
@@ -254,10 +251,8 @@ def test_who_waits_for_one_that_is_promised_something_is_evaluated_after_it() ->
 
 @pytest.mark.parametrize("word", ["run", None])
 def test_without_a_promise_its_deadline_ends_no_job_whose_user_says_so(word: str | None) -> None:
-    """Nobody could judge it, or its promise is over; not one that has a promise or waits for it.
-
-    Nor one that passed where plug-ins only watch: the batch system treats it as without rtsched.
-    """
+    """Nobody could judge it, or its promise is over; not one that has a promise or waits for it."""
+    # Nor one that passed where plug-ins only watch: the batch system treats it as without rtsched.
     scene = Scene(rejected="run")
     token = scene.submit(deadline=T0 + 3000, **WHOLE).reply.token
     site = scene.poll(T0 + 1, queued=((6, token),)).site
@@ -287,17 +282,13 @@ def test_without_a_promise_its_deadline_ends_no_job_whose_user_says_so(word: str
         ("run", "rtsched:else=reject", False),
     ],
 )
-def test_a_user_overrides_the_site(tmp_path: Path, site: str, word: str, runs: bool) -> None:
+async def test_a_user_overrides_the_site(tmp_path: Path, site: str, word: str, runs: bool) -> None:
     """Both ways."""
     running = Running(tmp_path, DaemonSettings(rejected=site))
-
-    async def course() -> dict[int, int | str]:
+    try:
         await running.start()
         line = running.asked(nodes=4, hours=0.1, extra=word)
-        return (await asyncio.to_thread(answer_of, line))[1]
-
-    try:
-        answer = asyncio.run(course())
+        answer = (await asyncio.to_thread(answer_of, line))[1]
     finally:
         running.close()
     assert answer[Tag.VERDICT] == (ACCEPT if runs else REJECT)

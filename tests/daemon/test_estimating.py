@@ -4,7 +4,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,29 +52,23 @@ def estimating_of(running: Running) -> Estimating:
     return found
 
 
-def course(running: Running, steps: Callable[[Estimating], Awaitable[None]]) -> None:
-    """Start the estimates, do the steps, and end them."""
-
-    async def whole() -> None:
-        estimating = estimating_of(running)
-        estimating.start()
-        try:
-            await running.start()
-            await steps(estimating)
-        finally:
-            await estimating.close()
-
-    asyncio.run(whole())
+@asynccontextmanager
+async def estimating_in(running: Running) -> AsyncIterator[Estimating]:
+    """Start a daemon with its estimates, and end these."""
+    estimating = estimating_of(running)
+    estimating.start()
+    try:
+        await running.start()
+        yield estimating
+    finally:
+        await estimating.close()
 
 
-def test_estimates_come_after_a_poll(running: Running) -> None:
+async def test_estimates_come_after_a_poll(running: Running) -> None:
     """Each waiting job has one, and the metrics show how good they were."""
     running.show(**waiting("a", "b"))
-
-    async def steps(estimating: Estimating) -> None:
+    async with estimating_in(running) as estimating:
         await until(lambda: np.isfinite(estimating.latest.at))
-
-    course(running, steps)
     latest = estimating_of(running).latest
     assert latest.estimates.job.tolist() == [1, 2]
     assert latest.estimates.start.tolist() == [NOW + 600.0] * 2
@@ -84,11 +79,10 @@ def test_estimates_come_after_a_poll(running: Running) -> None:
     assert "rtsched_estimate_failures_total 0.0" in text
 
 
-def test_questions_are_answered_between_two_simulations(running: Running) -> None:
+async def test_questions_are_answered_between_two_simulations(running: Running) -> None:
     """A refresh that goes on answers them; it ends only when one was asked."""
     running.show(**waiting("a"))
-
-    async def steps(estimating: Estimating) -> None:
+    async with estimating_in(running) as estimating:
         await until(lambda: np.isfinite(estimating.latest.at))
         running.now += 60.0
         running.show(time=running.now, **waiting("hang"))
@@ -100,16 +94,12 @@ def test_questions_are_answered_between_two_simulations(running: Running) -> Non
                 await running.daemon.cycle()
             while estimating.latest is before or estimating.latest.at == before.at:
                 ends = await estimating.ends(one, 30.0)
-                assert ends is not None
                 assert 0.0 < ends[0, 0] < 30.0, "the time that is left for it"
                 found = await estimating.estimate(one, 30.0)
-                assert found is not None
                 assert found.start.tolist() == [found.start_low_80[0] + 300.0]
 
-    course(running, steps)
 
-
-def test_promises_given_since_the_estimate_wait_ahead(running: Running) -> None:
+async def test_promises_given_since_the_estimate_wait_ahead(running: Running) -> None:
     """The known estimator adds 1,000 s for each of them to a part of the time that is left."""
     running.show(**waiting("a"))
 
@@ -118,59 +108,49 @@ def test_promises_given_since_the_estimate_wait_ahead(running: Running) -> None:
             assert at == estimating_of(running).latest.at
             return Jobs.build(2, id=[7, 8], wall_time=600.0)
 
-    async def steps(estimating: Estimating) -> None:
+    async with estimating_in(running) as estimating:
         await until(lambda: np.isfinite(estimating.latest.at))
         one = Jobs.build(1, id=[9], size=[1])
         before = await estimating.ends(one, 30.0)
         estimating.promised = Given
         after = await estimating.ends(one, 30.0)
-        assert before is not None
-        assert after is not None
         assert before[0, 0] < 30.0
         assert 2000.0 < after[0, 0] < 2030.0
 
-    course(running, steps)
 
-
-def test_a_killed_process_comes_back(running: Running) -> None:
+async def test_a_killed_process_comes_back(running: Running) -> None:
     """Its death is one sentence; what was known stays, and submissions are answered meanwhile."""
     running.show(**waiting("a"))
-
-    async def steps(estimating: Estimating) -> None:
-        await until(lambda: np.isfinite(estimating.latest.at))
-        first, before = estimating.pid, estimating.latest
-        assert first is not None
-        os.kill(first, signal.SIGKILL)
-        assert await estimating.ends(Jobs.build(1, id=[9]), 5.0) is None
-        assert estimating.latest.estimates is before.estimates
-        assert "SIGKILL" in estimating.latest.failure
-        line = running.asked()
-        _, fields = await asyncio.to_thread(answer_of, line)
-        assert fields
-        async with asyncio.timeout(120.0):
-            while estimating.latest.estimates is before.estimates:
-                await running.daemon.cycle()
-        assert estimating.pid not in {None, first}
-
     with capture_logs() as logs:
-        course(running, steps)
+        async with estimating_in(running) as estimating:
+            await until(lambda: np.isfinite(estimating.latest.at))
+            first, before = estimating.pid, estimating.latest
+            assert first is not None
+            os.kill(first, signal.SIGKILL)
+            assert await estimating.ends(Jobs.build(1, id=[9]), 5.0) is None
+            assert estimating.latest.estimates is before.estimates
+            assert "SIGKILL" in estimating.latest.failure
+            line = running.asked()
+            _, fields = await asyncio.to_thread(answer_of, line)
+            assert fields
+            async with asyncio.timeout(120.0):
+                while estimating.latest.estimates is before.estimates:
+                    await running.daemon.cycle()
+            assert estimating.pid not in {None, first}
     said = [entry for entry in logs if entry["event"] == "not_estimated"]
     assert len(said) == 1
     assert "SIGKILL" in said[0]["error"]
 
 
 @pytest.mark.parametrize(("name", "why"), [("fail", "no such luck"), ("die", "SIGKILL")])
-def test_a_failure_is_one_sentence(running: Running, name: str, why: str) -> None:
+async def test_a_failure_is_one_sentence(running: Running, name: str, why: str) -> None:
     """However often it fails, it is logged once, and counted; the daemon polls on."""
     running.show(**waiting(name))
-
-    async def steps(estimating: Estimating) -> None:
-        counted = "rtsched_estimate_failures_total 2.0"
-        await until(lambda: counted in running.daemon.metrics.text())
-        await running.daemon.cycle()
-
     with capture_logs() as logs:
-        course(running, steps)
+        async with estimating_in(running):
+            counted = "rtsched_estimate_failures_total 2.0"
+            await until(lambda: counted in running.daemon.metrics.text())
+            await running.daemon.cycle()
     said = [entry["error"] for entry in logs if entry["event"] == "not_estimated"]
     assert len(said) == 1
     assert why in said[0]
@@ -218,84 +198,68 @@ def test_a_damaged_file_begins_anew(tmp_path: Path, damage: bytes) -> None:
     assert [entry["event"] for entry in logs] == ["estimates_file_not_read"]
 
 
-def test_without_records_ends_are_seen_in_polls(tmp_path: Path) -> None:
+async def test_without_records_ends_are_seen_in_polls(tmp_path: Path) -> None:
     """What vanishes from the polls was running until then."""
     running = Running(tmp_path)
     estimating = with_estimates(running, no_past)
     running.show(**waiting("a"))
-
-    async def steps(_: Estimating) -> None:
+    async with estimating_in(running):
         await until(lambda: np.isfinite(estimating.latest.at))
         assert "no records" in estimating.latest.problem
-
-    course(running, steps)
     running.close()
 
 
-def test_a_queue_that_is_too_long(running: Running) -> None:
+async def test_a_queue_that_is_too_long(running: Running) -> None:
     """The first of it is estimated, and it is known how many are left out."""
     names = [f"job-{number}" for number in range(MOST_WAITING + 5000)]
     running.show(**waiting(*names))
-
-    async def steps(estimating: Estimating) -> None:
+    async with estimating_in(running) as estimating:
         await until(lambda: np.isfinite(estimating.latest.at))
-
-    course(running, steps)
     latest = estimating_of(running).latest
     assert (len(latest.estimates), latest.left_out) == (MOST_WAITING, 5000)
     assert latest.row(MOST_WAITING + 1) is None
     assert latest.row(MOST_WAITING) is not None
 
 
-def test_held_jobs_are_not_simulated(running: Running) -> None:
+async def test_held_jobs_are_not_simulated(running: Running) -> None:
     """Nor those that wait for one; what remains keeps its priorities."""
     shown = waiting("held", "b", "c", "d", held=("held",))
     shown["edges"] = Edges.build(2, before=[1, 2], after=[2, 3])
     shown["marks"] = shown["marks"].replace(priority=[0.0, 9.0, 8.0, 7.0])
     running.show(**shown)
-
-    async def steps(estimating: Estimating) -> None:
+    async with estimating_in(running) as estimating:
         await until(lambda: np.isfinite(estimating.latest.at))
-
-    course(running, steps)
     found = estimating_of(running).latest.estimates
     assert found.job.tolist() == [4]
     assert found.end_high_95.tolist() == [NOW + 600.0 + 1800.0 + 7.0]
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_limits_are_handed_over(running: Running, known: bool) -> None:
+async def test_limits_are_handed_over(running: Running, known: bool) -> None:
     """Those of the last poll, if there are some."""
     users = Association("physics"), Association("physics", "ann", limits=LimitSet(user={"jobs": 1}))
     shown = waiting("limited")
     shown["queued"] = shown["queued"].replace_text("account", [0], ["physics"])
     running.show(limits=LimitRules(SiteLimits(None, users)) if known else None, **shown)
-
-    async def steps(estimating: Estimating) -> None:
+    async with estimating_in(running) as estimating:
         await until(lambda: np.isfinite(estimating.latest.at))
-
-    course(running, steps)
     (end,) = estimating_of(running).latest.estimates.end_high_95.tolist()
     assert end - (NOW + 600.0 + 1800.0) == (1.0 if known else -1.0)
 
 
-def test_an_empty_queue(running: Running) -> None:
+async def test_an_empty_queue(running: Running) -> None:
     """Nothing is estimated, and that is no failure."""
-
-    async def steps(estimating: Estimating) -> None:
+    async with estimating_in(running) as estimating:
         await until(lambda: np.isfinite(estimating.latest.at))
-
-    course(running, steps)
     latest = estimating_of(running).latest
     assert (len(latest.estimates), latest.failure) == (0, "")
 
 
 @pytest.mark.parametrize("step", [-86400.0, 86400.0])
-def test_a_clock_that_is_set(running: Running, step: float) -> None:
+async def test_a_clock_that_is_set(running: Running, step: float) -> None:
     """Estimates go on from the new time."""
     running.show(**waiting("a"))
-
-    async def steps(estimating: Estimating) -> None:
+    async with estimating_in(running) as estimating:
         await until(lambda: np.isfinite(estimating.latest.at))
         running.now += step
         running.show(time=running.now)
@@ -304,8 +268,6 @@ def test_a_clock_that_is_set(running: Running, step: float) -> None:
                 await running.daemon.cycle()
         assert estimating.latest.estimates.start.tolist() == [running.now + 600.0]
 
-    course(running, steps)
-
 
 def test_too_many_jobs() -> None:
     """The first of the queue's order are estimated; it is known how many are left out."""
@@ -313,7 +275,6 @@ def test_too_many_jobs() -> None:
     whole = Snapshot(0.0, Cluster.uniform(4), queued=queued)
     snapshot, order, left_out = first_waiting(whole, np.array([1.0, 5.0, 3.0, 4.0, 2.0]), 3)
     assert snapshot.queued.id.tolist() == [1, 2, 3]
-    assert order is not None
     assert order.tolist() == [5.0, 3.0, 4.0]
     assert left_out == 2
 
@@ -373,9 +334,8 @@ def poll(scene: Scene, now: float, token: str, end: float) -> dict[int, str]:
     return told(scene.poll(now, (), shown, leeway=LEEWAY))
 
 
-def test_who_may_end_late_is_told_once() -> None:
+def test_who_may_end_late_is_told_once(scene: Scene) -> None:
     """Up to a second late counts as in time; what is in time again is told, too."""
-    scene = Scene()
     deadline = T0 + 3 * RUN
     _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
     scene.poll(T0 + 1, ((7, token),))
@@ -387,9 +347,8 @@ def test_who_may_end_late_is_told_once() -> None:
     assert scene.site.promises[7].state == "firm"
 
 
-def test_nobody_is_told_after_the_deadline() -> None:
+def test_nobody_is_told_after_the_deadline(scene: Scene) -> None:
     """Then the promise is closed as missed when the job ends."""
-    scene = Scene()
     deadline = T0 + 3 * RUN
     _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
     scene.poll(T0 + 1, ((7, token),))
@@ -397,9 +356,8 @@ def test_nobody_is_told_after_the_deadline() -> None:
     assert not poll(scene, deadline + 1, token, deadline + 30)
 
 
-def test_who_is_late_is_not_said_to_be_in_time_after_the_deadline() -> None:
+def test_who_is_late_is_not_said_to_be_in_time_after_the_deadline(scene: Scene) -> None:
     """What ends soon may end before the deadline but for the leeway; that has passed though."""
-    scene = Scene()
     deadline = T0 + 3 * RUN
     _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
     scene.poll(T0 + 1, ((7, token),))
@@ -407,9 +365,8 @@ def test_who_is_late_is_not_said_to_be_in_time_after_the_deadline() -> None:
     assert not poll(scene, deadline + 5, token, deadline)
 
 
-def test_a_suspended_job_is_at_risk() -> None:
+def test_a_suspended_job_is_at_risk(scene: Scene) -> None:
     """Nobody knows when it ends, whatever its limit says; it is in time again once it goes on."""
-    scene = Scene()
     deadline = T0 + 3 * RUN
     _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
     shown = ((7, token, T0 + 2, T0 + RUN, (0,)),)
@@ -421,9 +378,8 @@ def test_a_suspended_job_is_at_risk() -> None:
     assert states(scene.site) == {"firm": 1}
 
 
-def test_a_job_that_is_suspended_at_its_deadline_breaks_its_promise() -> None:
+def test_a_job_that_is_suspended_at_its_deadline_breaks_its_promise(scene: Scene) -> None:
     """Its user is informed then; the promise is not at risk for ever."""
-    scene = Scene()
     deadline = T0 + 3 * RUN
     _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
     shown = ((7, token, T0 + 2, deadline + RUN, (0,)),)
@@ -435,31 +391,26 @@ def test_a_job_that_is_suspended_at_its_deadline_breaks_its_promise() -> None:
     assert "can no longer be kept" in told(settled)[7]
 
 
-def test_best_effort_jobs_may_run_for_ever() -> None:
+def test_best_effort_jobs_may_run_for_ever(scene: Scene) -> None:
     """They have no deadline to end by."""
-    scene = Scene()
     assert not poll(scene, T0 + 2, "", T0 + 1e9)
 
 
-def test_status_names_it(running: Running) -> None:
+async def test_status_names_it(running: Running) -> None:
     """As long as its array, on fewer nodes than planned, may run until after the deadline."""
-
-    async def course() -> None:
-        await running.start()
-        await asyncio.to_thread(answer_of, running.asked())
-        (record,) = running.daemon.site.promises.values()
-        job = running.daemon.site.row(record.id).replace(id=np.array([17]))
-        marks = Marks.build(1, job=[17], uid=[ANN], token=[record.token], requeues=[True])
-        node = np.zeros(1, np.int32)
-        until = Schedule.build([17], [running.now], [record.deadline + 60], np.array([0, 1]), node)
-        running.show(running=job, allocations=until, marks=marks)
-        await running.daemon.cycle()
-        status = await asyncio.to_thread(ask, Status(), str(running.users.path))
-        (promise,) = status.promises
-        assert (promise.state, promise.why) == ("at-risk", MAY_END_LATE)
-        assert promise.late
-        assert status.states == {"at-risk": 1}
-        assert 'rtsched_promises{standing="at-risk"} 1.0' in running.daemon.metrics.text()
-        assert 'rtsched_promises{standing="firm"} 0.0' in running.daemon.metrics.text()
-
-    asyncio.run(course())
+    await running.start()
+    await asyncio.to_thread(answer_of, running.asked())
+    (record,) = running.daemon.site.promises.values()
+    job = running.daemon.site.row(record.id).replace(id=np.array([17]))
+    marks = Marks.build(1, job=[17], uid=[ANN], token=[record.token], requeues=[True])
+    node = np.zeros(1, np.int32)
+    until = Schedule.build([17], [running.now], [record.deadline + 60], np.array([0, 1]), node)
+    running.show(running=job, allocations=until, marks=marks)
+    await running.daemon.cycle()
+    status = await asyncio.to_thread(ask, Status(), str(running.users.path))
+    (promise,) = status.promises
+    assert (promise.state, promise.why) == ("at-risk", MAY_END_LATE)
+    assert promise.late
+    assert status.states == {"at-risk": 1}
+    assert 'rtsched_promises{standing="at-risk"} 1.0' in running.daemon.metrics.text()
+    assert 'rtsched_promises{standing="firm"} 0.0' in running.daemon.metrics.text()

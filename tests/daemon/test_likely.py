@@ -21,13 +21,7 @@ from rtsched.core.hookspecs import hookimpl
 from rtsched.daemon.answers import Answers
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.likely import LikelyController, Odds, odds_of, sold, stated_odds
-from rtsched.daemon.promises import (
-    OUTCOMES,
-    Promise,
-    StoredState,
-    encode_jobs,
-    encode_schedule,
-)
+from rtsched.daemon.promises import OUTCOMES, Promise, StoredState, encode_jobs, encode_schedule
 from rtsched.daemon.questions import Explain, Reliability, Status
 from rtsched.daemon.recovery import recovered
 from rtsched.daemon.settings import DaemonSettings, LikelySettings
@@ -105,10 +99,10 @@ UNTAUGHT = LikelyLevel()
 
 
 @pytest.mark.parametrize("asked", [0.85, 0.9, 0.95, 0.99])
-def test_an_offer_is_a_minute_by_which_it_ends_with_the_odds(asked):
+async def test_an_offer_is_a_minute_by_which_it_ends_with_the_odds(asked):
     """Of a job whose deadline is too soon, and of one that is submitted a minute later."""
     source = Told()
-    found = asyncio.run(odds_of(source, asks(asked, deadline=T0 + 700), UNTAUGHT, 1.0))
+    found = await odds_of(source, asks(asked, deadline=T0 + 700), UNTAUGHT, 1.0)
     assert found.known == pytest.approx(0.2)
     assert found.raw == found.known
     exact = source.median + (asked - 0.5) * 1000 + 60
@@ -146,52 +140,50 @@ def test_what_is_offered_is_accepted(ends, asked, learnt, least, deadline):
         assert again.known >= stated
 
 
-def test_no_offer_is_looked_for_where_the_deadline_has_the_odds():
+async def test_no_offer_is_looked_for_where_the_deadline_has_the_odds():
     """Nor is there one where the odds are higher than any that are known."""
-    found = asyncio.run(odds_of(Told(), asks(0.9), UNTAUGHT, 1.0))
+    found = await odds_of(Told(), asks(0.9), UNTAUGHT, 1.0)
     assert found.known == pytest.approx(1.0, abs=1e-3)
     assert found.offer == math.inf
-    high = asyncio.run(odds_of(Told(), asks(0.99999, deadline=T0 + 700), UNTAUGHT, 1.0))
+    high = await odds_of(Told(), asks(0.99999, deadline=T0 + 700), UNTAUGHT, 1.0)
     assert high.offer == math.inf
 
 
 @pytest.mark.parametrize("source", [None, Silent(), Unready()])
-def test_without_an_estimate_nothing_is_stated(source):
+async def test_without_an_estimate_nothing_is_stated(source):
     """Whoever knows nothing, or not in time, or no number: no odds and no offer."""
-    found = asyncio.run(odds_of(source, asks(), UNTAUGHT, 1.0))
+    found = await odds_of(source, asks(), UNTAUGHT, 1.0)
     assert math.isnan(found.known)
     assert math.isnan(stated_odds(found.raw, UNTAUGHT, 0.8))
     assert found.offer == math.inf
 
 
-def test_an_end_beyond_what_is_simulated_is_no_offer():
+async def test_an_end_beyond_what_is_simulated_is_no_offer():
     """The odds are stated all the same."""
-    found = asyncio.run(odds_of(Told(median=math.inf), asks(), UNTAUGHT, 1.0))
+    found = await odds_of(Told(median=math.inf), asks(), UNTAUGHT, 1.0)
     assert found == Odds(0.0, math.inf, 0.0)
 
 
-def test_odds_go_by_what_became_of_promises_before():
+async def test_odds_go_by_what_became_of_promises_before():
     """Where all were kept 80 % are enough, and an earlier offer; after breaks not even 96 are."""
     kept = LikelyLevel().learnt([(0.95, True)] * 150)
     broken = LikelyLevel().learnt([(0.95, False)] * 10)
     often, rarely = asks(0.95, deadline=T0 + 1300), asks(0.95, deadline=T0 + 1460)
-    assert asyncio.run(odds_of(Told(), often, UNTAUGHT, 1.0)).known == pytest.approx(0.8)
-    assert asyncio.run(odds_of(Told(), often, kept, 1.0)).known > 0.95
-    assert asyncio.run(odds_of(Told(), rarely, UNTAUGHT, 1.0)).known == pytest.approx(0.96)
-    assert asyncio.run(odds_of(Told(), rarely, broken, 1.0)).known < 0.95
-    late, early = (
-        asyncio.run(odds_of(Told(), asks(0.95, deadline=T0 + 510), level, 1.0)).offer
-        for level in (UNTAUGHT, kept)
-    )
+    assert (await odds_of(Told(), often, UNTAUGHT, 1.0)).known == pytest.approx(0.8)
+    assert (await odds_of(Told(), often, kept, 1.0)).known > 0.95
+    assert (await odds_of(Told(), rarely, UNTAUGHT, 1.0)).known == pytest.approx(0.96)
+    assert (await odds_of(Told(), rarely, broken, 1.0)).known < 0.95
+    soon = asks(0.95, deadline=T0 + 510)
+    late = (await odds_of(Told(), soon, UNTAUGHT, 1.0)).offer
+    early = (await odds_of(Told(), soon, kept, 1.0)).offer
     assert early <= Told().median + 120 < late
 
 
 # --- verdicts ------------------------------------------------------------------------------------
 
 
-def test_accepted_with_its_odds():
+def test_accepted_with_its_odds(scene):
     """Those asked for are stated, the token is a likely one's, nothing is planned."""
-    scene = Scene()
     judged = sell(scene, asks(0.95), odds=0.9999999)
     assert judged.verdict == "admit"
     assert "odds 95 %" in judged.reply.text
@@ -223,9 +215,8 @@ def test_accepted_with_its_odds():
         (asks(0.99), LikelySettings(), "likely.odds"),
     ],
 )
-def test_rejected(job, likely, code):
+def test_rejected(scene, job, likely, code):
     """Each with its code, and the site as it was."""
-    scene = Scene()
     site = scene.site
     judged = sell(scene, job, controller(scene, likely))
     assert (judged.verdict, judged.codes) == ("reject", (code,))
@@ -233,9 +224,8 @@ def test_rejected(job, likely, code):
     assert judged.reply.text.startswith("rtsched: rejected")
 
 
-def test_a_rejection_states_the_odds_and_a_later_deadline():
+def test_a_rejection_states_the_odds_and_a_later_deadline(scene):
     """In one sentence, with how to ask for it."""
-    scene = Scene()
     odds = Odds(0.62, T0 + 7200.0)
     judged = controller(scene).judge(scene.site, asks(0.95), odds, T0)
     assert "the odds of ending by this deadline are 62 %, 95 % were asked for" in judged.reply.text
@@ -244,9 +234,8 @@ def test_a_rejection_states_the_odds_and_a_later_deadline():
     assert judged.offer == T0 + 7200.0
 
 
-def test_without_an_estimate_as_the_site_says():
+async def test_without_an_estimate_as_the_site_says(scene):
     """It is rejected, or let in without a promise; never promised something."""
-    scene = Scene()
     judged = controller(scene).judge(scene.site, asks(), Odds(), T0)
     assert (judged.verdict, judged.codes) == ("reject", ("likely.no-estimate",))
     by = controller(scene, LikelySettings(without_estimate="best-effort"))
@@ -255,9 +244,8 @@ def test_without_an_estimate_as_the_site_says():
     assert "without a promise" in judged.reply.text
 
 
-def test_promises_per_user_count_both_kinds():
+def test_promises_per_user_count_both_kinds(scene):
     """A guaranteed and a likely one are two; another user is not concerned."""
-    scene = Scene()
     by = controller(scene, promises_per_user=2)
     scene.submit(size=1, wall_time=60.0, deadline=T0 + 7200)
     assert sell(scene, asks(), by).verdict == "admit"
@@ -274,9 +262,8 @@ def test_a_guarantee_counts_with_those_with_odds():
     assert len(scene.site.all_promises()) == 1
 
 
-def test_while_the_plan_is_updated_the_user_submits_again():
+def test_while_the_plan_is_updated_the_user_submits_again(scene):
     """It is a rejection, and says why."""
-    scene = Scene()
     now = controller(scene).later(scene.site)
     assert (now.verdict, now.codes, now.reply.rejected) == ("reject", ("likely.busy",), True)
     assert "the plan is being updated" in now.reply.text
@@ -296,9 +283,8 @@ class OfTwo:
         return Verdicts.reject_where(jobs.size > 2, self.wide, asked=jobs.size)
 
 
-def test_other_plugins_judge_too():
+def test_other_plugins_judge_too(scene):
     """What turns jobs away by their width does so with odds; the planner is not asked."""
-    scene = Scene()
     scene.chains = Chains(Chain([Member("width", OfTwo()), Member("mcdf", Mcdf())], "mcdf"), ())
     judged = sell(scene, asks(size=3))
     assert (judged.verdict, judged.codes) == ("reject", ("width.too-wide",))
@@ -316,8 +302,7 @@ def test_in_shadow_nobody_is_promised_anything():
 # --- beside guaranteed promises ------------------------------------------------------------------
 
 jobs = st.lists(
-    st.tuples(st.booleans(), st.integers(1, 4), st.integers(1, 9), st.integers(1, 12)),
-    max_size=12,
+    st.tuples(st.booleans(), st.integers(1, 4), st.integers(1, 9), st.integers(1, 12)), max_size=12
 )
 
 
@@ -415,9 +400,8 @@ def test_closed_by_the_real_end(end, how, state):
     assert scene.site.likely.level == learnt
 
 
-def test_those_given_since_an_estimate():
+def test_those_given_since_an_estimate(scene):
     """By when they were made; those that are over are not among them."""
-    scene = Scene()
     token = sell(scene, asks()).reply.token
     (made,) = (record.made_at for record in scene.site.likely.promises.values())
     given = scene.site.likely.given_since(made)
@@ -429,9 +413,8 @@ def test_those_given_since_an_estimate():
     assert not len(scene.site.likely.given_since(made))
 
 
-def test_a_job_that_waits_at_its_deadline_is_broken_and_told():
+def test_a_job_that_waits_at_its_deadline_is_broken_and_told(scene):
     """Its user reads of it, with the odds; the job goes on."""
-    scene = Scene()
     token = sell(scene, asks()).reply.token
     scene.poll(T0 + 1, ((10, token),))
     settled = scene.poll(T0 + 3599, ((10, token),))
@@ -444,9 +427,8 @@ def test_a_job_that_waits_at_its_deadline_is_broken_and_told():
     assert "the likely promise (odds 95 %)" in tell.text[0]
 
 
-def test_a_job_that_runs_past_its_deadline_is_missed_when_it_ends():
+def test_a_job_that_runs_past_its_deadline_is_missed_when_it_ends(scene):
     """Not before: it may have ended in time, unseen."""
-    scene = Scene()
     token = sell(scene, asks()).reply.token
     scene.poll(T0 + 1, ((10, token),))
     settled = scene.poll(T0 + 3700, running=((10, token, T0 + 2, T0 + 4000, (0,)),))
@@ -456,18 +438,16 @@ def test_a_job_that_runs_past_its_deadline_is_missed_when_it_ends():
     assert scene.site.likely.level.threshold(0.95) > 0.95
 
 
-def test_a_job_that_its_user_holds_has_no_promise():
+def test_a_job_that_its_user_holds_has_no_promise(scene):
     """The odds were of a job that may start."""
-    scene = Scene()
     token = sell(scene, asks()).reply.token
     scene.poll(T0 + 1, ((10, token),))
     settled = scene.poll(T0 + 2, ((10, token),), held=(10,))
     assert [(r.state, r.why) for r in settled.changed] == [("void", "it is held")]
 
 
-def test_one_that_never_appears_lapses_and_counts_as_unused():
+def test_one_that_never_appears_lapses_and_counts_as_unused(scene):
     """As with sbatch --test-only; after so many of them the user gets none for a while."""
-    scene = Scene()
     by = controller(scene, unused_promises_per_hour=1)
     sell(scene, asks(), by)
     settled = scene.poll(T0 + 70)
@@ -475,9 +455,8 @@ def test_one_that_never_appears_lapses_and_counts_as_unused():
     assert by.judge(scene.site, asks(), Odds(0.99), T0 + 71).codes == ("submit.unused",)
 
 
-def test_they_survive_a_restart():
+def test_they_survive_a_restart(scene):
     """Open ones come back apart from guaranteed ones, and new ids are above theirs."""
-    scene = Scene()
     first = sell(scene, asks()).changed[0]
     second = scene.submit(size=1, wall_time=60.0, deadline=T0 + 7200).changed[0]
     outcomes = ((0.95, True), (0.95, False), (0.9, True))
@@ -491,9 +470,8 @@ def test_they_survive_a_restart():
     assert site.snapshot.promises.job.tolist() == [second.id]
 
 
-def test_a_reused_number_is_no_kept_promise():
+def test_a_reused_number_is_no_kept_promise(scene):
     """A controller that lost its state gives the number to somebody else's job."""
-    scene = Scene()
     token = sell(scene, asks()).reply.token
     scene.poll(T0 + 1, ((10, token),))
     settled = scene.poll(T0 + 2, ((10, ""),), uid=BOB)
@@ -503,21 +481,17 @@ def test_a_reused_number_is_no_kept_promise():
 # --- a daemon ------------------------------------------------------------------------------------
 
 
-def answered(running: Running, extra: str, **asked: Any) -> dict[int, int | str]:
+async def answered(running: Running, extra: str, **asked: Any) -> dict[int, int | str]:
     """Return what a filter reads that asks a daemon about one job."""
-
-    async def course() -> dict[int, int | str]:
-        await running.start()
-        line = running.asked(extra=extra, **asked)
-        return (await asyncio.to_thread(answer_of, line))[1]
-
-    return asyncio.run(course())
+    await running.start()
+    line = running.asked(extra=extra, **asked)
+    return (await asyncio.to_thread(answer_of, line))[1]
 
 
-def test_the_filter_takes_the_deadline_from_slurm(running):
+async def test_the_filter_takes_the_deadline_from_slurm(running):
     """Slurm would give the job up by its time limit; what it stands by is in our record."""
     running.daemon.odds = Told(median=NOW)
-    fields = answered(running, "rtsched:odds=95,notify=none")
+    fields = await answered(running, "rtsched:odds=95,notify=none")
     assert fields[Tag.VERDICT] == ACCEPT
     assert fields[Tag.DEADLINE] == 0
     assert fields[Tag.ADMIN_COMMENT].startswith(f"rtsched:{LIKELY}")
@@ -527,47 +501,43 @@ def test_the_filter_takes_the_deadline_from_slurm(running):
     assert not running.daemon.site.promises
 
 
-def test_without_the_process_it_is_rejected(running):
+async def test_without_the_process_it_is_rejected(running):
     """In one sentence, and nothing is written down."""
-    fields = answered(running, "rtsched:odds=95")
+    fields = await answered(running, "rtsched:odds=95")
     assert fields[Tag.VERDICT] == REJECT
     assert "no odds can be stated" in fields[Tag.MESSAGE]
     assert not running.store.open_promises()
 
 
 @pytest.mark.parametrize("word", ["0", "100", "nan", "95%", "-3", "1e9", ""])
-def test_odds_that_are_none(running, word):
+async def test_odds_that_are_none(running, word):
     """They are rejected in one sentence."""
     running.daemon.odds = Told(median=NOW)
-    fields = answered(running, f"rtsched:odds={word}")
+    fields = await answered(running, f"rtsched:odds={word}")
     assert fields[Tag.VERDICT] == REJECT
     assert "must be a percentage above 0 and below 100" in fields[Tag.MESSAGE]
 
 
-def test_its_user_sees_and_cancels_it(running):
+async def test_its_user_sees_and_cancels_it(running):
     """Status and explain show its odds; once cancelled it is no promise, and no metric's miss."""
     running.daemon.odds = Told(median=NOW)
-
-    async def course() -> None:
-        await running.start()
-        _, fields = await asyncio.to_thread(answer_of, running.asked(extra="rtsched:odds=95"))
-        token = token_of(str(fields[Tag.ADMIN_COMMENT]))
-        (record,) = running.daemon.site.likely.promises.values()
-        row = running.daemon.site.likely.requested.replace(id=np.array([7]))
-        marks = Marks.build(1, job=[7], uid=[ANN], token=[token])
-        running.show(queued=row, marks=marks, time=NOW + 1)
-        await running.daemon.cycle()
-        reader = await asyncio.to_thread(running.queries.reader, ANN)
-        (promise,) = reader.report(Status()).promises
-        assert (promise.job, promise.odds, promise.state) == ("7", 0.95, "firm")
-        assert reader.report(Explain("7")).promise.odds == 0.95
-        assert running.store.counts() == {"likely firm": 1}
-        closed = await running.daemon.cancel(running.daemon.site.likely.promises[7], "its user")
-        assert (closed.state, closed.odds) == ("withdrawn", record.odds)
-        assert not running.daemon.site.likely
-        assert running.store.counts() == {"likely withdrawn": 1}
-
-    asyncio.run(course())
+    await running.start()
+    _, fields = await asyncio.to_thread(answer_of, running.asked(extra="rtsched:odds=95"))
+    token = token_of(str(fields[Tag.ADMIN_COMMENT]))
+    (record,) = running.daemon.site.likely.promises.values()
+    row = running.daemon.site.likely.requested.replace(id=np.array([7]))
+    marks = Marks.build(1, job=[7], uid=[ANN], token=[token])
+    running.show(queued=row, marks=marks, time=NOW + 1)
+    await running.daemon.cycle()
+    reader = await asyncio.to_thread(running.queries.reader, ANN)
+    (promise,) = reader.report(Status()).promises
+    assert (promise.job, promise.odds, promise.state) == ("7", 0.95, "firm")
+    assert reader.report(Explain("7")).promise.odds == 0.95
+    assert running.store.counts() == {"likely firm": 1}
+    closed = await running.daemon.cancel(running.daemon.site.likely.promises[7], "its user")
+    assert (closed.state, closed.odds) == ("withdrawn", record.odds)
+    assert not running.daemon.site.likely
+    assert running.store.counts() == {"likely withdrawn": 1}
     text = running.daemon.metrics.text()
     assert 'rtsched_likely_promises_total{outcome="withdrawn",stated="95"} 1.0' in text
     assert 'rtsched_promise_changes_total{standing="withdrawn"} 0.0' in text
@@ -576,24 +546,20 @@ def test_its_user_sees_and_cancels_it(running):
 def test_a_user_may_not_change_the_job(running):
     """Its time limit and its word stay; the odds were of the job as it is."""
     running.daemon.odds = Told(median=NOW)
-    answered(running, "rtsched:odds=95")
+    asyncio.run(answered(running, "rtsched:odds=95"))
     (record,) = running.daemon.site.likely.promises.values()
     fields = {Tag.JOB_ID: record.id, Tag.TIME_LIMIT: 999}
     result, _ = Answers(running.daemon)._modification(fields)
     assert result == "reject"
 
 
-def test_what_nobody_read_is_withdrawn(running):
+async def test_what_nobody_read_is_withdrawn(running):
     """The filter did not wait: the likely promise is closed, and sold again."""
     running.daemon.odds = Told(median=NOW)
-    answered(running, "rtsched:odds=95")
-
-    async def course() -> None:
-        (record,) = running.daemon.site.likely.promises.values()
-        running.daemon.withdraw([record.token])
-        await until(lambda: not running.daemon.site.likely)
-
-    asyncio.run(course())
+    await answered(running, "rtsched:odds=95")
+    (record,) = running.daemon.site.likely.promises.values()
+    running.daemon.withdraw([record.token])
+    await until(lambda: not running.daemon.site.likely)
     assert running.store.counts() == {"likely lapsed": 1}
 
 

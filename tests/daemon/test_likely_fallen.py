@@ -142,30 +142,26 @@ def counted(running: Running) -> str:
     return next(line for line in lines if line.startswith("rtsched_likely_fallen ")).split()[1]
 
 
-def test_a_daemon_shows_and_counts_them(running: Running) -> None:
+async def test_a_daemon_shows_and_counts_them(running: Running) -> None:
     """As they fall, and as they recover; half of the stated ones are the limit, or as set."""
-
-    async def course() -> None:
-        async with estimated(running):
-            await promised(running)
-            await passes(running, NOW + 0.25 * HOUR)
-            promise = await shown(running)
-            assert promise.odds == 0.95
-            assert promise.odds_now == pytest.approx(0.875)
-            assert (promise.unlikely, counted(running)) == (False, "0.0")
-            await passes(running, NOW + 1.25 * HOUR)
-            promise = await shown(running)
-            assert promise.odds_now == pytest.approx(0.375)
-            assert (promise.unlikely, counted(running)) == (True, "1.0")
-            live = running.daemon.policy.live
-            rare = msgspec.structs.replace(live, likely=LikelySettings(warn_below=0.3))
-            running.daemon.policy = replace(running.daemon.policy, live=rare)
-            await running.daemon.cycle()
-            assert not (await shown(running)).unlikely
-            assert counted(running) == "0.0"
-            await running.daemon.cancel(running.daemon.site.likely.promises[7], "its user")
-
-    asyncio.run(course())
+    async with estimated(running):
+        await promised(running)
+        await passes(running, NOW + 0.25 * HOUR)
+        promise = await shown(running)
+        assert promise.odds == 0.95
+        assert promise.odds_now == pytest.approx(0.875)
+        assert (promise.unlikely, counted(running)) == (False, "0.0")
+        await passes(running, NOW + 1.25 * HOUR)
+        promise = await shown(running)
+        assert promise.odds_now == pytest.approx(0.375)
+        assert (promise.unlikely, counted(running)) == (True, "1.0")
+        live = running.daemon.policy.live
+        rare = msgspec.structs.replace(live, likely=LikelySettings(warn_below=0.3))
+        running.daemon.policy = replace(running.daemon.policy, live=rare)
+        await running.daemon.cycle()
+        assert not (await shown(running)).unlikely
+        assert counted(running) == "0.0"
+        await running.daemon.cancel(running.daemon.site.likely.promises[7], "its user")
     (closed,) = running.store.closed_since(0.0)
     past = running.queries.reader(ANN)._past(closed)
     assert (past.odds, past.odds_now, past.unlikely) == (0.95, None, False)

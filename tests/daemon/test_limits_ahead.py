@@ -116,21 +116,17 @@ def test_a_job_beyond_a_limit_by_itself(limits: LimitRules) -> None:
 
 
 def test_what_running_jobs_may_yet_use() -> None:
-    """GrpTRESRunMins=cpu=500: ann's job has 8 processors for 3,500 s at the most, 28,000 s.
-
-    bob's needs 4,000: there is room as soon as ann's has less than 26,060 (a minute is rounded
-    down), which is 242.5 s later; it is looked every 300 s.
-    """
+    """GrpTRESRunMins=cpu=500: ann's job has 8 processors for 3,500 s at the most, 28,000 s."""
+    # bob's needs 4,000: there is room as soon as ann's has less than 26,060 (a minute is rounded
+    # down), which is 242.5 s later; it is looked every 300 s.
     limits = rules(LimitSet(seconds={"GrpTRESRunMins": {"cpu": 500 * 60}}))
     assert starts(waiting("bob"), limits, 2000.0, 500.0) == [400.0]
 
 
 def test_used_time() -> None:
-    """GrpTRESMins=cpu=500 without `safe`: a job starts while something is left of 30,000 s.
-
-    4,000 are used, and ann's job may use 28,000: jobs start. If 30,000 are, and used time does not
-    decay, none ever starts.
-    """
+    """GrpTRESMins=cpu=500 without `safe`: a job starts while something is left of 30,000 s."""
+    # 4,000 are used, and ann's job may use 28,000: jobs start. If 30,000 are, and used time does
+    # not decay, none ever starts.
     limit = LimitSet(seconds={"GrpTRESMins": {"cpu": 500 * 60}})
     used = UsedTime(NOW, {("account physics", "cpu"): 28_000.0 + 4_000.0})
     snapshot = waiting("bob", "bob", wall_time=7200.0)
@@ -142,11 +138,9 @@ def test_used_time() -> None:
 
 
 def test_used_time_decays() -> None:
-    """GrpTRESMins=cpu=500, 30,000 s, is used up now; ann's job uses 15,200 s more until it ends.
-
-    A job starts when less than 30,000 s are left of 45,200: after log2(45,200 / 30,000) half-lives,
-    a day each; what has decayed before makes it some minutes earlier.
-    """
+    """GrpTRESMins=cpu=500, 30,000 s, is used up now; ann's job uses 15,200 s more until it ends."""
+    # A job starts when less than 30,000 s are left of 45,200: after log2(45,200 / 30,000) half-
+    # lives, a day each; what has decayed before makes it some minutes earlier.
     limit = LimitSet(seconds={"GrpTRESMins": {"cpu": 500 * 60}})
     spent = UsedTime(NOW, {("account physics", "cpu"): 28_000.0 + 30_000.0})
     limits = rules(limit, half_life=DAY)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scene import ANN, T0, Scene
+from scene import ANN, T0, Scene, limits_of
 
 from rtsched.adapters.live import Submission
 from rtsched.daemon.admission import AdmissionResult
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.limit_rules import LimitRules
-from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits, UsedTime
+from rtsched.model.limits import LimitSet, Qos, UsedTime
 
 RUN = 600.0
 MINUTE = 60
@@ -37,19 +37,7 @@ def rules(
         )
         for words in (account, normal)
     ]
-    return LimitRules(
-        SiteLimits(
-            {"normal": replace(Qos(sets[1]), **qos)},
-            (
-                Association("root"),
-                Association("physics", parent="root", limits=sets[0]),
-                Association("physics", "ann"),
-                Association("physics", "bob"),
-                Association("arts", parent="root"),
-                Association("arts", "ann"),
-            ),
-        )
-    )
+    return limits_of(sets[0], normal=replace(Qos(sets[1]), **qos))
 
 
 def site(limits: LimitRules, *, shared: bool = True, nodes: int = 2) -> Scene:
@@ -74,13 +62,6 @@ def submit(
     return scene.submit(scene.site.snapshot.now, account=account, **demand, **asked)
 
 
-def starts(scene: Scene) -> list[float]:
-    """Return the planned starts in order of the jobs, seconds after `T0`."""
-    plan = scene.site.snapshot.plan
-    order = np.argsort(plan.entries.job, kind="stable")
-    return (plan.entries.start[order] - T0).round(3).tolist()
-
-
 def polled(scene: Scene, now: float, *running: tuple[int, float, float]) -> None:
     """Poll: all promised jobs wait, and others run on node 0, by number, start and end."""
     queued = tuple(
@@ -92,14 +73,12 @@ def polled(scene: Scene, now: float, *running: tuple[int, float, float]) -> None
 
 
 def test_what_running_jobs_may_use_is_planned_with() -> None:
-    """GrpTRESRunMins=cpu=60: of jobs of 4, 2 and 3 processors for 10 min the third one waits.
-
-    The first two have 40 and 20 processor-minutes. One of another account runs at once.
-    """
+    """GrpTRESRunMins=cpu=60: of jobs of 4, 2 and 3 processors for 10 min the third one waits."""
+    # The first two have 40 and 20 processor-minutes. One of another account runs at once.
     scene = site(rules({"GrpTRESRunMins": {"cpu": 60}}))
     assert [submit(scene, cores).verdict for cores in (4, 2, 3)] == ["admit"] * 3
     assert submit(scene, 8, "arts").verdict == "admit"
-    assert starts(scene) == [0.0, 0.0, RUN, 0.0]
+    assert scene.starts() == [0.0, 0.0, RUN, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -111,26 +90,24 @@ def test_each_user_or_account_has_a_limit_of_its_own(word: str, found: list[floa
     scene = site(rules(normal={word: {"cpu": 40}}))
     for user in ("ann", "ann", "bob"):
         assert submit(scene, 3, user=user).verdict == "admit"
-    assert starts(scene)[:2] == found[:2]
-    assert (starts(scene)[2] == 0.0) is (found[2] == 0.0)
+    assert scene.starts()[:2] == found[:2]
+    assert (scene.starts()[2] == 0.0) is (found[2] == 0.0)
 
 
 def test_a_running_job_counts_with_what_is_left_of_its_time() -> None:
-    """At 0 s it has 1200 s left of its limit: 6 processors have 120 minutes of the 150.
-
-    A job of 40 is planned when it ends. At 900 s 300 s are left, and 300 more until Slurm counts
-    again what it used: 60 minutes, beside which 40 have room.
-    """
+    """At 0 s it has 1200 s left of its limit: 6 processors have 120 minutes of the 150."""
+    # A job of 40 is planned when it ends. At 900 s 300 s are left, and 300 more until Slurm counts
+    # again what it used: 60 minutes, beside which 40 have room.
     scene = site(rules({"GrpTRESRunMins": {"cpu": 150}}))
     scene.demand[90], scene.accounts[90] = (6, 0), "physics"
     polled(scene, T0, (90, T0, T0 + 1200))
     assert submit(scene, 4).verdict == "admit"
-    assert starts(scene) == [1200.0]
+    assert scene.starts() == [1200.0]
     later = site(rules({"GrpTRESRunMins": {"cpu": 150}}))
     later.demand[90], later.accounts[90] = (6, 0), "physics"
     polled(later, T0 + 900, (90, T0, T0 + 1200))
     assert submit(later, 4).verdict == "admit"
-    assert starts(later) == [900.0]
+    assert later.starts() == [900.0]
 
 
 def test_a_running_job_without_a_time_limit_leaves_no_room() -> None:
@@ -148,7 +125,7 @@ def test_the_margin_does_not_count() -> None:
     scene.poll(T0, leeway=120.0)
     for _ in range(2):
         assert submit(scene, 1, wall_time=RUN + 120).verdict == "admit"
-    assert starts(scene) == [0.0, RUN + 120]
+    assert scene.starts() == [0.0, RUN + 120]
 
 
 def test_who_has_no_time_for_it_reads_which_limit() -> None:

@@ -174,11 +174,9 @@ def worse(asked: Asked, other: Asked) -> tuple[float, ...]:
 def test_no_choice_is_missing_or_dominated(
     until: list[int], others: list[Asked], asked: Asked
 ) -> None:
-    """All requests that change one thing are judged: none that is admitted is better.
-
-    Of few nodes all are tried. The search for a time limit is exact where less is never harder to
-    plan, which is not always so.
-    """
+    """All requests that change one thing are judged: none that is admitted is better."""
+    # Of few nodes all are tried. The search for a time limit is exact where less is never harder to
+    # plan, which is not always so.
     machine, menu = rejected(until, others, asked)
     assert len(menu.choices) <= MOST_CHOICES
     chosen = {choice.kind: wanted(asked, choice) for choice in menu.choices}
@@ -245,16 +243,12 @@ def searching(kind: ChoiceKind, **asked: Any) -> Search:
 @pytest.mark.parametrize(
     ("search", "good", "tried"),
     [
-        (
-            searching("smaller", nodes=8, limit_s=600.0),
-            lambda to: to.nodes <= 3,
-            [4, 2, 3, 3],
-        ),
+        (searching("smaller", nodes=8, limit_s=600.0), lambda to: to.nodes <= 3, [4, 2, 3, 3]),
         (searching("fewer-gpus", gpus=4), lambda to: to.gpus <= 1, [2, 1]),
         (searching("smaller", nodes=1), lambda _: True, []),
     ],
 )
-def test_searches_halve(search, good, tried) -> None:  # type: ignore[no-untyped-def]
+def test_searches_halve(search, good, tried) -> None:
     """Each request is one between what is known to be good and what is not."""
     assert asked_by(search, good) == tried
 
@@ -281,7 +275,7 @@ def asked_by(search: Search, good: Callable[[Adjustment], bool]) -> list[int | N
         (100, {50: True, 75: False}, set(), [99, 92, 85, 78, 71, 64, 57]),
     ],
 )
-def test_what_halving_left_out(nodes, known, good, tried):  # type: ignore[no-untyped-def]
+def test_what_halving_left_out(nodes, known, good, tried):
     """From the top, all where they are few; of what is good the same node-hours then."""
     asked = Adjustable(nodes=nodes, limit_s=600.0)
     search = left_out(amounts(asked)["smaller"], asked, known)
@@ -325,11 +319,9 @@ def test_nothing_shown_is_dominated_by_partitions_or_odds(
     per_cent: int | None,
     later: int,
 ) -> None:
-    """Against all that could be had: the other partition as it is, and the job with its odds.
-
-    `first` nodes are in the partition that is asked for; the odds of the deadline are `per_cent`,
-    one so many minutes later has those that are asked for.
-    """
+    """Against all that could be had: the other partition as it is, and the job with its odds."""
+    # `first` nodes are in the partition that is asked for; the odds of the deadline are `per_cent`,
+    # one so many minutes later has those that are asked for.
     first = min(first, len(until) - 1)
     assume(asked.nodes <= first)
     machine = Machine(until, first)

@@ -119,10 +119,9 @@ def test_a_plug_in_may_be_off_somewhere() -> None:
 def test_what_a_mode_does_to_a_hopeless_deadline(mode: str, verdict: str, said: str) -> None:
     """In shadow nobody notices, a warning reaches the user, enforced it is a rejection."""
     scene = Scene(nodes=1)
-    scene.chains = Chains(scene.chains.chain, [Scope(mode, partition="p")])  # type: ignore[arg-type]
+    scene.chains = Chains(scene.chains.chain, [Scope(mode, partition="p")])
     judged = scene.submit(size=1, wall_time=600.0, deadline=T0 + 60, partition="p")
     assert judged.verdict == verdict
     assert judged.reply.text.startswith(said)
     assert bool(judged.reply.text) == (mode != "shadow")
-    assert judged.judgement is not None
     assert judged.judgement.answers[-1].value is not None

@@ -27,7 +27,7 @@ BUSY = ((7, "", T0, T0 + 600.0, ALL),)
 
 def reserved(scene: Scene, settled: object) -> list[int]:
     """Return the jobs of the plan that the batch system is to keep."""
-    (plan,) = [a.plan for a in settled.actions if isinstance(a, Reserve)]  # type: ignore[attr-defined]
+    (plan,) = [a.plan for a in settled.actions if isinstance(a, Reserve)]
     return list(plan.entries.job.tolist())
 
 
@@ -48,7 +48,7 @@ def test_what_is_open_is_kept_with_each_new_promise(made: list[tuple[int, int, s
     grown = OpenPromises()
     for job, uid, state in made:
         if job not in grown:  # a job is promised something once
-            grown = grown.with_new(Promise("t", job, uid, "u", T0, T0, state, T0, "", b""))  # type: ignore[arg-type]
+            grown = grown.with_new(Promise("t", job, uid, "u", T0, T0, state, T0, "", b""))
     whole = OpenPromises(grown)
     assert grown.of_users == whole.of_users
     assert grown.offers.tolist() == whole.offers.tolist() == offers_in(whole)
@@ -59,9 +59,8 @@ def offers_in(promises: OpenPromises) -> list[int]:
     return [job for job, promise in promises.items() if promise.state == "offered"]
 
 
-def test_an_offer_on_free_nodes_is_not_reserved_and_reaches_no_batch_system() -> None:
+def test_an_offer_on_free_nodes_is_not_reserved_and_reaches_no_batch_system(scene: Scene) -> None:
     """Whoever can start, starts."""
-    scene = Scene()
     judged = scene.submit(size=3, wall_time=600.0, deadline=T0 + 300.0)
     assert judged.verdict == "reject"
     assert judged.reply.text.endswith(", not reserved: submit within 60 s")
@@ -79,18 +78,16 @@ def test_an_offer_behind_running_jobs_is_reserved_and_reaches_no_batch_system_ei
     assert reserved(scene, scene.poll(T0 + 1, running=BUSY)) == []
 
 
-def test_a_job_that_could_start_now_starts_in_the_place_of_an_offer() -> None:
+def test_a_job_that_could_start_now_starts_in_the_place_of_an_offer(scene: Scene) -> None:
     """Another user's deadline is promised on the nodes that an offer has."""
-    scene = Scene()
     scene.submit(size=4, wall_time=600.0, deadline=T0 + 300.0)
     judged = scene.submit(uid=BOB, size=4, wall_time=600.0, deadline=T0 + 5000.0)
     assert (judged.verdict, judged.reply.start) == ("admit", T0)
     assert offered(scene) == []
 
 
-def test_best_effort_jobs_on_the_nodes_of_an_offer_are_not_requeued_for_it() -> None:
+def test_best_effort_jobs_on_the_nodes_of_an_offer_are_not_requeued_for_it(scene: Scene) -> None:
     """The offer is planned later, or lapses; `late_starters` is for promises."""
-    scene = Scene()
     scene.submit(size=4, wall_time=600.0, deadline=T0 + 300.0)
     (offer,) = offered(scene)
     running = ((9, "", T0 + 2, T0 + 9000.0, (0,)),)
@@ -159,9 +156,8 @@ def test_after_too_many_unused_offers_they_are_not_held_and_can_be_taken() -> No
     assert scene.site.of_user(ANN, "provisional")
 
 
-def test_an_array_most_of_whose_tasks_are_cancelled_is_planned_anew_at_once() -> None:
+def test_an_array_most_of_whose_tasks_are_cancelled_is_planned_anew_at_once(scene: Scene) -> None:
     """It waits for nodes for an hour; then it needs one of them, for one round."""
-    scene = Scene()
     scene.poll(T0, running=BUSY)
     array = {"kind": Kind.ARRAY, "size": 1, "tasks": 300, "tasks_per_node": 2, "size_max": 4}
     judged = scene.submit(wall_time=600.0, deadline=T0 + 600.0 * 45, **array)
@@ -218,10 +214,8 @@ def test_a_node_that_was_taken_is_not_counted_on() -> None:
 
 @pytest.mark.parametrize(("leeway", "held"), [(0.0, True), (0.0, False), (90.0, False)])
 def test_an_offer_is_kept_when_the_next_poll_shows_what_started(leeway: float, held: bool) -> None:
-    """It can be taken, since it was made for the longest that could have started.
-
-    A poll shows the end of a job later than its limit by the leeway, which the offer counts with.
-    """
+    """It can be taken, since it was made for the longest that could have started."""
+    # A poll shows the end of a job later than its limit by the leeway, which the offer counts with.
     scene = Scene(nodes=2)
     scene.poll(T0, leeway=leeway)
     asked = {"size": 2, "wall_time": MINUTE}
@@ -358,7 +352,6 @@ def test_what_a_request_says_of_its_instant() -> None:
         Tag.PASSED: f"{int(T0) - 30}:-1,{int(T0) - 1}:10,{int(T0)}:0,{int(T0)}:-2",
     }
     instant = instant_of(fields, scene.site, NodeLists(), 60.0)
-    assert instant.idle is not None
     assert instant.idle.tolist() == [False, True, True, False]
     assert (instant.changed, instant.longest) == (T0, 600.0)
 
@@ -378,7 +371,6 @@ def test_lists_of_nodes_are_read_once() -> None:
     lists, nodes = NodeLists(), Scene(nodes=30).cluster.nodes
     text = fold([f"n{k}" for k in range(0, 30, 2)])
     first = lists.mask(nodes, text)
-    assert first is not None
     assert first.sum() == 15
     assert lists.mask(nodes, text) is first
     assert lists.mask(nodes, "n[1") is None

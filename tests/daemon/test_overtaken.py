@@ -22,7 +22,7 @@ def park(running: Running, count: int = 1) -> None:
     running.show(queued=jobs, marks=Marks.build(count, job=ids, deferred=held, held=held))
 
 
-def test_a_cycle_that_is_overtaken_each_time_ends(running: Running) -> None:
+async def test_a_cycle_that_is_overtaken_each_time_ends(running: Running) -> None:
     """Whoever asks in its last attempt is judged in the next cycle; no promise is lost."""
     given: list[str] = []
     threads = set()
@@ -33,13 +33,10 @@ def test_a_cycle_that_is_overtaken_each_time_ends(running: Running) -> None:
         assert fields[Tag.VERDICT] == ACCEPT
         given.append(token_of(str(fields[Tag.ADMIN_COMMENT])))
 
-    async def course() -> None:
-        await running.start()
-        park(running)
-        running.settling = submit
-        await asyncio.wait_for(running.daemon.cycle(), 120.0)
-
-    asyncio.run(course())
+    await running.start()
+    park(running)
+    running.settling = submit
+    await asyncio.wait_for(running.daemon.cycle(), 120.0)
     assert threading.main_thread() not in threads, "a cycle was worked out on the loop"
     assert not given[-1], "it was promised nothing"
     tokens = {record.token for record in running.daemon.site.promises.values()}
@@ -48,7 +45,7 @@ def test_a_cycle_that_is_overtaken_each_time_ends(running: Running) -> None:
     assert running.daemon.site.waiting_job(1).declined is not None, "the deferred job was judged"
 
 
-def test_a_submission_waits_for_a_cycle_that_is_about_to_end(running: Running) -> None:
+async def test_a_submission_waits_for_a_cycle_that_is_about_to_end(running: Running) -> None:
     """It is judged on what the cycle came to, if that comes soon enough for the filter."""
     attempts, asking = [], threading.Event()
     line: list[socket] = []
@@ -65,56 +62,44 @@ def test_a_submission_waits_for_a_cycle_that_is_about_to_end(running: Running) -
         if len(attempts) == ATTEMPTS:
             asking.set()
 
-    async def course() -> None:
-        await running.start()
-        park(running)
-        running.settling, running.judging = submit, judging
-        await running.daemon.cycle()
-        _, fields = await asyncio.to_thread(answer_of, line[0])
-        assert str(fields[Tag.ADMIN_COMMENT]) != "rtsched:parked"
-        assert len(running.states()) == ATTEMPTS
-
-    asyncio.run(course())
+    await running.start()
+    park(running)
+    running.settling, running.judging = submit, judging
+    await running.daemon.cycle()
+    _, fields = await asyncio.to_thread(answer_of, line[0])
+    assert str(fields[Tag.ADMIN_COMMENT]) != "rtsched:parked"
+    assert len(running.states()) == ATTEMPTS
 
 
-def test_an_answer_that_nobody_read_waits_for_the_cycle_too(running: Running) -> None:
+async def test_an_answer_that_nobody_read_waits_for_the_cycle_too(running: Running) -> None:
     """A promise is not withdrawn from under the last attempt of a cycle, but right after it."""
     calls = 0
+    await running.start()
+    park(running)
+    line = running.asked()
+    await until(lambda: bool(running.states()))
 
-    async def course() -> None:
+    def submit() -> None:
         nonlocal calls
-        await running.start()
-        park(running)
-        line = running.asked()
-        await until(lambda: bool(running.states()))
+        calls += 1
+        if calls < ATTEMPTS:
+            answer_of(running.asked())
+            return
+        line.close()
+        answer_of(running.asked())  # the loop has seen the close before it answers this
 
-        def submit() -> None:
-            nonlocal calls
-            calls += 1
-            if calls < ATTEMPTS:
-                answer_of(running.asked())
-                return
-            line.close()
-            answer_of(running.asked())  # the loop has seen the close before it answers this
-
-        running.settling = submit
-        await running.daemon.cycle()
-        await until(lambda: len(running.states()) == ATTEMPTS - 1)
-        assert running.store.counts()["lapsed"] == 1
-
-    asyncio.run(course())
+    running.settling = submit
+    await running.daemon.cycle()
+    await until(lambda: len(running.states()) == ATTEMPTS - 1)
+    assert running.store.counts()["lapsed"] == 1
 
 
-def test_attempts_have_less_to_do_each_time(running: Running) -> None:
+async def test_attempts_have_less_to_do_each_time(running: Running) -> None:
     """Of many deferred jobs the last attempts judge a few, so that they are over soon."""
     submissions = []
-
-    async def course() -> None:
-        await running.start()
-        park(running, 20)
-        running.settling = lambda: submissions.append(answer_of(running.asked()))
-        await running.daemon.cycle()
-
-    asyncio.run(course())
+    await running.start()
+    park(running, 20)
+    running.settling = lambda: submissions.append(answer_of(running.asked()))
+    await running.daemon.cycle()
     assert len(submissions) == 20 + 20 + LEAST + LEAST
     assert len(running.daemon.site.waiting) == LEAST

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scene import T0, Scene
+from scene import T0, Scene, limits_of
 
 from rtsched.adapters.live import CompletionStatus, Observation
 from rtsched.daemon.admission import AdmissionResult
@@ -19,7 +19,7 @@ from rtsched.model.actions import Notify
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.limit_rules import LimitRules
-from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits
+from rtsched.model.limits import LimitSet, Qos
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import amounts_of
 from rtsched.text import moment
@@ -35,19 +35,9 @@ def rules(
     per_user: Mapping[str, int] | None = None,
 ) -> LimitRules:
     """Return limits of physics, of ann there, and of each user in QOS `normal`."""
-    return LimitRules(
-        SiteLimits(
-            {"normal": Qos(LimitSet(user=dict(per_user or {})))},
-            (
-                Association("root"),
-                Association("physics", parent="root", limits=LimitSet(group=dict(account or {}))),
-                Association("physics", "ann", limits=LimitSet(user=dict(user or {}))),
-                Association("physics", "bob"),
-                Association("arts", parent="root"),
-                Association("arts", "ann"),
-            ),
-        )
-    )
+    each = Qos(LimitSet(user=dict(per_user or {})))
+    group, ann = LimitSet(group=dict(account or {})), LimitSet(user=dict(user or {}))
+    return limits_of(group, ann, normal=each)
 
 
 def site(limits: LimitRules | None, nodes: int = 2, cores: int = 8) -> Scene:
@@ -67,13 +57,6 @@ def submit(
     return scene.submit(now, demand=(cores, 0), account=account, user=user, **asked)
 
 
-def starts(scene: Scene) -> list[float]:
-    """Return the planned starts in order of the jobs, seconds after `T0`."""
-    plan = scene.site.snapshot.plan
-    order = np.argsort(plan.entries.job, kind="stable")
-    return (plan.entries.start[order] - T0).round(3).tolist()
-
-
 def polled(scene: Scene, now: float, *, running: tuple[tuple[int, float], ...] = ()) -> None:
     """Poll, with all promised jobs in the queue and others, by number and end, on node 0."""
     queued = tuple(
@@ -89,11 +72,11 @@ def test_two_jobs_of_an_account_are_planned_one_after_the_other() -> None:
     scene = site(rules({"cpu": 8}))
     said = [submit(scene, cores) for cores in (5, 4, 3)]
     assert [each.verdict for each in said] == ["admit"] * 3
-    assert starts(scene) == [0.0, RUN, 0.0]
+    assert scene.starts() == [0.0, RUN, 0.0]
     other = submit(scene, 8, account="arts")
-    assert (other.verdict, starts(scene)[3]) == ("admit", 0.0)
+    assert (other.verdict, scene.starts()[3]) == ("admit", 0.0)
     polled(scene, T0 + 1)
-    assert starts(scene)[1] == RUN
+    assert scene.starts()[1] == RUN
 
 
 def test_without_limits_they_run_side_by_side() -> None:
@@ -101,7 +84,7 @@ def test_without_limits_they_run_side_by_side() -> None:
     scene = site(None)
     for cores in (5, 4, 3):
         submit(scene, cores)
-    assert starts(scene) == [0.0, 0.0, 0.0]
+    assert scene.starts() == [0.0, 0.0, 0.0]
     assert not scene.site.snapshot.cluster.licenses
 
 
@@ -115,9 +98,9 @@ def test_what_runs_counts() -> None:
     scene.accounts |= {90: "physics", 91: "arts"}
     polled(scene, T0, running=((90, T0 + 300), (91, T0 + 9000)))
     assert submit(scene, 4).verdict == "admit"
-    assert starts(scene) == [300.0]
+    assert scene.starts() == [300.0]
     assert submit(scene, 2).verdict == "admit"
-    assert starts(scene) == [300.0, 0.0]
+    assert scene.starts() == [300.0, 0.0]
 
 
 def test_names_of_resources_have_no_case() -> None:
@@ -145,27 +128,16 @@ def test_names_of_resources_have_no_case() -> None:
 
 
 def test_what_a_qos_lets_run_beyond_the_account_counts_there() -> None:
-    """GrpTRES of QOS `more` is instead of the account's for its jobs; for others these count.
-
-    Slurm lets a job of 4 run only when that of 6 in the QOS has left the account's 8.
-    """
-    limits = LimitRules(
-        SiteLimits(
-            {"normal": Qos(), "more": Qos(LimitSet(group={"cpu": 100}))},
-            (
-                Association("root"),
-                Association("physics", parent="root", limits=LimitSet(group={"cpu": 8})),
-                Association("physics", "ann"),
-            ),
-        )
-    )
-    scene = site(limits)
+    """GrpTRES of QOS `more` is instead of the account's for its jobs; for others these count."""
+    # Slurm lets a job of 4 run only when that of 6 in the QOS has left the account's 8.
+    more = Qos(LimitSet(group={"cpu": 100}))
+    scene = site(limits_of(LimitSet(group={"cpu": 8}), normal=Qos(), more=more))
     scene.demand |= {90: (6, 0)}
     scene.accounts |= {90: "physics"}
     scene.qos |= {90: "more"}
     polled(scene, T0, running=((90, T0 + 300),))
     assert submit(scene, 4).verdict == "admit"
-    assert starts(scene) == [300.0]
+    assert scene.starts() == [300.0]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +155,7 @@ def test_each_kind_of_limit(limits: LimitRules, found: list[float]) -> None:
     scene = site(limits)
     for _ in range(3):
         assert submit(scene, 1).verdict == "admit"
-    assert starts(scene) == found
+    assert scene.starts() == found
 
 
 def test_another_user_of_the_account_has_a_limit_of_her_own() -> None:
@@ -191,7 +163,7 @@ def test_another_user_of_the_account_has_a_limit_of_her_own() -> None:
     scene = site(rules(per_user={"cpu": 4}))
     for user in ("ann", "bob", "ann"):
         submit(scene, 4, user=user)
-    assert starts(scene) == [0.0, 0.0, RUN]
+    assert scene.starts() == [0.0, 0.0, RUN]
 
 
 def test_who_has_no_time_for_the_limit_is_offered_later() -> None:
@@ -212,10 +184,10 @@ def test_a_limit_that_is_lowered_moves_who_is_planned() -> None:
     scene = site(rules({"cpu": 8}))
     for cores in (4, 4):
         submit(scene, cores)
-    assert starts(scene) == [0.0, 0.0]
+    assert scene.starts() == [0.0, 0.0]
     scene.limit_rules = rules({"cpu": 4})
     polled(scene, T0 + 1)
-    assert sorted(starts(scene)) == pytest.approx([1.0, RUN + 1], abs=1.5)
+    assert sorted(scene.starts()) == pytest.approx([1.0, RUN + 1], abs=1.5)
     scene.limit_rules = None
     polled(scene, T0 + 2)
     assert not scene.site.snapshot.cluster.licenses
@@ -228,7 +200,7 @@ def test_a_range_of_nodes_counts_with_all_of_them() -> None:
     submit(scene, 4, kind=np.int8(1), size_min=1, size_max=2)
     submit(scene, 4)
     assert scene.site.requested.demand.tolist() == [[4, 0, 8], [4, 0, 4]]
-    assert starts(scene)[1] > 0
+    assert scene.starts()[1] > 0
 
 
 def test_limits_that_cannot_matter_are_not_planned_with() -> None:
@@ -244,7 +216,7 @@ def test_limits_that_cannot_matter_are_not_planned_with() -> None:
         assert sorted(jobs.demand[:, 2].tolist()) == [1, 3, 5]
     polled(scene, T0 + 1)
     assert scene.site.snapshot.cluster.licenses == {PHYSICS: 8}
-    assert max(starts(scene)) >= RUN
+    assert max(scene.starts()) >= RUN
 
 
 def test_rules_that_another_process_sends_again_are_the_same() -> None:
@@ -359,11 +331,9 @@ def kept_waiting(scene: Scene, ends: tuple[float, ...]) -> list[tuple[int, str]]
 
 
 def test_who_misses_starts_for_a_limit_is_moved_once() -> None:
-    """Job 90 of the account has 4 of its 8 processors, for 200 s by its limit.
-
-    Job 7, of 8, is planned for then after two missed starts; and when 90 should have ended long
-    ago, and it has missed two more, its promise breaks.
-    """
+    """Job 90 of the account has 4 of its 8 processors, for 200 s by its limit."""
+    # Job 7, of 8, is planned for then after two missed starts; and when 90 should have ended long
+    # ago, and it has missed two more, its promise breaks.
     scene = whole(rules({"cpu": 8}))
     assert kept_waiting(scene, (200.0,)) == [(1, "firm"), (43, "firm"), (244, "broken")]
     assert not scene.site.promises
@@ -379,7 +349,7 @@ def test_a_moved_job_is_told_and_stays_where_it_is() -> None:
         runs = ((90, "", T0, T0 + 200, (3,)),)
         settled = scene.poll(T0 + second, queued, runs, limits={7: "AssocGrpCpuLimit"})
         told += [one.text[0] for one in settled.actions if isinstance(one, Notify)]
-        start += starts(scene)
+        start += scene.starts()
     (text,) = told
     assert text.startswith(
         "rtsched: the job did not start at 2 planned starts, since it waits for a limit of its "
@@ -393,15 +363,13 @@ def test_a_moved_job_is_told_and_stays_where_it_is() -> None:
     assert decode_jobs(record.job).begin.tolist() == [T0 + 200]
     asked(scene, T0 + 190, account="arts")  # whoever comes does not bring it forward
     scene.poll(T0 + 191, queued, limits={7: "AssocGrpCpuLimit"})
-    assert starts(scene)[0] == 200.0
+    assert scene.starts()[0] == 200.0
 
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_daemon_that_starts_anew_knows_who_was_moved(*, kept: bool) -> None:
-    """It moves the job no second time: two more missed starts break its promise.
-
-    It keeps the start, or finds it again where the nodes of the plan are gone.
-    """
+    """It moves the job no second time: two more missed starts break its promise."""
+    # It keeps the start, or finds it again where the nodes of the plan are gone.
     scene = whole(rules({"cpu": 8}))
     queued = ((7, asked(scene, T0, size=2).reply.token),)
     scene.accounts[90] = "physics"
@@ -415,7 +383,7 @@ def test_a_daemon_that_starts_anew_knows_who_was_moved(*, kept: bool) -> None:
         settled = scene.poll(T0 + second, queued, runs, limits=waits)
         found += [(second, record.state) for record in settled.changed]
         if second in {100, 103}:
-            assert starts(scene) == [200.0]
+            assert scene.starts() == [200.0]
     assert found == [(1, "firm"), (43, "firm"), (244, "broken")]
 
 
@@ -437,4 +405,4 @@ def test_on_shared_nodes_who_misses_starts_is_moved() -> None:
         found += [(second, record.state) for record in settled.changed]
     assert found == [(1, "firm"), (43, "firm")]
     assert submit(scene, 8, account="arts").verdict == "admit"
-    assert starts(scene)[0] == 200.0
+    assert scene.starts()[0] == 200.0

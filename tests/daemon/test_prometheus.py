@@ -156,7 +156,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     port = free_port()
     (place / "daemon").mkdir()
     running = Running(place / "daemon")
-    running.system.apply = refusing  # type: ignore[method-assign]
+    running.system.apply = refusing
     daemon = running.daemon
     daemon.metrics.watch_database(running.store.path)
     daemon.metrics.watch(lambda: [chain.hook_metrics for chain in daemon.policy.chains()])

@@ -1,9 +1,8 @@
 """Promised jobs that ended or are forgotten, and the list of those that there are."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,26 +76,25 @@ class Records:
         return [(record.id, record.state) for record in settled.changed]
 
 
-def firm(scene: Scene, job: int = 7) -> None:
-    """Promise a job its deadline, and show it once."""
+def firm(scene: Scene, job: int = 7) -> str:
+    """Promise a job its deadline, and show it once; return its token."""
     token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
     scene.poll(T0 + 1, queued=((job, token),))
+    return token
 
 
 @pytest.mark.parametrize(
     ("end", "state"), [(HOUR - 60, "kept"), (HOUR + 60, "missed"), (np.nan, "unknown")]
 )
-def test_the_end_of_a_purged_job_is_asked_for(end: float, state: str) -> None:
+def test_the_end_of_a_purged_job_is_asked_for(scene: Scene, end: float, state: str) -> None:
     """What the records tell decides; a record without an end proves nothing."""
-    scene = Scene()
     firm(scene)
     records = Records(scene, Completions.build(1, job=[7], end=[T0 + end]))
     assert (records.closed(), records.asked) == ([(7, state)], [(7,)])
 
 
-def test_records_that_do_not_answer_are_asked_again() -> None:
+def test_records_that_do_not_answer_are_asked_again(scene: Scene) -> None:
     """The promise stays open meanwhile, and who looks at the daemon's status sees why."""
-    scene = Scene()
     firm(scene)
     records = Records(scene, None)
     assert records.closed() == []
@@ -111,9 +109,8 @@ def test_records_that_do_not_answer_are_asked_again() -> None:
     assert records.poll().problems == ()
 
 
-def test_one_of_several_schedds_that_does_not_answer_leaves_its_jobs_open() -> None:
+def test_one_of_several_schedds_that_does_not_answer_leaves_its_jobs_open(scene: Scene) -> None:
     """What the others know counts; a job of the silent one is asked for until it answers."""
-    scene = Scene()
     firm(scene)
     silent = [CompletionStatus.UNANSWERED]
     records = Records(scene, Completions.build(1, job=[7], status=np.array(silent, np.int8)))
@@ -129,9 +126,8 @@ def test_one_of_several_schedds_that_does_not_answer_leaves_its_jobs_open() -> N
     assert records.poll().problems == ()
 
 
-def test_records_that_never_answer_leave_the_end_unknown() -> None:
+def test_records_that_never_answer_leave_the_end_unknown(scene: Scene) -> None:
     """After a day nobody waits for them any more; nothing says that the user withdrew the job."""
-    scene = Scene()
     firm(scene)
     records = Records(scene, None)
     while records.now < SILENT_S:
@@ -141,9 +137,8 @@ def test_records_that_never_answer_leave_the_end_unknown() -> None:
     assert len(records.asked) < SILENT_S / LAST_RETRY_S + 10
 
 
-def test_a_job_that_the_records_do_not_know_is_asked_for_once_more() -> None:
+def test_a_job_that_the_records_do_not_know_is_asked_for_once_more(scene: Scene) -> None:
     """They may learn of it late; after ten minutes its end counts as unknown."""
-    scene = Scene()
     firm(scene)
     records = Records(scene, Completions.build(0))
     assert (records.closed(), records.closed(), records.asked) == ([], [], [(7,)])
@@ -154,12 +149,10 @@ def test_a_job_that_the_records_do_not_know_is_asked_for_once_more() -> None:
     assert records.closed() == [(7, "unknown")]
 
 
-def test_accounting_is_not_asked_for_what_a_poll_shows() -> None:
+def test_accounting_is_not_asked_for_what_a_poll_shows(scene: Scene) -> None:
     """Jobs that wait, run or ended, and those that never appeared, cost no question."""
-    scene = Scene()
     scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR)
-    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
-    scene.poll(T0 + 1, queued=((7, token),))
+    firm(scene)
     completions = Completions.build(1, job=[7], status=np.array([CompletionStatus.FAILED], np.int8))
 
     async def nobody(jobs: Sequence[int], since: float) -> Completions:
@@ -180,9 +173,8 @@ def numbered(scene: Scene, job: int, now: float) -> str:
     return judged.reply.token
 
 
-def test_a_held_job_is_promised_nothing_before_its_release() -> None:
+def test_a_held_job_is_promised_nothing_before_its_release(scene: Scene) -> None:
     """Its promise would be void at the first poll; it is judged later instead."""
-    scene = Scene()
     one = Jobs.build(1, size=[1], wall_time=[60.0], deadline=[T0 + HOUR])
     admission = AdmissionController(scene.chains, scene.settings, WORDS)
     submission = Submission(one, Edges.build(0), ANN, job=7, held=True)
@@ -198,9 +190,8 @@ def test_a_held_job_is_promised_nothing_before_its_release() -> None:
     assert admission.judge(scene.site, plain, T0).verdict == "pass"
 
 
-def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
+def test_a_job_that_was_not_taken_keeps_no_nodes(scene: Scene) -> None:
     """A batch system that numbers jobs before it asks shows them in the next poll, or never."""
-    scene = Scene()
     token = numbered(scene, 7, T0)
     assert scene.poll(T0 + 1).changed == (), "the poll may have begun before the job was there"
     (record,) = scene.poll(T0 + 3).changed
@@ -209,9 +200,8 @@ def test_a_job_that_was_not_taken_keeps_no_nodes() -> None:
     assert scene.site.unused_by(ANN, T0 + 3, "provisional") == [T0 + 3]
 
 
-def test_a_job_that_no_poll_shows_is_asked_for_until_somebody_answers() -> None:
+def test_a_job_that_no_poll_shows_is_asked_for_until_somebody_answers(scene: Scene) -> None:
     """It may have run and ended: nobody knows yet that the batch system did not take it."""
-    scene = Scene()
     numbered(scene, 7, T0)
     records, observation = Records(scene, None), Observation(T0 + 3, scene.cluster)
     settled = after_poll(scene.site, records.poll(observation), scene.rules, observation.time)
@@ -221,30 +211,25 @@ def test_a_job_that_no_poll_shows_is_asked_for_until_somebody_answers() -> None:
     assert record.why == NOT_TAKEN
 
 
-def test_a_transaction_that_is_refused_counts_once() -> None:
+def test_a_transaction_that_is_refused_counts_once(scene: Scene) -> None:
     """However many jobs it had, its user is not turned away for one mistake."""
-    scene = Scene()
     for job in (7, 8, 9):
         numbered(scene, job, T0)
     assert len(scene.poll(T0 + 3).changed) == 3
     assert scene.site.unused_by(ANN, T0 + 3, "provisional") == [T0 + 3]
 
 
-def test_a_job_that_cannot_start_loses_its_promise() -> None:
+def test_a_job_that_cannot_start_loses_its_promise(scene: Scene) -> None:
     """Nodes are not kept for ever for a job that its own requirements keep off them."""
-    scene = Scene()
-    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
-    scene.poll(T0 + 1, queued=((7, token),))
+    token = firm(scene)
     settled = scene.poll(T0 + 2, queued=((7, token),), stuck=(7,))
     assert [(r.state, r.why) for r in settled.changed] == [("void", STUCK)]
     assert not len(scene.site.snapshot.plan)
 
 
-def test_a_job_of_which_too_little_is_left_is_told_so() -> None:
+def test_a_job_of_which_too_little_is_left_is_told_so(scene: Scene) -> None:
     """Its promise is void; that its deadline is not seen any more is no deed of its user."""
-    scene = Scene()
-    token = scene.submit(size=1, wall_time=60.0, deadline=T0 + HOUR).reply.token
-    scene.poll(T0 + 1, queued=((7, token),))
+    token = firm(scene)
     lacks = "it needs 3 procs and has 2"
     less = {"deadline": np.inf}
     settled = scene.poll(T0 + 2, queued=((7, token),), problems={7: lacks}, changed=less)
@@ -264,18 +249,16 @@ def test_who_submits_jobs_that_cannot_start_is_promised_no_more_for_a_while() ->
     assert scene.submit(T0 + 20, **asked).codes == ("submit.unused",)
 
 
-def test_a_job_that_was_over_before_a_poll_is_asked_for() -> None:
+def test_a_job_that_was_over_before_a_poll_is_asked_for(scene: Scene) -> None:
     """Its promise was kept, though nobody has seen it."""
-    scene = Scene()
     token = numbered(scene, 7, T0)
     told = Completions.build(1, job=[7], end=[T0 + 2], token=[token])
     records = Records(scene, told)
     assert (records.closed(), records.asked) == ([(7, "kept")], [(7,)])
 
 
-def test_a_job_that_is_seen_is_not_asked_for() -> None:
+def test_a_job_that_is_seen_is_not_asked_for(scene: Scene) -> None:
     """It becomes firm as any other."""
-    scene = Scene()
     token = numbered(scene, 7, T0)
     (record,) = scene.poll(T0 + 3, queued=((7, token),)).changed
     assert (record.id, record.state, scene.site.numbers) == (7, "firm", {})
@@ -309,26 +292,11 @@ def test_ends_are_seen() -> None:
     known = Completions.build(2, job=[1, 4], start=[10.0, 31.0], end=[33.0, 34.0])
     ended.poll(poll([], {}), known, 35.0)
     log = ended.taken()
-    assert log is not None
     assert log.jobs.id.tolist() == [4, 1, 2]
     assert log.jobs.texts("name") == ["model"] * 3
     assert log.outcomes.end.tolist() == [34.0, 33.0, 35.0]
     assert log.outcomes.run_time.tolist() == [3.0, 23.0, 15.0]
     assert ended.taken() is None
-
-
-def run(place: Path, course: Callable[[Running], Awaitable[None]]) -> None:
-    """Run a daemon with four idle nodes, and a course of events."""
-
-    async def whole() -> None:
-        running = Running(place)
-        try:
-            await running.start()
-            await course(running)
-        finally:
-            running.close()
-
-    asyncio.run(whole())
 
 
 def lines(running: Running) -> list[str]:
@@ -353,90 +321,75 @@ def appear(running: Running, job: int) -> None:
     running.show(queued=row, marks=marks)
 
 
-def test_a_promise_is_on_the_list_before_the_filter_reads_of_it(tmp_path: Path) -> None:
+async def test_a_promise_is_on_the_list_before_the_filter_reads_of_it(running: Running) -> None:
     """Its job has no number yet, so its user stands there; with the next poll the job does."""
+    await running.start()
+    assert lines(running) == ["0"]
+    add = running.daemon.promised.add
 
-    async def course(running: Running) -> None:
-        assert lines(running) == ["0"]
-        add = running.daemon.promised.add
-
-        def seen(uid: int) -> None:
-            assert running.states() == ["provisional"]  # committed, not answered
-            add(uid)
-            assert lines(running) == ["0", f"user {ANN}"]
-
-        running.daemon.promised.add = seen
-        await promise(running)
+    def seen(uid: int) -> None:
+        assert running.states() == ["provisional"]  # committed, not answered
+        add(uid)
         assert lines(running) == ["0", f"user {ANN}"]
-        appear(running, 17)
-        await running.daemon.cycle()
-        assert lines(running) == ["17", "17"]
 
-    run(tmp_path, course)
+    running.daemon.promised.add = seen
+    await promise(running)
+    assert lines(running) == ["0", f"user {ANN}"]
+    appear(running, 17)
+    await running.daemon.cycle()
+    assert lines(running) == ["17", "17"]
 
 
-def test_a_closed_promise_leaves_the_list(tmp_path: Path) -> None:
+async def test_a_closed_promise_leaves_the_list(running: Running) -> None:
     """A job that is gone is on it no longer, nor is a user whose admission lapsed."""
-
-    async def course(running: Running) -> None:
-        await promise(running)
-        appear(running, 17)
-        await running.daemon.cycle()
-        await promise(running)
-        assert lines(running) == ["17", "17", f"user {ANN}"]
-        running.now += 1000.0
-        empty = running.system.observation.queued.take(np.zeros(0, np.int64))
-        over = Completions.build(1, job=[17], end=[running.now], status=[CompletionStatus.FAILED])
-        running.show(time=running.now, queued=empty, marks=Marks.build(0), completions=over)
-        await running.daemon.cycle()
-        assert running.states() == []
-        assert lines(running) == ["17"]
-
-    run(tmp_path, course)
+    await running.start()
+    await promise(running)
+    appear(running, 17)
+    await running.daemon.cycle()
+    await promise(running)
+    assert lines(running) == ["17", "17", f"user {ANN}"]
+    running.now += 1000.0
+    empty = running.system.observation.queued.take(np.zeros(0, np.int64))
+    over = Completions.build(1, job=[17], end=[running.now], status=[CompletionStatus.FAILED])
+    running.show(time=running.now, queued=empty, marks=Marks.build(0), completions=over)
+    await running.daemon.cycle()
+    assert running.states() == []
+    assert lines(running) == ["17"]
 
 
-def test_an_offer_is_no_promise(tmp_path: Path) -> None:
+async def test_an_offer_is_no_promise(running: Running) -> None:
     """Of a user who was rejected, with an offer that is held for her, no job is guarded."""
-
-    async def course(running: Running) -> None:
-        await asyncio.to_thread(answer_of, running.asked(nodes=4, hours=0.6))
-        await asyncio.to_thread(answer_of, running.asked(nodes=4, hours=0.6))
-        assert sorted(running.states()) == ["offered", "provisional"]
-        appear(running, 17)
-        await running.daemon.cycle()
-        assert lines(running) == ["17", "17"]
-
-    run(tmp_path, course)
+    await running.start()
+    await asyncio.to_thread(answer_of, running.asked(nodes=4, hours=0.6))
+    await asyncio.to_thread(answer_of, running.asked(nodes=4, hours=0.6))
+    assert sorted(running.states()) == ["offered", "provisional"]
+    appear(running, 17)
+    await running.daemon.cycle()
+    assert lines(running) == ["17", "17"]
 
 
-def test_a_list_that_cannot_be_written_is_a_problem_and_no_obstacle(tmp_path: Path) -> None:
+async def test_a_list_that_cannot_be_written_is_a_problem_and_no_obstacle(running: Running) -> None:
     """Promises are given all the same; the status says what is wrong, until it is not any more."""
-
-    async def course(running: Running) -> None:
-        place = tmp_path / "gone" / FILE
-        running.daemon.promised.path = place
-        await promise(running)
-        await running.daemon.cycle()
-        problem = f"{place} cannot be written (No such file or directory)"
-        assert any(problem in each for each in running.daemon.status.problems)
-        place.parent.mkdir()
-        await running.daemon.cycle()
-        assert running.daemon.status.problems == ()
-        assert f"user {ANN}" in place.read_text()
-
-    run(tmp_path, course)
+    await running.start()
+    place = running.path / "gone" / FILE
+    running.daemon.promised.path = place
+    await promise(running)
+    await running.daemon.cycle()
+    problem = f"{place} cannot be written (No such file or directory)"
+    assert any(problem in each for each in running.daemon.status.problems)
+    place.parent.mkdir()
+    await running.daemon.cycle()
+    assert running.daemon.status.problems == ()
+    assert f"user {ANN}" in place.read_text()
 
 
-def test_the_list_is_written_when_it_changes(tmp_path: Path) -> None:
+async def test_the_list_is_written_when_it_changes(running: Running) -> None:
     """A poll that shows nothing new, and a second promise to a user, leave the file as it is."""
-
-    async def course(running: Running) -> None:
-        await promise(running)
-        before = (tmp_path / FILE).stat().st_mtime_ns
-        await promise(running)
-        await running.daemon.cycle()
-        assert (tmp_path / FILE).stat().st_mtime_ns == before
-        assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o644
-        assert [path.name for path in tmp_path.glob(f".{FILE}*")] == []
-
-    run(tmp_path, course)
+    await running.start()
+    await promise(running)
+    before = (running.path / FILE).stat().st_mtime_ns
+    await promise(running)
+    await running.daemon.cycle()
+    assert (running.path / FILE).stat().st_mtime_ns == before
+    assert (running.path / FILE).stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in running.path.glob(f".{FILE}*")] == []

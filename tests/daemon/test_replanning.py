@@ -487,10 +487,8 @@ def test_jobs_are_planned_before_and_after_a_reservation(shared: bool) -> None:
 
 @BOTH_KINDS
 def test_a_promise_is_moved_out_of_the_way_of_a_new_reservation(shared: bool) -> None:
-    """To another node at the same time, or to after it; only if neither will do it breaks.
-
-    That is as soon as the job could no longer end in time if it started at once.
-    """
+    """To another node at the same time, or to after it; only if neither will do it breaks."""
+    # That is as soon as the job could no longer end in time if it started at once.
     scene = scene_of(2, shared)
     token = ask(scene, RUN, 3 * RUN).reply.token
     scene.poll(T0 + 1, ((7, token),))

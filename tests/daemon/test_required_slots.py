@@ -40,14 +40,6 @@ def ask(scene: Scene, requirements: str, left: float = 20 * RUN, part: str = PAR
     return str(judged.reply.token)
 
 
-def planned(scene: Scene) -> dict[int, tuple[float, list[int]]]:
-    """Return start, in seconds after T0, and slots of each planned job."""
-    plan = scene.site.snapshot.plan
-    starts = (plan.entries.start - T0).tolist()
-    jobs = plan.entries.job.tolist()
-    return {job: (starts[k], plan.nodes_of(k).tolist()) for k, job in enumerate(jobs)}
-
-
 @pytest.mark.parametrize("planner", ["mcdf", "edf", "spare"])
 def test_jobs_wait_for_slots_that_match(planner: str) -> None:
     """The second starts when the first has ended, though other slots are free."""
@@ -55,7 +47,7 @@ def test_jobs_wait_for_slots_that_match(planner: str) -> None:
     jobs = tuple((7 + at, ask(scene, "HasMatlab")) for at in range(2))
     plain = (9, ask(scene, "HasMatlab =!= true"))
     scene.poll(T0 + 1, queued=(*jobs, plain))
-    found = planned(scene)
+    found = scene.planned()
     assert [found[job] for job in (7, 8)] == [(0.0, [1]), (RUN, [1])]
     assert found[9][0] == 0.0
     assert found[9][1] != [1]
@@ -68,7 +60,7 @@ def test_slots_that_change_move_the_plan() -> None:
     scene.cluster = replace(pool(2), version=scene.cluster.version + 1)
     settled = scene.poll(T0 + 2, queued=((7, token),))
     assert [record.state for record in settled.changed] == ["firm"]
-    assert planned(scene)[7][1] == [2]
+    assert scene.planned()[7][1] == [2]
     scene.cluster = replace(pool(), version=scene.cluster.version + 1)
     settled = scene.poll(T0 + 4, queued=((7, token),))
     assert [record.state for record in settled.changed] == ["broken"]
@@ -111,4 +103,4 @@ def test_other_requirements_are_another_job(
     assert not why or state["void"].startswith(why)
     if not why and asked:
         assert settled.site.row(7).texts("node_request") == [seen.words]
-        assert planned(scene)[7][1] == ([2] if seen.part == "/2/512" else [1])
+        assert scene.planned()[7][1] == ([2] if seen.part == "/2/512" else [1])

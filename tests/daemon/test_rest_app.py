@@ -1,14 +1,13 @@
 """The endpoints before a real daemon: who sees what, their description, and rest.toml."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from rest_client import BOB, JOB, app_for, call, daemon_with_a_promise, local
+from rest_client import BOB, JOB, app_for, asked, call, daemon_with_a_promise, local
 from running import ANN, Running
 from schemathesis.checks import not_a_server_error
 from schemathesis.schemas import BaseSchema
@@ -24,29 +23,6 @@ from rtsched.core.config import read_settings
 from rtsched.errors import ConfigError
 from rtsched.rest.credential import payload_for
 from rtsched.rest.settings import RestSettings
-
-
-@pytest.fixture(scope="module")
-def with_promise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Give a daemon with ann's promise."""
-    with daemon_with_a_promise(tmp_path_factory.mktemp("rest")) as running:
-        yield running
-
-
-def asked(
-    running: Running,
-    uid: int | None,
-    method: str,
-    target: str,
-    body: bytes = b"",
-    settings: dict[str, Any] | None = None,
-    **headers: str,
-) -> tuple[int, Any, dict[str, str]]:
-    """Send one request as a local user, or as nobody."""
-    app = app_for(running, **(settings or {}))
-    return asyncio.run(
-        call(app if uid is None else local(app, uid), method, target, body, **headers)
-    )
 
 
 def test_what_a_user_sees(with_promise: Running) -> None:
@@ -164,24 +140,20 @@ def test_bad_input_is_named(
     assert report["error"]
 
 
-def test_a_user_is_slowed_down(with_promise: Running) -> None:
+async def test_a_user_is_slowed_down(with_promise: Running) -> None:
     """Who sends too many is told when to come back; others are answered."""
-
-    async def course() -> list[int]:
-        app = app_for(with_promise, rate=1.0, burst=3)
-        found = [(await call(local(app, ANN), "GET", "/v1/status"))[0] for _ in range(3)]
-        status, _, headers = await call(local(app, ANN), "GET", "/v1/status")
-        assert (status, headers["retry-after"]) == (429, "1")
-        return [*found, (await call(local(app, BOB), "GET", "/v1/status"))[0]]
-
-    assert asyncio.run(course()) == [200] * 4
+    app = app_for(with_promise, rate=1.0, burst=3)
+    found = [(await call(local(app, ANN), "GET", "/v1/status"))[0] for _ in range(3)]
+    status, _, headers = await call(local(app, ANN), "GET", "/v1/status")
+    assert (status, headers["retry-after"]) == (429, "1")
+    assert [*found, (await call(local(app, BOB), "GET", "/v1/status"))[0]] == [200] * 4
 
 
 def test_a_daemon_that_does_not_answer(with_promise: Running) -> None:
     """Is told as such, with the time to try again."""
     for target in ("/v1/status", "/v1/health"):
         app = app_for(with_promise)
-        app._app.state.daemon._path = "/nowhere.sock"  # type: ignore[attr-defined]
+        app._app.state.daemon._path = "/nowhere.sock"
         status, _, headers = asyncio.run(call(local(app, ANN), "GET", target))
         assert status == 503
         assert target == "/v1/health" or headers["retry-after"] == "1"
@@ -241,18 +213,11 @@ OPERATIONS = (
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Give a daemon with ann's promise."""
-    with daemon_with_a_promise(tmp_path_factory.mktemp("fuzzed")) as daemon:
-        yield daemon
-
-
-@pytest.fixture(scope="module")
-def schemas(running: Running) -> dict[int, BaseSchema]:
+def schemas(with_promise: Running) -> dict[int, BaseSchema]:
     """Return the description as ann and as root read it."""
     return {
         uid: schemathesis.openapi.from_asgi(
-            "/schema/openapi.json", local(app_for(running, daemon_requests=60), uid)
+            "/schema/openapi.json", local(app_for(with_promise, daemon_requests=60), uid)
         )
         for uid in (ANN, 0)
     }
@@ -285,10 +250,7 @@ def test_answers_are_as_described(
 
     @given(case=schemas[uid][path][method].as_strategy())
     @settings(
-        max_examples=40,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        database=None,
+        max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )
     def fuzzed(case: schemathesis.Case) -> None:
         response = case.call()

@@ -192,20 +192,16 @@ def owner(authenticator: TokenAuthenticator, text: str) -> int:
     return asyncio.run(authenticator.uid(text, "host"))
 
 
-def test_each_token_counts_once() -> None:
+async def test_each_token_counts_once() -> None:
     """Also if it is sent twice at the same time; another one counts again."""
     authenticator = accepting()
-    assert owner(authenticator, made()) == USER.pw_uid
+    assert await authenticator.uid(made(), "host") == USER.pw_uid
     with pytest.raises(CredentialError, match="used before"):
-        owner(authenticator, made())
-    assert owner(authenticator, made(jti="2f")) == USER.pw_uid
-
-    async def both() -> list[object]:
-        fresh = accepting()
-        asked = [fresh.uid(made(), host) for host in ("one", "other")]
-        return await asyncio.gather(*asked, return_exceptions=True)
-
-    found = asyncio.run(both())
+        await authenticator.uid(made(), "host")
+    assert await authenticator.uid(made(jti="2f"), "host") == USER.pw_uid
+    fresh = accepting()
+    asked = [fresh.uid(made(), host) for host in ("one", "other")]
+    found = await asyncio.gather(*asked, return_exceptions=True)
     assert USER.pw_uid in found
     assert sum(isinstance(each, CredentialError) for each in found) == 1
 
@@ -276,7 +272,7 @@ def test_by_default_the_daemon_says_whether_tokens_are_accepted() -> None:
                 owner(authenticator, made(iat=NOW))
 
 
-def test_no_host_delays_another() -> None:
+async def test_no_host_delays_another() -> None:
     """While the tokens of one wait for the collector, that of another is checked."""
     release, asked = threading.Event(), threading.Semaphore(0)
 
@@ -289,28 +285,24 @@ def test_no_host_delays_another() -> None:
     authenticator = accepting(lambda text: slow(names[text]))
     names = {made(jti=f"slow{n}"): "slow" for n in range(WAITING + 1)} | {made(): "quick"}
     flood = list(names)[: WAITING + 1]
-
-    async def course() -> None:
-        tasks = [asyncio.create_task(authenticator.uid(text, "one")) for text in flood[:-1]]
-        for _ in range(EACH):
-            await asyncio.to_thread(asked.acquire)
-        with pytest.raises(TooMuchError, match="this host"):
-            await authenticator.uid(flood[-1], "one")
-        assert await authenticator.uid(made(), "other") == USER.pw_uid
-        others = [
-            asyncio.create_task(authenticator.uid(made(jti=f"{host}-{n}"), f"host{host}"))
-            for host in range(2)
-            for n in range(3)
-        ]
-        names.update({made(jti=f"{host}-{n}"): "slow" for host in range(2) for n in range(3)})
-        release.set()
-        assert set(await asyncio.gather(*tasks, *others)) == {USER.pw_uid}
-        assert not authenticator._turns
-
-    asyncio.run(course())
+    tasks = [asyncio.create_task(authenticator.uid(text, "one")) for text in flood[:-1]]
+    for _ in range(EACH):
+        await asyncio.to_thread(asked.acquire)
+    with pytest.raises(TooMuchError, match="this host"):
+        await authenticator.uid(flood[-1], "one")
+    assert await authenticator.uid(made(), "other") == USER.pw_uid
+    others = [
+        asyncio.create_task(authenticator.uid(made(jti=f"{host}-{n}"), f"host{host}"))
+        for host in range(2)
+        for n in range(3)
+    ]
+    names.update({made(jti=f"{host}-{n}"): "slow" for host in range(2) for n in range(3)})
+    release.set()
+    assert set(await asyncio.gather(*tasks, *others)) == {USER.pw_uid}
+    assert not authenticator._turns
 
 
-def test_there_is_a_limit_for_all_hosts() -> None:
+async def test_there_is_a_limit_for_all_hosts() -> None:
     """As many hosts as you like do not make it longer."""
     release = threading.Event()
 
@@ -319,34 +311,25 @@ def test_there_is_a_limit_for_all_hosts() -> None:
         return f"{USER.pw_name}@pool"
 
     authenticator = accepting(slow)
-
-    async def course() -> None:
-        tasks = [
-            asyncio.create_task(authenticator.uid(made(jti=f"j{n}"), f"host{n % 8}"))
-            for n in range(64)
-        ]
-        await asyncio.sleep(0)
-        with pytest.raises(OverloadError):
-            await authenticator.uid(made(jti="last"), "other")
-        release.set()
-        await asyncio.gather(*tasks)
-
-    asyncio.run(course())
+    tasks = [
+        asyncio.create_task(authenticator.uid(made(jti=f"j{n}"), f"host{n % 8}")) for n in range(64)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(OverloadError):
+        await authenticator.uid(made(jti="last"), "other")
+    release.set()
+    await asyncio.gather(*tasks)
 
 
-def test_used_tokens_are_forgotten_when_they_end() -> None:
+async def test_used_tokens_are_forgotten_when_they_end() -> None:
     """They would be refused by then anyway."""
     now = [NOW]
     pool = Pool(lambda _: f"{USER.pw_name}@pool", lambda: "pool")
     authenticator = TokenAuthenticator(pool, clock=lambda: now[0])
-
-    async def course() -> None:
-        for n in range(1100):
-            await authenticator.uid(made(jti=f"j{n}", iat=NOW), "host")
-        now[0] += 100
-        await authenticator.uid(made(jti="late", iat=NOW, exp=NOW + 160), "host")
-
-    asyncio.run(course())
+    for n in range(1100):
+        await authenticator.uid(made(jti=f"j{n}", iat=NOW), "host")
+    now[0] += 100
+    await authenticator.uid(made(jti="late", iat=NOW, exp=NOW + 160), "host")
     assert set(authenticator._used) == {"late"}
 
 

@@ -19,7 +19,7 @@ import dns.resolver
 import dns.rrset
 import msgspec
 import pytest
-from rest_client import JOB, daemon_with_a_promise, forged
+from rest_client import JOB, forged
 from running import ANN, Running
 
 from rtsched import __version__
@@ -31,30 +31,12 @@ from rtsched.rest.settings import RestSettings
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Give a daemon with ann's promise."""
-    with daemon_with_a_promise(tmp_path_factory.mktemp("serving")) as daemon:
-        yield daemon
-
-
-@pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a certificate for localhost, which signs itself."""
     directory = tmp_path_factory.mktemp("tls")
-    words = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-    ]
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     words += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    words += ["-keyout", "key.pem", "-out", "cert.pem"]
+    words += ["-nodes", "-days", "2", "-keyout", "key.pem", "-out", "cert.pem"]
     subprocess.run(words, cwd=directory, check=True, capture_output=True)
     return directory
 
@@ -71,32 +53,33 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.fixture
 def served(
-    running: Running,
-    tmp_path: Path,
-    course: Callable[[RestSettings], Any],
-    monkeypatch: pytest.MonkeyPatch,
-    **settings: Any,
-) -> Any:
-    """Run a server, and what a client does in a thread; return what that returned."""
-    given = {"port": free_port(), "socket": str(tmp_path / "rest.sock"), **settings}
-    chosen = RestSettings(query_socket=str(running.users.path), **given)
+    with_promise: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., None]:
+    """Give what runs a server with some settings, and what a client does in a thread."""
     make = app.create_app
     monkeypatch.setattr(serving, "create_app", lambda *args: make(*args, decode=forged))
 
-    async def whole() -> Any:
-        stop, ready = asyncio.Event(), asyncio.Event()
-        server = asyncio.create_task(
-            serving.serve(chosen, serving.listeners(chosen), ready.set, stop)
-        )
-        await ready.wait()
-        try:
-            return await asyncio.to_thread(course, chosen)
-        finally:
-            stop.set()
-            await server
+    def run(course: Callable[[RestSettings], None], **settings: Any) -> None:
+        given = {"port": free_port(), "socket": str(tmp_path / "rest.sock"), **settings}
+        chosen = RestSettings(query_socket=str(with_promise.users.path), **given)
 
-    return asyncio.run(whole())
+        async def whole() -> None:
+            stop, ready = asyncio.Event(), asyncio.Event()
+            server = asyncio.create_task(
+                serving.serve(chosen, serving.listeners(chosen), ready.set, stop)
+            )
+            await ready.wait()
+            try:
+                await asyncio.to_thread(course, chosen)
+            finally:
+                stop.set()
+                await server
+
+        asyncio.run(whole())
+
+    return run
 
 
 def said(line: socket.socket) -> bytes:
@@ -118,9 +101,7 @@ def local_line(settings: RestSettings) -> socket.socket:
     return line
 
 
-def test_the_client_asks_over_tls(
-    running: Running, tmp_path: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_client_asks_over_tls(served: Callable[..., None], certificate: Path) -> None:
     """Every question that users' commands ask; another user gets none of it."""
     tls = {"certificate": str(certificate / "cert.pem"), "key": str(certificate / "key.pem")}
 
@@ -151,12 +132,10 @@ def test_the_client_asks_over_tls(
         with pytest.raises(AdapterError, match="does not answer"):
             ask_server(questions.Status(), plain, encode=credential(ANN))
 
-    served(running, tmp_path, course, monkeypatch, **tls)
+    served(course, **tls)
 
 
-def test_a_local_user_is_known_by_the_kernel(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_local_user_is_known_by_the_kernel(served: Callable[..., None]) -> None:
     """Who asks on the Unix socket needs no credential, and cannot name another user."""
 
     def course(settings: RestSettings) -> None:
@@ -171,12 +150,10 @@ def test_a_local_user_is_known_by_the_kernel(
             assert b"rtsched-version: " + __version__.encode() in answer.lower()
         assert oct(os.stat(settings.socket).st_mode)[-3:] == "666"
 
-    served(running, tmp_path, course, monkeypatch)
+    served(course)
 
 
-def test_slow_and_malformed_clients_are_cut_off(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_and_malformed_clients_are_cut_off(served: Callable[..., None]) -> None:
     """Half a request, half a body, garbage, headers without end: none of them stays."""
     body = b"POST /v1/feasible HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
 
@@ -196,12 +173,10 @@ def test_slow_and_malformed_clients_are_cut_off(
                 assert answer.split()[1:2] == ([status] if status else []), (text[:20], answer)
         assert time.monotonic() - begun < 20.0
 
-    served(running, tmp_path, course, monkeypatch, time_limit=0.5)
+    served(course, time_limit=0.5)
 
 
-def test_a_body_that_is_too_long_is_refused_at_once(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_that_is_too_long_is_refused_at_once(served: Callable[..., None]) -> None:
     """By its length where that is said, and by what has come where it is not."""
     head = b"POST /v1/feasible HTTP/1.1\r\nHost: x\r\n"
     chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
@@ -217,12 +192,10 @@ def test_a_body_that_is_too_long_is_refused_at_once(
                 answer = said(line)
                 assert b" 413 " in answer or b" 400 " in answer, (text[:90], answer)
 
-    served(running, tmp_path, course, monkeypatch)
+    served(course)
 
 
-def test_connections_are_limited(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connections_are_limited(served: Callable[..., None]) -> None:
     """A peer has a number of them; those beyond are closed, and places come back."""
 
     def course(settings: RestSettings) -> None:
@@ -237,12 +210,10 @@ def test_connections_are_limited(
             line.sendall(b"GET /v1/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             assert b" 200 " in said(line)
 
-    served(running, tmp_path, course, monkeypatch, connections_per_peer=3)
+    served(course, connections_per_peer=3)
 
 
-def test_one_server_at_a_time(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_server_at_a_time(served: Callable[..., None]) -> None:
     """A second one does not take socket or port over."""
 
     def course(settings: RestSettings) -> None:
@@ -253,7 +224,7 @@ def test_one_server_at_a_time(
             with pytest.raises(AdapterError, match=r"cannot listen|another server"):
                 serving.listeners(other)
 
-    served(running, tmp_path, course, monkeypatch)
+    served(course)
 
 
 def test_a_wrong_certificate_is_named(tmp_path: Path) -> None:
@@ -293,7 +264,7 @@ def test_a_wrong_url_is_named(url: str) -> None:
 
 
 def test_another_server_is_asked(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the first one is away, or its daemon on standby; else why not is told of each."""
 
@@ -305,7 +276,7 @@ def test_another_server_is_asked(
         with pytest.raises(AdapterError, match=r"does not answer: .*; .*does not answer: "):
             ask_server(questions.Status(), neither, encode=credential(ANN))
 
-    served(running, tmp_path, course, monkeypatch)
+    served(course)
     standby = b'{"error":"this daemon is on standby: the active daemon is on backup"}'
     answers = iter([(503, __version__, standby), (200, __version__, b'{"now":1.0,"nodes":[]}')])
     monkeypatch.setattr(client, "_exchanged", lambda *_: next(answers))
@@ -397,7 +368,7 @@ def test_how_a_user_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ):
         monkeypatch.setattr("rtsched.adapters.munge.available", lambda munge=munge: munge)
         monkeypatch.setenv("PATH", path)
-        server = ClientSettings("https://head", identity=identity)  # type: ignore[arg-type]
+        server = ClientSettings("https://head", identity=identity)
         ask_server(questions.NodeList(), server)
         assert sent.pop() == scheme
     plain = ClientSettings("http://127.0.0.1:1", identity="condor")

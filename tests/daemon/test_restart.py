@@ -2,10 +2,8 @@
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
 from os import SEEK_END
 from pathlib import Path
-from socket import socket
 
 import pytest
 from running import ANN, Running, answer_of, until
@@ -51,22 +49,18 @@ def planned(running: Running) -> dict[str, list[str]]:
     }
 
 
-def test_a_plan_keeps_its_nodes(places: tuple[Path, Path]) -> None:
+async def test_a_plan_keeps_its_nodes(places: tuple[Path, Path]) -> None:
     """Nodes that came in front, and a kill right after: the plan means the same machines."""
-
-    async def course() -> dict[str, list[str]]:
-        await running.start()
-        for nodes in (1, 2):
-            await asyncio.to_thread(answer_of, running.asked(nodes))
-        names = ["a0", "a1", "n0", "n1", "n2", "n3"]
-        running.now += 1
-        cluster = Cluster(Nodes.build(len(names), name=names))
-        running.show(time=running.now, cluster=cluster)
-        await running.daemon.cycle()
-        return planned(running)
-
     running = Running(places[0])
-    before = asyncio.run(course())
+    await running.start()
+    for nodes in (1, 2):
+        await asyncio.to_thread(answer_of, running.asked(nodes))
+    names = ["a0", "a1", "n0", "n1", "n2", "n3"]
+    running.now += 1
+    cluster = Cluster(Nodes.build(len(names), name=names))
+    running.show(time=running.now, cluster=cluster)
+    await running.daemon.cycle()
+    before = planned(running)
     assert sorted(map(len, before.values())) == [1, 2]
     after = killed(running, places[1])
     assert planned(after) == before
@@ -116,7 +110,7 @@ def test_a_plan_of_the_first_schema_keeps_its_nodes() -> None:
     assert scene.site.snapshot.plan.nodes.tolist() == (plan.nodes + 1).tolist()
 
 
-def test_a_large_database_is_checked_beside_the_work(
+async def test_a_large_database_is_checked_beside_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Damage where no open promise stands: the daemon starts, and says what is wrong."""
@@ -128,114 +122,84 @@ def test_a_large_database_is_checked_beside_the_work(
         file.seek(-8192, SEEK_END)
         file.write(b"\xa5" * 4096)
     running = Running(tmp_path)
-
-    async def course() -> None:
-        alive = asyncio.create_task(running.daemon.run([]))
-        async with asyncio.timeout(60.0):
-            while not running.daemon.status.problems:
-                running.daemon._wake.set()
-                await asyncio.sleep(0.01)
-        running.daemon._stop.set()
-        await alive
-
-    asyncio.run(course())
+    alive = asyncio.create_task(running.daemon.run([]))
+    async with asyncio.timeout(60.0):
+        while not running.daemon.status.problems:
+            running.daemon._wake.set()
+            await asyncio.sleep(0.01)
+    running.daemon._stop.set()
+    await alive
     (problem,) = running.daemon.status.problems
     assert "rtsched.db: is damaged" in problem
     assert "restore a backup" in problem
     running.close()
 
 
-def run(running: Running, course: Callable[[], Awaitable[None]]) -> None:
-    """Run a daemon that listens, and a course of events."""
-
-    async def whole() -> None:
-        await running.start()
-        await course()
-
-    asyncio.run(whole())
-
-
-def test_an_answer_that_is_read_is_a_promise(running: Running) -> None:
+async def test_an_answer_that_is_read_is_a_promise(running: Running) -> None:
     """Who reads the answer and hangs up then has the promise."""
-
-    async def course() -> None:
-        kind, fields = await asyncio.to_thread(answer_of, running.asked())
-        assert (kind, fields[Tag.VERDICT]) == (MessageKind.ANSWER, ACCEPT)
-        await until(lambda: not running.server.open)
-        assert running.states() == ["provisional"]
-
-    run(running, course)
+    await running.start()
+    kind, fields = await asyncio.to_thread(answer_of, running.asked())
+    assert (kind, fields[Tag.VERDICT]) == (MessageKind.ANSWER, ACCEPT)
+    await until(lambda: not running.server.open)
+    assert running.states() == ["provisional"]
 
 
 @pytest.mark.parametrize("occupied", [False, True], ids=["promise", "offer"])
-def test_a_filter_that_hangs_up_while_it_is_judged(running: Running, occupied: bool) -> None:
+async def test_a_filter_that_hangs_up_while_it_is_judged(running: Running, occupied: bool) -> None:
     """Nothing is promised or offered: the filter has told its user that nobody answered."""
-
-    async def course() -> None:
-        before = []
-        if occupied:
-            await asyncio.to_thread(answer_of, running.asked(nodes=4, hours=0.6))
-            before = ["provisional"]
-        line = running.asked(nodes=4, hours=0.6)
-        running.judging = line.close
-        await until(lambda: running.server.refused > 0 or len(running.states()) > len(before))
-        assert running.states() == before
-        assert len(running.store.open_promises()) == len(before)
-        assert running.daemon.site.unused == {}
-        assert len(running.store.journal()) == len(before)
-
-    run(running, course)
+    await running.start()
+    before = []
+    if occupied:
+        await asyncio.to_thread(answer_of, running.asked(nodes=4, hours=0.6))
+        before = ["provisional"]
+    line = running.asked(nodes=4, hours=0.6)
+    running.judging = line.close
+    await until(lambda: running.server.refused > 0 or len(running.states()) > len(before))
+    assert running.states() == before
+    assert len(running.store.open_promises()) == len(before)
+    assert running.daemon.site.unused == {}
+    assert len(running.store.journal()) == len(before)
 
 
-def test_a_filter_that_hangs_up_during_the_commit(running: Running) -> None:
+async def test_a_filter_that_hangs_up_during_the_commit(running: Running) -> None:
     """The promise is written down, nobody reads of it: it is withdrawn at once, and not counted."""
     commit = running.store.commit
 
     def slowly(*arguments: object) -> None:
-        commit(*arguments)  # type: ignore[arg-type]
+        commit(*arguments)
         line.close()
 
-    async def course() -> None:
-        nonlocal line
-        line = running.asked()
-        running.store.commit = slowly  # type: ignore[method-assign]
-        await until(lambda: bool(running.store.counts().get("lapsed")))
-        await until(lambda: running.states() == [])  # it is so once it is on the disk
-        assert not len(running.daemon.site.snapshot.plan)
-        assert running.daemon.site.unused == {}
-
-    line: socket
-    run(running, course)
+    await running.start()
+    line = running.asked()
+    running.store.commit = slowly
+    await until(lambda: bool(running.store.counts().get("lapsed")))
+    await until(lambda: running.states() == [])  # it is so once it is on the disk
+    assert not len(running.daemon.site.snapshot.plan)
+    assert running.daemon.site.unused == {}
 
 
-def test_a_filter_that_hangs_up_before_it_reads(running: Running) -> None:
+async def test_a_filter_that_hangs_up_before_it_reads(running: Running) -> None:
     """An answer that lies unread in a closed socket was told to nobody."""
+    await running.start()
+    line = running.asked()
+    await until(lambda: bool(running.states()))
+    line.close()
+    await until(lambda: bool(running.store.counts().get("lapsed")))
+    await until(lambda: running.states() == [])  # it is so once it is on the disk
+    assert running.daemon.site.unused == {}
 
-    async def course() -> None:
+
+async def test_twenty_answers_that_came_too_late_lock_nobody_out(running: Running) -> None:
+    """A daemon that is slow for a while costs its users no promises of the next hour."""
+    await running.start()
+    for _ in range(20):
         line = running.asked()
         await until(lambda: bool(running.states()))
         line.close()
-        await until(lambda: bool(running.store.counts().get("lapsed")))
-        await until(lambda: running.states() == [])  # it is so once it is on the disk
-        assert running.daemon.site.unused == {}
-
-    run(running, course)
-
-
-def test_twenty_answers_that_came_too_late_lock_nobody_out(running: Running) -> None:
-    """A daemon that is slow for a while costs its users no promises of the next hour."""
-
-    async def course() -> None:
-        for _ in range(20):
-            line = running.asked()
-            await until(lambda: bool(running.states()))
-            line.close()
-            await until(lambda: not running.states())
-        running.now += 120.0
-        running.show(time=running.now)
-        await running.daemon.cycle()
-        _, fields = await asyncio.to_thread(answer_of, running.asked())
-        assert fields[Tag.VERDICT] == ACCEPT, fields
-        assert running.daemon.site.unused_by(ANN, running.now, "provisional") == []
-
-    run(running, course)
+        await until(lambda: not running.states())
+    running.now += 120.0
+    running.show(time=running.now)
+    await running.daemon.cycle()
+    _, fields = await asyncio.to_thread(answer_of, running.asked())
+    assert fields[Tag.VERDICT] == ACCEPT, fields
+    assert running.daemon.site.unused_by(ANN, running.now, "provisional") == []

@@ -5,7 +5,6 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -154,19 +153,15 @@ def test_an_idle_connection_is_cut_off(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 4
 
 
-def test_one_daemon_at_a_time(tmp_path: Path) -> None:
+async def test_one_daemon_at_a_time(tmp_path: Path) -> None:
     """A socket that somebody answers on is not taken over; a dead one is."""
-
-    async def twice() -> None:
-        first = SocketServer(tmp_path / "q.sock", (MessageKind.QUERY,), echo)
-        await first.listen()
-        with pytest.raises(AdapterError, match="another daemon"):
-            await SocketServer(tmp_path / "q.sock", (MessageKind.QUERY,), echo).listen()
-        first.close()
-
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "q.sock"))
-    asyncio.run(twice())
+    first = SocketServer(tmp_path / "q.sock", (MessageKind.QUERY,), echo)
+    await first.listen()
+    with pytest.raises(AdapterError, match="another daemon"):
+        await SocketServer(tmp_path / "q.sock", (MessageKind.QUERY,), echo).listen()
+    first.close()
 
 
 REPORT = ChunkReport("7", 12.0, ("n1", "n2"), (0.25, 0.75))
@@ -293,107 +288,90 @@ def asked_for(path: Path, uid: int, question: Question) -> Report:
     return report_in(question, MessageKind.REPORT, payload, str(path))
 
 
-def run(running: Running, course: Callable[[], Awaitable[None]], rest: int) -> None:
-    """Run a course with a daemon whose REST server has this uid, ann promised one job."""
+async def serve_for(running: Running, rest: int) -> None:
+    """Start a daemon whose REST server has this uid, ann promised one job."""
     running.users = SocketServer(
         running.path / "query.sock", KINDS, running.queries.answer, for_others=rest
     )
-
-    async def whole() -> None:
-        await running.start()
-        await asyncio.to_thread(answer_of, running.asked())
-        await course()
-
-    asyncio.run(whole())
+    await running.start()
+    await asyncio.to_thread(answer_of, running.asked())
 
 
-def test_a_user_gets_what_is_the_users(running: Running) -> None:
+async def test_a_user_gets_what_is_the_users(running: Running) -> None:
     """Ann sees her promise, bob does not, though this process is root and asks for both."""
-
-    async def course() -> None:
-        path = running.users.path
-        ann: StatusReport = await asyncio.to_thread(asked_for, path, ANN, Status(metrics=True))
-        bob: StatusReport = await asyncio.to_thread(asked_for, path, BOB, Status(metrics=True))
-        root: StatusReport = await asyncio.to_thread(asked_for, path, 0, Status())
-        assert (len(ann.promises), ann.everyone, ann.metrics) == (1, False, "")
-        assert (len(bob.promises), bob.everyone) == (0, False)
-        assert (len(root.promises), root.everyone) == (1, True)
-        with pytest.raises(RefusedError, match="only admins") as refused:
-            await asyncio.to_thread(asked_for, path, BOB, Plan())
-        assert refused.value.code == "forbidden"
-        with pytest.raises(RefusedError) as refused:
-            await asyncio.to_thread(asked_for, path, BOB, Explain("4711"))
-        assert refused.value.code == "not-found"
-
-    run(running, course, os.getuid())
+    await serve_for(running, os.getuid())
+    path = running.users.path
+    ann: StatusReport = await asyncio.to_thread(asked_for, path, ANN, Status(metrics=True))
+    bob: StatusReport = await asyncio.to_thread(asked_for, path, BOB, Status(metrics=True))
+    root: StatusReport = await asyncio.to_thread(asked_for, path, 0, Status())
+    assert (len(ann.promises), ann.everyone, ann.metrics) == (1, False, "")
+    assert (len(bob.promises), bob.everyone) == (0, False)
+    assert (len(root.promises), root.everyone) == (1, True)
+    with pytest.raises(RefusedError, match="only admins") as refused:
+        await asyncio.to_thread(asked_for, path, BOB, Plan())
+    assert refused.value.code == "forbidden"
+    with pytest.raises(RefusedError) as refused:
+        await asyncio.to_thread(asked_for, path, BOB, Explain("4711"))
+    assert refused.value.code == "not-found"
 
 
-def test_another_peer_is_refused(running: Running) -> None:
+async def test_another_peer_is_refused(running: Running) -> None:
     """Not even root may ask for a user if it is not the one of the setting."""
-
-    async def course() -> None:
-        for uid in (0, ANN, os.getuid()):
-            message = frame_for(uid, msgspec.json.encode(Status()))
-            assert await asyncio.to_thread(reply, running.users.path, message) == b""
-        assert running.users.refused == 3
-        own = await asyncio.to_thread(
-            reply, running.users.path, frame(MessageKind.QUERY, b'{"ask":"status"}')
-        )
-        assert b'"everyone":true' in own or os.getuid() != 0
-
-    run(running, course, -1)
+    await serve_for(running, -1)
+    for uid in (0, ANN, os.getuid()):
+        message = frame_for(uid, msgspec.json.encode(Status()))
+        assert await asyncio.to_thread(reply, running.users.path, message) == b""
+    assert running.users.refused == 3
+    own = await asyncio.to_thread(
+        reply, running.users.path, frame(MessageKind.QUERY, b'{"ask":"status"}')
+    )
+    assert b'"everyone":true' in own or os.getuid() != 0
 
 
-def test_connections_are_counted_to_the_user(tmp_path: Path) -> None:
+async def test_connections_are_counted_to_the_user(tmp_path: Path) -> None:
     """A user has a number of connections through the peer, and the peer has a number in all."""
     hold = asyncio.Event()
     seen: list[int] = []
 
     async def answer(kind: MessageKind, payload: bytes, client: object) -> bytes:
-        seen.append(client.uid)  # type: ignore[attr-defined]
+        seen.append(client.uid)
         await hold.wait()
         return frame(MessageKind.REPORT, questions.refusal_payload("held"))
 
-    async def course() -> None:
-        server = SocketServer(
-            tmp_path / "q.sock", KINDS, answer, max_connections=2, for_others=os.getuid()
-        )
-        await server.listen()
-        message = frame_for(ANN, b"{}")
-        first = [asyncio.create_task(asyncio.to_thread(reply, server.path, message)) for _ in "ab"]
-        while len(seen) < 2:
-            await asyncio.sleep(0.01)
-        assert await asyncio.to_thread(reply, server.path, message) == b""
-        other = asyncio.create_task(asyncio.to_thread(reply, server.path, frame_for(BOB, b"{}")))
-        while len(seen) < 3:
-            await asyncio.sleep(0.01)
-        assert (server.open[ANN], server.open[BOB]) == (2, 1)
-        lines = []
-        for _ in range(MAX_FOR_OTHERS + 5):
-            line = socket.socket(socket.AF_UNIX)
-            line.connect(str(server.path))
-            lines.append(line)
-        await asyncio.sleep(0.2)
-        assert server.open[os.getuid()] == MAX_FOR_OTHERS
-        for line in lines:
-            line.close()
-        hold.set()
-        assert all(b"held" in text for text in await asyncio.gather(*first, other))
-        await asyncio.sleep(0.2)
-        assert not server.open
-        server.close()
-
-    asyncio.run(course())
+    server = SocketServer(
+        tmp_path / "q.sock", KINDS, answer, max_connections=2, for_others=os.getuid()
+    )
+    await server.listen()
+    message = frame_for(ANN, b"{}")
+    first = [asyncio.create_task(asyncio.to_thread(reply, server.path, message)) for _ in "ab"]
+    while len(seen) < 2:
+        await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(reply, server.path, message) == b""
+    other = asyncio.create_task(asyncio.to_thread(reply, server.path, frame_for(BOB, b"{}")))
+    while len(seen) < 3:
+        await asyncio.sleep(0.01)
+    assert (server.open[ANN], server.open[BOB]) == (2, 1)
+    lines = []
+    for _ in range(MAX_FOR_OTHERS + 5):
+        line = socket.socket(socket.AF_UNIX)
+        line.connect(str(server.path))
+        lines.append(line)
+    await asyncio.sleep(0.2)
+    assert server.open[os.getuid()] == MAX_FOR_OTHERS
+    for line in lines:
+        line.close()
+    hold.set()
+    assert all(b"held" in text for text in await asyncio.gather(*first, other))
+    await asyncio.sleep(0.2)
+    assert not server.open
+    server.close()
 
 
-def test_a_malformed_uid_is_refused(running: Running) -> None:
+async def test_a_malformed_uid_is_refused(running: Running) -> None:
     """Too few bytes for a uid close the connection; a number that is no uid is not sent."""
-
-    async def course() -> None:
-        short = frame(MessageKind.QUERY_FOR, b"\1\2")
-        assert await asyncio.to_thread(reply, running.users.path, short) == b""
-
-    run(running, course, os.getuid())
+    await serve_for(running, os.getuid())
+    short = frame(MessageKind.QUERY_FOR, b"\1\2")
+    assert await asyncio.to_thread(reply, running.users.path, short) == b""
     with pytest.raises(ProtocolError, match="not a uid"):
         frame_for(-1, b"{}")
     assert read_for(frame_for(7, b"{}")[HEADER.size :]) == (7, b"{}")

@@ -190,66 +190,54 @@ async def until(claim: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_controller_on_standby_is_left_alone(tmp_path: Path) -> None:
+async def test_a_controller_on_standby_is_left_alone(tmp_path: Path) -> None:
     """While another daemon is active beside its controller, the own one is asked nothing."""
-
-    async def scenario() -> None:
-        controller, stop = Switch(), asyncio.Event()
-        two = Heartbeats(tmp_path / "db", "two", ["one"])
-        two.write("active", "in control")
-        standby = Standby(tmp_path / "db", controller, "slurm")
-        waiting = asyncio.create_task(standby.until_in_control(stop))
-        own = tmp_path / "db.on-one"
-        await until(own.exists)
-        assert controller.asked == 0
-        two.write("active", "down")
-        await until(lambda: controller.asked > 0)
-        assert not waiting.done()
-        controller.state = "in control"
-        assert await waiting
-        assert msgspec.json.decode(own.read_bytes(), type=Heartbeat).state == "standby"
-
-    asyncio.run(asyncio.wait_for(scenario(), 120))
+    controller, stop = Switch(), asyncio.Event()
+    two = Heartbeats(tmp_path / "db", "two", ["one"])
+    two.write("active", "in control")
+    standby = Standby(tmp_path / "db", controller, "slurm")
+    waiting = asyncio.create_task(standby.until_in_control(stop))
+    own = tmp_path / "db.on-one"
+    await until(own.exists)
+    assert controller.asked == 0
+    two.write("active", "down")
+    await until(lambda: controller.asked > 0)
+    assert not waiting.done()
+    controller.state = "in control"
+    assert await waiting
+    assert msgspec.json.decode(own.read_bytes(), type=Heartbeat).state == "standby"
 
 
-def test_the_filter_that_asks_is_a_hint(tmp_path: Path) -> None:
+async def test_the_filter_that_asks_is_a_hint(tmp_path: Path) -> None:
     """Who is asked by the filter looks at once whether its controller has control."""
-
-    async def scenario() -> None:
-        controller, stop = Switch(), asyncio.Event()
-        controller.state = "in control"
-        Heartbeats(tmp_path / "db", "two", ["one"]).write("active", "in control")
-        standby = Standby(tmp_path / "db", controller, "slurm")
-        waiting = asyncio.create_task(standby.until_in_control(stop))
-        await until((tmp_path / "db.on-one").exists)
-        answer = await standby.answer_filter(None, b"", None)  # type: ignore[arg-type]
-        assert b"on standby" in answer
-        assert await waiting
-
-    asyncio.run(asyncio.wait_for(scenario(), 120))
+    controller, stop = Switch(), asyncio.Event()
+    controller.state = "in control"
+    Heartbeats(tmp_path / "db", "two", ["one"]).write("active", "in control")
+    standby = Standby(tmp_path / "db", controller, "slurm")
+    waiting = asyncio.create_task(standby.until_in_control(stop))
+    await until((tmp_path / "db.on-one").exists)
+    answer = await standby.answer_filter(None, b"", None)
+    assert b"on standby" in answer
+    assert await waiting
 
 
-def test_a_list_of_promised_jobs_does_not_outlive_control(tmp_path: Path) -> None:
+async def test_a_list_of_promised_jobs_does_not_outlive_control(tmp_path: Path) -> None:
     """What it left for its controller's filter is gone before that has control once more."""
-
-    async def scenario() -> None:
-        controller, stop = Switch(), asyncio.Event()
-        left = PromisedJobs(tmp_path / "promised_jobs")
-        left.path.write_text("rtsched-promised-jobs 1 7\nend\n")
-        standby = Standby(tmp_path / "db", controller, "slurm", left.forget)
-        controller.state = "down"  # perhaps for a moment, and no other daemon is known
-        waiting = asyncio.create_task(standby.until_in_control(stop))
-        await until(lambda: controller.asked > 0)
-        assert left.path.exists()
-        controller.state = "standby"
-        await until(lambda: not left.path.exists())
-        controller.state = "in control"
-        assert await waiting
-
-    asyncio.run(asyncio.wait_for(scenario(), 120))
+    controller, stop = Switch(), asyncio.Event()
+    left = PromisedJobs(tmp_path / "promised_jobs")
+    left.path.write_text("rtsched-promised-jobs 1 7\nend\n")
+    standby = Standby(tmp_path / "db", controller, "slurm", left.forget)
+    controller.state = "down"  # perhaps for a moment, and no other daemon is known
+    waiting = asyncio.create_task(standby.until_in_control(stop))
+    await until(lambda: controller.asked > 0)
+    assert left.path.exists()
+    controller.state = "standby"
+    await until(lambda: not left.path.exists())
+    controller.state = "in control"
+    assert await waiting
 
 
-def test_a_filter_that_asks_during_the_question_is_no_less_a_hint(
+async def test_a_filter_that_asks_during_the_question_is_no_less_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Control may have come after the controller began to answer: it is asked again at once."""
@@ -263,47 +251,33 @@ def test_a_filter_that_asks_during_the_question_is_no_less_a_hint(
             assert go_on.wait(120.0)
             return state
 
-    async def scenario() -> None:
-        controller, stop = Slow(), asyncio.Event()
-        standby = Standby(tmp_path / "db", controller, "slurm")
-        waiting = asyncio.create_task(standby.until_in_control(stop))
-        await asyncio.to_thread(asked.wait, 30.0)
-        controller.state = "in control"
-        await standby.answer_filter(None, b"", None)  # type: ignore[arg-type]
-        go_on.set()
-        assert await waiting
-
-    asyncio.run(asyncio.wait_for(scenario(), 120))
+    controller, stop = Slow(), asyncio.Event()
+    standby = Standby(tmp_path / "db", controller, "slurm")
+    waiting = asyncio.create_task(standby.until_in_control(stop))
+    await asyncio.to_thread(asked.wait, 30.0)
+    controller.state = "in control"
+    await standby.answer_filter(None, b"", None)
+    go_on.set()
+    assert await waiting
 
 
-def test_it_ends_when_told_to(tmp_path: Path) -> None:
+async def test_it_ends_when_told_to(tmp_path: Path) -> None:
     """A daemon on standby stops at once."""
-
-    async def scenario() -> None:
-        stop = asyncio.Event()
-        standby = Standby(tmp_path / "db", Switch(), "slurm")
-        waiting = asyncio.create_task(standby.until_in_control(stop))
-        await until((tmp_path / "db.on-one").exists)
-        stop.set()
-        assert await waiting is False
-
-    asyncio.run(asyncio.wait_for(scenario(), 120))
+    stop = asyncio.Event()
+    standby = Standby(tmp_path / "db", Switch(), "slurm")
+    waiting = asyncio.create_task(standby.until_in_control(stop))
+    await until((tmp_path / "db.on-one").exists)
+    stop.set()
+    assert await waiting is False
 
 
-def test_questions_on_standby(tmp_path: Path) -> None:
+async def test_questions_on_standby(tmp_path: Path) -> None:
     """Status is answered; for all else users are told where to ask."""
-
-    async def answers() -> list[bytes]:
-        standby = Standby(tmp_path / "db", Switch(), "slurm")
-        Heartbeats(tmp_path / "db", "two", ["one"]).write("active", "in control")
-        standby.heartbeats.read()
-        asked = (b'{"ask": "status"}', b'{"ask": "plan"}', b"nonsense")
-        return [
-            await standby.answer_query(None, each, None)  # type: ignore[arg-type]
-            for each in asked
-        ]
-
-    status, plan, nonsense = asyncio.run(answers())
+    standby = Standby(tmp_path / "db", Switch(), "slurm")
+    Heartbeats(tmp_path / "db", "two", ["one"]).write("active", "in control")
+    standby.heartbeats.read()
+    asked = (b'{"ask": "status"}', b'{"ask": "plan"}', b"nonsense")
+    status, plan, nonsense = [await standby.answer_query(None, each, None) for each in asked]
     found = msgspec.json.decode(status[status.index(b"{") :])["report"]
     report = msgspec.convert(found, questions.StatusReport)
     assert (report.mode, report.peers[0].host, report.problems) == ("standby", "two", ())
@@ -311,7 +285,7 @@ def test_questions_on_standby(tmp_path: Path) -> None:
     assert b"not a question" in nonsense
 
 
-def test_a_server_stays_open_while_who_answers_changes(tmp_path: Path) -> None:
+async def test_a_server_stays_open_while_who_answers_changes(tmp_path: Path) -> None:
     """A daemon that becomes active, and one that is superseded, refuse no connection."""
 
     def says(text: bytes) -> Any:
@@ -327,20 +301,17 @@ def test_a_server_stays_open_while_who_answers_changes(tmp_path: Path) -> None:
         writer.close()
         return answer
 
-    async def scenario() -> None:
-        server = SharedSocketServer(tmp_path / "sock", (MessageKind.QUERY,), says(b"standby"))
-        await server.listen()
-        assert await asked(server.path) == b"standby"
-        server.active = says(b"active")
-        assert await asked(server.path) == b"standby"
-        await server.listen()
-        assert await asked(server.path) == b"active"
-        server.close()
-        assert await asked(server.path) == b"standby"
-        server.leave()
-        assert not server.path.exists()
-
-    asyncio.run(asyncio.wait_for(scenario(), 120))
+    server = SharedSocketServer(tmp_path / "sock", (MessageKind.QUERY,), says(b"standby"))
+    await server.listen()
+    assert await asked(server.path) == b"standby"
+    server.active = says(b"active")
+    assert await asked(server.path) == b"standby"
+    await server.listen()
+    assert await asked(server.path) == b"active"
+    server.close()
+    assert await asked(server.path) == b"standby"
+    server.leave()
+    assert not server.path.exists()
 
 
 # --- what an admin is told ------------------------------------------------------------------------
@@ -360,10 +331,8 @@ def test_a_server_stays_open_while_who_answers_changes(tmp_path: Path) -> None:
 def test_check_looks_at_the_controllers(
     hosts: tuple[str, ...], standby: bool, memory: str, state: list[str]
 ) -> None:
-    """Setting, controllers and the place of what is remembered have to fit.
-
-    One finding says what each host needs, filter and daemon.
-    """
+    """Setting, controllers and the place of what is remembered have to fit."""
+    # One finding says what each host needs, filter and daemon.
     found = list(controller_findings(hosts, standby, Path("/shared/rtsched.db"), memory))
     assert [each.state for each in found] == state
     for each in found:
@@ -394,10 +363,8 @@ NodeName=head[1-3] CPUs=4
 
 
 def test_a_slurm_conf_of_one_controller(tmp_path: Path) -> None:
-    """Others' lines are left out, whatever else stands in them; included files are put in.
-
-    So is the address that the controllers share: whoever has control would answer there.
-    """
+    """Others' lines are left out, whatever else stands in them; included files are put in."""
+    # So is the address that the controllers share: whoever has control would answer there.
     path = tmp_path / "slurm.conf"
     path.write_text(CONF)
     (tmp_path / "more.conf").write_text("SlurmctldHost=head3\nAuthType=auth/munge\n")

@@ -34,14 +34,6 @@ def promised(scene: Scene, job: int, demand: tuple[int, int], **columns: object)
     return job, judged.reply.token
 
 
-def planned(scene: Scene) -> dict[int, tuple[float, list[int]]]:
-    """Return start, in seconds after T0, and nodes of each planned job."""
-    plan = scene.site.snapshot.plan
-    starts = (plan.entries.start - T0).tolist()
-    jobs = plan.entries.job.tolist()
-    return {job: (starts[k], plan.nodes_of(k).tolist()) for k, job in enumerate(jobs)}
-
-
 def overcommitted(snapshot: Snapshot, plan: Schedule, *, beside_running: bool) -> bool:
     """Return whether jobs are planned to take more of a node than it has, instant by instant."""
     cluster = snapshot.cluster
@@ -79,9 +71,9 @@ def test_a_job_that_stays_longer_moves_only_those_without_room(planner: str) -> 
     queued = (promised(scene, 7, (3, 0)),)
     queued += (promised(scene, 8, (1, 2)),)
     scene.poll(T0 + 1, queued, busy)
-    assert planned(scene) == {7: (100.0, [0]), 8: (0.0, [0])}
+    assert scene.planned() == {7: (100.0, [0]), 8: (0.0, [0])}
     scene.poll(T0 + 2, queued, ((90, "", T0, T0 + 300, (0,)),))
-    assert planned(scene) == {7: (300.0, [0]), 8: (2.0, [0])}
+    assert scene.planned() == {7: (300.0, [0]), 8: (2.0, [0])}
 
 
 @PLANNERS
@@ -93,7 +85,7 @@ def test_a_start_within_the_leeway_stays_planned(planner: str) -> None:
     queued = (promised(scene, 7, (3, 0)),)
     for until, start in ((119.0, 100.0), (125.0, 125.0)):
         scene.poll(T0 + 1, queued, ((90, "", T0, T0 + until, (0,)),), leeway=20.0)
-        assert planned(scene) == {7: (start, [0])}
+        assert scene.planned() == {7: (start, [0])}
 
 
 @PLANNERS
@@ -105,11 +97,11 @@ def test_two_that_fit_one_by_one_but_not_together(planner: str) -> None:
     scene.poll(T0, running=busy)
     queued = (promised(scene, 7, (2, 0)), promised(scene, 8, (2, 0)))
     scene.poll(T0 + 1, queued, busy)
-    assert planned(scene) == {7: (100.0, [0]), 8: (100.0, [0])}
+    assert scene.planned() == {7: (100.0, [0]), 8: (100.0, [0])}
     scene.demand[91] = (1, 0)
     late = ((91, "", T0 + 2, T0 + 400, (0,)),)
     scene.poll(T0 + 3, queued, late)
-    assert sorted(start for start, _ in planned(scene).values()) == [100.0, 400.0]
+    assert sorted(start for start, _ in scene.planned().values()) == [100.0, 400.0]
 
 
 @PLANNERS
@@ -120,7 +112,11 @@ def test_room_now_beside_those_before(planner: str) -> None:
     scene.poll(T0, running=((90, "", T0, T0 + 1000, (0,)),))
     queued = (promised(scene, 7, (3, 0)), promised(scene, 8, (1, 0)), promised(scene, 9, (2, 0)))
     scene.poll(T0 + 1, queued, ((90, "", T0, T0 + 1000, (0,)),))
-    assert {job: start for job, (start, _) in planned(scene).items()} == {7: 1000, 8: 1000, 9: 1600}
+    assert {job: start for job, (start, _) in scene.planned().items()} == {
+        7: 1000,
+        8: 1000,
+        9: 1600,
+    }
     snapshot = scene.site.snapshot
     empty = type(snapshot)(
         T0 + 2, snapshot.cluster, snapshot.queued, plan=snapshot.plan, promises=snapshot.promises
@@ -139,10 +135,8 @@ def test_room_now_beside_those_before(planner: str) -> None:
 
 @PLANNERS
 def test_who_may_not_start_yet_leaves_its_nodes_to_others_until_then(planner: str) -> None:
-    """Jobs 8 and 9, planned after 600 s on an empty node, do not count as started there now.
-
-    Job 9 does as soon as job 7, for which it waits, runs.
-    """
+    """Jobs 8 and 9, planned after 600 s on an empty node, do not count as started there now."""
+    # Job 9 does as soon as job 7, for which it waits, runs.
     scene = Scene(nodes=2, planner=planner, capacity=[(4, 0), (4, 0)])
     first = promised(scene, 7, (4, 0))
     scene.poll(T0, (first,))
@@ -152,10 +146,10 @@ def test_who_may_not_start_yet_leaves_its_nodes_to_others_until_then(planner: st
         promised(scene, 9, (1, 0), after=7),
     )
     scene.poll(T0 + 1, queued, edges=((7, 9),))
-    assert {job: start for job, (start, _) in planned(scene).items()} == {7: 0, 8: RUN, 9: RUN}
+    assert {job: start for job, (start, _) in scene.planned().items()} == {7: 0, 8: RUN, 9: RUN}
     _, due = with_imminent_started(scene.site.snapshot)
     assert due.entries.job.tolist() == [7]
-    runs = ((7, queued[0][1], T0, T0 + RUN, (planned(scene)[7][1][0],)),)
+    runs = ((7, queued[0][1], T0, T0 + RUN, (scene.planned()[7][1][0],)),)
     scene.poll(T0 + 2, queued[1:], runs, edges=((7, 9),))
     _, due = with_imminent_started(scene.site.snapshot)
     assert set(due.entries.job.tolist()) <= {9}
@@ -177,7 +171,7 @@ def test_who_may_start_shares_nodes_from_then_on(planner: str) -> None:
     assert scene.site.requested.equals(shared)
     beside = promised(scene, 8, (3, 0), deadline=T0 + RUN + 102)
     scene.poll(T0 + 102, (alone, beside), changed={"exclusive": False})
-    assert planned(scene)[8] == (101.0, [0])
+    assert scene.planned()[8] == (101.0, [0])
 
 
 @PLANNERS
@@ -188,11 +182,11 @@ def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time(planner:
     scene.poll(T0, running=((90, "", T0, T0 + 100, (0,)),))
     queued = (promised(scene, 7, (3, 0), deadline=T0 + 800),)
     scene.poll(T0 + 1, queued, ((90, "", T0, T0 + 100, (0,)),))
-    assert planned(scene) == {7: (100.0, [0])}
+    assert scene.planned() == {7: (100.0, [0])}
     other = ((91, "", T0 + 10, T0 + 400, (0,)),)
     for at in (30.0, 31.0):
         settled = scene.poll(T0 + at, queued, other)
-        assert planned(scene) == {7: (400.0, [0])}
+        assert scene.planned() == {7: (400.0, [0])}
         assert at_risk(scene.site) == {7: T0 + 400.0 + RUN}
         assert ("at risk: the job is now planned" in told(settled).get(7, "")) is (at == 30.0)
     (reason,) = waits(scene.site, None, 7, T0 + 31)
@@ -202,7 +196,7 @@ def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time(planner:
     early = Scene(nodes=1, planner=planner, capacity=[(4, 0)])
     early.site, early.demand = scene.site, scene.demand
     early.poll(T0 + 150, queued)
-    assert planned(early)[7] == (150.0, [0]), "the other one ended early"
+    assert early.planned()[7] == (150.0, [0]), "the other one ended early"
     assert not at_risk(early.site)
     scene.poll(T0 + 201, queued, other)
     assert 7 not in scene.site.promises
@@ -260,12 +254,7 @@ def test_no_amount_is_planned_twice(
         here = tuple((job, r.token) for job, r in scene.site.promises.items() if job < 90)
         alive = tuple(each for each in running if each[4][0] not in down)
         settled = scene.poll(
-            T0 + at + later,
-            here,
-            alive,
-            down=tuple(down),
-            flapping=tuple(flapping),
-            leeway=leeway,
+            T0 + at + later, here, alive, down=tuple(down), flapping=tuple(flapping), leeway=leeway
         )
         snapshot = scene.site.snapshot
         assert not overcommitted(snapshot, snapshot.plan, beside_running=False)

@@ -32,9 +32,8 @@ def promised(scene: Scene, job: int = 7, **asked: object) -> str:
     return token
 
 
-def test_a_feasible_deadline_is_promised() -> None:
+def test_a_feasible_deadline_is_promised(scene: Scene) -> None:
     """An admitted job has a provisional promise, a token and a place in the plan."""
-    scene = Scene()
     judged = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR)
     (record,) = judged.changed
     assert judged.verdict == "admit"
@@ -46,9 +45,8 @@ def test_a_feasible_deadline_is_promised() -> None:
     assert scene.site.snapshot.promises.deadline.tolist() == [T0 + HOUR]
 
 
-def test_no_deadline_no_verdict() -> None:
+def test_no_deadline_no_verdict(scene: Scene) -> None:
     """A best-effort job passes without a word, and leaves the site as it was."""
-    scene = Scene()
     before = scene.site
     judged = scene.submit(size=2, wall_time=600.0)
     assert (judged.verdict, judged.reply.text) == ("pass", "")
@@ -96,11 +94,9 @@ def test_an_own_offer_is_not_in_the_way() -> None:
 
 
 def test_offers_that_nobody_takes_do_not_stand_in_the_way_of_all() -> None:
-    """Two offers behind one another leave no second to spare; a third user still gets one.
-
-    Each is planned to begin as soon as it can, so the first one moves with the clock until it
-    expires, and the second one would be too late for what it was offered.
-    """
+    """Two offers behind one another leave no second to spare; a third user still gets one."""
+    # Each is planned to begin as soon as it can, so the first one moves with the clock until it
+    # expires, and the second one would be too late for what it was offered.
     scene = Scene(nodes=4, planner="edf", offer=120.0)
     scene.poll(T0)
     begin = np.ceil(T0 / 60.0) * 60.0
@@ -145,9 +141,8 @@ def test_an_offer_is_not_taken_without_a_deadline() -> None:
     assert scene.submit(size=2, wall_time=600.0, now=T0 + 1).verdict == "pass"
 
 
-def test_an_admission_becomes_firm() -> None:
+def test_an_admission_becomes_firm(scene: Scene) -> None:
     """The token in the queue gives the promise its job id, in ledger and plan."""
-    scene = Scene()
     token = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
     settled = scene.poll(T0 + 1, queued=((7, token),))
     assert [(r.id, r.state) for r in settled.changed] == [(7, "firm")]
@@ -157,9 +152,8 @@ def test_an_admission_becomes_firm() -> None:
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_a_copied_token_gains_nothing(copied: bool) -> None:
+def test_a_copied_token_gains_nothing(scene: Scene, copied: bool) -> None:
     """Another user's job with an admission's token, or an unknown one, is an ordinary job."""
-    scene = Scene()
     real = scene.submit(size=2, wall_time=600.0, deadline=T0 + HOUR).reply.token
     scene.poll(T0 + 1, queued=((8, real if copied else "forged"),), uid=BOB)
     assert scene.site.promises[FIRST_OWN_ID].state == "provisional"
@@ -188,9 +182,8 @@ def test_an_admission_lapses_without_a_job() -> None:
         (HOUR, CompletionStatus.DEADLINE, "missed"),
     ],
 )
-def test_how_promises_end(end: float, ending: CompletionStatus, state: str) -> None:
+def test_how_promises_end(scene: Scene, end: float, ending: CompletionStatus, state: str) -> None:
     """A promise is kept, missed, or ended by its user or its own limit; each is counted apart."""
-    scene = Scene()
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     scene.poll(T0 + 2, running=((7, token, T0 + 1, T0 + 601, (0, 1)),))
     settled = scene.poll(T0 + HOUR + 9, completions=((7, T0 + end, ending),))
@@ -238,10 +231,9 @@ def test_a_job_that_is_changed_loses_its_promise(poll: dict[str, object], why: s
         ("batch", {"partition": "debug"}, "void"),
     ],
 )
-def test_partitions_that_follow_from_sizes(asked, changed, state) -> None:
+def test_partitions_that_follow_from_sizes(scene: Scene, asked, changed, state) -> None:
     """Other nodes give a job another part of the pool; that is no doing of its user's."""
     parts = {asked: (0, 1, 2, 3), str(changed["partition"]): (0, 1)}
-    scene = Scene()
     scene.poll(T0 + 1, partitions=parts)
     given = {"wall_time": 60.0, "deadline": T0 + HOUR, "partition": asked, "cores": np.int32(1)}
     token = scene.submit(T0 + 1, size=1, **given).reply.token
@@ -251,9 +243,8 @@ def test_partitions_that_follow_from_sizes(asked, changed, state) -> None:
         assert settled.site.row(7).texts("partition") == [changed["partition"]]
 
 
-def test_a_shortened_time_limit_is_planned_with() -> None:
+def test_a_shortened_time_limit_is_planned_with(scene: Scene) -> None:
     """Whoever shortened it: the nodes are kept for no longer; from then on that is the promise."""
-    scene = Scene()
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     scene.poll(T0 + 2, queued=((7, token),), changed={"wall_time": 300.0})
     assert scene.site.requested.wall_time.tolist() == [300.0]
@@ -322,8 +313,7 @@ def test_a_job_that_asks_for_more_gpus_loses_its_promise(
     """Where they choose the nodes, as its cores and its memory do."""
     scene = Scene(1, capacity=[(8, 2)])
     given = {"size": 1, "wall_time": 60.0, "deadline": T0 + HOUR, "partition": partition}
-    token = scene.submit(T0, demand=(1, 1), **given).reply.token
-    scene.poll(T0 + 1, queued=((7, token),))
+    promised(scene, demand=(1, 1), **given)
     seen = scene.site.snapshot.queued.with_column("demand", np.array([[1, gpus]]))
     observation = Observation(T0 + 2, scene.cluster, seen, marks=scene.site.marks)
     assert changed_by_users(scene.site, observation, {}).get(7) == why
@@ -338,8 +328,7 @@ def test_a_job_that_asks_for_far_more_disk_loses_its_promise(
     """Where sizes choose nodes: 1 GiB a task may follow from its files; 0 was none planned."""
     scene = Scene(1, capacity=[(8, 2)])
     given = {"size": 1, "wall_time": 60.0, "deadline": T0 + HOUR, "partition": partition}
-    token = scene.submit(T0, demand=(1, 1), **given).reply.token
-    scene.poll(T0 + 1, queued=((7, token),))
+    promised(scene, demand=(1, 1), **given)
     requested, seen = (
         jobs.replace(kind=[kind], tasks_per_node=[together]).replace_text(
             "demand", np.array([[1, disk]]), ("cpu", "fs/disk")
@@ -357,14 +346,12 @@ def test_a_job_that_asks_for_far_more_disk_loses_its_promise(
 
 
 @pytest.mark.parametrize("ran", [True, False])
-def test_a_job_that_waits_again_may_request_what_it_used(ran: bool) -> None:
+def test_a_job_that_waits_again_may_request_what_it_used(scene: Scene, ran: bool) -> None:
     """HTCondor's default requests follow what was measured; no user changed anything."""
-    scene = Scene()
     given = {"size": 1, "wall_time": 60.0, "deadline": T0 + HOUR, "partition": "/1/8"}
     parts = {"/1/8": (0, 1, 2, 3)}
     scene.poll(T0, partitions=parts)
-    token = scene.submit(T0, memory=2 << 20, cores=np.int32(1), **given).reply.token
-    scene.poll(T0 + 1, queued=((7, token),))
+    token = promised(scene, memory=2 << 20, cores=np.int32(1), **given)
     if ran:
         scene.poll(T0 + 2, running=((7, token, T0 + 2, T0 + 62, (0,)),))
     larger = "it requests larger nodes than were promised"
@@ -383,8 +370,7 @@ def test_what_a_job_used_is_planned_with() -> None:
     """Of all that its slot must have, and no less than before."""
     scene = Scene(1, capacity=[(8, 8)])
     given = {"size": 1, "wall_time": 60.0, "deadline": T0 + HOUR, "partition": "/4/8"}
-    token = scene.submit(T0, demand=(2, 1), **given).reply.token
-    scene.poll(T0 + 1, queued=((7, token),))
+    promised(scene, demand=(2, 1), **given)
     seen = scene.site.snapshot.queued.with_column("demand", np.array([[1, 3]]))
     observation = Observation(T0 + 2, scene.cluster, seen, marks=scene.site.marks)
     for ran, demand in ([7], [[2, 3]]), ([8], [[2, 1]]):
@@ -397,8 +383,7 @@ def test_a_job_that_asks_for_more_licences_loses_its_promise(licenses: int, more
     """Not one that asks for as many as it did, or fewer."""
     scene = Scene(1, capacity=[(8, 2)])
     given = {"size": 1, "wall_time": 60.0, "deadline": T0 + HOUR}
-    token = scene.submit(T0, demand=(1, 1), **given).reply.token
-    scene.poll(T0 + 1, queued=((7, token),))
+    promised(scene, demand=(1, 1), **given)
     requested, seen = (
         jobs.replace_text("demand", np.array([[1, count]]), ("cpu", "license/matlab"))
         for jobs, count in ((scene.site.requested, 1), (scene.site.snapshot.queued, licenses))
@@ -644,9 +629,8 @@ def test_spare_is_planned_anew_too() -> None:
     assert scene.site.promises[7].state == "firm"
 
 
-def test_events_between_polls() -> None:
+def test_events_between_polls(scene: Scene) -> None:
     """Events between two polls come in order of time; a job that left unrun was rejected."""
-    scene = Scene()
     first = scene.poll(T0 + 1, queued=((1, ""), (2, "")))
     second = scene.poll(T0 + 5, running=((1, "", T0 + 3, T0 + 100, (0,)),))
     third = scene.poll(T0 + 9, completions=((1, T0 + 8, CompletionStatus.COMPLETED),))
@@ -664,9 +648,8 @@ def test_events_between_polls() -> None:
     ]
 
 
-def test_a_daemon_that_starts_anew_remembers() -> None:
+def test_a_daemon_that_starts_anew_remembers(scene: Scene) -> None:
     """Promises, plan and what the plug-ins were told of survive, by the names of the nodes."""
-    scene = Scene()
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + HOUR)
     records, plan = tuple(scene.site.promises.values()), scene.site.snapshot.plan
     names = tuple(map(str, scene.cluster.nodes.texts("name")))
@@ -803,9 +786,8 @@ def test_a_job_without_a_number_is_just_the_job() -> None:
     assert "the job states no run time" in scene.submit(deadline=T0 + HOUR).reply.text
 
 
-def test_a_load_that_lost_some_of_its_parts_is_planned_smaller() -> None:
+def test_a_load_that_lost_some_of_its_parts_is_planned_smaller(scene: Scene) -> None:
     """Where the batch system shows fewer parts than were promised, no plan counts on more."""
-    scene = Scene()
     scene.poll(T0 + 1, partitions={"/1/1": (0, 1, 2, 3)})
     load = {"kind": np.int8(Kind.DIVISIBLE), "sigma": 100.0, "cms": 0.1, "cps": 1.0}
     sizes = {"size": 1, "size_min": np.int32(1), "size_max": np.int32(4)}
@@ -818,9 +800,8 @@ def test_a_load_that_lost_some_of_its_parts_is_planned_smaller() -> None:
 
 
 @pytest.mark.parametrize("by", ["unjudged", "another", "admitted"])
-def test_a_number_that_the_batch_system_gives_again(by: str) -> None:
+def test_a_number_that_the_batch_system_gives_again(scene: Scene, by: str) -> None:
     """A controller that lost a job gives its number to the next one, which inherits no promise."""
-    scene = Scene()
     asked = {"size": 2, "wall_time": 600.0, "deadline": T0 + HOUR}
     lost = promised(scene, **asked)
     if by == "another":

@@ -71,10 +71,7 @@ def test_all_is_back(path):
         store.save_states({"ste": b"two", "psts": b""})
     with Store(path) as store:
         kept = store.load()
-    assert kept.promises == (
-        record(),
-        record("t2", state="offered", expires=NOW + 60),
-    )
+    assert kept.promises == (record(), record("t2", state="offered", expires=NOW + 60))
     assert kept.plan is not None
     assert same(kept.plan, plan())
     assert (kept.version, kept.states) == (4, {"ste": b"two", "psts": b""})
@@ -155,13 +152,7 @@ def test_counts_and_forgetting(path):
     with Store(path) as store:
         states = (*OPEN, "kept", "kept", "missed")
         store.commit([record(str(k), state=s) for k, s in enumerate(states)], None, 1)
-        assert store.counts() == {
-            "offered": 1,
-            "provisional": 1,
-            "firm": 1,
-            "kept": 2,
-            "missed": 1,
-        }
+        assert store.counts() == {"offered": 1, "provisional": 1, "firm": 1, "kept": 2, "missed": 1}
         store.commit([record("0", state="lapsed"), record("new")], None, 2)
         store.commit([record("0", state="lapsed", why="again")] * 2, None, 2)
         assert store.counts()["lapsed"] == 1
@@ -479,7 +470,6 @@ def test_killed_in_the_middle(path):
         path.unlink(missing_ok=True)
         code = WRITER.format(tests=str(Path(__file__).parent), path=str(path))
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        assert child.stdout is not None
         said = [child.stdout.readline() for _ in range(30)]
         child.send_signal(signal.SIGKILL)
         said += child.stdout.readlines()

@@ -119,7 +119,7 @@ def test_old_records_go_by_and_by(long: Path, monkeypatch: pytest.MonkeyPatch) -
     deleted = []
 
     class Counting(sqlite3.Connection):
-        def execute(self, text: str, *values: object) -> sqlite3.Cursor:  # type: ignore[override]
+        def execute(self, text: str, *values: object) -> sqlite3.Cursor:
             done = super().execute(text, *values)
             if text.startswith("DELETE FROM records"):
                 deleted.append(done.rowcount)
@@ -163,10 +163,7 @@ def test_damage_in_a_large_file(long: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "question",
-    [
-        lambda store: store.journal(uid=1000),
-        lambda store: store.find(7),
-    ],
+    [lambda store: store.journal(uid=1000), lambda store: store.find(7)],
     ids=["journal", "find"],
 )
 def test_no_commit_waits_for_a_question(

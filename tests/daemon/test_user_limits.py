@@ -45,9 +45,8 @@ def test_a_workflow_that_is_cancelled_at_once_counts_as_the_whole_machine_at_mos
     assert len(scene.site.unused_by(ANN, T0 + 5, "firm")) == 5
 
 
-def test_a_job_that_ran_counts_for_nothing() -> None:
+def test_a_job_that_ran_counts_for_nothing(scene: Scene) -> None:
     """It had the machine."""
-    scene = Scene()
     judged = scene.submit(deadline=T0 + 30 * HOUR, **WHOLE)
     token = judged.reply.token
     scene.poll(T0 + 1, queued=((9, token),))

@@ -23,13 +23,9 @@ def chained(planner: str, nodes: int = 2, deadline: float = 3600.0) -> tuple[Sce
     return scene, first, judged.reply.token
 
 
-def planned(scene: Scene) -> dict[int, float]:
+def starts(scene: Scene) -> dict[int, float]:
     """Return the planned starts, seconds after the beginning."""
-    entries = scene.site.snapshot.plan.entries
-    return {
-        job: start - T0
-        for job, start in zip(entries.job.tolist(), entries.start.tolist(), strict=True)
-    }
+    return {job: start for job, (start, _) in scene.planned().items()}
 
 
 @PLANNERS
@@ -41,7 +37,7 @@ def test_a_job_moves_with_one_that_starts_late(planner: str) -> None:
     late = (7, first, T0 + 30, T0 + 630, (1 - node,))
     settled = scene.poll(T0 + 31, queued=((8, second),), running=(late,), edges=EDGE)
     assert not settled.changed
-    assert planned(scene) == {8: 630}
+    assert starts(scene) == {8: 630}
 
 
 @pytest.mark.parametrize("planner", ["mcdf", "edf"])
@@ -51,7 +47,7 @@ def test_a_job_starts_early_when_the_one_before_has_ended(planner: str) -> None:
     scene.poll(T0 + 3, ((8, second),), ((7, first, T0 + 3, T0 + 603, (0,)),), edges=EDGE)
     over = ((7, T0 + 60, CompletionStatus.COMPLETED),)
     scene.poll(T0 + 60, queued=((8, second),), completions=over)
-    assert planned(scene) == {8: 60}
+    assert starts(scene) == {8: 60}
 
 
 @PLANNERS
@@ -62,7 +58,7 @@ def test_both_are_planned_anew_in_order(planner: str) -> None:
     down = tuple(sorted(set(scene.site.snapshot.plan.nodes_of(0).tolist())))
     settled = scene.poll(T0 + 3, queued=waiting, edges=EDGE, down=down)
     assert not settled.changed
-    plan = planned(scene)
+    plan = starts(scene)
     assert plan[8] >= plan[7] + 600
 
 
@@ -100,7 +96,7 @@ def test_a_dependency_that_is_never_satisfied_ends_the_promise(planner: str) -> 
     settled = scene.poll(T0 + 61, queued=((8, second),), completions=over, problems={8: why})
     closed = {record.id: (record.state, record.why) for record in settled.changed}
     assert closed[8] == ("void", why)
-    assert planned(scene) == {}
+    assert starts(scene) == {}
 
 
 @pytest.mark.parametrize("planner", ["mcdf", "edf"])
@@ -114,22 +110,21 @@ def test_a_singleton_is_evaluated_when_all_jobs_of_its_name_are_known(planner: s
     one = Jobs.build(1, id=[8], submit=[T0], wall_time=[600.0], deadline=[T0 + 3600])
     first = (7, "", T0 - 100, T0 + 500, (0,))
     scene.poll(T0 + 1, running=(first,), deferred=one, edges=((7, 8),), singleton=(8,))
-    assert planned(scene) == {8: 500}
+    assert starts(scene) == {8: 500}
     token = scene.site.promises[8].token
     more, links = (9, "", T0 + 2, T0 + 902, (1,)), ((7, 8), (9, 8))
     shown = {"queued": ((8, token),), "running": (first, more), "edges": links}
     assert not scene.poll(T0 + 3, **shown, singleton=(8,)).changed
-    assert planned(scene) == {8: 902}
+    assert starts(scene) == {8: 902}
     (record,) = scene.poll(T0 + 4, **{**shown, "edges": (*links, (6, 8))}).changed
     assert record.why == "its dependencies were changed", "of any other job"
 
 
-def test_behind_a_job_that_is_being_cancelled_nothing_is_judged_yet() -> None:
+def test_behind_a_job_that_is_being_cancelled_nothing_is_judged_yet(scene: Scene) -> None:
     """It was rejected, and is gone in the next poll: it is no reason to reject another one."""
-    scene = Scene()
     both = Jobs.build(2, id=[7, 8], submit=[T0, T0], wall_time=[600.0] * 2)
     both = both.replace(deadline=np.array([T0 + 100, T0 + 3600]))
     scene.poll(T0 + 1, deferred=both, edges=((7, 8),), singleton=(8,))
     assert (list(scene.site.waiting), list(scene.site.promises)) == ([7], [])
     scene.poll(T0 + 2, deferred=both.take([1]), singleton=(8,))
-    assert planned(scene) == {8: 2}
+    assert starts(scene) == {8: 2}

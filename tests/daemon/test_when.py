@@ -1,6 +1,5 @@
 """`rtsched when`: what users are shown of start estimates."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from estimating_site import KnownEstimator, ten_minutes_from, waiting
-from rest_client import BOB, app_for, call, in_thread, local
+from rest_client import BOB, got, in_thread
 from running import ANN, NOW, Running
 
 from rtsched.cli import main
@@ -62,14 +61,6 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
     with in_thread(Running(tmp_path), course) as made:
         yield made
-
-
-def got(
-    running: Running, target: str, uid: int = ANN, method: str = "GET", body: Any = None
-) -> Any:
-    """Return status and report of a request."""
-    data = b"" if body is None else json.dumps(body).encode()
-    return asyncio.run(call(local(app_for(running), uid), method, target, data))[:2]
 
 
 def test_waiting_jobs_of_the_asker(running: Running) -> None:
@@ -140,7 +131,6 @@ def test_a_job_that_is_not_submitted(running: Running) -> None:
 def test_what_is_wrong_is_said(running: Running, latest: LatestEstimates, why: str) -> None:
     """In one sentence."""
     estimating = running.daemon.estimating
-    assert estimating is not None
     estimating.latest = latest
     assert why in got(running, "/v1/when")[1]["problem"]
 
@@ -148,7 +138,6 @@ def test_what_is_wrong_is_said(running: Running, latest: LatestEstimates, why: s
 def test_beyond_what_is_simulated(running: Running) -> None:
     """An infinite end of an interval is null, and said in words."""
     estimating = running.daemon.estimating
-    assert estimating is not None
     found = ten_minutes_from(NOW, np.array([1]), 0.0)
     endless = {name: np.array([np.inf]) for name in ("start", "start_high_80", "start_high_95")}
     estimating.latest = replace(estimating.latest, estimates=found.replace(**endless))

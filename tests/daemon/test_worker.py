@@ -49,205 +49,161 @@ def ends(pid: int) -> bool:
     return not alive(pid)
 
 
-def test_ends_of_purged_jobs(script):
+async def test_ends_of_purged_jobs(script):
     """Who keeps the records is asked through the same process; a failure leaves it in place."""
-
-    async def main() -> None:
-        async with Worker(small(script)) as worker:
-            assert (await worker.find_completions([3, 4])).job.tolist() == [3, 4]
-            pid = worker.pid
-            with pytest.raises(AdapterError, match="accounting does not answer"):
-                await worker.find_completions([-1])
-            assert (await worker.poll()).facts == pid
-
-    asyncio.run(main())
+    async with Worker(small(script)) as worker:
+        assert (await worker.find_completions([3, 4])).job.tolist() == [3, 4]
+        pid = worker.pid
+        with pytest.raises(AdapterError, match="accounting does not answer"):
+            await worker.find_completions([-1])
+        assert (await worker.poll()).facts == pid
 
 
-def test_no_code_comes_from_where_it_was_started(script, monkeypatch, tmp_path):
+async def test_no_code_comes_from_where_it_was_started(script, monkeypatch, tmp_path):
     """Root may look at a batch system from a directory in which others write."""
     (tmp_path / "pickle.py").write_text("raise SystemExit('not ours')\n")
     monkeypatch.chdir(tmp_path)
-
-    async def main() -> None:
-        async with Worker(small(script)) as worker:
-            assert (await worker.poll()).facts == worker.pid
-
-    asyncio.run(main())
+    async with Worker(small(script)) as worker:
+        assert (await worker.poll()).facts == worker.pid
 
 
-def test_polls_and_changes(script):
+async def test_polls_and_changes(script):
     """A poll crosses over whole and not writable; a dry-run changes nothing."""
-
-    async def main() -> None:
-        async with Worker(small(script)) as worker:
-            observation = await worker.poll()
-            assert observation.facts == worker.pid != os.getpid()
-            assert observation.queued.texts("name")[99] == "job 99"
-            assert not observation.queued.id.flags.writeable
-            actions = [Hold(np.array([3, 4]), np.full(2, -np.inf))]
-            changes, dones = await worker.apply(actions, dry_run=True)
-            assert [change.text for change in changes] == ["hold 3", "hold 4"]
-            assert not dones
-            assert not script.with_suffix(".done").exists()
-            changes, dones = await worker.apply(actions)
-            assert [(done.change, done.outcome) for done in dones] == [
-                (change, "done") for change in changes
-            ]
-            assert {change.command for change in changes} == {None}
-            assert script.with_suffix(".done").read_text() == "hold 3 hold 4"
-            pid = observation.facts
-        assert ends(pid)
-        assert worker.starts == 1
-
-    asyncio.run(main())
+    async with Worker(small(script)) as worker:
+        observation = await worker.poll()
+        assert observation.facts == worker.pid != os.getpid()
+        assert observation.queued.texts("name")[99] == "job 99"
+        assert not observation.queued.id.flags.writeable
+        actions = [Hold(np.array([3, 4]), np.full(2, -np.inf))]
+        changes, dones = await worker.apply(actions, dry_run=True)
+        assert [change.text for change in changes] == ["hold 3", "hold 4"]
+        assert not dones
+        assert not script.with_suffix(".done").exists()
+        changes, dones = await worker.apply(actions)
+        assert [(done.change, done.outcome) for done in dones] == [
+            (change, "done") for change in changes
+        ]
+        assert {change.command for change in changes} == {None}
+        assert script.with_suffix(".done").read_text() == "hold 3 hold 4"
+        pid = observation.facts
+    assert ends(pid)
+    assert worker.starts == 1
 
 
-def test_a_system_that_hangs(script):
+async def test_a_system_that_hangs(script):
     """It is killed with the commands it started when its time is up; the loop runs meanwhile."""
+    beats = 0
 
-    async def main() -> None:
-        beats = 0
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.01)
+            beats += 1
 
-        async def beat() -> None:
-            nonlocal beats
-            while True:
-                await asyncio.sleep(0.01)
-                beats += 1
-
-        async with Worker(small(script), timeout_s=5) as worker:
-            first = (await worker.poll()).facts
-            worker._timeout = 0.5
-            script.write_text("sleep")
-            beating = asyncio.create_task(beat())
-            began = time.monotonic()
-            with pytest.raises(AdapterError, match=r"did not answer within 0.5 s"):
-                await worker.poll()
-            assert time.monotonic() - began < 3
-            assert beats > 20
-            beating.cancel()
-            assert ends(first)
-            assert all(ends(pid) for pid in in_group(first))
-            with pytest.raises(AdapterError, match="restarts in"):
-                await worker.poll()
-            await asyncio.sleep(0.3)
-            worker._timeout = 5
-            assert (await worker.poll()).facts != first
-            assert worker.starts == 2
-
-    asyncio.run(main())
+    async with Worker(small(script), timeout_s=5) as worker:
+        first = (await worker.poll()).facts
+        worker._timeout = 0.5
+        script.write_text("sleep")
+        beating = asyncio.create_task(beat())
+        began = time.monotonic()
+        with pytest.raises(AdapterError, match=r"did not answer within 0.5 s"):
+            await worker.poll()
+        assert time.monotonic() - began < 3
+        assert beats > 20
+        beating.cancel()
+        assert ends(first)
+        assert all(ends(pid) for pid in in_group(first))
+        with pytest.raises(AdapterError, match="restarts in"):
+            await worker.poll()
+        await asyncio.sleep(0.3)
+        worker._timeout = 5
+        assert (await worker.poll()).facts != first
+        assert worker.starts == 2
 
 
-def test_a_library_that_leaks(script):
+async def test_a_library_that_leaks(script):
     """After so many calls a new process goes on with the system as it is."""
-
-    async def main() -> None:
-        async with Worker(leaky(script)) as worker:
-            polls = [(await worker.poll()).facts for _ in range(7)]
-            assert [count for _, count in polls] == [1, 2, 3, 4, 5, 6, 7]
-            pids = list(dict.fromkeys(pid for pid, _ in polls))
-            assert [pid for pid, _ in polls] == [*pids[:1] * 3, *pids[1:2] * 3, *pids[2:]]
-            assert worker.pid == pids[2]
-            assert not any(map(alive, pids[:2]))
-
-    asyncio.run(main())
+    async with Worker(leaky(script)) as worker:
+        polls = [(await worker.poll()).facts for _ in range(7)]
+        assert [count for _, count in polls] == [1, 2, 3, 4, 5, 6, 7]
+        pids = list(dict.fromkeys(pid for pid, _ in polls))
+        assert [pid for pid, _ in polls] == [*pids[:1] * 3, *pids[1:2] * 3, *pids[2:]]
+        assert worker.pid == pids[2]
+        assert not any(map(alive, pids[:2]))
 
 
-def test_what_cannot_be_handed_over(script):
+async def test_what_cannot_be_handed_over(script):
     """It is said, and a new one is made."""
-
-    async def main() -> None:
-        script.write_text("stick")
-        async with Worker(leaky(script)) as worker:
-            pid, _ = [(await worker.poll()).facts for _ in range(3)][-1]
-            with pytest.raises(AdapterError, match="defect in the adapter"):
-                await worker.poll()
-            assert ends(pid)
-            await asyncio.sleep(0.3)
-            assert (await worker.poll()).facts[1] == 1
-            assert worker.starts == 2
-
-    asyncio.run(main())
+    script.write_text("stick")
+    async with Worker(leaky(script)) as worker:
+        pid, _ = [(await worker.poll()).facts for _ in range(3)][-1]
+        with pytest.raises(AdapterError, match="defect in the adapter"):
+            await worker.poll()
+        assert ends(pid)
+        await asyncio.sleep(0.3)
+        assert (await worker.poll()).facts[1] == 1
+        assert worker.starts == 2
 
 
 @pytest.mark.parametrize(("word", "how"), [("die", "signal SIGSEGV"), ("leave", "status 7")])
-def test_a_system_that_dies(script, word, how):
+async def test_a_system_that_dies(script, word, how):
     """Its end is told with the signal or status, at once, and the next call has a new process."""
-
-    async def main() -> None:
-        async with Worker(small(script), timeout_s=20) as worker:
+    async with Worker(small(script), timeout_s=20) as worker:
+        await worker.poll()
+        script.write_text(word)
+        began = time.monotonic()
+        with pytest.raises(AdapterError, match=how):
             await worker.poll()
-            script.write_text(word)
-            began = time.monotonic()
-            with pytest.raises(AdapterError, match=how):
-                await worker.poll()
-            assert time.monotonic() - began < 5
-            await asyncio.sleep(0.3)
-            await worker.poll()
-            assert worker.starts == 2
-
-    asyncio.run(main())
+        assert time.monotonic() - began < 5
+        await asyncio.sleep(0.3)
+        await worker.poll()
+        assert worker.starts == 2
 
 
-def test_killed_between_requests(script):
+async def test_killed_between_requests(script):
     """A process that somebody kills while it is idle is replaced."""
-
-    async def main() -> None:
-        async with Worker(small(script)) as worker:
-            pid = (await worker.poll()).facts
-            os.kill(pid, signal.SIGKILL)
-            with pytest.raises(AdapterError, match="signal SIGKILL"):
-                await worker.poll()
-            await asyncio.sleep(0.3)
-            assert (await worker.poll()).facts != pid
-
-    asyncio.run(main())
-
-
-def test_the_pause_grows(script):
-    """A process that dies again and again is started more and more rarely."""
-
-    async def main() -> None:
-        script.write_text("die " * 100)
-        async with Worker(small(script)) as worker:
-            until = time.monotonic() + 2.5
-            while time.monotonic() < until:
-                with pytest.raises(AdapterError):
-                    await worker.poll()
-                await asyncio.sleep(0.01)
-            assert 2 <= worker.starts <= 4
-
-    asyncio.run(main())
-
-
-def test_a_system_that_says_no(script):
-    """What the adapter says reaches the caller, a defect with its traceback; nothing restarts."""
-
-    async def main() -> None:
-        script.write_text("refuse break_down")
-        async with Worker(small(script)) as worker:
-            with pytest.raises(AdapterError, match=r"^slurmctld does not answer; start it$"):
-                await worker.poll()
-            with pytest.raises(AdapterError, match=r"defect .* ZeroDivisionError: by zero") as told:
-                await worker.poll()
-            assert "break_down" in told.value.__notes__[0]
+    async with Worker(small(script)) as worker:
+        pid = (await worker.poll()).facts
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(AdapterError, match="signal SIGKILL"):
             await worker.poll()
-            assert worker.starts == 1
+        await asyncio.sleep(0.3)
+        assert (await worker.poll()).facts != pid
 
-    asyncio.run(main())
+
+async def test_the_pause_grows(script):
+    """A process that dies again and again is started more and more rarely."""
+    script.write_text("die " * 100)
+    async with Worker(small(script)) as worker:
+        until = time.monotonic() + 2.5
+        while time.monotonic() < until:
+            with pytest.raises(AdapterError):
+                await worker.poll()
+            await asyncio.sleep(0.01)
+        assert 2 <= worker.starts <= 4
 
 
-def test_a_system_that_cannot_be_made():
+async def test_a_system_that_says_no(script):
+    """What the adapter says reaches the caller, a defect with its traceback; nothing restarts."""
+    script.write_text("refuse break_down")
+    async with Worker(small(script)) as worker:
+        with pytest.raises(AdapterError, match=r"^slurmctld does not answer; start it$"):
+            await worker.poll()
+        with pytest.raises(AdapterError, match=r"defect .* ZeroDivisionError: by zero") as told:
+            await worker.poll()
+        assert "break_down" in told.value.__notes__[0]
+        await worker.poll()
+        assert worker.starts == 1
+
+
+async def test_a_system_that_cannot_be_made():
     """Why is told at the first call, and it is tried again later."""
-
-    async def main() -> None:
-        async with Worker(unmade) as worker:
-            with pytest.raises(AdapterError, match="needs Slurm's commands"):
-                await worker.poll()
-            assert worker.pid is None
-            with pytest.raises(AdapterError, match="restarts in"):
-                await worker.poll()
-
-    asyncio.run(main())
+    async with Worker(unmade) as worker:
+        with pytest.raises(AdapterError, match="needs Slurm's commands"):
+            await worker.poll()
+        assert worker.pid is None
+        with pytest.raises(AdapterError, match="restarts in"):
+            await worker.poll()
 
 
 def test_a_factory_must_be_picklable():
@@ -256,35 +212,27 @@ def test_a_factory_must_be_picklable():
         Worker(lambda: unmade())
 
 
-def test_who_gives_up_during_the_start_disturbs_nobody(script):
+async def test_who_gives_up_during_the_start_disturbs_nobody(script):
     """The process is made all the same, and answers the next call."""
-
-    async def main() -> None:
-        async with Worker(small(script)) as worker:
-            asked = asyncio.create_task(worker.poll())
-            await asyncio.sleep(0.01)
-            asked.cancel()
-            changes, _ = await worker.apply([Hold(np.array([1]), np.zeros(1))], dry_run=True)
-            assert changes[0].text == "hold 1"
-            assert worker.starts == 1
-
-    asyncio.run(main())
+    async with Worker(small(script)) as worker:
+        asked = asyncio.create_task(worker.poll())
+        await asyncio.sleep(0.01)
+        asked.cancel()
+        changes, _ = await worker.apply([Hold(np.array([1]), np.zeros(1))], dry_run=True)
+        assert changes[0].text == "hold 1"
+        assert worker.starts == 1
 
 
-def test_two_at_a_time(script):
+async def test_two_at_a_time(script):
     """Calls wait for each other, and a caller that gives up does not confuse the next."""
-
-    async def main() -> None:
-        async with Worker(small(script)) as worker:
-            sights = await asyncio.gather(*(worker.poll() for _ in range(5)))
-            assert len({observation.facts for observation in sights}) == 1
-            asked = asyncio.create_task(worker.poll())
-            await asyncio.sleep(0)
-            asked.cancel()
-            changes, _ = await worker.apply([Hold(np.array([1]), np.zeros(1))], dry_run=True)
-            assert changes[0].text == "hold 1"
-
-    asyncio.run(main())
+    async with Worker(small(script)) as worker:
+        sights = await asyncio.gather(*(worker.poll() for _ in range(5)))
+        assert len({observation.facts for observation in sights}) == 1
+        asked = asyncio.create_task(worker.poll())
+        await asyncio.sleep(0)
+        asked.cancel()
+        changes, _ = await worker.apply([Hold(np.array([1]), np.zeros(1))], dry_run=True)
+        assert changes[0].text == "hold 1"
 
 
 PARENT = """
@@ -309,7 +257,6 @@ def test_it_dies_with_the_daemon(script, number):
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as daemon:
-        assert daemon.stdout is not None
         pid = int(daemon.stdout.readline())
         assert alive(pid)
         os.kill(pid, signal.SIGINT)  # a Ctrl-C at the terminal is the daemon's business

@@ -25,7 +25,7 @@ ORIGIN = 1_000_000_000.0
 
 
 @compiled_hook(FAIR_SHARE)
-def least_served(now, rows, columns, params, tables, state, out):  # type: ignore[no-untyped-def]
+def least_served(now, rows, columns, params, tables, state, out):
     """Rank by nodes already given to the job's association, fewest first."""
     silent = 0
     for i in range(len(rows)):
@@ -38,7 +38,7 @@ def least_served(now, rows, columns, params, tables, state, out):  # type: ignor
 
 
 @compiled_hook(OBSERVE)
-def served(time, kind, row, size, columns, params, tables, state):  # type: ignore[no-untyped-def]
+def served(time, kind, row, size, columns, params, tables, state):
     """Count the nodes given to each association."""
     owner = columns.association[row]
     if kind == 2 and owner >= 0:
@@ -141,13 +141,13 @@ def scenarios() -> Iterator[tuple[str, ExclusiveNodes]]:
     for loop in ("fcfs", "easy", "conservative", "serial", "negotiator"):
         for order in ("arrival", "deadline"):
             for depth in (0, 3):
-                settings = ExclusiveSettings(loop=loop, order=order, depth=depth)  # type: ignore[arg-type]
+                settings = ExclusiveSettings(loop=loop, order=order, depth=depth)
                 system = ExclusiveNodes(jobs, run, cluster, settings, record_nodes=True)
                 system.advance()
                 yield f"{loop} {order} {depth}", system
     events = [NodeEvent(ORIGIN + 40.0 * k, k % 7, (2, 0, 1, 0)[k % 4]) for k in range(24)]
     for loop in ("fcfs", "easy", "conservative", "negotiator"):
-        settings = ExclusiveSettings(loop=loop, order="priority")  # type: ignore[arg-type]
+        settings = ExclusiveSettings(loop=loop, order="priority")
         system = ExclusiveNodes(
             jobs, run, cluster, settings, compiled=hooks(), record_nodes=True, record_events=True
         )
@@ -191,7 +191,7 @@ def preempting(
         "record_events": True,
     }
     for loop in ("fcfs", "easy"):
-        settings = ExclusiveSettings(loop=loop, order="priority")  # type: ignore[arg-type]
+        settings = ExclusiveSettings(loop=loop, order="priority")
         for name, table, nodes in (("whole", jobs, cluster), ("shared", parts, shared)):
             system = ExclusiveNodes(table, run, nodes, settings, compiled=hooks(), **given)
             system.advance()
@@ -224,7 +224,7 @@ def on_sets(loop: str) -> ExclusiveNodes:
     sets = (np.array([11, 2, 7], np.int32), np.arange(12, dtype=np.int32))
     code = rng.integers(-1, 2, n).astype(np.int32)
     placement = Placement(np.zeros(n, np.int32), code, sets)
-    settings = ExclusiveSettings(loop=loop)  # type: ignore[arg-type]
+    settings = ExclusiveSettings(loop=loop)
     system = ExclusiveNodes(
         jobs,
         run,

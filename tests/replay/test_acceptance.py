@@ -27,10 +27,8 @@ def rigid(deadline: int, seconds: int, cores: int, nodes: int = 1) -> Job:
 
 
 def test_the_search_starts_jobs_at_ends_of_others() -> None:
-    """One job runs on two of four cores until 2 s; then job 0 needs all four until 5 s.
-
-    Only then may the others come, side by side until 9 s.
-    """
+    """One job runs on two of four cores until 2 s; then job 0 needs all four until 5 s."""
+    # Only then may the others come, side by side until 9 s.
     jobs = [rigid(5, 3, 4), rigid(9, 4, 2), rigid(9, 4, 2), rigid(99, 2, 2)]
     held = [Entry(3, 0, 2, (0,))]
     found = Search(jobs, [(4,)]).schedule(0, held, [0, 1, 2])
@@ -40,10 +38,8 @@ def test_the_search_starts_jobs_at_ends_of_others() -> None:
 
 
 def test_exact_admission_plans_those_that_wait_anew() -> None:
-    """Job 2, due at 4 s, comes before job 1; both wait for job 0, which runs until 2 s.
-
-    There is no room for job 3 until 9 s; job 4 runs beside job 0.
-    """
+    """Job 2, due at 4 s, comes before job 1; both wait for job 0, which runs until 2 s."""
+    # There is no room for job 3 until 9 s; job 4 runs beside job 0.
     jobs = [
         rigid(2, 2, 3),
         Job(1, 9, (4,), ((1, 5),)),
@@ -132,10 +128,8 @@ def test_the_search_finds_a_schedule_if_there_is_one(
 
 @pytest.mark.parametrize("load", ["light", "tight", "overloaded", "burst"])
 def test_planners_lose_little_against_exact_admission(acceptance: ModuleType, load: str) -> None:
-    """They admit at least 95 % of what the search does by its own decisions.
-
-    And at least 95 % of the jobs that can be kept beside what they promised themselves.
-    """
+    """They admit at least 95 % of what the search does by its own decisions."""
+    # And at least 95 % of the jobs that can be kept beside what they promised themselves.
     for kind in acceptance.KINDS:
         for policy, tally in acceptance.compared(load, kind, acceptance.POLICIES, 20).items():
             assert tally.questions == 140

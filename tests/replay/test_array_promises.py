@@ -324,7 +324,6 @@ def test_limits_count_all_that_may_run_at_a_time() -> None:
     options = WorkloadOptions(unit="resources", deadline_rule="none")
     made = prepare(log(*tasks, {}), options, cluster((2, 0), (2, 0)), site)
     limits = as_one_job(made).workload.limits
-    assert limits is not None
     assert limits.asked[:, limits.things.index("jobs")].tolist() == [4, 1]
 
 

@@ -64,13 +64,7 @@ def assert_honest(hits):
 
 @pytest.mark.parametrize(
     "how",
-    [
-        {},
-        {"wild": 0.0},
-        {"per": 2, "classes": 250},
-        {"classes": 3, "per": 60},
-        {"scatter": 0.02},
-    ],
+    [{}, {"wild": 0.0}, {"per": 2, "classes": 250}, {"classes": 3, "per": 60}, {"scatter": 0.02}],
     ids=str,
 )
 def test_speed_intervals_hold_the_truth(how):

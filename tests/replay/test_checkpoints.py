@@ -130,7 +130,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Check
     def opened(work: Workload = WORK, policies: Mapping[str, Policy] = presets()) -> Checkpoints:
         return Checkpoints(tmp_path / "out", work, policies, discover(), warn=warnings.append)
 
-    opened.warnings = warnings  # type: ignore[attr-defined]
+    opened.warnings = warnings
     return opened
 
 
@@ -182,7 +182,7 @@ def test_damaged_files_are_not_used(kept: Callable[..., Checkpoints], tmp_path: 
     again = kept()
     assert again.resume()
     assert again.finished("easy") is None
-    assert "not complete" in kept.warnings[0]  # type: ignore[attr-defined]
+    assert "not complete" in kept.warnings[0]
     (place / "replay.json").write_text("{")
     with pytest.raises(InputError, match="replay without --resume"):
         kept().resume()
@@ -203,7 +203,7 @@ def test_a_full_disk_ends_no_replay(
     first.of("easy").keep(2)
     first.of("easy").keep(3)
     assert first.finish(WHOLE["fcfs"]) is WHOLE["fcfs"]
-    (warning,) = kept.warnings  # type: ignore[attr-defined]
+    (warning,) = kept.warnings
     assert "No space left on device" in warning
     assert first.of("easy").read() == 1
     names = {path.name for path in (tmp_path / "out" / checkpoints.DIRECTORY).iterdir()}

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+from workloads import workload_of
 
-from rtsched.model.jobs import Edges, Kind
-from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.jobs import Kind
 from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.measures import measure
@@ -49,8 +49,7 @@ def workload(n: int, *, moldable: bool) -> Workload:
     )
     accounts = Accounts.build(2, name=["ann", "bob"], shares=[3.0, 1.0], is_user=True)
     cluster = make_cluster(24, speed=[1.0] * 16 + [2.0] * 8)
-    none = Outcomes.build(n), cluster, accounts, Edges.build(0), (), Skipped()
-    return Workload(jobs, wall * rng.uniform(0.3, 1.0, n), *none)
+    return workload_of(jobs, wall * rng.uniform(0.3, 1.0, n), cluster, accounts=accounts)
 
 
 def test_all_three_act_and_every_promise_is_kept(tmp_path: Path) -> None:

@@ -51,10 +51,7 @@ def test_the_same_runs(scheduler: Path) -> None:
     work = workload(deadlines=0.5)
     policies = {name: presets()[name] for name in ("mcdf", "multifactor")}
     seen: list[tuple[str, float]] = []
-    told = {
-        name: lambda fraction, name=name: seen.append((name, fraction))  # type: ignore[misc]
-        for name in policies
-    }
+    told = {name: lambda fraction, name=name: seen.append((name, fraction)) for name in policies}
     with connected(json.loads(scheduler.read_text())["address"]) as client:
         runs = replay_in_parallel(DaskWorkers(client, work), policies, told)
     assert [run.policy for run in runs] == list(policies)

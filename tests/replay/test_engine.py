@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from workloads import workload_of
 
 from rtsched.core.capabilities import Capabilities
 from rtsched.core.chain import Answer, Judgement
@@ -14,8 +15,8 @@ from rtsched.core.config import Mode, PluginTable
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plugins import Found, discover
 from rtsched.model.cluster import Cluster
-from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import FinalState, Outcomes, Skipped
+from rtsched.model.jobs import Jobs
+from rtsched.model.log import FinalState
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Accounts, Snapshot
 from rtsched.model.state import EventKind, State
@@ -50,7 +51,7 @@ def workload(n: int = 300, seed: int = 5, *, deadlines: float = 0.0) -> Workload
     )
     accounts = Accounts.build(4, name=["a", "b", "c", "d"], is_user=True, shares=[1.0, 2, 3, 4])
     cluster = Cluster.uniform(NODES)
-    return Workload(jobs, run, Outcomes.build(n), cluster, accounts, Edges.build(0), (), Skipped())
+    return workload_of(jobs, run, cluster, accounts=accounts)
 
 
 def installed(name: str, plugin: type) -> Found:
@@ -161,7 +162,7 @@ class Counting:
 class SlowMultifactor(Multifactor):
     """The same plug-in without its compiled form."""
 
-    capabilities = Capabilities()  # type: ignore[assignment]
+    capabilities = Capabilities()
 
 
 class Oldest:
@@ -269,7 +270,6 @@ def test_observers_are_told_everything_once() -> None:
     """Every job arrives, starts and ends once, and nothing is told twice."""
     work = workload()
     run(work, PluginTable("counting"), counting=Counting)
-    assert Counting.last is not None
     kinds = Counting.last.kinds
     assert kinds[[EventKind.ARRIVED, EventKind.STARTED, EventKind.ENDED]].tolist() == [300] * 3
 
@@ -654,7 +654,7 @@ def test_counts_agree_with_a_plain_loop(
                 record["job"],
                 record["reason"],
                 Verdict[str(record["verdict"]).upper()],
-                record["numbers"].get("free"),  # type: ignore[attr-defined]
+                record["numbers"].get("free"),
             ),
             record["times"],
             record["first_s"],

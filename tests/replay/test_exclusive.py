@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from plain_loops import Work, conservative, head_starts, simulate
+from workloads import ended, jobs_of
 
 from rtsched.errors import AdapterError, ShapeError
 from rtsched.kernels.hooks import job_arrays, job_columns
@@ -64,15 +65,8 @@ def workloads(draw: st.DrawFn) -> list[Work]:
 
 def table(work: list[Work], **columns: Any) -> tuple[Jobs, NDArray[np.float64]]:
     """Return jobs on the epoch's clock and their run times."""
-    n = len(work)
-    jobs = Jobs.build(
-        n,
-        id=np.arange(n) + 7,
-        submit=ORIGIN + np.array([job.submit for job in work]),
-        wall_time=np.array([job.wall for job in work]),
-        size=np.array([job.size for job in work], np.int32),
-        **columns,
-    )
+    submit = ORIGIN + np.array([job.submit for job in work])
+    jobs = jobs_of(work, id=np.arange(len(work)) + 7, submit=submit, **columns)
     return jobs, np.array([job.run for job in work])
 
 
@@ -118,11 +112,9 @@ def test_deadline_order_is_the_plain_one(work: list[Work], keys: list[float]) ->
 
 
 def test_jobs_with_a_deadline_change_places_among_themselves() -> None:
-    """One node, busy until 10 s. Jobs 1 to 6 wait, jobs 2 and 5 without a deadline.
-
-    Those with one have places 1, 3, 4 and 6 and start there by deadline: 6, 4, 1, 3. Job 2 has one
-    before it and job 5 four, as by submission.
-    """
+    """One node, busy until 10 s. Jobs 1 to 6 wait, jobs 2 and 5 without a deadline."""
+    # Those with one have places 1, 3, 4 and 6 and start there by deadline: 6, 4, 1, 3. Job 2 has
+    # one before it and job 5 four, as by submission.
     work = [Work(float(row), 10.0, 10.0, 1) for row in range(7)]
     deadline = [np.inf, 300.0, np.inf, 400.0, 200.0, np.inf, 100.0]
     jobs, run_time = table(work, deadline=ORIGIN + np.array(deadline))
@@ -273,7 +265,7 @@ def test_static_priorities_order_the_queue() -> None:
         system = ExclusiveNodes(
             *table(work),
             Cluster.uniform(1),
-            ExclusiveSettings(order=order),  # type: ignore[arg-type]
+            ExclusiveSettings(order=order),
             static=StaticAnswers(priority=np.array([0.0, 1.0, 2.0])),
         )
         system.advance()
@@ -485,8 +477,7 @@ def test_placements_bind_waiting_jobs_to_nodes() -> None:
     assert point.passes
     on_three = Placement(np.zeros(2, np.int32), np.zeros(2, np.int32), (np.array([3], np.int32),))
     assert system.apply([Place(jobs.id, on_three)]) == (Outcome.DONE,)
-    while not system.advance().done:
-        pass
+    ended(system)
     assert system.job_outcomes().first_node.tolist() == [3, 3]
     assert starts(system) == [0, 5]
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_loops import Work, startable
+from workloads import ended
 
 from rtsched.model.actions import Cancel, Hold, Reject
 from rtsched.model.cluster import Cluster, Nodes
@@ -23,7 +24,7 @@ NODES = 4
 
 def system(
     n: int,
-    edges: list[tuple[int, int]] = (),  # type: ignore[assignment]
+    edges: list[tuple[int, int]] = (),
     *,
     loop: str = "easy",
     nodes: int = NODES,
@@ -61,8 +62,7 @@ def system(
 
 def starts(machine: ExclusiveNodes) -> list[float]:
     """Return when jobs start, -1: never."""
-    while not machine.advance().done:
-        pass
+    ended(machine)
     return [-1.0 if math.isnan(start) else start for start in machine.job_outcomes().start.tolist()]
 
 

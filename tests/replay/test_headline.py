@@ -29,8 +29,6 @@ def test_what_a_queue_alone_ends_in_time(jobs: list[Work], policy: str) -> None:
     count, share = sum(in_time), f"{100 * sum(in_time) / len(jobs):.1f} %"
     heading = re.search(r"^ +(as logged .*)$", README, re.MULTILINE)
     row = re.search(r"^ended in time +(.*)$", README, re.MULTILINE)
-    assert heading is not None
-    assert row is not None
     column = re.split(r"  +", heading[1]).index(policy)
     assert re.split(r"  +", row[1])[column] == f"{count:,} ({share})"
     assert share in README.partition("*What if")[2].partition("\n\n")[0]

@@ -122,10 +122,7 @@ def test_each_component_has_whole_nodes() -> None:
 def test_others_wait_for_a_heterogeneous_job_once() -> None:
     """Dependencies on and of components are those of the job; of each other they have none."""
     edges = Edges.build(
-        5,
-        before=[1, 2, 4, 4, 1],
-        after=[3, 3, 1, 2, 2],
-        at_start=[False, False, True, True, False],
+        5, before=[1, 2, 4, 4, 1], after=[3, 3, 1, 2, 2], at_start=[False, False, True, True, False]
     )
     read = log(4, Cluster.uniform(4), edges, het_job=[1, 1, -1, -1])
     work = prepare(read, NONE)

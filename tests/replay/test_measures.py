@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from workloads import workload_of
 
 from rtsched.kernels.compiling import plain
 from rtsched.kernels.service_error import service_error
 from rtsched.model.cluster import Cluster
-from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import Ending, FinalState, Outcomes, Skipped
+from rtsched.model.jobs import Jobs
+from rtsched.model.log import Ending, FinalState, Outcomes
 from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay, with_baseline_waits
 from rtsched.replay.measures import MEASURES, errors, fairness, is_late, logged, measure
@@ -27,15 +28,8 @@ def workload(submit, *, nodes=4, accounts=None, outcomes=None, **columns):
     """Return a workload of jobs submitted at these times."""
     n = len(submit)
     jobs = Jobs.build(n, id=np.arange(n), submit=submit, **columns)
-    return Workload(
-        jobs,
-        np.ones(n),
-        Outcomes.build(n, **(outcomes or {})),
-        Cluster.uniform(nodes),
-        accounts or Accounts.build(0),
-        Edges.build(0),
-        (),
-        Skipped(),
+    return workload_of(
+        jobs, np.ones(n), nodes, outcomes=Outcomes.build(n, **(outcomes or {})), accounts=accounts
     )
 
 
@@ -162,11 +156,9 @@ def test_measures_do_not_depend_on_the_order_of_rows(seed, n):
     random = np.random.default_rng(seed)
     work, results = _random_replay(random, n)
     order = random.permutation(n)
-    moved = Workload(
-        work.jobs.take(order),
-        work.run_time[order],
-        work.outcomes.take(order),
-        *(work.cluster, work.accounts, work.edges, (), work.skipped),
+    outcomes = work.outcomes.take(order)
+    moved = replace(
+        work, jobs=work.jobs.take(order), run_time=work.run_time[order], outcomes=outcomes
     )
     before, after = measure(work, results), measure(moved, results.take(order))
     for name in MEASURES:
@@ -178,14 +170,8 @@ def test_measures_do_not_depend_on_the_order_of_rows(seed, n):
 def test_measures_scale_with_time(seed, n, factor):
     """Times k-fold: seconds and node-seconds k-fold, ratios the same."""
     work, results = _random_replay(np.random.default_rng(seed), n)
-    slow = Workload(
-        work.jobs.replace(
-            submit=work.jobs.submit * factor,
-            deadline=work.jobs.deadline * factor,
-            wall_time=work.jobs.wall_time * factor,
-        ),
-        *(work.run_time, work.outcomes, work.cluster, work.accounts, work.edges, (), work.skipped),
-    )
+    times = {name: work.jobs.column(name) * factor for name in ("submit", "deadline", "wall_time")}
+    slow = replace(work, jobs=work.jobs.replace(**times))
     stretched = results.replace(start=results.start * factor, end=results.end * factor)
     before, after = measure(work, results), measure(slow, stretched)
     for name, entry in MEASURES.items():
@@ -371,10 +357,8 @@ def _random_replay(random: np.random.Generator, n: int) -> tuple[Workload, Resul
         wall_time=end - start,
         deadline=np.where(random.random(n) < 0.5, submit + 45, np.inf),
     )
-    work = Workload(
-        work.jobs.replace(wall_time=random.integers(1, 40, n).astype(float)),
-        *(work.run_time, work.outcomes, work.cluster, work.accounts, work.edges, (), work.skipped),
-    )
+    wall_time = random.integers(1, 40, n).astype(float)
+    work = replace(work, jobs=work.jobs.replace(wall_time=wall_time))
     results = Results.build(n, start=start, end=end, size=size, fate=fate.astype(np.int8))
     return work, results
 
@@ -407,10 +391,8 @@ def four_jobs(node_count: int = 1) -> Workload:
         wall_time=[100.0, 100.0, 50.0, 10.0],
         deadline=[100.0, 150.0, 1000.0, 115.0],
     )
-    nobody, cluster = Accounts.build(0), Cluster.uniform(node_count)
-    return Workload(
-        jobs, jobs.wall_time, Outcomes.build(4), cluster, nobody, Edges.build(0), (), Skipped()
-    )
+    cluster = Cluster.uniform(node_count)
+    return workload_of(jobs, jobs.wall_time, cluster)
 
 
 def waits(work: Workload, *names: str) -> dict[str, float | None]:
@@ -422,10 +404,8 @@ def waits(work: Workload, *names: str) -> dict[str, float | None]:
 
 @pytest.mark.parametrize("base", ["easy", "multifactor", "conservative"])
 def test_the_baseline_alone_with_the_accepted_jobs(base: str) -> None:
-    """First come first served, all start at 0, 100, 200, 250 s; jobs 1, 3, 4 at 0, 100, 150 s.
-
-    They wait 0, 90 and 130 s then. By plan job 4 is before job 3: 0, 100 and 80 s.
-    """
+    """First come first served, all start at 0, 100, 200, 250 s; jobs 1, 3, 4 at 0, 100, 150 s."""
+    # They wait 0, 90 and 130 s then. By plan job 4 is before job 3: 0, 100 and 80 s.
     work, names = four_jobs(), (base, "edf-mn")
     alone, whole = (0 + 90 + 130) / 3, (0 + 100 + 190 + 230) / 4
     found = waits(work, *names, "edf-easy")

@@ -54,10 +54,8 @@ def test_names_of_changes_are_unique() -> None:
 
 @pytest.mark.parametrize("study", TARGETS)
 def test_reduced_values_are_those_kept(study: str) -> None:
-    """Computed values of a small run are as they were.
-
-    If a change of them is meant: `python tools/mutations.py --values` prints those of today.
-    """
+    """Computed values of a small run are as they were."""
+    # If a change of them is meant: `python tools/mutations.py --values` prints those of today.
     kept = json.loads((DATA / "values.json").read_text("utf-8"))[study]
     outcome = outcome_of(study)
     assert outcome["verdicts"] == kept["verdicts"]

@@ -11,6 +11,7 @@ from exclusive_scenarios import ORIGIN, answer, assert_no_overlap, random_jobs
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_negotiator import Ask, Plain, Rules
+from workloads import workload_of
 
 from rtsched.kernels import machine as kernel
 from rtsched.kernels.compiling import plain
@@ -18,7 +19,7 @@ from rtsched.kernels.machine_claims import age
 from rtsched.logs.readers import read_logs
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import Outcomes, Skipped
+from rtsched.model.log import Outcomes
 from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
@@ -377,7 +378,7 @@ def test_a_job_that_no_slot_holds_is_named_with_what_there_is() -> None:
     cluster = machine([(4, 16 * mega), (4, 16 * mega), (1, 9 * mega)])
     accounts = Accounts.build(len(USERS), name=list(USERS), is_user=True)
     outcomes, edges = Outcomes.build(len(jobs)), Edges.build(0)
-    work = Workload(jobs, run, outcomes, cluster, accounts, edges, (), Skipped())
+    work = workload_of(jobs, run, cluster, outcomes=outcomes, accounts=accounts, edges=edges)
     done = replay(work, "pool", presets()["negotiator"])
     assert done.results.fate.tolist() == [0, 2, 2, 0]
     numbers = {entry["reason"]: entry["numbers"] for entry in done.decisions}
@@ -443,10 +444,7 @@ def test_promises_are_kept_on_a_pool(loop: str) -> None:
     """With a planner, best-effort jobs of the pool's own loop never delay a promised one."""
     log = Lublin(jobs=400, nodes=24, seed=5, load=0.9, users=6, accounts=2).log()
     workload = prepare(log, WorkloadOptions(deadline_rule="slowdown:4", deadline_fraction=0.4))
-    chosen = msgspec.structs.replace(
-        presets()["mcdf"],
-        system=ExclusiveSettings(loop=loop),  # type: ignore[arg-type]
-    )
+    chosen = msgspec.structs.replace(presets()["mcdf"], system=ExclusiveSettings(loop=loop))
     run = replay(workload, loop, chosen, record_nodes=False)
     promised = np.isfinite(run.results.promise)
     assert promised.sum() > 50

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from workloads import ended
 
 from rtsched.logs import ReadOptions, read_cluster, read_logs
 from rtsched.logs.node_requests import nodes_with
@@ -134,11 +135,11 @@ def test_jobs_run_on_the_nodes_that_they_ask_for(unit: str, loop: str) -> None:
     """Two jobs want the only GPU node; a third takes the other fast node, in FCFS behind them."""
     asked = log("--constraint=gpu", "--constraint=gpu", "--constraint=fast")
     work = prepare(asked, WorkloadOptions(deadline_rule="none", unit=unit), machine())
-    system = ExclusiveNodes(
-        work.jobs, work.run_time, work.cluster, ExclusiveSettings(loop=loop), record_nodes=True
+    system = ended(
+        ExclusiveNodes(
+            work.jobs, work.run_time, work.cluster, ExclusiveSettings(loop=loop), record_nodes=True
+        )
     )
-    while not system.advance().done:
-        pass
     assert system.job_outcomes().start.tolist() == [0, 5, 5 if loop == "fcfs" else 0]
     assert system.node_rows()[1].tolist() == [0, 0, 1]
 
@@ -347,10 +348,8 @@ def test_what_jobs_ask_for(tmp_path: Path) -> None:
 
 
 def test_jobs_wait_for_disk(tmp_path: Path) -> None:
-    """Two of 60 MiB do not fit on 100 MiB, one of 40 beside the first does; 101 are not there.
-
-    The default of a job that states nothing is small, and keeps nobody waiting.
-    """
+    """Two of 60 MiB do not fit on 100 MiB, one of 40 beside the first does; 101 are not there."""
+    # The default of a job that states nothing is small, and keeps nobody waiting.
     tiny = ("DiskUsage", "DiskUsage = 20")
     asked = [("61440", ""), ("61000", ""), ("40000", ""), ("102401", "")]
     made = workload(tmp_path, *asked)
@@ -361,7 +360,6 @@ def test_jobs_wait_for_disk(tmp_path: Path) -> None:
     results = replay(made, "easy", presets()["easy"]).results
     assert results.start.tolist() == [1000.0, 1001.0, 1100.0]
     use = resource_use(made, results)
-    assert use is not None
     assert use.resources["fs/disk"].used_h == pytest.approx((1 + 99 + 1) / 1024 * 100 / 3600)
 
 
@@ -455,7 +453,7 @@ def test_a_log_that_does_not_fit_the_machine(tmp_path: Path, unit: str) -> None:
     (tmp_path / "slurm.conf").write_text(SMALL)
     cluster = read_cluster(tmp_path / "slurm.conf")[0]
     log = logged(tmp_path, *["16|16|n[1-2]"] * 3)
-    options = WorkloadOptions(unit=unit)  # type: ignore[arg-type]
+    options = WorkloadOptions(unit=unit)
     fits = prepare(log, options, cluster)
     assert not any("do not fit" in notes for notes in fits.assumptions)
     start = np.full(3, log.outcomes.start[0])

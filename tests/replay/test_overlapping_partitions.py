@@ -48,7 +48,7 @@ def asking(*rows: Row) -> Jobs:
 
 def mcdf(**given_settings: object) -> Chain:
     """Return a chain of MCDF, which plans by deadline unless told otherwise."""
-    config = Mcdf.Config(**{"order": "deadline", **given_settings})  # type: ignore[arg-type]
+    config = Mcdf.Config(**{"order": "deadline", **given_settings})
     return Chain([Member("mcdf", Mcdf(config))], "mcdf")
 
 
@@ -84,7 +84,6 @@ def test_a_job_runs_before_one_of_another_partition(chain: Chain) -> None:
     jobs = asking(("wide", 2, 100, 1100), ("small", 1, 400, 1000), ("small", 1, 400, 1000))
     found = verdicts(jobs, busy(Snapshot(NOW, partitions), [1], 1000), chain)
     assert found.code.tolist() == [Verdict.ADMIT] * 3
-    assert found.plan is not None
     start = dict(zip(found.plan.entries.job, found.plan.entries.start - NOW, strict=True))
     assert start == {0: 1000, 1: 0, 2: 400}
 
@@ -136,10 +135,8 @@ ROWS = st.lists(
 def test_plans_are_sound(
     masks: list[set[int]], rows: list[tuple[int, int, int, int]], taken: set[int], several: bool
 ) -> None:
-    """Nobody has a node of another partition or two at a time, and every promise is kept.
-
-    Asked one by one, as at submissions, with what was promised before.
-    """
+    """Nobody has a node of another partition or two at a time, and every promise is kept."""
+    # Asked one by one, as at submissions, with what was promised before.
     names = [f"p{k}" for k in range(len(masks))]
     inside = {
         name: np.isin(np.arange(5), list(mask)) for name, mask in zip(names, masks, strict=True)

@@ -154,7 +154,7 @@ def test_a_policy_has_each_value_of_its_settings() -> None:
 def test_the_systems_own_settings() -> None:
     """`system` is a table of all policies; values are those of TOML, or texts."""
     found = swept(POLICIES, sweep("system.depth=0,5", "system.loop=fcfs"))
-    assert [(name, policy.system.depth) for name, policy in found.items()] == [  # type: ignore[union-attr]
+    assert [(name, policy.system.depth) for name, policy in found.items()] == [
         (f"{name}+depth={depth}+loop=fcfs", depth) for name in POLICIES for depth in (0, 5)
     ]
     assert swept(POLICIES, []) == POLICIES

@@ -227,10 +227,8 @@ def test_what_a_pass_remembers_makes_no_difference(
     preempts: bool,
     every: int,
 ) -> None:
-    """Each job starts at the same time on the same nodes, whatever else there is.
-
-    At one of `every` stops something is done to jobs that wait; 0: never.
-    """
+    """Each job starts at the same time on the same nodes, whatever else there is."""
+    # At one of `every` stops something is done to jobs that wait; 0: never.
     capacity, jobs = drawn(seed, nodes, others, licenses)
     planned, edges = min(planned, others), None
     jobs = jobs.replace(submit=np.where(np.arange(others) < planned, ORIGIN, jobs.submit))
@@ -308,11 +306,9 @@ def test_long_queues_as_the_plain_way(
 
 
 def test_a_job_without_room_that_came_to_be_over_a_limit_is_reported() -> None:
-    """The user of jobs 3 and 4 may have 2 cores at a time.
-
-    Jobs 0 and 1 run, 2 is the head, and 3 has no room. From 3 on 4 has a core of the two, so that
-    3, which asks for both, is over the limit until 53.
-    """
+    """The user of jobs 3 and 4 may have 2 cores at a time."""
+    # Jobs 0 and 1 run, 2 is the head, and 3 has no room. From 3 on 4 has a core of the two, so that
+    # 3, which asks for both, is over the limit until 53.
     cores = np.array([[3], [1], [4], [2], [1]], np.int64)
     jobs = Jobs.build(
         5,

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from workloads import workload_of
 
 from rtsched.core.config import PluginTable
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.log import Outcomes, Skipped
-from rtsched.model.snapshot import Accounts
+from rtsched.model.log import Outcomes
 from rtsched.replay import engine
 from rtsched.replay.planners import load_chain, placer_of
 from rtsched.replay.policies import Policy, presets
@@ -61,16 +61,7 @@ def workload(seed: int, n: int = 150, *, uneven: bool = False) -> Workload:
     )
     order = np.lexsort((jobs.id, jobs.submit))
     run_time = np.ceil(wall * rng.uniform(0.2, 1.0, n))
-    return Workload(
-        jobs.take(order),
-        run_time[order],
-        Outcomes.build(n),
-        cluster(uneven),
-        Accounts.build(0),
-        Edges.build(0),
-        (),
-        Skipped(),
-    )
+    return workload_of(jobs.take(order), run_time[order], cluster(uneven))
 
 
 def with_settings(settings: dict[str, Any], loop: str = "easy") -> Policy:

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_reference import Job, starts
+from workloads import workload_of
 
 from rtsched.core.config import PluginTable
 from rtsched.errors import ConfigError
 from rtsched.model.actions import Place
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.log import FinalState, Outcomes, Skipped
+from rtsched.model.jobs import Jobs, Kind
+from rtsched.model.log import FinalState
 from rtsched.model.resources import fitting_sets
-from rtsched.model.snapshot import Accounts
 from rtsched.model.verdicts import Placement
 from rtsched.replay.engine import replay
 from rtsched.replay.planners import load_chain
@@ -44,14 +44,6 @@ def asking(demand: Sequence[tuple[int, ...]], **columns: Any) -> Jobs:
     n = len(demand)
     table = np.array(demand, np.int64).reshape(n, 3)
     return Jobs.build(n, names={"demand": RESOURCES}, id=np.arange(n), demand=table, **columns)
-
-
-def work(jobs: Jobs, run: Any, cluster: Cluster, **more: Any) -> Workload:
-    """Return a workload of these jobs."""
-    n, none = len(jobs), Accounts.build(0)
-    seconds = np.asarray(run, np.float64)
-    given = (Outcomes.build(n), cluster, none, Edges.build(0), (), Skipped())
-    return Workload(jobs, seconds, *given, **more)
 
 
 def under(policy: str, workload: Workload, **changed: Any) -> PolicyRun:
@@ -225,9 +217,9 @@ def both_kinds(speed: list[float], rows: list[tuple[int, ...]]) -> tuple[Workloa
     columns["wall_time"] = run + np.array([300.0 * more for *_, more, _ in rows])
     shared = Jobs.build(n, names={"demand": ("node",)}, demand=np.ones((n, 1), int), **columns)
     names, ones = {"capacity": ("node",)}, np.ones((m, 1), np.int64)
-    whole = work(Jobs.build(n, **columns), run, Cluster(Nodes.build(m, speed=speed)))
+    whole = workload_of(Jobs.build(n, **columns), run, Cluster(Nodes.build(m, speed=speed)))
     nodes = Nodes.build(m, speed=speed, names=names, capacity=ones)
-    return whole, work(shared, run, Cluster(nodes))
+    return whole, workload_of(shared, run, Cluster(nodes))
 
 
 speeds = st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=2, max_size=5)
@@ -262,18 +254,16 @@ def gpu_log() -> Workload:
     """Return five jobs a minute apart on the nodes of `gpu_cluster`."""
     n = len(GPU_LOG)
     jobs = asking(GPU_LOG, submit=60.0 * np.arange(n), wall_time=np.full(n, 3600.0))
-    return work(jobs, np.full(n, 1800.0), gpu_cluster())
+    return workload_of(jobs, np.full(n, 1800.0), gpu_cluster())
 
 
 def test_psts_keeps_cores_beside_gpus_free() -> None:
-    """EASY fills the first node's cores, so that its four GPUs are of no use to the GPU jobs.
-
-    Under EASY both jobs without GPUs are on node 0, the job with 2 GPUs on node 1, and that with 4
-    waits for the end of the first at 1,800 s: its 2 cores are not free on node 0, its GPUs not on
-    node 1. The last job fits on node 1 beside the one of 2 GPUs. Under psts the first job goes to
-    node 2, of which it takes a quarter. So does the second, as the first is to end there sooner by
-    then than a job of half of node 0 would; the GPU jobs find both nodes empty.
-    """
+    """EASY fills the first node's cores, so that its four GPUs are of no use to the GPU jobs."""
+    # Under EASY both jobs without GPUs are on node 0, the job with 2 GPUs on node 1, and that with
+    # 4 waits for the end of the first at 1,800 s: its 2 cores are not free on node 0, its GPUs not
+    # on node 1. The last job fits on node 1 beside the one of 2 GPUs. Under psts the first job goes
+    # to node 2, of which it takes a quarter. So does the second, as the first is to end there
+    # sooner by then than a job of half of node 0 would; the GPU jobs find both nodes empty.
     easy, psts = under("easy", gpu_log()), under("psts", gpu_log())
     assert nodes_of(easy) == [[0], [0], [1], [0], [1]]
     assert easy.results.start.tolist() == [0.0, 60.0, 120.0, 1800.0, 240.0]
@@ -300,7 +290,7 @@ def logs(draw: st.DrawFn, kinds: Sequence[Kind] = (Kind.RIGID,)) -> Workload:
         kind=np.array([kind for *_, kind in rows], np.int8),
         size_max=np.full(len(rows), m, np.int32),
     )
-    return work(jobs, run, machine(capacity, speed=speed))
+    return workload_of(jobs, run, machine(capacity, speed=speed))
 
 
 @pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
@@ -331,7 +321,7 @@ def test_psts_leaves_a_node_that_goes_down() -> None:
     jobs = asking([(4, 8, 0)] * n, submit=np.arange(n, dtype=float), wall_time=np.full(n, 100.0))
     events = (NodeEvent(50.0, 1, NodeState.DOWN),)
     run = under(
-        "psts", work(jobs, np.full(n, 100.0), cluster, node_events=events), binding="strict"
+        "psts", workload_of(jobs, np.full(n, 100.0), cluster, node_events=events), binding="strict"
     )
     assert (run.results.fate[[0, 2, 3]] == FinalState.FINISHED).all()
     assert [nodes_of(run)[row] for row in (0, 2, 3)] == [[0], [0], [0]]
@@ -392,12 +382,10 @@ def test_sed_batch_is_easy_for_rigid_jobs_on_nodes_of_one_speed() -> None:
 
 
 def test_sed_batch_gives_moldable_jobs_the_nodes_with_room_for_their_gpus() -> None:
-    """Two fast nodes without GPUs, four slow ones of which three have GPUs free.
-
-    The job of 1 to 4 processes with a GPU each takes these three, and a third of the 2,400 s that
-    it needs on one of them. That without GPUs takes all six nodes: a delay of 2 for each of 6 is
-    less than 1 for each of 2. EASY runs both on the one node that they ask for.
-    """
+    """Two fast nodes without GPUs, four slow ones of which three have GPUs free."""
+    # The job of 1 to 4 processes with a GPU each takes these three, and a third of the 2,400 s that
+    # it needs on one of them. That without GPUs takes all six nodes: a delay of 2 for each of 6 is
+    # less than 1 for each of 2. EASY runs both on the one node that they ask for.
     cluster = machine([(4, 64, 0)] * 2 + [(4, 64, 2)] * 4, speed=[2.0] * 2 + [1.0] * 4)
     n = 3
     jobs = asking(
@@ -407,7 +395,7 @@ def test_sed_batch_gives_moldable_jobs_the_nodes_with_room_for_their_gpus() -> N
         kind=np.array([Kind.RIGID, Kind.MOLDABLE, Kind.MOLDABLE], np.int8),
         size_max=np.array([1, 4, 6], np.int32),
     )
-    workload = work(jobs, np.full(n, 2400.0), cluster)
+    workload = workload_of(jobs, np.full(n, 2400.0), cluster)
     easy, sed = under("easy", workload), under("sed-batch", workload)
     assert sed.results.size.tolist() == [1, 3, 6]
     assert nodes_of(sed) == [[2], [3, 4, 5], [0, 1, 2, 3, 4, 5]]

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from workloads import workload_of
 
 from rtsched.core.config import PluginTable
 from rtsched.kernels.machine_planners import ASKED
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.log import FinalState, Outcomes, Skipped
-from rtsched.model.snapshot import Accounts
+from rtsched.model.log import FinalState
 from rtsched.replay import engine
 from rtsched.replay.measures import measure
 from rtsched.replay.planners import PlannerAnswers, load_chain, short_form
@@ -53,10 +53,8 @@ def workload(seed: int, n: int = 150, **columns: Any) -> Workload:
     }
     jobs = Jobs.build(n, **values)
     run_time = np.ceil(wall * rng.uniform(0.2, 1.0, n))
-    cluster, nobody = Cluster.uniform(NODES), Accounts.build(0)
-    return Workload(
-        jobs, run_time, Outcomes.build(n), cluster, nobody, Edges.build(0), (), Skipped()
-    )
+    cluster = Cluster.uniform(NODES)
+    return workload_of(jobs, run_time, cluster)
 
 
 def by_hooks(work: Workload, policy: Policy, monkeypatch: pytest.MonkeyPatch) -> PolicyRun:
@@ -329,11 +327,9 @@ def test_promised_jobs_in_the_queue(name: str, seed: int, monkeypatch: pytest.Mo
 
 
 def test_a_queue_breaks_what_its_own_plan_promised() -> None:
-    """On three nodes job 1 has two until 100 s, then job 2, then job 3 all of them until 300 s.
-
-    Job 4 fits beside job 2, so the queue starts it at once: job 3 waits for its end, 903 s. A plan
-    that is kept has it wait until 300 s. Job 5 cannot end in time by either.
-    """
+    """On three nodes job 1 has two until 100 s, then job 2, then job 3 all of them until 300 s."""
+    # Job 4 fits beside job 2, so the queue starts it at once: job 3 waits for its end, 903 s. A
+    # plan that is kept has it wait until 300 s. Job 5 cannot end in time by either.
     jobs = Jobs.build(
         5,
         id=[1, 2, 3, 4, 5],
@@ -342,16 +338,7 @@ def test_a_queue_breaks_what_its_own_plan_promised() -> None:
         wall_time=[100.0, 100.0, 100.0, 900.0, 10.0],
         deadline=[np.inf, 250.0, 320.0, 5000.0, 20.0],
     )
-    work = Workload(
-        jobs,
-        jobs.wall_time,
-        Outcomes.build(5),
-        Cluster.uniform(3),
-        Accounts.build(0),
-        Edges.build(0),
-        (),
-        Skipped(),
-    )
+    work = workload_of(jobs, jobs.wall_time, 3)
     queued = engine.replay(work, "test", presets()["edf-easy-admit"]).results
     assert queued.start[:4].tolist() == [0.0, 100.0, 903.0, 3.0]
     assert queued.promise.tolist() == [np.inf, 250.0, 320.0, 5000.0, np.inf]
@@ -365,17 +352,10 @@ def test_a_queue_breaks_what_its_own_plan_promised() -> None:
 def test_a_rejected_job_runs_when_promises_leave_its_nodes() -> None:
     """Two jobs of 100 s for both nodes by 150 s: one is promised, one is late and still runs."""
     jobs = Jobs.build(
-        2,
-        id=[1, 2],
-        submit=[0.0, 0.0],
-        size=2,
-        wall_time=100.0,
-        deadline=[150.0, 150.0],
+        2, id=[1, 2], submit=[0.0, 0.0], size=2, wall_time=100.0, deadline=[150.0, 150.0]
     )
-    cluster, nobody = Cluster.uniform(2), Accounts.build(0)
-    work = Workload(
-        jobs, np.full(2, 100.0), Outcomes.build(2), cluster, nobody, Edges.build(0), (), Skipped()
-    )
+    cluster = Cluster.uniform(2)
+    work = workload_of(jobs, np.full(2, 100.0), cluster)
     leaves = engine.replay(work, "test", presets()["edf-mn"]).results
     assert leaves.fate.tolist() == [FinalState.FINISHED, FinalState.REJECTED]
     runs = engine.replay(work, "test", running_on(presets()["edf-mn"])).results
@@ -399,16 +379,7 @@ def test_a_rejected_job_is_promised_when_something_ends_early() -> None:
         wall_time=[100.0, 10.0, 100.0, 100.0],
         deadline=[400.0, 390.0, 150.0, 20.0],
     )
-    work = Workload(
-        jobs,
-        np.array([10.0, 10.0, 100.0, 100.0]),
-        Outcomes.build(4),
-        Cluster.uniform(2),
-        Accounts.build(0),
-        Edges.build(0),
-        (),
-        Skipped(),
-    )
+    work = workload_of(jobs, np.array([10.0, 10.0, 100.0, 100.0]), 2)
     results = engine.replay(work, "test", running_on(presets()["edf-mn"])).results
     assert results.ran_on.tolist() == [False, False, True, True]
     assert results.promise.tolist() == [400.0, 390.0, 150.0, np.inf]
@@ -419,12 +390,10 @@ def test_a_rejected_job_is_promised_when_something_ends_early() -> None:
 
 
 def test_not_each_of_many_like_jobs_is_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One node, taken until 1000 s at the most; 101 jobs of 100 s, due at 250, 250.5, .. 300 s.
-
-    The first job ends at 100 s: there is room for the first of them until 200 s then, behind it
-    for none but the last. Finding that takes 7 halvings, not 101 questions. A job with a late
-    deadline comes after them.
-    """
+    """One node, taken until 1000 s at the most; 101 jobs of 100 s, due at 250, 250.5, .. 300 s."""
+    # The first job ends at 100 s: there is room for the first of them until 200 s then, behind it
+    # for none but the last. Finding that takes 7 halvings, not 101 questions. A job with a late
+    # deadline comes after them.
     n = 103
     jobs = Jobs.build(
         n,
@@ -433,11 +402,9 @@ def test_not_each_of_many_like_jobs_is_asked_about_again(monkeypatch: pytest.Mon
         wall_time=[1000.0, *np.full(n - 1, 100.0)],
         deadline=[2000.0, 5000.0, *np.linspace(250.0, 300.0, n - 2)],
     )
-    cluster, nobody = Cluster.uniform(1), Accounts.build(0)
+    cluster = Cluster.uniform(1)
     run_time = np.full(n, 100.0)
-    work = Workload(
-        jobs, run_time, Outcomes.build(n), cluster, nobody, Edges.build(0), (), Skipped()
-    )
+    work = workload_of(jobs, run_time, cluster)
     policy = running_on(presets()["edf-mn"])
     run = engine.replay(work, "test", policy)
     assert np.flatnonzero(np.isfinite(run.results.promise)).tolist() == [0, 1, 2, 102]

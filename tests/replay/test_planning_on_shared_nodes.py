@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_reference import Job
+from test_shared_nodes import as_table
 
 from rtsched.core.chain import Chain, Member
 from rtsched.core.decision import admission_actions, judge
@@ -97,7 +98,6 @@ def test_a_job_that_begins_later_is_promised_ahead(
     job = asking((deadline, 1, 100.0, (1, 1, 2))).replace(begin=NOW + 60)
     found = policy.admit(job, Snapshot(NOW, cluster((8, 8, 4)))).verdicts
     if admitted:
-        assert found.plan is not None
         assert found.plan.entries.start.tolist() == [NOW + 60]
         return
     assert found.code.tolist() == [Verdict.REJECT]
@@ -113,18 +113,15 @@ def test_a_job_that_begins_later_keeps_its_start_when_all_are_planned_anew() -> 
     jobs = asking((300.0, 1, 100.0, (8, 1, 0)), (120.0, 1, 100.0, (8, 1, 0)))
     jobs = jobs.replace(begin=NOW + np.array([60.0, -np.inf]))
     found = verdicts(jobs, cluster((8, 8, 0)), order="deadline")
-    assert found.plan is not None
     pairs = zip(found.plan.entries.job.tolist(), found.plan.entries.start - NOW, strict=True)
     assert dict(pairs) == {0: 100.0, 1: 0.0}
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_promise_gives_way_within_its_deadline(order: Any) -> None:
-    """What does not fit beside the plan is admitted if all promises can be planned anew.
-
-    By cost derivative and by arrival the first job comes first, and the second is late. Then MCDF
-    plans in order of deadline; the baseline by arrival does not.
-    """
+    """What does not fit beside the plan is admitted if all promises can be planned anew."""
+    # By cost derivative and by arrival the first job comes first, and the second is late. Then MCDF
+    # plans in order of deadline; the baseline by arrival does not.
     jobs = asking((300.0, 1, 200.0, (8, 1, 0)), (100.0, 1, 100.0, (8, 1, 0)))
     found = verdicts(jobs, cluster((8, 8, 0)), order=order)
     assert found.plan is not None
@@ -170,7 +167,6 @@ def test_licences_are_shared_by_all_nodes() -> None:
     jobs = taking((2, 1, 3, 0), *rows)
     machine = licensed(3, *[(8, 8, 0)] * 4)
     plan = verdicts(jobs, machine, order="arrival").plan
-    assert plan is not None
     assert (plan.entries.start - NOW).tolist() == [0, 0, 150, 0]
     early = plan.entries.replace(start=plan.entries.start - [0, 0, 51, 0])
     fault = plan_fault(replace(plan, entries=early), jobs, Snapshot(NOW, machine), jobs.deadline)
@@ -224,7 +220,6 @@ def test_jobs_keep_to_nodes_in_service_that_they_may_use(by: str) -> None:
     machine = replace(machine, partitions=allowed, node_sets=allowed)
     column: Any = {by: 2 if by == "pinned" else ["some"]}
     plan = verdicts(asking((99.0, 1, 10.0, (1, 1, 0)), **column), machine).plan
-    assert plan is not None
     assert plan.nodes.tolist() == [2]
     wrong = replace(plan, nodes=np.array([1], np.int32))
     job = asking((99.0, 1, 10.0, (1, 1, 0)), **column)
@@ -240,30 +235,24 @@ def test_moldable_and_divisible_jobs_get_the_fewest_nodes_that_do() -> None:
     machine = cluster(*[(8, 8, 0)] * 4)
     for job, nodes, seconds in ((moldable, 2, 40.0), (divisible, 3, 100 / 3)):
         plan = verdicts(job, machine).plan
-        assert plan is not None
         assert plan.entries.size.tolist() == [nodes]
         assert plan.entries.end[0] - NOW == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(("generosity", "nodes"), [(0.0, 2), (0.3, 3), (0.42, 4)])
 def test_portfolio_gives_more_nodes_where_they_cost_little(generosity: float, nodes: int) -> None:
-    """80 s on one node; with efficiency 1/2 four take sqrt(2) times the node-seconds of two.
-
-    On three they are sqrt(3/2) = 1.22 times as many. Two fit the deadline of 60 s.
-    """
+    """80 s on one node; with efficiency 1/2 four take sqrt(2) times the node-seconds of two."""
+    # On three they are sqrt(3/2) = 1.22 times as many. Two fit the deadline of 60 s.
     job = asking((60.0, 1, 80.0, (4, 1, 0)), kind=Kind.MOLDABLE, size_min=1, size_max=4)
     shape = {"orders": ("deadline",), "efficiency": 0.5, "generosity": generosity}
     machine = cluster(*[(8, 8, 0)] * 4)
     plan = several(**shape).admit(job, Snapshot(NOW, machine)).verdicts.plan
-    assert plan is not None
     assert plan.entries.size.tolist() == [nodes]
 
 
 def test_on_more_nodes_a_job_may_start_earlier() -> None:
-    """On one node it takes 80 s, from 100 s on; on two 40 s, in a gap that ends at 50 s.
-
-    From 100 s on the second of the two is not free.
-    """
+    """On one node it takes 80 s, from 100 s on; on two 40 s, in a gap that ends at 50 s."""
+    # From 100 s on the second of the two is not free.
     rows = [(100.0, 2, 50.0, (8, 1, 0)), (300.0, 1, 200.0, (8, 1, 0)), (200.0, 1, 80.0, (8, 1, 0))]
     jobs = asking(*rows, kind=[Kind.RIGID, Kind.RIGID, Kind.MOLDABLE], size_min=1, size_max=2)
     before = Snapshot(
@@ -274,7 +263,6 @@ def test_on_more_nodes_a_job_may_start_earlier() -> None:
         promises=Promises.build(2, job=[0, 1], deadline=jobs.deadline[:2], made_at=NOW),
     )
     plan = several().admit(jobs.take([2]), before).verdicts.plan
-    assert plan is not None
     assert plan.entries.job.tolist() == [0, 1, 2]
     assert (plan.entries.start[2] - NOW, plan.entries.end[2] - NOW) == (0.0, 40.0)
     assert plan.nodes_of(2).tolist() == [0, 1]
@@ -289,7 +277,6 @@ def test_in_turn_nobody_starts_before_an_earlier_deadline() -> None:
         # The first comes last: all are planned anew.
         jobs = asking(*rows).with_column("submit", NOW - np.array([0.0, 2.0, 1.0]))
         plan = policy.admit(jobs, Snapshot(NOW, machine)).verdicts.plan
-        assert plan is not None
         starts = dict(zip(plan.entries.job.tolist(), plan.entries.start - NOW, strict=True))
         assert [starts[k] for k in range(3)] == start
 
@@ -306,14 +293,12 @@ def test_an_array_has_whole_nodes(deadline: float, nodes: int, end: float) -> No
     held = planned((90, 0.0, 500.0, [1]))
     policy, before = chain(), Snapshot(NOW, machine, running=running, allocations=held)
     plan = policy.admit(array, before).verdicts.plan
-    assert plan is not None
     assert plan.nodes.tolist() == [2, 3, 4][:nodes]
     assert (plan.entries.end - NOW).tolist() == [end]
     promises = Promises.build(1, job=[0], deadline=array.deadline, made_at=NOW)
     after = replace(before, queued=array, plan=plan, promises=promises)
     other = asking((900.0, 1, 80.0, (1, 1, 0)), pinned=2).with_column("id", np.array([1]))
     plan = policy.admit(other, after).verdicts.plan
-    assert plan is not None
     assert (plan.entries.start - NOW).tolist() == [0.0, end]
 
 
@@ -352,17 +337,8 @@ def streams(draw: st.DrawFn) -> tuple[list[Job], list[float]]:
 
 def asked_in_turn(jobs: list[Job], deadlines: list[float]) -> Jobs:
     """Return a stream of jobs as a table; times are relative to `NOW`."""
-    return Jobs.build(
-        len(jobs),
-        names={"demand": (*RESOURCES, MATLAB)},
-        id=np.arange(len(jobs)),
-        submit=NOW + np.array([job.submit for job in jobs]),
-        deadline=NOW + np.array(deadlines),
-        wall_time=np.array([job.wall for job in jobs]),
-        size=np.array([job.nodes for job in jobs], np.int32),
-        demand=np.array([(*job.demand, job.licenses) for job in jobs], np.int64),
-        exclusive=np.array([job.exclusive for job in jobs]),
-    )
+    table = as_table(jobs)
+    return table.replace(submit=NOW + table.submit, deadline=NOW + np.array(deadlines))
 
 
 def judged_in_turn(system: System, table: Jobs, policy: Chain) -> JobOutcomes:
@@ -402,10 +378,8 @@ def test_every_promise_is_kept_beside_best_effort_jobs(
 
 @pytest.mark.parametrize(("deadline", "end"), [(30.0, 30.0), (16.0, 35.0)])
 def test_a_lost_node_has_its_promises_planned_elsewhere(deadline: float, end: float) -> None:
-    """Node 1 dies at 3 s; the job planned there from 5 s on gets node 0 at 20 s, if in time.
-
-    Else it is best effort, behind the job that ran there.
-    """
+    """Node 1 dies at 3 s; the job planned there from 5 s on gets node 0 at 20 s, if in time."""
+    # Else it is best effort, behind the job that ran there.
     rows = [(20.0, 20.0), (np.inf, 5.0), (deadline, 10.0)]
     jobs = asking(*[(due, 1, wall, (8, 1, 0)) for due, wall in rows])
     jobs = jobs.with_column("submit", NOW + np.array([0.0, 0.0, 1.0]))

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from workloads import workload_of
 
-from rtsched.model.cluster import Cluster
-from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import FinalState, Outcomes, Skipped
-from rtsched.model.snapshot import Accounts
+from rtsched.model.jobs import Jobs
+from rtsched.model.log import FinalState
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
-from rtsched.replay.results import Workload
 from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import PapersMcdf
 from rtsched.replay.workload import prepare
@@ -144,10 +142,10 @@ def test_portfolio_best_schedule_and_bound_are_in_order(seed: int, rounds: int) 
     workload, arrival, deadline, times = small(seed, rounds)
     preset = presets()["portfolio"]
     table = msgspec.structs.replace(preset.plugin[0], settings={"rounds": rounds})
-    run = replay(workload, "portfolio", msgspec.structs.replace(preset, plugin=[table]))  # type: ignore[arg-type]
+    run = replay(workload, "portfolio", msgspec.structs.replace(preset, plugin=[table]))
     finished = int(np.equal(run.results.fate, FinalState.FINISHED).sum())
     best = most_tasks(arrival, deadline, times)
-    bound = 5 * (1.0 - least_rejected(workload.jobs, 3)[0])  # type: ignore[attr-defined]
+    bound = 5 * (1.0 - least_rejected(workload.jobs, 3)[0])
     assert 1 <= finished <= best <= bound + 1e-9
 
 
@@ -227,7 +225,4 @@ def test_the_most_jobs_that_can_end_in_time(
         wall_time=[100.0, 100.0, 50.0, 10.0],
         deadline=np.array(deadline, np.float64),
     )
-    nobody, cluster = Accounts.build(0), Cluster.uniform(nodes)
-    given = (cluster, nobody, Edges.build(0), (), Skipped())
-    work = Workload(jobs, jobs.wall_time, Outcomes.build(4), *given)
-    assert optimum(work) == most
+    assert optimum(workload_of(jobs, jobs.wall_time, nodes)) == most

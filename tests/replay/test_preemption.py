@@ -8,17 +8,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from plain_preemption import Job, Plain, Rules, Run
+from workloads import workload_of
 
 from rtsched.model.actions import Admit, Reserve
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import FinalState, Outcomes, Skipped
+from rtsched.model.jobs import Jobs
+from rtsched.model.log import FinalState
 from rtsched.model.preemption import Preemption
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import Accounts
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
-from rtsched.replay.results import Workload
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import StopConditions
 from rtsched.simulator.settings import ExclusiveSettings
@@ -118,26 +117,23 @@ def found(system: ExclusiveNodes) -> dict[int, tuple[float, float, list[int], st
 FOUR = [(1,)] * 4
 
 
+def job(
+    submit: float, nodes: int, seconds: float, kind: int, demand: tuple[int, ...] = (1,)
+) -> Job:
+    """Return a job that runs for as long as it asks for."""
+    return Job(float(submit), nodes, demand, float(seconds), float(seconds), kind)
+
+
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("loop", ["easy", "fcfs"])
 def test_a_job_is_requeued_and_begins_again(loop: str, whole: bool) -> None:
-    """The high job takes the nodes of the younger of two low ones; that one runs from 30 to 80.
-
-    Then the last low job has a node: the requeued one came before it.
-    """
-    jobs = [
-        Job(0.0, 2, (1,), 100.0, 100.0, LOW),
-        Job(1.0, 2, (1,), 50.0, 50.0, LOW),
-        Job(10.0, 2, (1,), 20.0, 20.0, HIGH),
-        Job(10.0, 1, (1,), 5.0, 5.0, LOW),
-    ]
+    """The high job takes the nodes of the younger of two low ones; that one runs from 30 to 80."""
+    # Then the last low job has a node: the requeued one came before it.
+    jobs = [job(0, 2, 100, LOW), job(1, 2, 50, LOW), job(10, 2, 20, HIGH), job(10, 1, 5, LOW)]
     system = system_of(jobs, FOUR, loop, rules(), whole)
     outcomes = system.job_outcomes()
     assert outcomes.start.tolist() == [0.0, 30.0, 10.0, 80.0]
     assert outcomes.end.tolist() == [100.0, 80.0, 30.0, 85.0]
-    assert outcomes.preempted is not None
-    assert outcomes.lost is not None
-    assert outcomes.restarts is not None
     assert outcomes.preempted.tolist() == outcomes.restarts.tolist() == [0, 1, 0, 0]
     assert outcomes.lost.tolist() == [0.0, 18.0, 0.0, 0.0]
     (finding,) = outcomes.findings
@@ -148,12 +144,7 @@ def test_a_job_is_requeued_and_begins_again(loop: str, whole: bool) -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_job_is_cancelled(whole: bool) -> None:
     """The low job ends at 10, and the last one need not wait for it."""
-    jobs = [
-        Job(0.0, 2, (1,), 100.0, 100.0, LOW),
-        Job(1.0, 2, (1,), 50.0, 50.0, LOW),
-        Job(10.0, 2, (1,), 20.0, 20.0, HIGH),
-        Job(10.0, 1, (1,), 5.0, 5.0, NORMAL),
-    ]
+    jobs = [job(0, 2, 100, LOW), job(1, 2, 50, LOW), job(10, 2, 20, HIGH), job(10, 1, 5, NORMAL)]
     system = system_of(jobs, FOUR, "easy", rules(cancels={LOW}), whole)
     outcomes = system.job_outcomes()
     assert outcomes.end.tolist() == [100.0, 10.0, 30.0, 35.0]
@@ -164,11 +155,7 @@ def test_a_job_is_cancelled(whole: bool) -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_the_exempt_time_is_kept(whole: bool) -> None:
     """Nothing ends between 10 and 21, when the younger job has run for 20 s; the elder had so."""
-    jobs = [
-        Job(0.0, 2, (1,), 100.0, 100.0, HIGH),
-        Job(1.0, 2, (1,), 50.0, 50.0, LOW),
-        Job(10.0, 1, (1,), 20.0, 20.0, HIGH),
-    ]
+    jobs = [job(0, 2, 100, HIGH), job(1, 2, 50, LOW), job(10, 1, 20, HIGH)]
     system = system_of(jobs, FOUR, "fcfs", rules(exempt={LOW: 20.0}), whole)
     assert system.job_outcomes().start.tolist() == [0.0, 41.0, 21.0]
 
@@ -176,12 +163,7 @@ def test_the_exempt_time_is_kept(whole: bool) -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_the_fewest_and_smallest_of_the_least_rank(whole: bool) -> None:
     """A job of one node goes, not that of two; a high one stays, though it is younger."""
-    jobs = [
-        Job(0.0, 2, (1,), 100.0, 100.0, LOW),
-        Job(1.0, 1, (1,), 100.0, 100.0, LOW),
-        Job(2.0, 1, (1,), 100.0, 100.0, HIGH),
-        Job(10.0, 1, (1,), 20.0, 20.0, URGENT),
-    ]
+    jobs = [job(0, 2, 100, LOW), job(1, 1, 100, LOW), job(2, 1, 100, HIGH), job(10, 1, 20, URGENT)]
     system = system_of(jobs, FOUR, "easy", rules(), whole)
     assert system.job_outcomes().start.tolist() == [0.0, 30.0, 2.0, 10.0]
 
@@ -189,32 +171,21 @@ def test_the_fewest_and_smallest_of_the_least_rank(whole: bool) -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_job_that_one_is_enough_for_stops_one(whole: bool) -> None:
     """The small jobs are thought gone first; three nodes need the large one, which is enough."""
-    jobs = [
-        Job(0.0, 1, (1,), 100.0, 100.0, LOW),
-        Job(1.0, 3, (1,), 100.0, 100.0, LOW),
-        Job(10.0, 3, (1,), 20.0, 20.0, HIGH),
-    ]
+    jobs = [job(0, 1, 100, LOW), job(1, 3, 100, LOW), job(10, 3, 20, HIGH)]
     system = system_of(jobs, FOUR, "easy", rules(), whole)
     outcomes = system.job_outcomes()
-    assert outcomes.preempted is not None
     assert outcomes.preempted.tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize(
-    ("wall", "loop", "start"),
-    [(30.0, "easy", 10.0), (60.0, "easy", 60.0), (30.0, "fcfs", 60.0)],
+    ("wall", "loop", "start"), [(30.0, "easy", 10.0), (60.0, "easy", 60.0), (30.0, "fcfs", 60.0)]
 )
 def test_a_job_that_may_not_be_preempted_is_not_put_off(
     loop: str, wall: float, start: float, whole: bool
 ) -> None:
     """A normal job has 4 nodes from 50 on. EASY lets a high one go ahead that ends by then."""
-    jobs = [
-        Job(0.0, 2, (1,), 50.0, 50.0, LOW),
-        Job(0.0, 2, (1,), 40.0, 40.0, LOW),
-        Job(5.0, 4, (1,), 10.0, 10.0, NORMAL),
-        Job(10.0, 1, (1,), wall, wall, HIGH),
-    ]
+    jobs = [job(0, 2, 50, LOW), job(0, 2, 40, LOW), job(5, 4, 10, NORMAL), job(10, 1, wall, HIGH)]
     system = system_of(jobs, FOUR, loop, rules(), whole)
     assert system.job_outcomes().start[2] == pytest.approx(50.0, abs=40.0)
     assert system.job_outcomes().start[3] == start
@@ -223,31 +194,21 @@ def test_a_job_that_may_not_be_preempted_is_not_put_off(
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_job_does_not_wait_for_one_that_it_may_preempt(whole: bool) -> None:
     """Two nodes are idle, kept for the wide low job: the high one takes them and stops nobody."""
-    jobs = [
-        Job(0.0, 2, (1,), 50.0, 50.0, LOW),
-        Job(5.0, 4, (1,), 10.0, 10.0, LOW),
-        Job(10.0, 2, (1,), 100.0, 100.0, HIGH),
-    ]
+    jobs = [job(0, 2, 50, LOW), job(5, 4, 10, LOW), job(10, 2, 100, HIGH)]
     system = system_of(jobs, FOUR, "easy", rules(), whole)
     outcomes = system.job_outcomes()
     assert outcomes.start.tolist() == [0.0, 110.0, 10.0]
-    assert outcomes.preempted is not None
     assert not outcomes.preempted.any()
 
 
 def test_a_job_takes_the_place_of_those_on_its_nodes_only() -> None:
     """On shared nodes one node has room without the job of one core there; that of two stays."""
     capacity = [(4, 1), (4, 0)]
-    jobs = [
-        Job(0.0, 1, (3, 1), 100.0, 100.0, LOW),
-        Job(1.0, 1, (4, 0), 100.0, 100.0, LOW),
-        Job(10.0, 1, (2, 1), 20.0, 20.0, HIGH),
-    ]
+    jobs = [job(0, 1, 100, LOW, (3, 1)), job(1, 1, 100, LOW, (4, 0)), job(10, 1, 20, HIGH, (2, 1))]
     system = system_of(jobs, capacity, "easy", rules())
     outcomes = system.job_outcomes()
     assert outcomes.start.tolist() == [30.0, 1.0, 10.0]
     # of a node's 4 cores it had 3 for 10 s
-    assert outcomes.lost is not None
     assert outcomes.lost.tolist() == [7.5, 0.0, 0.0]
 
 
@@ -259,16 +220,10 @@ def test_a_job_takes_the_place_of_those_on_its_nodes_only() -> None:
 def test_a_job_that_preempts_leaves_a_plan_its_node(
     low: float, high: float, expected: list[float], whole: bool
 ) -> None:
-    """The node is planned from 100 to 110. A high job that comes at 10 takes it from a low one.
-
-    That has the node again when the high one has ended, if it is done by 100 then. A high job of
-    95 s would run into the plan: it preempts nobody and waits until 110.
-    """
-    jobs = [
-        Job(0.0, 1, (4,), 10.0, 10.0, NORMAL),
-        Job(0.0, 1, (4,), low, low, LOW),
-        Job(10.0, 1, (4,), high, high, HIGH),
-    ]
+    """The node is planned from 100 to 110. A high job that comes at 10 takes it from a low one."""
+    # That has the node again when the high one has ended, if it is done by 100 then. A high job of
+    # 95 s would run into the plan: it preempts nobody and waits until 110.
+    jobs = [job(0, 1, 10, NORMAL, (4,)), job(0, 1, low, LOW, (4,)), job(10, 1, high, HIGH, (4,))]
     system = system_of(jobs, [(4,)], "easy", rules(), whole, planned_at=100.0)
     assert system.job_outcomes().start.tolist() == [100.0, *expected]
 
@@ -341,8 +296,6 @@ def test_whole_nodes_as_the_plain_way(loop: str, jobs: list[Job], given_rules: R
             lost[run.job] += (run.end - run.start) * len(run.nodes)
             times[run.job] += 1
     outcomes = whole.job_outcomes()
-    assert outcomes.preempted is not None
-    assert outcomes.lost is not None
     assert outcomes.preempted.tolist() == times
     assert outcomes.lost.tolist() == lost
     assert found(system_of(jobs, capacity, loop, given_rules)) == last_runs(runs)
@@ -414,15 +367,10 @@ def test_promised_jobs_keep_their_plan(
     )
     nodes = Nodes.build(3, names={"capacity": ("cpu",)}, capacity=[[3]] * 3)
     kind = np.array([job.kind for job in jobs], np.int64)
-    work = Workload(
+    work = workload_of(
         table,
         np.array([job.run for job in jobs]),
-        Outcomes.build(n),
         Cluster.uniform(3) if whole else Cluster(nodes),
-        Accounts.build(0),
-        Edges.build(0),
-        (),
-        Skipped(),
         preemption=as_arrays(given_rules, kind),
     )
     run = replay(work, policy, presets()[policy])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from workloads import workload_of
 
 from rtsched.core.chain import Chain
 from rtsched.core.config import convert
@@ -15,7 +16,6 @@ from rtsched.errors import ConfigError, ShapeError
 from rtsched.model.actions import Admit, Cancel, Hold, Release, Reserve, SetPriority
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Edges, Jobs, Periodic, occurrences
-from rtsched.model.log import Outcomes, Skipped
 from rtsched.model.schedule import Schedule
 from rtsched.model.state import EventKind
 from rtsched.replay.engine import Replay, replay
@@ -37,21 +37,10 @@ PAIR = Periodic.build(
 
 def workload(jobs: Jobs, periodic: Periodic, nodes: int, **columns: Any) -> Workload:
     """Return jobs that run as long as they ask for, on equal nodes unless columns say else."""
-    from rtsched.model.snapshot import Accounts
-
-    n = len(jobs)
     run_time = columns.pop("run_time", jobs.wall_time)
     edges = columns.pop("edges", Edges.build(0))
-    return Workload(
-        jobs,
-        np.asarray(run_time, np.float64),
-        Outcomes.build(n),
-        make_cluster(nodes, **columns),
-        Accounts.build(0),
-        edges,
-        (),
-        Skipped(),
-        periodic=periodic,
+    return workload_of(
+        jobs, run_time, make_cluster(nodes, **columns), edges=edges, periodic=periodic
     )
 
 
@@ -178,7 +167,7 @@ def test_nothing_is_late_under_edf(policy: str, seed: int) -> None:
                 ends.update(zip(entries.job.tolist(), entries.end.tolist(), strict=True))
         return apply(actions)
 
-    run.system.apply = note  # type: ignore[method-assign]
+    run.system.apply = note
     run.run()
     results = run.outcome(0.0).results
     promised = np.isfinite(results.promise)
@@ -397,11 +386,7 @@ def test_other_machines_have_no_place_for_periodic_work() -> None:
     jobs = make_jobs(1)
     with pytest.raises(ConfigError, match="machine 'sliced' does not support periodic work"):
         simulate(
-            jobs,
-            jobs.wall_time,
-            make_cluster(1),
-            settings=SlicedSettings("fcfs"),
-            periodic=PAIR,
+            jobs, jobs.wall_time, make_cluster(1), settings=SlicedSettings("fcfs"), periodic=PAIR
         )
     down = [NodeEvent(0.0, 0, NodeState.DOWN)]
     with pytest.raises(ShapeError, match="cannot change their state"):

@@ -3,12 +3,12 @@
 import msgspec
 import numpy as np
 import pytest
+from workloads import workload_of
 
 from rtsched.core.config import PluginTable
 from rtsched.model.cluster import Cluster, Nodes
-from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import FinalState, Outcomes, Skipped
-from rtsched.model.snapshot import Accounts
+from rtsched.model.jobs import Jobs
+from rtsched.model.log import FinalState
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import PolicyRun, Workload
@@ -28,8 +28,7 @@ def workload(widest: int = 8, seed: int = 3) -> Workload:
         size=rng.integers(1, widest + 1, n),
     )
     cluster = Cluster(Nodes.build(16, speed=[1.0] * 8 + [2.0] * 4 + [4.0] * 4))
-    none = Accounts.build(0)
-    return Workload(jobs, run, Outcomes.build(n), cluster, none, Edges.build(0), (), Skipped())
+    return workload_of(jobs, run, cluster)
 
 
 def run(work: Workload, **settings: object) -> PolicyRun:

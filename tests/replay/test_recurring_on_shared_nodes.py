@@ -20,6 +20,7 @@ from test_planning_on_shared_nodes import (
     streams,
 )
 from test_spare_on_shared_nodes import ask, placed, spare
+from workloads import ended
 
 from rtsched.core.decision import admission_actions, judge
 from rtsched.core.plan_check import plan_fault
@@ -96,27 +97,24 @@ def run(
     jobs: Jobs, seconds: list[float], machine: Cluster, periodic: Periodic, loop: Any = "easy"
 ) -> System:
     """Return the system when all has happened, without a planner."""
-    system = simulate(
-        jobs,
-        np.array(seconds),
-        machine,
-        ExclusiveSettings(loop=loop),
-        periodic=periodic,
-        record_nodes=True,
+    return ended(
+        simulate(
+            jobs,
+            np.array(seconds),
+            machine,
+            ExclusiveSettings(loop=loop),
+            periodic=periodic,
+            record_nodes=True,
+        )
     )
-    while not system.advance().done:
-        pass
-    return system
 
 
 @pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
 def test_jobs_start_beside_occurrences(loop: str) -> None:
-    """6 of 8 cores are the site's from 10 to 30 s, and every 50 s. Three jobs of 16 s come at 0.
-
-    One with 2 cores starts at once, one with 4 at 30 s, one with 8 not at 46 s, since it would run
-    into the next occurrence at 60 s, but at 80 s. Where all of the node is the site's, the first
-    starts at 30 s.
-    """
+    """6 of 8 cores are the site's from 10 to 30 s, and every 50 s. Three jobs of 16 s come at 0."""
+    # One with 2 cores starts at once, one with 4 at 30 s, one with 8 not at 46 s, since it would
+    # run into the next occurrence at 60 s, but at 80 s. Where all of the node is the site's, the
+    # first starts at 30 s.
     jobs = asking(*[(np.inf, 1, 16.0, (cores, 1, 0)) for cores in (2, 4, 8)])
     amounts = work((0, 10.0, 50.0, 20.0, (6, 1, 0)))
     outcomes = run(jobs, [16.0] * 3, cluster((8, 8, 0)), amounts, loop).job_outcomes()

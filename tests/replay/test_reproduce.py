@@ -92,7 +92,7 @@ def test_parts_give_the_same_result_wherever_they_run(where: str) -> None:
     """One page, byte for byte."""
     expected = markdown(reproduce(Squares(), Squares.full))
     fractions: list[float] = []
-    with executor(where, 1) as pool:  # type: ignore[arg-type]
+    with executor(where, 1) as pool:
         assert markdown(reproduce(Squares(), Squares.full, pool, fractions.append)) == expected
     assert fractions == [1 / 3, 2 / 3, 1.0]
 
@@ -120,7 +120,7 @@ def test_clusters_beside_each_other_take_no_port_from_each_other(
     settings = {f"jobqueue.slurm.{name}": value for name, value in job.items()}
     with dask.config.set(settings):
         for where in ("dask", "slurm"):
-            with executor(where, 1) as one, executor(where, 1) as other:  # type: ignore[arg-type]
+            with executor(where, 1) as one, executor(where, 1) as other:
                 assert one is not other
 
 

@@ -8,6 +8,7 @@ from exclusive_scenarios import hooks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from workloads import ended
 
 from rtsched.logs.sacctmgr import Outage
 from rtsched.logs.slurm_reservations import Reservation
@@ -109,17 +110,17 @@ def run_beside(
         wall_time=wall.astype(np.float64),
     )
     blocked = blocked_spans(reserved, machine(3), float(submit[0]), [])
-    system = simulate(
-        jobs,
-        run_time,
-        machine(3),
-        settings=ExclusiveSettings(loop=loop, order=order),
-        static=StaticAnswers(priority=priority.astype(np.float64)),
-        blocked=blocked,
-        record_nodes=True,
+    system = ended(
+        simulate(
+            jobs,
+            run_time,
+            machine(3),
+            settings=ExclusiveSettings(loop=loop, order=order),
+            static=StaticAnswers(priority=priority.astype(np.float64)),
+            blocked=blocked,
+            record_nodes=True,
+        )
     )
-    while not system.advance().done:
-        pass
     offsets, nodes = system.node_rows()
     ahead = (
         np.lexsort((np.arange(len(rows)), -priority)) if order == "priority" else range(len(rows))
@@ -144,11 +145,9 @@ def test_fcfs_by_a_plain_loop(
     given_spans: list[tuple[int, int, int]],
     given_jobs: list[tuple[int, int, int, int, float]],
 ) -> None:
-    """The head of the queue starts at the first second at which enough nodes are free for it.
-
-    Which of several nodes that would do it takes, the loop takes from the simulation, and checks
-    that each was free for the requested time.
-    """
+    """The head of the queue starts at the first second at which enough nodes are free for it."""
+    # Which of several nodes that would do it takes, the loop takes from the simulation, and checks
+    # that each was free for the requested time.
     run = run_beside(given_spans, given_jobs, "fcfs", order)
     until, now = np.zeros(3), float(run.submit[0])
     left = run.rank.tolist()
@@ -190,10 +189,8 @@ def test_nobody_runs_into_a_span(
 
 
 def test_conservative_keeps_its_reservations() -> None:
-    """All nodes are set aside from 10 to 20. Job 1 waits for them, job 2 goes before, job 3 not.
-
-    Jobs 0 to 3 ask for 1, 3, 1 and 1 nodes, for 8, 12, 8 and 15 seconds, and take as long.
-    """
+    """All nodes are set aside from 10 to 20. Job 1 waits for them, job 2 goes before, job 3 not."""
+    # Jobs 0 to 3 ask for 1, 3, 1 and 1 nodes, for 8, 12, 8 and 15 seconds, and take as long.
     asked = [(0, 1, 8, 0, 0.0), (1, 3, 12, 0, 0.0), (2, 1, 8, 0, 0.0), (3, 1, 15, 0, 0.0)]
     run = run_beside([(node, 10, 10) for node in range(3)], asked, "conservative", "arrival")
     assert run.start.tolist() == [0.0, 20.0, 2.0, 32.0]
@@ -202,16 +199,16 @@ def test_conservative_keeps_its_reservations() -> None:
 def test_compiled_hooks_are_told_of_jobs_alone() -> None:
     """One job comes, starts and ends: that the node is set aside from 10 to 20 is no event."""
     jobs = Jobs.build(1, id=[0], submit=[0.0], size=[1], wall_time=[15.0], association=[-1])
-    system = simulate(
-        jobs,
-        np.array([15.0]),
-        machine(1),
-        settings=ExclusiveSettings(order="priority"),
-        blocked=Blocked.of([(0, 10.0, 20.0, WHOLE)]),
-        compiled=hooks(),
+    system = ended(
+        simulate(
+            jobs,
+            np.array([15.0]),
+            machine(1),
+            settings=ExclusiveSettings(order="priority"),
+            blocked=Blocked.of([(0, 10.0, 20.0, WHOLE)]),
+            compiled=hooks(),
+        )
     )
-    while not system.advance().done:
-        pass
     assert system.job_outcomes().start.tolist() == [20.0]
     assert system.hook_calls().observe_calls == 3
 

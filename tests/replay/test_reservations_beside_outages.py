@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from workloads import ended
 
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, Nodes, NodeState
@@ -43,26 +44,21 @@ def run(
     if shared:
         ones = np.ones((max(len(jobs), nodes), 1), np.int64)
         table = Jobs.build(
-            len(jobs),
-            names={"demand": (CPU,)},
-            id=table.id,
-            demand=ones[: len(jobs)],
-            **columns,
+            len(jobs), names={"demand": (CPU,)}, id=table.id, demand=ones[: len(jobs)], **columns
         )
         hardware = Nodes.build(nodes, names={"capacity": (CPU,)}, capacity=ones[:nodes])
-    system = simulate(
-        table,
-        wall,
-        Cluster(hardware.replace(state=state)),
-        settings=ExclusiveSettings(loop=loop),
-        blocked=Blocked.of([(*span, WHOLE) for span in spans]),
-        periodic=periodic,
-        node_events=[NodeEvent(*event) for event in events],
-        record_nodes=True,
+    return ended(
+        simulate(
+            table,
+            wall,
+            Cluster(hardware.replace(state=state)),
+            settings=ExclusiveSettings(loop=loop),
+            blocked=Blocked.of([(*span, WHOLE) for span in spans]),
+            periodic=periodic,
+            node_events=[NodeEvent(*event) for event in events],
+            record_nodes=True,
+        )
     )
-    while not system.advance().done:
-        pass
-    return system
 
 
 @BOTH_KINDS

@@ -18,6 +18,7 @@ from test_planning_on_shared_nodes import (
     streams,
 )
 from test_shared_nodes import as_table, found, licenses, machine, node, workloads
+from workloads import ended
 
 from rtsched.core.chain import Chain
 from rtsched.core.decision import admission_actions, judge
@@ -56,17 +57,16 @@ def beside(
     spans: list[Span], jobs: list[Job], capacity: Capacity, loop: Any, licenses: int = 0
 ) -> System:
     """Return the system when all has happened."""
-    system = simulate(
-        as_table(jobs),
-        np.array([job.run for job in jobs]),
-        machine(capacity, licenses),
-        settings=ExclusiveSettings(loop=loop),
-        blocked=Blocked.of(spans),
-        record_nodes=True,
+    return ended(
+        simulate(
+            as_table(jobs),
+            np.array([job.run for job in jobs]),
+            machine(capacity, licenses),
+            settings=ExclusiveSettings(loop=loop),
+            blocked=Blocked.of(spans),
+            record_nodes=True,
+        )
     )
-    while not system.advance().done:
-        pass
-    return system
 
 
 def test_spans_add_up() -> None:
@@ -92,12 +92,10 @@ def test_spans_add_up() -> None:
 
 @pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
 def test_by_hand(loop: str) -> None:
-    """Of 4 CPUs each, those of node 0 are set aside from 20 to 30, 3 of node 1 from 10 to 40.
-
-    Job 0 asks for 2 CPUs for 15 s, which node 0 has. Job 1 asks for 2 for 25 s: at 30 on node 0.
-    Job 2 asks for 2 for 10 s, which node 0 has beside job 0. Job 3 asks for 1 for 50 s, which
-    node 1 has left.
-    """
+    """Of 4 CPUs each, those of node 0 are set aside from 20 to 30, 3 of node 1 from 10 to 40."""
+    # Job 0 asks for 2 CPUs for 15 s, which node 0 has. Job 1 asks for 2 for 25 s: at 30 on node 0.
+    # Job 2 asks for 2 for 10 s, which node 0 has beside job 0. Job 3 asks for 1 for 50 s, which
+    # node 1 has left.
     asked = [(2, 15), (2, 25), (2, 10), (1, 50)]
     jobs = [Job(0.0, 1, (cpus, 0, 0), float(wall), float(wall)) for cpus, wall in asked]
     system = beside([(0, 20, 30, WHOLE), (1, 10, 40, 3)], jobs, [(4, 8, 0), (4, 8, 0)], loop)
@@ -183,9 +181,7 @@ def assert_out_of_the_way(
 @pytest.mark.parametrize("policy", [chain(), several()])
 @pytest.mark.parametrize("loop", ["fcfs", "easy", "conservative"])
 @given(
-    stream=streams(),
-    capacity=st.lists(node, min_size=1, max_size=3),
-    given_spans=spans_of_nodes,
+    stream=streams(), capacity=st.lists(node, min_size=1, max_size=3), given_spans=spans_of_nodes
 )
 @settings(max_examples=40)
 def test_promises_are_kept_beside_reservations(

@@ -13,6 +13,7 @@ from shared_reference import Job
 from shared_reference import conservative as conservative_on_shared_nodes
 from shared_reference import starts as starts_on_shared_nodes
 from test_shared_nodes import as_table, found, machine
+from workloads import ended, jobs_of
 
 from rtsched.kernels.machine_limits import HELD, NO_LIMIT
 from rtsched.model.actions import Reserve
@@ -76,30 +77,22 @@ class Plain(Over):
 def system(jobs: Jobs, run: list[float], loop: Any, given_limits: Limits, **more: Any) -> Any:
     """Return a system of `NODES` nodes when all has happened."""
     settings = ExclusiveSettings(loop=loop)
-    made = ExclusiveNodes(
-        jobs,
-        np.array(run),
-        more.pop("cluster", Cluster.uniform(NODES)),
-        settings,
-        limits=given_limits,
-        record_nodes=True,
-        **more,
+    return ended(
+        ExclusiveNodes(
+            jobs,
+            np.array(run),
+            more.pop("cluster", Cluster.uniform(NODES)),
+            settings,
+            limits=given_limits,
+            record_nodes=True,
+            **more,
+        )
     )
-    while not made.advance().done:
-        pass
-    return made
 
 
 def starts(work: list[Work], loop: str, given_limits: Limits, **more: Any) -> list[float]:
     """Return when each job of whole nodes starts, -1: never."""
-    jobs = Jobs.build(
-        len(work),
-        id=np.arange(len(work)),
-        submit=np.array([job.submit for job in work]),
-        wall_time=np.array([job.wall for job in work]),
-        size=np.array([job.size for job in work], np.int32),
-    )
-    made = system(jobs, [job.run for job in work], loop, given_limits, **more)
+    made = system(jobs_of(work), [job.run for job in work], loop, given_limits, **more)
     begun = made.job_outcomes().start.tolist()
     return [-1.0 if math.isnan(start) else start for start in begun]
 
@@ -136,10 +129,8 @@ def test_a_job_that_alone_is_beyond_a_limit_starts(loop: str) -> None:
 
 
 def test_whom_a_limit_held_up_is_told() -> None:
-    """Alice's second job waits for the first one's end; so does the fourth, and for its GPU.
-
-    The third asks for 6 of the 8 cores that Bob may hold, of which his first has 4.
-    """
+    """Alice's second job waits for the first one's end; so does the fourth, and for its GPU."""
+    # The third asks for 6 of the 8 cores that Bob may hold, of which his first has 4.
     asked = [(1, 4, 0), (1, 4, 0), (1, 6, 0), (1, 1, 2)]
     rule = Limits(
         (JOBS, "cpu", "gres/gpu"),
@@ -174,10 +165,8 @@ def test_whom_a_limit_held_up_is_told() -> None:
 
 
 def test_easy_keeps_no_nodes_for_a_job_over_a_limit() -> None:
-    """Alice's job of 4 nodes would be the head; as she is at her limit, Bob's does not wait.
-
-    Without limits Bob's job, which does not end by 20, is held for the sake of hers.
-    """
+    """Alice's job of 4 nodes would be the head; as she is at her limit, Bob's does not wait."""
+    # Without limits Bob's job, which does not end by 20, is held for the sake of hers.
     work = [Work(0.0, 20.0, 20.0, 1), Work(1.0, 5.0, 5.0, 4), Work(2.0, 30.0, 30.0, 1)]
     free = limits([(1, 1)] * 3, [0, 0, 0], [{}])
     rules = limits([(1, 1)] * 3, [ALICE, ALICE, BOB], [{0: (1, NO_LIMIT)}, {}])
@@ -218,8 +207,7 @@ def test_planned_jobs_start_beyond_limits_and_are_counted() -> None:
         [0, 1], [0.0, 0.0], [20.0, 20.0], np.arange(3), np.array([0, 1], np.int32)
     )
     made.apply([Reserve(np.array([0, 1]), plan)])
-    while not made.advance().done:
-        pass
+    ended(made)
     outcomes = made.job_outcomes()
     assert outcomes.start.tolist() == [0, 0, 10]
     assert outcomes.beyond_limits == 1
@@ -233,11 +221,9 @@ def test_recurring_work_counts_nowhere() -> None:
     settings = ExclusiveSettings()
     jobs = Jobs.build(3, id=np.arange(3), submit=np.zeros(3), wall_time=np.full(3, 4.0))
     run = np.array([job.run for job in work])
-    made = simulate_system(
-        jobs, run, Cluster.uniform(NODES), settings, periodic=periodic, limits=rule
+    made = ended(
+        simulate_system(jobs, run, Cluster.uniform(NODES), settings, periodic=periodic, limits=rule)
     )
-    while not made.advance().done:
-        pass
     assert made.job_outcomes().start.tolist() == [0, 4, 0]
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from workloads import workload_of
 
 from rtsched.model.cluster import Cluster, Nodes, NodeState
-from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import Outcomes, Skipped
-from rtsched.model.snapshot import Accounts
+from rtsched.model.jobs import Jobs
+from rtsched.model.log import Outcomes
 from rtsched.model.table import offsets_of
 from rtsched.replay.measures import measure
 from rtsched.replay.resource_use import resource_use, stranded_gpu_hours
@@ -43,9 +43,7 @@ def workload(
     outcomes = Outcomes.build(len(submit))
     run_time = np.ones(len(submit))
     cluster = Cluster(nodes)
-    return Workload(
-        jobs, run_time, outcomes, cluster, Accounts.build(0), Edges.build(0), (), Skipped()
-    )
+    return workload_of(jobs, run_time, cluster, outcomes=outcomes)
 
 
 def on(nodes: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +76,6 @@ def test_hours_per_resource_and_partition() -> None:
         size=np.array([2, 1, 0], np.int32),
     )
     use = resource_use(work, results)
-    assert use is not None
     assert {name: some.used_h for name, some in use.resources.items()} == {
         CPU: 2 * 4 * 2 + 2 * 2,
         MEM: 2 * 8 * 2 + 4 * 2,
@@ -105,7 +102,6 @@ def test_nodes_that_are_down_are_not_available() -> None:
     work = replace(work, cluster=replace(work.cluster, nodes=nodes))
     results = Results.build(3, start=[0.0] * 3, end=[HOUR] * 3, size=np.ones(3, np.int32))
     use = resource_use(work, results)
-    assert use is not None
     assert use.resources[CPU].available_h == 8.0
     assert use.resources[GPU].utilisation is None
     assert use.partitions["gpu"].resources[CPU].utilisation is None

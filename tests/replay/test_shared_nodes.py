@@ -190,9 +190,7 @@ def run_of(job: Job) -> float:
 
 @pytest.mark.parametrize("loop", ["easy", "conservative"])
 @given(
-    jobs=workloads(),
-    capacity=st.lists(node, min_size=1, max_size=4),
-    rule=st.sampled_from(RULES),
+    jobs=workloads(), capacity=st.lists(node, min_size=1, max_size=4), rule=st.sampled_from(RULES)
 )
 def test_no_node_is_overcommitted(
     loop: str, jobs: list[Job], capacity: list[tuple[int, ...]], rule: str
@@ -339,10 +337,8 @@ def test_a_log_of_shared_nodes(workload: Workload) -> None:
 
 
 def test_licenses_of_a_log(tmp_path: Path) -> None:
-    """Of three, two jobs want two each: the second waits for the first, on idle nodes.
-
-    The third wants four and is omitted.
-    """
+    """Of three, two jobs want two each: the second waits for the first, on idle nodes."""
+    # The third wants four and is omitted.
     lines = LOG.splitlines()
     lines += [
         lines[4].replace("4|", "5|", 1).replace("+020|+020", "+021|+021"),
@@ -356,7 +352,6 @@ def test_licenses_of_a_log(tmp_path: Path) -> None:
     results = replay(workload, "easy", presets()["easy"]).results
     assert (results.start - 1.7e9).tolist() == [20.0, 120.0]
     use = resource_use(workload, results)
-    assert use is not None
     assert use.resources["license/matlab"].used_h == pytest.approx(400 / 3600)
     assert use.resources["license/matlab"].available_h == pytest.approx(600 / 3600)
 

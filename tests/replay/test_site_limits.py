@@ -38,7 +38,6 @@ def limits(
     made = limits_of_jobs(JobAmounts(table, np.full(len(table), whole), 16), site, notes)
     found: dict[int, dict[str, dict[str, int]]] = {}
     for row in range(len(table)) if made is not None else ():
-        assert made is not None
         places = range(*made.groups.offsets[made.kind[row] : made.kind[row] + 2].tolist())
         found[row] = {
             made.names[made.groups.values[at]]: {
@@ -95,10 +94,7 @@ def test_the_qos_of_the_partition_comes_first(over: bool) -> None:
         "QOS normal": {"jobs": 7},
         "user alice in QOS normal": {},
     }
-    second = {
-        "QOS normal": {"cpu": 10, "jobs": 7},
-        "user alice in QOS normal": {"jobs": 2},
-    }
+    second = {"QOS normal": {"cpu": 10, "jobs": 7}, "user alice in QOS normal": {"jobs": 2}}
     assert found[0] == (second if over else first)
     assert found[1] == second
 
@@ -157,7 +153,6 @@ def test_what_jobs_count_for() -> None:
     )
     group = {"cpu": 99, "mem": 2**50, "gres/gpu": 9, "jobs": 9, "node": 9}
     _, notes, made = limits(table, of_qos(normal=LimitSet(group=group)))
-    assert made is not None
     assert made.things == ("cpu", "mem", "gres/gpu", "jobs")
     assert made.asked.tolist() == [[8, 2**31, 6, 1], [20, 20 * 2**20, 0, 1]]
     assert (
@@ -165,7 +160,6 @@ def test_what_jobs_count_for() -> None:
         in notes
     )
     _, notes, made = limits(table, of_qos(normal=LimitSet(group=group)), whole=True)
-    assert made is not None
     assert made.asked[:, [0, 4]].tolist() == [[32, 2], [32, 2]]
     assert len(notes) == 1
 
@@ -249,7 +243,6 @@ def test_limits_that_count_time(safe: bool) -> None:
         half_life=1000.0,
     )
     _, notes, made = limits(jobs(1), site)
-    assert made is not None
     used, wall = (ALLOTTED, USED_AND_ASKED) if safe else (USED, USED)
     found = {
         (made.names[group], thing, basis): made.most[at, column]

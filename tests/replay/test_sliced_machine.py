@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from workloads import workload_of
 
 from rtsched.core.capabilities import Capabilities
 from rtsched.core.chain import Chain, Member
@@ -18,8 +19,8 @@ from rtsched.errors import ConfigError, ShapeError
 from rtsched.kernels import sliced as kernel
 from rtsched.model.actions import Admit, Cancel, Hold, Reject
 from rtsched.model.cluster import NodeState
-from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.log import FinalState, Outcomes, Skipped
+from rtsched.model.jobs import Jobs
+from rtsched.model.log import FinalState
 from rtsched.model.snapshot import Accounts
 from rtsched.model.state import EventKind
 from rtsched.model.verdicts import Verdicts
@@ -60,7 +61,7 @@ def workload(seed: int = 3, n: int = 40) -> Workload:
     accounts = Accounts.build(3, name=["a", "b", "c"], shares=[1.0, 2.0, 3.0], is_user=True)
     run = rng.integers(1, 9, n).astype(np.float64)
     cluster = make_cluster(4, speed=[1.0, 2.0, 0.5, 1.0])
-    return Workload(jobs, run, Outcomes.build(n), cluster, accounts, Edges.build(0), (), Skipped())
+    return workload_of(jobs, run, cluster, accounts=accounts)
 
 
 def machine(work: Workload, system: SlicedSettings, **others: Any) -> Any:
@@ -98,7 +99,6 @@ def test_a_wide_job_is_one_task() -> None:
     outcomes = system.job_outcomes()
     assert outcomes.end.tolist() == [12.0, 6.0]
     assert outcomes.size.tolist() == [1, 1]
-    assert outcomes.service is not None
     assert outcomes.service.tolist() == [12.0, 6.0]
     assert [rows.tolist() for rows in system.node_rows()] == [[0, 1, 2], [0, 1]]
 
@@ -293,7 +293,7 @@ def test_plug_in_and_machine_mean_the_same_error(loop: str, seed: int) -> None:
 class PlainSte(Ste):
     """The same plug-in without its compiled form."""
 
-    capabilities = Capabilities()  # type: ignore[assignment]
+    capabilities = Capabilities()
 
 
 @pytest.mark.parametrize("given", [{}, {"half_life": 30.0, "weight_account": 0.5}])
@@ -322,10 +322,7 @@ def test_ste_serves_by_shares() -> None:
     user = (np.arange(n) % 3).astype(np.int32)
     jobs = make_jobs(n, submit=EPOCH, wall_time=60.0, association=user)
     accounts = Accounts.build(3, name=["a", "b", "c"], shares=[1.0, 2.0, 3.0], is_user=True)
-    work = Workload(
-        *(jobs, np.full(n, 60.0), Outcomes.build(n), make_cluster(5), accounts),
-        *(Edges.build(0), (), Skipped()),
-    )
+    work = workload_of(jobs, np.full(n, 60.0), make_cluster(5), accounts=accounts)
     served = {}
     for name in ("ste", "easy"):
         start = replay(work, name, presets()[name]).results.start

@@ -53,7 +53,6 @@ def ask(jobs: Jobs, snapshot: Snapshot, **settings: Any) -> Verdicts:
 def placed(verdicts: Verdicts) -> dict[int, tuple[float, float, list[int]]]:
     """Return start, end and nodes by job id, seconds from now."""
     plan = verdicts.plan
-    assert plan is not None
     times = (plan.entries.start - NOW).tolist(), (plan.entries.end - NOW).tolist()
     return {
         job: (start, end, plan.nodes_of(row).tolist())
@@ -95,10 +94,8 @@ def test_a_common_gap_for_the_vector() -> None:
 
 
 def test_the_latest_end_that_is_in_time() -> None:
-    """Of three nodes the first has its cores at 30 s, the second at 10 s, the third now.
-
-    Response-first takes the third. Utilisation-first the first, due at 50 s the second.
-    """
+    """Of three nodes the first has its cores at 30 s, the second at 10 s, the third now."""
+    # Response-first takes the third. Utilisation-first the first, due at 50 s the second.
     held = asking((np.inf, 1, 30.0, (6, 1, 0)), (np.inf, 1, 10.0, (6, 1, 0)))
     held = held.with_column("id", np.array([90, 91]))
     machine = cluster(*[(8, 8, 0)] * 3)
@@ -154,10 +151,8 @@ def test_jobs_keep_to_nodes_that_they_may_use(by: str) -> None:
 
 
 def test_a_graph_with_messages() -> None:
-    """Two tasks that take 5 of 8 cores each: the second beside the first, or where it was.
-
-    The third waits for both. On node 0 it has one result at once, and the other one 7 s after.
-    """
+    """Two tasks that take 5 of 8 cores each: the second beside the first, or where it was."""
+    # The third waits for both. On node 0 it has one result at once, and the other one 7 s after.
     machine = cluster((8, 8, 0), (8, 8, 0))
     edges = Edges.build(2, before=[0, 1], after=[2, 2], message_time=[7.0, 7.0])
     rows = [(100.0, 1, 10.0, (5, 1, 0)), (100.0, 1, 10.0, (5, 1, 0)), (100.0, 1, 5.0, (5, 1, 0))]
@@ -174,18 +169,13 @@ def test_a_graph_with_messages() -> None:
 
 @pytest.mark.parametrize(
     ("machine", "first"),
-    [
-        (cluster((8, 8, 0), (8, 8, 0)), (0.0, 25.0, [1])),
-        (Cluster.uniform(2), (30.0, 55.0, [1])),
-    ],
+    [(cluster((8, 8, 0), (8, 8, 0)), (0.0, 25.0, [1])), (Cluster.uniform(2), (30.0, 55.0, [1]))],
 )
 def test_what_is_set_aside_is_left_alone(
     machine: Cluster, first: tuple[float, float, list[int]]
 ) -> None:
-    """A node is a reservation's from 20 to 60 s, 6 CPUs of the other one from 10 to 30 s.
-
-    Where jobs have whole nodes, nobody is beside it there.
-    """
+    """A node is a reservation's from 20 to 60 s, 6 CPUs of the other one from 10 to 30 s."""
+    # Where jobs have whole nodes, nobody is beside it there.
     blocked = Blocked.of([(0, NOW + 20, NOW + 60, WHOLE), (1, NOW + 10, NOW + 30, 6)])
     jobs = asking((900.0, 1, 25.0, (2, 1, 0)), (900.0, 2, 15.0, (3, 1, 0)))
     found = placed(ask(jobs, Snapshot(NOW, machine, blocked=blocked)))

@@ -66,12 +66,10 @@ def in_hours(work: list[Work], loop: str, limits: Limits) -> list[float]:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_running_jobs_leave_room_as_their_time_limits_come_near(loop: str) -> None:
-    """GrpTRESRunMins=cpu=600: 10 core-hours to go.
-
-    The first job has 8 of them at 0, the second asks for 4: it fits when the first has 6 to go,
-    which is at 2 h. The third asks for 3 at 4 h: the first has 4 to go, the second 2; it fits at
-    once. The fourth asks for 12, which never fits, so that it is not held up.
-    """
+    """GrpTRESRunMins=cpu=600: 10 core-hours to go."""
+    # The first job has 8 of them at 0, the second asks for 4: it fits when the first has 6 to go,
+    # which is at 2 h. The third asks for 3 at 4 h: the first has 4 to go, the second 2; it fits at
+    # once. The fourth asks for 12, which never fits, so that it is not held up.
     work = hours((0, 8, 8), (1, 4, 4), (4, 3, 3), (4, 1, 12))
     assert in_hours(work, loop, of_cores([1] * 4, REMAINING, 600)) == [0, 2, 4, 4]
 
@@ -83,20 +81,16 @@ def test_a_job_that_ends_early_gives_the_rest_of_its_time_back() -> None:
 
 
 def test_room_that_time_alone_makes_is_found_within_five_minutes() -> None:
-    """The first job has 10 min to go, of 12; the second one asks for 9.
-
-    It fits from 7 min on; nothing happens then, so the loop looks at 5 min and at 10.
-    """
+    """The first job has 10 min to go, of 12; the second one asks for 9."""
+    # It fits from 7 min on; nothing happens then, so the loop looks at 5 min and at 10.
     work = [Work(0.0, 600.0, 600.0, 1), Work(0.0, 540.0, 540.0, 1)]
     assert starts(work, "easy", of_cores([1, 1], REMAINING, 12)) == [0, 2 * RECHECK]
 
 
 @pytest.mark.parametrize("loop", ["easy", "conservative"])
 def test_a_job_behind_one_that_waits_for_nodes_is_looked_at_again(loop: str) -> None:
-    """The first job has 100 of 120 core-minutes to go; the third asks for 40, from 20 min on.
-
-    The second, which no limit holds up, waits for all nodes until 100 min; nothing else happens.
-    """
+    """The first job has 100 of 120 core-minutes to go; the third asks for 40, from 20 min on."""
+    # The second, which no limit holds up, waits for all nodes until 100 min; nothing else happens.
     limits = of_cores([1, 0, 1], REMAINING, 120)
     sizes, minutes = [2, 4, 1], [100.0, 10.0, 40.0]
     work = [Work(0.0, n * MINUTE, n * MINUTE, k) for n, k in zip(minutes, sizes, strict=True)]
@@ -109,10 +103,8 @@ def test_a_job_behind_one_that_waits_for_nodes_is_looked_at_again(loop: str) -> 
 
 
 def test_a_head_that_comes_over_its_limit_holds_up_nobody() -> None:
-    """The second job waits for the GPU of the first, which has used the core-minute at 60 s.
-
-    So the third, which comes then, is the first in the queue that may start.
-    """
+    """The second job waits for the GPU of the first, which has used the core-minute at 60 s."""
+    # So the third, which comes then, is the first in the queue that may start.
     asked = [(0.0, (1, 0, 1)), (0.0, (1, 0, 1)), (60.0, (1, 0, 0))]
     jobs = [Job(at, 1, demand, 120.0, 120.0) for at, demand in asked]
     limits = of_cores([1, 1, 0], USED, 1)
@@ -122,10 +114,8 @@ def test_a_head_that_comes_over_its_limit_holds_up_nobody() -> None:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_used_time_without_safe(loop: str) -> None:
-    """GrpTRESMins=cpu=600: 10 core-hours in all; jobs of 4 cores start as long as some are left.
-
-    At 1 h 4 are used, at 2 h 8, at 3 h 12 by the first alone, which goes on to its end.
-    """
+    """GrpTRESMins=cpu=600: 10 core-hours in all; jobs of 4 cores start as long as some are left."""
+    # At 1 h 4 are used, at 2 h 8, at 3 h 12 by the first alone, which goes on to its end.
     work = hours((0, 4, 9), (2, 1, 9), (3, 1, 1), (9, 1, 1))
     limits = of_cores([4] * 4, USED, 600)
     assert in_hours(work, loop, limits) == [0, 2, -1, -1]
@@ -133,33 +123,27 @@ def test_used_time_without_safe(loop: str) -> None:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_used_time_with_safe(loop: str) -> None:
-    """10 core-hours in all; the first job may use 8 of them, but uses 2.
-
-    The second asks for 3, which are left when it has ended; then 5 are left, so the third, which
-    asks for 6, never starts, and the fourth, which asks for 5, does.
-    """
+    """10 core-hours in all; the first job may use 8 of them, but uses 2."""
+    # The second asks for 3, which are left when it has ended; then 5 are left, so the third, which
+    # asks for 6, never starts, and the fourth, which asks for 5, does.
     work = hours((0, 2, 8), (1, 3, 3), (5, 1, 6), (5, 1, 5))
     limits = of_cores([1] * 4, ALLOTTED, 600)
     assert in_hours(work, loop, limits) == [0, 2, -1, 5]
 
 
 def test_running_time_of_a_group_with_safe() -> None:
-    """GrpWall=10:00:00: what runs counts with what it has used only, as in Slurm.
-
-    At 1 h the first has used 1 of its 8: the second one's 9 fit. At 5 h 9 are used.
-    """
+    """GrpWall=10:00:00: what runs counts with what it has used only, as in Slurm."""
+    # At 1 h the first has used 1 of its 8: the second one's 9 fit. At 5 h 9 are used.
     work = hours((0, 8, 8), (1, 9, 9), (5, 1, 2), (5, 1, 1))
     limits = of_cores([1] * 4, USED_AND_ASKED, 600)
     assert in_hours(work, "easy", limits) == [0, 1, -1, 5]
 
 
 def test_used_time_decays() -> None:
-    """Half of it in 4 h; GrpTRESMins=cpu=120, of which the second job asks for 90.
-
-    A job that runs for t hours uses (1 - 2 ** (-t / 4)) * 4 / ln 2 core-hours: the first one 1.69,
-    by 2 h. The second fits when less than 31 min of them are left, 4 h * log2(1.69 * 60 / 31) =
-    6.84 h later. The loop looks at 3 h, when it comes, and then every 5 min: at 8 h 55 min.
-    """
+    """Half of it in 4 h; GrpTRESMins=cpu=120, of which the second job asks for 90."""
+    # A job that runs for t hours uses (1 - 2 ** (-t / 4)) * 4 / ln 2 core-hours: the first one
+    # 1.69, by 2 h. The second fits when less than 31 min of them are left, 4 h * log2(1.69 * 60 /
+    # 31) = 6.84 h later. The loop looks at 3 h, when it comes, and then every 5 min: at 8 h 55 min.
     used = (1 - 2**-0.5) * 4 / math.log(2)
     assert 2 + 4 * math.log2(used * 60 / 31) == pytest.approx(8.84, abs=0.005)
     work = hours((0, 2, 2), (3, 1, 1.5))
@@ -498,7 +482,6 @@ def test_errors_in_billing_units(tmp_path: Path) -> None:
         notes.startswith("Service for fair share counts billing") for notes in made.assumptions
     )
     found = errors(made, logged_results(made), "user")
-    assert found is not None
     assert dict(zip(found.names, (found.error.final * 8).tolist(), strict=True)) == {
         "ann": 200.0,
         "bob": -200.0,
@@ -530,6 +513,5 @@ def test_limits_of_billing_units() -> None:
     table = jobs(1, qos=["normal"])
     weights = BillingWeights({"gpu": {"cpu": 1.2}})
     made = limits_of_jobs(JobAmounts(table, np.zeros(1, bool), 16, weights), site, [])
-    assert made is not None
     assert (made.things, made.asked.tolist(), made.most.tolist()) == (("billing",), [[9]], [[30]])
     assert limits_of_jobs(JobAmounts(table, np.zeros(1, bool), 16), site, []) is None

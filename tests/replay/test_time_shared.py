@@ -11,6 +11,7 @@ import run_cases
 from case_runners.sed import parallel_workload, replayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from workloads import ended
 
 from rtsched.core.chain import Chain, Member
 from rtsched.core.config import convert
@@ -37,10 +38,7 @@ UP, DOWN = int(NodeState.UP), int(NodeState.DOWN)
 
 def ran(jobs: Any, run_time: list[float], cluster: Any, **options: Any) -> TimeSharedNodes:
     """Return a system that ran to its end without being asked anything."""
-    system = TimeSharedNodes(jobs, np.array(run_time, np.float64), cluster, **options)
-    while not system.advance().done:
-        pass
-    return system
+    return ended(TimeSharedNodes(jobs, np.array(run_time, np.float64), cluster, **options))
 
 
 def driven(jobs: Any, run_time: list[float], cluster: Any, **options: Any) -> TimeSharedNodes:
@@ -186,8 +184,7 @@ def test_moves_that_cannot_be_done() -> None:
         assert system.apply([Move(moves.entries.job, moves)]) == (Outcome.PARTLY,)
     moves = schedule(0, [1])
     assert system.apply([Move(moves.entries.job, moves)]) == (Outcome.DONE,)
-    while not system.advance().done:
-        pass
+    ended(system)
     assert system.job_outcomes().end[0] == pytest.approx(500.0 + 22.7)
     assert system.migrations.tolist() == [1, 0]
 
@@ -375,7 +372,6 @@ def test_time_served_is_what_the_nodes_gave() -> None:
     run = Replay("x", workload, Chain.load(policy.plugin), policy)
     run.run()
     service = run.system.job_outcomes().service
-    assert service is not None
     assert service.tolist() == pytest.approx([800 * (25 + 5 / 4), 800 * 5 / 2 + 800 * 5])
 
 

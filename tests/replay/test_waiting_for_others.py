@@ -70,7 +70,6 @@ def waiting(*pairs: tuple[int, int], **columns: Any) -> Edges:
 
 def starts(plan: Schedule | None) -> dict[int, float]:
     """Return when a plan starts each job, seconds from now."""
-    assert plan is not None
     pairs = zip(plan.entries.job.tolist(), plan.entries.start.tolist(), strict=True)
     return {job: start - NOW for job, start in pairs}
 
@@ -91,22 +90,15 @@ def test_a_job_is_planned_after_those_that_it_waits_for(planner: str, shared: bo
 
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_an_earlier_job_gives_way_for_the_one_that_waits(planner: str) -> None:
-    """Job 1, promised for later, must start now for job 3, which waits for it, to be in time.
-
-    Its own deadline would let it start after job 2; its effective one, 90 - 40, does not.
-    """
+    """Job 1, promised for later, must start now for job 3, which waits for it, to be in time."""
+    # Its own deadline would let it start after job 2; its effective one, 90 - 40, does not.
     jobs = asking((200, 2, 50), (190, 2, 100), (90, 2, 40))
     plan = Schedule.build(
         [2, 1], [NOW, NOW + 100], [NOW + 100, NOW + 150], *Ragged.of([[0, 1], [0, 1]])
     )
     promises = Promises.build(2, job=[1, 2], deadline=jobs.deadline[:2])
     snapshot = Snapshot(
-        NOW,
-        WHOLE,
-        queued=jobs.take([0, 1]),
-        promises=promises,
-        plan=plan,
-        edges=waiting((1, 3)),
+        NOW, WHOLE, queued=jobs.take([0, 1]), promises=promises, plan=plan, edges=waiting((1, 3))
     )
     found = judge(snapshot, chain(planner), jobs.take([2]))
     assert not found.planner_error
@@ -116,10 +108,8 @@ def test_an_earlier_job_gives_way_for_the_one_that_waits(planner: str) -> None:
 
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_a_predecessor_planned_anew_leaves_the_others_their_time(planner: str) -> None:
-    """Job 1 lost its start; job 2, planned from 60 s on, waits for it, and job 3 comes before.
-
-    Beside them it would end at 70 s, so job 2 is planned anew with it, by 150 s.
-    """
+    """Job 1 lost its start; job 2, planned from 60 s on, waits for it, and job 3 comes before."""
+    # Beside them it would end at 70 s, so job 2 is planned anew with it, by 150 s.
     jobs = asking((300, 1, 50), (200, 1, 50), (70, 2, 20))
     plan = Schedule.build([3, 2], [NOW, NOW + 60], [NOW + 20, NOW + 110], *Ragged.of([[0, 1], [1]]))
     promises = Promises.build(3, job=[1, 2, 3], deadline=jobs.deadline)

@@ -46,11 +46,7 @@ def log(n=3, outcomes=None, cluster=4, edges=None, **columns):
         ("it ends before it starts", {}, {"start": [4.0, 30, 30], "end": [3.0, 40, 40]}),
         ("it ends before it starts", {}, {"run_time": [-5.0, 1, 1]}),
         ("it never started", {}, {"run_time": [np.nan, 1, 1]}),
-        (
-            "how long it ran is not known",
-            {},
-            {"run_time": [np.nan, 1, 1], "start": [3.0, 30, 30]},
-        ),
+        ("how long it ran is not known", {}, {"run_time": [np.nan, 1, 1], "start": [3.0, 30, 30]}),
         ("it ran for no time", {}, {"run_time": [0.0, 1, 1]}),
         ("its run time is infinite", {}, {"run_time": [np.inf, 1, 1]}),
         ("it asks for no processors", {"size": [0, 1, 1]}, {}),
@@ -214,9 +210,7 @@ def test_speeds_by_name_and_by_share_of_the_machine():
 def test_accounts_are_a_forest_of_users_within_accounts():
     """Each (account, user) has a row; shares are those given, 1 else."""
     read = log(
-        5,
-        user=["ann", "bob", "ann", None, "cid"],
-        account=["phys", "phys", "chem", "chem", None],
+        5, user=["ann", "bob", "ann", None, "cid"], account=["phys", "phys", "chem", "chem", None]
     )
     shares = {"phys": 3.0, "phys/bob": 2.0, "*/ann": 4.0, "nobody": 1.0}
     work = prepare(read, WorkloadOptions(deadline_rule="none", shares=shares))
