@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rtsched.core.config import PluginTable
-from rtsched.kernels.machine_planners import ASKED
+from rtsched.kernels.machine_policy import JUDGED
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import FinalState, Outcomes, Skipped
@@ -109,7 +109,7 @@ class Questions:
 
         def with_tests(answers: PlannerAnswers) -> None:
             end(answers)
-            self.in_loop += int(answers.system.questions.counts[ASKED])
+            self.in_loop += int(answers.system.questions.counts[JUDGED, 0])
 
         monkeypatch.setattr(PlannerAnswers, "end", with_tests)
 
