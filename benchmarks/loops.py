@@ -14,12 +14,12 @@ import argparse
 import sys
 from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from bare import Job, easy, read
 
-from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_hook
+from rtsched.kernels.policy import JobColumns, job_columns, policy_kernels
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
 from rtsched.simulator.exclusive import ExclusiveNodes
@@ -29,23 +29,34 @@ from rtsched.simulator.settings import ExclusiveSettings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
 ROUNDS = 3
 NEVER = NodeEvent(1e15, 0, 0)
 """A node event after the last job: the system then looks at single nodes."""
 
 
-@compiled_hook(FAIR_SHARE)
-def by_size(_now, rows, columns, params, _tables, _state, out):  # type: ignore[no-untyped-def]
+class BySize(NamedTuple):
+    """A policy that ranks by size and counts events by kind."""
+
+    columns: JobColumns
+    sign: float
+    events: NDArray[np.float64]
+
+
+def by_size(policy, _now, rows, out):  # type: ignore[no-untyped-def]
     """Rank by size."""
     for i in range(len(rows)):
-        out[i] = params[0] * columns.size[rows[i]]
+        out[i] = policy.sign * policy.columns.size[rows[i]]
     return 0
 
 
-@compiled_hook(OBSERVE)
-def count(_time, kind, _row, _size, _columns, _params, _tables, state):  # type: ignore[no-untyped-def]
+def count(policy, _time, kind, _row, _size, _nodes):  # type: ignore[no-untyped-def]
     """Count events by kind."""
-    state[0, kind] += 1.0
+    policy.events[kind] += 1.0
+
+
+policy_kernels(BySize, rank=by_size, observe=count)
 
 
 def generated(load: float, jobs: int, seed: int) -> tuple[list[Job], int]:
@@ -95,17 +106,13 @@ def measure(name: str, rows: list[Job], processors: int) -> bool:
     submit, number, size, run, wall = (np.array(column) for column in zip(*rows, strict=True))
     jobs = Jobs.build(n, id=number, submit=submit, wall_time=wall, size=size.astype(np.int32))
     cluster = Cluster.uniform(processors)
-    nothing = np.zeros(1), np.zeros((1, 1)), np.zeros((1, 8))
-    hooks = {
-        "fair_share": CompiledHook(by_size, *nothing),
-        "observe": CompiledHook(count, *nothing),
-    }
+    policy = BySize(job_columns(jobs), 0.0, np.zeros(8))
     ranked = ExclusiveSettings(loop="easy", order="priority")
     kinds: dict[str, tuple[ExclusiveSettings, dict[str, Any]]] = {
         "easy": (ExclusiveSettings(loop="easy"), {}),
         "easy, nodes recorded": (ExclusiveSettings(loop="easy"), {"record_nodes": True}),
         "easy, node by node": (ExclusiveSettings(loop="easy"), {"node_events": [NEVER]}),
-        "easy, compiled hooks": (ranked, {"compiled": hooks}),
+        "easy, compiled policy": (ranked, {"compiled": policy}),
         "fcfs": (ExclusiveSettings(loop="fcfs"), {}),
         "conservative": (ExclusiveSettings(loop="conservative"), {}),
         "serial": (ExclusiveSettings(loop="serial"), {}),

@@ -6,27 +6,19 @@ The hooks and their rules are in `rtsched.core.hookspecs`. Names that are not he
 `rtsched.testing`, may change in any release.
 """
 
-from rtsched.core.capabilities import Capabilities, PreparedState, ReplayPlanner
+from rtsched.core.capabilities import COMPILED, Capabilities, PreparedState, ReplayPlanner
 from rtsched.core.chain import Chain, Member
 from rtsched.core.decision import observe, steer
 from rtsched.core.hookspecs import hookimpl
 from rtsched.core.plan_repair import restored
-from rtsched.core.row_tests import planned_again, planned_in_turn
+from rtsched.core.planned_rows import planned_again, planned_in_turn
 from rtsched.errors import ShapeError
-from rtsched.kernels.hooks import (
-    FAIR_SHARE,
-    OBSERVE,
-    CompiledHook,
+from rtsched.kernels.policy import (
     RejectedRows,
-    RowPlacer,
     RowPlan,
     RowRejection,
-    RowTest,
-    compiled_hook,
     job_columns,
-    places_rows,
-    plans_rows,
-    rejects_rows,
+    policy_kernels,
 )
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic, array_time, occurrences
@@ -54,14 +46,11 @@ from rtsched.model.verdicts import (
 )
 
 __all__ = [
-    "FAIR_SHARE",
-    "OBSERVE",
     "TENANCY",
     "Accounts",
     "Capabilities",
     "Chain",
     "Cluster",
-    "CompiledHook",
     "DelayClasses",
     "Dependencies",
     "Edges",
@@ -83,10 +72,8 @@ __all__ = [
     "Reason",
     "RejectedRows",
     "ReplayPlanner",
-    "RowPlacer",
     "RowPlan",
     "RowRejection",
-    "RowTest",
     "Schedule",
     "ShapeError",
     "Snapshot",
@@ -97,7 +84,6 @@ __all__ = [
     "allowed_nodes",
     "amounts_of",
     "array_time",
-    "compiled_hook",
     "demand_of",
     "dependencies_of",
     "fitting_nodes",
@@ -109,12 +95,22 @@ __all__ = [
     "occurrences",
     "offsets_of",
     "places",
-    "places_rows",
     "planned_again",
     "planned_in_turn",
-    "plans_rows",
-    "rejects_rows",
+    "policy_kernels",
     "restored",
     "room_of",
     "steer",
 ]
+
+_REPLACED = {
+    *("CompiledHook", "FAIR_SHARE", "OBSERVE", "compiled_hook", "RowPlacer", "RowTest"),
+    *("places_rows", "plans_rows", "rejects_rows"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Say of names of earlier releases what to write."""
+    if name in _REPLACED:
+        raise ImportError(f"rtsched.api.{name} is not there any more; {COMPILED}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

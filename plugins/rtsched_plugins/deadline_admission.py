@@ -22,7 +22,6 @@ from rtsched.api import (
     Ragged,
     Reason,
     RejectedRows,
-    RowTest,
     Schedule,
     Verdict,
     Verdicts,
@@ -34,7 +33,8 @@ from rtsched.api import (
 )
 from rtsched.kernels.loads import Load
 from rtsched_plugins.insurance import NOTHING, Insurance
-from rtsched_plugins.kernels.admission_of_rows import planning_origin
+from rtsched_plugins.kernels.admission import rows_of
+from rtsched_plugins.kernels.admission_of_rows import Workload, planning_origin
 from rtsched_plugins.planning import (
     PlanningSession,
     PreparedPlan,
@@ -450,16 +450,17 @@ class OnePool:
         self._tasks = tasks_of(jobs, 0.0)
         self.direct = answers
         self._final = ~admission.proposes(jobs)
-        self._usable, self._prepared = -1, None
+        self._usable, self._policy = -1, None
 
-    def _prepared_for(self, held_until: NDArray[np.float64]) -> Any:
-        """Return what the tests share while so many nodes are in service."""
+    def _policy_for(self, held_until: NDArray[np.float64]) -> Any:
+        """Return the compiled policy for so many nodes in service."""
         usable = int(np.count_nonzero(held_until < np.inf))
         if usable != self._usable:
-            tests = self.admission.offer_tests
-            self._prepared = self.planner.prepared_rows(self._tasks, usable, tests)
-            self._usable = usable
-        return self._prepared
+            planner, tests = self.planner, self.admission.offer_tests
+            rows = rows_of(self._tasks, usable, planner.efficiency, 1, planner.node_rule)
+            jobs = Workload(rows, usable, self.direct, self._final, tests)
+            self._policy, self._usable = planner.policy_of(jobs), usable
+        return self._policy
 
     def judge(
         self,
@@ -470,8 +471,8 @@ class OnePool:
         promises: Callable[[], int],  # noqa: ARG002 - it says which one would be broken
     ) -> tuple[Verdicts | None, PlanRows | None]:
         """Judge jobs one by one; as `rtsched.api.ReplayPlanner.judge`."""
-        prepared = self._prepared_for(held_until)
-        anew, rejected = planned_in_turn(prepared, rows, now, held_until, plan)
+        policy = self._policy_for(held_until)
+        anew, rejected, final = planned_in_turn(policy, rows, now, held_until, plan)
         better = anew if len(anew.row) > len(plan.row) else None
         if not len(rejected.row):
             return None, better
@@ -481,8 +482,8 @@ class OnePool:
         promise, offer = self.jobs.deadline[rows], np.full(len(rows), np.inf)
         code[at], promise[at], offer[at] = Verdict.REJECT, np.inf, rejected.offer
         for k, row in enumerate(rejected.row.tolist()):
-            why = self._rejected(RejectedRows._make(column[[k]] for column in rejected)).findings
-            if self.admission.offer_tests and not self._final[row]:
+            why = self.verdicts(RejectedRows._make(column[[k]] for column in rejected)).findings
+            if self.admission.offer_tests and not final[k]:
                 waiting = anew.row[: rejected.promised[k]]
                 proposal = self._instead(row, waiting, now, held_until)
                 why += tuple(self.admission.proposed(proposal, self.jobs.take([row]), 0))
@@ -511,14 +512,12 @@ class OnePool:
         self, now: float, held_until: NDArray[np.float64], plan: PlanRows
     ) -> PlanRows | None:
         """Return an earlier plan, or None; as `rtsched.api.ReplayPlanner.improve`."""
-        return planned_again(self._prepared_for(held_until), now, held_until, plan)
+        return planned_again(self._policy_for(held_until), now, held_until, plan)
 
-    def row_test(self) -> RowTest | None:
-        """Return its test for a replay's loop; as `rtsched.api.ReplayPlanner.row_test`."""
-        if self._prepared is None:
-            return None
-        return RowTest(self._prepared, self._usable, self.direct, self._final, self._rejected)
+    def compiled_policy(self) -> Any:
+        """Return its compiled form; as `rtsched.api.ReplayPlanner.compiled_policy`."""
+        return self._policy
 
-    def _rejected(self, rejected: RejectedRows) -> Verdicts:
-        """Return why jobs were rejected; as `rtsched.api.RowTest.verdicts`."""
+    def verdicts(self, rejected: RejectedRows) -> Verdicts:
+        """Return why jobs were rejected; as `rtsched.api.ReplayPlanner.verdicts`."""
         return self.admission.rejected(self.jobs, self._nodes, rejected)

@@ -16,31 +16,18 @@ Slurm manual: priority_multifactor, fair_tree, classic_fair_share.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
-from rtsched.api import (
-    FAIR_SHARE,
-    OBSERVE,
-    Capabilities,
-    CompiledHook,
-    State,
-    Terms,
-    compiled_hook,
-    hookimpl,
-    job_columns,
-)
+from rtsched.api import Capabilities, State, Terms, hookimpl, job_columns
 from rtsched_plugins.accounting import Settings, begin, lay_out, resume
 from rtsched_plugins.kernels import multifactor as kernel
 from rtsched_plugins.kernels.usage import KEPT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from rtsched.api import Accounts, Cluster, Events, Jobs, Snapshot
 
 MOST = 2**32 - 1
@@ -121,33 +108,18 @@ class Multifactor:
     @property
     def capabilities(self) -> Capabilities:
         """Return that both hooks have a compiled form."""
-        return Capabilities(compiled_hooks=self._compiled_hooks)
+        return Capabilities(compiled_policy=self._compiled_policy)
 
-    def _compiled_hooks(
+    def _compiled_policy(
         self, jobs: Jobs, accounts: Accounts, cluster: Cluster, origin: float
-    ) -> Mapping[str, CompiledHook]:
-        """Return both hooks in compiled form; see `rtsched.kernels.hooks`."""
+    ) -> kernel.Charged:
+        """Return both hooks in compiled form."""
         arrays = lay_out(self.config, self.weights, jobs, accounts, cluster, origin)
         state = begin(accounts, cluster)
-        return {
-            "fair_share": CompiledHook(_priorities(), *arrays, state),
-            "observe": CompiledHook(_observed(), *arrays, state),
-        }
+        return kernel.Charged(job_columns(jobs, origin), *arrays, state)
 
     @staticmethod
     def _state(state: Usage | None, accounts: Accounts, cluster: Cluster) -> NDArray[np.float64]:
         """Return the kernels' array: as remembered, or as it is before anything is charged."""
         fresh = begin(accounts, cluster)
         return fresh if state is None else resume(state.charges, fresh)
-
-
-@cache
-def _priorities() -> Callable[..., Any]:
-    """Return the kernel of `rtsched_fair_share`, compiled when first needed."""
-    return compiled_hook(FAIR_SHARE)(kernel.priorities)
-
-
-@cache
-def _observed() -> Callable[..., Any]:
-    """Return the kernel of `rtsched_observe`, compiled when first needed."""
-    return compiled_hook(OBSERVE)(kernel.observed)

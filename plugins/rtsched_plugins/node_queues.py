@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rtsched.api import ShapeError, State, amounts_of, fitting_sets
+from rtsched.api import Ragged, ShapeError, State, amounts_of, fitting_sets
 from rtsched_plugins.kernels.node_queues import (
     HELD,
     HELD_AMOUNT,
@@ -288,7 +288,9 @@ def opened(
         link_cost=link_cost,
         terms=np.array([*terms, most_seconds, min(most_seconds, MOST // 2 // max(m, 1))]),
         choices=np.array(choices, np.int64),
+        origin=0.0,
         set_of=np.zeros(0, np.int64),
+        node_sets=Ragged.of([]),
         counts=np.array([k, h, queues.scans, queues.runs, queues.moved, 0], np.int64),
         left=np.array(queues.left, np.float64),
         waiting=np.arange(n),

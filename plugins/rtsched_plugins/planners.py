@@ -21,7 +21,7 @@ from rtsched_plugins.kernels.admission import (
     rows_of,
     with_last,
 )
-from rtsched_plugins.kernels.admission_fast import planned, test_of
+from rtsched_plugins.kernels.admission_fast import planned, prepared_in_order
 from rtsched_plugins.kernels.admission_of_rows import ByRule
 from rtsched_plugins.kernels.admission_varied import Machine, demands, run_varied
 from rtsched_plugins.kernels.counter_offer import least_later
@@ -31,7 +31,7 @@ from rtsched_plugins.kernels.fractions import (
     staggered_fractions,
     unequal_plan_fractions,
 )
-from rtsched_plugins.kernels.portfolio_plan import InTurn, planned_by_orders, tests_of
+from rtsched_plugins.kernels.portfolio_plan import InTurn, planned_by_orders, prepared_in_orders
 from rtsched_plugins.kernels.portfolio_plan import least_later as least_later_by_orders
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from rtsched.api import Nodes
     from rtsched_plugins.kernels.admission_events import Prepared as InOneOrder
+    from rtsched_plugins.kernels.admission_of_rows import Workload
     from rtsched_plugins.kernels.portfolio_walk import Prepared as InOrders
 
 
@@ -105,12 +106,8 @@ class EqualNodes(ABC):
         """
 
     @abstractmethod
-    def prepared_rows(self, tasks: Tasks, usable: int, offer_tests: int) -> Any:
-        """Return what tests of these jobs by their rows share, as `RowTest.prepared`.
-
-        There are `usable` nodes, and loads are sent in one round. Counter-offers may cost
-        `offer_tests` each; 0: none are made.
-        """
+    def policy_of(self, jobs: Workload) -> Any:
+        """Return the compiled policy that plans these jobs so; loads are sent in one round."""
 
     def prepare(self, free: NDArray[np.float64], waiting: Tasks) -> Any:
         """Return what all tests against these free times and waiting tasks share."""
@@ -156,7 +153,7 @@ class Rules(EqualNodes):
 
     def test(self, rows: Rows, free: NDArray[np.float64]) -> InOneOrder:
         """Return the test of all rows but the last."""
-        return test_of(rows, self.order, free)
+        return prepared_in_order(rows, self.order, free)
 
     def planned(self, test: InOneOrder, has_new: bool, now: float) -> Plan:
         """Return the plan of the rows of a test, or who fails."""
@@ -166,10 +163,9 @@ class Rules(EqualNodes):
         """Return the least whole second as deadline with which the last row is admitted."""
         return least_later(test, now, 0.0, 1.0, max_tests).deadline
 
-    def prepared_rows(self, tasks: Tasks, usable: int, offer_tests: int) -> ByRule:
-        """Return what tests of these jobs by their rows share."""
-        rows = rows_of(tasks, usable, self.efficiency, node_rule=self.node_rule)
-        return ByRule(rows, self.order, offer_tests)
+    def policy_of(self, jobs: Workload) -> ByRule:
+        """Return the compiled policy that plans these jobs so."""
+        return ByRule(jobs, self.order)
 
 
 @dataclass(frozen=True)
@@ -195,7 +191,7 @@ class Several(EqualNodes):
 
     def test(self, rows: Rows, free: NDArray[np.float64]) -> InOrders:
         """Return the test of all rows but the last."""
-        return tests_of(rows, self._orders(), float(self.generosity), free)
+        return prepared_in_orders(rows, self._orders(), float(self.generosity), free)
 
     def planned(self, test: InOrders, has_new: bool, now: float) -> Plan:
         """Return the first complete plan of the rows of a test, or who fails."""
@@ -205,10 +201,9 @@ class Several(EqualNodes):
         """Return a whole second as deadline with which the last row is admitted."""
         return least_later_by_orders(test, now, max_tests).deadline
 
-    def prepared_rows(self, tasks: Tasks, usable: int, offer_tests: int) -> InTurn:
-        """Return what tests of these jobs by their rows share."""
-        rows = rows_of(tasks, usable, self.efficiency)
-        return InTurn(rows, self._orders(), float(self.generosity), offer_tests)
+    def policy_of(self, jobs: Workload) -> InTurn:
+        """Return the compiled policy that plans these jobs so."""
+        return InTurn(jobs, self._orders(), float(self.generosity))
 
 
 class Varied(NamedTuple):

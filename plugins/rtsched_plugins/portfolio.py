@@ -14,7 +14,7 @@ it makes better plans and chooses better among jobs:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
         Jobs,
         PlanRows,
         PreparedState,
+        RejectedRows,
         ReplayPlanner,
-        RowTest,
         Snapshot,
     )
     from rtsched_plugins.deadline_admission import OnePool
@@ -298,9 +298,13 @@ class _Declining(NamedTuple):
         """Return a better plan; as `rtsched.api.ReplayPlanner.improve`."""
         return self.pool.improve(now, held_until, plan)
 
-    def row_test(self) -> RowTest | None:
-        """Return its test for a replay's loop; as `rtsched.api.ReplayPlanner.row_test`."""
-        return self.pool.row_test()
+    def compiled_policy(self) -> Any:
+        """Return its compiled form; as `rtsched.api.ReplayPlanner.compiled_policy`."""
+        return self.pool.compiled_policy()
+
+    def verdicts(self, rejected: RejectedRows) -> Verdicts:
+        """Return why jobs were rejected; as `rtsched.api.ReplayPlanner.verdicts`."""
+        return self.pool.verdicts(rejected)
 
 
 def _joined(judged: Verdicts | None, rest: NDArray[np.int64], declined: Finding) -> Verdicts:

@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import Meta
 from msgspec.structs import replace
 
-from rtsched.api import Capabilities, EventKind, Placement, PreparedState, RowPlacer, hookimpl
+from rtsched.api import Capabilities, EventKind, Placement, PreparedState, Ragged, hookimpl
 from rtsched_plugins.kernels.node_queues import (
     Machine,
     NodeQueues,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.api import Cluster, Events, Jobs, Snapshot
+    from rtsched.api import Accounts, Cluster, Events, Jobs, Snapshot
 
     Ints = NDArray[np.int64]
 
@@ -104,9 +104,17 @@ class Psts:
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or self.Config()
-        self.capabilities = Capabilities(places_resources=True, replay_placer=self.replay_placer)
+        self.capabilities = Capabilities(
+            places_resources=True, compiled_policy=self.compiled_policy
+        )
 
-    def replay_placer(self, jobs: Jobs, cluster: Cluster) -> RowPlacer | None:
+    def compiled_policy(
+        self,
+        jobs: Jobs,
+        accounts: Accounts,  # noqa: ARG002 - the order is others' matter
+        cluster: Cluster,
+        origin: float,
+    ) -> NodeQueues | None:
         """Return the queues of these jobs before the first arrives, for a replay's loop.
 
         None where jobs share nodes, no node takes jobs, numbers would not be exact, or the node
@@ -132,7 +140,8 @@ class Psts:
             return None
         set_of = np.full(len(q.machine.before) * 2 * m, -1, np.int64)
         set_of[keys] = np.arange(len(keys))
-        return RowPlacer(q._replace(set_of=set_of), _node_sets(q.machine, keys))
+        sets = Ragged.of(_node_sets(q.machine, keys))
+        return q._replace(origin=float(origin), set_of=set_of, node_sets=sets)
 
     @hookimpl
     def rtsched_observe(
@@ -166,7 +175,7 @@ class Psts:
         q, table = self._opened(queues, rows, events.jobs, cluster, prepared, most)
         happened = zip(events.rows.time.tolist(), kinds, nodes, strict=True)
         for row, (time, kind, on) in enumerate(happened, len(queues.waiting)):
-            observe_queues(q, time, kind, row, on)
+            observe_queues(q, time, kind, row, 0, on)
         return closed(queues, q, table)
 
     @hookimpl

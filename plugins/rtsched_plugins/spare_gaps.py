@@ -20,8 +20,8 @@ from rtsched.api import (
     Kind,
     PlanRows,
     Ragged,
-    RowTest,
     Schedule,
+    Verdicts,
     demand_of,
     lacking,
     occurrences,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.api import Cluster, Jobs, Snapshot, Verdicts
+    from rtsched.api import Cluster, Jobs, RejectedRows, Snapshot
     from rtsched.kernels.room import RoomProfile
     from rtsched_plugins.spare import Spare
 
@@ -184,6 +184,7 @@ def gap_rows(jobs: Jobs, cluster: Cluster, last: bool) -> GapRows:
         begin=np.array(jobs.begin, np.float64),
         deadline=np.array(jobs.deadline, np.float64),
         last=last,
+        judged=np.zeros(0, np.bool_),
         start=never,
         end=never.copy(),
         at=np.zeros(len(jobs), np.int64),
@@ -218,10 +219,10 @@ class RowsInGaps:
         self.plugin, self.jobs = plugin, jobs
         judged = np.isfinite(jobs.deadline) & (jobs.kind != Kind.ARRAY)
         self.answers: NDArray[np.bool_] = judged & bounded(jobs)
-        self._usable = int(np.count_nonzero(cluster.usable))
         gaps = gap_rows(jobs, cluster, plugin.config.select == "utilisation-first")
         at = offsets_of(gaps.size)
-        self.gaps = gaps._replace(at=at[:-1], nodes=np.zeros(int(at[-1]), np.int32))
+        listed = np.zeros(int(at[-1]), np.int32)
+        self.gaps = gaps._replace(judged=self.answers, at=at[:-1], nodes=listed)
 
     def judge(
         self,
@@ -233,7 +234,6 @@ class RowsInGaps:
     ) -> tuple[Verdicts | None, PlanRows | None]:
         """Judge jobs one by one; as `rtsched.api.ReplayPlanner.judge`."""
         closed = held_until == np.inf
-        self._usable = int(np.count_nonzero(~closed))
         for entry, row in enumerate(plan.row.tolist()):
             if self.gaps.start[row] != plan.start[entry]:
                 nodes = plan.nodes[plan.indptr[entry] : plan.indptr[entry + 1]]
@@ -248,13 +248,17 @@ class RowsInGaps:
         for row, place in zip(new.tolist(), batch.places.values(), strict=True):
             keep_row(self.gaps, row, *place)
         all_rows = np.concatenate([plan.row, new])
-        anew = PlanRows(all_rows, *plan_of_rows(self.gaps, all_rows, True)[1:5])
+        anew = PlanRows(all_rows, *plan_of_rows(self.gaps, all_rows)[1:5])
         return batch.verdicts() if len(new) < len(rows) else None, anew
 
     def improve(self, now: float, held_until: Times, plan: PlanRows) -> None:  # noqa: ARG002
         """Return that there is no better plan: what is planned stays where it is."""
         return
 
-    def row_test(self) -> RowTest | None:
-        """Return its test for a replay's loop; as `rtsched.api.ReplayPlanner.row_test`."""
-        return RowTest(self.gaps, self._usable, self.answers)
+    def compiled_policy(self) -> GapRows:
+        """Return its compiled form; as `rtsched.api.ReplayPlanner.compiled_policy`."""
+        return self.gaps
+
+    def verdicts(self, rejected: RejectedRows) -> Verdicts:
+        """Return why it rejected jobs: the compiled form leaves that to `judge`."""
+        return Verdicts.abstain(len(rejected.row))

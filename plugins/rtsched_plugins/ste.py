@@ -23,8 +23,7 @@ let in whose ideal finish is in time, and the error is small.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -32,10 +31,7 @@ from msgspec import Meta
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
 from rtsched.api import (
-    FAIR_SHARE,
-    OBSERVE,
     Capabilities,
-    CompiledHook,
     Finding,
     Reason,
     ShapeError,
@@ -43,16 +39,14 @@ from rtsched.api import (
     Terms,
     Verdict,
     Verdicts,
-    compiled_hook,
     hookimpl,
+    job_columns,
 )
 from rtsched.kernels.service_error import fill
 from rtsched_plugins.accounting import Tree
 from rtsched_plugins.kernels import ste as kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from rtsched.api import Accounts, Cluster, Events, Jobs, Snapshot
 
     Floats = NDArray[np.float64]
@@ -152,21 +146,14 @@ class Ste:
     @property
     def capabilities(self) -> Capabilities:
         """Return what it judges, and that both other hooks have a compiled form."""
-        return Capabilities(judges_only_deadlines=True, compiled_hooks=self._compiled_hooks)
+        return Capabilities(judges_only_deadlines=True, compiled_policy=self._compiled_policy)
 
-    def _compiled_hooks(
-        self,
-        jobs: Jobs,  # noqa: ARG002 - the kernels see them
-        accounts: Accounts,
-        cluster: Cluster,
-        origin: float,  # noqa: ARG002 - only differences of times matter
-    ) -> Mapping[str, CompiledHook]:
-        """Return both hooks in compiled form; see `rtsched.kernels.hooks`."""
+    def _compiled_policy(
+        self, jobs: Jobs, accounts: Accounts, cluster: Cluster, origin: float
+    ) -> kernel.Charged:
+        """Return both hooks in compiled form."""
         arrays, state = self._lay_out(accounts, cluster), _resume(None, accounts)
-        return {
-            "fair_share": CompiledHook(_priorities(), *arrays, state),
-            "observe": CompiledHook(_observed(), *arrays, state),
-        }
+        return kernel.Charged(job_columns(jobs, origin), *arrays, state)
 
     def _lay_out(self, accounts: Accounts, cluster: Cluster) -> tuple[Floats, Floats]:
         """Return `params` and `tables` of the kernels; the errors they keep are node-seconds.
@@ -206,18 +193,6 @@ def _errors(lines: Floats, now: float, half_life: float) -> NDArray[np.float64]:
     gained = (lines[kernel.SERVED, 1:] - lines[kernel.RATE, 1:]) * weight
     found: NDArray[np.float64] = lines[kernel.ERROR, 1:] * kept + gained
     return found
-
-
-@cache
-def _priorities() -> Callable[..., Any]:
-    """Return the kernel of `rtsched_fair_share`, compiled when first needed."""
-    return compiled_hook(FAIR_SHARE)(kernel.priorities)
-
-
-@cache
-def _observed() -> Callable[..., Any]:
-    """Return the kernel of `rtsched_observe`, compiled when first needed."""
-    return compiled_hook(OBSERVE)(kernel.observed)
 
 
 class IdealFinish:

@@ -17,17 +17,21 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 from rtsched.errors import PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from rtsched.kernels.hooks import CompiledHook, RowPlacer, RowTest
+    from rtsched.kernels.policy import RejectedRows
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
     from rtsched.model.schedule import PlanRows
     from rtsched.model.snapshot import Accounts
     from rtsched.model.verdicts import Verdicts
+
+
+COMPILED = "write compiled_policy=..., see 'Compiled policies' in docs/plugins.md"
+"""What to write in place of the compiled forms of earlier releases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,15 +69,12 @@ class Capabilities:
         `static_hooks(jobs, cluster)` returns the names of the hooks (`{"partition"}`) whose answers
         on all these jobs depend on them and the cluster alone. A hook method that names no other
         argument is static without it.
-    compiled_hooks : callable or None
-        `compiled_hooks(jobs, accounts, cluster, origin)` returns hooks in compiled form, by name;
-        see `rtsched.kernels.hooks`.
+    compiled_policy : callable or None
+        Job order, node choice: `compiled_policy(jobs, accounts, cluster, origin)` returns its
+        compiled form for a replay of these jobs (`rtsched.kernels.policy`), or None.
     replay_planner : callable or None
         Planner: `replay_planner(jobs, cluster)` returns its short form for a replay of these jobs,
         a `rtsched.core.capabilities.ReplayPlanner`, or None where it has none.
-    replay_placer : callable or None
-        `replay_placer(jobs, cluster)` returns its compiled observing and placing for a replay of
-        these jobs, a `rtsched.kernels.hooks.RowPlacer`, or None where it has none.
 
     Raises
     ------
@@ -91,11 +92,14 @@ class Capabilities:
     places_resources: bool = False
     shares_nodes: bool | None = None
     static_hooks: Callable[[Jobs, Cluster], Collection[str]] | None = None
-    compiled_hooks: (
-        Callable[[Jobs, Accounts, Cluster, float], Mapping[str, CompiledHook]] | None
-    ) = None
+    compiled_policy: Callable[[Jobs, Accounts, Cluster, float], Any] | None = None
     replay_planner: Callable[[Jobs, Cluster], ReplayPlanner | None] | None = None
-    replay_placer: Callable[[Jobs, Cluster], RowPlacer | None] | None = None
+
+    def __new__(cls, **given: object) -> Capabilities:
+        """Refuse fields of earlier releases, saying what to write."""
+        if gone := [name for name in ("compiled_hooks", "replay_placer") if name in given]:
+            raise TypeError(f"Capabilities.{gone[0]} is not read any more; {COMPILED}")
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         """Refuse values of the wrong type."""
@@ -118,9 +122,8 @@ class Capabilities:
             "places_resources": (isinstance(self.places_resources, bool), "True or False"),
             "shares_nodes": (optional_bool, "True, False or None"),
             "static_hooks": (_optional_callable(self.static_hooks), "callable or None"),
-            "compiled_hooks": (_optional_callable(self.compiled_hooks), "callable or None"),
+            "compiled_policy": (_optional_callable(self.compiled_policy), "callable or None"),
             "replay_planner": (_optional_callable(self.replay_planner), "callable or None"),
-            "replay_placer": (_optional_callable(self.replay_placer), "callable or None"),
         }
         for field, (holds, kind) in right.items():
             if not holds:
@@ -137,7 +140,7 @@ REPLACED = {
     "spare_nodes": "spare_nodes=...",
     "shares_nodes": "shares_nodes=...",
     "settled_hooks": "static_hooks=...",
-    "compiled_hooks": "compiled_hooks=...",
+    "compiled_hooks": "compiled_policy=...",
 }
 """Attributes that plug-ins had in place of `Capabilities`, and what to write there."""
 
@@ -231,12 +234,15 @@ class ReplayPlanner(Protocol):
         No node of the plan is out of service.
         """
 
-    def row_test(self) -> RowTest | None:
-        """Return its compiled test, which a replay's loop calls itself; None: it has none.
+    def compiled_policy(self) -> Any:
+        """Return its compiled form (`rtsched.kernels.policy`), which a replay's loop asks, or None.
 
-        What the test accepts is done without asking `judge` or `improve`, which would accept the
+        What that admits is done without asking `judge` or `improve`, which would admit the
         same. It may depend on what was asked last, and is looked at after each question.
         """
+
+    def verdicts(self, rejected: RejectedRows) -> Verdicts:
+        """Return why its compiled form rejected these jobs, one row each, as `judge` would."""
 
 
 T = TypeVar("T")

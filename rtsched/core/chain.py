@@ -68,14 +68,17 @@ class HookMetrics:
 
     def enter(self, hook: str, value: Any, n: int, seconds: float, error: str) -> None:
         """Count one call about `n` rows: its answer, how long it took, and its error if any."""
-        changed, abstained = _course(hook, value, n)
-        self.calls += 1
-        self.judged += n
-        self.changed += changed
-        self.abstained += abstained
+        self.add(1, n, *_course(hook, value, n))
         self.seconds += seconds
         self.errors += bool(error)
         self.first_error = self.first_error or error
+
+    def add(self, calls: int, judged: int, changed: int, abstained: int) -> None:
+        """Count calls, and the rows in them."""
+        self.calls += calls
+        self.judged += judged
+        self.changed += changed
+        self.abstained += abstained
 
 
 def _course(hook: str, value: Any, n: int) -> tuple[int, int]:

@@ -27,6 +27,7 @@ import os
 import time
 from functools import cache, partial
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -181,6 +182,9 @@ _OPTIONS: dict[str, Any] = {"cache": True, "_nrt": False, "error_model": "numpy"
 _INSIDE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """A part is called by compiled code only: making it callable otherwise is half the work."""
 
+PART_OPTIONS = {**_OPTIONS, **_INSIDE, "cache": False}
+"""As a part, where numba's `overload` chooses: what calls it is kept on disk with it."""
+
 ABSENT: Any = None
 """A part of its state that a machine does not have (`only_with`)."""
 
@@ -224,8 +228,7 @@ def only_with(field: str, otherwise: Any = None) -> Callable[[F], F]:
             part_of_state = machine.types[machine.fields.index(field)]
             return nothing if part_of_state == numba.types.none else kernel
 
-        options = {**_OPTIONS, **_INSIDE, "cache": False}  # what calls it is kept on disk with it
-        numba.extending.overload(kernel, jit_options=options, strict=False)(choose)
+        numba.extending.overload(kernel, jit_options=PART_OPTIONS, strict=False)(choose)
         return kernel
 
     return offered
@@ -235,6 +238,21 @@ def _compiled(kernel: F, **more: Any) -> F:
     if numba is None:
         return kernel
     return cast("F", watched(numba.njit(**_OPTIONS, **more)(kernel)))
+
+
+def specialised(kernel: F, kind: type, *others: Callable[..., Any], allocates: bool) -> F:
+    """Return `kernel` compiled for arguments of one type that choose what it takes in: `others`.
+
+    It is kept on disk under a name of its own, and compiled anew if a source of those changes.
+    `allocates`: it makes arrays, or returns some that others made.
+    """
+    if numba is None:
+        return kernel
+    plainly: Any = kernel
+    own = FunctionType(plainly.__code__, plainly.__globals__, f"{kernel.__name__}_{kind.__name__}")
+    own.__qualname__ = f"{kind.__module__}.{own.__name__}".replace(".", "_")
+    options = {"cache": True} if allocates else _OPTIONS
+    return cast("F", watched(numba.njit(**options)(own), *others))
 
 
 def no_refcount(kernel: F) -> F:
@@ -247,3 +265,38 @@ def no_refcount(kernel: F) -> F:
     if numba is None:
         return kernel
     return cast("F", watched(numba.njit(cache=True, _nrt=False)(kernel)))
+
+
+def address_of(kernel: Callable[[Any], int], machine: Any) -> Any:
+    """Return where a kernel is that takes such machines, for `called`; without numba, the kernel.
+
+    What calls it there is compiled without it: of a machine's event loop, that is most of the time.
+    """
+    if numba is None:
+        return kernel
+    found, kind = cast("Any", kernel), (numba.typeof(machine),)
+    if kind not in found.overloads:
+        found.compile(kind)
+    result = found.overloads[kind]
+    return result.library.get_pointer_to_function(result.fndesc.mangled_name)
+
+
+def _called(_: Any, address: Any, machine: Any) -> Any:
+    """Return the type and the maker of the code of `called`, as numba's intrinsics do."""
+    result, arguments = numba.types.int64, (machine,)
+
+    def made(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        kind = context.call_conv.get_function_type(result, arguments).as_pointer()
+        kernel = builder.inttoptr(values[0], kind)
+        call = context.call_conv.call_function
+        return call(builder, kernel, result, arguments, values[1:])[1]
+
+    return result(address, machine), made
+
+
+def _called_plainly(address: Any, machine: Any) -> Any:
+    return address(machine)
+
+
+called: Any = _called_plainly if numba is None else numba.extending.intrinsic(_called)
+"""`called(address, machine)` calls the kernel at an address (`address_of`), which never fails."""

@@ -214,19 +214,14 @@ STATE_FIELDS = (
     ("asked_group", "i8", "Node set that it asked for."),
     # Records of what happened.
     ("recording", "i8", "Whether events are written down."),
-    ("keeping", "i8", "Whether they are kept for Python after the observing hook was called."),
+    ("keeping", "i8", "Whether they are kept for Python after a policy was told of them."),
     ("events", "i8", "Length of `events`."),
-    ("told", "i8", "How many of them the observing hook has been given."),
+    ("told", "i8", "Of how many of them the policy was told."),
     ("logging", "i8", "Whether the nodes of each start are written down."),
     ("logged", "i8", "Length of `log_nodes`."),
-    # Compiled hooks: whether there are any, and how often they were called.
-    ("ranking", "i8", "Whether a compiled hook gives priorities."),
-    ("calls", "i8", "Calls of it."),
-    ("judged", "i8", "Rows handed over in these."),
-    ("abstained", "i8", "Rows on which it had no opinion."),
-    ("moved", "i8", "Rows that passed one that stood ahead of them."),
-    ("observing", "i8", "Whether a compiled hook observes."),
-    ("observed", "i8", "Calls of it."),
+    # For what the loop stops that a policy answers.
+    ("ranking", "i8", "Whether a policy gives priorities."),
+    ("observing", "i8", "Whether a policy is told of events at each instant."),
 )
 STATE = record_type(*((name, kind) for name, kind, _ in STATE_FIELDS))
 """The scalars of the whole system, by `STATE_FIELDS`: name, type and meaning of each."""

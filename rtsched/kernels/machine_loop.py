@@ -7,13 +7,11 @@ scheduling pass. Whoever drives the loop calls `advance` again to go on from a s
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.kernels.compiling import entry, inlined, numba, only_with, outline, part
-from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, JobColumns, compiled_hook
+from rtsched.kernels.compiling import entry, inlined, only_with, outline, part
 from rtsched.kernels.machine import (
     ARRIVED,
     ASK_ARRIVALS,
@@ -47,13 +45,11 @@ from rtsched.kernels.machine_gates import job_over, leave_array, next_task, pass
 from rtsched.kernels.machine_nodes import change_nodes, group_of, start_planned
 from rtsched.kernels.machine_passes import easy_pass, serial_pass, start_heads, window_pass
 from rtsched.kernels.machine_preemption import next_exemption_end, preempt
-from rtsched.kernels.machine_queue import close_up, enqueue, find, list_queue, rerank, withdraw
+from rtsched.kernels.machine_queue import close_up, enqueue, find, rerank, withdraw
 from rtsched.kernels.machine_shared_passes import shared_pass
 from rtsched.kernels.records import pop, push
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
 
@@ -61,7 +57,7 @@ NEXT, ASK, ACT, PASS = 0, 1, 2, 3
 """Where the loop goes on (STATE.phase)."""
 
 TELL, RANK, DEAL = 64, 128, 256
-"""Stops at which hooks are called; at which HTCondor's loop makes its pass."""
+"""Stops at which a policy is asked; at which HTCondor's loop makes its pass."""
 
 
 @inlined
@@ -325,8 +321,8 @@ def after_pass(machine: MachineState) -> tuple[int, bool]:
 def advance(machine: MachineState) -> int:
     """Run until something must be answered; return the questions as bits, 0 at the end.
 
-    `TELL` and `RANK` are for `advance_with_hooks`: events wait for the observing hook, waiting jobs
-    for their priorities. `DEAL` is for `rtsched.kernels.machine_negotiation`.
+    `TELL` and `RANK` are for a policy (`rtsched.kernels.machine_policy`): events wait to be told,
+    waiting jobs for their priorities. `DEAL` is for `rtsched.kernels.machine_negotiation`.
     """
     state = machine.state[0]
     while True:
@@ -363,108 +359,6 @@ def advance(machine: MachineState) -> int:
             state.phase, full = after_pass(machine)
             if full:
                 return FULL
-
-
-def advance_with_hooks(
-    machine: MachineState,
-    fair_share: Callable[..., Any],
-    fair_params: NDArray[np.float64],
-    fair_tables: NDArray[np.float64],
-    fair_state: NDArray[np.float64],
-    observe: Callable[..., Any],
-    seen_params: NDArray[np.float64],
-    seen_tables: NDArray[np.float64],
-    seen_state: NDArray[np.float64],
-    submit: NDArray[np.float64],
-    wall_time: NDArray[np.float64],
-    deadline: NDArray[np.float64],
-    nice: NDArray[np.float64],
-    billed: NDArray[np.float64],
-    size: NDArray[np.int32],
-    association: NDArray[np.int32],
-    partition: NDArray[np.int32],
-    qos: NDArray[np.int32],
-) -> int:
-    """Run as `advance` does, calling compiled hooks; return the questions as bits, 0 at the end.
-
-    Parameters
-    ----------
-    machine : MachineState
-        The system, changed in place.
-    fair_share, observe : callable
-        Compiled hooks (`rtsched.kernels.hooks`), called where `state.ranking` and
-        `state.observing` say so, each with its params, tables and state.
-    submit, wall_time, deadline, nice, billed, size, association, partition, qos
-        What the hooks see of the jobs (`JobColumns`). They are not told of rows behind those.
-    """
-    columns = JobColumns(
-        submit, wall_time, deadline, nice, billed, size, association, partition, qos
-    )
-    state = machine.state[0]
-    while True:
-        stop = advance(machine)
-        if stop == TELL:
-            for i in range(state.told, state.events):
-                event = machine.events[i]
-                if 0 <= event.row < len(columns.submit):
-                    observe(
-                        event.time,
-                        event.kind,
-                        event.row,
-                        event.width,
-                        columns,
-                        seen_params,
-                        seen_tables,
-                        seen_state,
-                    )
-                    state.observed += 1
-            state.events = state.events if state.keeping else 0
-            state.told = state.events
-        elif stop == RANK:
-            count = list_queue(machine)
-            state.abstained += fair_share(
-                state.now,
-                machine.rows[:count],
-                columns,
-                fair_params,
-                fair_tables,
-                fair_state,
-                machine.values[:count],
-            )
-            state.calls += 1
-            state.judged += count
-            state.moved += rerank(machine, machine.values)
-        else:
-            return stop
-
-
-@compiled_hook(FAIR_SHARE)
-def _no_priority(_now, _rows, _columns, _params, _tables, _state, _out):  # type: ignore[no-untyped-def]
-    return 0
-
-
-@compiled_hook(OBSERVE)
-def _no_observer(_time, _kind, _row, _size, _columns, _params, _tables, _state):  # type: ignore[no-untyped-def]
-    pass
-
-
-NO_PRIORITY = CompiledHook(_no_priority, np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)))
-NO_OBSERVER = CompiledHook(_no_observer, np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1)))
-"""Stand for a hook that no plug-in offers; never called."""
-
-
-@cache
-def _compiled_with_hooks(machine: Any) -> Callable[..., int]:
-    hooks = (FAIR_SHARE, *FAIR_SHARE.signature.args[3:6], OBSERVE, *OBSERVE.signature.args[5:8])
-    kernel: Any = entry(advance_with_hooks)
-    kernel.compile((machine, *hooks, *OBSERVE.signature.args[4].types))
-    kernel.disable_compile()
-    return cast("Callable[..., int]", kernel)
-
-
-def hooked_loop(machine: MachineState) -> Callable[..., int]:
-    """Return `advance_with_hooks`, compiled for such states where numba is installed."""
-    return advance_with_hooks if numba is None else _compiled_with_hooks(numba.typeof(machine))
 
 
 ADMIT, REJECT, HOLD, RELEASE, CANCEL, PLAN, UNPLAN, RESIZE, PROMISE = 0, 1, 2, 3, 4, 5, 6, 7, 8

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.kernels.compiling import compiled, entry, outline, part
+from rtsched.kernels.compiling import compiled, entry, outline, part, taken_in
 from rtsched.kernels.machine_sharing import fits, take, takes_licenses
 from rtsched.kernels.records import pop, push, sift
 
@@ -50,6 +50,7 @@ class RoomProfile(NamedTuple):
     """How many kinds of licences there are."""
 
 
+@taken_in
 def empty_profile(nodes: int, steps: int, resources: int, licenses: int = 0) -> RoomProfile:
     """Return a profile of `nodes` nodes with a store of `steps` steps, for `reset` to fill in."""
     return RoomProfile(

@@ -37,7 +37,7 @@ from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Placement, Verdict, Verdicts
 from rtsched.replay.array_jobs import as_one_job
 from rtsched.replay.decisions import Decisions
-from rtsched.replay.planners import PlacerAnswers, PlannerAnswers, load_chain, placer_of, short_form
+from rtsched.replay.planners import PlannerAnswers, load_chain, policy_of, short_form
 from rtsched.replay.policies import baseline
 from rtsched.replay.results import PolicyRun, Results
 from rtsched.simulator.interface import Outcome, StaticAnswers, StopConditions
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from rtsched.core.chain import Chain
     from rtsched.core.plugins import Found
-    from rtsched.kernels.hooks import CompiledHook
     from rtsched.model.actions import Action
     from rtsched.model.table import Ragged
     from rtsched.replay.checkpoints import Checkpoint
@@ -84,7 +83,9 @@ class Replay:
         self.origin = float(jobs.submit[0]) if len(jobs) else 0.0
         self.states: Mapping[str, Any] = {}
         self.chain.mark_static(jobs, self.workload.cluster)
-        self.compiled = self._compiled_hooks()
+        found = policy_of(self.chain, self.workload, self.policy, self.origin)
+        self._compiled_of = None if found is None else found[0]
+        self.compiled: Any = None if found is None else found[1]
         self._stage = Stage.DYNAMIC
         self._offers = np.empty(0)
         static = self._static_answers()
@@ -92,7 +93,7 @@ class Replay:
         stop_at = StopConditions(
             arrivals=bool(self._judged.any()),
             passes=self._dynamic("partition")
-            or (self._dynamic("fair_share") and not self.compiled),
+            or (self._dynamic("fair_share") and self.compiled is None),
             early_ends=self.chain.planner is not None,
             nodes=self.chain.planner is not None,
         )
@@ -100,7 +101,8 @@ class Replay:
         self._recurs = self._plans_around_recurring()
         self._blocked = self.workload.blocked
         planner = short_form(self.chain, self.workload, self.policy)
-        self._observes = bool(self.chain.asks("observe")) and not self.compiled and planner is None
+        asked = planner is None and self.compiled is None
+        self._observes = asked and bool(self.chain.asks("observe"))
         self.system = simulate(
             self.workload.jobs,
             self.workload.run_time,
@@ -124,10 +126,6 @@ class Replay:
         if planner is not None:
             machine = cast("ExclusiveNodes", self.system)
             self._planner = PlannerAnswers(planner, self.chain, machine, self.decisions.add)
-        self._placer: PlacerAnswers | None = None
-        placer = placer_of(self.chain, self.workload, self.policy)
-        if placer is not None:
-            self._placer = PlacerAnswers(placer, self.chain, cast("ExclusiveNodes", self.system))
 
     def run(
         self,
@@ -141,7 +139,8 @@ class Replay:
         if checkpoint is not None and (state := checkpoint.read()) is not None:
             self.system.restore(state)
             del state
-        watched = self._observes or progress is not None or checkpoint is not None
+        tells = self._observes or self.compiled is not None
+        watched = tells or progress is not None or checkpoint is not None
         step = max(total // 200, 1) if watched else None
         while not (point := self.system.advance(step)).done:
             asked = len(point.arrivals) or point.early_end or point.nodes_changed
@@ -152,7 +151,7 @@ class Replay:
             if point.passes:
                 self._carry_out(steer(self._observed(), self.chain, self._steering).actions)
             if self._observes and self.system.has_events():
-                self._show_events()
+                self._observed()
             if watched:
                 on_disk.let_go()
             if progress is not None:
@@ -160,14 +159,7 @@ class Replay:
             if checkpoint is not None and checkpoint.is_due():
                 checkpoint.keep(self.system.checkpoint())
         if self._observes:
-            self._show_events()
-
-    def _show_events(self) -> None:
-        """Tell the plug-ins what happened."""
-        if self._placer is None:
             self._observed()
-        else:
-            self._placer.tell()
 
     def _judge(self, rows: NDArray[np.int64]) -> None:
         """Ask about the jobs in these rows of the workload, or with none about the plan."""
@@ -265,22 +257,6 @@ class Replay:
         declared = self.chain.member(name).capabilities
         return declared.plans_resources and not declared.keeps_periodic
 
-    def _compiled_hooks(self) -> Mapping[str, CompiledHook]:
-        """Return the compiled hooks, if the only one that orders the queue has such a form."""
-        names = self.chain.asks("fair_share")
-        if len(names) != 1 or not self._dynamic("fair_share") or self._dynamic("partition"):
-            return {}
-        ordered = self.policy.system.order == "priority"
-        if not ordered or self.chain.member(names[0]).mode != "enforce":
-            return {}
-        if set(self.chain.asks("observe")) - set(names):
-            return {}
-        offer = self.chain.member(names[0]).capabilities.compiled_hooks
-        if offer is None:
-            return {}
-        work = self.workload
-        return offer(work.jobs, work.accounts, work.cluster, self.origin)
-
     def _static_answers(self) -> StaticAnswers:
         """Ask, in large batches, everything that cannot change while a job waits."""
         jobs, n = self.workload.jobs, len(self.workload.jobs)
@@ -327,7 +303,7 @@ class Replay:
         return reject
 
     def outcome(self, seconds: float) -> PolicyRun:
-        """Return the results, and complete the chain's hook metrics by those of compiled hooks."""
+        """Return the results; the chain's hook metrics count compiled policies too."""
         self._count_compiled()
         outcomes = self.system.job_outcomes()
         if outcomes.findings:
@@ -370,20 +346,10 @@ class Replay:
     def _count_compiled(self) -> None:
         if self._planner is not None:
             self._planner.end()
-        if self._placer is not None:
-            self._placer.count()
-        calls = self.system.hook_calls()
-        for name in self.chain.asks("fair_share", Stage.DYNAMIC) if self.compiled else ():
-            metrics = self.chain.hook_metrics["fair_share"][name]
-            metrics.calls += calls.fair_share_calls
-            metrics.judged += calls.fair_share_judged
-            metrics.changed += calls.fair_share_changed
-            metrics.abstained += calls.fair_share_abstained
-        for name in self.chain.asks("observe") if self.compiled else ():
-            metrics = self.chain.hook_metrics["observe"][name]
-            metrics.calls += calls.observe_calls
-            metrics.judged += calls.observe_calls
-            metrics.changed += calls.observe_calls
+        for hook, numbers in self.system.hook_calls().items():
+            name = self.chain.planner if hook == "admit" else self._compiled_of
+            if name is not None:
+                self.chain.hook_metrics[hook][name].add(*numbers)
 
 
 def _of_system(outcomes: JobOutcomes) -> Judgement:

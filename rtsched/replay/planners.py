@@ -1,7 +1,7 @@
 """Planners in a replay: whether the simulated system keeps one's plan, and suits its plug-ins.
 
-By what they declare: `rtsched.core.capabilities`. A planner in its short form, and who places jobs,
-are asked from within the system's loop; what is asked, carried out and counted is as
+By what they declare: `rtsched.core.capabilities`. A planner in its short form, and compiled
+policies, are asked from within the system's loop; what is asked, carried out and counted is as
 `rtsched.replay.engine` does by snapshots, with equal results.
 """
 
@@ -10,14 +10,16 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import structlog
 
+from rtsched.core.capabilities import COMPILED
 from rtsched.core.chain import Answer, Chain, Judgement, Stage
 from rtsched.core.plugins import discover
-from rtsched.kernels.hooks import planned_rows
+from rtsched.errors import PluginError
+from rtsched.kernels.policy import ABSTAIN, ADMIT, admit, kernels_of
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import PlanRows
 from rtsched.model.verdicts import Verdict
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
     from rtsched.core.capabilities import ReplayPlanner
     from rtsched.core.plugins import Found
-    from rtsched.kernels.hooks import RowPlacer, RowTest
     from rtsched.replay.policies import Policy
     from rtsched.replay.results import Workload
     from rtsched.simulator.exclusive import ExclusiveNodes
@@ -210,7 +211,10 @@ def short_form(chain: Chain, workload: Workload, policy: Policy) -> ReplayPlanne
     if timed or workload.preemption is not None:
         return None
     offer = member.capabilities.replay_planner
-    return None if offer is None else offer(workload.jobs, workload.cluster)
+    planner = None if offer is None else offer(workload.jobs, workload.cluster)
+    if planner is not None and not hasattr(planner, "compiled_policy"):
+        raise PluginError(name, f"its short form has no method `compiled_policy`; {COMPILED}")
+    return planner
 
 
 @dataclass
@@ -240,7 +244,7 @@ class PlannerAnswers:
         self._failed = False
         self._name = self.chain.planner or ""
         self._metrics = self.chain.hook_metrics["admit"][self._name]
-        self._ask_by(self.planner.row_test())
+        self.system.ask_planner(self.planner.compiled_policy())
 
     def answer(self, point: DecisionPoint) -> bool:
         """Answer what is asked at a decision point; False: the hooks must be asked.
@@ -255,7 +259,7 @@ class PlannerAnswers:
         except _ShortFormError as error:
             self._give_up(error)
             return False
-        self._ask_by(self.planner.row_test())
+        self.system.ask_planner(self.planner.compiled_policy())
         return done
 
     def promise(self, row: int, *, carried_out: bool = True) -> bool | None:
@@ -283,12 +287,13 @@ class PlannerAnswers:
     def _plan_with(self, row: int) -> PlanRows | None:
         """Return a plan of all promises and a job; None: there is none. No offer is looked for."""
         now, held_until, plan = self._present()
-        test = self.planner.row_test()
-        usable = np.count_nonzero(held_until < np.inf)
-        if test is not None and test.direct[row] and test.usable == usable:
-            found = planned_rows(test.prepared, plan.row, plan.start, row, now, held_until)
-            columns = (np.append(plan.row, row), *found[1:5])
-            return PlanRows(*columns) if found.accepted else None
+        policy = self.planner.compiled_policy()
+        if policy is not None:
+            found = admit(policy, plan.row, plan.start, row, now, held_until)
+            if found.code == ADMIT:
+                return PlanRows(np.append(plan.row, row), *found[1:5])
+            if found.code != ABSTAIN or found.failed >= 0:
+                return None
         promises = self.system.open_promises
         verdicts, anew = self.planner.judge(np.array([row]), now, held_until, plan, promises)
         admitted = verdicts is None or verdicts.code[0] < Verdict.DEFER
@@ -301,7 +306,7 @@ class PlannerAnswers:
     def _give_up(self, error: _ShortFormError) -> None:
         """Have the hooks asked from now on."""
         self._failed = True
-        self._ask_by(None)
+        self.system.ask_planner(None)
         log.warning("short_form_failed", plugin=self._name, error=str(error))
 
     def _judge(self, rows: NDArray[np.int64]) -> bool:
@@ -336,31 +341,18 @@ class PlannerAnswers:
             self.system.settle(_NOBODY, _NOBODY, np.empty(0), better)
         return True
 
-    def _ask_by(self, test: RowTest | None) -> None:
-        """From now on have the loop ask this test."""
-        self._test = test
-        self.system.ask_by(test)
-
     def _record_rejected(self) -> None:
-        """Say whom the system's loop has rejected by the planner's test."""
+        """Say whom the system's loop has rejected by the planner's policy."""
         rejected = self.system.take_rejected()
-        if rejected is None or self._test is None or self._test.verdicts is None:
+        if rejected is None:
             return
-        verdicts = self._test.verdicts(rejected)
+        verdicts = self.planner.verdicts(rejected)
         answers = (Answer(self._name, "enforce", verdicts),)
         self.said(Judgement(verdicts, answers), rejected.row, rejected.at)
 
     def end(self) -> None:
-        """Say what is not said yet, and count what the loop asked of the planner's test; once.
-
-        The time that it took is not known.
-        """
+        """Say what is not said yet; once."""
         self._record_rejected()
-        _, calls, rows, judged, *_ = self.system.questions.counts.tolist()
-        self._metrics.calls += calls
-        self._metrics.judged += rows
-        self._metrics.changed += judged
-        self._metrics.abstained += rows - judged
 
     @contextmanager
     def _asked(self, asked: int, judged: int) -> Iterator[None]:
@@ -370,28 +362,51 @@ class PlannerAnswers:
             yield
         except Exception as cause:  # whatever it raises; the hook is asked in its place
             raise _ShortFormError(f"{type(cause).__name__}: {cause}") from cause
-        self._metrics.calls += 1
-        self._metrics.judged += asked
-        self._metrics.changed += judged
-        self._metrics.abstained += asked - judged
+        self._metrics.add(1, asked, judged, asked - judged)
         self._metrics.seconds += time.perf_counter() - begun
 
 
-def placer_of(chain: Chain, workload: Workload, policy: Policy) -> RowPlacer | None:
-    """Return the compiled form of who places a policy's jobs; None where the hooks must be asked.
+def policy_of(
+    chain: Chain, workload: Workload, policy: Policy, origin: float
+) -> tuple[str, Any] | None:
+    """Return whose compiled policy orders or places jobs, and it; None: the hooks must be asked.
 
-    It is asked only where it is the only plug-in that is asked anything during the replay, and
-    where jobs that arrive wait at once, in order of arrival, for whole nodes that keep their state.
+    `origin`: the time that its times are relative to, seconds since the epoch.
+    """
+    name, kernel = _orders_alone(chain, policy), "rank"
+    if name is None:
+        name, kernel = _places_alone(chain, workload, policy), "place"
+    offer = None if name is None else chain.member(name).capabilities.compiled_policy
+    if name is None or offer is None:
+        return None
+    found = offer(workload.jobs, workload.accounts, workload.cluster, origin)
+    return None if getattr(kernels_of(found), kernel) is None else (name, found)
+
+
+def _orders_alone(chain: Chain, policy: Policy) -> str | None:
+    """Return the plug-in that orders the queue, if no other does or observes."""
+    names = chain.asks("fair_share")
+    if len(names) != 1 or not chain.asks("fair_share", Stage.DYNAMIC):
+        return None
+    if chain.asks("partition", Stage.DYNAMIC) or {*chain.asks("observe")} - {*names}:
+        return None
+    ordered = policy.system.order == "priority" and chain.member(names[0]).mode == "enforce"
+    return names[0] if ordered else None
+
+
+def _places_alone(chain: Chain, workload: Workload, policy: Policy) -> str | None:
+    """Return the plug-in that places jobs, if it is the only one asked anything during the replay.
+
+    And jobs that arrive wait at once, in order of arrival, for whole nodes that keep their state.
     """
     system, names = policy.system, chain.asks("partition")
     if not isinstance(system, ExclusiveSettings) or len(names) != 1 or chain.planner is not None:
         return None
-    member = chain.member(names[0])
     others = {*chain.asks("admit"), *chain.asks("fair_share"), *chain.asks("delay_class")}
-    others |= {*chain.asks("observe")} - {member.name}
+    others |= {*chain.asks("observe")} - {*names}
     if chain.asks("partition", Stage.DYNAMIC) != names:
         return None
-    if others or member.mode != "enforce" or not chain.asks("observe"):
+    if others or chain.member(names[0]).mode != "enforce" or not chain.asks("observe"):
         return None
     if system.order != "arrival" or system.loop == "negotiator" or workload.cluster.shared:
         return None
@@ -400,47 +415,4 @@ def placer_of(chain: Chain, workload: Workload, policy: Policy) -> RowPlacer | N
     if timed or workload.preemption is not None or workload.node_events:
         return None
     plain = (jobs.kind == Kind.RIGID) & (jobs.size > 0) & (jobs.begin <= jobs.submit)
-    if not plain.all() or len(np.unique(jobs.id)) < len(jobs):
-        return None
-    offer = member.capabilities.replay_placer
-    return None if offer is None else offer(jobs, workload.cluster)
-
-
-@dataclass
-class PlacerAnswers:
-    """A placer, and the machine whose loop asks it.
-
-    Attributes
-    ----------
-    placer : RowPlacer
-        Who answers.
-    chain : Chain
-        It is the only plug-in there; hook metrics are counted as if the hooks had been asked.
-    system : ExclusiveNodes
-        The machine.
-    """
-
-    placer: RowPlacer
-    chain: Chain
-    system: ExclusiveNodes
-
-    def __post_init__(self) -> None:
-        self.system.place_by(self.placer)
-
-    def tell(self) -> None:
-        """Tell the placer of what happened since it was told last."""
-        self.system.tell_placer()
-
-    def count(self) -> None:
-        """Count what the system's loop asked; once, at the end. How long it took is not known."""
-        told, events, asked, rows, placed = self.system.placing.counts.tolist()
-        name = self.chain.asks("partition")[0]
-        observed = self.chain.hook_metrics["observe"][name]
-        observed.calls += told
-        observed.judged += events
-        observed.changed += events
-        metrics = self.chain.hook_metrics["partition"][name]
-        metrics.calls += asked
-        metrics.judged += rows
-        metrics.changed += placed
-        metrics.abstained += rows - placed
+    return names[0] if plain.all() and len(np.unique(jobs.id)) == len(jobs) else None

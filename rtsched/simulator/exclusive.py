@@ -13,27 +13,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_loop as loop
-from rtsched.kernels.hooks import RejectedRows, job_arrays
-from rtsched.kernels.machine_loop import DEAL, NO_OBSERVER, NO_PRIORITY, advance, hooked_loop
+from rtsched.kernels.compiling import address_of
+from rtsched.kernels.machine_loop import DEAL, advance
 from rtsched.kernels.machine_negotiation import negotiate, negotiation_pass
 from rtsched.kernels.machine_plan import held_until, unstarted_rows
-from rtsched.kernels.machine_planners import (
+from rtsched.kernels.machine_policy import (
+    HOOKS,
     LAID,
     PROMISED,
     REJECTED,
+    JudgedJobs,
     KeptPlan,
-    Placing,
     Questions,
-    TestedJobs,
-    placed_loop,
-    tested_loop,
+    policy_loop,
 )
+from rtsched.kernels.policy import RejectedRows, changing, kernels_of
 from rtsched.model import on_disk
 from rtsched.model.actions import (
     Admit,
@@ -51,8 +52,8 @@ from rtsched.model.schedule import NO_PLAN, PlanRows, Schedule
 from rtsched.simulator import views
 from rtsched.simulator.array_runs import ArrayRuns
 from rtsched.simulator.gates import open_stuck_gates, released, with_gates
-from rtsched.simulator.interface import DecisionPoint, HookCalls, JobOutcomes
-from rtsched.simulator.places import DUE, deadline_places
+from rtsched.simulator.interface import DecisionPoint, JobOutcomes
+from rtsched.simulator.places import deadline_places
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.setup import (
     NodeSets,
@@ -69,11 +70,10 @@ from rtsched.simulator.system import System
 from rtsched.simulator.views import laid_plan, lay_out_plan, writable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from rtsched.kernels.hooks import JobColumns, RowPlacer, RowTest
     from rtsched.model.state import Events
     from rtsched.model.verdicts import Finding
 
@@ -111,7 +111,7 @@ class ExclusiveNodes(System):
         if self.settings.order == "deadline_in_place":
             self._places_by_deadline = deadline_places(self.jobs)
         if self._places_by_deadline is not None:
-            self.compiled = {"fair_share": self._places_by_deadline}
+            self.compiled = self._places_by_deadline
             self._machine.more["key"][: len(self.jobs)] = np.arange(len(self.jobs))
         self._machine = with_gates(self._machine, self.jobs, self.edges)
         if self.limits is not None:
@@ -128,8 +128,8 @@ class ExclusiveNodes(System):
         if self.preemption is not None and not self._state["extended"]:
             self._extend()
         self._plan_rows, self._plan_order = NO_PLAN, np.zeros(0, np.int64)
-        self._test: RowTest | None = None
-        self._placer: RowPlacer | None = None
+        self._codes, self._counts = np.zeros(0, np.int32), np.zeros((len(HOOKS), 4), np.int64)
+        self._known_machine: Any = None
         self._pause_after = len(self.jobs) + 1
         self._places = np.zeros(0, np.int64)
         if self.cluster.shared:
@@ -138,29 +138,43 @@ class ExclusiveNodes(System):
         self._prepare_records()
 
     def _prepare_records(self) -> None:
-        state, hooks = self._state, self.compiled
-        state["ranking"], state["observing"] = "fair_share" in hooks, "observe" in hooks
+        state, kernels = self._state, kernels_of(self.compiled)
+        observes = kernels.observe is not None
+        state["ranking"] = kernels.rank is not None
+        state["observing"] = observes and kernels.place is None
         state["keeping"] = self.record_events
-        state["recording"] = self.record_events or state["observing"]
+        state["recording"] = self.record_events or observes
         state["logging"] = self.record_nodes and not self.cluster.shared
         if state["logging"]:
             self._machine = self._machine._replace(log_at=np.full(len(self.jobs), -1, np.int64))
         if state["ranking"] and len(self._machine.more) != len(self.jobs):
             self._extend()
+        if kernels.place is not None:
+            self._take_node_sets()
         negotiates = self.settings.loop == "negotiator"
         self._loop: Callable[..., int] = negotiate if negotiates else advance
-        self._hooks: tuple[Any, ...] = ()
-        if hooks:
-            self._loop = hooked_loop(self._machine)
-            self._hand_over()
+        self._ask(self.compiled)
 
-    def _hand_over(self) -> None:
-        """Have the loop call the compiled hooks with what they see."""
-        self._hooks = (
-            *self.compiled.get("fair_share", NO_PRIORITY),
-            *self.compiled.get("observe", NO_OBSERVER),
-            *self._seen_by_hooks(),
-        )
+    def _take_node_sets(self) -> None:
+        """Let the machine know the node sets that a compiled policy may answer.
+
+        Jobs have whole nodes then, wait in the order of their rows, and depend on nothing; nodes
+        keep their states, and nobody preempts or plans jobs.
+        """
+        if not self._state["extended"]:
+            self._extend()
+        offsets, nodes = self.compiled.node_sets
+        bounds = pairwise(offsets.tolist())
+        self._codes = np.array([self._sets.code(nodes[a:b]) for a, b in bounds], np.int32)
+        group_of, group_nodes = self._sets.arrays()
+        self._machine = self._machine._replace(group_of=group_of, group_nodes=group_nodes)
+
+    def _ask(self, policy: Any) -> None:
+        """From now on have the loop ask this compiled policy; None: nobody."""
+        self._asked = policy
+        if policy is not None:
+            kind: Any = type(policy)
+            self._policy_loop = policy_loop(kind)
 
     @property
     def resumable(self) -> bool:
@@ -168,23 +182,22 @@ class ExclusiveNodes(System):
         return not any(self.stop_at) and not self.record_events
 
     def checkpoint(self) -> Any:
-        """Return the machine, and what compiled hooks remember."""
-        return self._machine, {name: hook.state for name, hook in self.compiled.items()}
+        """Return the machine, and what a compiled policy remembers."""
+        return self._machine, [*changing(self.compiled)], self._counts
 
     def restore(self, state: Any) -> None:
         """Go on from what `checkpoint` of an equal system returned."""
-        self._machine, remembered = state
+        self._machine, remembered, counts = state
         self._state = kernel.scalars(self._machine)
-        for name, hook in self.compiled.items():
-            hook.state[...] = remembered[name]
-        if self.compiled:
-            self._hand_over()
+        for array, values in zip(changing(self.compiled), remembered, strict=True):
+            array[...] = values
+        self._counts[...] = counts
         self._take_node_states()
 
-    def _seen_by_hooks(self) -> JobColumns:
-        """Return what compiled hooks see of the jobs."""
-        columns = job_arrays(self.jobs, self.origin)
-        return columns._replace(submit=self._machine.jobs["submit"])
+    @property
+    def _known_jobs(self) -> int:
+        """Return how many jobs a compiled policy knows, the first ones."""
+        return len(self.jobs)
 
     @property
     def now(self) -> float:
@@ -220,93 +233,70 @@ class ExclusiveNodes(System):
 
     def _run(self) -> int:
         """Run until somebody must do something; return what, as bits."""
-        if self._placer is not None:
-            return self._run_placer(self._placer.prepared, self._pause_after)
-        if self._test is None:
-            return self._loop(self._machine, *self._hooks)
+        if self._asked is None:
+            return self._loop(self._machine)
+        if self._machine is not self._known_machine:
+            self._known_machine = self._machine
+            self._further = address_of(advance, self._machine)
         asked = self.questions
-        laid, promised = asked.counts[LAID], asked.counts[PROMISED]
+        laid, promised = asked.lengths[LAID], asked.lengths[PROMISED]
         plan = (*self._plan_rows, self._plan_order)
-        kept = KeptPlan._make(np.ascontiguousarray(column) for column in plan)
-        question = (self._tested, asked, kept, self.origin, len(self.cluster))
-        prepared, usable, direct, final, _ = self._test
-        kind: Any = type(prepared)
-        asks, kept = tested_loop(kind)(self._machine, *question, usable, direct, final, prepared)
-        if asked.counts[LAID] > laid:
+        kept = KeptPlan._make(np.require(column, requirements=("C", "W")) for column in plan)
+        question = self._asked, asked, kept, self._pause_after
+        asks, kept = self._policy_loop(self._machine, self._further, *question)
+        if asked.lengths[LAID] > laid:
             self._plan_rows, self._plan_order = PlanRows(*kept[:-1]), kept.source
             self.__dict__.pop("_plan", None)
             self.version += 1
-            new = asked.promised[promised : asked.counts[PROMISED]]
+            new = asked.promised[promised : asked.lengths[PROMISED]]
             if len(new):
                 self._ledger.written(new)
         return asks
 
-    def ask_by(self, test: RowTest | None) -> None:
-        """From now on have the loop itself ask a planner's test; None: nobody.
+    def ask_planner(self, policy: Any) -> None:
+        """From now on have the loop itself ask a planner's compiled policy; None: nobody.
 
-        It may where the loop calls no other hook, neither preempts jobs nor runs arrays as one,
-        starts promised jobs by plan, and rejected jobs do not run on: at each early end those are
-        asked about again.
+        It may where the loop asks no other, neither preempts jobs nor runs arrays as one, starts
+        promised jobs by plan, and rejected jobs do not run on: at each early end those are asked
+        about again.
         """
+        if policy is self._asked or self.compiled is not None:
+            return
         may = self._loop is advance and self.preemption is None and self._arrays is None
         may = may and not self._queues_promised and self.settings.rejected != "run"
-        self._test = test if may else None
-        if self._test is not None and self._test.final is None:
-            self._test = self._test._replace(final=np.zeros(len(self.jobs), np.bool_))
-
-    def place_by(self, placer: RowPlacer) -> None:
-        """From now on have the loop itself ask a placer, in place of stopping before passes.
-
-        Jobs have whole nodes then, wait in the order of their rows, and depend on nothing; nodes
-        keep their states, and nobody preempts or plans jobs.
-        """
-        if not self._state["extended"]:
-            self._extend()
-        codes = [self._sets.code(nodes) for nodes in placer.node_sets]
-        group_of, group_nodes = self._sets.arrays()
-        self._machine = self._machine._replace(group_of=group_of, group_nodes=group_nodes)
-        self.placing = Placing(
-            np.zeros(5, np.int64),
-            np.array(codes, np.int32),
-            np.zeros(len(self.jobs), np.int64),
-            np.zeros(len(self.cluster), np.int32),
-        )
-        self._placer = placer
-
-    def tell_placer(self) -> None:
-        """Tell the placer of what happened since it was told last."""
-        if self._placer is not None:
-            self._run_placer(self._placer.prepared, 0)
-
-    def _run_placer(self, prepared: Any, pause_after: int) -> int:
-        kind: Any = type(prepared)
-        return int(
-            placed_loop(kind)(self._machine, self.placing, self.origin, prepared, pause_after)
-        )
-
-    @cached_property
-    def _tested(self) -> TestedJobs:
-        """What the loop reads and writes of each job when it asks a test."""
-        jobs = self.jobs
-        columns = (jobs.kind, jobs.size, jobs.wall_time, self.run_time, jobs.deadline)
-        copies = (np.array(column) for column in columns)
-        return TestedJobs._make((*copies, *self._ledger.columns()))
+        self._ask(policy if may else None)
 
     @cached_property
     def questions(self) -> Questions:
-        """How many questions the loop put to a test (`ask_by`), and who was promised something."""
+        """What the loop needs to ask a compiled policy, and what it wrote down of the answers."""
+        jobs, n, m = self.jobs, len(self.jobs), len(self.cluster)
+        columns: list[Any] = [jobs.kind, jobs.size, jobs.wall_time, self.run_time, jobs.deadline]
+        known = slice(n if self.compiled is None else 0)  # what orders or places judges nobody
+        judged = [np.array(column[known]) for column in columns]
+        judged += self._ledger.columns() if self.compiled is None else (np.zeros(0), np.zeros(0))
         row, failed, promised, free = np.zeros((4, _MOST_REJECTED), np.int64)
         at, needed, offer = np.zeros((3, _MOST_REJECTED))
-        said = RejectedRows(row, at, failed, promised, free, needed, offer)
-        return Questions(np.zeros(6, np.int64), np.zeros(len(self.jobs), np.int64), said)
+        return Questions(
+            origin=self.origin,
+            n=self._known_jobs,
+            m=m,
+            counts=self._counts,
+            lengths=np.zeros(3, np.int64),
+            jobs=JudgedJobs._make(judged),
+            promised=np.zeros(n, np.int64),
+            rejected=RejectedRows(row, at, failed, promised, free, needed, offer),
+            codes=self._codes,
+            answers=np.zeros(n, np.int64),
+            nodes=np.zeros(m, np.int32),
+        )
 
     def take_rejected(self) -> RejectedRows | None:
         """Return whom the loop rejected since the last time it was asked; None: nobody."""
         asked = self.questions
-        count = int(asked.counts[REJECTED])
+        count = int(asked.lengths[REJECTED])
         if not count:
             return None
-        asked.counts[REJECTED] = 0
+        asked.lengths[REJECTED] = 0
         rejected = RejectedRows._make(column[:count].copy() for column in asked.rejected)
         self._ledger.offer(rejected.row, rejected.offer)
         return rejected
@@ -474,9 +464,10 @@ class ExclusiveNodes(System):
             return held_nodes(self._machine)
         return views.node_rows(self._machine)
 
-    def hook_calls(self) -> HookCalls:
-        """Return how often the compiled hooks were called."""
-        return views.hook_calls(self._machine)
+    def hook_calls(self) -> Mapping[str, list[int]]:
+        """Return what a compiled policy was asked; as `System.hook_calls`."""
+        asked = zip(HOOKS, self._counts.tolist(), strict=True)
+        return {hook: numbers for hook, numbers in asked if any(numbers)}
 
     def _change(self, what: int, rows: Rows, values: NDArray[np.float64] = _NOTHING) -> int:
         """Do something to jobs and return for how many it could not be done."""
@@ -513,7 +504,7 @@ class ExclusiveNodes(System):
             return
         rows, late = self._waiting_on()
         if self._places_by_deadline is not None:
-            self._places_by_deadline.state[rows[late], DUE] = np.inf
+            self._places_by_deadline.due[rows[late]] = np.inf
             return
         new = rows[late & np.isfinite(self._machine.more["key"][rows])]
         if len(new):

@@ -125,15 +125,3 @@ def final_states(*, finished: NDArray[np.bool_], rejected: NDArray[np.bool_]) ->
         np.int8(FinalState.UNFINISHED),
     )
     return np.asarray(chosen, np.int8)
-
-
-class HookCalls(NamedTuple):
-    """How often the compiled hooks were called from within the loop; zeros where there are none."""
-
-    fair_share_calls: int = 0
-    fair_share_judged: int = 0
-    """Rows handed over."""
-    fair_share_changed: int = 0
-    """Rows that passed one that stood ahead of them."""
-    fair_share_abstained: int = 0
-    observe_calls: int = 0

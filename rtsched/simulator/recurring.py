@@ -23,7 +23,6 @@ from rtsched.errors import ConfigError
 from rtsched.kernels import machine as kernel
 from rtsched.kernels import machine_loop as loop
 from rtsched.kernels.edf import first_miss, hyperperiods, periodic_work
-from rtsched.kernels.hooks import JobColumns
 from rtsched.model.blocked import NOTHING_BLOCKED, WHOLE, Blocked
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind, Periodic, occurrences
@@ -247,9 +246,10 @@ class RecurringNodes(ExclusiveNodes):
             self._machine.jobs["submit"][n:] = np.inf
             self._lay_out(self.origin)
 
-    def _seen_by_hooks(self) -> JobColumns:
-        """Return what compiled hooks see of the jobs: nothing of occurrences."""
-        return JobColumns._make(column[: self._count] for column in super()._seen_by_hooks())
+    @property
+    def _known_jobs(self) -> int:
+        """Return how many jobs a compiled policy knows: nothing of occurrences."""
+        return self._count
 
     def _lay_out(self, now: float) -> None:
         """Lay out the occurrences of the next stretch, and have the loop stop before its end."""

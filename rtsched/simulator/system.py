@@ -18,14 +18,13 @@ from rtsched.model.jobs import Edges, Periodic
 from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Accounts, Snapshot, places
 from rtsched.model.table import Ragged, offsets_of
-from rtsched.simulator.interface import HookCalls, Outcome, StaticAnswers, StopConditions
+from rtsched.simulator.interface import Outcome, StaticAnswers, StopConditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from rtsched.kernels.hooks import CompiledHook
     from rtsched.model.actions import Action, Admit, Reject
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
@@ -227,8 +226,9 @@ class System(ABC):
         At which occasions to stop.
     static : StaticAnswers
         Answers known before the run.
-    compiled : mapping of hook name to CompiledHook, optional
-        `fair_share` and `observe`, called from within the loop of a machine that is compiled whole.
+    compiled : named tuple, optional
+        A compiled policy that orders or places jobs (`rtsched.kernels.policy`), asked from within
+        the loop of a machine that is compiled whole.
     node_events : sequence of NodeEvent
         Nodes that go down, are drained or come back, on machines that support it.
     record_events, record_nodes : bool
@@ -263,7 +263,7 @@ class System(ABC):
         task_times: Ragged | None = None,
         stop_at: StopConditions = StopConditions(),  # noqa: B008 - immutable
         static: StaticAnswers = StaticAnswers(),  # noqa: B008 - immutable
-        compiled: Mapping[str, CompiledHook] | None = None,
+        compiled: Any = None,
         node_events: Sequence[NodeEvent] = (),
         record_events: bool = False,
         record_nodes: bool = False,
@@ -276,7 +276,7 @@ class System(ABC):
         self.periodic = Periodic.build(0) if periodic is None else periodic
         self.blocked = blocked
         self.limits, self.preemption, self.task_times = limits, preemption, task_times
-        self.stop_at, self.static, self.compiled = stop_at, static, compiled or {}
+        self.stop_at, self.static, self.compiled = stop_at, static, compiled
         self.node_events = sorted(node_events, key=lambda event: event.time)
         self.record_events, self.record_nodes = record_events, record_nodes
         self.origin = float(jobs.submit[0]) if len(jobs) else 0.0
@@ -407,9 +407,12 @@ class System(ABC):
         known = (node >= 0) & self.record_nodes
         return offsets_of(known), node[known]
 
-    def hook_calls(self) -> HookCalls:
-        """Return how often the compiled hooks were called."""
-        return HookCalls()
+    def hook_calls(self) -> Mapping[str, list[int]]:
+        """Return what a compiled policy was asked in place of each hook.
+
+        Calls, jobs or events in them, those changed or decided, and those without an opinion.
+        """
+        return {}
 
     def apply(self, actions: Sequence[Action]) -> tuple[Outcome, ...]:
         """Carry out actions in order and return an outcome for each.

@@ -18,7 +18,7 @@ from rtsched.model import on_disk
 from rtsched.model.schedule import Schedule
 from rtsched.model.state import EventRows, Events
 from rtsched.model.table import Ragged, offsets_of
-from rtsched.simulator.interface import HookCalls, JobOutcomes, final_states
+from rtsched.simulator.interface import JobOutcomes, final_states
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,7 +101,7 @@ def _with_joins(
 def take_events(machine: kernel.MachineState, jobs: Jobs, origin: float) -> Events:
     """Return what happened since the last time, and forget it.
 
-    Where a compiled hook observes, what it has not been told yet is left for the next time.
+    Where a policy is told too, what it does not know yet is left for the next time.
     """
     state = kernel.scalars(machine)
     count = int(state["told"] if state["observing"] else state["events"])
@@ -169,18 +169,6 @@ def node_rows(machine: kernel.MachineState) -> tuple[NDArray[np.int64], NDArray[
         ]
         on_disk.let_go()
     return offsets, nodes
-
-
-def hook_calls(machine: kernel.MachineState) -> HookCalls:
-    """Return how often compiled hooks were called."""
-    state = kernel.scalars(machine)
-    return HookCalls(
-        int(state["calls"]),
-        int(state["judged"]),
-        int(state["moved"]),
-        int(state["abstained"]),
-        int(state["observed"]),
-    )
 
 
 def _open_joins(machine: kernel.MachineState) -> NDArray[Any]:

@@ -14,18 +14,10 @@ import numpy as np
 from rtsched.core.capabilities import Capabilities, capabilities_of
 from rtsched.core.chain import HOOKS, Chain, Member, Stage
 from rtsched.core.config import convert, schema
+from rtsched.core.planned_rows import planned_again, planned_in_turn
 from rtsched.core.plugins import NoSettings
-from rtsched.core.row_tests import planned_again, rejected_rows
 from rtsched.descriptions import described, structures
-from rtsched.kernels.hooks import (
-    CompiledHook,
-    RejectedRows,
-    job_columns,
-    observe_row,
-    place_rows,
-    planned_rows,
-    rejected_row,
-)
+from rtsched.kernels.policy import RejectedRows, kernels_of, observe, place, rank
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import NO_PLAN, PlanRows, Promises, Schedule
@@ -39,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.kernels.hooks import RowTest
+    from rtsched.core.capabilities import ReplayPlanner
     from rtsched.model.state import State
     from rtsched.model.verdicts import Finding
     from rtsched.testing.strategies import Scene
@@ -248,30 +240,53 @@ class PluginConformance:
         if self._chain().asks("observe"):
             self._on_scenes(check)
 
-    def test_compiled_form_answers_alike(self) -> None:
-        """Where kernels are offered, they give the priorities that the Python form gives."""
-        compiled_hooks = self._capabilities().compiled_hooks
-        if compiled_hooks is None:
+    def test_compiled_policy_answers_alike(self) -> None:
+        """A compiled policy gives the priorities and node sets of the hooks, event by event."""
+        offer = self._capabilities().compiled_policy
+        if offer is None:
             return
 
         def check(scene: Scene) -> None:
             jobs, events, system = scene.jobs, scene.events, scene.snapshot
             origin = float(jobs.submit[0]) if len(jobs) else 0.0
-            offered = compiled_hooks(jobs, system.accounts, system.cluster, origin)
-            columns, ids = job_columns(jobs, origin), jobs.id.tolist()
-            state: State | None = None
+            policy = offer(jobs, system.accounts, system.cluster, origin)
+            kernels = kernels_of(policy)
+            places = kernels.place is not None
+            if places:
+                system = Snapshot(
+                    system.now,
+                    system.cluster,
+                    running=system.running,
+                    allocations=system.allocations,
+                )
+                if (events.rows.kind == EventKind.NODE_CHANGED).any():
+                    return
+            ids, state, waiting = jobs.id.tolist(), None, set[int]()
             for at, time in enumerate(events.rows.time.tolist()):
                 then = replace(system, now=time)
-                self._compare_priorities(offered, jobs, origin, self._with_state(then, state))
-                if "observe" in offered:
-                    kernel, *arrays = offered["observe"]
-                    kind, size = int(events.rows.kind[at]), int(events.rows.size[at])
-                    row = ids.index(int(events.jobs.id[at]))
-                    kernel(time - origin, kind, row, size, columns, *arrays)
+                if kernels.rank is not None:
+                    self._compare_priorities(policy, jobs, origin, self._with_state(then, state))
+                job, kind = int(events.jobs.id[at]), int(events.rows.kind[at])
+                row, nodes = ids.index(job), np.empty(0, np.int32)
+                if places and kind == EventKind.STARTED and job in system.running.id:
+                    on = int(np.flatnonzero(system.running.id == job)[0])
+                    nodes = np.array(system.allocations.nodes_of(on), np.int32)
+                if kernels.observe is not None:
+                    size = int(events.rows.size[at])
+                    observe(policy, time - origin, kind, row, size, nodes)
                     after = self._reduced(_piece(events, at, at + 1), then, state)
                     state = state if after is None else after
-                self._compare_priorities(offered, jobs, origin, self._with_state(then, state))
-            self._compare_priorities(offered, jobs, origin, self._with_state(system, state))
+                if kernels.rank is not None:
+                    self._compare_priorities(policy, jobs, origin, self._with_state(then, state))
+                waiting.discard(row)
+                if kind == EventKind.ARRIVED:
+                    waiting.add(row)
+                if places:
+                    rows = np.array(sorted(waiting), np.int64)
+                    known = self._with_state(then, state)
+                    self._compare_node_sets(policy, jobs, rows, origin, known)
+            if kernels.rank is not None:
+                self._compare_priorities(policy, jobs, origin, self._with_state(system, state))
 
         self._on_scenes(check)
 
@@ -306,11 +321,14 @@ class PluginConformance:
             claim_same(ours, theirs, "the short form judges otherwise")
             planned = _plan_as_rows(theirs_whole.plan, everyone)
             claim_same(_plain(plan), _plain(planned), "the short form plans otherwise")
-            test = short.row_test()
-            if test is not None:
-                admitted = rows[verdicts.code == Verdict.ADMIT]
-                turned = _claim_test_judges_alike(test, rows, admitted, plan, idle.now, until)
-                _claim_rejects_alike(test, rows, verdicts, turned)
+            policy = short.compiled_policy()
+            if policy is not None:
+                alone = planned_in_turn(policy, rows, idle.now, until, NO_PLAN)
+                admitted = rows[verdicts.code == Verdict.ADMIT].tolist()
+                claim_same(alone[0].row.tolist(), admitted, "the compiled policy admits others")
+                both = _plain(alone[0]), _plain(NO_PLAN if plan is None else plan)
+                claim_same(*both, "the compiled policy plans otherwise")
+                _claim_rejects_alike(short, rows, verdicts, alone[1], alone[2])
             if plan is None:
                 return
             promised = everyone.take(plan.row)
@@ -327,66 +345,35 @@ class PluginConformance:
             better = _plan_as_rows(None if anew is None else anew.plan, everyone)
             found = short.improve(idle.now, until, plan)
             claim_same(_plain(found), _plain(better), "the short form improves otherwise")
-            if test is not None:
-                again = planned_again(test.prepared, idle.now, until, plan)
-                claim_same(_plain(again), _plain(found), "the test of rows improves otherwise")
+            if policy is not None:
+                again = planned_again(policy, idle.now, until, plan)
+                claim_same(_plain(again), _plain(found), "the compiled policy improves otherwise")
 
         self._on_scenes(check, "admit")
 
-    def test_placer_answers_alike(self) -> None:
-        """A compiled placer for replays wants the node sets that the hooks want, event by event."""
-        replay_placer = self._capabilities().replay_placer
-        if replay_placer is None:
-            return
-
-        def check(scene: Scene) -> None:
-            jobs, events, cluster = scene.jobs, scene.events, scene.snapshot.cluster
-            placer = replay_placer(jobs, cluster)
-            if placer is None or (events.rows.kind == EventKind.NODE_CHANGED).any():
-                return
-            running = scene.snapshot.running
-            ids, state = jobs.id.tolist(), None
-            waiting: set[int] = set()
-            for at, time in enumerate(events.rows.time.tolist()):
-                then = Snapshot(
-                    time, cluster, running=running, allocations=scene.snapshot.allocations
-                )
-                job, kind = int(events.jobs.id[at]), int(events.rows.kind[at])
-                row, nodes = ids.index(job), np.empty(0, np.int32)
-                if kind == EventKind.STARTED and job in running.id:
-                    on = int(np.flatnonzero(running.id == job)[0])
-                    nodes = np.array(then.allocations.nodes_of(on), np.int32)
-                observe_row(placer.prepared, time, kind, row, nodes)
-                after = self._reduced(_piece(events, at, at + 1), then, state)
-                state = state if after is None else after
-                waiting.discard(row)
-                if kind == EventKind.ARRIVED:
-                    waiting.add(row)
-                rows = np.array(sorted(waiting), np.int64)
-                out = np.full(len(rows), -1, np.int64)
-                place_rows(placer.prepared, time, rows, out)
-                ours = [placer.node_sets[each].tolist() if each >= 0 else [] for each in out]
-                snapshot = self._with_state(then, state)
-                theirs_whole = self._answer("partition", jobs.take(rows), snapshot)
-                codes = [] if theirs_whole is None else theirs_whole.node_set.tolist()
-                theirs = [
-                    theirs_whole.node_sets[each].tolist() if each >= 0 else [] for each in codes
-                ]
-                claim_same(ours, theirs, "the placer wants other nodes")
-
-        self._on_scenes(check, "partition")
-
     def _compare_priorities(
-        self, offered: Mapping[str, CompiledHook], jobs: Jobs, origin: float, snapshot: Snapshot
+        self, policy: Any, jobs: Jobs, origin: float, snapshot: Snapshot
     ) -> None:
-        if "fair_share" not in offered:
-            return
-        kernel, *arrays = offered["fair_share"]
         out = np.full(len(jobs), np.nan)
-        rows, columns = np.arange(len(jobs)), job_columns(jobs, origin)
-        kernel(snapshot.now - origin, rows, columns, *arrays, out)
+        rank(policy, snapshot.now - origin, np.arange(len(jobs)), out)
         value = self._chain().fair_share(jobs, snapshot).value
-        claim_same(out.tolist(), value.tolist(), "fair_share: the compiled form differs")
+        claim_same(out.tolist(), value.tolist(), "fair_share: the compiled policy differs")
+
+    def _compare_node_sets(
+        self,
+        policy: Any,
+        jobs: Jobs,
+        rows: NDArray[np.int64],
+        origin: float,
+        snapshot: Snapshot,
+    ) -> None:
+        out, (offsets, nodes) = np.full(len(rows), -1, np.int64), policy.node_sets
+        place(policy, snapshot.now - origin, rows, out)
+        ours = [nodes[offsets[k] : offsets[k + 1]].tolist() if k >= 0 else [] for k in out]
+        whole = self._answer("partition", jobs.take(rows), snapshot)
+        codes = [] if whole is None else whole.node_set.tolist()
+        theirs = [whole.node_sets[k].tolist() if k >= 0 else [] for k in codes]
+        claim_same(ours, theirs, "partition: the compiled policy wants other nodes")
 
     # How the plug-in is asked.
 
@@ -524,45 +511,22 @@ def _plan_as_rows(plan: Schedule | None, jobs: Jobs) -> PlanRows | None:
     return PlanRows(row, plan.entries.start, plan.entries.end, plan.indptr, plan.nodes)
 
 
-def _claim_test_judges_alike(
-    test: RowTest,
-    rows: NDArray[np.int64],
-    admitted: NDArray[np.int64],
-    plan: PlanRows | None,
-    now: float,
-    until: NDArray[np.float64],
-) -> RejectedRows:
-    """Claim that a test of rows admits, one by one, whom the short form did, by the same plan.
-
-    Return whom it rejected for good.
-    """
-    found, start, turned = NO_PLAN, np.empty(0), list[tuple[float, ...]]()
-    for row in rows[test.direct[rows]].tolist():
-        tested = planned_rows(test.prepared, found.row, start, row, now, until)
-        if tested.accepted:
-            found, start = PlanRows(np.append(found.row, row), *tested[1:5]), tested.start
-        elif test.final is not None and test.final[row]:
-            why = rejected_row(test.prepared, found.row, row, now, until)
-            failed = -1 if tested.failed == len(found.row) else int(found.row[tested.failed])
-            free = int(np.count_nonzero(until <= now))
-            turned.append((row, now, failed, len(found.row), free, *why))
-    claim_same(found.row.tolist(), admitted.tolist(), "the test of rows admits others")
-    theirs = found if len(found.row) else None
-    claim_same(_plain(theirs), _plain(plan), "the test of rows plans otherwise")
-    return rejected_rows(turned)
-
-
 def _claim_rejects_alike(
-    test: RowTest, rows: NDArray[np.int64], verdicts: Verdicts, turned: RejectedRows
+    short: ReplayPlanner,
+    rows: NDArray[np.int64],
+    verdicts: Verdicts,
+    others: RejectedRows,
+    final: NDArray[np.bool_],
 ) -> None:
-    """Claim that of those whom a test of rows rejects the same is said as by the short form."""
-    if test.verdicts is None or not len(turned.row):
+    """Claim that of those whom a compiled policy rejects for good the short form says the same."""
+    if not final.any():
         return
-    ours = by_row("admit", test.verdicts(turned), len(turned.row))
+    rejected = RejectedRows._make(column[final] for column in others)
+    ours = by_row("admit", short.verdicts(rejected), len(rejected.row))
     theirs = by_row("admit", verdicts, len(rows))
     place = {row: at for at, row in enumerate(rows.tolist())}
-    theirs = [theirs[place[row]] for row in turned.row.tolist()]
-    claim_same(ours, theirs, "the test of rows rejects with other words")
+    theirs = [theirs[place[row]] for row in rejected.row.tolist()]
+    claim_same(ours, theirs, "the compiled policy rejects with other words")
 
 
 def _plain(plan: PlanRows | None) -> list[Any] | None:

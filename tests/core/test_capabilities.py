@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+import rtsched.api
 from rtsched.api import (
     Capabilities,
     Chain,
@@ -75,7 +76,7 @@ def test_members_hold_what_is_declared() -> None:
     assert "staggered" in staggered.replay_only
     assert Member("mcdf", Mcdf(Mcdf.Config(rounds=2))).capabilities.replay_only == ""
     assert Member("mcdf", Mcdf(Mcdf.Config(spare_nodes=2))).capabilities.spare_nodes == 2
-    assert Member("m", Multifactor(Multifactor.Config())).capabilities.compiled_hooks is not None
+    assert Member("m", Multifactor(Multifactor.Config())).capabilities.compiled_policy is not None
 
 
 def test_classes_are_known_before_they_are_made() -> None:
@@ -98,8 +99,8 @@ def test_classes_are_known_before_they_are_made() -> None:
         ("spare_nodes", True),
         ("shares_nodes", "no"),
         ("static_hooks", {"partition"}),
-        ("compiled_hooks", {}),
-        ("replay_placer", ()),
+        ("compiled_policy", {}),
+        ("replay_planner", ()),
     ],
 )
 def test_a_wrong_type_names_plug_in_and_field(
@@ -164,14 +165,32 @@ def test_names_of_a_declaring_plug_in_are_its_own() -> None:
     """A method may be called like the field that it fills."""
 
     class Mine:
-        def compiled_hooks(self, *_: object) -> dict[str, Any]:
-            return {}
+        def static_hooks(self, *_: object) -> set[str]:
+            return set()
 
         @property
         def capabilities(self) -> Capabilities:
-            return Capabilities(compiled_hooks=self.compiled_hooks)
+            return Capabilities(static_hooks=self.static_hooks)
 
-    assert capabilities_of("mine", Mine()).compiled_hooks is not None
+    assert capabilities_of("mine", Mine()).static_hooks is not None
+
+
+@pytest.mark.parametrize("field", ["compiled_hooks", "replay_placer"])
+def test_a_field_of_an_earlier_release_says_what_to_write(
+    field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rather than replay by the hooks, many times slower."""
+    monkeypatch.setattr(Declaring, "given", {field: None})
+    remedy = r"write compiled_policy=\.\.\., see 'Compiled policies' in docs/plugins\.md"
+    with pytest.raises(PluginError, match=rf"'mine'.*Capabilities\.{field} is not read.*{remedy}"):
+        load(Declaring)
+
+
+@pytest.mark.parametrize("name", ["CompiledHook", "RowTest", "places_rows"])
+def test_a_name_of_an_earlier_release_says_what_to_write(name: str) -> None:
+    """Where it is imported."""
+    with pytest.raises(ImportError, match=rf"{name} is not there any more; write compiled_policy"):
+        getattr(rtsched.api, name)
 
 
 def test_static_hooks_name_hooks() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rtsched.core.chain import Chain, Member
-from rtsched.kernels.hooks import planned_rows
+from rtsched.kernels.policy import ABSTAIN, ADMIT, REJECT, admit
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs, Kind, Periodic
 from rtsched.model.schedule import NO_PLAN, PlanRows, Promises, Schedule
@@ -270,22 +270,21 @@ def form(select: str = "response-first", **columns: Any) -> RowsInGaps:
 def test_a_job_goes_into_the_first_gap() -> None:
     """Node 0 runs until 1050; 30 s fit on node 1 at once, two nodes together only at 1050."""
     short = form(size=[1, 2], wall_time=[30.0, 10.0], deadline=[1030.0, 1060.0])
-    test, held = short.row_test(), np.array([1050.0, -np.inf])
-    assert test is not None
+    policy, held = short.compiled_policy(), np.array([1050.0, -np.inf])
     none = np.empty(0, np.int64)
-    first = planned_rows(test.prepared, none, np.empty(0), 0, NOW, held)
-    assert first.accepted
+    first = admit(policy, none, np.empty(0), 0, NOW, held)
+    assert first.code == ADMIT
     assert (first.start.tolist(), first.end.tolist()) == ([1000.0], [1030.0])
     assert first.nodes.tolist() == [1]
-    both = planned_rows(test.prepared, np.array([0]), first.start, 1, NOW, held)
-    assert both.accepted
+    both = admit(policy, np.array([0]), first.start, 1, NOW, held)
+    assert both.code == ADMIT
     assert both.start.tolist() == [1000.0, 1050.0]
     assert both.indptr.tolist() == [0, 1, 3]
     assert both.nodes.tolist() == [1, 0, 1]
-    without = planned_rows(test.prepared, np.array([0, 1]), both.start, -1, NOW, held)
-    assert not without.accepted  # what is planned stays where it is
-    other = planned_rows(test.prepared, np.array([0]), first.start + 1.0, 1, NOW, held)
-    assert not other.accepted  # it was planned by somebody else
+    without = admit(policy, np.array([0, 1]), both.start, -1, NOW, held)
+    assert without.code == REJECT  # what is planned stays where it is
+    other = admit(policy, np.array([0]), first.start + 1.0, 1, NOW, held)
+    assert other.code == ABSTAIN  # it was planned by somebody else
 
 
 def test_utilisation_first_ends_last() -> None:

@@ -5,12 +5,12 @@ python exclusive_scenarios.py        # prints what happened, as JSON
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtsched.kernels.hooks import FAIR_SHARE, OBSERVE, CompiledHook, compiled_hook
+from rtsched.kernels.policy import JobColumns, job_columns, policy_kernels
 from rtsched.model.actions import Admit, Hold, Place, Reject, Reserve, SetPriority
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
@@ -24,35 +24,38 @@ from rtsched.simulator.settings import ExclusiveSettings
 ORIGIN = 1_000_000_000.0
 
 
-@compiled_hook(FAIR_SHARE)
-def least_served(now, rows, columns, params, tables, state, out):
+class Served(NamedTuple):
+    """Nodes given to each association so far."""
+
+    columns: JobColumns
+    nodes: NDArray[np.float64]
+
+
+def least_served(policy, now, rows, out):  # type: ignore[no-untyped-def]
     """Rank by nodes already given to the job's association, fewest first."""
     silent = 0
     for i in range(len(rows)):
-        owner = columns.association[rows[i]]
+        owner = policy.columns.association[rows[i]]
         if owner < 0:
             silent += 1
         else:
-            out[i] = -state[0, owner]
+            out[i] = -policy.nodes[owner]
     return silent
 
 
-@compiled_hook(OBSERVE)
-def served(time, kind, row, size, columns, params, tables, state):
+def served(policy, time, kind, row, size, nodes):  # type: ignore[no-untyped-def]
     """Count the nodes given to each association."""
-    owner = columns.association[row]
+    owner = policy.columns.association[row]
     if kind == 2 and owner >= 0:
-        state[0, owner] += size
+        policy.nodes[owner] += size
 
 
-def hooks() -> dict[str, CompiledHook]:
-    """Return both hooks over one fresh state."""
-    state = np.zeros((1, 3))
-    nothing = np.zeros(1), np.zeros((1, 1))
-    return {
-        "fair_share": CompiledHook(least_served, *nothing, state),
-        "observe": CompiledHook(served, *nothing, state),
-    }
+policy_kernels(Served, rank=least_served, observe=served)
+
+
+def serving(jobs: Jobs) -> Served:
+    """Return the policy that puts first those to whom fewest nodes were given."""
+    return Served(job_columns(jobs), np.zeros(3))
 
 
 def random_jobs(seed: int, n: int, nodes: int, **columns: Any) -> tuple[Jobs, NDArray[np.float64]]:
@@ -149,7 +152,13 @@ def scenarios() -> Iterator[tuple[str, ExclusiveNodes]]:
     for loop in ("fcfs", "easy", "conservative", "negotiator"):
         settings = ExclusiveSettings(loop=loop, order="priority")
         system = ExclusiveNodes(
-            jobs, run, cluster, settings, compiled=hooks(), record_nodes=True, record_events=True
+            jobs,
+            run,
+            cluster,
+            settings,
+            compiled=serving(jobs),
+            record_nodes=True,
+            record_events=True,
         )
         system.advance()
         yield f"{loop} hooks", system
@@ -193,7 +202,7 @@ def preempting(
     for loop in ("fcfs", "easy"):
         settings = ExclusiveSettings(loop=loop, order="priority")
         for name, table, nodes in (("whole", jobs, cluster), ("shared", parts, shared)):
-            system = ExclusiveNodes(table, run, nodes, settings, compiled=hooks(), **given)
+            system = ExclusiveNodes(table, run, nodes, settings, compiled=serving(table), **given)
             system.advance()
             yield f"{loop} preempting {name} hooks", system
             stops = StopConditions(True, True, True, True)
@@ -255,7 +264,7 @@ def report(system: ExclusiveNodes) -> dict[str, Any]:
         "offsets": offsets.tolist(),
         "nodes": nodes.tolist(),
         "events": system.events().rows.kind.tolist(),
-        "calls": list(system.hook_calls()),
+        "calls": system.hook_calls(),
     }
 
 

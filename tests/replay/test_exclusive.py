@@ -14,10 +14,10 @@ from exclusive_scenarios import (
     answer,
     appended,
     assert_no_overlap,
-    hooks,
     random_jobs,
     report,
     scenarios,
+    serving,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ from plain_loops import Work, conservative, head_starts, simulate
 from workloads import ended, jobs_of
 
 from rtsched.errors import AdapterError, ShapeError
-from rtsched.kernels.hooks import job_arrays, job_columns
+from rtsched.kernels.policy import job_columns
 from rtsched.model.actions import (
     Admit,
     Cancel,
@@ -533,45 +533,50 @@ def test_partitions_and_pins_bind_jobs() -> None:
     assert system.job_outcomes().first_node.tolist() == [2, 1, 0]
 
 
-def test_compiled_hooks_are_counted() -> None:
-    """Calls and rows of hooks called from within the loop appear in its metrics."""
+def test_questions_to_a_policy_are_counted() -> None:
+    """Calls, and rows in them, that it was asked from within the loop."""
     jobs, run_time = table([Work(0, 5, 5, 1), Work(0, 5, 5, 1)])
     jobs = jobs.replace(association=np.array([0, -1], np.int32))
     system = ExclusiveNodes(
-        jobs, run_time, Cluster.uniform(1), ExclusiveSettings(order="priority"), compiled=hooks()
+        jobs,
+        run_time,
+        Cluster.uniform(1),
+        ExclusiveSettings(order="priority"),
+        compiled=serving(jobs),
     )
     system.advance()
     calls = system.hook_calls()
-    assert calls.fair_share_calls == 2
-    assert calls.fair_share_judged == 3
-    assert calls.fair_share_abstained == 2
-    assert calls.observe_calls == 6
+    assert calls == {"fair_share": [2, 3, 0, 2], "observe": [4, 6, 6, 0]}
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
 @pytest.mark.parametrize("given", [{}, {"deadline": 1e9, "nice": 1.0}])
-def test_compiled_hooks_take_columns_of_any_layout(n: int, given: dict[str, float]) -> None:
+def test_policies_take_columns_of_any_layout(n: int, given: dict[str, float]) -> None:
     """Columns that are not there, or have a value or none for each job, suit the same loop."""
     columns = {name: np.full(n, value) for name, value in given.items()}
     jobs, run_time = table([Work(float(k), 5, 5, 1) for k in range(n)], **columns)
     system = ExclusiveNodes(
-        jobs, run_time, Cluster.uniform(1), ExclusiveSettings(order="priority"), compiled=hooks()
+        jobs,
+        run_time,
+        Cluster.uniform(1),
+        ExclusiveSettings(order="priority"),
+        compiled=serving(jobs),
     )
     system.advance()
-    assert system.hook_calls().observe_calls == 3 * n
+    assert system.hook_calls().get("observe", [0, 0])[1] == 3 * n
 
 
-def test_columns_for_hooks_are_those_of_the_jobs_but_for_the_origin() -> None:
-    """Records for kernels and arrays for a loop hold the same; only times are copied."""
+def test_columns_for_policies_are_those_of_the_jobs_but_for_the_origin() -> None:
+    """Only times, and columns that have one value for all, are copied."""
     jobs, _ = table(
         [Work(float(k), 5 + k, 5 + k, 1 + k) for k in range(3)], deadline=np.arange(3.0)
     )
-    arrays, records = job_arrays(jobs, 7.0), job_columns(jobs, 7.0)
-    for name, values in arrays._asdict().items():
+    for name, values in job_columns(jobs, 7.0)._asdict().items():
         shift = 7.0 if name in {"submit", "deadline"} else 0.0
         np.testing.assert_array_equal(values, jobs.column(name) - shift)
-        np.testing.assert_array_equal(values, getattr(records, name))
-        assert np.shares_memory(values, jobs.column(name)) == (shift == 0.0)
+        assert values.flags.c_contiguous
+        assert not values.flags.writeable
+    assert np.shares_memory(job_columns(jobs).size, jobs.size)
 
 
 def test_events_tell_every_start_and_end_once() -> None:

@@ -14,7 +14,7 @@ from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Outcomes
 from rtsched.replay import engine
-from rtsched.replay.planners import load_chain, placer_of
+from rtsched.replay.planners import load_chain, policy_of
 from rtsched.replay.policies import Policy, presets
 from rtsched.replay.results import PolicyRun, Workload
 from rtsched.simulator.interface import NodeEvent
@@ -77,7 +77,7 @@ def with_settings(settings: dict[str, Any], loop: str = "easy") -> Policy:
 def by_hooks(work: Workload, policy: Policy, monkeypatch: pytest.MonkeyPatch) -> PolicyRun:
     """Return the replay in which nobody has a compiled placer."""
     with monkeypatch.context() as patched:
-        patched.setattr(engine, "placer_of", lambda *_: None)
+        patched.setattr(engine, "policy_of", lambda *_: None)
         return engine.replay(work, "test", policy)
 
 
@@ -107,7 +107,7 @@ def is_placed_in_loop(work: Workload, policy: Policy) -> bool:
     """Return whether a policy's plug-in has a compiled placer for a workload."""
     chain, problems = load_chain(policy, periodic=False)
     assert not problems
-    return placer_of(chain, work, policy) is not None
+    return policy_of(chain, work, policy, 0.0) is not None
 
 
 @pytest.mark.parametrize("uneven", [False, True], ids=["equal nodes", "unequal nodes"])

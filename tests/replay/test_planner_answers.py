@@ -10,7 +10,7 @@ import pytest
 from workloads import workload_of
 
 from rtsched.core.config import PluginTable
-from rtsched.kernels.machine_planners import ASKED
+from rtsched.kernels.machine_policy import JUDGED
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import FinalState
@@ -107,7 +107,7 @@ class Questions:
 
         def with_tests(answers: PlannerAnswers) -> None:
             end(answers)
-            self.in_loop += int(answers.system.questions.counts[ASKED])
+            self.in_loop += int(answers.system.questions.counts[JUDGED, 0])
 
         monkeypatch.setattr(PlannerAnswers, "end", with_tests)
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from exclusive_scenarios import hooks
+from exclusive_scenarios import serving
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -196,7 +196,7 @@ def test_conservative_keeps_its_reservations() -> None:
     assert run.start.tolist() == [0.0, 20.0, 2.0, 32.0]
 
 
-def test_compiled_hooks_are_told_of_jobs_alone() -> None:
+def test_policies_are_told_of_jobs_alone() -> None:
     """One job comes, starts and ends: that the node is set aside from 10 to 20 is no event."""
     jobs = Jobs.build(1, id=[0], submit=[0.0], size=[1], wall_time=[15.0], association=[-1])
     system = ended(
@@ -206,11 +206,11 @@ def test_compiled_hooks_are_told_of_jobs_alone() -> None:
             machine(1),
             settings=ExclusiveSettings(order="priority"),
             blocked=Blocked.of([(0, 10.0, 20.0, WHOLE)]),
-            compiled=hooks(),
+            compiled=serving(jobs),
         )
     )
     assert system.job_outcomes().start.tolist() == [20.0]
-    assert system.hook_calls().observe_calls == 3
+    assert system.hook_calls()["observe"][1] == 3
 
 
 def test_who_ran_inside() -> None:

@@ -285,7 +285,7 @@ def measure_page() -> str:
         ),
         "## Time in plug-ins",
         "With `--json`, `seconds` of a policy's hooks is the time that a plug-in took. It is null, "
-        "and a dash in the table, for a compiled hook: that is called from within the simulated "
+        "and a dash in the table, for a compiled policy: that is asked from within the simulated "
         "system's loop, and each call is too short to be timed.",
     )
 

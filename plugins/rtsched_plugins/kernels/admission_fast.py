@@ -1,7 +1,7 @@
 """The admission test in one order: a cluster and its waiting tasks are prepared, then tested.
 
 Preparing costs about as much as one test, so a caller that judges several new tasks against the
-same state keeps what `test_of` returned: it holds until a task is admitted, dispatched or
+same state keeps what `prepared_in_order` returned: it holds until a task is admitted, dispatched or
 withdrawn or a node's state changes, and `now` may pass.
 
 In cost order (MCDF) a task that does not fit is skipped; in FIFO or EDF order it stops the walk.
@@ -115,7 +115,7 @@ def queue_order(rows: Rows, first: Floats) -> Integers:
 
 
 @compiled
-def test_of(rows: Rows, order: int, free: Floats) -> Prepared:
+def prepared_in_order(rows: Rows, order: int, free: Floats) -> Prepared:
     """Return the test of all rows but the last, which is kept for a new task."""
     by_release, release = release_order(free)
     n = len(rows.real) - 1

@@ -1,4 +1,4 @@
-"""The admission test of jobs of one workload by their rows: prepared and run in one compiled call.
+"""Policies that admit jobs of one workload by their rows: prepared and run in one compiled call.
 
 What does not depend on the instant is worked out once for all jobs of the workload, so that a
 question costs the test and no more.
@@ -7,19 +7,23 @@ question costs the test and no more.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from rtsched.api import RowPlan, RowRejection, policy_kernels
 from rtsched.kernels.compiling import compiled
-from rtsched.kernels.hooks import RowPlan, RowRejection, plans_rows, rejects_rows
-from rtsched_plugins.kernels.admission import ARRIVAL, DEADLINE, Plan, Rows, needed_time
-from rtsched_plugins.kernels.admission_fast import planned, test_of
+from rtsched.kernels.policy import ABSTAIN, ADMIT, REJECT
+from rtsched_plugins.kernels.admission import ARRIVAL, DEADLINE, Rows, needed_time, rejection
+from rtsched_plugins.kernels.admission_fast import planned, prepared_in_order
 from rtsched_plugins.kernels.counter_offer import least_later
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
+    from rtsched_plugins.kernels.admission import Plan
     from rtsched_plugins.kernels.admission_events import Prepared
 
     Floats: TypeAlias = NDArray[np.float64]
@@ -27,15 +31,27 @@ if TYPE_CHECKING:
     Integers: TypeAlias = NDArray[np.int64]
 
 
-class ByRule(NamedTuple):
-    """All jobs of a workload, and by which rules they are planned."""
+class Workload(NamedTuple):
+    """All jobs of a workload, and which of them are decided upon here."""
 
     rows: Rows
     """With arrival and deadline in seconds since the epoch."""
-    order: int
-    """See `rtsched_plugins.kernels.admission.BY_COST`."""
+    usable: int
+    """For how many nodes in service they are prepared; with others nothing is said."""
+    direct: NDArray[np.bool_]
+    """bool[n]: those of which something is said."""
+    final: NDArray[np.bool_]
+    """bool[n]: those to whom, if they are rejected, nothing more is said."""
     offer_tests: int
     """Tests that a counter-offer may cost; 0: none is made."""
+
+
+class ByRule(NamedTuple):
+    """All jobs of a workload, and in which order they are planned."""
+
+    jobs: Workload
+    order: int
+    """See `rtsched_plugins.kernels.admission.BY_COST`."""
 
 
 @compiled
@@ -55,37 +71,52 @@ def rows_at(all_rows: Rows, rows: Integers, new: int, origin: float) -> Rows:
     return Rows(real, whole, once, all_rows.efficiency, all_rows.rounds)
 
 
-@compiled
-def question_of(
-    prepared: ByRule, rows: Integers, new: int, origin: float, held_until: Floats
-) -> Prepared:
-    """Return the test of jobs that wait and a new one; -1: there is room for one."""
-    some, free = rows_at(prepared.rows, rows, new, origin), np.maximum(held_until - origin, 0.0)
-    return test_of(some, prepared.order, free)
+def admits_rows(
+    kind: type,
+    prepare: Callable[[Any, Rows, Floats], Any],
+    plan: Callable[[Any, bool, float], Plan],
+    later: Callable[[Any, float, int], float],
+) -> None:
+    """Make the kernels of policies of one type, a tuple with a field `jobs`, a `Workload`.
 
+    Parameters
+    ----------
+    kind : type
+        That of the policies.
+    prepare : callable
+        `prepare(policy, rows, free)` returns the test of all rows but the last.
+    plan : callable
+        `plan(test, has_new, now)` returns the plan of these and, if any, the last; or who fails.
+    later : callable
+        `later(test, now, max_tests)` returns a deadline with which the last is admitted, inf: none.
+    """
 
-@plans_rows(ByRule)
-def plan_rows(
-    prepared: ByRule, rows: Integers, begun: Floats, new: int, now: float, held_until: Floats
-) -> RowPlan:
-    """Plan jobs that wait and a new one, or look for a better plan; the kernel of a `RowTest`."""
-    origin = planning_origin(now)
-    question = question_of(prepared, rows, new, origin, held_until)
-    return row_plan(planned(question, new >= 0, now - origin), begun, new, origin)
+    def admit(
+        policy: Any, rows: Integers, begun: Floats, new: int, now: float, held_until: Floats
+    ) -> RowPlan:
+        """Plan jobs that wait and a new one, or look for a better plan."""
+        jobs, origin = policy.jobs, planning_origin(now)
+        usable = np.count_nonzero(held_until < np.inf)
+        if usable != jobs.usable or (new >= 0 and not jobs.direct[new]):
+            return row_plan(rejection(-1, math.nan), begun, new, True, origin)
+        free = np.maximum(held_until - origin, 0.0)
+        test = prepare(policy, rows_at(jobs.rows, rows, new, origin), free)
+        found = plan(test, new >= 0, now - origin)
+        return row_plan(found, begun, new, new >= 0 and not jobs.final[new], origin)
 
+    def reject(
+        policy: Any, rows: Integers, new: int, now: float, held_until: Floats
+    ) -> RowRejection:
+        """Return what is said to a new job that `admit` does not admit."""
+        jobs, origin = policy.jobs, planning_origin(now)
+        free = np.maximum(held_until - origin, 0.0)
+        test = prepare(policy, rows_at(jobs.rows, rows, new, origin), free)
+        needed, offer = needed_time(test.rows, len(rows), now - origin), math.inf
+        if jobs.offer_tests > 0:
+            offer = later(test, now - origin, jobs.offer_tests) + origin
+        return RowRejection(needed, offer)
 
-@rejects_rows(ByRule)
-def reject_row(
-    prepared: ByRule, rows: Integers, new: int, now: float, held_until: Floats
-) -> RowRejection:
-    """Return what is said to a new job that `plan_rows` does not accept."""
-    origin = planning_origin(now)
-    question = question_of(prepared, rows, new, origin, held_until)
-    needed, offer = needed_time(question.rows, len(rows), now - origin), math.inf
-    if prepared.offer_tests > 0:
-        found = least_later(question, now - origin, 0.0, 1.0, prepared.offer_tests)
-        offer = found.deadline + origin
-    return RowRejection(needed, offer)
+    policy_kernels(kind, admit=admit, reject=reject)
 
 
 @compiled
@@ -113,8 +144,8 @@ def starts_earlier(start: Floats, begun: Floats, origin: float) -> bool:
 
 
 @compiled
-def row_plan(plan: Plan, begun: Floats, new: int, origin: float) -> RowPlan:
-    """Return the plan of a test of rows, as a replay's loop takes it (`RowTest`).
+def row_plan(plan: Plan, begun: Floats, new: int, open_end: bool, origin: float) -> RowPlan:
+    """Return the plan of a test of rows, as a replay's loop takes it.
 
     Parameters
     ----------
@@ -122,11 +153,28 @@ def row_plan(plan: Plan, begun: Floats, new: int, origin: float) -> RowPlan:
         Times relative to `origin`.
     begun, new
         As the test was given them.
+    open_end : bool
+        Whether more is to be said than that it is rejected.
     origin : float
         Seconds since the epoch.
     """
-    accepted = plan.accepted
-    if accepted and new < 0:
-        accepted = starts_earlier(plan.start, begun, origin)
+    code = ABSTAIN if open_end else REJECT
+    if plan.accepted and (new >= 0 or starts_earlier(plan.start, begun, origin)):
+        code = ADMIT
     start, end = plan.start + origin, plan.end + origin
-    return RowPlan(accepted, start, end, plan.indptr, plan.nodes, plan.failed)
+    return RowPlan(code, start, end, plan.indptr, plan.nodes, plan.failed)
+
+
+@compiled
+def prepared_by_rule(policy: ByRule, rows: Rows, free: Floats) -> Prepared:
+    """Return the test of all rows but the last."""
+    return prepared_in_order(rows, policy.order, free)
+
+
+@compiled
+def least_offer(test: Prepared, now: float, max_tests: int) -> float:
+    """Return the least whole second as deadline with which the last row is admitted, inf: none."""
+    return float(least_later(test, now, 0.0, 1.0, max_tests).deadline)
+
+
+admits_rows(ByRule, prepared_by_rule, planned, least_offer)

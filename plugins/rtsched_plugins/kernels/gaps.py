@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.api import RowPlan, plans_rows
+from rtsched.api import RowPlan, policy_kernels
 from rtsched.kernels.compiling import compiled, no_refcount
 from rtsched.kernels.machine_sharing import fits, takes_licenses
-from rtsched.kernels.room import RoomProfile, occupy, occupy_licenses, reset
+from rtsched.kernels.policy import ABSTAIN, ADMIT, REJECT
+from rtsched.kernels.room import RoomProfile, empty_profile, occupy, occupy_licenses, reset
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -345,6 +346,8 @@ class GapRows(NamedTuple):
     """float64[n], seconds since the epoch."""
     last: bool
     """Utilisation-first."""
+    judged: NDArray[np.bool_]
+    """bool[n], in a replay: the jobs that are judged by their rows."""
     start: Floats
     end: Floats
     """float64[n], changed: when a job was planned to run, seconds since the epoch; nan: never."""
@@ -372,15 +375,7 @@ def left_by_rows(q: GapRows, rows: Ints, now: float, held_until: Floats) -> Room
     m, steps = len(q.pace), 3 * len(q.pace) + 2
     for row in rows:
         steps += 2 * q.size[row]
-    profile = RoomProfile(
-        np.zeros(m, np.int32),
-        np.zeros(steps, np.int32),
-        np.zeros(steps),
-        np.zeros((steps, q.room.shape[1]), np.int64),
-        np.zeros(2, np.int64),
-        np.zeros(m),
-        0,
-    )
+    profile = empty_profile(m, steps, q.room.shape[1])
     reset(profile, q.room, 0.0)
     for i in range(len(rows) - 1, -1, -1):
         row = rows[i]
@@ -430,7 +425,7 @@ def keep_row(q: GapRows, row: int, start: float, end: float, nodes: Nodes) -> No
 
 
 @compiled
-def plan_of_rows(q: GapRows, rows: Ints, accepted: bool) -> RowPlan:
+def plan_of_rows(q: GapRows, rows: Ints) -> RowPlan:
     """Return the plan of jobs as it is noted."""
     indptr = np.zeros(len(rows) + 1, np.int64)
     for i in range(len(rows)):
@@ -439,27 +434,38 @@ def plan_of_rows(q: GapRows, rows: Ints, accepted: bool) -> RowPlan:
     for i in range(len(rows)):
         begin = q.at[rows[i]]
         nodes[indptr[i] : indptr[i + 1]] = q.nodes[begin : begin + q.size[rows[i]]]
-    return RowPlan(accepted, q.start[rows], q.end[rows], indptr, nodes, -1)
+    return RowPlan(ADMIT, q.start[rows], q.end[rows], indptr, nodes, -1)
 
 
-@plans_rows(GapRows)
+@compiled
+def no_plan(code: int, failed: int) -> RowPlan:
+    """Return what is said instead of a plan; as in `RowPlan`."""
+    none, nodes = np.empty(0), np.empty(0, np.int32)
+    return RowPlan(code, none, none, np.zeros(1, np.int64), nodes, failed)
+
+
 def plan_into_gaps(
     q: GapRows, rows: Ints, begun: Floats, new: int, now: float, held_until: Floats
 ) -> RowPlan:
-    """Plan a new job beside those that are planned; the kernel of a `RowTest`.
+    """Plan a new job beside those that are planned; without one, there is no better plan.
 
-    Not accepted where one of those was planned otherwise than is noted, and without a new job:
-    there is no better plan.
+    The planner is asked where one of those was planned otherwise than is noted, and where the new
+    one finds no gap.
     """
-    known = new >= 0
+    if new < 0:
+        return no_plan(REJECT, -1)
+    known = q.judged[new]
     for i in range(len(rows)):
         known = known and q.start[rows[i]] == begun[i]
     if not known:
-        return plan_of_rows(q, rows[:0], False)
+        return no_plan(ABSTAIN, -1)
     left = left_by_rows(q, rows, now, held_until)
     ready = np.where(held_until < np.inf, max(q.begin[new] - now, 0.0), np.inf)
     gap = gap_for(q, left, new, ready, q.deadline[new] - now)
     if len(gap.nodes) == 0:
-        return plan_of_rows(q, rows[:0], False)
+        return no_plan(ABSTAIN, len(rows))
     keep_row(q, new, now + gap.found.start, now + gap.found.end, gap.nodes)
-    return plan_of_rows(q, np.append(rows, new), True)
+    return plan_of_rows(q, np.append(rows, new))
+
+
+policy_kernels(GapRows, admit=plan_into_gaps)

@@ -12,11 +12,11 @@ Formula".
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.api import EventKind
+from rtsched.api import EventKind, policy_kernels
 from rtsched.kernels.compiling import compiled
 from rtsched_plugins.kernels.usage import (
     AHEAD,
@@ -59,7 +59,7 @@ from rtsched_plugins.kernels.usage import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched.kernels.hooks import JobColumns
+    from rtsched.kernels.policy import JobColumns
     from rtsched_plugins.kernels.usage import Grid, Line
 
     Rows = NDArray[np.int64]
@@ -162,19 +162,21 @@ def factors(
         fill(which, now, rows, columns, params, tables, state, out[which])
 
 
-def priorities(
-    now: float,
-    rows: Rows,
-    columns: JobColumns,
-    params: Line,
-    tables: Grid,
-    state: Grid,
-    out: Line,
-) -> int:
-    """Fill `out` with the priorities of `rows`; see `rtsched.kernels.hooks.FAIR_SHARE`.
+class Charged(NamedTuple):
+    """The jobs of a replay, and what is charged for them: a compiled policy."""
+
+    columns: JobColumns
+    params: Line
+    tables: Grid
+    state: Grid
+
+
+def priorities(charged: Charged, now: float, rows: Rows, out: Line) -> int:
+    """Fill `out` with the priorities of `rows`.
 
     Factors are finite and not negative, so one of weight 0 adds nothing and is not worked out.
     """
+    columns, params, tables, state = charged
     value = np.empty(len(rows))
     out[:] = 0.0
     for which in range(len(FACTORS)):
@@ -219,18 +221,15 @@ def charge_events(
 
 
 def observed(
-    instant: float,
-    kind: int,
-    row: int,
-    size: int,
-    columns: JobColumns,
-    params: Line,
-    tables: Grid,
-    state: Grid,
+    charged: Charged, instant: float, kind: int, row: int, size: int, _nodes: NDArray[np.int32]
 ) -> None:
-    """Charge one event; see `rtsched.kernels.hooks.OBSERVE`."""
+    """Charge one event."""
+    columns, params, tables, state = charged
     nodes = charged_nodes(float(size), float(columns.size[row]), columns.billed[row])
     charge_event(instant, kind, columns.association[row], nodes, params, tables, state)
+
+
+policy_kernels(Charged, rank=priorities, observe=observed)
 
 
 @compiled

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rtsched.api import EventKind, places_rows
+from rtsched.api import EventKind, policy_kernels
 from rtsched.kernels.compiling import compiled, no_refcount, taken_in
 from rtsched_plugins.kernels.scan_grid import busiest, traffic
 from rtsched_plugins.kernels.scans import MOST, placed, room
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from rtsched.api import Ragged
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -109,8 +111,12 @@ class NodeQueues(NamedTuple):
     choices: Ints
     """int64[4]: `scans`' rule and leave; whether jobs of one node are bound to theirs; node sets of
     a pool in different orders, at most."""
+    origin: float
+    """What times of events are relative to, seconds since the epoch."""
     set_of: Ints
     """int64[2 m p]: the node set of each key, in a replay."""
+    node_sets: Ragged
+    """The node sets, in a replay."""
     counts: Ints
     """int64[6], changed: jobs that wait, rows of `held`, scans made, scans that paid, jobs moved by
     these, scans not made since their numbers would not have been exact."""
@@ -166,9 +172,10 @@ def is_movable(q: NodeQueues, view: int, row: int) -> bool:
 
 @no_refcount
 def place_in_pool(q: NodeQueues, view: int, row: int, node: int) -> int:
-    """Return where in its pool a job that is for a node has its first one, so that its size fits.
+    """Return the place in its pool at which a job's nodes begin that is for a node.
 
-    A node that is no member stands for the next member; so jobs leave a node that went down.
+    That is the node's own place, the next member's if it is none (it went down, say), and an
+    earlier one where fewer members follow than the job needs.
     """
     at = place_of(q.machine, view, q.pool[row])
     last = q.machine.begin[at + 1] - q.machine.begin[at] - q.size[row]
@@ -548,8 +555,11 @@ def _of_one_width(
     return members[np.where(found == owner, first, found * width)]
 
 
-def observe_queues(q: NodeQueues, time: float, kind: int, row: int, nodes: Nodes) -> None:
+def observe_queues(
+    q: NodeQueues, time: float, kind: int, row: int, _size: int, nodes: Nodes
+) -> None:
     """Change the queues by one event, and balance them if they may have become uneven."""
+    time += q.origin
     if kind == ARRIVED:
         leave_queue(q, row)
         enter_queue(q, row, time)
@@ -591,9 +601,9 @@ def node_set_keys(q: NodeQueues, now: float, rows: Ints) -> Ints:
 
 def place_queues(q: NodeQueues, now: float, rows: Ints, out: Ints) -> None:
     """Write down each waiting job's node set."""
-    keys = node_set_keys(q, now, rows)
+    keys = node_set_keys(q, now + q.origin, rows)
     for i in range(len(rows)):
         out[i] = q.set_of[keys[i]] if keys[i] >= 0 else -1
 
 
-places_rows(NodeQueues, observe_queues, place_queues)
+policy_kernels(NodeQueues, observe=observe_queues, place=place_queues)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled, no_refcount
-from rtsched.kernels.hooks import RowRejection, plans_rows, rejects_rows
 from rtsched_plugins.kernels.admission import (
     DEADLINE,
     HIGH,
@@ -21,19 +20,16 @@ from rtsched_plugins.kernels.admission import (
     Rows,
     exec_of,
     least_size,
-    needed_time,
     rejection,
     safe_until,
 )
 from rtsched_plugins.kernels.admission_events import on_grid, plan_of, release_order
 from rtsched_plugins.kernels.admission_fast import queue_order
-from rtsched_plugins.kernels.admission_of_rows import planning_origin, row_plan, rows_at
+from rtsched_plugins.kernels.admission_of_rows import Workload, admits_rows
 from rtsched_plugins.kernels.portfolio_walk import Prepared, key_of, run_in_turn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from rtsched.kernels.hooks import RowPlan
 
     Floats: TypeAlias = NDArray[np.float64]
 
@@ -69,7 +65,7 @@ def first_counts(
 
 
 @compiled
-def tests_of(rows: Rows, orders: Integers, generosity: float, free: Floats) -> Prepared:
+def prepared_in_orders(rows: Rows, orders: Integers, generosity: float, free: Floats) -> Prepared:
     """Return the tests of all rows but the last, which is kept for a new task."""
     by_release, release = release_order(free)
     n = len(rows.real) - 1
@@ -163,46 +159,26 @@ def _with_deadline(question: Prepared, deadline: float, now: float) -> tuple[boo
 class InTurn(NamedTuple):
     """All jobs of a workload, and in which orders they are planned."""
 
-    rows: Rows
-    """With arrival and deadline in seconds since the epoch."""
+    jobs: Workload
     orders: Integers
     """See `BY_DEADLINE`; tried one after the other."""
     generosity: float
     """Further nodes may cost this fraction of node-seconds more than the fewest do."""
-    offer_tests: int
-    """Tests that a counter-offer may cost; 0: none is made."""
 
 
 @compiled
-def question_in_turn(
-    prepared: InTurn, rows: Integers, new: int, origin: float, held_until: Floats
-) -> Prepared:
-    """Return the tests of jobs that wait and a new one; -1: there is room for one."""
-    some, free = rows_at(prepared.rows, rows, new, origin), np.maximum(held_until - origin, 0.0)
-    return tests_of(some, prepared.orders, prepared.generosity, free)
+def prepared_in_turn(policy: InTurn, rows: Rows, free: Floats) -> Prepared:
+    """Return the tests of all rows but the last."""
+    return prepared_in_orders(rows, policy.orders, policy.generosity, free)
 
 
-@plans_rows(InTurn)
-def plan_rows_in_turn(
-    prepared: InTurn, rows: Integers, begun: Floats, new: int, now: float, held_until: Floats
-) -> RowPlan:
-    """Plan jobs that wait and a new one, or look for a better plan; the kernel of a `RowTest`."""
-    origin = planning_origin(now)
-    question = question_in_turn(prepared, rows, new, origin, held_until)
-    return row_plan(planned_by_orders(question, new >= 0, now - origin), begun, new, origin)
+@compiled
+def later_deadline(question: Prepared, now: float, max_tests: int) -> float:
+    """Return a deadline with which the last row is admitted; inf: none was found."""
+    return float(least_later(question, now, max_tests).deadline)
 
 
-@rejects_rows(InTurn)
-def reject_row_in_turn(
-    prepared: InTurn, rows: Integers, new: int, now: float, held_until: Floats
-) -> RowRejection:
-    """Return what is said to a new job that `plan_rows_in_turn` does not accept."""
-    origin = planning_origin(now)
-    question = question_in_turn(prepared, rows, new, origin, held_until)
-    needed, offer = needed_time(question.rows, len(rows), now - origin), math.inf
-    if prepared.offer_tests > 0:
-        offer = least_later(question, now - origin, prepared.offer_tests).deadline + origin
-    return RowRejection(needed, offer)
+admits_rows(InTurn, prepared_in_turn, planned_by_orders, later_deadline)
 
 
 class Reading(NamedTuple):

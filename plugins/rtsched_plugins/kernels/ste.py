@@ -10,9 +10,9 @@ changes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from rtsched.api import EventKind
+from rtsched.api import EventKind, policy_kernels
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.service_error import fill, kept, weight
 from rtsched_plugins.kernels.usage import charged_nodes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from rtsched.kernels.hooks import JobColumns
+    from rtsched.kernels.policy import JobColumns
 
     Line = NDArray[np.float64]
     Grid = NDArray[np.float64]
@@ -203,22 +203,6 @@ def book_all(
         book(now[at], kind[at], account[at], asks, has, billed[at], params, tables, state)
 
 
-def observed(
-    now: float,
-    kind: int,
-    row: int,
-    size: int,
-    columns: JobColumns,
-    params: Line,
-    tables: Grid,
-    state: Grid,
-) -> None:
-    """Book one event; see `rtsched.kernels.hooks.OBSERVE`."""
-    account, asked = columns.association[row], float(columns.size[row])
-    billed = columns.billed[row]
-    book(now, kind, account, asked, float(size), billed, params, tables, state)
-
-
 @compiled
 def term(row: int, now: float, params: Line, state: Grid) -> float:
     """Return a row's term in [0, 1]: 1/2 without error, more the less it was served."""
@@ -252,29 +236,43 @@ def terms(now: float, params: Line, tables: Grid, state: Grid, out: Grid) -> Non
         out[1, row] = account_term(row, now, params, tables, state)
 
 
-def priorities(
-    now: float,
-    rows: Rows,
-    columns: JobColumns,
-    params: Line,
-    tables: Grid,
-    state: Grid,
-    out: Line,
-) -> int:
-    """Fill `out` with the priorities of `rows`; see `rtsched.kernels.hooks.FAIR_SHARE`.
+class Charged(NamedTuple):
+    """The jobs of a replay, and what is booked for them: a compiled policy."""
+
+    columns: JobColumns
+    params: Line
+    tables: Grid
+    state: Grid
+
+
+def observed(
+    charged: Charged, now: float, kind: int, row: int, size: int, _nodes: NDArray[np.int32]
+) -> None:
+    """Book one event."""
+    columns, params, tables, state = charged
+    account, asked = columns.association[row], float(columns.size[row])
+    book(now, kind, account, asked, float(size), columns.billed[row], params, tables, state)
+
+
+def priorities(charged: Charged, now: float, rows: Rows, out: Line) -> int:
+    """Fill `out` with the priorities of `rows`.
 
     Nothing is said where no job is charged to anybody.
     """
-    charged = 0
+    columns, params, tables, state = charged
+    owned = 0
     for at in range(len(rows)):
         row = columns.association[rows[at]] + 1
         user = account = 0.5
         if row > 0:
-            charged += 1
+            owned += 1
             user = term(row, now, params, state)
             account = account_term(row, now, params, tables, state)
         out[at] = params[USER] * user + params[ACCOUNT] * account
-    if charged == 0:
+    if owned == 0:
         out[:] = 0.0
         return len(rows)
     return 0
+
+
+policy_kernels(Charged, rank=priorities, observe=observed)

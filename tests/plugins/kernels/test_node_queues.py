@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from rtsched.kernels.hooks import observe_row, place_rows
+from rtsched.kernels.policy import observe, place
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Jobs
+from rtsched.model.snapshot import Accounts
 from rtsched.model.state import EventKind
 from rtsched_plugins.kernels.node_queues import (
     HELD,
@@ -28,19 +29,15 @@ def queues(nodes: int, **columns: Any) -> NodeQueues:
     n = len(columns["size"])
     jobs = Jobs.build(n, id=np.arange(n), submit=np.zeros(n), **columns)
     config = Psts.Config(comm_step=0.0, comp_step=0.0, least_imbalance=0.0, dimension=1)
-    placer = Psts(config).replay_placer(jobs, Cluster.uniform(nodes))
-    assert placer is not None
-    assert [nodes.tolist() for nodes in placer.node_sets[:2]] == [
-        list(range(nodes)),
-        [*range(1, nodes), 0],
-    ]
-    prepared: NodeQueues = placer.prepared
-    return prepared
+    q = Psts(config).compiled_policy(jobs, Accounts.build(0), Cluster.uniform(nodes), 0.0)
+    assert q is not None
+    assert q.node_sets.values[: 2 * nodes].tolist() == [*range(nodes), *range(1, nodes), 0]
+    return q
 
 
 def tell(q: NodeQueues, kind: EventKind, row: int, nodes: Any = NOBODY, time: float = 0.0) -> None:
     """Tell the queues of one event."""
-    observe_row(q, time, int(kind), row, np.array(nodes, np.int32))
+    observe(q, time, int(kind), row, 0, np.array(nodes, np.int32))
 
 
 def holders(q: NodeQueues) -> dict[int, int]:
@@ -65,7 +62,7 @@ def test_jobs_go_where_they_end_first() -> None:
     assert q.queued[0].tolist() == [10, 6, 5]
     assert q.counts[WAITING] == 3
     out = np.zeros(3, np.int64)
-    place_rows(q, 0.0, np.arange(3), out)
+    place(q, 0.0, np.arange(3), out)
     assert out.tolist() == [0, 1, 1]
 
 
@@ -121,5 +118,5 @@ def test_a_job_wider_than_its_pool_is_no_work() -> None:
     tell(q, EventKind.ARRIVED, 1)
     assert q.queued[0].tolist() == [10, 0]
     out = np.zeros(2, np.int64)
-    place_rows(q, 0.0, np.arange(2), out)
+    place(q, 0.0, np.arange(2), out)
     assert out.tolist() == [-1, 0]
