@@ -14,6 +14,7 @@ import numpy as np
 from rtsched.adapters.live import FIRST_OWN_ID, Change, Done, Outcome
 from rtsched.model.actions import Move
 from rtsched.model.cluster import NodeState
+from rtsched.model.snapshot import are_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -234,7 +235,7 @@ def carried_out(
 def waiting(plan: Schedule, queued: NDArray[np.int64]) -> Schedule:
     """Return the entries whose jobs are among the `queued` ones, int64[n], or are not there yet."""
     jobs = plan.entries.job
-    keep = np.isin(jobs, queued) | (jobs >= FIRST_OWN_ID)
+    keep = are_in(jobs, queued) | (jobs >= FIRST_OWN_ID)
     return plan if keep.all() else plan.take(np.flatnonzero(keep))
 
 

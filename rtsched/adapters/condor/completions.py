@@ -25,6 +25,7 @@ from rtsched.adapters.condor.requirements import OVER_TIME, PARALLEL, is_overrun
 from rtsched.adapters.live import Completions, CompletionStatus
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import number, text
+from rtsched.model.snapshot import are_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,7 +89,7 @@ def _completions_at(schedd: Schedd, jobs: Sequence[int], stop: str) -> Completio
         rest = f"member(ClusterId, {{{clusters}}}) && ProcId > 0"
         found += schedd.history(rest, OF_ENDS, count, stop)
     ended = completions_of(found)
-    return ended.take(np.isin(ended.job, np.array(jobs, np.int64)))
+    return ended.take(are_in(ended.job, np.array(jobs, np.int64)))
 
 
 def in_parts(jobs: Sequence[int]) -> list[Sequence[int]]:

@@ -33,6 +33,7 @@ from rtsched.adapters.users import uid_of
 from rtsched.logs.classads import number, text
 from rtsched.model.jobs import Edges, Jobs, last_end
 from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import are_in
 from rtsched.model.table import offsets_of
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def groups_of(queue: Queue, begun: Mapping[int, int]) -> Groups:
     """Return the jobs of a queue; `begun` are those that run, though not all of their procs do."""
     procs = queue.procs
     job, first, group = np.unique(procs.job, return_index=True, return_inverse=True)
-    runs = np.isin(job, np.array(list(begun), np.int64))
+    runs = are_in(job, np.array(list(begun), np.int64))
     runs[group[has_slot(procs)]] = True
     order = np.lexsort((job, procs.submit[first]))
     rank = np.empty(len(order), np.int64)
@@ -103,7 +104,7 @@ def occupants_of(
     runs = has_slot(procs)
     begun = groups.runs[groups.group]
     rows = np.flatnonzero(runs | (begun & (procs.node_set >= 0) & (procs.status == IDLE)))
-    rows = rows[~np.isin(procs.job[rows], list(queue.arrays)) | runs[rows]]
+    rows = rows[~are_in(procs.job[rows], list(queue.arrays)) | runs[rows]]
     part = procs.take(rows)
     words = zip(
         rows.tolist(),
@@ -389,7 +390,7 @@ def marks_of(
     users = np.array([uid_of(name) for name in procs.names("user")], np.int64)
     held = np.zeros(len(groups.job), np.bool_)
     held[groups.group[(queue.procs.status == HELD) & ~queue.procs.passing]] = True
-    of_arrays = np.isin(queue.procs.job, list(queue.arrays))
+    of_arrays = are_in(queue.procs.job, list(queue.arrays))
     held[groups.group[of_arrays & (queue.procs.status != HELD)]] = False  # others go on
     held = held[which]
     names = (*procs.names("admission"), None)
@@ -429,7 +430,7 @@ def marks_of(
         deferred=deferred,
         held=(held & ~groups.runs[which]) | deferred,
         requeues=~_declares(queue, first, False),
-        stuck=np.isin(groups.job[which], np.array(list(stuck), np.int64)),
+        stuck=are_in(groups.job[which], np.array(list(stuck), np.int64)),
         problem=problem,
         notify=notify,
         odds=odds,

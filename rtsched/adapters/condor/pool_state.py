@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.condor.ids import PROC_BITS
+from rtsched.model.snapshot import are_in
 from rtsched.model.table import Column, Table, Text
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class PoolState:
     def rows_of(self, jobs: Sequence[int], *states: int) -> dict[int, list[int]]:
         """Return the procs of jobs that are in one of these states, rows of `procs` in order."""
         found: dict[int, list[int]] = {job: [] for job in jobs}
-        rows = np.flatnonzero(np.isin(self.procs.job, jobs) & np.isin(self.procs.status, states))
+        rows = np.flatnonzero(are_in(self.procs.job, jobs) & np.isin(self.procs.status, states))
         for row, job in zip(rows.tolist(), self.procs.job[rows].tolist(), strict=True):
             found[job].append(row)
         return found

@@ -25,6 +25,7 @@ from rtsched.adapters.condor.pool_state import HELD, IDLE
 from rtsched.adapters.condor.queue import CONSTRAINT, TO_PLACE
 from rtsched.adapters.condor.requirements import AT_EXIT, CRON, REQUEST_ATTRIBUTES
 from rtsched.logs.classads import Expression
+from rtsched.model.snapshot import are_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -112,7 +113,7 @@ class ExpectedProcs:
     def known(self, jobs: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[Record]]:
         """Return those of these jobs that belong to the clusters, and the ad expected of each."""
         cluster = jobs >> PROC_BITS
-        jobs = jobs[np.isin(cluster, np.array(list(self.ads), np.int64))]
+        jobs = jobs[are_in(cluster, np.array(list(self.ads), np.int64))]
         return jobs, [self.ads[each] for each in (jobs >> PROC_BITS).tolist()]
 
 
@@ -216,7 +217,7 @@ class ProcReader:
             there = schedd.numbers(CONSTRAINT)
             proc, ads = self._read(schedd, f"({CONSTRAINT}) && ({expected.others})", attributes)
             read = [numbered(ad, number) for ad, number in zip(ads, proc, strict=True)]
-            others = there[~np.isin(there, np.array(read, np.int64))]
+            others = there[~are_in(there, np.array(read, np.int64))]
             others, as_expected = expected.known(others)
             proc = [*proc, *(others & ((1 << PROC_BITS) - 1)).tolist()]
             ads = [*ads, *as_expected]

@@ -36,7 +36,7 @@ from rtsched.logs.classads import text
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.text import counted
 
 if TYPE_CHECKING:
@@ -205,10 +205,8 @@ def their_turn(
     jobs, queued = plan.entries.job, view.observation.queued
     turn = jobs < FIRST_OWN_ID
     edges = view.observation.edges
-    unfinished = np.isin(edges.before, queued.id) | np.isin(
-        edges.before, view.observation.running.id
-    )
-    turn &= ~np.isin(jobs, edges.after[unfinished])
+    unfinished = are_in(edges.before, queued.id) | are_in(edges.before, view.observation.running.id)
+    turn &= ~are_in(jobs, edges.after[unfinished])
     place, known = places(queued.id, jobs)
     turn &= known
     if known.any():
@@ -341,14 +339,14 @@ def _starters(view: PoolState, now: float) -> NDArray[np.bool_]:
     """
     allocations = view.observation.allocations
     jobs, young = allocations.entries.job, allocations.entries.start > now - STARTED_S
-    young &= np.isin(jobs, view.procs.job[judged(view)])
+    young &= are_in(jobs, view.procs.job[judged(view)])
     return young | _bound_jobs(view)
 
 
 def _bound_jobs(view: PoolState) -> NDArray[np.bool_]:
     """Return bool[n]: which jobs that count as running are about to start."""
     jobs = view.observation.allocations.entries.job
-    return np.isin(jobs, np.array(list(view.bound), np.int64))
+    return are_in(jobs, np.array(list(view.bound), np.int64))
 
 
 def _settled(
@@ -513,7 +511,7 @@ def _short(jobs: list[int], view: PoolState) -> Iterator[Change]:
 def _taken_back(plan: Schedule, bindings: list[Binding], view: PoolState) -> Iterator[Change]:
     """Yield which planned jobs must not start any more: others are before them now."""
     bound = {row for binding in bindings for row in binding.procs}
-    waits = np.isin(view.procs.status, (IDLE, HELD)) & np.isin(view.procs.job, plan.entries.job)
+    waits = np.isin(view.procs.status, (IDLE, HELD)) & are_in(view.procs.job, plan.entries.job)
     for row in np.flatnonzero(waits).tolist():
         steps = _undone(view, row) if row not in bound else []
         if steps:
@@ -547,8 +545,8 @@ def _let_go(plan: Schedule, view: PoolState) -> Iterator[Change]:
     nowhere until then. An array that was let go would be no array any more.
     """
     jobs = view.procs.job
-    rows = np.isin(view.procs.status, (IDLE, HELD)) & np.isin(jobs, view.observation.queued.id)
-    rows &= ~np.isin(jobs, plan.entries.job) & judged(view)
+    rows = np.isin(view.procs.status, (IDLE, HELD)) & are_in(jobs, view.observation.queued.id)
+    rows &= ~are_in(jobs, plan.entries.job) & judged(view)
     for row in np.flatnonzero(rows).tolist():
         job = int(jobs[row])
         if job not in view.behind and job not in view.unplanned:
@@ -581,7 +579,7 @@ def _rest_of_loads(view: PoolState) -> Iterator[Change]:
     lost, or while somebody holds the chunk. Procs that got no share are not needed.
     """
     runs = np.setdiff1d(view.observation.running.id, np.array(list(view.bound), np.int64))
-    parts = np.isin(view.procs.job, runs) & judged(view)
+    parts = are_in(view.procs.job, runs) & judged(view)
     waits = np.isin(view.procs.status, (IDLE, HELD))
     rows = [r for r in np.flatnonzero(parts & waits).tolist() if is_whole(view.ads.get(r, {}))]
     up = np.equal(view.observation.cluster.nodes.state, NodeState.UP)
@@ -607,8 +605,8 @@ def _priorities(plan: Schedule, bindings: list[Binding], view: PoolState) -> Ite
     """
     entries, half = plan.entries, FIRST_PRIORITY >> 1
     procs = view.procs
-    some = np.isin(procs.job, entries.job) | (procs.priority >= half)
-    some &= np.isin(procs.job, view.observation.queued.id)
+    some = are_in(procs.job, entries.job) | (procs.priority >= half)
+    some &= are_in(procs.job, view.observation.queued.id)
     rows = np.flatnonzero(some & np.isin(procs.status, (IDLE, HELD)))
     wanted, first = {}, {binding.job for binding in bindings}
     for job, end in zip(entries.job.tolist(), entries.end.tolist(), strict=True):

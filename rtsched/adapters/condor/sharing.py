@@ -20,7 +20,7 @@ from rtsched.adapters.condor.requirements import KILOBYTE, MEGABYTE
 from rtsched.adapters.recurring import occurrences
 from rtsched.model.jobs import Jobs
 from rtsched.model.resources import CPU, DISK, GPU, MEMORY
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def _demand(plan: Schedule, view: PoolState) -> tuple[Amounts, NDArray[np.bool_]
     """Return what each entry takes of each of its nodes, int64[n, r]; and whether that is known."""
     queued, names = view.observation.queued, view.observation.cluster.nodes.names("capacity")
     if view.planned is not None:
-        new = ~np.isin(view.planned.id, queued.id)
+        new = ~are_in(view.planned.id, queued.id)
         queued = Jobs.joined([queued, view.planned.take(new)])
     place, known = places(queued.id, plan.entries.job)
     demand = np.zeros((len(plan), len(names)), np.int64)

@@ -21,6 +21,7 @@ from rtsched.adapters.condor.pool_state import DEFERRED, IDLE, UNJUDGED, has_slo
 from rtsched.adapters.condor.queue import OF_ENDS
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import number
+from rtsched.model.snapshot import are_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -61,7 +62,7 @@ def bound_of(
     procs, found, wait = queue.procs, dict[int, Bound](), set[int]()
     taken = _slots_taken(procs)
     rows = np.flatnonzero((procs.status == IDLE) & (procs.node_set >= 0))
-    rows = rows[~np.isin(procs.job[rows], list(queue.arrays))]
+    rows = rows[~are_in(procs.job[rows], list(queue.arrays))]
     sets, admissions = (procs.take(rows).texts(name) for name in ("node_set", "admission"))
     for row, words, admission in zip(rows.tolist(), sets, admissions, strict=True):
         job, start = int(procs.job[row]), number(queue.ads.get(row, {}), "rtplannedstart")

@@ -42,7 +42,7 @@ from rtsched.adapters.live import Change
 from rtsched.logs.classads import number, text
 from rtsched.model.actions import Move
 from rtsched.model.jobs import Kind
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -240,7 +240,7 @@ class CondorSteering(Steering):
         at, known = places(queued.id, action.job)
         moldable = np.zeros(len(action.job), np.bool_)
         moldable[known] = queued.kind[at[known]] == Kind.MOLDABLE
-        behind = np.isin(action.job, edges.after)
+        behind = are_in(action.job, edges.after)
         return np.flatnonzero(moldable & (action.placement.size > 0) & ~behind)
 
     def _idle_nodes(self) -> NDArray[np.bool_]:

@@ -67,6 +67,7 @@ from rtsched.adapters.readings import Remade
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import number, text
 from rtsched.model.cluster import NodeState
+from rtsched.model.snapshot import are_in
 from rtsched.text import counted
 
 if TYPE_CHECKING:
@@ -340,7 +341,7 @@ class Observer:
         Its owner may write what tells of it.
         """
         numbers = (procs.cluster << PROC_BITS) | procs.proc
-        seen = np.isin(numbers, self._unheld)
+        seen = are_in(numbers, self._unheld)
         self._unheld = numbers[seen | (procs.status != HELD)]
         false = procs.spools & seen
         if not false.any():
@@ -397,7 +398,7 @@ class Observer:
                 queue, groups, np.concatenate([waits, runs]), stuck, submitters_of(self._submitters)
             ),
             Completions.joined(
-                [ended.take(~np.isin(ended.job, groups.job)), completions_of(queue.overran)]
+                [ended.take(~are_in(ended.job, groups.job)), completions_of(queue.overran)]
             ),
             edges=edges_of(queue, groups),
             periodic=periodic_of(self._settings.recurring, machine.slots, now),

@@ -43,6 +43,7 @@ from rtsched.adapters.slurm.rows import (
 from rtsched.errors import AdapterError
 from rtsched.logs.hostlist import fold, names_of
 from rtsched.logs.slurm_limits import QOS_COLUMNS, SHOW_ASSOCIATIONS, SHOW_QOS
+from rtsched.model.snapshot import are_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -160,7 +161,7 @@ class CommandRunner:
         if not reader.knows_excluded:
             self._read_excluded(rows)
         self._read_extra(rows.id[rows.state.map(alive, np.bool_)].tolist())
-        for at in np.flatnonzero(np.isin(rows.id, list(self._extra))).tolist():
+        for at in np.flatnonzero(are_in(rows.id, list(self._extra))).tolist():
             rows.extra[at] = self._extra[int(rows.id[at])]
         return rows
 
@@ -223,7 +224,7 @@ class CommandRunner:
         lines = self.ask("squeue", "-h", "-a", "-t", "all", "-o", "%A %x").splitlines()
         pairs = (line.split(" ", 1) for line in lines if " " in line)
         excluded = {int(job): text(nodes) for job, nodes in pairs if text(nodes)}
-        for at in np.flatnonzero(np.isin(rows.id, list(excluded))).tolist():
+        for at in np.flatnonzero(are_in(rows.id, list(excluded))).tolist():
             rows.excluded[at] = excluded[int(rows.id[at])]
 
     def _read_extra(self, jobs: Sequence[int]) -> None:

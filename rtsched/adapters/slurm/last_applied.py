@@ -25,6 +25,7 @@ from rtsched.adapters.slurm.rows import NO_DEADLINE, WAITING, ReservationRow, wo
 from rtsched.adapters.slurm.submission import DEFERRED, MARK, UNPROMISED
 from rtsched.logs.hostlist import names_of
 from rtsched.logs.slurm_text import licenses_in
+from rtsched.model.snapshot import are_in
 from rtsched.model.table import amounts_of
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class LastApplied(AppliedFile):
             rows.deadline[at] = deadline_in(rows.mark[at])
         if not self.deadlines:
             return
-        for at in np.flatnonzero(np.isin(rows.id, list(self.deadlines))).tolist():
+        for at in np.flatnonzero(are_in(rows.id, list(self.deadlines))).tolist():
             if math.isnan(rows.deadline[at]):
                 rows.deadline[at] = self.deadlines[int(rows.id[at])]
                 if is_deferred(rows.mark[at]):

@@ -33,6 +33,7 @@ from rtsched.logs.slurm_text import ENDINGS
 from rtsched.model import log
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
+from rtsched.model.snapshot import are_in
 from rtsched.model.table import Amounts, offsets_of
 
 if TYPE_CHECKING:
@@ -404,7 +405,7 @@ def _demands(rows: JobRows, first: Texts, facts: SlurmFacts) -> dict[str, Any]:
     whole = {name for name, part in facts.partitions.items() if part.exclusive}
     exclusive = rows.exclusive.map(is_exclusive, np.bool_) | first.map(whole.__contains__, np.bool_)
     exclusive |= (rows.array == rows.id) & rows.reservation.map(is_ours, np.bool_)
-    joined = np.isin(rows.id, np.array(list(rows.components), np.int64))
+    joined = are_in(rows.id, np.array(list(rows.components), np.int64))
     exclusive |= joined & rows.mark.map(is_admitted, np.bool_)
     return {
         "demand": demand.reshape(len(rows), len(resources)),

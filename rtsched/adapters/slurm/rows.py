@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -515,6 +516,7 @@ def node_rows(output: str) -> list[NodeRow]:
     return rows
 
 
+@lru_cache(maxsize=256)
 def state_of(state: str) -> NodeState:
     """Return what a node's state such as `IDLE+DRAIN` means for promises.
 

@@ -56,7 +56,7 @@ from rtsched.adapters.slurm.rows import NO_DEADLINE, WAITING, alive
 from rtsched.logs.hostlist import fold
 from rtsched.model.actions import Hold, Move
 from rtsched.model.jobs import Kind
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
@@ -151,7 +151,7 @@ class SlurmSteering(Steering):
             return
         if not (len(action.job) or any(applied.factors.values())):
             return
-        free = np.flatnonzero(~np.isin(queued.id, list(view.held)))
+        free = np.flatnonzero(~are_in(queued.id, list(view.held)))
         jobs, partition = queued.id[free], queued.column("partition")[free]
         row = places(view.rows.id, jobs)[0]
         priority = view.rows.priority[row].astype(np.int64)
