@@ -28,6 +28,7 @@ import numpy as np
 from rtsched.core.chain import Answer, Judgement, Stage
 from rtsched.core.decision import admission_actions, judge, observe, steer
 from rtsched.errors import ConfigError
+from rtsched.kernels.policy import kernels_of
 from rtsched.model import on_disk
 from rtsched.model.actions import Admit
 from rtsched.model.blocked import with_recurring
@@ -139,8 +140,8 @@ class Replay:
         if checkpoint is not None and (state := checkpoint.read()) is not None:
             self.system.restore(state)
             del state
-        tells = self._observes or self.compiled is not None
-        watched = tells or progress is not None or checkpoint is not None
+        told = self._observes or kernels_of(self.compiled).place is not None
+        watched = told or progress is not None or checkpoint is not None
         step = max(total // 200, 1) if watched else None
         while not (point := self.system.advance(step)).done:
             asked = len(point.arrivals) or point.early_end or point.nodes_changed
