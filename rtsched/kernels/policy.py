@@ -12,8 +12,8 @@ A plug-in that orders or places jobs offers it by a method that it declares,
     def METHOD(self, jobs: Jobs, accounts: Accounts, cluster: Cluster, origin: float)
 
 The answer is the policy as it is before the first event, or None where there is none for this run.
-`jobs` are all jobs of the run; kernels are called about rows of them. Codes of accounts, partitions
-and the X
+`jobs` are all jobs of the run; kernels are called about rows of them. The codes in `association`,
+`partition` and `qos` are those of `jobs`, so look-up tables are made from its names.
 
 Arrays are contiguous. Those that kernels change are writable; an interrupted replay goes on with
 what they had.
