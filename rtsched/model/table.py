@@ -419,9 +419,10 @@ class Table:
             for name, column in self._columns.items()
             if name in columns or name in self._given
         }
-        tables = self._names
-        if names:
-            tables = tables | {name: Names(texts) for name, texts in names.items()}
+        tables = self._names | {name: Names(texts) for name, texts in (names or {}).items()}
+        for name, values in columns.items():
+            if values is None:
+                tables.pop(name, None)
         return self._make(self._n, arrays, tables)
 
     def replace_text(self, column: str, codes: ArrayLike, names: Sequence[str]) -> Self:

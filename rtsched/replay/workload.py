@@ -298,7 +298,9 @@ def _ruled(
     notes += sentences
     accounts, association, sentences = charge(jobs, options.shares)
     notes += sentences
-    return jobs.replace(deadline=deadline, association=association), accounts
+    ruled = {"deadline": deadline, "association": association}
+    changed = {name: values for name, values in ruled.items() if values is not None}
+    return jobs.replace(**changed), accounts
 
 
 def _deadlines(

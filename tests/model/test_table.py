@@ -149,6 +149,7 @@ def test_replacing_columns() -> None:
     assert heavier.texts("name") == PETS.texts("name")
     renamed = PETS.replace_text("name", [0, 1, -1], ["tom", "tim"])
     assert renamed.texts("name") == ["tom", "tim", None]
+    assert PETS.replace(name=None).names("name") == ()
     with pytest.raises(ShapeError, match="no column 'wings'"):
         PETS.replace(wings=1)
 
