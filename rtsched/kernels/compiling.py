@@ -274,11 +274,20 @@ def address_of(kernel: Callable[[Any], int], machine: Any) -> Any:
     """
     if numba is None:
         return kernel
-    found, kind = cast("Any", kernel), (numba.typeof(machine),)
-    if kind not in found.overloads:
-        found.compile(kind)
-    result = found.overloads[kind]
-    return result.library.get_pointer_to_function(result.fndesc.mangled_name)
+    # numba works out a type a thousand times as slowly as the form by which it knows one again
+    form = importlib.import_module("numba._dispatcher").compute_fingerprint(machine)
+    if (kernel, form) not in _ADDRESSES:
+        found, kind = cast("Any", kernel), (numba.typeof(machine),)
+        if kind not in found.overloads:
+            found.compile(kind)
+        result = found.overloads[kind]
+        address = result.library.get_pointer_to_function(result.fndesc.mangled_name)
+        _ADDRESSES[kernel, form] = address
+    return _ADDRESSES[kernel, form]
+
+
+_ADDRESSES: dict[tuple[Any, bytes], Any] = {}
+"""Of each kernel and form of a machine."""
 
 
 def _called(_: Any, address: Any, machine: Any) -> Any:

@@ -546,7 +546,7 @@ def test_questions_to_a_policy_are_counted() -> None:
     )
     system.advance()
     calls = system.hook_calls()
-    assert calls == {"fair_share": [2, 3, 0, 2], "observe": [4, 6, 6, 0]}
+    assert calls == {"fair_share": [2, 3, 0, 2], "observe": [6, 6, 6, 0]}
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
