@@ -56,25 +56,25 @@ class Steering(ABC):
     def cancel(self, action: Cancel | Reject) -> Iterator[Change]:
         """Yield what removes jobs, their users told before."""
         for job, text in zip(action.job.tolist(), action.text, strict=True):
-            yield from self.removed(job, text)
+            yield from self.removal(job, text)
 
     reject = cancel
 
     def notify(self, action: Notify) -> Iterator[Change]:
         """Yield what tells jobs' users something."""
         for job, text in zip(action.job.tolist(), action.text, strict=True):
-            yield from self.told(job, text)
+            yield from self.notice(job, text)
 
     @abstractmethod
     def name_of(self, job: int) -> str:
         """Return what the batch system calls a job."""
 
     @abstractmethod
-    def removed(self, job: int, text: str) -> Iterable[Change]:
+    def removal(self, job: int, text: str) -> Iterable[Change]:
         """Return what removes a job, its user told before."""
 
     @abstractmethod
-    def told(self, job: int, text: str) -> Iterable[Change]:
+    def notice(self, job: int, text: str) -> Iterable[Change]:
         """Return what tells a job's user something."""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from rtsched.core.plan_check import broken_order, broken_promise, plan_fault
 from rtsched.errors import ShapeError
 from rtsched.kernels.overlaps import first_overlap
-from rtsched.model.snapshot import places
+from rtsched.model.snapshot import are_in, places
 from rtsched.model.state import State
 from rtsched.model.verdicts import DelayClasses, Placement, Terms, Verdict, Verdicts
 
@@ -72,9 +72,9 @@ def _plan(plan: Schedule, jobs: Jobs, snapshot: Snapshot, promise: np.ndarray[An
     entries = plan.entries
     place, kept = places(snapshot.plan.entries.job, entries.job)
     others = entries.job[~kept]
-    others = others[~places(jobs.id, others)[1]]
+    others = others[~are_in(others, jobs.id)]
     if len(others):
-        others = others[~places(snapshot.queued.id, others)[1]]
+        others = others[~are_in(others, snapshot.queued.id)]
     if len(others):
         raise ShapeError(f"plan names job {others[0]}, which does not wait")
     shared = snapshot.cluster.shared

@@ -22,7 +22,7 @@ from rtsched.daemon.qos_limits import without_limits
 from rtsched.daemon.site import entry_of
 from rtsched.model.jobs import Kind
 from rtsched.model.schedule import Schedule
-from rtsched.model.snapshot import are_in, places
+from rtsched.model.snapshot import are_in
 from rtsched.model.table import no_more, same_amounts
 from rtsched.model.units import MINUTE
 
@@ -97,8 +97,8 @@ def too_early_by(plan: Schedule, entry: int, deadline: float, until: float) -> f
 
 def unended(site: Site, links: Edges) -> NDArray[np.bool_]:
     """Return which links are to jobs that wait or run."""
-    waits = places(site.snapshot.queued.id, links.before)[1]
-    return waits | places(site.snapshot.running.id, links.before)[1]
+    snapshot = site.snapshot
+    return are_in(links.before, snapshot.queued.id) | are_in(links.before, snapshot.running.id)
 
 
 def redeemable(site: Site, job: Submission, now: float, covers: Covers) -> list[Promise]:

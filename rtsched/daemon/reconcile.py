@@ -344,7 +344,7 @@ def _ending(completions: Completions, row: int, deadline: float) -> tuple[Promis
 def _of_records(requested: Jobs, names: Mapping[int, int], promises: Mapping[int, Promise]) -> Jobs:
     """Return the rows of jobs with open promises, under their present ids."""
     ids = np.array([names.get(job, job) for job in requested.id.tolist()], np.int64)
-    kept = are_in(ids, np.array(list(promises), np.int64))
+    kept = are_in(ids, list(promises))
     if not names and kept.all():
         return requested
     return requested.replace(id=ids).take(kept)
@@ -521,7 +521,7 @@ def _events(
     came_queued = observation.queued.take(~are_in(observation.queued.id, before.queued.id))
     came_running = observation.running.take(~are_in(observation.running.id, known))
     for came in (came_queued, came_running):
-        promised = are_in(came.id, np.array(list(promises), np.int64))
+        promised = are_in(came.id, list(promises))
         due = came.replace(deadline=np.where(promised, came.deadline, np.inf))
         parts.append((EventKind.ARRIVED, due, came.submit))
     starts = ~are_in(observation.running.id, before.running.id)
@@ -535,7 +535,7 @@ def _events(
     over = before.running.take(~are_in(before.running.id, observation.running.id))
     parts.append((EventKind.ENDED, over, _ends(observation, over)))
     left = before.queued.take(~are_in(before.queued.id, there) & (before.queued.id < FIRST_OWN_ID))
-    had = are_in(left.id, np.array(list(site.promises), np.int64))
+    had = are_in(left.id, list(site.promises))
     for kind, gone in (
         (EventKind.REJECTED, left.take(~had)),
         (EventKind.WITHDRAWN, left.take(had)),

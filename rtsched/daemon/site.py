@@ -85,7 +85,7 @@ class LikelyPromises:
         """
         ids = np.array([numbers.get(job, job) for job in self.requested.id.tolist()], np.int64)
         new = OpenPromises({promise.id: promise for promise in promises})
-        kept = are_in(ids, np.array(list(new), np.int64))
+        kept = are_in(ids, list(new))
         return replace(self, promises=new, requested=self.requested.replace(id=ids).take(kept))
 
     def learnt(self, outcomes: Iterable[tuple[float, bool]]) -> LikelyPromises:

@@ -85,7 +85,7 @@ def _promised_or_new(site: Site, apart: Collection[int]) -> Jobs:
     snapshot, used, requested = site.snapshot, site.used_time, site.requested
     assert used is not None  # noqa: S101 -- who asks has looked
     begun = are_in(requested.id, snapshot.running.id) & (requested.kind != Kind.ARRAY)
-    waiting = requested.take(~begun & ~are_in(requested.id, np.array(list(apart), np.int64)))
+    waiting = requested.take(~begun & ~are_in(requested.id, list(apart)))
     new = used.lacks(snapshot.allocations.entries.start) & ~are_in(snapshot.running.id, waiting.id)
     return Jobs.joined([waiting, snapshot.running.take(new)])
 

@@ -214,14 +214,14 @@ STATE_FIELDS = (
     ("asked_group", "i8", "Node set that it asked for."),
     # Records of what happened.
     ("recording", "i8", "Whether events are written down."),
-    ("keeping", "i8", "Whether they are kept for Python after a policy was told of them."),
+    ("keeping", "i8", "Whether they are kept for Python after a policy has seen them."),
     ("events", "i8", "Length of `events`."),
-    ("told", "i8", "Of how many of them the policy was told."),
+    ("told", "i8", "How many of them the policy has seen."),
     ("logging", "i8", "Whether the nodes of each start are written down."),
     ("logged", "i8", "Length of `log_nodes`."),
     # For what the loop stops that a policy answers.
     ("ranking", "i8", "Whether a policy gives priorities."),
-    ("observing", "i8", "Whether a policy is told of events at each instant."),
+    ("observing", "i8", "Whether a policy observes events at each instant."),
 )
 STATE = record_type(*((name, kind) for name, kind, _ in STATE_FIELDS))
 """The scalars of the whole system, by `STATE_FIELDS`: name, type and meaning of each."""

@@ -321,7 +321,7 @@ def after_pass(machine: MachineState) -> tuple[int, bool]:
 def advance(machine: MachineState) -> int:
     """Run until something must be answered; return the questions as bits, 0 at the end.
 
-    `TELL` and `RANK` are for a policy (`rtsched.kernels.machine_policy`): events wait to be told,
+    `TELL` and `RANK` are for a policy (`rtsched.kernels.machine_policy`): events wait to be seen,
     waiting jobs for their priorities. `DEAL` is for `rtsched.kernels.machine_negotiation`.
     """
     state = machine.state[0]

@@ -1,6 +1,6 @@
 """The event loop with a policy in it: what it answers is done without a stop.
 
-The policy (`rtsched.kernels.policy`) is told what happened, gives waiting jobs priorities or node
+The policy (`rtsched.kernels.policy`) observes what happened, gives waiting jobs priorities or node
 sets, and judges jobs that were submitted: what it admits is carried out, whom it rejects is written
 down. The loop stops only where somebody else is to be asked.
 """
@@ -155,9 +155,9 @@ def _not_judged(
 
 
 @taken_in
-def count(asked: Questions, hook: int, rows: int, changed: int, abstained: int) -> None:
-    """Count a call of a kernel."""
-    asked.counts[hook, 0] += 1
+def count(asked: Questions, hook: int, calls: int, rows: int, changed: int, abstained: int) -> None:
+    """Count calls of a kernel."""
+    asked.counts[hook, 0] += calls
     asked.counts[hook, 1] += rows
     asked.counts[hook, 2] += changed
     asked.counts[hook, 3] += abstained
@@ -187,8 +187,8 @@ def tell(machine: MachineState, policy: Any, asked: Questions) -> bool:
                 used = list_nodes(machine, policy, asked, row)
             ask.observe(policy, event.time, int(event.kind), row, size, asked.nodes[:used])
             told += 1
-    for place in range(3):  # each event is a call of its own
-        asked.counts[OBSERVED, place] += told
+    calls = told if state.observing else min(told, 1)  # else they come as the hook has them
+    count(asked, OBSERVED, calls, told, told, 0)
     state.events = state.events if state.keeping else 0
     state.told = state.events
     return True
@@ -200,7 +200,7 @@ def rank_waiting(machine: MachineState, policy: Any, asked: Questions) -> bool:
     waiting = list_queue(machine)
     now, rows, values = machine.state[0].now, machine.rows[:waiting], machine.values[:waiting]
     abstained = ask.rank(policy, now, rows, values)
-    count(asked, RANKED, waiting, rerank(machine, machine.values), abstained)
+    count(asked, RANKED, 1, waiting, rerank(machine, machine.values), abstained)
     return True
 
 
@@ -221,7 +221,7 @@ def place_waiting(machine: MachineState, policy: Any, asked: Questions) -> bool:
             machine.more[row].group = code
             rows[changed] = row
             changed += 1
-    count(asked, PLACED, waiting, placed, waiting - placed)
+    count(asked, PLACED, 1, waiting, placed, waiting - placed)
     change(machine, RESIZE, rows[:changed], machine.values)
     return True
 
@@ -353,7 +353,7 @@ def judge(
     if accepted:
         source = _settled(machine, asked, rows, taken, plan)
         kept = KeptPlan(rows, plan.start, plan.end, plan.indptr, plan.nodes, source)
-    count(asked, JUDGED, len(came), len(due), len(came) - len(due))
+    count(asked, JUDGED, 1, len(came), len(due), len(came) - len(due))
     return True, kept
 
 

@@ -129,7 +129,6 @@ class ExclusiveNodes(System):
             self._extend()
         self._plan_rows, self._plan_order = NO_PLAN, np.zeros(0, np.int64)
         self._codes, self._counts = np.zeros(0, np.int32), np.zeros((len(HOOKS), 4), np.int64)
-        self._known_machine: Any = None
         self._pause_after = len(self.jobs) + 1
         self._places = np.zeros(0, np.int64)
         if self.cluster.shared:
@@ -235,15 +234,13 @@ class ExclusiveNodes(System):
         """Run until somebody must do something; return what, as bits."""
         if self._asked is None:
             return self._loop(self._machine)
-        if self._machine is not self._known_machine:
-            self._known_machine = self._machine
-            self._further = address_of(advance, self._machine)
         asked = self.questions
         laid, promised = asked.lengths[LAID], asked.lengths[PROMISED]
         plan = (*self._plan_rows, self._plan_order)
         kept = KeptPlan._make(np.require(column, requirements=("C", "W")) for column in plan)
         question = self._asked, asked, kept, self._pause_after
-        asks, kept = self._policy_loop(self._machine, self._further, *question)
+        further = address_of(advance, self._machine)
+        asks, kept = self._policy_loop(self._machine, further, *question)
         if asked.lengths[LAID] > laid:
             self._plan_rows, self._plan_order = PlanRows(*kept[:-1]), kept.source
             self.__dict__.pop("_plan", None)

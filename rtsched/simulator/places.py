@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Line = NDArray[np.float64]
 
 
-class Places(NamedTuple):
+class DeadlinePlaces(NamedTuple):
     """The places of all jobs: a compiled policy."""
 
     place: Line
@@ -32,7 +32,7 @@ class Places(NamedTuple):
     """float64[n]: the deadline by which it changes places; nan: it does not."""
 
 
-def deadline_places(jobs: Jobs) -> Places | None:
+def deadline_places(jobs: Jobs) -> DeadlinePlaces | None:
     """Return the policy that orders a queue of these jobs so.
 
     None where all have a deadline, or none has: places never change then, or deadlines alone tell.
@@ -40,10 +40,10 @@ def deadline_places(jobs: Jobs) -> Places | None:
     due = np.isfinite(jobs.deadline)
     if due.all() or not due.any():
         return None
-    return Places(np.arange(float(len(jobs))), np.where(due, jobs.deadline, np.nan))
+    return DeadlinePlaces(np.arange(float(len(jobs))), np.where(due, jobs.deadline, np.nan))
 
 
-def priorities(places: Places, _now: float, rows: NDArray[np.int64], out: Line) -> int:
+def priorities(places: DeadlinePlaces, _now: float, rows: NDArray[np.int64], out: Line) -> int:
     """Fill `out` with the priorities of the jobs that wait: less their places; change these."""
     some, count = np.empty(len(rows), np.int64), 0
     for at in range(len(rows)):
@@ -66,4 +66,4 @@ def priorities(places: Places, _now: float, rows: NDArray[np.int64], out: Line) 
     return 0
 
 
-policy_kernels(Places, rank=priorities)
+policy_kernels(DeadlinePlaces, rank=priorities)

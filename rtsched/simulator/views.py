@@ -101,7 +101,7 @@ def _with_joins(
 def take_events(machine: kernel.MachineState, jobs: Jobs, origin: float) -> Events:
     """Return what happened since the last time, and forget it.
 
-    Where a policy is told too, what it does not know yet is left for the next time.
+    Where a policy observes too, what it has not seen yet is left for the next time.
     """
     state = kernel.scalars(machine)
     count = int(state["told"] if state["observing"] else state["events"])

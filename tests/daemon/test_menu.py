@@ -182,7 +182,7 @@ async def test_what_cannot_be_held_beside_is_as_of_now(patient: Running) -> None
     assert patient.states() == ["offered"]
     lines = str(said[Tag.MESSAGE]).splitlines()
     assert [line.rpartition(", ")[2] for line in lines[1:]] == ["not reserved", "reserved"]
-    said = await submit(patient, 3, 40, 60)  # what is held does not stand in its user's way
+    said = await submit(patient, 3, 40, 60)  # what is held is not in its user's way
     assert said[Tag.VERDICT] == ACCEPT
     assert patient.states() == ["provisional"]
 

@@ -1,4 +1,4 @@
-"""Ids: where they stand in a table, and which are in another one."""
+"""Ids: their places in a table, and which of them are in another one."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def groups_of(queue: Queue, begun: Mapping[int, int]) -> Groups:
     """Return the jobs of a queue; `begun` are those that run, though not all of their procs do."""
     procs = queue.procs
     job, first, group = np.unique(procs.job, return_index=True, return_inverse=True)
-    runs = are_in(job, np.array(list(begun), np.int64))
+    runs = are_in(job, list(begun))
     runs[group[has_slot(procs)]] = True
     order = np.lexsort((job, procs.submit[first]))
     rank = np.empty(len(order), np.int64)
@@ -430,7 +430,7 @@ def marks_of(
         deferred=deferred,
         held=(held & ~groups.runs[which]) | deferred,
         requeues=~_declares(queue, first, False),
-        stuck=are_in(groups.job[which], np.array(list(stuck), np.int64)),
+        stuck=are_in(groups.job[which], list(stuck)),
         problem=problem,
         notify=notify,
         odds=odds,

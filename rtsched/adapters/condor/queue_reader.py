@@ -113,7 +113,7 @@ class ExpectedProcs:
     def known(self, jobs: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[Record]]:
         """Return those of these jobs that belong to the clusters, and the ad expected of each."""
         cluster = jobs >> PROC_BITS
-        jobs = jobs[are_in(cluster, np.array(list(self.ads), np.int64))]
+        jobs = jobs[are_in(cluster, list(self.ads))]
         return jobs, [self.ads[each] for each in (jobs >> PROC_BITS).tolist()]
 
 

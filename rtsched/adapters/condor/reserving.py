@@ -346,7 +346,7 @@ def _starters(view: PoolState, now: float) -> NDArray[np.bool_]:
 def _bound_jobs(view: PoolState) -> NDArray[np.bool_]:
     """Return bool[n]: which jobs that count as running are about to start."""
     jobs = view.observation.allocations.entries.job
-    return are_in(jobs, np.array(list(view.bound), np.int64))
+    return are_in(jobs, list(view.bound))
 
 
 def _settled(

@@ -276,16 +276,16 @@ class CondorSteering(Steering):
             step = Edit(Rank.JOB, (procs[i],), "RtRankSet", literal(wanted))
             yield change("place", job, f"prefer {wanted} for job {self.name_of(procs[i])}", step)
 
-    def removed(self, job: int, text: str) -> Iterator[Change]:
+    def removal(self, job: int, text: str) -> Iterator[Change]:
         """Yield what removes a job, its user told before; the end comes whatever became of that."""
         rows = self.view.rows_of([job], *_ALIVE)[job]
         if rows:
-            yield from self.told(job, text)
+            yield from self.notice(job, text)
             why, procs = " ".join(text.split())[:LONGEST], tuple(self.view.numbers[rows].tolist())
             says = f"remove job {self.name_of(job)}: {why}"
             yield change("cancel", job, says, Act("Remove", procs, why))
 
-    def told(self, job: int, text: str) -> Iterator[Change]:
+    def notice(self, job: int, text: str) -> Iterator[Change]:
         """Yield what tells a job's user something: RtWhy."""
         view, why = self.view, " ".join(text.split())[:LONGEST]
         rows = view.rows_of([job], *_ALIVE)[job]

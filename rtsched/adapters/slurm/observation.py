@@ -405,7 +405,7 @@ def _demands(rows: JobRows, first: Texts, facts: SlurmFacts) -> dict[str, Any]:
     whole = {name for name, part in facts.partitions.items() if part.exclusive}
     exclusive = rows.exclusive.map(is_exclusive, np.bool_) | first.map(whole.__contains__, np.bool_)
     exclusive |= (rows.array == rows.id) & rows.reservation.map(is_ours, np.bool_)
-    joined = are_in(rows.id, np.array(list(rows.components), np.int64))
+    joined = are_in(rows.id, list(rows.components))
     exclusive |= joined & rows.mark.map(is_admitted, np.bool_)
     return {
         "demand": demand.reshape(len(rows), len(resources)),

@@ -286,17 +286,17 @@ class SlurmSteering(Steering):
             words = ("scontrol", "update", f"NodeName={nodes}", f"Weight={weight}")
             yield change("set-node-weight", -1, text, Rank.NODE, *words)
 
-    def removed(self, job: int, text: str) -> Iterator[Change]:
+    def removal(self, job: int, text: str) -> Iterator[Change]:
         """Yield what removes a job, its user told before; Operators may set no text but Comment.
 
         The end comes after the comment, and whatever became of that.
         """
         if job in self.view.place:
-            yield from self.told(job, text)
+            yield from self.notice(job, text)
             says = f"cancel job {job}: {text}"
             yield change("cancel", job, says, Rank.END, "scancel", str(job))
 
-    def told(self, job: int, text: str) -> Iterator[Change]:
+    def notice(self, job: int, text: str) -> Iterator[Change]:
         """Yield the comment that tells a job's user something; what the user wrote stays in it.
 
         Slurm changes nothing of a job that has ended.
