@@ -32,7 +32,14 @@ from rtsched.model.resources import (
     room_of,
 )
 from rtsched.model.schedule import Entries, PlanRows, Schedule
-from rtsched.model.snapshot import Accounts, Dependencies, Snapshot, dependencies_of, places
+from rtsched.model.snapshot import (
+    Accounts,
+    Dependencies,
+    Snapshot,
+    are_in,
+    dependencies_of,
+    places,
+)
 from rtsched.model.state import EventKind, EventRows, Events, State
 from rtsched.model.table import Ragged, amounts_of, offsets_of
 from rtsched.model.verdicts import (
@@ -83,6 +90,7 @@ __all__ = [
     "Verdicts",
     "allowed_nodes",
     "amounts_of",
+    "are_in",
     "array_time",
     "demand_of",
     "dependencies_of",

@@ -25,6 +25,7 @@ from rtsched.api import (
     Schedule,
     Verdict,
     Verdicts,
+    are_in,
     dependencies_of,
     places,
     planned_again,
@@ -216,7 +217,7 @@ class DeadlineAdmission:
         max_nodes = self.insurance.max_nodes
         if not len(jobs):
             return (self._restored if max_nodes else self._improve)(snapshot, prepared)
-        if not max_nodes or not np.isin(jobs.id, snapshot.promises.job).all():
+        if not max_nodes or not are_in(jobs.id, snapshot.promises.job).all():
             return self._judged(jobs, snapshot, self.insurance, prepared)
         found = None
         for nodes in range(max_nodes, -1, -1):
@@ -315,7 +316,7 @@ class DeadlineAdmission:
         those that fail are left out, as `PlanningSession.improve` says.
         """
         queued, promises = snapshot.queued, snapshot.promises
-        waits = np.isin(queued.id, promises.job) & ~np.isin(queued.id, snapshot.plan.entries.job)
+        waits = are_in(queued.id, promises.job) & ~are_in(queued.id, snapshot.plan.entries.job)
         anew = queued.take(waits)
         if len(anew):
             place, _ = places(promises.job, anew.id)

@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rtsched.api import are_in
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -132,7 +134,7 @@ def held_longer(
         Seconds since the epoch.
     """
     runs = snapshot.allocations
-    promised = np.isin(runs.entries.job, snapshot.promises.job)
+    promised = are_in(runs.entries.job, snapshot.promises.job)
     if not promised.any() or not spare.any():
         return free
     some = runs.take(np.flatnonzero(promised))

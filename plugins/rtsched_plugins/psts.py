@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import Meta
 from msgspec.structs import replace
 
-from rtsched.api import Capabilities, EventKind, Placement, PreparedState, Ragged, hookimpl
+from rtsched.api import Capabilities, EventKind, Placement, PreparedState, Ragged, are_in, hookimpl
 from rtsched_plugins.kernels.node_queues import (
     Machine,
     NodeQueues,
@@ -156,7 +156,7 @@ class Psts:
             return None
         cluster, running = snapshot.cluster, snapshot.running.id
         queues = self._queues(state, cluster)
-        planned = np.isin(queues.waiting[:, JOB], snapshot.plan.entries.job)
+        planned = are_in(queues.waiting[:, JOB], snapshot.plan.entries.job)
         if planned.any():
             queues = replace(queues, waiting=queues.waiting[~planned])
         asks = np.flatnonzero(np.isin(events.rows.kind, ASKS))
@@ -170,7 +170,7 @@ class Psts:
             runs = np.flatnonzero(running == events.jobs.id[at])
             if len(runs):
                 nodes[at] = np.array(snapshot.allocations.nodes_of(int(runs[0])), np.int32)
-        known = queues.waiting[np.isin(queues.waiting[:, JOB], events.jobs.id)]
+        known = queues.waiting[are_in(queues.waiting[:, JOB], events.jobs.id)]
         most = sum(map(len, nodes)) + int(rows[:, SIZE].sum() + known[:, SIZE].sum())
         q, table = self._opened(queues, rows, events.jobs, cluster, prepared, most)
         happened = zip(events.rows.time.tolist(), kinds, nodes, strict=True)
@@ -191,7 +191,7 @@ class Psts:
         if not len(jobs):
             return None
         queues = self._queues(state, cluster)
-        new = np.flatnonzero(~np.isin(jobs.id, queues.waiting[:, JOB]))
+        new = np.flatnonzero(~are_in(jobs.id, queues.waiting[:, JOB]))
         new = new[np.lexsort((jobs.id[new], jobs.submit[new]))]
         came = jobs.take(new)  # not told of them yet, or they wait again
         queues, rows = gathered(queues, *self._rows(came, cluster))

@@ -32,6 +32,7 @@ from rtsched.api import (
     Ragged,
     Schedule,
     allowed_nodes,
+    are_in,
     demand_of,
     fitting_nodes,
     lacking,
@@ -445,7 +446,7 @@ class ResourceSession:
             return -1
         (row,) = np.flatnonzero(self._ids == job)
         before = self._ids[links.before[links.after == row]]
-        lost = before[~np.isin(before, self._promised.ids)]
+        lost = before[~are_in(before, self._promised.ids)]
         return int(lost[0]) if len(lost) else int(links.unknown[row])
 
     def _needed_by(self, job: int) -> float:

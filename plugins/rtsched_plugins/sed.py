@@ -23,7 +23,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray  # noqa: TC002 - the state is decoded by its annotations
 
-from rtsched.api import Capabilities, DelayClasses, EventKind, Kind, Placement, State, hookimpl
+from rtsched.api import (
+    Capabilities,
+    DelayClasses,
+    EventKind,
+    Kind,
+    Placement,
+    State,
+    are_in,
+    hookimpl,
+)
 from rtsched.kernels.delays import MigrationCost, slowness
 from rtsched_plugins.kernels.delay_classes import class_bounds
 from rtsched_plugins.mapping import (
@@ -216,7 +225,7 @@ def recorded(
     if len(last):
         occasion = int(kinds[last[-1]])
     anew = np.isin(kinds, (EventKind.STARTED, EventKind.MOVED))
-    renewed = np.isin(job, events.jobs.id[anew]) if anew.any() else np.zeros(len(job), np.bool_)
+    renewed = are_in(job, events.jobs.id[anew]) if anew.any() else np.zeros(len(job), np.bool_)
     delay = np.where(renewed, present, delays_of(state, job, present))
     order = np.argsort(job, kind="stable")
     return Recorded(job[order], delay[order], occasion)

@@ -25,7 +25,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
-from rtsched.api import Capabilities, EventKind, Ragged, Reason, Schedule, State, hookimpl
+from rtsched.api import Capabilities, EventKind, Ragged, Reason, Schedule, State, are_in, hookimpl
 from rtsched.kernels.edf import NEVER, grid, hyperperiods, periodic_work, reserve, withdraw
 from rtsched_plugins.kernels.spare import Machine, choose_node
 from rtsched_plugins.spare_form import Batch, Choice, Place, allowed_sets
@@ -242,7 +242,7 @@ def _held(snapshot: Snapshot, slot: float, state: Executed | None) -> tuple[NDAr
         boundary = np.ceil(snapshot.now / slot - 1e-6) * slot
         running = np.maximum(boundary - state.since, 0.0)
         done = dict(zip(state.job.tolist(), (state.seconds + running).tolist(), strict=True))
-    kept = np.isin(snapshot.running.id, snapshot.promises.job)
+    kept = are_in(snapshot.running.id, snapshot.promises.job)
     started = snapshot.allocations.take(np.flatnonzero(kept))
     schedule = Schedule.joined([snapshot.plan, started])
     wall = np.concatenate([snapshot.planned.wall_time, snapshot.running.wall_time[kept]])

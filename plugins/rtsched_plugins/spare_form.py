@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from rtsched.api import Finding, Kind, Verdict, Verdicts, allowed_nodes
+from rtsched.api import Finding, Kind, Verdict, Verdicts, allowed_nodes, are_in
 from rtsched_plugins.task_graphs import graphs_of
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def known_places(snapshot: Snapshot, *, promised: bool) -> dict[int, Place]:
     known = {}
     running = snapshot.allocations
     if promised:
-        kept = np.isin(running.entries.job, snapshot.promises.job)
+        kept = are_in(running.entries.job, snapshot.promises.job)
         running = running.take(np.flatnonzero(kept))
     for schedule in (running, snapshot.plan):
         entries = schedule.entries

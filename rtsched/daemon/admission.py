@@ -326,17 +326,16 @@ class AdmissionController:
         instant = self.instant
         if instant is None or result.verdict not in {"admit", "reject"}:
             return result
-        snapshot = replace(site.snapshot, now=now)
         if result.verdict == "admit":
             if instant.is_certain(site):
                 return result
-            if not instant.doubtful(self._present(site, snapshot).snapshot, site).any():
+            if not instant.doubtful(self._at(site, now).snapshot, site).any():
                 return result
             other = replace(self, worst=True)
         else:
             if result.judgement is None or instant.idle is None:
                 return result
-            seen = self._present(site, snapshot)
+            seen = self._at(site, now)
             if not seen.taken.any() or (math.isfinite(result.offer) and not seen.unclear):
                 return result
             other = replace(self, instant=None)
@@ -344,6 +343,10 @@ class AdmissionController:
         if stays == (result.verdict == "admit"):
             return result
         return _deferred(site, ("submit.unconfirmed",), messages.unconfirmed())
+
+    def _at(self, site: Site, now: float) -> Present:
+        """Return the site's snapshot at `now`, brought to the instant of the submission."""
+        return self._present(site, replace(site.snapshot, now=now))
 
     def _present(self, site: Site, snapshot: Snapshot) -> Present:
         """Return a snapshot of the site, brought to the instant of the submission."""
@@ -405,7 +408,7 @@ class AdmissionController:
         offers = redeemable(site, job, now, covers)
         if not offers:
             return None
-        lost = lost_starts(site, self._present(site, replace(site.snapshot, now=now)).snapshot)
+        lost = lost_starts(site, self._at(site, now).snapshot)
         return next((offer for offer in offers if offer.id not in lost), None)
 
     def _used_up(self, site: Site, job: Submission) -> UsedUp | None:

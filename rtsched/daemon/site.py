@@ -329,25 +329,29 @@ class Site:
         A job that the batch system does not show yet is put into the queue, with what it waits for.
         """
         old, promises = self.snapshot, self.promises.with_new(promise)
-        shown = promise.id < FIRST_OWN_ID
-        if shown:
-            ledger = ledger_of(promises.values())
-        else:  # its id is the highest
+        queued, edges, known = old.queued, old.edges, self.links
+        if promise.id >= FIRST_OWN_ID:  # the highest id
             ledger = old.promises.with_rows(ledger_of([promise]))
-        snapshot = replace(old, promises=ledger, plan=plan, version=old.version + 1)
-        requested = self.requested.with_rows(row)
-        after = replace(self, snapshot=snapshot, promises=promises, requested=requested)
-        if shown and old.queued.names("demand") == row.names("demand"):
-            return after
-        others = old.queued.take(old.queued.id != promise.id) if shown else old.queued
-        queued = _with_row(others, row)
-        if shown:  # it is counted to limits from now on
-            return replace(after, snapshot=replace(snapshot, queued=queued))
-        edges = Edges.joined([old.edges, links])
+            queued, edges = _with_row(queued, row), edges.with_rows(links)
+            known = known.with_rows(links)
+        else:
+            ledger = ledger_of(promises.values())
+            if queued.names("demand") != row.names("demand"):  # it counts to limits from now on
+                queued = _with_row(queued.take(queued.id != promise.id), row)
+        snapshot = replace(
+            old,
+            promises=ledger,
+            plan=plan,
+            queued=queued,
+            edges=edges,
+            version=old.version + 1,
+        )
         return replace(
-            after,
-            snapshot=replace(snapshot, queued=queued, edges=edges),
-            links=Edges.joined([self.links, links]),
+            self,
+            snapshot=snapshot,
+            promises=promises,
+            requested=self.requested.with_rows(row),
+            links=known,
             next_id=max(self.next_id, promise.id + 1),
         )
 

@@ -41,9 +41,11 @@ def _work_of(jobs: Jobs, cluster: Cluster) -> NDArray[np.float64]:
     """Return float64[n]: what jobs may use at most; of a divisible load what it needs at least."""
     work = jobs.size * jobs.wall_time
     array, load = jobs.kind == Kind.ARRAY, jobs.kind == Kind.DIVISIBLE
-    rounds = np.ceil(jobs.tasks / np.maximum(jobs.tasks_per_node, 1))
-    work = np.where(array, rounds * jobs.wall_time, work)
-    work = np.where(load, jobs.sigma * (jobs.cms + jobs.cps), work)
+    if array.any():
+        rounds = np.ceil(jobs.tasks / np.maximum(jobs.tasks_per_node, 1))
+        work = np.where(array, rounds * jobs.wall_time, work)
+    if load.any():
+        work = np.where(load, jobs.sigma * (jobs.cms + jobs.cps), work)
     if cluster.shared:
         work = work * np.maximum(amounts_of(jobs, "demand", (CPU,))[:, 0], 1)
     return np.where(np.isfinite(work), work, 0.0)

@@ -151,7 +151,7 @@ def prepare(
     )
     if running:
         notes.append(
-            f"{running} jobs still ran when the log was written: they are taken to end just then."
+            f"{counted(int(running), 'job')} still ran when the log was written: taken to end then."
         )
     columns, sentences = kinds(jobs, kind_rule, len(machine))
     notes += sentences
