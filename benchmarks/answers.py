@@ -97,7 +97,7 @@ PARTS: Mapping[str, list[tuple[Any, str]]] = {
     "record": [(admissions, "new_promise")],
     "reply": [(admissions, "reply_of")],
     "admission: the rest": [(AdmissionController, "judge")],
-    "database: the plan as bytes": [(stores, "encode_schedule")],
+    "database: the plan as bytes": [(stores, "encode_schedule"), (stores, "encode_change")],
     "database: the rest": [(Store, "commit")],
     "threads, log, metrics": [(Daemon, "commit")],
 }

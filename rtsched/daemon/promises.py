@@ -14,7 +14,8 @@ import numpy as np
 from rtsched.errors import RtschedError
 from rtsched.model.jobs import Jobs
 from rtsched.model.schedule import Entries, Schedule
-from rtsched.model.table import Amounts, Table, Text, amounts_from, resource_columns
+from rtsched.model.snapshot import places
+from rtsched.model.table import Amounts, Ragged, Table, Text, amounts_from, resource_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -240,6 +241,18 @@ class _Schedule(msgspec.Struct, array_like=True, frozen=True):
     preemptive: bool
 
 
+class _Change(msgspec.Struct, array_like=True, frozen=True):
+    """What a schedule became: entries that stay as they are, and others."""
+
+    first: _Array
+    """int64[r]: the row at which each run of entries begins that stay, in their new order."""
+    count: _Array
+    """int64[r]: how many they are."""
+    place: _Array
+    """int64[k]: where the others stand now."""
+    others: _Schedule
+
+
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -274,12 +287,7 @@ def decode_jobs(data: bytes) -> Jobs:
 
 def encode_schedule(schedule: Schedule) -> bytes:
     """Return a schedule as bytes."""
-    arrays = (schedule.indptr, schedule.nodes, schedule.fractions, schedule.node_start)
-    indptr, nodes, fractions, starts = (_Array.of(array) for array in arrays)
-    entries = _packed(schedule.entries)
-    return _encoder.encode(
-        _Schedule(entries, indptr, nodes, fractions, starts, schedule.preemptive)
-    )
+    return _encoder.encode(_packed_schedule(schedule))
 
 
 def decode_schedule(data: bytes) -> Schedule:
@@ -291,17 +299,108 @@ def decode_schedule(data: bytes) -> Schedule:
         If it is no schedule.
     """
     try:
-        found = msgspec.msgpack.decode(data, type=_Schedule)
-        entries = _unpacked(found.entries, Entries)
-        indptr, nodes, fractions, starts = (
-            packed.array()
-            for packed in (found.indptr, found.nodes, found.fractions, found.node_start)
-        )
-        if len(indptr) and (indptr[-1] != len(nodes) or (np.diff(indptr) < 0).any()):
-            raise ValueError("node offsets and nodes differ")
-        return Schedule(entries, indptr, nodes, fractions, found.preemptive, starts)
+        return _unpacked_schedule(msgspec.msgpack.decode(data, type=_Schedule))
     except _DAMAGED as cause:
         raise _damaged("schedule", cause) from cause
+
+
+def _packed_schedule(schedule: Schedule) -> _Schedule:
+    arrays = (schedule.indptr, schedule.nodes, schedule.fractions, schedule.node_start)
+    indptr, nodes, fractions, starts = (_Array.of(array) for array in arrays)
+    entries = _packed(schedule.entries)
+    return _Schedule(entries, indptr, nodes, fractions, starts, schedule.preemptive)
+
+
+def _unpacked_schedule(found: _Schedule) -> Schedule:
+    entries = _unpacked(found.entries, Entries)
+    indptr, nodes, fractions, starts = (
+        packed.array() for packed in (found.indptr, found.nodes, found.fractions, found.node_start)
+    )
+    if len(indptr) and (indptr[-1] != len(nodes) or (np.diff(indptr) < 0).any()):
+        raise ValueError("node offsets and nodes differ")
+    return Schedule(entries, indptr, nodes, fractions, found.preemptive, starts)
+
+
+def encode_change(before: Schedule, after: Schedule) -> bytes | None:
+    """Return what made one schedule of another, as bytes; None: that is half of it or more."""
+    row = _rows_before(before, after)
+    stays = row >= 0
+    if 2 * np.count_nonzero(stays) <= len(after):
+        return None
+    place, row = np.flatnonzero(~stays), row[stays]
+    _, first, count = _runs(np.arange(len(row)), row)
+    runs, others = (_Array.of(first), _Array.of(count)), _packed_schedule(after.take(place))
+    return _encoder.encode(_Change(*runs, _Array.of(place), others))
+
+
+def with_change(before: Schedule, data: bytes) -> Schedule:
+    """Return the schedule that `encode_change` made the bytes of.
+
+    Raises
+    ------
+    RtschedError
+        If they tell no change of the one before.
+    """
+    try:
+        found = msgspec.msgpack.decode(data, type=_Change)
+        first, count, place = (each.array() for each in (found.first, found.count, found.place))
+        others, kept = _unpacked_schedule(found.others), Ragged.counted(count)
+        if (first < 0).any() or (first + count > len(before)).any() or (count < 1).any():
+            raise ValueError("it keeps rows that are not there")
+        row = np.full(len(kept.values) + len(others), -1, np.int64)
+        row[place] = len(before) + np.arange(len(others))
+        row[row < 0] = np.repeat(first, count) + kept.values
+        return Schedule.joined([before, others]).take(row)
+    except _DAMAGED as cause:
+        raise _damaged("plan", cause) from cause
+
+
+def _rows_before(before: Schedule, after: Schedule) -> NDArray[np.int64]:
+    """Return for each entry its row in the schedule before, if it was the same there; else -1.
+
+    As `Schedule.joined` makes entries: it gives all a size and what any of them has.
+    """
+    nowhere = np.full(len(after), -1, np.int64)
+    had, optional = (
+        [name for name in ("fractions", "node_start") if len(getattr(one, name))]
+        for one in (before, after)
+    )
+    alike = len(before) and before.preemptive == after.preemptive and had == optional
+    if not alike or (after.entries.size != after.ragged.lengths).any():
+        return nowhere
+    row, same = _rows_of(before.entries.job, after.entries.job)
+    same &= before.ragged.lengths[row] == after.ragged.lengths
+    for name in ("start", "end", "rounds"):
+        same &= getattr(before.entries, name)[row] == getattr(after.entries, name)
+    for now, then, count in zip(*_runs(np.flatnonzero(same), row[same]), strict=True):
+        first, last = after.indptr[now], after.indptr[now + count]
+        moved = before.indptr[then] - first
+        for name in ("nodes", *optional):
+            old, new = getattr(before, name)[first + moved : last + moved], getattr(after, name)
+            differ = first + np.flatnonzero(old != new[first:last])
+            same[after.ragged.rows_at(differ)] = False
+    return np.where(same, row, nowhere)
+
+
+def _rows_of(
+    before: NDArray[np.int64], after: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return `places` of ids of which most stand where they stood."""
+    n = min(len(before), len(after))
+    moved = np.flatnonzero(before[:n] != after[:n])
+    first = int(moved[0]) if len(moved) else n
+    row, known = np.arange(len(after)), np.ones(len(after), np.bool_)
+    place, known[first:] = places(before[first:], after[first:])
+    row[first:] = first + place if first < len(before) else 0
+    return row, known
+
+
+def _runs(
+    now: NDArray[np.int64], then: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return where runs of rows begin that follow each other then as now, and how many they are."""
+    begins = np.flatnonzero(np.append(True, (np.diff(now) != 1) | (np.diff(then) != 1))[: len(now)])
+    return now[begins], then[begins], np.diff(np.append(begins, len(now)))
 
 
 _DAMAGED = (msgspec.MsgspecError, RtschedError, ValueError, TypeError, SyntaxError, IndexError)

@@ -17,9 +17,10 @@ import os
 import sqlite3
 import time
 from contextlib import closing, contextmanager, suppress
+from functools import reduce
 from pathlib import Path
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -44,7 +45,9 @@ from rtsched.daemon.promises import (
     PromiseState,
     StoredState,
     decode_schedule,
+    encode_change,
     encode_schedule,
+    with_change,
 )
 from rtsched.errors import StoreError
 
@@ -62,6 +65,9 @@ LONGEST_TEXT = 2000
 
 AT_ONCE = 100
 """Rows of the journal and old records that are written or deleted in one transaction."""
+
+MOST_PARTS = 200
+"""Parts that the plan is written in, before it is written as a whole again."""
 
 PAUSE = 0.005
 """Seconds between two of those, for the commits that wait."""
@@ -115,6 +121,16 @@ __all__ = [
 ]
 
 
+class _Written(NamedTuple):
+    """The plan as it is in the file: as a whole, and what changed since, in bytes."""
+
+    plan: Schedule | None = None
+    """None: not known."""
+    whole: int = 0
+    changes: int = 0
+    parts: int = 1
+
+
 class Store:
     """The database of one daemon; safe to use from several threads.
 
@@ -150,6 +166,7 @@ class Store:
         self._lock, self._tidying, self._asking = RLock(), RLock(), RLock()
         self._notes: list[JournalEntry] = []
         self._noting = Lock()  # held for no more than a list takes: `note` is called on the loop
+        self._plan = _Written()
         self._nodes: Nodes | None = None
         self._names: list[str] | None = None
         self._unused: Unused = {}
@@ -239,7 +256,7 @@ class Store:
             if held != self._held and self._held is not None:
                 os.close(self._held)
             self._base, self._held = base, held
-            self._nodes = self._names = None
+            self._plan, self._nodes, self._names = _Written(), None, None
             self._unused = self._unused if whole else {}
             self._connect_others(shared=False)
             for each in old:
@@ -285,14 +302,11 @@ class Store:
         latest = {promise.token: promise for promise in promises}.values()
         with self._transaction() as base:
             base.executemany(_UPSERT, [msgspec.structs.astuple(promise) for promise in latest])
-            if plan is None:
-                base.execute("UPDATE plan SET version = ?", (version,))
-            else:
-                base.execute(
-                    "UPDATE plan SET version = ?, plan = ?", (version, encode_schedule(plan))
-                )
+            base.execute("UPDATE ledger SET version = ?", (version,))
+            written = self._write_plan(base, plan)
             names = self._write_nodes(base, nodes)
             self._write_unused(base, unused)
+        self._plan = written
         if nodes is not None:
             self._nodes, self._names = nodes, names
         if unused is not None:
@@ -300,13 +314,30 @@ class Store:
         if any(promise.state == "provisional" for promise in promises):
             passing("committed")
 
+    def _write_plan(self, base: sqlite3.Connection, plan: Schedule | None) -> _Written:
+        """Write what changed of the plan, or the whole if that is less; return what is there."""
+        last = self._plan
+        if plan is None or plan is last.plan:
+            return last
+        change = None if last.plan is None else encode_change(last.plan, plan)
+        if change is not None:
+            changes = last.changes + len(change)
+            if changes <= last.whole and last.parts < MOST_PARTS:
+                base.execute("INSERT INTO plan_parts VALUES (?, ?)", (last.parts, change))
+                return _Written(plan, last.whole, changes, last.parts + 1)
+        whole = encode_schedule(plan)
+        base.execute("DELETE FROM plan_parts")
+        base.execute("INSERT INTO plan_parts VALUES (0, ?)", (whole,))
+        return _Written(plan, len(whole))
+
     def _write_nodes(self, base: sqlite3.Connection, nodes: Nodes | None) -> list[str] | None:
         """Write the nodes' names if they are others; return those that are there now."""
         if nodes is None or nodes is self._nodes:
             return self._names
         names = [name or "" for name in nodes.texts("name")]
         if names != self._names:
-            base.execute("UPDATE plan SET nodes = ?", (msgspec.json.encode(names).decode(),))
+            text = msgspec.json.encode(names).decode()
+            base.execute("INSERT OR REPLACE INTO plan_nodes VALUES (1, ?)", (text,))
         return names
 
     def _write_unused(self, base: sqlite3.Connection, unused: Unused | None) -> None:
@@ -329,7 +360,11 @@ class Store:
         """Return all that a daemon needs to go on."""
         with self._exclusive():
             base, promises = self._base, self.open_promises()
-            version, plan, nodes = base.execute("SELECT version, plan, nodes FROM plan").fetchone()
+            (version,) = base.execute("SELECT version FROM ledger").fetchone()
+            parts = [
+                part for (part,) in base.execute("SELECT part FROM plan_parts ORDER BY number")
+            ]
+            nodes = base.execute("SELECT names FROM plan_nodes").fetchone()
             states = dict(base.execute("SELECT name, state FROM states"))
             unused = {
                 (uid, state): msgspec.json.decode(times, type=tuple[float, ...])
@@ -343,11 +378,11 @@ class Store:
         if counted != len(promises):
             found = f"{counted} open promises and offers are counted, {len(promises)} are there"
             raise StoreError(self.path, f"is damaged ({found}); {RESTORE}")
-        schedule = None if plan is None else decode_schedule(plan)
-        names = None if nodes is None else msgspec.json.decode(nodes, type=tuple[str, ...])
+        plan = reduce(with_change, parts[1:], decode_schedule(parts[0])) if parts else None
+        names = None if nodes is None else msgspec.json.decode(nodes[0], type=tuple[str, ...])
         self._unused = unused
         outcomes = self._latest_likely_outcomes()
-        return StoredState(promises, schedule, version, states, names, unused, outcomes)
+        return StoredState(promises, plan, version, states, names, unused, outcomes)
 
     def check(self) -> None:
         """Read all of the file and check it; takes as long as it is large, and nothing waits.

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,14 @@ from hypothesis import strategies as st
 
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.daemon.database import migrations
-from rtsched.daemon.promises import decode_jobs, decode_schedule, encode_jobs, encode_schedule
+from rtsched.daemon.promises import (
+    decode_jobs,
+    decode_schedule,
+    encode_change,
+    encode_jobs,
+    encode_schedule,
+    with_change,
+)
 from rtsched.daemon.store import JOURNAL_ROWS, OPEN, JournalEntry, Promise, Store
 from rtsched.errors import RtschedError, StoreError
 from rtsched.model.cluster import Nodes
@@ -137,7 +145,11 @@ def test_commits_move_nothing_into_the_file(path):
         store.tidy(NOW)
         before = path.read_bytes()
         for version in range(30):
-            store.commit([record()], plan(200 + version), version)
+            other = plan(200)
+            start = other.entries.start - version
+            store.commit(
+                [record()], replace(other, entries=other.entries.replace(start=start)), version
+            )
         assert path.with_name("rtsched.db-wal").stat().st_size > 1000 * 4096
         assert path.read_bytes() == before
         store.tidy(NOW)
@@ -348,7 +360,7 @@ def test_an_upgrade_that_fails(path, monkeypatch):
     """A step that fails half-way leaves the file as it was."""
     with Store(path) as store:
         store.commit([record()], plan(), 1)
-    later = [*migrations(), (migrations()[-1][0] + 1, "DROP TABLE plan; DELETE FROM nowhere;")]
+    later = [*migrations(), (migrations()[-1][0] + 1, "DROP TABLE ledger; DELETE FROM nowhere;")]
     monkeypatch.setattr("rtsched.daemon.database.migrations", lambda: later)
     with pytest.raises(StoreError, match="nowhere"):
         Store(path)
@@ -501,12 +513,67 @@ def test_schedules_as_bytes():
         assert same(decode_schedule(encode_schedule(schedule)), schedule)
 
 
+@given(
+    st.integers(0, 12),
+    st.lists(st.integers(0, 11), unique=True, max_size=12),
+    st.sets(st.tuples(st.integers(0, 11), st.sampled_from(["start", "end", "rounds", "nodes"]))),
+    st.integers(0, 4),
+    st.sampled_from(["", "fractions", "node_start", "preemptive"]),
+)
+def test_what_changed_of_a_schedule(jobs, order, others, more, extra):
+    """From a schedule and what changed comes the new one: left out, moved, others, one more."""
+    before = plan(jobs)
+    if extra != "fractions":
+        before = replace(before, fractions=np.empty(0))
+    if extra == "node_start":
+        before = replace(before, node_start=before.starts())
+    before = replace(before, preemptive=extra == "preemptive")
+    kept = before.take(np.array([row for row in order if row < jobs], np.int64))
+    entries, nodes = kept.entries, kept.nodes.copy()
+    for row, what in others:
+        if row < len(kept) and what == "nodes":
+            nodes[kept.indptr[row]] += 100
+        elif row < len(kept):
+            column = entries.column(what).copy()
+            column[row] += 1
+            entries = entries.replace(**{what: column})
+    new = plan(more)
+    new = replace(new, entries=new.entries.replace(job=100 + np.arange(more)))
+    if extra != "fractions":
+        new = replace(new, fractions=np.empty(0))
+    after = Schedule.joined([replace(kept, entries=entries, nodes=nodes), new])
+    change = encode_change(before, after)
+    assert change is None or same(with_change(before, change), after)
+    if not others and len(kept) > more:
+        assert change is not None
+
+
+def test_a_commit_writes_what_changed(path):
+    """One more job is a small part of a long plan; the whole is written again now and then."""
+    plans = [plan(60).take(np.arange(jobs)) for jobs in range(40, 61)]
+    with Store(path) as store, closing(sqlite3.connect(path)) as base:
+        sizes = []
+        for version, some in enumerate(plans):
+            store.commit([record()], some, version)
+            sizes.append(base.execute("SELECT length(part) FROM plan_parts").fetchall())
+            assert same(store.load().plan, some)
+        store.commit([record()], plans[-1], 99)
+        assert base.execute("SELECT length(part) FROM plan_parts").fetchall() == sizes[-1]
+    whole = sizes[0][0][0]
+    assert [len(parts) for parts in sizes[:3]] == [1, 2, 3]
+    assert max(parts[1][0] for parts in sizes[1:3]) < whole / 5
+    assert max(sum(size for (size,) in parts[1:]) for parts in sizes) <= max(sizes[-1][0][0], whole)
+    with Store(path) as store:
+        assert same(store.load().plan, plans[-1])
+
+
 @given(st.binary(max_size=60), st.integers(0, 400), st.booleans())
 def test_damaged_bytes(noise, at, cut):
     """Bytes that are no jobs or schedule are refused with one sentence, or are read as some."""
     for encoded, decode in (
         (encode_jobs(Jobs.build(1, id=[7], user=["ann"])), decode_jobs),
         (encode_schedule(plan()), decode_schedule),
+        (encode_change(plan(8), plan(9)), lambda data: with_change(plan(8), data)),
     ):
         damaged = encoded[:at] + noise + (b"" if cut else encoded[at:])
         with contextlib.suppress(RtschedError):
