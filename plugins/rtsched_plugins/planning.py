@@ -479,8 +479,8 @@ class PlanningSession:
         """Have the batch's job `row` in its place; all others stay where they are planned."""
         before = pool.plan
         if before is None:
-            mine = np.flatnonzero(self.prepared.pool_of_planned == index)
-            before = self.snapshot.plan.take(mine)
+            before, mine = self.snapshot.plan, self.prepared.pool_of_planned == index
+            before = before if mine.all() else before.take(np.flatnonzero(mine))
         start, end, size = np.array([place.start]), np.array([place.end]), len(place.nodes)
         order, indptr = np.zeros(1, np.int64), np.array([0, size])
         nodes = place.nodes.astype(np.int32)

@@ -110,6 +110,8 @@ def generic(text: str) -> dict[str, int]:
 
     Processors, memory and licences are no generic resources.
     """
+    if not text:
+        return {}
     parts = (part.strip() for part in text.replace("=", ":").split(","))
     plain = (re.sub(r"^gres[/:]", "", part) for part in parts if not _NOT_OF_NODES.match(part))
     return gres(",".join(filter(None, plain)))
