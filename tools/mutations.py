@@ -100,7 +100,7 @@ TARGETS = {
         (
             "rtsched_plugins.sed",
             "rtsched_plugins.mapping",
-            "rtsched_plugins.moves",
+            "rtsched_plugins.mapping",
             "rtsched_plugins.kernels.delay_classes",
             "rtsched.kernels.delays",
         ),
