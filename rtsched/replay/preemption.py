@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rtsched.model.limits import Qos
-from rtsched.model.log import Ending
-from rtsched.model.preemption import (
+from rtsched.model.limits import (
     CANCEL,
     NONE,
     OFF,
     REQUEUE,
     SUSPEND,
     Preemption,
+    Qos,
 )
+from rtsched.model.log import Ending
 from rtsched.text import counted
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.jobs import Jobs
+    from rtsched.model.limits import SitePreemption
     from rtsched.model.log import Outcomes
-    from rtsched.model.preemption import SitePreemption
 
 AS_CONFIGURED = "conf"
 """Value of a setting that leaves it to the site's slurm.conf."""

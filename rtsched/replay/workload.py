@@ -13,8 +13,8 @@ import numpy as np
 from rtsched.errors import InputError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Kind
+from rtsched.model.limits import SitePreemption
 from rtsched.model.log import Ending, Skipped
-from rtsched.model.preemption import SitePreemption
 from rtsched.model.resources import fitting_nodes, mean_cores
 from rtsched.replay.arrays import Arrays, whole_arrays
 from rtsched.replay.limits import JobAmounts, billing_sentences, limits_of_jobs
