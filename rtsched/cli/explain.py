@@ -19,8 +19,7 @@ from rtsched.cli.asking import (
     when,
 )
 from rtsched.cli.common import KEPT, Exit, console, debug_option, indented
-from rtsched.report.start_wording import sentence
-from rtsched.report.wording import decimal, duration
+from rtsched.report.wording import decimal, duration, sentence
 from rtsched.text import counted
 
 if TYPE_CHECKING:

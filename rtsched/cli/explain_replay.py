@@ -13,7 +13,7 @@ import msgspec
 from rtsched.cli.common import console, indented
 from rtsched.errors import InputError
 from rtsched.model.log import FinalState
-from rtsched.replay.why import close_matches, explain, find
+from rtsched.replay.decisions import close_matches, explain, find
 from rtsched.report.wording import MISSING, decimal, duration, is_dated, percent
 from rtsched.text import counted
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rtsched.model.jobs import Jobs
+    from rtsched.replay.decisions import Why
     from rtsched.replay.results import Workload
-    from rtsched.replay.why import Why
 
 Label = Callable[[int], str]
 """What the batch system calls the job in a row."""

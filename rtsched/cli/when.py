@@ -219,7 +219,7 @@ def show(out: Console, report: WhenReport, *, alone: bool) -> None:
 
 def _show_one(out: Console, estimate: StartEstimate, now: float) -> None:
     from rtsched.cli.asking import when
-    from rtsched.report.start_wording import ends, sentence, starts
+    from rtsched.report.wording import ends, sentence, starts
 
     named = f"job {estimate.job}" if estimate.job else "such a job"
     if estimate.state == "running":
@@ -240,8 +240,7 @@ def _show_one(out: Console, estimate: StartEstimate, now: float) -> None:
 
 
 def _show_table(out: Console, report: WhenReport) -> None:
-    from rtsched.report.start_wording import TOO_LITTLE, about, interval
-    from rtsched.report.wording import MISSING, shortened
+    from rtsched.report.wording import MISSING, TOO_LITTLE, about, interval, shortened
 
     now, rows = report.now, []
     for each in report.jobs:

@@ -7,7 +7,7 @@ import pytest
 
 from rtsched.cli.explain_replay import after, clock, facts, sentence
 from rtsched.model.log import FinalState
-from rtsched.replay.why import Met, Why
+from rtsched.replay.decisions import Met, Why
 
 NAN, INF = np.nan, np.inf
 DAY = 1_795_219_200.0

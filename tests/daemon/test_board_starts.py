@@ -15,8 +15,7 @@ from running import NOW, Running
 
 from rtsched.daemon.estimating import Estimating, LatestEstimates
 from rtsched.estimates.settings import EstimateSettings
-from rtsched.report.start_wording import about
-from rtsched.report.wording import visible
+from rtsched.report.wording import about, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,8 +28,7 @@ from rtsched.estimates.likely_level import LikelyLevel
 from rtsched.estimates.tables import Estimates
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.units import HOUR
-from rtsched.notices.serving import load, once
-from rtsched.notices.settings import NoticesSettings
+from rtsched.notices import NoticesSettings, load, once
 
 
 def promises(level: LikelyLevel | None = None, **odds: float) -> LikelyPromises:

@@ -18,7 +18,7 @@ from rtsched.daemon.estimating import Estimating, LatestEstimates
 from rtsched.estimates.settings import EstimateSettings
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
-from rtsched.report.start_wording import about
+from rtsched.report.wording import about
 
 
 class Known(Estimating):
