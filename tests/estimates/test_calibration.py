@@ -14,11 +14,11 @@ from rtsched.estimates.calibration import (
     MEDIAN,
     MEMORIES,
     Calibration,
+    LikelyLevel,
     Open,
     Spread,
 )
 from rtsched.estimates.check import Course, _PastLimits, check, replayed
-from rtsched.estimates.likely_level import LikelyLevel
 from rtsched.estimates.record import ERROR_BY_LIMITS, SCORE, WIDTH, Record, judged
 from rtsched.estimates.settings import EstimateSettings
 from rtsched.estimates.tables import earliest_with, odds_by
