@@ -7,8 +7,6 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rtsched.model.units import PERIODS
-
 if TYPE_CHECKING:
     from rtsched.daemon.questions import StartEstimate
 
@@ -191,6 +189,8 @@ def interval(low: float | None, high: float | None, now: float) -> str:
 
 def period_name(seconds: float) -> str:
     """Return the name of a period: `day`, `week`, `month`, else its length."""
+    from rtsched.model.units import PERIODS  # with numpy, which commands of users do without
+
     return PERIODS.get(seconds, duration(seconds))
 
 
