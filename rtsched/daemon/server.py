@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from rtsched.adapters.wire import HEADER, LIMIT, MessageKind, read_for, read_header
-from rtsched.daemon.store import passing
+from rtsched.daemon.failpoints import passing
 from rtsched.errors import AdapterError, ProtocolError
 
 if TYPE_CHECKING:

@@ -9,15 +9,11 @@ What can wait (states, journal, deleting what is old) has a connection of its ow
 commits in between: those wait for `AT_ONCE` rows at the most, and never for the disk to take more
 than their own. Questions have one too; no commit waits for them. A start reads what is open,
 however much was closed.
-
-At the points that `RTSCHED_FAILPOINT` names a test has the daemon die, to show that nothing is lost
-there. No site sets it.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
 import time
 from contextlib import closing, contextmanager, suppress
@@ -39,6 +35,7 @@ from rtsched.daemon.database import (
     sentence,
     set_aside,
 )
+from rtsched.daemon.failpoints import passing
 from rtsched.daemon.promises import (
     OPEN,
     OUTCOMES,
@@ -59,26 +56,6 @@ if TYPE_CHECKING:
     from rtsched.model.schedule import Schedule
 
     Unused = Mapping[tuple[int, PromiseState], tuple[float, ...]]
-
-_Point = Literal["begun", "written", "committed", "answered"]
-"""`begun`: a transaction of the database has begun. `written`: it is written, but not committed.
-`committed`: a promise is on the disk, nobody has been told. `answered`: the filter has been told,
-but no job has been seen yet."""
-
-_chosen = os.environ.get("RTSCHED_FAILPOINT", "")
-
-
-def choose(point: _Point | Literal[""]) -> None:
-    """Choose the point at which this process dies; empty: at none."""
-    global _chosen
-    _chosen = point
-
-
-def passing(point: _Point) -> None:
-    """Die, as by kill -9, if this is the chosen point."""
-    if point == _chosen:
-        os.kill(os.getpid(), signal.SIGKILL)
-
 
 JOURNAL_ROWS = 20_000
 LONGEST_TEXT = 2000
