@@ -188,7 +188,7 @@ def test_objects_are_those_of_json(jobs: list[object], other: object, block: int
             (flat, 0, ""),
         ):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("rtsched.logs.source.scan_objects", kernel)
+                patch.setattr("rtsched.kernels.text.scan_objects", kernel)
                 source = Pieces(data, block)
                 found = [json.loads(part) for _, part in json_objects(source, level, key)]
             assert found == jobs
