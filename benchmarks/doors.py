@@ -29,10 +29,9 @@ from rtsched.adapters.slurm.rows import node_rows
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, encode
-from rtsched.daemon.answers import Answers
+from rtsched.daemon.answers import Answers, Queries
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.metrics import Metrics
-from rtsched.daemon.queries import Queries
 from rtsched.daemon.store import Store
 from rtsched.daemon.systemd import log_events
 from rtsched.daemon.worker import Worker

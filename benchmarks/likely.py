@@ -16,7 +16,7 @@ fifths of its time. Beside EASY in order of submission and in order of deadlines
 * `mixed`: all ask for odds, 80, 90, 95 or 99 % by their ids. This one is drawn.
 
 Odds are those of the daemon: of `rtsched.estimates.Estimator`, whose state is at most 30 s old,
-against the threshold of `rtsched.estimates.likely_level`, which learns from the promises before. At
+against the threshold of `rtsched.estimates.calibration`, which learns from the promises before. At
 each instant only what was known then is used. The first third of the log's time is there to learn
 from, the rest is counted. Blocks are of 500 promises with odds, in the order in which they were
 given; a block holds if 92 % or more were kept. In time are those of all jobs, with a promise or
@@ -40,9 +40,9 @@ import numpy as np
 
 from rtsched.core.decision import admission_actions, judge
 from rtsched.errors import RtschedError
+from rtsched.estimates import EstimateSettings
+from rtsched.estimates.calibration import STEP, LikelyLevel
 from rtsched.estimates.estimator import Estimator
-from rtsched.estimates.likely_level import STEP, LikelyLevel
-from rtsched.estimates.settings import EstimateSettings
 from rtsched.logs.cluster_files import read_cluster
 from rtsched.logs.readers import ReadOptions, read_logs
 from rtsched.model.actions import Admit, Reject, SetPriority

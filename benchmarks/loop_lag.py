@@ -42,13 +42,11 @@ from msgspec.structs import replace as changed
 
 from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, decode_fields, encode, read_header
-from rtsched.daemon.answers import Answers
+from rtsched.daemon.answers import Answers, Queries
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.estimating import FILE, Estimating
 from rtsched.daemon.estimating_process import EstimatesFile
-from rtsched.daemon.lag import LoopLag
-from rtsched.daemon.metrics import Metrics
-from rtsched.daemon.queries import Queries
+from rtsched.daemon.metrics import LoopLag, Metrics
 from rtsched.daemon.query_client import ask
 from rtsched.daemon.questions import Feasible, Status
 from rtsched.daemon.server import SocketServer

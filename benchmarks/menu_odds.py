@@ -32,12 +32,11 @@ from msgspec.structs import replace as changed
 from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import HEADER, REJECT, MessageKind, Tag, decode_fields, encode
 from rtsched.adapters.wire import read_header as header
-from rtsched.daemon.answers import Answers
+from rtsched.daemon.answers import Answers, Queries
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.estimating import FILE, Estimating
 from rtsched.daemon.estimating_process import EstimatesFile
 from rtsched.daemon.metrics import Metrics
-from rtsched.daemon.queries import Queries
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.settings import LikelySettings
 from rtsched.daemon.start import TURN

@@ -27,9 +27,8 @@ from rtsched_plugins.kernels import ste as ste_kernel
 from rtsched_plugins.kernels.scans import INDEX, MAJORITY, placed
 from rtsched_plugins.mapping import Mapping
 from rtsched_plugins.mcdf import Mcdf
-from rtsched_plugins.node_queues import NODE, WORK, machine_of
 from rtsched_plugins.portfolio import Portfolio
-from rtsched_plugins.psts import Psts
+from rtsched_plugins.psts import NODE, WORK, Psts, machine_of
 from rtsched_plugins.sed import Sed
 from rtsched_plugins.spare import EdfForm, Spare
 from rtsched_plugins.spare_form import place_graph

@@ -33,11 +33,9 @@ from made_up import FIRST_USER, MadeUp, Spool, job_fields, policy_in, promise
 
 from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import HEADER, MessageKind, Tag, encode, read_header
-from rtsched.daemon.answers import Answers
+from rtsched.daemon.answers import Answers, Queries
 from rtsched.daemon.app import Daemon
-from rtsched.daemon.lag import LoopLag
-from rtsched.daemon.metrics import Metrics
-from rtsched.daemon.queries import Queries
+from rtsched.daemon.metrics import LoopLag, Metrics
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.start import QUESTIONS, TURN
 from rtsched.daemon.store import Store

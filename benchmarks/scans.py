@@ -23,7 +23,7 @@ from rtsched.model.jobs import Jobs
 from rtsched_plugins.kernels.node_queues import balance
 from rtsched_plugins.kernels.scan_grid import overhead
 from rtsched_plugins.kernels.scans import INDEX, MAJORITY, placed
-from rtsched_plugins.node_queues import (
+from rtsched_plugins.psts import (
     BYTES,
     JOB,
     NODE,

@@ -68,7 +68,7 @@ TARGETS = {
             "rtsched_plugins.kernels.scans",
             "rtsched_plugins.kernels.scan_grid",
         ),
-        ("rtsched_reproductions.psts", "rtsched_reproductions.psts_example"),
+        ("rtsched_reproductions.psts",),
         {"seeds": 5, "tasks": 100},
     ),
     "spare": Target(
@@ -76,7 +76,7 @@ TARGETS = {
             "rtsched.kernels.edf",
             "rtsched_plugins.kernels.spare",
         ),
-        ("rtsched_reproductions.spare", "rtsched_reproductions.spare_runs"),
+        ("rtsched_reproductions.spare",),
         {"seeds": 5, "jobs": 12, "sets": 100},
     ),
     "ste": Target(
@@ -100,15 +100,12 @@ TARGETS = {
         (
             "rtsched_plugins.sed",
             "rtsched_plugins.mapping",
-            "rtsched_plugins.moves",
             "rtsched_plugins.kernels.delay_classes",
             "rtsched.kernels.delays",
         ),
         (
             "rtsched_reproductions.sed",
-            "rtsched_reproductions.sed_examples",
             "rtsched_reproductions.sed_runs",
-            "rtsched_reproductions.sed_states",
         ),
         {"seeds": 2, "jobs": 50, "saturated": 40},
     ),

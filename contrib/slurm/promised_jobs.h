@@ -1,5 +1,5 @@
 /* Which jobs were promised something, while the daemon cannot be asked: the file that it leaves for
- * that. rtsched/daemon/promised_jobs.py writes it, and says what stands in it. */
+ * that. rtsched/daemon/promises.py writes it, and says what stands in it. */
 #ifndef RTSCHED_PROMISED_JOBS_H
 #define RTSCHED_PROMISED_JOBS_H
 

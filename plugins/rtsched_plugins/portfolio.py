@@ -19,21 +19,19 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 import msgspec
 import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
-from rtsched.api import EventKind, Finding, Reason, Verdict, Verdicts, hookimpl, places
+from rtsched.api import EventKind, Finding, Reason, State, Verdict, Verdicts, hookimpl, places
 from rtsched_plugins.deadline_admission import BesidePlan, DeadlineAdmission, bounded, senseless
 from rtsched_plugins.kernels.admission import LOW, rows_of
-from rtsched_plugins.kernels.portfolio_plan import Reading, least_work
+from rtsched_plugins.kernels.portfolio_plan import Arrivals, Reading, least_work, read_arrivals
 from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY, IN_TURN
 from rtsched_plugins.planners import Several
 from rtsched_plugins.planning import tasks_of
-from rtsched_plugins.recent_arrivals import NOBODY, Recent, arrived, decided, without
 from rtsched_plugins.resource_planning import scarcest_share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Mapping
 
     from rtsched.api import (
         Cluster,
@@ -46,7 +44,96 @@ if TYPE_CHECKING:
         Snapshot,
     )
     from rtsched_plugins.deadline_admission import OnePool
-    from rtsched_plugins.kernels.portfolio_plan import Arrivals
+
+
+class Recent(State, frozen=True):
+    """Recent arrivals of jobs with a deadline, in order, and what was decided of each.
+
+    `time` in epoch seconds, the other columns as in `Arrivals`; `above` counts all jobs so far
+    that were above their threshold.
+    """
+
+    job: NDArray[np.int64]
+    time: NDArray[np.float64]
+    work: NDArray[np.float64]
+    patience: NDArray[np.float64]
+    threshold: NDArray[np.float64]
+    load: NDArray[np.float64]
+    declined: NDArray[np.bool_]
+    above: int
+
+
+_NOBODY = Recent(
+    np.empty(0, np.int64),
+    np.empty(0),
+    np.empty(0),
+    np.empty(0),
+    np.empty(0),
+    np.empty(0),
+    np.empty(0, np.bool_),
+    0,
+)
+"""Before anybody came."""
+
+
+def decided(
+    recent: Recent,
+    time: NDArray[np.float64],
+    work: NDArray[np.float64],
+    deadline: NDArray[np.float64],
+    reading: Reading,
+) -> tuple[Arrivals, int]:
+    """Return the arrivals remembered and further ones, each decided upon by those before it.
+
+    And how many of all so far were above their threshold.
+    """
+    n = len(time)
+    arrivals = Arrivals(
+        np.concatenate([recent.time, time]),
+        np.concatenate([recent.work, work]),
+        np.concatenate([recent.patience, deadline - time]),
+        np.concatenate([recent.threshold, np.empty(n)]),
+        np.concatenate([recent.load, np.empty(n)]),
+        np.concatenate([recent.declined, np.empty(n, np.bool_)]),
+    )
+    return arrivals, read_arrivals(arrivals, len(recent.job), recent.above, reading)
+
+
+def arrived(
+    recent: Recent,
+    job: NDArray[np.int64],
+    time: NDArray[np.float64],
+    work: NDArray[np.float64],
+    deadline: NDArray[np.float64],
+    reading: Reading,
+) -> Recent:
+    """Return the memory after further arrivals, each decided upon by those before it.
+
+    It holds as many arrivals as a decision looks at, and all those of the last instant: they may
+    be judged together. What is forgotten matters to no later decision, so that it does not matter
+    either how arrivals are cut into batches.
+    """
+    arrivals, above = decided(recent, time, work, deadline, reading)
+    count = len(arrivals.time)
+    first = max(count - reading.arrivals, 0)
+    first = min(first, int(np.searchsorted(arrivals.time, arrivals.time[-1])))
+    jobs, kept = np.concatenate([recent.job, job]), slice(first, None)
+    return Recent(jobs[kept], **_rows(arrivals._asdict(), kept), above=above)
+
+
+def without(recent: Recent, jobs: NDArray[np.int64]) -> Recent:
+    """Return the memory as if some jobs had not come; what was decided of others stays."""
+    kept = ~np.isin(recent.job, jobs)
+    if kept.all():
+        return recent
+    columns = {name: getattr(recent, name) for name in Arrivals._fields}
+    return Recent(recent.job[kept], **_rows(columns, kept), above=recent.above)
+
+
+def _rows(columns: Mapping[str, Any], kept: slice | NDArray[np.bool_]) -> dict[str, Any]:
+    """Return some rows of each column."""
+    return {name: column[kept] for name, column in columns.items()}
+
 
 ORDERS = {"deadline": BY_DEADLINE, "laxity": BY_LAXITY, "in-turn": IN_TURN}
 
@@ -157,10 +244,10 @@ class Portfolio(DeadlineAdmission):
         self, events: Events, snapshot: Snapshot, state: Recent | None
     ) -> Recent | None:
         """Take in who arrived, and decide whom of them to decline; forget who was withdrawn."""
-        recent = self._with_arrivals(events, snapshot, state or NOBODY)
+        recent = self._with_arrivals(events, snapshot, state or _NOBODY)
         gone = events.jobs.id[events.rows.kind == EventKind.WITHDRAWN]
         recent = without(recent, gone) if len(gone) else recent
-        return None if recent is (state or NOBODY) else recent
+        return None if recent is (state or _NOBODY) else recent
 
     def _with_arrivals(self, events: Events, snapshot: Snapshot, recent: Recent) -> Recent:
         came = np.flatnonzero(events.rows.kind == EventKind.ARRIVED)
@@ -178,7 +265,7 @@ class Portfolio(DeadlineAdmission):
         self, jobs: Jobs, snapshot: Snapshot, state: Recent | None, prepared: PreparedState
     ) -> Verdicts | None:
         """Decline what is too large for the present load, and plan for the rest."""
-        recent, place = self._looked_up(jobs, snapshot, state or NOBODY)
+        recent, place = self._looked_up(jobs, snapshot, state or _NOBODY)
         declined = place >= 0
         declined[declined] = recent.declined[place[declined]]
         if not declined.any():
@@ -197,7 +284,7 @@ class Portfolio(DeadlineAdmission):
         origin = jobs.submit[0] if len(jobs) else 0.0
         time = (jobs.submit[came] - origin) + origin  # as the replay's clock has it
         work, some = self._work(jobs.take(came), cluster, origin), jobs.deadline[came]
-        arrivals, _ = decided(NOBODY, time, work, some, self._reading(cluster))
+        arrivals, _ = decided(_NOBODY, time, work, some, self._reading(cluster))
         place = np.cumsum(pool.answers) - 1
         pool.direct = pool.answers.copy()
         pool.direct[came] = ~arrivals.declined

@@ -38,13 +38,15 @@ from rtsched_plugins.kernels.delay_classes import class_bounds
 from rtsched_plugins.mapping import (
     Field,
     Mapping,
+    Occasion,
+    Requests,
     RoomMapping,
+    moves,
     placed,
     preferred,
     preferred_with_room,
     waiting,
 )
-from rtsched_plugins.moves import Occasion, Requests, moves
 
 if TYPE_CHECKING:
     from rtsched.api import Cluster, Events, Jobs, PreparedState, Snapshot

@@ -43,8 +43,8 @@ from rtsched.api import (
     job_columns,
 )
 from rtsched.kernels.service_error import fill
-from rtsched_plugins.accounting import Tree
 from rtsched_plugins.kernels import ste as kernel
+from rtsched_plugins.multifactor import Tree
 
 if TYPE_CHECKING:
     from rtsched.api import Accounts, Cluster, Events, Jobs, Snapshot

@@ -11,10 +11,11 @@ import math
 import zlib
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
+from rtsched.errors import AdapterError, InputError
 from rtsched.model.blocked import NOTHING_BLOCKED, Blocked
 from rtsched.model.jobs import NOBODY, Edges, Jobs, Periodic
 from rtsched.model.schedule import Schedule
@@ -570,3 +571,54 @@ class Adjustment(NamedTuple):
     partition: str | None = None
     deadline: float | None = None
     odds: float | None = None
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LastGood(Generic[T]):
+    """What was read last without an error.
+
+    Parameters
+    ----------
+    value : T
+        What counts until something was read.
+    stale : str
+        What it means, for people, that nothing new could be read; the error follows.
+
+    Attributes
+    ----------
+    value : T
+        The last one.
+    problem : str
+        Why it is not a new one; empty: it is.
+    """
+
+    def __init__(self, value: T, stale: str) -> None:
+        self.value, self.problem = value, ""
+        self._stale = stale
+
+    def read(self, call: Callable[[], T]) -> T:
+        """Return what a call returns; if that fails, what was read before."""
+        try:
+            self.value, self.problem = call(), ""
+        except (AdapterError, InputError) as error:
+            self.problem = f"{self._stale}: {error}"
+        return self.value
+
+
+class Remade(Generic[P, T]):
+    """What is made anew only when what it is made of has changed; else it is the same object."""
+
+    def __init__(self, make: Callable[P, T]) -> None:
+        self._make = make
+        self._of: object = None
+        self._made: list[T] = []
+
+    def of(self, *parts: P.args, **more: P.kwargs) -> T:
+        """Return what is made of these parts."""
+        if not self._made or self._of != (parts, more):
+            self._made = [self._make(*parts, **more)]
+            self._of = parts, more
+        return self._made[0]

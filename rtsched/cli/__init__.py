@@ -58,6 +58,8 @@ MODULES = {
     **dict.fromkeys(("status", "plan", "cancel", "board"), "promises"),
     **dict.fromkeys(("feasible", "take"), "feasible"),
     **dict.fromkeys(("compare", "render"), "compare"),
+    **dict.fromkeys(("check", "plugins"), "check"),
+    **dict.fromkeys(("anonymise", "synth"), "logs"),
 }
 """Modules of several commands, each by its name there; any other has one, `command`."""
 

@@ -67,7 +67,6 @@ def notices(config: Path) -> None:
     foreground until it is stopped (SIGTERM). The log is JSON, one event per line.
     """
     from rtsched.core.config import read_settings
-    from rtsched.notices.serving import run
-    from rtsched.notices.settings import NoticesSettings
+    from rtsched.notices import NoticesSettings, run
 
     run(read_settings(config, NoticesSettings))

@@ -21,7 +21,7 @@ from rtsched.reproduce.pages import (
     verdict,
     write,
 )
-from rtsched.reproduce.running import WHERE
+from rtsched.reproduce.study import WHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

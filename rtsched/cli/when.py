@@ -1,7 +1,9 @@
-"""`rtsched when`: when jobs are estimated to start and end."""
+"""`rtsched when`: when jobs are estimated to start and end; and how good that is on a log."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +20,31 @@ from rtsched.cli.asking import (
     socket_option,
     zone,
 )
-from rtsched.cli.common import Exit, console, debug_option, indented
+from rtsched.cli.common import (
+    Bars,
+    Exit,
+    console,
+    debug_option,
+    indented,
+    refuse_unwritable,
+    require_page,
+    say,
+)
 from rtsched.cli.feasible import node_range, request_of, request_options
-from rtsched.cli.options import reading_options
+from rtsched.cli.options import from_options, reading_of, reading_options
+from rtsched.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from rich.console import Console
 
     from rtsched.daemon.questions import StartEstimate, When, WhenReport
+    from rtsched.estimates import EstimateSettings
+    from rtsched.replay.results import Workload
+    from rtsched.replay.settings import WorkloadOptions
+    from rtsched.report.start_accuracy import StartAccuracy
+    from rtsched.simulator.settings import ExclusiveSettings
 
 CHECKING = (
     "config", "cluster_file", "qos_file", "associations_file", "unit", "every", "starts", "draws",
@@ -149,9 +166,7 @@ def command(ctx: click.Context, /, job: str | None, as_json: bool, path: str, **
     if checking["check"]:
         if job or _describes(ctx):
             raise click.UsageError("--check goes through a log: give no job, and none of its needs")
-        from rtsched.cli import when_check
-
-        ctx.exit(when_check.run(checking, as_json=as_json))
+        ctx.exit(_check_log(checking, as_json=as_json))
     _refuse_alone(ctx)
     report: WhenReport = report_of(_question(ctx, job or "", given), path)
     if as_json:
@@ -219,7 +234,7 @@ def show(out: Console, report: WhenReport, *, alone: bool) -> None:
 
 def _show_one(out: Console, estimate: StartEstimate, now: float) -> None:
     from rtsched.cli.asking import when
-    from rtsched.report.start_wording import ends, sentence, starts
+    from rtsched.report.wording import ends, sentence, starts
 
     named = f"job {estimate.job}" if estimate.job else "such a job"
     if estimate.state == "running":
@@ -240,8 +255,7 @@ def _show_one(out: Console, estimate: StartEstimate, now: float) -> None:
 
 
 def _show_table(out: Console, report: WhenReport) -> None:
-    from rtsched.report.start_wording import TOO_LITTLE, about, interval
-    from rtsched.report.wording import MISSING, shortened
+    from rtsched.report.wording import MISSING, TOO_LITTLE, about, interval, shortened
 
     now, rows = report.now, []
     for each in report.jobs:
@@ -263,3 +277,225 @@ def _show_table(out: Console, report: WhenReport) -> None:
         )
     titles = ["job", "name", f"starts ({zone(now)})", "80 %", "95 %", "ends", ""]
     show_table(out, titles, rows, lines=True)
+
+
+_MOST_INSTANTS = 1_000_000
+"""Instants at the most; a log of a hundred years has fewer, every hour."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line asks for."""
+
+    logs: tuple[Path, ...]
+    given: Mapping[str, Any]
+    settings: EstimateSettings
+    system: ExclusiveSettings
+    workload: Mapping[str, Any]
+
+
+def _check_log(given: Mapping[str, Any], *, as_json: bool) -> Exit:
+    """Check the estimates on a log and report; return the exit status.
+
+    Raises
+    ------
+    RtschedError
+        For everything that is wrong with options, files and the log.
+    """
+    asked = _asked(given)
+    if given["html"] is not None:
+        read = (given[name] for name in ("config", "cluster_file", "qos_file", "associations_file"))
+        refuse_unwritable(
+            given["html"],
+            "--html",
+            is_directory=False,
+            replaces=True,
+            inputs=(*asked.logs, *read),
+        )
+        require_page("the HTML page")
+    with Bars(not given["no_progress"]) as bars:
+        with bars.step("reading"):
+            workload = _read(asked)
+        found, starts = _check(asked, workload, bars)
+        if given["html"] is not None:
+            _write_page(asked, workload, found, starts)
+    if as_json:
+        _print_json(asked, workload, found, starts)
+    else:
+        _show(asked, workload, found, starts)
+    if given["html"] is not None:
+        say(f"wrote {given['html']}")
+    return Exit.GOOD if found.holds else Exit.FINDINGS
+
+
+def _asked(given: Mapping[str, Any]) -> _Asked:
+    """Return what is asked for, over what the site's file says."""
+    import msgspec
+
+    from rtsched.cli.check import load_checked
+    from rtsched.core.config import read_toml
+    from rtsched.core.plugins import discover
+    from rtsched.estimates import EstimateSettings
+    from rtsched.model.units import known_zone
+    from rtsched.simulator.settings import ExclusiveSettings
+
+    known_zone(given["timezone"])
+    settings, system = EstimateSettings(), ExclusiveSettings()
+    workload: Mapping[str, Any] = {}
+    if given["config"] is not None:
+        site = load_checked(given["config"], discover())
+        settings = site.estimates
+        system = site.system if isinstance(site.system, ExclusiveSettings) else system
+        workload = read_toml(given["config"]).get("workload", {})
+    draws = settings.draws if given["draws"] is None else given["draws"]
+    # the clock of this machine has no say in what the answer is
+    settings = msgspec.structs.replace(settings, draws=draws, longest=float("inf"))
+    return _Asked(tuple(given["check"]), given, settings, system, workload)
+
+
+def _read(asked: _Asked) -> Workload:
+    """Return the log, ready to be replayed, as `rtsched replay` reads it; and with job names.
+
+    A job without a requested time has no limit here: estimates must not know its run time.
+    """
+    from dataclasses import replace
+
+    from rtsched.cli.replay import proposed_settings
+    from rtsched.logs.cluster_files import read_cluster
+    from rtsched.logs.readers import read_logs
+    from rtsched.logs.slurm_limits import read_limits
+    from rtsched.replay.workload import prepare
+
+    given = asked.given
+    reading = reading_of(given, details=True, resources=True)
+    log, cluster = read_logs(asked.logs, reading), None
+    if given["cluster_file"] is not None:
+        cluster, notes = read_cluster(given["cluster_file"])
+        log = replace(log, assumptions=(*log.assumptions, *notes))
+    limits = None
+    if given["qos_file"] is not None or given["associations_file"] is not None:
+        limits = read_limits(given["qos_file"], given["associations_file"], given["cluster_file"])
+    proposed = proposed_settings(asked.logs[0]) if log.format == "swf" else {}
+    options = _workload_options({**proposed, **asked.workload}, given)
+    return prepare(log, options, cluster, limits, assume_requested=False)
+
+
+def _workload_options(base: Mapping[str, Any], given: Mapping[str, Any]) -> WorkloadOptions:
+    from rtsched.replay.settings import WorkloadOptions
+
+    unit = {} if given["unit"] is None else {"unit": given["unit"]}
+    return from_options(WorkloadOptions, {}, {**base, **unit, "deadline_rule": "none"})
+
+
+def _check(asked: _Asked, workload: Workload, bars: Bars) -> tuple[StartAccuracy, str]:
+    """Return how good the estimates were, and whose starts they were compared with."""
+    import numpy as np
+
+    from rtsched.estimates.check import check, recorded, replayed
+    from rtsched.report.start_accuracy import StartAccuracy
+
+    every = asked.given["every"]
+    _refuse_endless(workload, every)
+    starts = asked.given["starts"]
+    if starts is None:
+        known = np.isfinite(workload.outcomes.start).any()
+        starts = "recorded" if known else "replayed"
+    if starts == "recorded":
+        course = recorded(workload)
+    else:
+        with bars.step("replaying"):
+            course = replayed(workload, asked.system)
+    with bars.step("estimating") as progress:
+        checked = check(
+            workload, course, asked.settings, asked.system, step=every, progress=progress
+        )
+    return StartAccuracy.of(checked), starts
+
+
+def _refuse_endless(workload: Workload, every: float) -> None:
+    """Refuse a log over which the instants have no end, before any work."""
+    if not math.isfinite(every):
+        raise ConfigError([f"--every is {every} seconds; give a number"])
+    submit = workload.jobs.submit
+    instants = (float(submit[-1]) - float(submit[0])) / every if len(submit) else 0.0
+    if instants > _MOST_INSTANTS:
+        years = instants * every / (365.25 * 86400)
+        raise InputError(
+            workload.named,
+            f"its submissions span {years:,.3g} years, {instants:,.0f} instants; check its times, "
+            "or raise --every",
+        )
+
+
+def _named(asked: _Asked) -> str:
+    from rtsched.report.wording import shortened
+
+    return shortened(", ".join(path.name for path in asked.logs), 80)
+
+
+def _facts(
+    asked: _Asked, workload: Workload, found: StartAccuracy, starts: str
+) -> list[tuple[str, str]]:
+    from rtsched.report.start_accuracy import span
+    from rtsched.report.wording import count, duration
+    from rtsched.text import counted
+
+    whose = "as the log records them" if starts == "recorded" else "of a replay by the scheduler"
+    each = duration(asked.given["every"])
+    times, by = count(found.instants), counted(asked.settings.draws, "simulation")
+    left_out = workload.skipped.count.total()
+    skipped = f", {counted(left_out, 'record')} skipped" if left_out else ""
+    return [
+        ("jobs", f"{count(len(workload.jobs))}{skipped}"),
+        ("starts", whose),
+        ("judged", span(found)),
+        ("estimated", f"all waiting jobs every {each}, {times} times, by {by} each"),
+    ]
+
+
+def _write_page(asked: _Asked, workload: Workload, found: StartAccuracy, starts: str) -> None:
+    from rtsched.report import files, start_accuracy
+
+    title = f"Start estimates on {_named(asked)}"
+    facts = _facts(asked, workload, found, starts)
+    text = start_accuracy.page(found, title, facts, tuple(workload.assumptions))
+    files.write_text(asked.given["html"], text)
+
+
+def _print_json(asked: _Asked, workload: Workload, found: StartAccuracy, starts: str) -> None:
+    import click
+    import msgspec
+
+    from rtsched.report.wording import visible
+
+    report = {
+        "logs": [str(path) for path in asked.logs],
+        "jobs": len(workload.jobs),
+        "skipped": workload.skipped.count.total(),
+        "starts": starts,
+        "every_s": asked.given["every"],
+        "draws": asked.settings.draws,
+        "assumptions": [visible(each) for each in workload.assumptions],
+        **found.as_object(),
+    }
+    click.echo(msgspec.json.encode(report).decode())
+
+
+def _show(asked: _Asked, workload: Workload, found: StartAccuracy, starts: str) -> None:
+    from rtsched.report.start_accuracy import ERROR_TITLES, TITLES
+
+    out = console()
+    indented(out, _named(asked), 0, "bold")
+    show_facts(out, _facts(asked, workload, found, starts))
+    out.print()
+    if workload.assumptions:
+        indented(out, "Assumed", 0, "bold")
+        for sentence in workload.assumptions:
+            indented(out, sentence, 2, lead="- ")
+        out.print()
+    show_table(out, TITLES, [part.cells() for part in found.parts])
+    out.print()
+    show_table(out, ERROR_TITLES, [part.error_cells() for part in found.parts])
+    out.print()
+    indented(out, found.steadiness(), 0)
+    indented(out, found.verdict(), 0, "bold")

@@ -28,14 +28,12 @@ from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.chains import ConfigReloader
 from rtsched.daemon.cycle import CycleRules, Steered, after_poll, steered
 from rtsched.daemon.deferred import AT_A_TIME, with_kept
-from rtsched.daemon.lag import LoopLag
 from rtsched.daemon.likely import fallen
 from rtsched.daemon.messages import Wording
-from rtsched.daemon.promised_jobs import lines_of
-from rtsched.daemon.promises import TOKEN, JournalEntry, decode_jobs
-from rtsched.daemon.purged import CompletionLookup
+from rtsched.daemon.metrics import LoopLag
+from rtsched.daemon.promises import TOKEN, JournalEntry, decode_jobs, lines_of
 from rtsched.daemon.questions import RefusedError
-from rtsched.daemon.recovery import recovered, states_to_store
+from rtsched.daemon.recovery import CompletionLookup, recovered, states_to_store
 from rtsched.daemon.restarting import RestartPolicy
 from rtsched.daemon.user_limits import kept_for_nothing
 from rtsched.daemon.warming import keep_loaded, rehearse, warm_up
@@ -55,8 +53,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.likely import OddsSource
     from rtsched.daemon.menu import Menu
     from rtsched.daemon.metrics import Metrics
-    from rtsched.daemon.promised_jobs import PromisedJobs
-    from rtsched.daemon.promises import Promise
+    from rtsched.daemon.promises import Promise, PromisedJobs
     from rtsched.daemon.questions import Peer
     from rtsched.daemon.server import SocketServer
     from rtsched.daemon.settings import LiveSite

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.promises import Promise
     from rtsched.daemon.settings import DaemonSettings, LikelySettings
     from rtsched.daemon.site import LikelyPromises, Site
-    from rtsched.estimates.likely_level import LikelyLevel
+    from rtsched.estimates.calibration import LikelyLevel
 
 ROUNDING = 1e-9
 """Of odds that are turned into a threshold and back."""

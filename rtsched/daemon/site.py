@@ -17,7 +17,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Marks
 from rtsched.daemon.promises import AT_RISK, OPEN, OpenPromises
-from rtsched.estimates.likely_level import LikelyLevel
+from rtsched.estimates.calibration import LikelyLevel
 from rtsched.model.jobs import NOBODY, Edges, Jobs
 from rtsched.model.schedule import Commitment, Promises, Schedule
 from rtsched.model.snapshot import are_in, places

@@ -19,14 +19,13 @@ from rtsched.adapters.users import uid_of
 from rtsched.adapters.wire import MessageKind
 from rtsched.core.chain import Chain
 from rtsched.core.plugins import discover
-from rtsched.daemon.answers import Answers
+from rtsched.daemon.answers import Answers, Queries
 from rtsched.daemon.app import Daemon, PluginChains, rules_of, wording_of
 from rtsched.daemon.chains import Chains, ConfigReloader
 from rtsched.daemon.database import WriterEpoch
 from rtsched.daemon.estimating import Estimating
 from rtsched.daemon.metrics import Metrics
-from rtsched.daemon.promised_jobs import FILE, PromisedJobs
-from rtsched.daemon.queries import Queries
+from rtsched.daemon.promises import LIST_FILE, PromisedJobs
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.site_reader import SiteReader
 from rtsched.daemon.standby import BEAT, SharedSocketServer, Standby
@@ -218,7 +217,9 @@ def _promised(live: LiveSite) -> PromisedJobs | None:
 
     HTCondor's schedd shows its expressions the whole job.
     """
-    return PromisedJobs(Path(live.daemon.run) / FILE) if live.daemon.system == "slurm" else None
+    return (
+        PromisedJobs(Path(live.daemon.run) / LIST_FILE) if live.daemon.system == "slurm" else None
+    )
 
 
 async def _under_watch(serving: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
@@ -263,7 +264,7 @@ async def _serve_in_turn(
     settings, run = live.daemon, Path(live.daemon.run)
     controller = LocalController(live.slurm, run)
     os.environ["SLURM_CONF"] = str(controller.copy)  # for the process that talks to Slurm
-    left = PromisedJobs(run / FILE)
+    left = PromisedJobs(run / LIST_FILE)
     standby = Standby(Path(settings.database), controller, settings.system, left.forget)
     metrics = Metrics()
     uids = await asyncio.to_thread(_uids, settings.asking_users())

@@ -13,8 +13,7 @@ from xml.parsers import expat
 import msgspec
 
 from rtsched.logs.classads import Record, json_value, parse_value
-from rtsched.logs.json_objects import json_objects
-from rtsched.logs.source import readable
+from rtsched.logs.source import json_objects, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,10 +14,10 @@ import numpy as np
 
 from rtsched.kernels.text import ARRAY, HET, PENDING_ARRAY, SINGLE
 from rtsched.logs.gather import Coder
-from rtsched.logs.json_objects import json_objects
 from rtsched.logs.sacct import moment, per_processor, zone_label
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
 from rtsched.logs.slurm_text import deadline_in, ending, submit_line
+from rtsched.logs.source import json_objects
 from rtsched.model.units import known_zone, slurm_moment
 
 if TYPE_CHECKING:

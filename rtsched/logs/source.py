@@ -17,13 +17,14 @@ import zlib
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from rtsched.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import TracebackType
-
 
 BLOCK = 4 << 20
 """Bytes read at a time."""
@@ -253,3 +254,52 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
         yield from (f"{line.decode('utf-8', 'surrogateescape')}\n" for line in whole)
     if rest:
         yield rest.decode("utf-8", "surrogateescape")
+
+
+LONGEST = 64 << 20
+"""A longer object is no job."""
+
+_AT_ONCE = 4096
+
+
+def json_objects(source: Source, level: int, key: str = "") -> Iterator[tuple[int, bytes]]:
+    """Yield line (from 1) and text of each object that lies in `level` lists or objects.
+
+    The rest of the file is not looked at, so a file that is damaged elsewhere is still read. An
+    object that the end of the file cuts short is yielded as far as it goes.
+
+    Parameters
+    ----------
+    source : Source
+    level : int
+        0 for objects one after another, 1 for a list of them, 2 for a list in an object.
+    key : str
+        For level 2: the list's name.
+    """
+    from rtsched.kernels.text import scan_objects  # compiled: live systems need sources without
+
+    name = np.frombuffer(f'"{key}"'.encode() if key else b"", np.uint8)
+    state = np.array([0, 0, 0, -1, 0, 0], np.int64)
+    spans = np.empty((_AT_ONCE, 3), np.int64)
+    text = b""
+    for block in source.blocks():
+        text += block
+        buffer = np.frombuffer(text, np.uint8)
+        found = _AT_ONCE
+        while found == _AT_ONCE:
+            found = scan_objects(buffer, level, name, state, spans)
+            for start, end, line in spans[:found].tolist():
+                yield line + 1, text[start:end]
+        keep = int(state[3]) if state[3] >= 0 else int(state[0])
+        text = text[keep:]
+        state[0] -= keep
+        if state[3] >= 0:
+            state[3] -= keep
+        if len(text) > LONGEST:
+            raise InputError(
+                source.path,
+                f"a JSON object or string is longer than {LONGEST >> 20} MB; the file is damaged",
+                line=int(state[5]) + 1,
+            )
+    if state[3] >= 0:
+        yield int(state[5]) + 1, text

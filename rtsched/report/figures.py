@@ -16,18 +16,24 @@ from rtsched.model.resources import CPU
 from rtsched.model.table import Ragged, amounts_of
 from rtsched.model.units import HOUR
 from rtsched.replay.measures import LEVELS, errors, in_order
-from rtsched.report import series
 from rtsched.report.axes import MUTED, PAPER, WAITS, axis, base, literal, log_axis, span_axis
 from rtsched.report.scene import (
+    QUANTILES,
     Figure,
     Group,
     Scene,
     Shown,
+    by_hour,
     course,
+    occupancy,
     panels,
+    size_classes,
+    slowdown_by_class,
     step,
     time_layout,
     trimmed,
+    waiting,
+    waits,
 )
 from rtsched.report.wording import count, decimal, duration, instant, percent, shortened
 from rtsched.text import counted
@@ -175,12 +181,12 @@ FAIRNESS_NOTE = (
 def waits_figure(scene: Scene) -> Figure:
     """Return the distribution of waits."""
     plot, most, medians = go.Figure(), 10.0, []
-    p = np.linspace(0, 1, series.QUANTILES + 1)
+    p = np.linspace(0, 1, QUANTILES + 1)
     for entry in scene.shown:
-        waits = series.waits(scene.workload, entry.results)
-        if not len(waits):
+        waited = waits(scene.workload, entry.results)
+        if not len(waited):
             continue
-        at = np.quantile(waits, p)
+        at = np.quantile(waited, p)
         most = max(most, float(at[-1]))
         medians.append(f"{entry.name} {duration(float(at[len(at) // 2]))}")
         plot.add_scatter(
@@ -207,10 +213,10 @@ def waits_figure(scene: Scene) -> Figure:
 def slowdown_figure(scene: Scene) -> Figure:
     """Return the bounded slowdown by size of the job."""
     plot = go.Figure()
-    classes, names = series.size_classes(scene.workload)
+    classes, names = size_classes(scene.workload)
     worst, highest = [], 10.0
     for entry in scene.shown:
-        means = series.slowdown_by_class(scene.workload, entry.results, classes, len(names))
+        means = slowdown_by_class(scene.workload, entry.results, classes, len(names))
         if np.isfinite(means).any():
             widest = int(np.nanargmax(means))
             highest = max(highest, float(means[widest]))
@@ -239,8 +245,7 @@ def slowdown_figure(scene: Scene) -> Figure:
 def occupancy_figure(scene: Scene) -> Figure:
     """Return the busy part of the machine over time."""
     courses = [
-        100 * series.occupancy(scene.workload, entry.results, scene.borders)
-        for entry in scene.shown
+        100 * occupancy(scene.workload, entry.results, scene.borders) for entry in scene.shown
     ]
     means = [
         f"{entry.name} {percent(float(course.mean()) / 100)}"
@@ -277,7 +282,7 @@ def _shared_words(scene: Scene) -> str:
 
 def waiting_figure(scene: Scene) -> Figure:
     """Return the number of waiting jobs over time; in panels if the queues are far apart."""
-    queues = [series.waiting(scene.workload, entry.results, scene.borders) for entry in scene.shown]
+    queues = [waiting(scene.workload, entry.results, scene.borders) for entry in scene.shown]
     peaks = [float(queue.max()) for queue in queues]
     names = [entry.name for entry in scene.shown]
     text = ", ".join(f"{name} {decimal(peak)}" for name, peak in zip(names, peaks, strict=True))
@@ -303,7 +308,7 @@ def waiting_figure(scene: Scene) -> Figure:
 
 def hours_figure(scene: Scene) -> Figure | None:
     """Return rejects and misses by hour of the day; None where there are neither."""
-    hours = [series.by_hour(scene.workload, entry.results) for entry in scene.shown]
+    hours = [by_hour(scene.workload, entry.results) for entry in scene.shown]
     kinds = {
         "Missed deadlines": [some.missed for some in hours],
         "Rejected": [some.rejected for some in hours],

@@ -21,8 +21,17 @@ from rtsched.errors import MissingExtraError
 from rtsched.replay.measures import MEASURES
 from rtsched.replay.policies import baseline
 from rtsched.report.axes import DARK, look, variables
-from rtsched.report.rows import LOGGED, ROWS, Row, best, machine, shown, use_tables
-from rtsched.report.tables import promisable, undone
+from rtsched.report.tables import (
+    LOGGED,
+    ROWS,
+    Row,
+    best,
+    machine,
+    promisable,
+    shown,
+    undone,
+    use_tables,
+)
 from rtsched.report.wording import (
     clocked,
     compact,

@@ -1,6 +1,5 @@
 """Reproductions of the published policies: ours beside the papers' values."""
 
-from rtsched.reproduce.running import Reproduced, executor, reproduce, reproductions
 from rtsched.reproduce.study import (
     CHANCE,
     Claim,
@@ -9,11 +8,15 @@ from rtsched.reproduce.study import (
     Parameters,
     Part,
     Plot,
+    Reproduced,
     Reproduction,
     Sheet,
     Tally,
     Verdict,
     chance,
+    executor,
+    reproduce,
+    reproductions,
 )
 
 __all__ = [

@@ -8,8 +8,7 @@ import msgspec
 import numpy as np
 
 from rtsched.errors import ConfigError, OutputError
-from rtsched.reproduce.running import Reproduced
-from rtsched.reproduce.study import Claim, Findings, Plot, Sheet, Verdict
+from rtsched.reproduce.study import Claim, Findings, Plot, Reproduced, Sheet, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

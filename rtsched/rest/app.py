@@ -19,7 +19,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, License, SecurityScheme
 
 from rtsched import __version__
-from rtsched.adapters import munge
+from rtsched.adapters import credentials
 from rtsched.daemon import questions
 from rtsched.daemon.questions import RefusalCode, RefusedError, Status
 from rtsched.daemon.server import LOG_EVERY
@@ -107,7 +107,7 @@ def create_app(
     settings: RestSettings,
     proxy_uid: int = -1,
     *,
-    decode: Callable[[str], munge.Credential] | None = munge.decode,
+    decode: Callable[[str], credentials.Credential] | None = credentials.decode,
     pool: Pool | None = None,
 ) -> AccessMiddleware:
     """Return the ASGI application.

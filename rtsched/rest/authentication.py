@@ -19,8 +19,8 @@ from contextlib import asynccontextmanager
 from math import floor
 from typing import TYPE_CHECKING, NamedTuple
 
-from rtsched.adapters import id_tokens, munge
-from rtsched.adapters.munge import CredentialError
+from rtsched.adapters import credentials
+from rtsched.adapters.credentials import CredentialError
 from rtsched.adapters.users import uid_of
 from rtsched.errors import RtschedError
 from rtsched.rest.credential import CONDOR_SCHEME, SCHEME, payload_for
@@ -68,7 +68,7 @@ class Authenticator:
     Parameters
     ----------
     decode : callable or None
-        From a credential of munge to what it says, such as `munge.decode`; None: none are accepted.
+        From a credential of munge to what it says, such as `credentials.decode`; None: none.
     proxy_uid : int
         The site's proxy on the Unix socket; -1: there is none.
     sessions : Sessions or None
@@ -79,7 +79,7 @@ class Authenticator:
 
     def __init__(
         self,
-        decode: Callable[[str], munge.Credential] | None,
+        decode: Callable[[str], credentials.Credential] | None,
         proxy_uid: int = -1,
         sessions: Sessions | None = None,
         tokens: TokenAuthenticator | None = None,
@@ -160,7 +160,7 @@ class Authenticator:
         assert self._tokens is not None  # noqa: S101 - as its caller has checked
         try:
             return await self._tokens.uid(token, peer)
-        except munge.CredentialError as error:
+        except credentials.CredentialError as error:
             raise AuthenticationError(str(error)) from error
 
     async def _of_credential(self, credential: str, expected: bytes) -> int:
@@ -170,7 +170,7 @@ class Authenticator:
         try:
             async with self._decoding:
                 uid, payload = await asyncio.to_thread(self._decode, credential.strip())
-        except munge.CredentialError as error:
+        except credentials.CredentialError as error:
             raise AuthenticationError(str(error)) from error
         if payload != expected:
             raise AuthenticationError(
@@ -213,8 +213,8 @@ class Pool(NamedTuple):
         The domain of the pool's users.
     """
 
-    identity_of: Callable[[str], str] = id_tokens.identity_of
-    uid_domain: Callable[[], str] = id_tokens.uid_domain
+    identity_of: Callable[[str], str] = credentials.identity_of
+    uid_domain: Callable[[], str] = credentials.uid_domain
 
 
 class TokenAuthenticator:
@@ -265,7 +265,7 @@ class TokenAuthenticator:
         AdapterError
             If the pool, or the daemon, does not answer.
         """
-        claims = id_tokens.claims_in(token, self._clock())
+        claims = credentials.claims_in(token, self._clock())
         if claims.iat < self._started:
             raise CredentialError(
                 "the token was made before this server started, so it may have been used; make "
@@ -285,7 +285,7 @@ class TokenAuthenticator:
             raise CredentialError("root is not accepted; use a user's own token")
         return uid
 
-    async def _user(self, token: str, claims: id_tokens.Claims) -> str:
+    async def _user(self, token: str, claims: credentials.Claims) -> str:
         """Return the user's name, as the collector knows it."""
         loop = asyncio.get_running_loop()
         if self._system is not None:
@@ -311,7 +311,7 @@ class TokenAuthenticator:
         if jti in self._used:
             raise CredentialError("the token was used before; make one for each request")
 
-    def _use_up(self, claims: id_tokens.Claims) -> None:
+    def _use_up(self, claims: credentials.Claims) -> None:
         now = self._clock()
         if len(self._used) >= 1024 and next(iter(self._used.values())) <= now:
             self._used = {jti: end for jti, end in self._used.items() if end > now}

@@ -257,19 +257,19 @@ def _authorization(
     request: Request, settings: ClientSettings, encode: Callable[[bytes, int], str] | None
 ) -> str:
     """Return the header that says who asks."""
-    from rtsched.adapters import id_tokens, munge
+    from rtsched.adapters import credentials
 
     identity = "munge" if encode is not None else settings.identity
-    if not identity and not munge.available() and which(id_tokens.FETCH):
+    if not identity and not credentials.available() and which(credentials.FETCH):
         identity = "condor"
     if identity != "condor":
         payload = payload_for(request.method, request.target.encode(), request.body)
-        return f"{SCHEME} {(encode or munge.encode)(payload, TTL_S)}"
+        return f"{SCHEME} {(encode or credentials.encode)(payload, TTL_S)}"
     if not settings.server.startswith("https:"):  # a token is good for other requests too
         raise ConfigError(
             [f"server: {settings.server} is without TLS; tokens of HTCondor are sent by https only"]
         )
-    return f"{CONDOR_SCHEME} {id_tokens.fetch()}"
+    return f"{CONDOR_SCHEME} {credentials.fetch()}"
 
 
 def _exchanged(

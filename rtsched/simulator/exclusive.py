@@ -51,9 +51,15 @@ from rtsched.model.resources import served
 from rtsched.model.schedule import NO_PLAN, PlanRows, Schedule
 from rtsched.simulator import views
 from rtsched.simulator.array_runs import ArrayRuns
-from rtsched.simulator.gates import open_stuck_gates, released, with_gates
 from rtsched.simulator.interface import DecisionPoint, JobOutcomes
-from rtsched.simulator.places import deadline_places
+from rtsched.simulator.queue import (
+    deadline_places,
+    never_matched,
+    open_stuck_gates,
+    released,
+    with_claims,
+    with_gates,
+)
 from rtsched.simulator.settings import ExclusiveSettings
 from rtsched.simulator.setup import (
     NodeSets,
@@ -65,7 +71,6 @@ from rtsched.simulator.setup import (
     with_preemption,
 )
 from rtsched.simulator.shared_nodes import held_nodes, with_room_for_plan, with_room_for_sizes
-from rtsched.simulator.submitters import never_matched, with_claims
 from rtsched.simulator.system import System
 from rtsched.simulator.views import laid_plan, lay_out_plan, writable
 

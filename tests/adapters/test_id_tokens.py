@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from limited_tokens import GOOD, NOW, token
 
-from rtsched.adapters import id_tokens, munge
-from rtsched.adapters.munge import CredentialError
+from rtsched.adapters import credentials
+from rtsched.adapters.credentials import CredentialError
 from rtsched.errors import AdapterError
 
 ALLOWED = """# READ command to local collector is ALLOWED
@@ -23,7 +23,7 @@ User = "condor@password"
 
 def test_a_limited_token() -> None:
     """Says whose it is."""
-    claims = id_tokens.claims_in(token(GOOD), NOW)
+    claims = credentials.claims_in(token(GOOD), NOW)
     assert (claims.sub, claims.jti, claims.exp) == ("alice@pool", "1f", NOW + 59)
 
 
@@ -48,7 +48,7 @@ def test_a_limited_token() -> None:
 def test_tokens_that_are_not_for_a_request(change: dict[str, object], says: str) -> None:
     """Full ones, those that last, and what has no claims."""
     with pytest.raises(CredentialError, match=says):
-        id_tokens.claims_in(token(GOOD | change), NOW)
+        credentials.claims_in(token(GOOD | change), NOW)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_tokens_that_are_not_for_a_request(change: dict[str, object], says: str)
 def test_what_is_no_token(text: str, says: str) -> None:
     """Is refused before anybody is asked."""
     with pytest.raises(CredentialError, match=says):
-        id_tokens.claims_in(text, NOW)
+        credentials.claims_in(text, NOW)
 
 
 @given(st.binary(max_size=200), st.text("._-aA0=", max_size=50))
@@ -79,7 +79,7 @@ def test_nothing_else_is_raised(data: bytes, text: str) -> None:
     """Whatever is sent."""
     for each in (token(data), text):
         with pytest.raises(CredentialError):
-            id_tokens.claims_in(each, NOW)
+            credentials.claims_in(each, NOW)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ cat <<'END'
 END
 """
     command(commands, "condor_ping", script)
-    assert id_tokens.identity_of("a.b.c") == "alice@pool"
+    assert credentials.identity_of("a.b.c") == "alice@pool"
     assert seen.read_text().splitlines() == [
         "-type COLLECTOR -long READ",
         *("700", "700", "600", "a.b.c", "REQUIRED IDTOKENS"),
@@ -138,16 +138,16 @@ def test_what_the_collector_reports(
     """Only a user authenticated by the token counts; a collector that is away is no refusal."""
     command(commands, "condor_ping", f"cat <<'END'\n{text}\nEND\nexit {status}")
     with pytest.raises(kind, match=says) as raised:
-        id_tokens.identity_of("a.b.c")
+        credentials.identity_of("a.b.c")
     assert type(raised.value) is kind
 
 
 def test_commands_that_are_missing_or_hang(commands: Path) -> None:
     """One sentence for each."""
     for ask, name in (
-        (id_tokens.fetch, "condor_token_fetch"),
-        (lambda: id_tokens.identity_of("a.b.c"), "condor_ping"),
-        (id_tokens.uid_domain, "condor_config_val"),
+        (credentials.fetch, "condor_token_fetch"),
+        (lambda: credentials.identity_of("a.b.c"), "condor_ping"),
+        (credentials.uid_domain, "condor_config_val"),
     ):
         with pytest.raises(AdapterError, match=f"^{name} is not installed here"):
             ask()
@@ -158,9 +158,9 @@ def test_commands_that_are_missing_or_hang(commands: Path) -> None:
                 ask()
         (commands / name).chmod(0o755)
     with pytest.raises(AdapterError, match=r"within 0\.2 s"):
-        id_tokens.identity_of("a.b.c", 0.2)
+        credentials.identity_of("a.b.c", 0.2)
     with pytest.raises(AdapterError, match=r"schedd did not answer .*; the collector did not"):
-        id_tokens.fetch(0.2)
+        credentials.fetch(0.2)
     assert not list((commands / "tmp").iterdir())
 
 
@@ -181,7 +181,7 @@ case "$*" in *COLLECTOR*) echo "{collector}" >&2 ;; *) echo "{schedd}" >&2 ;; es
 exit 1"""
     command(commands, "condor_token_fetch", script)
     with pytest.raises(AdapterError, match=says):
-        id_tokens.fetch()
+        credentials.fetch()
 
 
 def test_a_token_is_fetched(commands: Path) -> None:
@@ -190,21 +190,21 @@ def test_a_token_is_fetched(commands: Path) -> None:
         'case "$*" in *"-authz READ -lifetime 60 -type COLLECTOR"*) echo a.b.c ;; *) echo ;; esac'
     )
     command(commands, "condor_token_fetch", script)
-    assert id_tokens.fetch() == "a.b.c"
+    assert credentials.fetch() == "a.b.c"
 
 
 def test_the_domain(commands: Path) -> None:
     """Of HTCondor's configuration."""
     command(commands, "condor_config_val", "echo pool")
-    assert id_tokens.uid_domain() == "pool"
+    assert credentials.uid_domain() == "pool"
     command(commands, "condor_config_val", "echo 'Not defined: UID_DOMAIN' >&2; exit 1")
     with pytest.raises(AdapterError, match="cannot be read"):
-        id_tokens.uid_domain()
+        credentials.uid_domain()
 
 
 def test_munge_is_there_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its library it is not."""
-    munge._library.cache_clear()
-    monkeypatch.setattr(munge, "LIBRARY", "libmunge-missing.so.0")
-    assert not munge.available()
-    munge._library.cache_clear()
+    credentials._library.cache_clear()
+    monkeypatch.setattr(credentials, "LIBRARY", "libmunge-missing.so.0")
+    assert not credentials.available()
+    credentials._library.cache_clear()

@@ -14,8 +14,8 @@ from rtsched.adapters.slurm.commands import only_waiting, promised_priority, ran
 from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, unchecked_features
 from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.layout import ClusterLayout, layout_of
-from rtsched.adapters.slurm.node_requests import node_list_in, with_node_list
 from rtsched.adapters.slurm.observation import jobs_of, marks_of
+from rtsched.adapters.slurm.requirements import node_list_in, with_node_list
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import JobRows, node_rows
 from rtsched.adapters.slurm.settings import SlurmSettings

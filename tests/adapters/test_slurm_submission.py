@@ -20,8 +20,8 @@ from rtsched.adapters.slurm.facts import (
     margin_of,
     seconds,
 )
-from rtsched.adapters.slurm.node_requests import node_list_in
 from rtsched.adapters.slurm.observation import is_admitted, is_deferred, token_of
+from rtsched.adapters.slurm.requirements import node_list_in
 from rtsched.adapters.slurm.reserving import has_shape
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import LARGEST_FACTOR

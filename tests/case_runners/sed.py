@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from rtsched.replay.results import Workload
-from rtsched_reproductions.sed_runs import run, stream
-from rtsched_reproductions.sed_states import VARIANTS, diagram, idle
+from rtsched_reproductions.sed_runs import VARIANTS, diagram, idle, run, stream
 
 Case = dict[str, Any]
 

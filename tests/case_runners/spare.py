@@ -7,7 +7,7 @@ import numpy as np
 
 from rtsched.kernels.edf import NEVER, hyperperiods, reserve, run
 from rtsched_plugins.kernels import spare
-from rtsched_reproductions.spare_runs import SILENT, Job, Task, admit_jobs, machines_of
+from rtsched_reproductions.spare import SILENT, Job, Task, admit_jobs, machines_of
 
 Case = dict[str, Any]
 NAMES = ("exec_slots", "period_slots", "relative_deadline_slots", "phase_slots")

@@ -274,7 +274,7 @@ def test_the_sites_server(run, tmp_path, refused, monkeypatch):
         run("status", "--socket", tmp_path / "none"), "no daemon answers", "systemctl", status=3
     )
     monkeypatch.setenv("RTSCHED_SERVER", "http://head:6821")
-    monkeypatch.setattr("rtsched.adapters.munge.encode", lambda *_: "credential")
+    monkeypatch.setattr("rtsched.adapters.credentials.encode", lambda *_: "credential")
     refused(run("status"), "server: http://head:6821 is on another host; use https")
 
 

@@ -1,13 +1,13 @@
-"""What `explain` says: a sentence, then the numbers."""
+"""What `explain` says: a outcome, then the numbers."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from rtsched.cli.explain_replay import after, clock, facts, sentence
+from rtsched.cli.explain import after, clock, facts, outcome
 from rtsched.model.log import FinalState
-from rtsched.replay.why import Met, Why
+from rtsched.replay.decisions import Met, Why
 
 NAN, INF = np.nan, np.inf
 DAY = 1_795_219_200.0
@@ -46,8 +46,8 @@ pytestmark = pytest.mark.usefixtures("zone")
 
 
 def said(**changes):
-    """Return the sentence for a job that differs from the one that waited."""
-    return sentence(dataclasses.replace(WAITED, **changes), str)
+    """Return the outcome for a job that differs from the one that waited."""
+    return outcome(dataclasses.replace(WAITED, **changes), str)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def said(**changes):
     ],
 )
 def test_sentence(changes, expected):
-    """Each fate has its own sentence."""
+    """Each fate has its own outcome."""
     assert said(**changes) == expected
 
 
@@ -165,7 +165,7 @@ def test_shared_nodes():
     met = dataclasses.replace(WAITED.met, busy=25, shared=True)
     shared = dataclasses.replace(WAITED, met=met, whole=8 * 3600.0, served=2 * 3600.0)
     assert met.free == 10
-    assert sentence(shared, str).startswith(
+    assert outcome(shared, str).startswith(
         "waited 2h 00m: nodes are shared, and none was to take it earlier, 5 jobs"
     )
     told = dict(facts(shared, str))

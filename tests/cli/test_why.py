@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from rtsched.model.jobs import Jobs
 from rtsched.model.log import FinalState
+from rtsched.replay.decisions import close_matches, explain, find
 from rtsched.replay.results import Results
-from rtsched.replay.why import close_matches, explain, find
 
 INF, NAN = np.inf, np.nan
 

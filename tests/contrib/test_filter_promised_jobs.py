@@ -9,7 +9,7 @@ from filter_harness import DENIED, USER, Filter
 from filter_server import FilterServer, answering
 
 from rtsched.adapters.wire import Tag
-from rtsched.daemon.promised_jobs import MOST
+from rtsched.daemon.promises import MOST_LISTED
 
 HEAD = "rtsched-promised-jobs 1"
 UNKNOWN = "so no job can be changed until the daemon is back"
@@ -117,7 +117,7 @@ def test_a_torn_or_malformed_list_is_none(tested: Filter, text: str, wrong: str)
 
 def test_as_many_jobs_as_the_daemon_writes_are_read(tested: Filter) -> None:
     """One more is too many; both in bounded time."""
-    for most, job, text in ((MOST, MOST, PROMISED), (MOST + 1, 5, "too many")):
+    for most, job, text in ((MOST_LISTED, MOST_LISTED, PROMISED), (MOST_LISTED + 1, 5, "too many")):
         listed(tested, *range(1, most + 1), newest=most)
         begun = time.monotonic()
         done = tested.run("modify", f"job_id_str={job}", "time_limit=9")

@@ -13,8 +13,8 @@ import httpx
 import numpy as np
 from running import ANN, NOW, Running, answer_of
 
+from rtsched.adapters.credentials import Credential, CredentialError
 from rtsched.adapters.live import Marks
-from rtsched.adapters.munge import Credential, CredentialError
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.start import QUESTIONS
 from rtsched.rest.app import create_app

@@ -20,12 +20,11 @@ from rtsched.core.capabilities import PreparedState
 from rtsched.core.chain import Chain, Member
 from rtsched.core.config import PluginTable
 from rtsched.core.hookspecs import hookimpl
-from rtsched.daemon.answers import Answers
+from rtsched.daemon.answers import Answers, Queries
 from rtsched.daemon.app import Daemon, PluginChains
 from rtsched.daemon.chains import Chains
 from rtsched.daemon.metrics import Metrics
-from rtsched.daemon.promised_jobs import FILE, PromisedJobs
-from rtsched.daemon.queries import Queries
+from rtsched.daemon.promises import LIST_FILE, PromisedJobs
 from rtsched.daemon.query_client import report_in
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.settings import DaemonSettings, LiveSite
@@ -144,7 +143,7 @@ class Running:
             SlurmTranslator(),
             Metrics(),
             reread=self.policy,
-            promised=PromisedJobs(self.path / FILE),
+            promised=PromisedJobs(self.path / LIST_FILE),
             clock=lambda: self.now,
         )
         self.answers = Answers(self.daemon)

@@ -27,11 +27,10 @@ from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import ACCEPT, MessageKind, Tag
 from rtsched.core.chain import Chain, Member
 from rtsched.core.hookspecs import hookimpl
-from rtsched.daemon import lag
+from rtsched.daemon import metrics
 from rtsched.daemon.app import Daemon, PluginChains
 from rtsched.daemon.chains import Chains
-from rtsched.daemon.lag import LoopLag
-from rtsched.daemon.metrics import Metrics
+from rtsched.daemon.metrics import LoopLag, Metrics
 from rtsched.daemon.query_client import ask
 from rtsched.daemon.questions import Status, StatusReport
 from rtsched.daemon.settings import LiveSite
@@ -176,8 +175,8 @@ async def blocked(seconds: float) -> tuple[list[float], LoopLag, list[str]]:
 
 async def test_a_blocked_loop_is_seen() -> None:
     """Some milliseconds are measured; so much that a filter gives up is said in the log."""
-    seen, meter, logged = await blocked(lag.LONG + 0.01)
-    assert max(seen) >= lag.LONG
+    seen, meter, logged = await blocked(metrics.LONG + 0.01)
+    assert max(seen) >= metrics.LONG
     assert meter.longest() == max(seen)
     assert logged[0] == "loop_blocked"
 
@@ -186,7 +185,7 @@ async def test_the_longest_delay_is_forgotten(monkeypatch: pytest.MonkeyPatch) -
     """Status is about the last minute or two."""
     _, meter, _ = await blocked(0.02)
     assert meter.longest() >= 0.015
-    monkeypatch.setattr(lag, "WINDOW", 0.0)
+    monkeypatch.setattr(metrics, "WINDOW", 0.0)
     meter.start()
     await until(lambda: meter.longest() < 0.015)
     meter.stop()
@@ -197,7 +196,7 @@ async def test_status_and_metrics_tell(tmp_path: Path) -> None:
     running = Running(tmp_path)
     await running.start()
     running.daemon.lag.start()
-    await asyncio.sleep(3 * lag.EVERY)
+    await asyncio.sleep(3 * metrics.EVERY)
     report = await asyncio.to_thread(ask, Status(metrics=True), str(running.users.path))
     running.daemon.lag.stop()
     assert report.lag_s == pytest.approx(running.daemon.lag.longest(), abs=1.0)

@@ -14,9 +14,8 @@ from rest_client import BOB, in_thread
 from running import NOW, Running
 
 from rtsched.daemon.estimating import Estimating, LatestEstimates
-from rtsched.estimates.settings import EstimateSettings
-from rtsched.report.start_wording import about
-from rtsched.report.wording import visible
+from rtsched.estimates import EstimateSettings
+from rtsched.report.wording import about, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

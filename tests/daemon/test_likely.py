@@ -27,7 +27,7 @@ from rtsched.daemon.recovery import recovered
 from rtsched.daemon.settings import DaemonSettings, LikelySettings
 from rtsched.daemon.site import renamed
 from rtsched.daemon.store import LEARNT_FROM
-from rtsched.estimates.likely_level import LikelyLevel
+from rtsched.estimates.calibration import LikelyLevel
 from rtsched.model.actions import Notify
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.schedule import Schedule

@@ -24,12 +24,11 @@ from rtsched.daemon.promises import Promise
 from rtsched.daemon.questions import Explain, PromiseStatus, Status
 from rtsched.daemon.settings import LikelySettings
 from rtsched.daemon.site import LikelyPromises
-from rtsched.estimates.likely_level import LikelyLevel
+from rtsched.estimates.calibration import LikelyLevel
 from rtsched.estimates.tables import Estimates
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.units import HOUR
-from rtsched.notices.serving import load, once
-from rtsched.notices.settings import NoticesSettings
+from rtsched.notices import NoticesSettings, load, once
 
 
 def promises(level: LikelyLevel | None = None, **odds: float) -> LikelyPromises:

@@ -10,8 +10,7 @@ from rest_client import BOB, daemon_with_a_promise
 
 from rtsched.daemon.query_client import ask
 from rtsched.daemon.questions import Closed, RefusedError
-from rtsched.notices.serving import State, load, once
-from rtsched.notices.settings import NoticesSettings
+from rtsched.notices import NoticesSettings, State, load, once
 from rtsched.rest.endpoints import ask_for
 
 

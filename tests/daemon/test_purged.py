@@ -15,8 +15,9 @@ from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.cycle import after_poll
 from rtsched.daemon.drift import STUCK
 from rtsched.daemon.estimating import EndedJobs
-from rtsched.daemon.promised_jobs import FILE
-from rtsched.daemon.purged import (
+from rtsched.daemon.promises import LIST_FILE
+from rtsched.daemon.reconcile import NOT_TAKEN
+from rtsched.daemon.recovery import (
     FIRST_RETRY_S,
     LAST_RETRY_S,
     LATE_S,
@@ -24,7 +25,6 @@ from rtsched.daemon.purged import (
     SILENT_S,
     CompletionLookup,
 )
-from rtsched.daemon.reconcile import NOT_TAKEN
 from rtsched.errors import AdapterError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs
@@ -301,7 +301,7 @@ def test_ends_are_seen() -> None:
 
 def lines(running: Running) -> list[str]:
     """Return the list's lines, without the first words and the last line."""
-    first, *others, last = (running.path / FILE).read_text().splitlines()
+    first, *others, last = (running.path / LIST_FILE).read_text().splitlines()
     assert last == "end"
     return [first.removeprefix("rtsched-promised-jobs 1 "), *others]
 
@@ -371,7 +371,7 @@ async def test_an_offer_is_no_promise(running: Running) -> None:
 async def test_a_list_that_cannot_be_written_is_a_problem_and_no_obstacle(running: Running) -> None:
     """Promises are given all the same; the status says what is wrong, until it is not any more."""
     await running.start()
-    place = running.path / "gone" / FILE
+    place = running.path / "gone" / LIST_FILE
     running.daemon.promised.path = place
     await promise(running)
     await running.daemon.cycle()
@@ -387,9 +387,9 @@ async def test_the_list_is_written_when_it_changes(running: Running) -> None:
     """A poll that shows nothing new, and a second promise to a user, leave the file as it is."""
     await running.start()
     await promise(running)
-    before = (running.path / FILE).stat().st_mtime_ns
+    before = (running.path / LIST_FILE).stat().st_mtime_ns
     await promise(running)
     await running.daemon.cycle()
-    assert (running.path / FILE).stat().st_mtime_ns == before
-    assert (running.path / FILE).stat().st_mode & 0o777 == 0o644
-    assert [path.name for path in running.path.glob(f".{FILE}*")] == []
+    assert (running.path / LIST_FILE).stat().st_mtime_ns == before
+    assert (running.path / LIST_FILE).stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in running.path.glob(f".{LIST_FILE}*")] == []

@@ -10,8 +10,8 @@ from limited_tokens import GOOD as CLAIMS
 from limited_tokens import NOW, token
 from rest_client import forged
 
-from rtsched.adapters import munge
-from rtsched.adapters.munge import CredentialError
+from rtsched.adapters import credentials
+from rtsched.adapters.credentials import CredentialError
 from rtsched.errors import AdapterError
 from rtsched.rest.authentication import (
     COOKIE,
@@ -126,16 +126,16 @@ def test_the_proxy_names_users_and_nobody_else_does() -> None:
 def test_a_silent_munged_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no reason to believe anything, and the server says what is wrong."""
 
-    def silent(_: str) -> munge.Credential:
+    def silent(_: str) -> credentials.Credential:
         raise AdapterError("munged does not answer: Socket communication error")
 
     with pytest.raises(AdapterError, match="munged does not answer"):
         uid(signed(GOOD), authenticator=Authenticator(silent))
-    munge._library.cache_clear()
-    monkeypatch.setattr(munge, "LIBRARY", "libmunge-missing.so.0")
+    credentials._library.cache_clear()
+    monkeypatch.setattr(credentials, "LIBRARY", "libmunge-missing.so.0")
     with pytest.raises(AdapterError, match="is not installed here"):
-        munge.decode("MUNGE:x:")
-    munge._library.cache_clear()
+        credentials.decode("MUNGE:x:")
+    credentials._library.cache_clear()
 
 
 def test_a_user_has_a_rate() -> None:

@@ -358,7 +358,7 @@ def test_how_a_user_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     program.write_text("#!/bin/sh\necho a.b.c\n")
     program.chmod(0o755)
     monkeypatch.setattr(client, "_exchanged", exchanged)
-    monkeypatch.setattr("rtsched.adapters.munge.encode", lambda *_: "x")
+    monkeypatch.setattr("rtsched.adapters.credentials.encode", lambda *_: "x")
     for munge, path, identity, scheme in (
         (True, str(tmp_path), "", "Munge"),
         (False, str(tmp_path), "", "IDToken"),
@@ -366,7 +366,7 @@ def test_how_a_user_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (True, str(tmp_path), "condor", "IDToken"),
         (False, str(tmp_path), "munge", "Munge"),
     ):
-        monkeypatch.setattr("rtsched.adapters.munge.available", lambda munge=munge: munge)
+        monkeypatch.setattr("rtsched.adapters.credentials.available", lambda munge=munge: munge)
         monkeypatch.setenv("PATH", path)
         server = ClientSettings("https://head", identity=identity)
         ask_server(questions.NodeList(), server)

@@ -17,8 +17,7 @@ from rtsched.adapters.slurm.slurm_conf import settings, with_host
 from rtsched.adapters.wire import MessageKind, frame
 from rtsched.daemon import questions
 from rtsched.daemon.database import WriterEpoch
-from rtsched.daemon.promised_jobs import PromisedJobs
-from rtsched.daemon.promises import Promise
+from rtsched.daemon.promises import Promise, PromisedJobs
 from rtsched.daemon.settings import LiveSite
 from rtsched.daemon.standby import (
     SILENT,

@@ -15,10 +15,10 @@ from running import ANN, NOW, Running
 
 from rtsched.cli import main
 from rtsched.daemon.estimating import Estimating, LatestEstimates
-from rtsched.estimates.settings import EstimateSettings
+from rtsched.estimates import EstimateSettings
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
-from rtsched.report.start_wording import about
+from rtsched.report.wording import about
 
 
 class Known(Estimating):

@@ -26,7 +26,7 @@ ALL = SITE.replace('"carol"', '"carol", "rtsched-notices"') + 'rest_user = "rtsc
 
 SEND = """
 import http.client, json, ssl, sys, time
-from rtsched.adapters import munge
+from rtsched.adapters import credentials
 from rtsched.rest.credential import payload_for
 
 context = ssl.create_default_context(cafile="/etc/rtsched/rest.pem")
@@ -46,7 +46,7 @@ def send(method, target, body=b"", headers=(), credential=None):
     print(json.dumps([status, text]))
 
 def made(method, target, body=b"", ttl=60, socket=""):
-    return munge.encode(payload_for(method, target.encode(), body), ttl, socket)
+    return credentials.encode(payload_for(method, target.encode(), body), ttl, socket)
 
 STATUS = ("GET", "/v1/status")
 """

@@ -13,9 +13,8 @@ from rtsched.kernels import text as kernels
 from rtsched.kernels.compiling import COMPILING, plain
 from rtsched.logs import cells as reading
 from rtsched.logs.cells import Cells, Interner, Meanings
-from rtsched.logs.json_objects import json_objects
 from rtsched.logs.sacct_lines import split_lines, split_plainly
-from rtsched.logs.source import Source
+from rtsched.logs.source import Source, json_objects
 from rtsched.logs.swf import parse_lines, scan_lines
 
 pytestmark = pytest.mark.skipif(not COMPILING, reason="nothing is compiled in this process")
@@ -189,7 +188,7 @@ def test_objects_are_those_of_json(jobs: list[object], other: object, block: int
             (flat, 0, ""),
         ):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("rtsched.logs.json_objects.scan_objects", kernel)
+                patch.setattr("rtsched.kernels.text.scan_objects", kernel)
                 source = Pieces(data, block)
                 found = [json.loads(part) for _, part in json_objects(source, level, key)]
             assert found == jobs

@@ -15,23 +15,28 @@ from rtsched.adapters.requirements import EVENTS, notify_choice
 from rtsched.core.config import read_settings
 from rtsched.daemon.questions import ClosedPromise, ClosedReport, PromiseStatus, StatusReport
 from rtsched.errors import AdapterError, ConfigError
-from rtsched.notices.events import Known, Memory, Notice, key_of, noticed
-from rtsched.notices.serving import (
+from rtsched.notices import (
     HOUR,
     MOST,
     RETRY,
     Delivery,
+    Known,
     Letter,
+    Memory,
+    Notice,
+    NoticesSettings,
     State,
     Waiting,
+    chosen,
     deliver,
+    key_of,
     load,
     looked,
     message_of,
+    noticed,
     save,
     sent,
 )
-from rtsched.notices.settings import NoticesSettings, chosen
 
 NOW = 1_800_000_000.0
 QUIET = NoticesSettings(mail=[], choices="")

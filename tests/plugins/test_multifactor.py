@@ -19,10 +19,9 @@ from rtsched.model.snapshot import Accounts
 from rtsched.model.state import EventKind
 from rtsched.testing import make_cluster, make_events, make_jobs, make_snapshot
 from rtsched.testing.strategies import account_tables
-from rtsched_plugins.accounting import Tree, begin, lay_out
 from rtsched_plugins.kernels import usage as at
 from rtsched_plugins.kernels.multifactor import factor
-from rtsched_plugins.multifactor import Multifactor, Usage
+from rtsched_plugins.multifactor import Multifactor, Tree, Usage, begin, lay_out
 
 START, END = EventKind.STARTED, EventKind.ENDED
 DAY = 86400.0

@@ -25,8 +25,7 @@ from rtsched.replay.policies import presets
 from rtsched.replay.settings import WorkloadOptions
 from rtsched.replay.synth import PapersMcdf
 from rtsched.replay.workload import prepare
-from rtsched_plugins.portfolio import Portfolio
-from rtsched_plugins.recent_arrivals import Recent
+from rtsched_plugins.portfolio import Portfolio, Recent
 
 NOW = 1_795_000_000.0
 

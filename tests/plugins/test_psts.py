@@ -26,19 +26,19 @@ from rtsched_plugins.kernels.node_queues import (
     soonest,
 )
 from rtsched_plugins.kernels.scans import INDEX, MAJORITY
-from rtsched_plugins.node_queues import (
+from rtsched_plugins.psts import (
     JOB,
     NODE,
     POOL,
     SIZE,
     WORK,
+    Psts,
     Queues,
     closed,
     empty,
     machine_of,
     opened,
 )
-from rtsched_plugins.psts import Psts
 
 ARRIVED, STARTED, ENDED = EventKind.ARRIVED, EventKind.STARTED, EventKind.ENDED
 

@@ -27,12 +27,13 @@ from rtsched_plugins.kernels.node_queues import (
     set_fixed,
 )
 from rtsched_plugins.kernels.scans import INDEX, MAJORITY
-from rtsched_plugins.node_queues import (
+from rtsched_plugins.psts import (
     AMOUNT,
     JOB,
     NODE,
     SIZE,
     WORK,
+    Psts,
     Queues,
     closed,
     empty,
@@ -41,7 +42,6 @@ from rtsched_plugins.node_queues import (
     opened,
     rows_of,
 )
-from rtsched_plugins.psts import Psts
 
 ARRIVED, STARTED, ENDED = EventKind.ARRIVED, EventKind.STARTED, EventKind.ENDED
 RESOURCES = ("cpu", "mem", "gres/gpu")

@@ -22,8 +22,7 @@ from rtsched.testing import (
     make_jobs,
     make_snapshot,
 )
-from rtsched_plugins.spare import Executed, Spare
-from rtsched_plugins.spare_gaps import RowsInGaps
+from rtsched_plugins.spare import Executed, RowsInGaps, Spare
 
 
 def ask(jobs: Jobs, snapshot: Snapshot, **settings: Any) -> Verdicts:

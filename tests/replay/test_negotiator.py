@@ -29,8 +29,8 @@ from rtsched.replay.synth import Lublin
 from rtsched.replay.workload import prepare
 from rtsched.simulator.exclusive import ExclusiveNodes
 from rtsched.simulator.interface import NodeEvent, StopConditions
+from rtsched.simulator.queue import _slots
 from rtsched.simulator.settings import ExclusiveSettings, MachineSettings, NegotiatorSettings
-from rtsched.simulator.submitters import _slots
 
 USERS = ("a", "b", "c")
 FACTORS = {"a": 1000.0, "b": 1370.0, "c": 2117.0, "DedicatedScheduler": 977.0}

@@ -15,7 +15,7 @@ from rtsched.logs.readers import read_logs
 from rtsched.logs.swf import write
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.log import Log, Outcomes
-from rtsched.replay import lublin
+from rtsched.replay import synth
 from rtsched.replay.settings import WorkloadOptions, header_settings
 from rtsched.replay.synth import GENERATORS, ROUND_REQUESTS, Lublin, PapersMcdf, Poisson, repeat
 from rtsched.replay.workload import prepare
@@ -133,8 +133,8 @@ def test_impossible_costs_are_refused():
 
 def test_lublin_sizes_follow_the_two_stage_model():
     """Serial share, powers of two, mean of the two uniform stages."""
-    model, n = lublin.BATCH, 200_000
-    size = lublin.sizes(model, n, 128, np.random.default_rng(1))
+    model, n = synth.BATCH, 200_000
+    size = synth.sizes(model, n, 128, np.random.default_rng(1))
     exponent = np.log2(size)
     assert (size == 1).mean() == pytest.approx(model.serial, abs=0.01)
     assert size.max() == 128
@@ -146,17 +146,17 @@ def test_lublin_sizes_follow_the_two_stage_model():
 def test_lublin_sizes_fit_any_machine():
     """Upper stages move with the machine; no job is wider than it."""
     for nodes in (1, 2, 3, 100, 1000):
-        for model in lublin.MODELS.values():
-            size = lublin.sizes(model, 5000, nodes, np.random.default_rng(nodes))
+        for model in synth.MODELS.values():
+            size = synth.sizes(model, 5000, nodes, np.random.default_rng(nodes))
             assert size.min() == 1
             assert size.max() <= nodes
 
 
 def test_lublin_run_times_are_hyper_gamma_and_longer_for_wide_jobs():
     """ln(run) has the mixture's mean; the mixture moves with the size."""
-    model, random = lublin.BATCH, np.random.default_rng(2)
+    model, random = synth.BATCH, np.random.default_rng(2)
     for width in (1, 128):
-        run = lublin.run_times(model, np.full(100_000, width, np.int32), random)
+        run = synth.run_times(model, np.full(100_000, width, np.int32), random)
         mix = model.mix_slope * width + model.mix_start
         mean = mix * math.prod(model.run_first) + (1 - mix) * math.prod(model.run_second)
         assert run.max() <= math.exp(12)
@@ -168,30 +168,30 @@ def test_lublin_run_times_are_hyper_gamma_and_longer_for_wide_jobs():
 
 def test_lublin_daily_cycle_is_the_gamma_distribution_over_half_hours():
     """Rates have mean 1; batch jobs come in the afternoon, hardly before dawn."""
-    for model in lublin.MODELS.values():
-        rates = lublin.daily_cycle(model)
+    for model in synth.MODELS.values():
+        rates = synth.daily_cycle(model)
         assert rates.mean() == pytest.approx(1.0)
         hours = rates.reshape(24, 2).mean(axis=1)
         assert 11 <= int(hours.argmax()) <= 16
         assert 2 <= int(hours.argmin()) <= 6
     steps = np.linspace(0, 30, 200_001)[1:] - 0.5 * 30 / 200_000
-    shape, scale = lublin.ALL.cycle
+    shape, scale = synth.ALL.cycle
     density = steps ** (shape - 1) * np.exp(-steps / scale)
     density /= math.gamma(shape) * scale**shape
     total = float(density.sum() * 30 / 200_000)
-    assert lublin._gamma_cdf(30.0, shape, scale) == pytest.approx(total, abs=1e-6)
+    assert synth._gamma_cdf(30.0, shape, scale) == pytest.approx(total, abs=1e-6)
 
 
 def test_lublin_arrivals_follow_the_cycle():
     """Arrivals ascend, and the share of each hour is that of its rate."""
-    model = lublin.ALL
+    model = synth.ALL
     times = np.concatenate(
-        [lublin.arrivals(model, 10_000, np.random.default_rng(seed)) for seed in range(20)]
+        [synth.arrivals(model, 10_000, np.random.default_rng(seed)) for seed in range(20)]
     )
     found = np.bincount((times % 86400 // 3600).astype(int), minlength=24) / len(times)
-    expected = lublin.daily_cycle(model).reshape(24, 2).sum(axis=1) / 48
+    expected = synth.daily_cycle(model).reshape(24, 2).sum(axis=1) / 48
     assert found == pytest.approx(expected, abs=0.006)
-    assert (np.diff(lublin.arrivals(model, 5000, np.random.default_rng(0))) >= 0).all()
+    assert (np.diff(synth.arrivals(model, 5000, np.random.default_rng(0))) >= 0).all()
 
 
 def test_lublin_both_kinds_stand_side_by_side_in_their_queues():

@@ -31,7 +31,7 @@ from rtsched.simulator.settings import MachineSettings
 from rtsched.simulator.time_shared import TimeSharedNodes
 from rtsched.testing import make_cluster, make_jobs
 from rtsched_plugins.sed import Sed
-from rtsched_reproductions.sed_states import VARIANTS
+from rtsched_reproductions.sed_runs import VARIANTS
 
 UP, DOWN = int(NodeState.UP), int(NodeState.DOWN)
 

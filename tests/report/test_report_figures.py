@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rtsched.model.log import FinalState, Outcomes
 from rtsched.replay.results import PolicyRun, Results
-from rtsched.report import figures, series
+from rtsched.report import figures
 from rtsched.report.axes import (
     DARK,
     GRID,
@@ -33,7 +33,7 @@ from rtsched.report.figures import (
     occupancy_figure,
     waiting_figure,
 )
-from rtsched.report.scene import Scene
+from rtsched.report.scene import Scene, by_hour, mean_level, occupancy, size_classes
 
 times = st.integers(0, 60).map(float)
 
@@ -46,7 +46,7 @@ def test_a_mean_level_is_its_integral(rows, points):
     """Per span of time the mean is that of the level at every half second."""
     begin, end, weight = np.array(rows).reshape(-1, 3).T
     borders = 1.7e9 + np.linspace(0, points * 9, points + 1)
-    mean = series.mean_level(begin + 1.7e9, end + 1.7e9, weight, borders)
+    mean = mean_level(begin + 1.7e9, end + 1.7e9, weight, borders)
     fine = np.arange(0, points * 9, 0.5) + 0.25
     level = sum(w * ((b <= fine) & (fine < e)) for b, e, w in rows) + np.zeros_like(fine)
     np.testing.assert_allclose(mean, level.reshape(points, -1).mean(axis=1), atol=1e-6)
@@ -56,7 +56,7 @@ def test_hours_count_rejects_and_misses_of_their_own_submissions():
     """Each hour's fractions are of the jobs submitted in it."""
     work = build.workload(n=400)
     results = build.run(work, "mcdf", rejects=0.4).results
-    hours = series.by_hour(work, results)
+    hours = by_hour(work, results)
     submitted = (work.jobs.submit // 3600 % 24).astype(int)
     for hour in range(24):
         mine = submitted == hour
@@ -71,7 +71,7 @@ def test_size_classes_hold_powers_of_two():
     """A class ends at a power of two, and only classes with jobs are named."""
     work = build.workload(n=6, nodes=64)
     jobs = work.jobs.replace(size=np.array([1, 2, 3, 4, 5, 64]))
-    classes, names = series.size_classes(dataclasses.replace(work, jobs=jobs))
+    classes, names = size_classes(dataclasses.replace(work, jobs=jobs))
     assert names == ("1", "2", "3–4", "5–8", "33–64")
     assert classes.tolist() == [0, 1, 2, 2, 3, 4]
 
@@ -169,8 +169,8 @@ def test_shared_nodes_are_drawn_as_such():
     system = {"system": {"machine": "sliced"}}
     shared = dataclasses.replace(run, policy="rr", results=half, settings=system)
     borders = np.linspace(work.jobs.submit[0], np.nanmax(run.results.end), 9)
-    busy = series.occupancy(work, run.results, borders)
-    assert series.occupancy(work, half, borders) == pytest.approx(busy / 2)
+    busy = occupancy(work, run.results, borders)
+    assert occupancy(work, half, borders) == pytest.approx(busy / 2)
     scene = Scene.of(work, [run, shared])
     assert "Under rr jobs share nodes" in occupancy_figure(scene).caption
     figure = nodes_figure(scene)

@@ -14,9 +14,9 @@ import report_builders as build
 from rtsched.errors import MissingExtraError
 from rtsched.replay.policies import baseline
 from rtsched.report.html import lines, render, sentences, tiles
-from rtsched.report.rows import ROWS, best
 from rtsched.report.store import read, write
 from rtsched.report.summary import Summary, summarise
+from rtsched.report.tables import ROWS, best
 
 MOST_BYTES = 8_000_000
 

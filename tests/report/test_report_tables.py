@@ -38,7 +38,6 @@ from rtsched.report.reliability import (
     reliability,
     reliability_drawing,
 )
-from rtsched.report.start_wording import starts
 from rtsched.report.summary import summarise
 from rtsched.report.tables import show, undone
 from rtsched.report.wording import (
@@ -49,6 +48,7 @@ from rtsched.report.wording import (
     percent,
     quantity,
     shortened,
+    starts,
     visible,
 )
 

@@ -6,16 +6,16 @@ import pytest
 
 from rtsched.reproduce.study import Findings
 from rtsched_plugins.kernels import scans
-from rtsched_reproductions import psts_example
 from rtsched_reproductions.psts import (
     NODES,
     Extent,
     Psts,
     _directions,
     _migration,
+    _name,
     _of_figures,
+    _sheet,
 )
-from rtsched_reproductions.psts_example import _name, _sheet
 
 
 def findings(parameters: Extent) -> Findings:
@@ -54,7 +54,7 @@ def test_a_broken_scan_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         bounds[1:-1] = np.maximum(bounds[1:-1] - 1, 0)
         return bounds
 
-    monkeypatch.setattr(psts_example, "edges", shifted)
+    monkeypatch.setattr("rtsched_reproductions.psts.edges", shifted)
     assert isinstance(Psts.reduced, Extent)
     broken = findings(msgspec.structs.replace(Psts.reduced, tasks=50, seeds=2))
     assert any(sheet.differs().any() for sheet in broken.sheets[:6])

@@ -7,13 +7,13 @@ from rtsched_reproductions.spare import (
     BASE,
     SCENES,
     SERIES,
+    Scene,
     Spare,
     _of_load,
     _of_selection,
     _of_series,
     _worked_sheet,
 )
-from rtsched_reproductions.spare_runs import Scene
 
 LIGHT, MIDDLE = Scene(30.0), Scene(15.0)
 FEW = SERIES[0].scenes[1.0]

@@ -21,7 +21,7 @@ from rtsched.daemon.settings import DaemonSettings, LiveSite, Scope
 from rtsched.descriptions import field_texts
 from rtsched.logs import condor_history, sacct_lines, swf
 from rtsched.logs.readers import READERS, ReadOptions
-from rtsched.notices.settings import NoticesSettings
+from rtsched.notices import NoticesSettings
 from rtsched.replay import policies
 from rtsched.replay.measures import MEASURES
 from rtsched.report.summary import ASSUMPTIONS, OTHER

@@ -62,8 +62,7 @@ from rtsched.adapters.condor.starting import (
 from rtsched.adapters.condor.steering import CondorSteering
 from rtsched.adapters.condor.table import slots_in
 from rtsched.adapters.files import replace_file
-from rtsched.adapters.live import Completions, Observation
-from rtsched.adapters.readings import Remade
+from rtsched.adapters.live import Completions, Observation, Remade
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import number, text
 from rtsched.model.cluster import NodeState

@@ -29,9 +29,9 @@ import numpy as np
 from rtsched.adapters.slurm.comments import NOTHING
 from rtsched.adapters.slurm.completions import place_of_ending
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
-from rtsched.adapters.slurm.node_requests import hardware_of, part_of
 from rtsched.adapters.slurm.observation import is_admitted, request_in
 from rtsched.adapters.slurm.per_node import shown_demand, tasks_per_node
+from rtsched.adapters.slurm.requirements import hardware_of, part_of
 from rtsched.adapters.slurm.rows import (
     MEGABYTE,
     TRES,

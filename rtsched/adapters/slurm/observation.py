@@ -15,9 +15,14 @@ from rtsched.adapters.slurm.commands import FIRST_PRIORITY, LAST_PRIORITY
 from rtsched.adapters.slurm.comments import NOTHING, CommentOptions, options_in
 from rtsched.adapters.slurm.completions import LIVE
 from rtsched.adapters.slurm.layout import is_ours
-from rtsched.adapters.slurm.node_requests import node_list_in, wishes_in
 from rtsched.adapters.slurm.per_node import shown_demand, shown_licenses
-from rtsched.adapters.slurm.requirements import JobRequest, dependency_of, requirements_of
+from rtsched.adapters.slurm.requirements import (
+    JobRequest,
+    dependency_of,
+    node_list_in,
+    requirements_of,
+    wishes_in,
+)
 from rtsched.adapters.slurm.rows import (
     MEGABYTE,
     WAITING,

@@ -56,7 +56,6 @@ from rtsched.adapters.slurm.commands import (
 )
 from rtsched.adapters.slurm.comments import RECORD, fitting_record, with_record
 from rtsched.adapters.slurm.layout import PREFIX, is_ours
-from rtsched.adapters.slurm.node_requests import node_list_in
 from rtsched.adapters.slurm.observation import (
     is_admitted,
     is_deferred,
@@ -64,6 +63,7 @@ from rtsched.adapters.slurm.observation import (
     keeps_order,
     may_not_start_yet,
 )
+from rtsched.adapters.slurm.requirements import node_list_in
 from rtsched.adapters.slurm.rows import WAITING, names_of_job
 from rtsched.adapters.slurm.submission import limit_minutes
 from rtsched.logs.hostlist import fold, names_of

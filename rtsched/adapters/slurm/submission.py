@@ -28,9 +28,15 @@ from rtsched.adapters.slurm.comments import (
     with_record,
 )
 from rtsched.adapters.slurm.facts import SlurmFacts
-from rtsched.adapters.slurm.node_requests import node_list_in, refused_features, with_node_list
 from rtsched.adapters.slurm.per_node import count_for_gpus, processors_in
-from rtsched.adapters.slurm.requirements import JobRequest, dependency_of, requirements_of
+from rtsched.adapters.slurm.requirements import (
+    JobRequest,
+    dependency_of,
+    node_list_in,
+    refused_features,
+    requirements_of,
+    with_node_list,
+)
 from rtsched.adapters.slurm.rows import tasks_in
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.users import user_name

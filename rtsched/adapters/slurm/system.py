@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.adapters.live import Change, Completions, Done, Observation
-from rtsched.adapters.readings import LastGood, Remade
+from rtsched.adapters.live import Change, Completions, Done, LastGood, Observation, Remade
 from rtsched.adapters.slurm import last_applied
 from rtsched.adapters.slurm.accounts import (
     Associations,

@@ -22,7 +22,6 @@ from rtsched.logs.ad_files import read_ads
 from rtsched.logs.classads import Record, number, text
 from rtsched.logs.condor_history import ATTRIBUTES, accounting_group
 from rtsched.logs.hostlist import expand
-from rtsched.logs.json_objects import json_objects
 from rtsched.logs.readers import ReadOptions, reader_of
 from rtsched.logs.sacct import read_fields, read_header
 from rtsched.logs.sacct_json import Record as SlurmRecord
@@ -35,7 +34,7 @@ from rtsched.logs.slurm_text import (
     licenses_in,
     submit_line,
 )
-from rtsched.logs.source import Source, readable
+from rtsched.logs.source import Source, json_objects, readable
 from rtsched.logs.swf import COMMENT, FIELDS, HEADER, NAMED, parse_lines
 from rtsched.model.log import Skipped
 from rtsched.model.resources import GRES, LICENSE

@@ -10,8 +10,7 @@ import numpy as np
 
 from rtsched.model.blocked import Blocked
 from rtsched.model.table import Ragged, offsets_of
-from rtsched.report.start_wording import period_name
-from rtsched.report.wording import shortened
+from rtsched.report.wording import period_name, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

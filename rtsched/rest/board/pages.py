@@ -44,8 +44,19 @@ from rtsched.daemon.questions import (
 from rtsched.errors import RtschedError
 from rtsched.logs.hostlist import fold
 from rtsched.report.reliability import reliability, reliability_drawing
-from rtsched.report.start_wording import about, ends, interval, period_name, sentence, starts
-from rtsched.report.wording import MISSING, count, duration, shortened, visible
+from rtsched.report.wording import (
+    MISSING,
+    about,
+    count,
+    duration,
+    ends,
+    interval,
+    period_name,
+    sentence,
+    shortened,
+    starts,
+    visible,
+)
 from rtsched.rest.authentication import COOKIE, SESSION_S, TICKET_S, Sessions
 from rtsched.rest.board.drawing import (
     SPANS,

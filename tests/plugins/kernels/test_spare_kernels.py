@@ -13,8 +13,8 @@ from rtsched_plugins.kernels import spare
 from rtsched_plugins.kernels.gaps import Rigid, find, nodes_at
 from rtsched_plugins.kernels.spare import Machine, choose_node
 from rtsched_plugins.room import left_beside
-from rtsched_reproductions.spare_runs import SILENT, Task, admit_jobs, machines_of
-from rtsched_reproductions.spare_runs import Job as GraphJob
+from rtsched_reproductions.spare import SILENT, Task, admit_jobs, machines_of
+from rtsched_reproductions.spare import Job as GraphJob
 
 Job = tuple[int, int, int, int]
 

@@ -1,4 +1,4 @@
-"""`rtsched anonymise LOG`: an accounting log for people outside the site."""
+"""Logs written: `anonymise` one for people outside the site, or `synth` a workload as SWF."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rtsched.cli.common import Exit, complain, debug_option, refuse_unwritable
-from rtsched.cli.options import columns_option
+from rtsched.cli.common import Exit, Group, complain, debug_option, refuse_unwritable
+from rtsched.cli.options import columns_option, from_options, options_of
 from rtsched.errors import ConfigError, OutputError
 from rtsched.logs.anonymous.pseudonyms import KEEPABLE
+from rtsched.replay.synth import GENERATORS
+from rtsched.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rtsched.logs.anonymous import Anonymised, Pseudonyms
     from rtsched.model.log import Skipped
+    from rtsched.replay.synth import Generator
 
 
 @click.command("anonymise")
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @debug_option
 @click.pass_context
-def command(
+def anonymise(
     ctx: click.Context,
     /,
     words: tuple[str, ...],
@@ -171,3 +174,55 @@ def _sentences(shown: Mapping[str, Any]) -> str:
             count = counted(entry["records"], word)
             lines.append(f"{count} left out: {reason} (first at {entry['first']})")
     return "\n".join(visible(line) for line in lines)
+
+
+class _Models(Group):
+    """One command per generator, made from its settings."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of the generators."""
+        return list(GENERATORS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Return the command of one generator; None if there is none of this name."""
+        kind = GENERATORS.get(cmd_name)
+        return None if kind is None else _command_of(kind)
+
+
+@click.command("synth", cls=_Models, subcommand_metavar="MODEL [OPTIONS] -o FILE")
+@debug_option
+def synth() -> None:
+    """Write a synthetic workload as an SWF file, to be replayed like any log.
+
+    Equal options give the same bytes. `rtsched synth MODEL --help` lists a model's settings.
+    """
+
+
+def _command_of(kind: type[Generator]) -> click.Command:
+    @click.option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        required=True,
+        help="SWF file; compressed with gzip if its name ends in .gz.",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    @debug_option
+    def write(output: Path, as_json: bool, **given: Any) -> None:
+        from rtsched.logs.swf import write as write_swf
+
+        refuse_unwritable(output, "-o", is_directory=False)
+        generator = from_options(kind, given)
+        log = generator.log()
+        write_swf(output, log.jobs, log.outcomes, cluster=log.cluster, header=generator.header())
+        if as_json:
+            made = {"output": str(output), "jobs": len(log.jobs), "nodes": generator.nodes}
+            click.echo(json.dumps(made, indent=2))
+            return
+        click.echo(
+            f"{counted(len(log.jobs), 'job')} on {counted(generator.nodes, 'node')}: {output}"
+        )
+
+    text = (kind.__doc__ or "").partition("References")[0].strip()
+    return click.command(kind.name, help=text)(options_of(kind)(write))
