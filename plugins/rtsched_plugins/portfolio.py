@@ -21,7 +21,17 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray  # noqa: TC002 - states are decoded by their annotations
 
-from rtsched.api import EventKind, Finding, Reason, State, Verdict, Verdicts, hookimpl, places
+from rtsched.api import (
+    EventKind,
+    Finding,
+    Reason,
+    State,
+    Verdict,
+    Verdicts,
+    are_in,
+    hookimpl,
+    places,
+)
 from rtsched_plugins.deadline_admission import BesidePlan, DeadlineAdmission, bounded, senseless
 from rtsched_plugins.kernels.admission import LOW, rows_of
 from rtsched_plugins.kernels.portfolio_plan import Arrivals, Reading, least_work, read_arrivals
@@ -123,7 +133,7 @@ def arrived(
 
 def without(recent: Recent, jobs: NDArray[np.int64]) -> Recent:
     """Return the memory as if some jobs had not come; what was decided of others stays."""
-    kept = ~np.isin(recent.job, jobs)
+    kept = ~are_in(recent.job, jobs)
     if kept.all():
         return recent
     columns = {name: getattr(recent, name) for name in Arrivals._fields}

@@ -263,7 +263,7 @@ def load(asked: Request) -> tuple[Workload, int]:
     from rtsched.logs.sacctmgr import read_outages
     from rtsched.logs.slurm_limits import read_limits, read_preemption
     from rtsched.logs.slurm_reservations import read_reservations
-    from rtsched.model.limits import SitePreemption
+    from rtsched.model.preemption import SitePreemption
     from rtsched.replay.workload import prepare
 
     limits = None

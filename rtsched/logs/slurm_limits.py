@@ -24,20 +24,15 @@ from rtsched.logs.slurm_cluster import (
 from rtsched.model.limit_rules import GROUP_WALL, JOB_MINUTES, LEAST, MINUTES
 from rtsched.model.limits import (
     CALC_PERIOD,
-    CANCEL,
     GROUP_SUBMITS,
     HALF_LIFE,
     JOBS,
-    NONE,
-    OFF,
-    REQUEUE,
-    SUSPEND,
     Association,
     LimitSet,
     Qos,
     SiteLimits,
-    SitePreemption,
 )
+from rtsched.model.preemption import CANCEL, NONE, OFF, REQUEUE, SUSPEND, SitePreemption
 from rtsched.model.units import size_bytes, slurm_duration
 
 if TYPE_CHECKING:

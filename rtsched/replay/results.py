@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Edges, Jobs
-    from rtsched.model.limits import Limits, Preemption
+    from rtsched.model.limits import Limits
     from rtsched.model.log import Log, Outcomes
+    from rtsched.model.preemption import Preemption
     from rtsched.model.snapshot import Accounts
     from rtsched.simulator.interface import NodeEvent
 

@@ -13,17 +13,11 @@ import numpy as np
 from rtsched.errors import InputError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Kind
-from rtsched.model.limits import SitePreemption
 from rtsched.model.log import Ending, Skipped
+from rtsched.model.preemption import SitePreemption
 from rtsched.model.resources import fitting_nodes, mean_cores
 from rtsched.replay.arrays import Arrays, whole_arrays
-from rtsched.replay.limits import (
-    JobAmounts,
-    as_set,
-    billing_sentences,
-    limits_of_jobs,
-    preemption_of_jobs,
-)
+from rtsched.replay.limits import JobAmounts, billing_sentences, limits_of_jobs
 from rtsched.replay.machine import (
     charge,
     chosen_unit,
@@ -44,6 +38,7 @@ from rtsched.replay.normalise import (
     sizes,
     with_node_requests,
 )
+from rtsched.replay.preemption import as_set, preemption_of_jobs
 from rtsched.replay.reservations import blocked_spans, periodic_work, ran_inside
 from rtsched.replay.results import Workload, obstacles, promisable_jobs
 from rtsched.replay.rules import (

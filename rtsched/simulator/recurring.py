@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
-    from rtsched.model.limits import Limits, Preemption
+    from rtsched.model.limits import Limits
+    from rtsched.model.preemption import Preemption
     from rtsched.model.snapshot import Snapshot
     from rtsched.simulator.interface import NodeEvent
 

@@ -23,7 +23,8 @@ from rtsched.kernels.machine_sharing import lanes_for
 from rtsched.kernels.room import empty_profile
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind, array_time
-from rtsched.model.limits import JOBS, Limits, Preemption
+from rtsched.model.limits import JOBS, Limits
+from rtsched.model.preemption import Preemption
 from rtsched.model.resources import CPU, MEMORY, allowed_nodes
 from rtsched.model.table import Ragged, offsets_of
 from rtsched.model.verdicts import Finding, Reason

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from rtsched.model.actions import Action, Admit, Reject
     from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
-    from rtsched.model.limits import Limits, Preemption
+    from rtsched.model.limits import Limits
+    from rtsched.model.preemption import Preemption
     from rtsched.model.state import Events
     from rtsched.simulator.interface import DecisionPoint, JobOutcomes, NodeEvent
     from rtsched.simulator.settings import SystemSettings

@@ -13,10 +13,11 @@ from rtsched.logs.machine import slurm_state
 from rtsched.logs.slurm_limits import mode_of, read_limits, read_preemption
 from rtsched.model.cluster import Cluster, NodeState
 from rtsched.model.jobs import Jobs
-from rtsched.model.limits import Preemption, Qos, SitePreemption
+from rtsched.model.limits import Qos
 from rtsched.model.log import Ending, Outcomes
-from rtsched.replay.limits import as_set, preemption_of_jobs
+from rtsched.model.preemption import Preemption, SitePreemption
 from rtsched.replay.machine import by_node
+from rtsched.replay.preemption import as_set, preemption_of_jobs
 
 CONF = """PreemptType=preempt/qos   # comment
 PreemptMode=SUSPEND,GANG

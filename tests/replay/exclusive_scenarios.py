@@ -14,7 +14,7 @@ from rtsched.kernels.policy import JobColumns, job_columns, policy_kernels
 from rtsched.model.actions import Admit, Hold, Place, Reject, Reserve, SetPriority
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
-from rtsched.model.limits import Preemption
+from rtsched.model.preemption import Preemption
 from rtsched.model.schedule import Schedule
 from rtsched.model.verdicts import Placement
 from rtsched.simulator.exclusive import ExclusiveNodes

@@ -22,7 +22,8 @@ from rtsched.kernels.machine_sharing import ANYWHERE
 from rtsched.model.actions import Action, Cancel, Hold, Place, Release, Reserve, SetPriority
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.limits import JOBS, Limits, Preemption
+from rtsched.model.limits import JOBS, Limits
+from rtsched.model.preemption import Preemption
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import Ragged, offsets_of
 from rtsched.model.verdicts import Placement

@@ -13,8 +13,8 @@ from workloads import workload_of
 from rtsched.model.actions import Admit, Reserve
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
-from rtsched.model.limits import Preemption
 from rtsched.model.log import FinalState
+from rtsched.model.preemption import Preemption
 from rtsched.model.schedule import Schedule
 from rtsched.replay.engine import replay
 from rtsched.replay.policies import presets
