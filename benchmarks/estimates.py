@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rtsched.estimates import EstimateSettings
 from rtsched.estimates.estimator import Estimator
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.log import Log, Outcomes

@@ -40,9 +40,9 @@ import numpy as np
 
 from rtsched.core.decision import admission_actions, judge
 from rtsched.errors import RtschedError
-from rtsched.estimates import EstimateSettings
 from rtsched.estimates.calibration import STEP, LikelyLevel
 from rtsched.estimates.estimator import Estimator
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.logs.cluster_files import read_cluster
 from rtsched.logs.readers import ReadOptions, read_logs
 from rtsched.model.actions import Admit, Reject, SetPriority

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rtsched.daemon.questions import StartEstimate, When, WhenReport
-    from rtsched.estimates import EstimateSettings
+    from rtsched.estimates.settings import EstimateSettings
     from rtsched.replay.results import Workload
     from rtsched.replay.settings import WorkloadOptions
     from rtsched.report.start_accuracy import StartAccuracy
@@ -335,7 +335,7 @@ def _asked(given: Mapping[str, Any]) -> _Asked:
     from rtsched.cli.check import load_checked
     from rtsched.core.config import read_toml
     from rtsched.core.plugins import discover
-    from rtsched.estimates import EstimateSettings
+    from rtsched.estimates.settings import EstimateSettings
     from rtsched.model.units import known_zone
     from rtsched.simulator.settings import ExclusiveSettings
 

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.daemon.systemd import Level
-    from rtsched.estimates import EstimateSettings
     from rtsched.estimates.ahead import LimitSource
     from rtsched.estimates.estimator import Estimator
     from rtsched.estimates.run_times import RunTimes
+    from rtsched.estimates.settings import EstimateSettings
     from rtsched.model.jobs import Jobs
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot

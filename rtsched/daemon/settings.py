@@ -11,7 +11,7 @@ from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.live import PART
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.core.config import Mode  # noqa: TC001 - read by msgspec
-from rtsched.estimates import EstimateSettings
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.replay.policies import SiteSettings
 
 if TYPE_CHECKING:

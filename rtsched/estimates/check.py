@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.estimates import EstimateSettings
+    from rtsched.estimates.settings import EstimateSettings
     from rtsched.estimates.tables import Estimates
     from rtsched.model.jobs import Jobs
     from rtsched.model.limits import Limits

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.estimates import EstimateSettings
     from rtsched.estimates.ahead import LimitSource
     from rtsched.estimates.run_times import Predictors
+    from rtsched.estimates.settings import EstimateSettings
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Snapshot
 

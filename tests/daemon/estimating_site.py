@@ -17,9 +17,10 @@ from running import ANN, NOW, Running
 from rtsched.adapters.live import Marks
 from rtsched.daemon.estimating import Estimating
 from rtsched.daemon.estimating_process import EstimatingProcess
-from rtsched.estimates import EstimateSettings, estimator
+from rtsched.estimates import estimator
 from rtsched.estimates.ahead import LimitSource
 from rtsched.estimates.estimator import Estimator
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.estimates.tables import Accuracy, Estimates
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.log import Log

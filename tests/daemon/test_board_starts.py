@@ -14,7 +14,7 @@ from rest_client import BOB, in_thread
 from running import NOW, Running
 
 from rtsched.daemon.estimating import Estimating, LatestEstimates
-from rtsched.estimates import EstimateSettings
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.report.wording import about, visible
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from rtsched.daemon.query_client import ask
 from rtsched.daemon.questions import Status
 from rtsched.daemon.site import LikelyPromises, states
 from rtsched.daemon.site_reader import MAY_END_LATE
-from rtsched.estimates import EstimateSettings
 from rtsched.estimates.estimator import Estimator
 from rtsched.estimates.run_times import RunTimes
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.limit_rules import LimitRules

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from rtsched.daemon.qos_limits import LIMIT, LimitsNow, without_planned_limits
-from rtsched.estimates import EstimateSettings
 from rtsched.estimates.ahead import ahead
 from rtsched.estimates.estimator import Estimator
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
 from rtsched.model.limit_rules import LimitRules

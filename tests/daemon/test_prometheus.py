@@ -21,7 +21,7 @@ from rest_client import in_thread, seen_in_queue
 from running import Running, answer_of
 
 from rtsched.adapters.live import Change, Done
-from rtsched.estimates import EstimateSettings
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.model.actions import Action
 from rtsched.model.jobs import Jobs
 

@@ -15,7 +15,7 @@ from running import ANN, NOW, Running
 
 from rtsched.cli import main
 from rtsched.daemon.estimating import Estimating, LatestEstimates
-from rtsched.estimates import EstimateSettings
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Schedule
 from rtsched.report.wording import about

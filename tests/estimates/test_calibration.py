@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtsched.estimates import EstimateSettings
 from rtsched.estimates.calibration import (
     FEW_DAYS,
     LEVELS,
@@ -21,6 +20,7 @@ from rtsched.estimates.calibration import (
 )
 from rtsched.estimates.check import Course, _PastLimits, check, replayed
 from rtsched.estimates.record import ERROR_BY_LIMITS, SCORE, WIDTH, Record, judged
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.estimates.tables import earliest_with, odds_by
 from rtsched.kernels.machine_limits import HELD, USED
 from rtsched.model.limits import Association, Limits, LimitSet, SiteLimits

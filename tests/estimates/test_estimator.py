@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.estimates import EstimateSettings
 from rtsched.estimates.estimator import FEWEST, Estimator
 from rtsched.estimates.run_times import POINTS
+from rtsched.estimates.settings import EstimateSettings
 from rtsched.estimates.tables import Estimates, odds_by
 from rtsched.model.jobs import Jobs
 from rtsched.model.log import Log, Outcomes
