@@ -19,6 +19,7 @@ from rtsched.adapters.wire import ACCEPT, REJECT, MessageKind, Tag, decode_field
 from rtsched.daemon import questions
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.estimating import WAIT
+from rtsched.daemon.feasibility import Holding, Judged, Rejected
 from rtsched.daemon.instant import NodeLists, StartedBefore, filter_problem, instant_of
 from rtsched.daemon.likely import JudgedByOdds, LikelyController, Odds, odds_of
 from rtsched.daemon.menu import (
@@ -38,9 +39,6 @@ from rtsched.daemon.server import HungUpError
 from rtsched.daemon.site_reader import (
     NAMED,
     Cancellation,
-    Holding,
-    Judged,
-    Rejected,
     SiteReader,
     Unsubmitted,
     when_report,
@@ -561,8 +559,8 @@ class Queries:
         if isinstance(question, questions.When) and question.request is not None:
             return reader.unsubmitted(question.request)
         if isinstance(question, questions.Feasible):
-            judged = reader.judged(question)
-            rejected = reader.with_odds(judged)
+            judged = reader.feasibility.judged(question)
+            rejected = reader.feasibility.with_odds(judged)
             return self._chosen(judged) if rejected is None else rejected
         return frame(MessageKind.REPORT, questions.report_payload(reader.report(question)))
 
@@ -587,11 +585,11 @@ class Queries:
         """Return the answer about a job that nobody submits, or what is to be held for it."""
         if isinstance(judged.question, questions.Hold):
             return judged.reader.holding(judged, odds)
-        report = judged.reader.feasible(judged, odds)
+        report = judged.reader.report(judged, odds)
         return frame(MessageKind.REPORT, questions.report_payload(report))
 
     def _again(self, asked: Holding, uid: int) -> Holding:
-        reader = self.reader(uid)
+        reader = self.reader(uid).feasibility
         return reader.holding(reader.judged(asked.question), asked.odds)
 
     async def _held(self, asked: Holding, client: Client) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,28 +11,18 @@ import msgspec
 import numpy as np
 
 from rtsched import __version__
-from rtsched.adapters.live import FIRST_OWN_ID, FeasibilityRequest
+from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.adapters.users import user_name
 from rtsched.daemon import messages, questions
 from rtsched.daemon.account_shares import account_shares
-from rtsched.daemon.admission import AdmissionController, AdmissionResult, rounds_promised
-from rtsched.daemon.likely import LikelyController, has_fallen, present_odds
-from rtsched.daemon.menu import (
-    TRIES,
-    Allowance,
-    Request,
-    odds_question,
-    present,
-    with_menu,
-    with_odds,
-)
-from rtsched.daemon.offers import STATED
+from rtsched.daemon.admission import rounds_promised
+from rtsched.daemon.feasibility import FeasibilityReader
+from rtsched.daemon.likely import has_fallen, present_odds
 from rtsched.daemon.promises import AT_RISK, OPEN, decode_jobs
 from rtsched.daemon.questions import RefusedError
 from rtsched.daemon.site import at_risk, entry_of
 from rtsched.daemon.standby import unseen
-from rtsched.daemon.waiting import OFF, Starts, helps, terms, waits
-from rtsched.errors import RtschedError
+from rtsched.daemon.waiting import OFF, Starts, finite, helps, terms, waits
 from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.snapshot import are_in, places
 
@@ -42,16 +31,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.adapters.live import Submission
     from rtsched.daemon.app import Daemon
     from rtsched.daemon.estimating import LatestEstimates
-    from rtsched.daemon.likely import Odds
-    from rtsched.daemon.menu import Menu
     from rtsched.daemon.promises import JournalEntry, Promise
-    from rtsched.daemon.site import Site
     from rtsched.model.schedule import Schedule
-
-LOAD = ("sigma", "cms", "cps", "setup_link", "setup_node", "rounds")
 
 MAY_END_LATE = "the job may end later than promised"
 
@@ -90,37 +73,6 @@ def when_report(
     )
 
 
-class Judged(NamedTuple):
-    """A job that nobody submits, how it was judged, by whom, and on whose site."""
-
-    question: questions.Feasible
-    reader: SiteReader
-    request: Request
-    admission: AdmissionController
-    result: AdmissionResult
-    now: float
-
-
-class Rejected(NamedTuple):
-    """A job that was rejected, and the one that asks for odds in its place."""
-
-    judged: Judged
-    asking: Submission
-
-
-class Holding(NamedTuple):
-    """What is to be held for a user, on which site it was found, and the report of it.
-
-    `odds`: of the job, if they were asked for.
-    """
-
-    question: questions.Feasible
-    site: Site
-    judged: AdmissionResult
-    report: questions.FeasibleReport
-    odds: Odds | None
-
-
 class SiteReader:
     """Reads the site of one instant for a user; for another thread than the daemon's loop.
 
@@ -151,7 +103,7 @@ class SiteReader:
             case questions.Explain():
                 return self._explain(question)
             case questions.Feasible():
-                return self.feasible(self.judged(question))
+                return self.feasibility.report(self.feasibility.judged(question))
             case questions.When():
                 return self._when(question)
             case questions.Plan():
@@ -174,9 +126,14 @@ class SiteReader:
             case questions.Closed():
                 return self._closed(question)
             case questions.Choices():
-                return self._choices()
+                return self.feasibility.choices()
             case questions.Cancel():
                 raise RefusedError("a cancellation is no question")
+
+    @cached_property
+    def feasibility(self) -> FeasibilityReader:
+        """Who tells what jobs that nobody submits could have."""
+        return FeasibilityReader(self.daemon, self.site, self.uid)
 
     def _mode(self) -> Any:
         return "dry-run" if self.daemon.dry_run else "live"
@@ -249,7 +206,7 @@ class SiteReader:
             system=daemon.policy.live.daemon.system,
             now=daemon.clock(),
             started=status.started,
-            looked=_time(site.seen),
+            looked=finite(site.seen),
             queued=len(snapshot.queued),
             running=len(snapshot.running),
             nodes=len(snapshot.cluster),
@@ -331,7 +288,7 @@ class SiteReader:
             name=name,
             user=user,
             state="none",
-            deadline=_time(deadline),
+            deadline=finite(deadline),
             made_at=None,
             running=running,
             start=start,
@@ -365,9 +322,9 @@ class SiteReader:
             name=self._titles.get(job) or "",
             user=promise.user,
             state=AT_RISK if promise.state in OPEN and job in self._late else promise.state,
-            deadline=_time(promise.deadline),
-            made_at=_time(promise.made_at),
-            expires=_time(promise.expires),
+            deadline=finite(promise.deadline),
+            made_at=finite(promise.made_at),
+            expires=finite(promise.expires),
             running=running,
             suspended=paused,
             late=job in self._late,
@@ -460,7 +417,7 @@ class SiteReader:
             If it makes no sense, or the batch system does not answer now.
         """
         now = self.daemon.clock()
-        submission = self._described(request, now).submission
+        submission = self.feasibility.described(request, now).submission
         jobs = submission.jobs.with_column("deadline", np.full(len(submission.jobs), np.inf))
         return Unsubmitted(
             jobs.with_column("submit", np.full(len(jobs), now)), self._starts(now), now
@@ -517,9 +474,9 @@ class SiteReader:
             partition=row.texts("partition")[0] or "",
             state="suspended" if job in self._suspended else state,
             size=int(row.size[0]),
-            wall_time_s=_time(float(row.wall_time[0])),
-            submit=_time(float(row.submit[0])),
-            deadline=_time(float(row.deadline[0])),
+            wall_time_s=finite(float(row.wall_time[0])),
+            submit=finite(float(row.submit[0])),
+            deadline=finite(float(row.deadline[0])),
             start=start,
             end=end,
             held=bool(there[0] and site.marks.held[place[0]]),
@@ -538,7 +495,7 @@ class SiteReader:
         at = slice(int(plan.indptr[entry]), int(plan.indptr[entry + 1]))
         return questions.ChunkReport(
             job=question.job,
-            deadline=_time(promise.deadline),
+            deadline=finite(promise.deadline),
             nodes=self._names(plan.nodes[at].tolist()),
             fractions=tuple(plan.shares()[at].tolist()),
             rounds=rounds_promised(promise, plan, entry),
@@ -562,7 +519,7 @@ class SiteReader:
         )
         rows = zip(self._nodes, *columns, strict=True)
         nodes = tuple(
-            questions.NodeLoad(name, usable, runs, planned, _time(end), _time(start))
+            questions.NodeLoad(name, usable, runs, planned, finite(end), finite(start))
             for name, usable, runs, planned, end, start in rows
         )
         return questions.NodesReport(self.daemon.clock(), nodes)
@@ -636,156 +593,8 @@ class SiteReader:
         own = messages.ITS_USER if self.uid == promise.uid else f"an admin ({by})"
         return Cancellation(promise, self._promise(promise), own)
 
-    # --- feasible ------------------------------------------------------------------------------
-
-    def judged(self, question: questions.Feasible) -> Judged:
-        """Judge a job that nobody submits: by its deadline, or by the one that would be offered.
-
-        What is to be held is judged as a submission is.
-
-        Raises
-        ------
-        RefusedError
-            If it is to be held, and this daemon promises nothing.
-        """
-        daemon, settings, now = self.daemon, self.daemon.policy.live.daemon, self.daemon.clock()
-        if not isinstance(question, questions.Hold):
-            offer = settings.offer or STATED
-            settings = msgspec.structs.replace(settings, offers_per_user=1, offer=offer)
-        elif daemon.dry_run:
-            raise RefusedError("a dry run makes no promises, so nothing can be held")
-        request = self._described(question, now)
-        admission = AdmissionController(daemon.policy.queries, settings, daemon.wording)
-        result = admission.judge(self.site, request.submission, now)
-        return Judged(question, self, request, admission, result, now)
-
-    @property
-    def _likely(self) -> LikelyController:
-        """Who judges whether a job may have odds."""
-        daemon = self.daemon
-        live = daemon.policy.live
-        return LikelyController(daemon.policy.queries, live.daemon, live.likely, daemon.wording)
-
-    def with_odds(self, judged: Judged) -> Rejected | None:
-        """Return a rejected job whose odds matter; None: they do not, or it may have none."""
-        searched = judged.question.deadline is not None and judged.admission.settings.menu_ms
-        if self.daemon.odds is None or not searched:
-            return None
-        request, now = judged.request, judged.now
-        job = odds_question(judged.result, self._likely, self.site, request, now)
-        return Rejected(judged, job) if job is not None else None
-
-    def feasible(self, judged: Judged, odds: Odds | None = None) -> questions.FeasibleReport:
-        """Return what a job that nobody submits could have."""
-        return self._chosen(judged, odds)[1]
-
-    def holding(self, judged: Judged, odds: Odds | None = None) -> Holding:
-        """Return what is to be held for the user of a job that nobody submits."""
-        result, report = self._chosen(judged, odds)
-        if result.verdict == "admit":  # nobody submits it
-            result = AdmissionResult(self.site, result.reply)
-        elif result.menu is not None:
-            choices = self._menu(result.menu, result.site)
-            report = msgspec.structs.replace(report, choices=choices, expires=result.menu.expires)
-        return Holding(judged.question, self.site, result, report, odds)
-
-    def _choices(self) -> questions.ChoicesReport:
-        daemon, now = self.daemon, self.daemon.clock()
-        menu, system = present(daemon.menus, self.site, self.uid, now), daemon.policy.live.daemon
-        if menu is None:
-            return questions.ChoicesReport(now, system=system.system)
-        choices = self._menu(menu, self.site)
-        return questions.ChoicesReport(now, menu.expires, system.system, choices)
-
-    def _menu(self, menu: Menu, site: Site | None) -> tuple[questions.Choice, ...]:
-        """Return a menu as its user sees it; `site`: which holds it, None: nothing does."""
-        return tuple(
-            questions.Choice(
-                number=number,
-                kind=choice.kind,
-                text=choice.text,
-                deadline=choice.deadline,
-                start=_time(choice.start),
-                end=_time(choice.end),
-                nodes=self._names(choice.nodes),
-                options=choice.options,
-                take=self.daemon.translator.taking.format(number),
-                held=site is not None and choice.reserved and choice.promise in site.promises,
-                odds=choice.odds,
-            )
-            for number, choice in enumerate(menu.choices, 1)
-        )
-
-    def _chosen(
-        self, case: Judged, odds: Odds | None
-    ) -> tuple[AdmissionResult, questions.FeasibleReport]:
-        """Return what came of a job that nobody submits, with its menu, and the report of that."""
-        daemon, question, now = self.daemon, case.question, case.now
-        admission, request = case.admission, case.request
-        searched = question.deadline is not None and admission.settings.menu_ms
-        allowance = Allowance(tries=TRIES if searched else 0)
-        judged = with_menu(admission, self.site, case.result, request, now, allowance)
-        if odds is not None:
-            judged = with_odds(judged, self.site, request, now, self._likely, odds)
-        reasons = tuple(
-            questions.Reason(f.reason.code, messages.sentence(f, daemon.wording))
-            for f in (judged.judgement.verdicts.findings if judged.judgement else ())
-        )
-        new = [r for r in judged.changed if r.state in {"offered", "provisional"}]
-        if not new:
-            text = judged.reply.text or f"{messages.PREFIX}no planner evaluates such a job"
-            reasons = reasons or (questions.Reason("", text),)
-            choices = self._menu(judged.menu, None) if judged.menu is not None else ()
-            return judged, questions.FeasibleReport(
-                now=now, feasible=False, reasons=reasons, choices=choices
-            )
-        plan = judged.site.snapshot.plan
-        entry = entry_of(plan, new[0].id)
-        start, end = _span(plan, entry)
-        deadline = new[0].deadline
-        menu = judged.menu if question.deadline is not None else None
-        return judged, questions.FeasibleReport(
-            now=now,
-            feasible=judged.verdict == "admit" or question.deadline is None,
-            deadline=deadline,
-            start=start,
-            end=end,
-            nodes=self._names(plan.nodes_of(entry).tolist()),
-            asking=daemon.translator.asking(deadline),
-            reasons=reasons if question.deadline is not None else (),
-            choices=self._menu(menu, None) if menu is not None else (),
-        )
-
-    def _described(self, question: questions.Feasible, now: float) -> Request:
-        """Return a job that nobody submits as the submit filter would describe it."""
-        daemon = self.daemon
-        age = now - self.site.seen
-        if age > daemon.policy.live.daemon.stale or self.site.facts is None:
-            raise RefusedError(
-                f"the last poll of the batch system was {age:.0f} s ago; try again later",
-                "unavailable",
-            )
-        wanted = question.deadline if question.deadline is not None else math.floor(now) + 1.0
-        fields = daemon.translator.fields_of(_as_question(question, self.uid, wanted))
-        submission = daemon.translator.describe(fields, self.site.facts, now)
-        if submission.problem:
-            raise RtschedError(submission.problem)
-        return Request(daemon.translator, fields, submission)
-
     def _names(self, rows: Sequence[int]) -> tuple[str, ...]:
         return tuple(self._nodes[row] for row in rows)
-
-
-def _as_question(q: questions.Feasible, uid: int, deadline: float) -> FeasibilityRequest:
-    """Return a question as the translator takes it."""
-    load = {name: value for name in LOAD if (value := getattr(q, name)) is not None}
-    names = {field.name for field in fields(FeasibilityRequest)} - {"deadline"}
-    asked = {name: getattr(q, name) for name in names.intersection(q.__struct_fields__)}
-    return FeasibilityRequest(uid=uid, deadline=deadline, load=load, **asked)
-
-
-def _time(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _text(promise: Promise, start: float | None, size: int) -> str:
@@ -816,6 +625,6 @@ def _verdict(decision: JournalEntry, job: str, user: str = "") -> questions.Verd
         verdict=decision.verdict,
         codes=decision.codes,
         text=decision.text,
-        offer=_time(decision.offer),
+        offer=finite(decision.offer),
         user=user,
     )

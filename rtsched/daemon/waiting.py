@@ -259,7 +259,7 @@ class Starts:
     @property
     def estimated(self) -> float | None:
         """The time of the state that was estimated, seconds since the epoch."""
-        return _time(self._latest.at)
+        return finite(self._latest.at)
 
     @property
     def past(self) -> int:
@@ -296,7 +296,7 @@ class Starts:
         reasons = waits(site, self._steered, job, now) if explained else ()
         if (entry := entry_of(site.snapshot.plan, job)) >= 0:
             entries = site.snapshot.plan.entries
-            start, end = _time(float(entries.start[entry])), _time(float(entries.end[entry]))
+            start, end = finite(float(entries.start[entry])), finite(float(entries.end[entry]))
             return StartEstimate(
                 name, *_texts(row), "waiting", "plan", start=start, end=end, waits=reasons
             )
@@ -326,8 +326,8 @@ class Starts:
         entry = entry_of(allocations, job)
         start = latest = None
         if entry >= 0:
-            start = _time(float(allocations.entries.start[entry]))
-            latest = _time(float(allocations.entries.end[entry]))
+            start = finite(float(allocations.entries.start[entry]))
+            latest = finite(float(allocations.entries.end[entry]))
         found, name = self._latest.row(job), self._name_of(job)
         ends: dict[str, Any] = {}
         if found is not None and not math.isnan(found.end_low_80[0]):
@@ -360,7 +360,7 @@ def record_of(accuracy: Accuracy) -> tuple[EstimateRecord, ...]:
         strict=True,
     )
     return tuple(
-        EstimateRecord(seconds, jobs, *(_time(value) for value in values))
+        EstimateRecord(seconds, jobs, *(finite(value) for value in values))
         for seconds, jobs, *values in rows
     )
 
@@ -370,7 +370,7 @@ def _texts(row: Jobs) -> tuple[str, str]:
 
 
 def _times(found: Estimates) -> dict[str, Any]:
-    return {name: _time(float(found.column(name)[0])) for name in COLUMNS}
+    return {name: finite(float(found.column(name)[0])) for name in COLUMNS}
 
 
 def _none(
@@ -383,5 +383,6 @@ def _none(
     return StartEstimate(name, *_texts(row), state, "none", why=why, waits=reasons)
 
 
-def _time(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """Return a time, None where it is not known."""
     return value if math.isfinite(value) else None

@@ -23,8 +23,8 @@ from rtsched.core.chain import Chain, Member
 from rtsched.daemon.admission import AdmissionController
 from rtsched.daemon.answers import job_id
 from rtsched.daemon.chains import Chains
+from rtsched.daemon.feasibility import _as_question
 from rtsched.daemon.questions import Feasible, read_question
-from rtsched.daemon.site_reader import _as_question
 from rtsched.errors import RtschedError
 from rtsched.kernels.compiling import COMPILING
 from rtsched_plugins.portfolio import Portfolio
