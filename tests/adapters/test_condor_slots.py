@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from condor_views import plan_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -318,19 +319,6 @@ def test_no_ad_breaks_the_reading(ads: list[Record]) -> None:
 
 STATIC = Slots.build(2, name=["slot1@a", "slot1@b"], cpus=np.array([1, 4], np.int32))
 PARTED = Slots.build(3, name=["slot1@a"] * 3, cpus=np.array([2, 2, 2], np.int32))
-
-
-def plan_of(*entries: tuple[int, float, list[int]]) -> Schedule:
-    """Return a plan of (job, start after now, rows), all of 60 s."""
-    sizes = [len(rows) for _, _, rows in entries]
-    start = np.array([NOW + start for _, start, _ in entries])
-    return Schedule.build(
-        np.array([job for job, _, _ in entries], np.int64),
-        start,
-        start + 60.0,
-        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        np.array([row for _, _, rows in entries for row in rows], np.int32),
-    )
 
 
 def kept(

@@ -347,22 +347,20 @@ def test_who_may_end_late_is_told_once(scene: Scene) -> None:
     assert scene.site.promises[7].state == "firm"
 
 
-def test_nobody_is_told_after_the_deadline(scene: Scene) -> None:
-    """Then the promise is closed as missed when the job ends."""
+@pytest.mark.parametrize("late", [False, True])
+def test_nobody_is_told_after_the_deadline(scene: Scene, late: bool) -> None:
+    """Neither that a job is late, nor, of one that was said to be so, that it is in time.
+
+    The promise is closed as missed when the job ends.
+    """
     deadline = T0 + 3 * RUN
     _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
     scene.poll(T0 + 1, ((7, token),))
-    poll(scene, T0 + 2, token, deadline)
-    assert not poll(scene, deadline + 1, token, deadline + 30)
-
-
-def test_who_is_late_is_not_said_to_be_in_time_after_the_deadline(scene: Scene) -> None:
-    """What ends soon may end before the deadline but for the leeway; that has passed though."""
-    deadline = T0 + 3 * RUN
-    _, token = promised(scene, 7, wall_time=RUN, deadline=deadline)
-    scene.poll(T0 + 1, ((7, token),))
-    assert poll(scene, deadline - 1, token, deadline + 60)
-    assert not poll(scene, deadline + 5, token, deadline)
+    if late:
+        assert poll(scene, deadline - 1, token, deadline + 60)
+    else:
+        poll(scene, T0 + 2, token, deadline)
+    assert not poll(scene, deadline + 5, token, deadline + 30 * (not late))
 
 
 def test_a_suspended_job_is_at_risk(scene: Scene) -> None:

@@ -325,14 +325,23 @@ def test_schema_1_before_it_had_an_index(path):
         assert store.journal(token="t1")[0].codes == ("a.b",)  # noqa: S106
 
 
-def test_a_newer_schema_is_refused(path):
-    """A file of a later release is left alone, with a remedy."""
-    Store(path).close()
+@pytest.mark.parametrize(
+    ("ours", "statement", "text"),
+    [
+        (True, "PRAGMA user_version = 999", r"has schema 999, .* restore"),
+        (False, "CREATE TABLE books (title TEXT)", "another program"),
+    ],
+    ids=["a later release", "another program"],
+)
+def test_a_file_of_others_is_left_alone(path, ours, statement, text):
+    """One of a later release, with a remedy, and the database of another program."""
+    if ours:
+        Store(path).close()
     with sqlite3.connect(path) as base:
-        base.execute("PRAGMA user_version = 999")
+        base.execute(statement)
     base.close()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"has schema 999, .* restore"):
+    with pytest.raises(StoreError, match=text):
         Store(path)
     assert path.read_bytes() == before
 
@@ -379,17 +388,6 @@ def test_a_damaged_file(path, where):
     path.write_bytes(raw)
     with pytest.raises(StoreError, match="restore a backup"):
         Store(path)
-
-
-def test_a_foreign_file(path):
-    """A database of another program is not touched."""
-    with sqlite3.connect(path) as base:
-        base.execute("CREATE TABLE books (title TEXT)")
-    base.close()
-    before = path.read_bytes()
-    with pytest.raises(StoreError, match="another program"):
-        Store(path)
-    assert path.read_bytes() == before
 
 
 def test_a_missing_directory(tmp_path):

@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from promised_pool import LivePool
+from promising import Live, without_jobs
 from testbed import Cluster, unavailable
 from testbed.images import SUITES
 from testbed.slurm_source import named
 
 HERE = Path(__file__).parent
+
+pytest.register_assert_rewrite("alike", "guide")
 
 LONGEST = (
     "test_proof.py",
@@ -76,3 +80,10 @@ def cluster(testbed: None) -> Iterator[Cluster]:
     """Run Slurm alone on Debian forky: 30 nodes, accounting, no plug-in, no daemon."""
     with Cluster("forky") as running:
         yield running
+
+
+@pytest.fixture
+def clean(live: Live | LivePool) -> Iterator[None]:
+    """Let a test begin with a daemon that may use all nodes, and cancel all jobs after it."""
+    live.replies.clear()
+    yield from without_jobs(live)

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from promising import QUICK, SUBMIT_CONF, Live
-from testbed import Cluster, SlurmOptions
+from promising import Live, live_cluster
 
 GPUS = 4
 """Of a node that has any."""
@@ -51,12 +50,10 @@ def gpu_cluster(
         for kind, name in types.items()
     ]
     counts = {"fast": 0, "slow": 0, "large": 0, **nodes}
-    more = {"hardware": hardware, "job_submit": ("rtsched",), "settings": settings, **options}
+    more = {"hardware": hardware, "settings": settings, **options}
     files = {
-        SUBMIT_CONF: QUICK,
         "/etc/slurm/gres.conf": "\n".join(["AutoDetect=off", *lines, ""]),
         **{f"/srv/gpu{number}": "" for number in range(GPUS)},
     }
-    with Cluster("forky", SlurmOptions(**counts, **more), files=files) as cluster:
-        cluster.start_daemon(site)
-        yield Live(cluster)
+    with live_cluster(site, files=files, **counts, **more) as running:
+        yield running

@@ -8,7 +8,7 @@ to run it. `<!-- run: alice, fails -->` says that its last command must fail, an
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -127,6 +127,84 @@ def follow(box: Box | Sandbox, found: Sequence[Block]) -> tuple[dict[str, str], 
         assert (done.returncode != 0) == block.fails, f"{block.text}\n{last}"
         reply[block.section] = reply.get(block.section, "") + last
     return reply, last
+
+
+WAITING = "Dependencies"
+"""The section of user guides that is run under `spare`, too."""
+
+FORGET = """
+userdel rtsched
+rm -rf /var/lib/rtsched /etc/rtsched /usr/lib/rtsched /run/rtsched
+# A busy test machine is slow; `make install` keeps a file that is there.
+mkdir /etc/rtsched
+echo timeout_ms = 5000 >/etc/rtsched/submit.conf
+"""
+"""As Debian's packages leave a host: no user of ours."""
+
+
+def use(box: Box, path: Path, planner: str, expected: Mapping[str, str]) -> dict[str, str]:
+    """Run the commands of a user guide, under `spare` those of chains, and check what they print.
+
+    Return that, by section.
+    """
+    found = blocks(path)
+    chosen = [block for block in found if block.section == WAITING or planner == "portfolio"]
+    if planner == "spare":
+        chosen.insert(0, next(block for block in found if " <<" in block.text))
+    replies: dict[str, str] = {}
+    for block in chosen:
+        done = box.run(["sh", "-eu", "-c", block.text], user=block.user, check=False, timeout=60)
+        text = done.stdout + done.stderr
+        assert (done.returncode != 0) == block.fails, f"{block.text}\n{text}"
+        replies[block.section] = replies.get(block.section, "") + text
+    for section, text in replies.items():
+        assert expected[section] in text, text
+    sections = {WAITING, "Ask for a deadline"} if planner == "spare" else set(expected)
+    assert set(replies) == sections
+    return replies
+
+
+def install(
+    box: Box, path: Path, submitted: str, offer: str, *, prompt: str = "", kernels: bool = True
+) -> None:
+    """Run the commands of an install guide on a bare system; the last is told a feasible deadline.
+
+    They have to work as they stand, and none that is to be run is passed over.
+
+    Parameters
+    ----------
+    box : Box
+        The system.
+    path : Path
+        The guide.
+    submitted, offer : str
+        What users read of a job that is accepted, and as a pattern what of one that is rejected.
+    prompt : str
+        What stands before our words.
+    kernels : bool
+        Whether they are compiled already.
+    """
+    found = blocks(path)
+    assert path.read_text("utf-8").count("```sh\n") == len(found), "a mistake in the guide"
+    assert "Rollback" in {block.section for block in found}
+    box.run(["sh", "-c", FORGET], check=False)
+    unpack(box, kernels=kernels)
+    before = configuration(box)
+    reply, last = follow(box, [block for block in found if block.section != "Rollback"])
+    assert "portfolio (shadow) would reject it" in reply["Shadow"]
+    assert f"{prompt}rtsched: warning: " in reply["Warn"]
+    assert all(submitted in reply[section] for section in ("Shadow", "Warn"))
+    assert f"{prompt}rtsched: promised to end by" in reply["Enforce"]
+    assert re.search(rf"rtsched: rejected: .* Feasible: .*{offer}", last)
+    follow(box, [block for block in found if block.section == "Rollback"])
+    assert configuration(box) == before
+
+
+def configuration(box: Box) -> dict[str, bytes]:
+    """Return what a batch system's daemons are told, by file."""
+    files = sorted(box.path("/etc/condor/config.d").rglob("*"))
+    files.append(box.path("/etc/slurm/slurm.conf"))
+    return {str(path): path.read_bytes() for path in files if path.is_file()}
 
 
 SYSTEMCTL = r'''#!/usr/bin/python3

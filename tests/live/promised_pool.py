@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +48,8 @@ STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "
 class LivePool(Watched):
     """A running pool with the ClassAd library and the daemon; jobs are named by their numbers."""
 
+    LOOK = ("condor_q", "-totals")
+
     @property
     def pool(self) -> Pool:
         """The pool."""
@@ -66,6 +68,19 @@ class LivePool(Watched):
         reply = Reply(job, done.stdout + done.stderr, taken, clock.now())
         self.replies.append(reply)
         return reply
+
+    def wish(
+        self, due: float | str, *more: str, limit: float = 20, nodes: int = 1, **options: Any
+    ) -> Reply:
+        """Submit a job that asks for a deadline; return what its user read."""
+        asked, run_time = within(0 if isinstance(due, str) else due, limit)
+        wide = ("universe = parallel", f"machine_count = {nodes}") if nodes > 1 else ()
+        lines = (*wide, due if isinstance(due, str) else asked, run_time, *more)
+        return self.submit(*lines, **{"seconds": limit / 4, **options})
+
+    def name(self, job: int) -> str:
+        """Return what users call a job."""
+        return name_of(job)
 
     def promise(self, *lines: str, user: str = "alice", seconds: float = 30) -> int:
         """Submit a job that must be promised its deadline; return its number."""
@@ -90,14 +105,9 @@ class LivePool(Watched):
         """Return whether a job is idle, running, held, completed, ..."""
         return STATUS.get(self.ad(job).get("JobStatus", 0), "unknown")
 
-    def wait_status(self, job: int, *words: str, seconds: float = 40) -> dict[str, Any]:
-        """Wait until a job is one of that; return its ad."""
-        eventually(
-            lambda: self.status(job) in words,
-            seconds,
-            lambda: f"job {name_of(job)} {' or '.join(words)}; it is {self.status(job)}",
-        )
-        return self.ad(job)
+    def began(self, job: int) -> float:
+        """Return when a job that has ended began, seconds since the epoch."""
+        return float(self.wait_status(job, "completed")["JobStartDate"])
 
     def tokens(self) -> dict[int, str]:
         """Return the admissions that jobs carry, of those in the queue and in the history."""
@@ -115,17 +125,34 @@ class LivePool(Watched):
         again = "_@"  # how the table names a slot whose dynamic slots are used again
         return {name: kept for name, _, kept in rows if kept != "-" and again not in name}
 
-    def fill(self, count: int, seconds: float = 10, user: str = "bob") -> int:
+    def fill(self, count: int, seconds: float = 10, *, limit: float | None = None) -> int:
         """Submit best-effort jobs that state their run time; return their cluster's first job."""
-        return self.submit(
-            f"+RtRunTime = {seconds + 5:.0f}", f"queue {count}", user=user, seconds=seconds
-        ).job
+        lines = (f"+RtRunTime = {limit or seconds + 5:.0f}", f"queue {count}")
+        return self.submit(*lines, user="bob", seconds=seconds).job
 
-    def occupy(self, count: int, seconds: float) -> None:
-        """Have best-effort jobs run on so many slots, and the daemon know of them."""
-        self.fill(count, seconds)
-        eventually(lambda: len(self.ads("JobStatus == 2")) == count, 40, "all fillers run")
+    def occupy(self, count: int, seconds: float, *, limit: float | None = None) -> list[int]:
+        """Have so many best-effort jobs of bob's, and the daemon know of them; return them."""
+        first = self.fill(count, seconds, limit=limit)
+        running = min(count, len(self.pool.options.nodes))
+        eventually(lambda: len(self.ads("JobStatus == 2")) == running, 60, "best-effort jobs run")
         self.polled()
+        return [first + proc for proc in range(count)]
+
+    def odds(self, percent: object) -> str:
+        """Return the line that asks for odds."""
+        return f"+RtOdds = {percent}"
+
+    def several(self, count: int) -> str:
+        """Return the line of a cluster of so many procs."""
+        return f"queue {count}"
+
+    def kept_free(self) -> Collection[str]:
+        """Return the slots that are kept."""
+        return self.kept_slots()
+
+    def remove(self, *jobs: int, user: str = "root") -> None:
+        """Remove jobs."""
+        self.pool.run(["condor_rm", *map(name_of, jobs)], user=user)
 
     def cancel_all(self) -> None:
         """Cancel all jobs, and wait until their promises are closed."""

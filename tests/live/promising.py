@@ -1,14 +1,16 @@
 """A cluster whose users get promises: what they read, and what is written down."""
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from testbed import Box, Cluster, TestbedError
+from testbed import Box, Cluster, SlurmOptions, TestbedError
 from testbed.waiting import NOTED, QuietClock, attempts, eventually
 
 from rtsched.daemon.query_client import SOCKET, ask
@@ -80,8 +82,8 @@ class Reply:
 
     @property
     def offer(self) -> str:
-        """The deadline that was offered instead, as sbatch takes it; empty: none."""
-        found = re.search(r"--deadline=([^ )]+)\)", self.text)
+        """The deadline that was offered instead, as a job asks for it; empty: none."""
+        found = re.search(r"\(((?:--deadline|\+RtDeadline)=[^ )]+)\)", self.text)
         return found[1] if found else ""
 
 
@@ -111,6 +113,53 @@ class Watched:
 
     box: Box
     replies: list[Reply] = field(default_factory=list)
+    LOOK: ClassVar[tuple[str, ...]] = ()
+    """A command by which a user looks at the queue."""
+
+    def wish(self, due: float | str, *more: str, **options: Any) -> Reply:
+        """Submit a job that asks for a deadline; return what its user read.
+
+        Parameters
+        ----------
+        due : float or str
+            The deadline: so many seconds from now, or as an offer names it.
+        *more : str
+            Options of sbatch, or lines of a submit file.
+        **options
+            `limit` seconds that it may run, `nodes` that it runs on, its `user`, and `seconds` for
+            which it runs, by default a quarter of its limit.
+        """
+        raise NotImplementedError
+
+    def fulfilled(self, due: float | str, *more: str, **options: Any) -> int:
+        """Submit a job as `wish` does that must be promised its deadline; return its number."""
+        return self.must_promise(lambda: self.wish(due, *more, **options))
+
+    def name(self, job: int) -> str:
+        """Return what users call a job."""
+        return str(job)
+
+    def status(self, job: int) -> str:
+        """Return whether a job is idle, running, held, completed, ..."""
+        raise NotImplementedError
+
+    def ad(self, job: int) -> dict[str, Any]:
+        """Return what the batch system tells of a job; {} when it has forgotten it."""
+        raise NotImplementedError
+
+    def wait_status(self, job: int, *words: str, seconds: float = 40) -> dict[str, Any]:
+        """Wait until a job is one of that; return what the batch system tells of it."""
+        eventually(
+            lambda: self.status(job) in words,
+            seconds,
+            lambda: f"job {self.name(job)} {' or '.join(words)}; it is {self.status(job)}",
+        )
+        return self.ad(job)
+
+    def planned(self) -> list[tuple[object, ...]]:
+        """Return what is planned of each job."""
+        entries = self.ask("plan", user="root")["entries"]
+        return [(e["job"], e["start"], e["end"], e["nodes"], e["deadline"]) for e in entries]
 
     def tokens(self) -> dict[int, str]:
         """Return the admissions that jobs carry, by job id."""
@@ -250,6 +299,8 @@ class Watched:
 class Live(Watched):
     """A running cluster with filter and daemon."""
 
+    LOOK = ("squeue",)
+
     @property
     def cluster(self) -> Cluster:
         """The cluster."""
@@ -275,6 +326,57 @@ class Live(Watched):
     def promise(self, *args: str, user: str = "alice", script: str = "sleep 30") -> int:
         """Submit a script that must be promised its deadline; return its job id."""
         return self.must_promise(lambda: self.submit(*args, user=user, script=script))
+
+    def wish(
+        self, due: float | str, *more: str, limit: float = 120, nodes: int = 1, **options: Any
+    ) -> Reply:
+        """Submit a job that asks for a deadline; return what its user read."""
+        asked = due if isinstance(due, str) else in_minutes(due / 60)
+        script = f"sleep {options.pop('seconds', limit / 4):g}"
+        words = (f"-N{nodes}", f"--time={limit / 60:.0f}", asked, *more)
+        return self.submit(*words, script=script, **options)
+
+    def status(self, job: int) -> str:
+        """Return whether a job is idle, running, completed, ..."""
+        state = self.cluster.job(job).get("JobState", "unknown")
+        return {"PENDING": "idle", "CANCELLED": "removed"}.get(state, state.lower())
+
+    def ad(self, job: int) -> dict[str, Any]:
+        """Return what the controller tells of a job; {} when it has forgotten it."""
+        return self.cluster.job(job)
+
+    def began(self, job: int) -> float:
+        """Return when a job that has ended began, seconds since the epoch."""
+        return self.ran(job)[0]
+
+    def remove(self, *jobs: int, user: str = "root") -> None:
+        """Cancel jobs."""
+        self.cluster.run(["scancel", *map(str, jobs)], user=user)
+
+    def occupy(self, count: int, seconds: float, *, limit: float | None = None) -> list[int]:
+        """Have so many best-effort jobs of bob's, and the daemon know of them; return them."""
+        minutes = math.ceil((limit or seconds + 5) / 60)
+        words = ["-N1", "--exclusive", f"--time={minutes}"]
+        jobs = [
+            self.cluster.sbatch(words, user="bob", script=f"sleep {seconds:g}")
+            for _ in range(count)
+        ]
+        for job in jobs[: len(self.cluster.slurm.nodes)]:
+            self.wait_status(job, "running", "completed")
+        self.polled()
+        return jobs
+
+    def odds(self, percent: object) -> str:
+        """Return the option that asks for odds."""
+        return f"--extra=rtsched:odds={percent}"
+
+    def several(self, count: int) -> str:
+        """Return the option of an array of so many tasks."""
+        return f"--array=1-{count}"
+
+    def kept_free(self) -> Collection[str]:
+        """Return the names of reservations."""
+        return self.reservations()
 
     def hold_without_daemon(self) -> None:
         """Have the filter hold jobs while no daemon answers."""
@@ -340,9 +442,27 @@ class Live(Watched):
             eventually(lambda: not [each for each in self.kept() if each.state in OPEN], 30)
 
 
-def without_jobs(live: Live, usable: int) -> Iterator[None]:
-    """Let a test begin when the daemon may use so many nodes, and cancel all jobs after it."""
-    live.wait_usable(usable)
+@contextmanager
+def live_cluster(
+    site: str = SITE, suite: str = "forky", *, accounting: Sequence[str] = (), **options: Any
+) -> Iterator[Live]:
+    """Give a cluster with filter and daemon, made as `SlurmOptions` say; `files` are written too.
+
+    `accounting` are commands of sacctmgr.
+    """
+    files = {SUBMIT_CONF: QUICK} | options.pop("files", {})
+    slurm = SlurmOptions(**({"job_submit": ("rtsched",)} | options))
+    with Cluster(suite, slurm, files=files) as cluster:
+        for line in accounting:
+            cluster.run(["sacctmgr", "--immediate", *line.split()])
+        cluster.start_daemon(site)
+        yield Live(cluster)
+
+
+def without_jobs(live: Watched) -> Iterator[None]:
+    """Let a test begin when the daemon may use all nodes, and cancel all jobs after it."""
+    if isinstance(live, Live):
+        live.wait_usable(len(live.cluster.slurm.nodes))
     yield
     live.cancel_all()
 

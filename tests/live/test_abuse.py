@@ -4,8 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from promising import BOUND, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes
-from testbed import Cluster, SlurmOptions
+from promising import BOUND, Live, Reply, in_minutes, live_cluster
 from testbed.waiting import eventually
 
 WISH = ("-N1", "--time=2")
@@ -49,12 +48,11 @@ print(refused)
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run six nodes with filter and daemon; at the end both daemons are those that were started."""
-    options = SlurmOptions(fast=2, slow=4, job_submit=("rtsched",))
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SITE)
+    with live_cluster(fast=2, slow=4) as running:
+        cluster = running.cluster
         cluster.path("/usr/local/bin/flood.py").write_text(FLOOD)
         pids = [cluster.services.pid(name) for name in ("rtsched", "slurmctld")]
-        yield Live(cluster)
+        yield running
         assert [cluster.services.pid(name) for name in ("rtsched", "slurmctld")] == pids
         assert all(cluster.services.alive(name) for name in ("rtsched", "slurmctld"))
         reply = cluster.path("/var/log/testbed/rtsched.log").read_text()

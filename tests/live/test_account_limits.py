@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
-from testbed import Cluster, SlurmOptions
+from promising import SITE, Live, in_minutes, live_cluster
 from testbed.waiting import eventually
 
 SHARED = "\n[slurm]\nshare_nodes = true\n"
@@ -25,6 +24,8 @@ three nodes and more, the jobs of `budget` have processors for 12 minutes and th
 minutes of time in all, and `lean` has memory for one job; the account has two nodes'. A processor
 is billed for half a unit: `billed` has units for as much as `budget`, and `units` for one job."""
 
+pytestmark = pytest.mark.usefixtures("clean")
+
 
 @pytest.fixture(scope="module", params=[False, True], ids=["whole", "shared"])
 def live(request: pytest.FixtureRequest) -> Iterator[Live]:
@@ -32,10 +33,11 @@ def live(request: pytest.FixtureRequest) -> Iterator[Live]:
 
     Where they share them, none starts for whose time limit too little is left of used time.
     """
-    options = SlurmOptions(
+    with live_cluster(
+        SITE + SHARED * request.param,
+        accounting=ACCOUNTING,
         fast=2,
         slow=2,
-        job_submit=("rtsched",),
         settings={
             "AccountingStorageEnforce": "associations,limits,qos" + ",safe" * request.param,
             "SchedulerParameters": "bf_interval=5,bf_continue",
@@ -45,18 +47,8 @@ def live(request: pytest.FixtureRequest) -> Iterator[Live]:
         partitions=(
             "PartitionName=all Nodes=ALL Default=YES State=UP TRESBillingWeights=CPU=0.5,Node=0"
         ),
-    )
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        for line in ACCOUNTING:
-            cluster.run(["sacctmgr", "--immediate", *line.split()])
-        cluster.start_daemon(SITE + SHARED * request.param)
-        yield Live(cluster)
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs, and with a daemon that may use all nodes."""
-    yield from without_jobs(live, 4)
+    ) as running:
+        yield running
 
 
 def test_a_job_beyond_a_limit_is_told_so(live: Live) -> None:

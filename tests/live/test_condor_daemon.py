@@ -61,9 +61,7 @@ def names(live: LivePool, job: int) -> list[str]:
 
 def test_a_promise_is_kept_beside_a_full_queue(live: LivePool) -> None:
     """The user reads a promise; slots are kept; the jobs end in time, and best effort goes on."""
-    others = live.fill(14, seconds=10)
-    eventually(lambda: len(live.ads("JobStatus == 2")) == 6, 60)
-    live.polled()
+    others = live.occupy(14, 10)[0]
     reply = live.submit(*within(120), seconds=4)
     assert re.search(
         r"promised to end by [\d: -]+ \+0000; planned to start at [\d: -]+ \+0000 on 1 node",
@@ -223,9 +221,7 @@ def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(
     live: LivePool,
 ) -> None:
     """One of six jobs ends long before its run time; what waits starts one after the other."""
-    blocker = live.fill(6, seconds=500)
-    eventually(lambda: len(live.ads("JobStatus == 2")) == 6, 60)
-    live.polled()
+    blocker = live.occupy(6, 500)[0]
     replies = [live.submit(*within(300), '+RtElse = "run"', seconds=4) for _ in range(4)]
     assert all("accepted without a promise" in each.text for each in replies)
     live.polled()
@@ -241,9 +237,7 @@ def test_a_job_without_a_promise_is_promised_its_deadline_when_there_is_room(
 
 def test_jobs_without_a_promise_exchange_places_by_deadline(live: LivePool) -> None:
     """The user's job without a deadline is second before and after."""
-    live.fill(6, seconds=500)
-    eventually(lambda: len(live.ads("JobStatus == 2")) == 6, 60)
-    live.polled()
+    live.occupy(6, 500)
     late = live.submit(*within(400), '+RtElse = "run"', seconds=2).job
     other = live.submit("priority = -5", seconds=2).job
     early = live.submit(*within(300), '+RtElse = "run"', "priority = -10", seconds=2).job

@@ -6,19 +6,17 @@ Each slot is a machine of its own, with its own startd.
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
+from alike import Faults, settled, stream
 from promised_pool import EAGER, SITE, TABLE, LivePool, live_pool, submit_file, within
 from promising import BOUND, SUBMIT_CONF, UNPROMISED, Reply, lost_and_invented
 from testbed.waiting import eventually
 
 from rtsched.adapters.condor.ids import name_of
 
-KILLS = 5
 SETTINGS = "timeout_ms = 500\nbreaker_ms = 300\n"  # the machine may be busy
 FAULTY = SITE.replace("lapse = 8", "lapse = 6").replace("[condor]", "[condor]\ntable_valid_s = 9")
 FAR = within(4 * 3600)[0]
@@ -43,31 +41,6 @@ def clean(live: LivePool) -> Iterator[None]:
     live.cancel_all()
 
 
-@contextmanager
-def stream(live: LivePool) -> Iterator[list[Reply]]:
-    """Submit jobs with deadlines meanwhile; give what was said."""
-    stop, replies = threading.Event(), list[Reply]()
-
-    def submit() -> None:
-        while not stop.is_set():
-            replies.append(live.submit(FAR, "+RtRunTime = 20", seconds=0.5))
-            time.sleep(0.1)
-
-    client = threading.Thread(target=submit)
-    client.start()
-    try:
-        yield replies
-    finally:
-        time.sleep(0.5)
-        stop.set()
-        client.join()
-
-
-def settled(live: LivePool) -> None:
-    """Wait until no promise is provisional."""
-    eventually(lambda: all(each.state != "provisional" for each in live.kept()), 25)
-
-
 def waiting(live: LivePool) -> int:
     """Return a job of alice's with a promise, which waits for best-effort jobs to end."""
     live.occupy(6, seconds=15)
@@ -85,56 +58,12 @@ def end(process: subprocess.Popen[str]) -> None:
 # --- our daemon -----------------------------------------------------------------------------------
 
 
-def test_killed_in_the_middle_of_a_stream(live: LivePool) -> None:
-    """The daemon is killed while jobs come: what was promised stands, and no more."""
-    before = {each.token for each in live.kept()}
-    with stream(live) as reply:
-        for number in range(KILLS):
-            live.wait_promise()
-            time.sleep(0.11 * number)
-            live.pool.kill_daemon()
-            live.pool.start_daemon()
-    settled(live)
-    assert lost_and_invented(live, reply, before) == []
-    assert sum(each.promised for each in reply) >= KILLS
-    assert all(each.job for each in reply)
-    assert live.slowest(reply) < BOUND
+class TestFaults(Faults):
+    """What may fail beside either system."""
 
-
-@pytest.mark.parametrize("point", ["committed", "answered"])
-def test_killed_at_the_worst_moment(live: LivePool, point: str) -> None:
-    """It dies when the promise is on the disk: before its user is told, or before the job is seen.
-
-    A promise that nobody was told of lapses; one that its user has read is there after the start.
-    """
-    live.pool.stop_daemon()
-    live.pool.start_daemon(env={"RTSCHED_FAILPOINT": point})
-    reply = live.submit(*within(300), seconds=60)
-    eventually(lambda: not live.pool.services.alive("rtsched"))
-    assert reply.promised == (point == "answered")
-    live.pool.start_daemon()
-    settled(live)
-    assert live.state(reply.job) == ("firm" if reply.promised else "")
-    assert lost_and_invented(live, [reply]) == []
-    assert live.slowest([reply]) < BOUND
-
-
-def test_a_stopped_daemon_stalls_nobody(live: LivePool) -> None:
-    """Stopped, it costs each question the library's patience; going on, it invents no promise."""
-    first = waiting(live)
-    live.pool.services.signal("rtsched", "STOP")
-    replies = []
-    for _ in range(10):
-        replies.append(live.submit(*within(300)))
-        assert live.takes("condor_q", "-totals") < BOUND
-    many = live.submit(*within(300), "queue 50")
-    live.pool.services.signal("rtsched", "CONT")
-    assert all(UNPROMISED in each.text for each in (*replies, many))
-    assert live.slowest([*replies, many]) < BOUND
-    eventually(lambda: live.submit(*within(300)).promised)
-    settled(live)
-    assert live.state(first) in {"firm", "kept"}
-    assert lost_and_invented(live, replies) == []
+    test_the_process_that_talks_to_htcondor_fails = Faults.process_that_polls_fails
+    waiting = staticmethod(waiting)
+    kills = 5
 
 
 @pytest.mark.parametrize("policy", ["open", "hold", "closed"])
@@ -191,59 +120,6 @@ def test_somebody_elses_socket(live: LivePool) -> None:
         end(impostor)
     assert live.slowest([reply]) < BOUND
     eventually(lambda: live.submit(*within(300)).promised)
-
-
-@pytest.mark.parametrize("how", ["KILL", "STOP"])
-def test_the_process_that_talks_to_htcondor_fails(live: LivePool, how: str) -> None:
-    """Killed or hung, it is replaced; meanwhile submissions are judged from memory."""
-    job = waiting(live)
-    live.pool.run(["kill", f"-{how}", str(live.child())])
-    reply = live.submit(*within(300))
-    assert reply.promised
-    live.wait_state(reply.job, "firm", "kept", seconds=30)
-    assert live.state(job) in {"firm", "kept"}
-    assert live.slowest() < BOUND
-
-
-def test_a_full_disk(live: LivePool) -> None:
-    """Where a promise cannot be written down none is given; with room it works again at once."""
-    pool, place = live.pool, "/var/lib/rtsched"
-    pool.stop_daemon()
-    pool.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700,uid=rtsched", "tmpfs", place])
-    try:
-        pool.start_daemon()
-        first = waiting(live)
-        pool.run(["dd", "if=/dev/zero", f"of={place}/fill", "bs=4k"], check=False)
-        replies = [live.submit(*within(600)) for _ in range(30)]
-        assert any(UNPROMISED in each.text for each in replies)
-        assert live.slowest(replies) < BOUND
-        assert live.ask("status")["promises"]
-        pool.run(["rm", f"{place}/fill"])
-        eventually(lambda: live.submit(*within(600)).promised)
-        settled(live)
-        assert live.state(first) in {"firm", "kept"}
-        assert lost_and_invented(live, replies) == []
-    finally:
-        live.cancel_all()
-        pool.stop_daemon()
-        pool.run(["umount", place])
-
-
-def test_a_clock_that_steps(live: LivePool) -> None:
-    """An hour forth and back breaks no promise that has more than an hour left."""
-    pool = live.pool
-    pool.stop_daemon()
-    pool.start_daemon(stepping=True)
-    try:
-        job = waiting(live)
-        for step in (3600.0, -3600.0, 0.0):
-            pool.step_clock(step)
-            live.wait_clock(step)
-            live.polled()
-            assert live.state(job) in {"firm", "kept"}
-        assert eventually(lambda: live.submit(FAR, "+RtRunTime = 20", seconds=1).promised)
-    finally:
-        pool.stop_daemon()
 
 
 # --- the table of slots ---------------------------------------------------------------------------

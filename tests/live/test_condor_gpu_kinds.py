@@ -16,6 +16,9 @@ def hardware(kind: int) -> dict[str, str]:
     return {"NUM_CPUS": "4", "MEMORY": "2048", "GPU_KIND": f"{kind}"}
 
 
+pytestmark = pytest.mark.usefixtures("clean")
+
+
 @pytest.fixture(scope="module", params=["forky", "trixie"])
 def live(request: pytest.FixtureRequest) -> Iterator[LivePool]:
     """Run a machine with GeForce GT 330 and one with A100, two each, with library and daemon."""
@@ -30,13 +33,6 @@ def live(request: pytest.FixtureRequest) -> Iterator[LivePool]:
         settings=EAGER | {"MACHINE_RESOURCE_INVENTORY_GPUs": DISCOVERY},
     ) as up:
         yield up
-
-
-@pytest.fixture(autouse=True)
-def clean(live: LivePool) -> Iterator[None]:
-    """Each test begins without jobs."""
-    yield
-    live.cancel_all()
 
 
 def ended(live: LivePool, job: int) -> dict[str, Any]:

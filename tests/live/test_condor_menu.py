@@ -16,6 +16,8 @@ ODDS = "/home/alice/odds.sub"
 PATIENT = SITE.replace("[daemon]", "[daemon]\nmenu_ms = 5000")  # the machine may be busy
 GUARANTEED = PATIENT + "\n[likely]\nshare = 0\n"
 
+pytestmark = pytest.mark.usefixtures("clean")
+
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[LivePool]:
@@ -25,13 +27,6 @@ def live() -> Iterator[LivePool]:
             text = submit_file("+RtRunTime = 120", *more, seconds=2)
             up.pool.run(["sh", "-c", 'cat > "$1"', "sh", path], user="alice", input=text)
         yield up
-
-
-@pytest.fixture(autouse=True)
-def clean(live: LivePool) -> Iterator[None]:
-    """Each test ends without jobs."""
-    yield
-    live.cancel_all()
 
 
 def rejected(live: LivePool) -> str:

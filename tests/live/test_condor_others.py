@@ -22,6 +22,8 @@ while :; do sleep 1; done
 """
 """Takes ten seconds to write its checkpoint."""
 
+pytestmark = pytest.mark.usefixtures("clean")
+
 
 @pytest.fixture(scope="module", params=SUITES)
 def live(request: pytest.FixtureRequest) -> Iterator[LivePool]:
@@ -33,13 +35,6 @@ def live(request: pytest.FixtureRequest) -> Iterator[LivePool]:
         up.pool.write({"/usr/local/bin/noting": NOTING})
         up.pool.run(["chmod", "755", "/usr/local/bin/noting"])
         yield up
-
-
-@pytest.fixture(autouse=True)
-def clean(live: LivePool) -> Iterator[None]:
-    """Each test begins without jobs."""
-    yield
-    live.cancel_all()
 
 
 @pytest.mark.parametrize(

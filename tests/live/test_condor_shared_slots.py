@@ -31,6 +31,8 @@ WISHES = {
     "GPUs": ("request_cpus = 1", "request_memory = 128", "request_gpus = 2"),
 }
 
+pytestmark = pytest.mark.usefixtures("clean")
+
 
 @pytest.fixture(scope="module", params=["mcdf", "portfolio"])
 def live(request: pytest.FixtureRequest) -> Iterator[LivePool]:
@@ -40,13 +42,6 @@ def live(request: pytest.FixtureRequest) -> Iterator[LivePool]:
     settings = EAGER | machine
     with live_pool(site, partitionable=(CPUS, 1), settings=settings) as up:
         yield up
-
-
-@pytest.fixture(autouse=True)
-def clean(live: LivePool) -> Iterator[None]:
-    """Each test begins without jobs."""
-    yield
-    live.cancel_all()
 
 
 def flood(live: LivePool, seconds: int = 12) -> None:
@@ -66,14 +61,6 @@ def entry(live: LivePool, job: int) -> dict[str, Any]:
     """Return what is planned for a job; {} if it is not planned any more."""
     entries = live.ask("plan", user="root")["entries"]
     return next((each for each in entries if each["job"] == name_of(job)), {})
-
-
-def in_use(live: LivePool) -> tuple[int, int, int]:
-    """Return CPUs, megabytes and GPUs of all running jobs."""
-    ads = list(live.ads("JobStatus == 2").values())
-    names = ("RequestCpus", "RequestMemory", "RequestGPUs")
-    cpus, memory, gpus = (sum(int(ad.get(name) or 0) for ad in ads) for name in names)
-    return cpus, memory, gpus
 
 
 def test_promises_are_kept_beside_a_flood(live: LivePool) -> None:

@@ -5,8 +5,17 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from promising import PROLOG, PROMISED, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes
-from testbed import Cluster, SlurmOptions
+from promising import (
+    PROLOG,
+    PROMISED,
+    QUICK,
+    SITE,
+    SUBMIT_CONF,
+    Live,
+    Reply,
+    in_minutes,
+    live_cluster,
+)
 from testbed.slurm_source import has_pyslurm
 from testbed.waiting import eventually
 
@@ -31,20 +40,18 @@ WRITES = "UPDATE|CREATE|DELETE|KILL|CANCEL|SUSPEND|REQUEUE|SUBMIT"
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run eight nodes with filter and daemon; in two partitions it only watches, or warns."""
-    options = SlurmOptions(
+    with live_cluster(
+        SITE + SCOPES,
         fast=2,
         slow=6,
-        job_submit=("rtsched",),
         partitions=PARTITIONS,
         settings={
             "TaskProlog": PROLOG,
             "SchedulerParameters": "bf_interval=5,bf_continue",
             "ReturnToService": "1",
         },
-    )
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SITE + SCOPES)
-        yield Live(cluster)
+    ) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -134,12 +141,12 @@ def test_an_offer_means_the_same_in_another_zone(live: Live) -> None:
 
     refused = submitted("--deadline=now+250")
     assert re.search(r"Feasible: [\d: -]+ \+0[12]00 \(--deadline=uts\d+\)", refused.text)
-    reply = submitted(f"--deadline={refused.offer}")
+    reply = submitted(refused.offer)
     assert reply.promised, reply.text
     shown = live.cluster.run(
         ["scontrol", "show", "job", str(reply.job)], env={"SLURM_TIME_FORMAT": "%s"}
     )
-    assert f"Deadline={refused.offer.removeprefix('uts')}" in shown.stdout
+    assert f"Deadline={refused.offer.removeprefix('--deadline=uts')}" in shown.stdout
     live.cluster.stop_daemon()
     live.cluster.start_daemon()
 
@@ -151,7 +158,7 @@ def test_a_counter_offer_holds(live: Live) -> None:
     assert refused.job == 0
     assert "rejected" in refused.text
     assert refused.offer
-    words = ("-N8", "--time=4", f"--deadline={refused.offer}")
+    words = ("-N8", "--time=4", refused.offer)
     assert live.submit(*words, user="bob").job == 0
     assert live.submit(*words).promised
     assert live.submit(*words).job == 0

@@ -1,20 +1,16 @@
 """What may fail on a real Slurm: no promise is lost, none is invented, and sbatch never hangs."""
 
 import shutil
-import threading
-import time
 from collections.abc import Iterator
 
 import pytest
-from promising import BOUND, SITE, UNPROMISED, Live, Reply, burst, in_minutes, lost_and_invented
-from testbed import Cluster, SlurmOptions
+from alike import Faults
+from promising import BOUND, SITE, SUBMIT_CONF, UNPROMISED, Live, burst, in_minutes, live_cluster
 from testbed.waiting import eventually
 
 from rtsched.daemon.reconcile import LOST
 
-KILLS = 10
 BURST = 10_000
-LAPSE = 6.0
 SHORT = ("-N1", "--time=2")
 SETTINGS = "timeout_ms = 500\nbreaker_ms = 300\n"  # the machine may be busy
 
@@ -22,11 +18,9 @@ SETTINGS = "timeout_ms = 500\nbreaker_ms = 300\n"  # the machine may be busy
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run eight nodes with filter and daemon."""
-    options = SlurmOptions(fast=2, slow=6, job_submit=("rtsched",))
-    files = {"/etc/rtsched/submit.conf": SETTINGS}
-    with Cluster("forky", options, files=files) as cluster:
-        cluster.start_daemon(SITE)
-        yield Live(cluster)
+    files = {SUBMIT_CONF: SETTINGS}
+    with live_cluster(files=files, fast=2, slow=6) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -41,81 +35,23 @@ def clean(live: Live) -> Iterator[None]:
     live.cancel_all()
 
 
-def stream(live: Live, stop: threading.Event) -> list[Reply]:
-    """Submit jobs with deadlines until told to stop; return what was said."""
-    replies = []
-    while not stop.is_set():
-        replies.append(live.submit(*SHORT, in_minutes(240), script="sleep 1"))
-        time.sleep(0.03)
-    return replies
+class TestFaults(Faults):
+    """What may fail beside either system."""
 
+    test_the_process_that_talks_to_slurm_fails = Faults.process_that_polls_fails
 
-def settled(live: Live) -> None:
-    """Wait until no promise is provisional."""
+    def waiting(self, live: Live) -> int:
+        """Return a job that waits for another one on all nodes."""
+        live.promise("-N8", "--time=2", in_minutes(180), script="sleep 15")
+        job = live.promise("-N8", "--time=2", in_minutes(180), script="true")
+        live.wait_state(job, "firm")
+        return job
 
-    def over() -> bool:
-        return all(each.state != "provisional" for each in live.kept())
-
-    eventually(over, LAPSE + 15)
-
-
-def test_killed_in_the_middle_of_a_stream(live: Live) -> None:
-    """The daemon is killed ten times while jobs come: what was promised stands, and no more."""
-    stop, replies = threading.Event(), list[Reply]()
-    before = {each.token for each in live.kept()}
-    client = threading.Thread(target=lambda: replies.extend(stream(live, stop)))
-    client.start()
-    try:
-        for number in range(KILLS):
-            live.wait_promise()
-            time.sleep(0.037 * number)
-            live.cluster.kill_daemon()
-            live.cluster.start_daemon()
-    finally:
-        time.sleep(0.5)
-        stop.set()
-        client.join()
-    settled(live)
-    assert lost_and_invented(live, replies, before) == []
-    assert sum(each.promised for each in replies) >= KILLS
-    assert all(each.job for each in replies)
-    assert live.slowest(replies) < BOUND
-
-
-@pytest.mark.parametrize("point", ["committed", "answered"])
-def test_killed_at_the_worst_moment(live: Live, point: str) -> None:
-    """It dies when the promise is on the disk: before its user is told, or before the job is seen.
-
-    A promise that nobody was told of lapses; one that its user has read is there after the start.
-    """
-    live.cluster.stop_daemon()
-    live.cluster.start_daemon(env={"RTSCHED_FAILPOINT": point})
-    reply = live.submit(*SHORT, in_minutes(60), script="sleep 40")
-    eventually(lambda: not live.cluster.services.alive("rtsched"))
-    assert reply.promised == (point == "answered")
-    live.cluster.start_daemon()
-    settled(live)
-    assert live.state(reply.job) == ("firm" if reply.promised else "")
-    if not reply.promised:
-        assert "without a promise" in reply.text
-        assert any(each.why == "the job never appeared" for each in live.kept())
-    assert live.slowest([reply]) < BOUND
-
-
-def test_a_stopped_daemon_stalls_nobody(live: Live) -> None:
-    """Stopped, it costs each question the filter's patience; going on, it invents no promise."""
-    first = live.promise(*SHORT, in_minutes(60), script="sleep 60")
-    live.wait_state(first, "firm")
-    live.cluster.services.signal("rtsched", "STOP")
-    replies = [live.submit(*SHORT, in_minutes(60)) for _ in range(20)]
-    assert live.takes("squeue") < BOUND
-    live.cluster.services.signal("rtsched", "CONT")
-    assert all(UNPROMISED in each.text for each in replies)
-    assert live.slowest(replies) < BOUND
-    eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
-    settled(live)
-    assert live.state(first) == "firm"
-    assert lost_and_invented(live, replies) == []
+    def first(self, live: Live) -> int:
+        """Return a job that runs."""
+        job = live.promise(*SHORT, in_minutes(60), script="sleep 60")
+        live.wait_state(job, "firm")
+        return job
 
 
 def test_without_a_socket(live: Live) -> None:
@@ -220,12 +156,10 @@ def test_reservations_that_come_back(live: Live) -> None:
 def test_a_job_that_slurm_cannot_launch(testbed: None) -> None:
     """Slurm holds it: its promise is void, and its user reads that nobody else did that."""
     prolog = "/etc/slurm/prolog.sh"
-    options = SlurmOptions(fast=1, slow=1, job_submit=("rtsched",), settings={"Prolog": prolog})
-    files = {"/etc/rtsched/submit.conf": SETTINGS, prolog: "#!/bin/sh\nexit 1\n"}
-    with Cluster("forky", options, files=files) as cluster:
+    files = {SUBMIT_CONF: SETTINGS, prolog: "#!/bin/sh\nexit 1\n"}
+    with live_cluster(fast=1, slow=1, settings={"Prolog": prolog}, files=files) as live:
+        cluster = live.cluster
         cluster.path(prolog).chmod(0o755)
-        cluster.start_daemon(SITE)
-        live = Live(cluster)
         job = live.promise(*SHORT, in_minutes(60))
         live.wait_state(job, "void")
         (why,) = (each.why for each in live.kept() if each.id == job)
@@ -246,10 +180,8 @@ def test_without_the_accounting_daemon(live: Live) -> None:
 
 def test_an_end_that_accounting_cannot_tell_yet_is_asked_for_again(testbed: None) -> None:
     """A promise whose job Slurm has forgotten stays open, and is seen, until slurmdbd is back."""
-    options = SlurmOptions(fast=1, slow=1, job_submit=("rtsched",), settings={"MinJobAge": "2"})
-    with Cluster("forky", options) as cluster:
-        cluster.start_daemon(SITE)
-        live = Live(cluster)
+    with live_cluster(fast=1, slow=1, settings={"MinJobAge": "2"}) as live:
+        cluster = live.cluster
         job = live.promise(*SHORT, in_minutes(60), script="sleep 8")
         other = live.promise(*SHORT, in_minutes(60), user="bob")
         live.wait_state(job, "firm")
@@ -270,67 +202,6 @@ def test_an_end_that_accounting_cannot_tell_yet_is_asked_for_again(testbed: None
         live.wait_state(job, "kept", seconds=60)
         live.wait_state(other, "withdrawn")
         eventually(lambda: not live.ask("status", user="root")["problems"])
-
-
-def test_a_full_disk(live: Live) -> None:
-    """Where a promise cannot be written down none is given; with room it works again at once."""
-    cluster = live.cluster
-    cluster.stop_daemon()
-    place = "/var/lib/rtsched"
-    cluster.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700,uid=rtsched", "tmpfs", place])
-    try:
-        cluster.start_daemon()
-        first = live.promise(*SHORT, in_minutes(60), script="sleep 30")
-        live.wait_state(first, "firm")
-        cluster.run(["dd", "if=/dev/zero", f"of={place}/fill", "bs=4k"], check=False)
-        replies = [live.submit(*SHORT, in_minutes(60)) for _ in range(60)]
-        assert any(UNPROMISED in each.text for each in replies)
-        assert live.slowest(replies) < BOUND
-        assert cluster.services.alive("rtsched")
-        assert live.ask("status")["promises"]
-        cluster.run(["rm", f"{place}/fill"])
-        eventually(lambda: live.submit(*SHORT, in_minutes(60)).promised)
-        settled(live)
-        assert live.state(first) == "firm"
-        assert lost_and_invented(live, replies) == []
-    finally:
-        cluster.stop_daemon()
-        cluster.run(["umount", place])
-
-
-def test_a_clock_that_steps(live: Live) -> None:
-    """An hour forth and back breaks no promise that has more than an hour left."""
-    cluster = live.cluster
-    cluster.stop_daemon()
-    cluster.start_daemon(stepping=True)
-    try:
-        job = live.promise("-N8", "--time=2", in_minutes(180), script="sleep 15")
-        waiting = live.promise("-N8", "--time=2", in_minutes(180), script="true")
-        live.wait_state(waiting, "firm")
-        for step in (3600.0, 0.0, -3600.0, 0.0):
-            cluster.step_clock(step)
-            live.wait_clock(step)
-            live.polled()
-            assert live.state(job) in {"firm", "kept"}
-            assert live.state(waiting) in {"firm", "kept"}
-            assert cluster.services.alive("rtsched")
-        assert eventually(lambda: live.submit(*SHORT, in_minutes(180), script="true").promised)
-        live.wait_state(waiting, "kept", seconds=60)
-    finally:
-        cluster.stop_daemon()
-
-
-@pytest.mark.parametrize("signal", ["KILL", "STOP"])
-def test_the_process_that_talks_to_slurm_fails(live: Live, signal: str) -> None:
-    """Killed or hung, it is replaced; meanwhile submissions are judged from memory."""
-    job = live.promise(*SHORT, in_minutes(60), script="sleep 60")
-    live.wait_state(job, "firm")
-    live.cluster.run(["kill", f"-{signal}", str(live.child())])
-    reply = live.submit(*SHORT, in_minutes(60))
-    assert reply.promised
-    live.wait_state(reply.job, "firm", seconds=30)
-    assert live.state(job) == "firm"
-    assert live.slowest() < BOUND
 
 
 def test_a_burst(live: Live) -> None:

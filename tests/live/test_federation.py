@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
+from promising import SITE, Live, in_minutes, live_cluster
 from testbed import Cluster, Sandbox, SlurmOptions
 from testbed.images import SUITES
 from testbed.services import Services
@@ -26,10 +26,8 @@ add user alice account=science cluster=other
 @pytest.fixture(scope="module", params=SUITES)
 def live(request: pytest.FixtureRequest) -> Iterator[Live]:
     """Run a cluster with rtsched."""
-    options = SlurmOptions(fast=1, slow=1, job_submit=("rtsched",))
-    with Cluster(request.param, options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SITE)
-        yield Live(cluster)
+    with live_cluster(SITE, request.param, fast=1, slow=1) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 from gpu_nodes import SHARED
-from promising import PROMISED, QUICK, SITE, SUBMIT_CONF, UNPROMISED, Live
+from promising import PROMISED, SITE, UNPROMISED, Live, live_cluster
 from racing import DEADLINE, Races, race
-from testbed import Cluster, SlurmOptions
 from testbed.waiting import attempts, eventually
 
 NODES = 6
@@ -18,16 +17,14 @@ SELDOM = SITE.replace("cycle = 1", "cycle = 40")
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run six nodes with filter and daemon."""
-    options = SlurmOptions(
+    with live_cluster(
+        SELDOM,
         fast=0,
         slow=NODES,
         hardware={"slow": "CPUs=4 RealMemory=1000"},
-        job_submit=("rtsched",),
         settings={"SchedulerParameters": "bf_interval=5", "ReturnToService": "1"},
-    )
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SELDOM)
-        yield Live(cluster)
+    ) as running:
+        yield running
 
 
 def with_site(live: Live, site: str) -> None:
@@ -72,7 +69,7 @@ def test_no_promise_on_nodes_that_were_just_taken(live: Live) -> None:
     texts = [first.text, *(asked(live, 2) for _ in range(3))]
     assert all("rejected" in text and "0 of 6 nodes are free" in text for text in texts), texts
     live.polled()
-    taken = live.submit("-N2", "--time=1", f"--deadline={first.offer or live.replies[-1].offer}")
+    taken = live.submit("-N2", "--time=1", first.offer or live.replies[-1].offer)
     assert taken.promised or live.replies[-2].promised, taken.text
     live.polled()
     shown = [live.cluster.job(job) for job in jobs]

@@ -3,37 +3,29 @@
 from collections.abc import Iterator
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
-from testbed import Cluster, SlurmOptions
+from promising import Live, in_minutes, live_cluster
 from testbed.waiting import eventually
 
 CORES = 4
+
+pytestmark = pytest.mark.usefixtures("clean")
 
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run four nodes of four cores."""
-    options = SlurmOptions(
+    with live_cluster(
         fast=0,
         slow=4,
         hardware={"slow": f"CPUs={CORES} RealMemory=4000"},
-        job_submit=("rtsched",),
         settings={
             "DefMemPerCPU": "500",
             "SelectTypeParameters": "CR_Core_Memory",
             "SchedulerParameters": "bf_interval=5,bf_continue",
             "ReturnToService": "1",
         },
-    )
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SITE)
-        yield Live(cluster)
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs, and with a daemon that may use all nodes."""
-    yield from without_jobs(live, 4)
+    ) as running:
+        yield running
 
 
 def test_one_promise_for_all_tasks(live: Live) -> None:

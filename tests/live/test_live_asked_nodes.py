@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
+from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
@@ -20,6 +20,8 @@ WISHES = {
     ("-C", "b", "--exclude=slow2"): {"fast1", "slow1"},
 }
 """The nodes that jobs may have, by their options."""
+
+pytestmark = pytest.mark.usefixtures("clean")
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["whole", "shared"])
@@ -42,12 +44,6 @@ def set_features(cluster: Cluster, node: str, features: str) -> None:
     """Have a node other features."""
     words = [f"AvailableFeatures={features}", f"ActiveFeatures={features}"]
     cluster.run(["scontrol", "update", f"NodeName={node}", *words], user="root")
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs, and with a daemon that may use all nodes."""
-    yield from without_jobs(live, 4)
 
 
 def fill(live: Live, seconds: int, count: int = 4) -> list[int]:
@@ -112,7 +108,7 @@ def test_an_offer_is_for_its_nodes(live: Live) -> None:
     reply = live.submit("-C", "a&b", "--exclude=slow1", "--time=1", in_minutes(2))
     assert not reply.job
     assert reply.offer
-    words = ("-C", "a&b", "--exclude=slow1", "--time=1", f"--deadline={reply.offer}")
+    words = ("-C", "a&b", "--exclude=slow1", "--time=1", reply.offer)
     job = live.promise(*words, script="sleep 1")
     live.polled()
     assert planned(live, job) <= {"fast1", "slow2"}

@@ -3,30 +3,20 @@
 from collections.abc import Iterator
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
-from testbed import Cluster, SlurmOptions
+from promising import Live, in_minutes, live_cluster
 
 NODES = 3
+
+pytestmark = pytest.mark.usefixtures("clean")
 
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run three nodes."""
-    options = SlurmOptions(
-        fast=0,
-        slow=NODES,
-        job_submit=("rtsched",),
-        settings={"SchedulerParameters": "bf_interval=5,bf_continue"},
-    )
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SITE)
-        yield Live(cluster)
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs, and with a daemon that may use all nodes."""
-    yield from without_jobs(live, NODES)
+    with live_cluster(
+        fast=0, slow=NODES, settings={"SchedulerParameters": "bf_interval=5,bf_continue"}
+    ) as running:
+        yield running
 
 
 def test_a_chain_is_planned_in_order_and_starts_when_the_one_before_has_ended(live: Live) -> None:

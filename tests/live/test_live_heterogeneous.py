@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from promising import PROMISED, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes, without_jobs
-from testbed import Cluster, SlurmOptions
+from promising import PROMISED, QUICK, SITE, SUBMIT_CONF, Live, Reply, in_minutes, live_cluster
 from testbed.waiting import eventually
 
 NODES = 6
@@ -26,30 +25,24 @@ HELD = "the job is held until it has been evaluated"
 SHARED = "\n[slurm]\nshare_nodes = true\n"
 SHOWN = "jobid:0|,state:0|,reservation:0|,starttime:0|,endtime:0|,prioritylong:0|,comment:0"
 
+pytestmark = pytest.mark.usefixtures("clean")
+
 
 @pytest.fixture(scope="module", params=["", SHARED], ids=["whole", "shared"])
 def live(request: pytest.FixtureRequest) -> Iterator[Live]:
     """Run two fast nodes and four slow ones; in one partition the daemon only watches."""
-    options = SlurmOptions(
+    with live_cluster(
+        SITE + SCOPE + request.param,
         fast=2,
         slow=4,
-        job_submit=("rtsched",),
         partitions=PARTITIONS,
         settings={
             "DefMemPerCPU": "100",
             "SchedulerParameters": "bf_interval=5,bf_continue",
             "ReturnToService": "1",
         },
-    )
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SITE + SCOPE + request.param)
-        yield Live(cluster)
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs, and with a daemon that may use all nodes."""
-    yield from without_jobs(live, NODES)
+    ) as running:
+        yield running
 
 
 def components(live: Live, job: int) -> list[list[str]]:

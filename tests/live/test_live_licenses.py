@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
-from testbed import Cluster, SlurmOptions
+from promising import SITE, Live, in_minutes, live_cluster, without_jobs
 from testbed.waiting import eventually
 
 MATLAB = 4
@@ -15,27 +14,25 @@ SHARED = SITE + "\n[slurm]\nshare_nodes = true\n"
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run two nodes that jobs share, and licences."""
-    options = SlurmOptions(
+    with live_cluster(
+        SHARED,
         fast=2,
         slow=0,
         hardware={"fast": "CPUs=8 RealMemory=8000"},
-        job_submit=("rtsched",),
         settings={
             "Licenses": f"matlab:{MATLAB},fluent:2",
             "DefMemPerCPU": "100",
             "SchedulerParameters": "bf_interval=5,bf_continue,bf_licenses",
         },
-    )
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SHARED)
-        yield Live(cluster)
+    ) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
 def clean(live: Live) -> Iterator[None]:
     """Each test begins without jobs, and with a daemon that knows it and may use both nodes."""
     live.polled()
-    yield from without_jobs(live, 2)
+    yield from without_jobs(live)
     eventually(lambda: not live.reservations(), 30, "nothing is reserved any more")
 
 
@@ -90,9 +87,7 @@ def test_licences_of_another_promise(live: Live) -> None:
     reply = live.submit("-n1", "--licenses=matlab:2", "--time=2", in_minutes(3.5))
     assert not reply.job
     assert reply.offer
-    second = live.promise(
-        "-n1", "--licenses=matlab:2", "--time=2", f"--deadline={reply.offer}", script="sleep 2"
-    )
+    second = live.promise("-n1", "--licenses=matlab:2", "--time=2", reply.offer, script="sleep 2")
     live.wait_state(first, "kept", seconds=100)
     live.wait_state(second, "kept", seconds=100)
 

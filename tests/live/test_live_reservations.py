@@ -4,8 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
-from testbed import Cluster, SlurmOptions
+from promising import SITE, Live, in_minutes, live_cluster, without_jobs
 from testbed.waiting import eventually
 
 NODES = 2
@@ -16,23 +15,21 @@ NAME = "maintenance"
 def live(request: pytest.FixtureRequest) -> Iterator[Live]:
     """Run two nodes of which jobs get all, or what they ask for."""
     shared = request.param == "shared"
-    options = SlurmOptions(
+    site = SITE + ("\n[slurm]\nshare_nodes = true\n" if shared else "")
+    with live_cluster(
+        site,
         fast=NODES,
         slow=0,
         hardware={"fast": "CPUs=4 RealMemory=4000"},
-        job_submit=("rtsched",),
         settings={"DefMemPerCPU": "100", "SchedulerParameters": "bf_interval=5,bf_continue"},
-    )
-    site = SITE + ("\n[slurm]\nshare_nodes = true\n" if shared else "")
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(site)
-        yield Live(cluster)
+    ) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
 def clean(live: Live) -> Iterator[None]:
     """Each test begins without jobs and reservations, and with a daemon that may use all nodes."""
-    yield from without_jobs(live, NODES)
+    yield from without_jobs(live)
     if NAME in live.reservations():
         live.cluster.run(["scontrol", "delete", f"ReservationName={NAME}"])
     eventually(lambda: not live.reservations(), 30, "nothing is reserved any more")

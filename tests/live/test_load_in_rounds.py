@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from promising import PROLOG, QUICK, SUBMIT_CONF, Live, in_minutes, without_jobs
+from promising import PROLOG, QUICK, SUBMIT_CONF, Live, in_minutes
 from testbed import Cluster, SlurmOptions
 from testbed.waiting import eventually
 
@@ -40,6 +40,8 @@ while [ -n "$part" ]; do
 done
 """
 
+pytestmark = pytest.mark.usefixtures("clean")
+
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
@@ -54,12 +56,6 @@ def live() -> Iterator[Live]:
         cluster.run(["chmod", "755", "/usr/local/bin/worker.sh"])
         cluster.start_daemon(SITE)
         yield Live(cluster)
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs."""
-    yield from without_jobs(live, 3)
 
 
 def done(live: Live, job: int) -> list[tuple[str, str, str]]:

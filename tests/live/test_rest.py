@@ -112,6 +112,8 @@ digest = 0
 every = 0.5
 """
 
+pytestmark = pytest.mark.usefixtures("clean")
+
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
@@ -138,13 +140,6 @@ def login(live: Live) -> Sandbox:
     host.path("/usr/local/bin/send.py").write_text(SEND)
     host.path("/usr/local/bin/flood.py").write_text(FLOOD)
     return host
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test ends without jobs."""
-    yield
-    live.cancel_all()
 
 
 def sent(login: Sandbox, script: str, user: str = "bob") -> list[HttpReply]:

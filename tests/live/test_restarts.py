@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
-from testbed import Cluster, SlurmOptions
+from promising import SITE, Live, in_minutes, live_cluster
 from testbed.waiting import eventually
 
 CODES = "restart_exit_codes = [75]\n"
@@ -14,19 +13,10 @@ FAILS_ONCE = 'sleep 2; test -n "$SLURM_RESTART_COUNT" || exit 75; sleep 2'
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run two nodes; a job that is queued again waits for some seconds only."""
-    options = SlurmOptions(
-        fast=1,
-        slow=1,
-        job_submit=("rtsched",),
-        settings={
-            "SchedulerParameters": "bf_interval=5,bf_continue,requeue_delay=3",
-        },
-    )
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SITE + CODES)
-        live = Live(cluster)
-        live.wait_usable(2)
-        yield live
+    settings = {"SchedulerParameters": "bf_interval=5,bf_continue,requeue_delay=3"}
+    with live_cluster(SITE + CODES, fast=1, slow=1, settings=settings) as running:
+        running.wait_usable(2)
+        yield running
 
 
 def test_a_job_begins_again_within_its_promise(live: Live) -> None:

@@ -4,37 +4,30 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
-from testbed import Cluster, SlurmOptions
+from promising import SITE, Live, in_minutes, live_cluster
 from testbed.waiting import eventually
 
 NODES = 3
 SHARED = SITE + "\n[slurm]\nshare_nodes = true\n"
 
+pytestmark = pytest.mark.usefixtures("clean")
+
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run three nodes of eight cores."""
-    options = SlurmOptions(
+    with live_cluster(
+        SHARED,
         fast=0,
         slow=NODES,
         hardware={"slow": "CPUs=8 RealMemory=8000"},
-        job_submit=("rtsched",),
         settings={
             "DefMemPerCPU": "500",
             "SchedulerParameters": "bf_interval=5,bf_continue,requeue_delay=3",
             "ReturnToService": "1",
         },
-    )
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SHARED)
-        yield Live(cluster)
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs, and with a daemon that may use all nodes."""
-    yield from without_jobs(live, NODES)
+    ) as running:
+        yield running
 
 
 def flood(live: Live) -> None:

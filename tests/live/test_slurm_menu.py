@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, without_jobs
-from testbed import Cluster, SlurmOptions
+from promising import SITE, Live, live_cluster
 from testbed.waiting import eventually
 
 NODES = 4
@@ -17,26 +16,16 @@ sleep 2
 PATIENT = SITE.replace("[daemon]", "[daemon]\nmenu_ms = 5000")  # the machine may be busy
 GUARANTEED = PATIENT + "\n[likely]\nshare = 0\n"
 
+pytestmark = pytest.mark.usefixtures("clean")
+
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run four nodes with our filter and daemon."""
-    options = SlurmOptions(fast=1, slow=3, job_submit=("rtsched",))
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(GUARANTEED)
-        write(cluster, JOB, SCRIPT)
-        yield Live(cluster)
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs, on all nodes, and ends so."""
-    yield from without_jobs(live, NODES)
-
-
-def write(cluster: Cluster, path: str, text: str) -> None:
-    """Write a file of alice's."""
-    cluster.run(["sh", "-c", 'cat > "$1"', "sh", path], user="alice", input=text)
+    with live_cluster(GUARANTEED, fast=1, slow=3) as running:
+        words = ["sh", "-c", 'cat > "$1"', "sh", JOB]
+        running.cluster.run(words, user="alice", input=SCRIPT)
+        yield running
 
 
 def occupied(live: Live) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from gpu_nodes import SHARED, gpu_cluster
-from promising import SITE, Live, without_jobs
+from promising import SITE, Live
 from testbed.waiting import eventually
 
 PARTITIONS = """PartitionName=gpu Nodes=fast1,slow1 Default=YES State=UP
@@ -18,6 +18,8 @@ sleep 2
 PATIENT = SITE.replace("[daemon]", "[daemon]\nmenu_ms = 5000")  # the machine may be busy
 NODES, TYPES = {"fast": 1, "slow": 1, "large": 1}, {"fast": "a", "slow": "b", "large": "a"}
 
+pytestmark = pytest.mark.usefixtures("clean")
+
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
@@ -26,12 +28,6 @@ def live() -> Iterator[Live]:
     with gpu_cluster(site, NODES, TYPES, partitions=PARTITIONS) as running:
         running.cluster.run(["sh", "-c", 'cat > "$1"', "sh", JOB], user="alice", input=SCRIPT)
         yield running
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs, on all nodes, and ends so."""
-    yield from without_jobs(live, 3)
 
 
 CHOICES = {

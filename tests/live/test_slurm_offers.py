@@ -3,28 +3,21 @@
 from collections.abc import Iterator
 
 import pytest
-from promising import QUICK, SITE, SUBMIT_CONF, Live, without_jobs
-from testbed import Cluster, SlurmOptions
+from promising import SITE, Live, live_cluster
 from testbed.waiting import eventually
 
 NODES = 4
 HELD = SITE.replace("offer = 20", "offer = 45")
 TOO_SOON = ("--time=10", "--deadline=now+30seconds")
 
+pytestmark = pytest.mark.usefixtures("clean")
+
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run four nodes with our filter and daemon."""
-    options = SlurmOptions(fast=1, slow=3, job_submit=("rtsched",))
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(HELD)
-        yield Live(cluster)
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs, on all nodes, and ends so."""
-    yield from without_jobs(live, NODES)
+    with live_cluster(HELD, fast=1, slow=3) as running:
+        yield running
 
 
 def state(live: Live, job: int) -> str:
@@ -56,7 +49,7 @@ def test_what_a_rejection_names_can_be_submitted(live: Live) -> None:
     reply = live.submit("-n1", *TOO_SOON)
     assert "not reserved" in reply.text
     live.polled()
-    assert live.submit("-n1", "--time=10", f"--deadline={reply.offer}").promised
+    assert live.submit("-n1", "--time=10", reply.offer).promised
 
 
 def test_whoever_cancels_and_submits_again_has_the_machine_for_a_while_only(live: Live) -> None:

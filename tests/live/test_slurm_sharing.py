@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 from gpu_nodes import SHARED, gpu_cluster
-from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes, without_jobs
+from promising import QUICK, SITE, SUBMIT_CONF, Live, in_minutes
 from testbed.waiting import eventually
+
+pytestmark = pytest.mark.usefixtures("clean")
 
 
 @pytest.fixture(scope="module")
@@ -14,12 +16,6 @@ def live() -> Iterator[Live]:
     """Run two nodes with GPUs and two with more memory, which jobs share."""
     with gpu_cluster(SITE + SHARED, {"fast": 2, "slow": 2}, {"fast": "a"}) as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs, and with a daemon that may use all nodes."""
-    yield from without_jobs(live, 4)
 
 
 def flood(live: Live, count: int, *options: str) -> list[int]:

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 from gpu_nodes import SHARED, gpu_cluster
-from promising import SITE, Live, in_minutes, without_jobs
+from promising import SITE, Live, in_minutes
 from test_slurm_sharing import flood, seconds_of
 from testbed.waiting import eventually
 
 SPARE = SITE.replace('"mcdf"', '"spare"')
+
+pytestmark = pytest.mark.usefixtures("clean")
 
 
 @pytest.fixture(scope="module")
@@ -16,12 +18,6 @@ def live() -> Iterator[Live]:
     """Run one node with GPUs and two with more memory, which jobs share."""
     with gpu_cluster(SPARE + SHARED, {"fast": 1, "slow": 2}, {"fast": "a"}) as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs, and with a daemon that may use all nodes."""
-    yield from without_jobs(live, 3)
 
 
 def test_promises_beside_floods(live: Live) -> None:

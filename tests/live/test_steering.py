@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from promising import QUICK, SUBMIT_CONF, Live, in_minutes
-from testbed import Cluster, SlurmOptions
+from promising import Live, in_minutes, live_cluster
 from testbed.waiting import eventually
 
 SITE = """
@@ -34,21 +33,14 @@ speeds = { fast = 2.0, slow = 1.0 }
 site_factor_step = 1
 """
 
+pytestmark = pytest.mark.usefixtures("clean")
+
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run two fast and four slow nodes; the daemon may set node weights."""
-    options = SlurmOptions(fast=2, slow=4, job_submit=("rtsched",), admin_level="Admin")
-    with Cluster("forky", options, files={SUBMIT_CONF: QUICK}) as cluster:
-        cluster.start_daemon(SITE)
-        yield Live(cluster)
-
-
-@pytest.fixture(autouse=True)
-def clean(live: Live) -> Iterator[None]:
-    """Each test begins without jobs."""
-    yield
-    live.cancel_all()
+    with live_cluster(fast=2, slow=4, admin_level="Admin") as running:
+        yield running
 
 
 def weights(live: Live) -> dict[str, int]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_portfolio import rigid
 
 from rtsched.core.chain import Chain, Member
 from rtsched.core.decision import admission_actions, judge
@@ -20,19 +21,6 @@ from rtsched.model.verdicts import Verdict, Verdicts
 from rtsched_plugins.mcdf import Mcdf
 
 NOW = 1_795_000_000.0
-
-
-def rigid(*rows: tuple[float, int, float], first: int = 0) -> Jobs:
-    """Return rigid jobs from (relative deadline, size, wall time)."""
-    deadline, size, wall = zip(*rows, strict=True)
-    return Jobs.build(
-        len(rows),
-        id=np.arange(first, first + len(rows)),
-        submit=NOW,
-        deadline=NOW + np.array(deadline),
-        size=np.array(size),
-        wall_time=np.array(wall, np.float64),
-    )
 
 
 def chain(**settings: object) -> Chain:

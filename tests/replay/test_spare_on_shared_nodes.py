@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from shared_reference import Job
 from test_planning_on_shared_nodes import (
     NOW,
-    asked_in_turn,
     asking,
     cluster,
-    judged_in_turn,
+    keeps_promises,
     licensed,
     node,
     planned,
@@ -29,9 +28,6 @@ from rtsched.model.jobs import Edges, Jobs
 from rtsched.model.schedule import Promises
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Verdict, Verdicts
-from rtsched.simulator.interface import StopConditions
-from rtsched.simulator.machines import simulate
-from rtsched.simulator.settings import ExclusiveSettings
 from rtsched_plugins.spare import Spare
 
 SELECT = ("response-first", "utilisation-first")
@@ -277,16 +273,4 @@ def test_every_promise_is_kept_beside_best_effort_jobs(
     select: str, loop: Any, stream: tuple[list[Job], list[float]], capacity: list[tuple[int, ...]]
 ) -> None:
     """Jobs come one after the other; each plan passes the checker and is carried out."""
-    jobs, deadlines = stream
-    table = asked_in_turn(jobs, deadlines)
-    policy = spare(select=select)
-    system = simulate(
-        table,
-        np.array([job.run for job in jobs]),
-        licensed(2, *capacity),
-        ExclusiveSettings(loop=loop),
-        stop_at=StopConditions(arrivals=True, early_ends=True),
-        record_nodes=True,
-    )
-    outcomes = judged_in_turn(system, table, policy)
-    assert (np.isfinite(outcomes.promise) <= np.isfinite(table.deadline)).all()
+    keeps_promises(spare(select=select), loop, stream, capacity)

@@ -120,27 +120,21 @@ def check(
         assert plan.end[i] - plan.start[i] == pytest.approx(wall / slowest, abs=1e-9)
 
 
+@pytest.mark.parametrize("staggered", [False, True])
 @examples
 @given(seeds)
-def test_plans_on_unequal_nodes_are_sound(seed: int) -> None:
-    """Whatever the order: no node serves two, nobody is late, all nodes of a load end together."""
+def test_plans_are_sound(staggered: bool, seed: int) -> None:
+    """Whatever the order: no node serves two, nobody is late, all nodes of a load end together.
+
+    On unequal nodes, or where loads start on their nodes one after the other, each when it is free.
+    """
     state = random_state(seed)
     nodes = some_nodes(np.random.default_rng(seed), len(state.free))
-    rules = (state.order, state.node_rule)
-    plan, shares = planned(state.free, state.tasks, nodes, rules=rules, now=state.now)
-    if plan.accepted:
-        check(plan, shares, state.free, state.tasks, nodes, state.now)
-
-
-@examples
-@given(seeds)
-def test_staggered_plans_are_sound(seed: int) -> None:
-    """The same where loads start on their nodes one after the other, each when it is free."""
-    state = random_state(seed)
-    nodes = Nodes.build(len(state.free))
+    if staggered:
+        nodes = Nodes.build(len(state.free))
     rules = (state.order, state.node_rule)
     plan, shares = planned(
-        state.free, state.tasks, nodes, rules=rules, staggered=True, now=state.now
+        state.free, state.tasks, nodes, rules=rules, staggered=staggered, now=state.now
     )
     if plan.accepted:
         check(plan, shares, state.free, state.tasks, nodes, state.now)
