@@ -1,6 +1,7 @@
 """The endpoints before a real daemon: who sees what, their description, and rest.toml."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -213,14 +214,15 @@ OPERATIONS = (
 
 
 @pytest.fixture(scope="module")
-def schemas(with_promise: Running) -> dict[int, BaseSchema]:
-    """Return the description as ann and as root read it."""
-    return {
-        uid: schemathesis.openapi.from_asgi(
-            "/schema/openapi.json", local(app_for(with_promise, daemon_requests=60), uid)
-        )
-        for uid in (ANN, 0)
-    }
+def schemas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, BaseSchema]]:
+    """Give the description as ann and as root read it, of a daemon that holds what is asked for."""
+    with daemon_with_a_promise(tmp_path_factory.mktemp("fuzzed")) as daemon:
+        yield {
+            uid: schemathesis.openapi.from_asgi(
+                "/schema/openapi.json", local(app_for(daemon, daemon_requests=60), uid)
+            )
+            for uid in (ANN, 0)
+        }
 
 
 def test_all_operations_are_fuzzed(schemas: dict[int, BaseSchema]) -> None:

@@ -454,4 +454,4 @@ def test_jobs_that_still_run_end_when_the_log_was_written():
     endings = np.array([Ending.RUNNING, Ending.COMPLETED, Ending.COMPLETED], np.int8)
     work = prepare(log(outcomes={"ending": endings, "end": [np.nan, 15, 25]}), RIGID)
     assert work.run_time.tolist() == [5.0, 5.0, 5.0]
-    assert any(notes.startswith("1 jobs still ran") for notes in work.assumptions)
+    assert any(notes.startswith("1 job still ran") for notes in work.assumptions)
