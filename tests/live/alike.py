@@ -229,7 +229,7 @@ class Likely:
         assert {entry["job"] for entry in after} <= {entry["job"] for entry in before}
         assert live.state(guaranteed) in {"firm", "kept"}
         menu = live.ask("take")["choices"]
-        assert {each["kind"] for each in menu} & {"likely-later", "later"}
+        assert {each["kind"] for each in menu} & {"guaranteed", "likely-later", "later"}
         assert all(each["odds"] is None or not each["held"] for each in menu)
 
     def test_a_guaranteed_promise_is_untouched(self, live: Live | LivePool) -> None:

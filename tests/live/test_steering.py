@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("clean")
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """Run two fast and four slow nodes; the daemon may set node weights."""
-    with live_cluster(fast=2, slow=4, admin_level="Admin") as running:
+    with live_cluster(SITE, fast=2, slow=4, admin_level="Admin") as running:
         yield running
 
 
