@@ -62,8 +62,11 @@ class TestFaults(Faults):
     """What may fail beside either system."""
 
     test_the_process_that_talks_to_htcondor_fails = Faults.process_that_polls_fails
-    waiting = staticmethod(waiting)
     kills = 5
+
+    def promised(self, live: LivePool) -> list[int]:
+        """Return one job."""
+        return [waiting(live)]
 
 
 @pytest.mark.parametrize("policy", ["open", "hold", "closed"])

@@ -28,6 +28,13 @@ def live() -> Iterator[LivePool]:
 class TestLikely(Likely):
     """Promises with odds."""
 
+    rejected = "ERROR: rtsched: rejected: the "
+    choices = Likely.choices | {"guaranteed"}
+
+    def check_counts(self, standings: dict[str, int]) -> None:
+        """Check that it is the only one."""
+        assert standings == {"likely kept": 1}
+
     def check_plain(self, live: LivePool, job: int) -> None:
         """Check that it may start on any slot."""
         ad = live.wait_status(job, "completed", seconds=90)

@@ -39,17 +39,18 @@ class TestFaults(Faults):
     """What may fail beside either system."""
 
     test_the_process_that_talks_to_slurm_fails = Faults.process_that_polls_fails
+    unbroken = ("firm",)
 
-    def waiting(self, live: Live) -> int:
-        """Return a job that waits for another one on all nodes."""
-        live.promise("-N8", "--time=2", in_minutes(180), script="sleep 15")
-        job = live.promise("-N8", "--time=2", in_minutes(180), script="true")
-        live.wait_state(job, "firm")
-        return job
+    def promised(self, live: Live) -> list[int]:
+        """Return two jobs of all nodes."""
+        running = live.promise("-N8", "--time=2", in_minutes(180), script="sleep 15")
+        waiting = live.promise("-N8", "--time=2", in_minutes(180), script="true")
+        live.wait_state(waiting, "firm")
+        return [running, waiting]
 
     def first(self, live: Live) -> int:
-        """Return a job that runs."""
-        job = live.promise(*SHORT, in_minutes(60), script="sleep 60")
+        """Return a job that runs longer than a fault lasts."""
+        job = live.promise(*SHORT, in_minutes(60), script="sleep 110")
         live.wait_state(job, "firm")
         return job
 
