@@ -114,7 +114,12 @@ def stand_in(box: Box | Sandbox | AccessPoint) -> None:
         file.chmod(0o755)
 
 
-def follow(box: Box | Sandbox, found: Sequence[Block]) -> tuple[dict[str, str], str]:
+def follow(
+    box: Box | Sandbox,
+    found: Sequence[Block],
+    env: Mapping[str, str] | None = ENV,
+    timeout: float = 450,
+) -> tuple[dict[str, str], str]:
     """Run blocks in order; return what was printed, by section, of all and of the last one."""
     reply, last = dict[str, str](), ""
     for block in found:
@@ -122,7 +127,7 @@ def follow(box: Box | Sandbox, found: Sequence[Block]) -> tuple[dict[str, str], 
             _write(box, block)
             continue
         words = ["sh", "-eu", "-c", block.text]
-        done = box.run(words, user=block.user, env=ENV, timeout=450, check=False)
+        done = box.run(words, user=block.user, env=env, timeout=timeout, check=False)
         last = done.stdout + done.stderr
         assert (done.returncode != 0) == block.fails, f"{block.text}\n{last}"
         reply[block.section] = reply.get(block.section, "") + last
@@ -151,12 +156,7 @@ def use(box: Box, path: Path, planner: str, expected: Mapping[str, str]) -> dict
     chosen = [block for block in found if block.section == WAITING or planner == "portfolio"]
     if planner == "spare":
         chosen.insert(0, next(block for block in found if " <<" in block.text))
-    replies: dict[str, str] = {}
-    for block in chosen:
-        done = box.run(["sh", "-eu", "-c", block.text], user=block.user, check=False, timeout=60)
-        text = done.stdout + done.stderr
-        assert (done.returncode != 0) == block.fails, f"{block.text}\n{text}"
-        replies[block.section] = replies.get(block.section, "") + text
+    replies, _ = follow(box, chosen, env=None, timeout=60)
     for section, text in replies.items():
         assert expected[section] in text, text
     sections = {WAITING, "Ask for a deadline"} if planner == "spare" else set(expected)
