@@ -75,7 +75,7 @@ def command(
     import msgspec
 
     from rtsched.calibrate import Refused
-    from rtsched.calibrate.intervals import site_toml
+    from rtsched.calibrate.fragment import site_toml
 
     if not logs:
         raise click.UsageError("give at least one LOG")
