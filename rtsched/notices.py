@@ -77,7 +77,7 @@ class NoticesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds in which what happens to a user's jobs is put into one notice; broken promises are
     sent at once."""
     moved_s: Annotated[float, Meta(gt=0)] = 3600.0
-    """Seconds by which a planned start moves to be told."""
+    """Seconds by which a planned start must move for a notice."""
     per_hour: Annotated[int, Meta(ge=1)] = 12
     """Notices to one user per hour at the most; the rest is put together."""
     timeout: Annotated[float, Meta(gt=0)] = 20.0

@@ -69,6 +69,9 @@ all."""
 FILTER_NAMED = 0.02
 """Seconds that a submission waits for the name service, in the same 50 ms."""
 
+_ATTEMPTS = 5
+"""Times that what is to be held is sought, on a site that changes meanwhile."""
+
 
 REST = 0.015
 """Seconds of those that the filter waits that are left to what comes after the odds of a job are
@@ -491,10 +494,6 @@ def job_id(fields: dict[int, int | str]) -> int:
 
 def _error(text: str) -> bytes:
     return encode(MessageKind.ERROR, [(Tag.MESSAGE, f"rtsched: {text}"[:900])])
-
-
-_ATTEMPTS = 5
-"""Times that what is to be held is sought, on a site that changes meanwhile."""
 
 
 class Queries:

@@ -28,7 +28,7 @@ from rtsched.daemon.waiting import finite
 from rtsched.errors import RtschedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rtsched.adapters.live import Submission
     from rtsched.daemon.app import Daemon
@@ -81,10 +81,18 @@ class FeasibilityReader:
         The site of that instant.
     uid : int
         Who asks.
+    names : callable
+        Returns the names of some of the site's nodes, by their rows.
     """
 
-    def __init__(self, daemon: Daemon, site: Site, uid: int) -> None:
-        self.daemon, self.site, self.uid = daemon, site, uid
+    def __init__(
+        self,
+        daemon: Daemon,
+        site: Site,
+        uid: int,
+        names: Callable[[Sequence[int]], tuple[str, ...]],
+    ) -> None:
+        self.daemon, self.site, self.uid, self._names = daemon, site, uid, names
 
     def judged(self, question: questions.Feasible) -> Judged:
         """Judge a job that nobody submits: by its deadline, or by the one that would be offered.
@@ -190,7 +198,7 @@ class FeasibilityReader:
             )
         plan = judged.site.snapshot.plan
         entry = entry_of(plan, new[0].id)
-        start, end = float(plan.entries.start[entry]), float(plan.entries.end[entry])
+        start, end = plan.span_of(entry)
         deadline = new[0].deadline
         menu = judged.menu if question.deadline is not None else None
         return judged, questions.FeasibleReport(
@@ -226,10 +234,6 @@ class FeasibilityReader:
         if submission.problem:
             raise RtschedError(submission.problem)
         return Request(daemon.translator, fields, submission)
-
-    def _names(self, rows: Sequence[int]) -> tuple[str, ...]:
-        names = self.site.snapshot.cluster.nodes.take(rows).texts("name")
-        return tuple(name or str(row) for row, name in zip(rows, names, strict=True))
 
 
 def _as_question(q: questions.Feasible, uid: int, deadline: float) -> FeasibilityRequest:

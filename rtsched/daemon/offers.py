@@ -91,7 +91,7 @@ def too_early_by(plan: Schedule, entry: int, deadline: float, until: float) -> f
 
     In seconds; 0 or less: it could start then and still end in time. The plan has it now.
     """
-    start, end = float(plan.entries.start[entry]), float(plan.entries.end[entry])
+    start, end = plan.span_of(entry)
     return until - max(start, deadline - (end - start))
 
 

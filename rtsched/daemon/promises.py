@@ -261,6 +261,9 @@ class _Change(msgspec.Struct, array_like=True, frozen=True):
     others: _Schedule
 
 
+MOST_RUNS = 64
+"""Runs of entries that stay, up to which it is worth looking for them in any schedule."""
+
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -380,7 +383,10 @@ def _rows_before(before: Schedule, after: Schedule) -> NDArray[np.int64]:
     same &= before.ragged.lengths[row] == after.ragged.lengths
     for name in ("start", "end", "rounds"):
         same &= getattr(before.entries, name)[row] == getattr(after.entries, name)
-    for now, then, count in zip(*_runs(np.flatnonzero(same), row[same]), strict=True):
+    runs = _runs(np.flatnonzero(same), row[same])
+    if len(runs[0]) > max(MOST_RUNS, len(after) // 8):
+        return nowhere
+    for now, then, count in zip(*runs, strict=True):
         first, last = after.indptr[now], after.indptr[now + count]
         moved = before.indptr[then] - first
         for name in ("nodes", *optional):

@@ -133,7 +133,7 @@ class SiteReader:
     @cached_property
     def feasibility(self) -> FeasibilityReader:
         """Who tells what jobs that nobody submits could have."""
-        return FeasibilityReader(self.daemon, self.site, self.uid)
+        return FeasibilityReader(self.daemon, self.site, self.uid, self._names)
 
     def _mode(self) -> Any:
         return "dry-run" if self.daemon.dry_run else "live"
@@ -281,7 +281,7 @@ class SiteReader:
         start = end = None
         nodes: tuple[str, ...] = ()
         if entry is not None:
-            start, end = _span(self.site.snapshot.allocations, entry)
+            start, end = self.site.snapshot.allocations.span_of(entry)
             nodes = self._names(self.site.snapshot.allocations.nodes_of(entry).tolist())
         return questions.PromiseStatus(
             job=self.daemon.translator.name_of(job),
@@ -305,7 +305,7 @@ class SiteReader:
         schedule = snapshot.allocations if running else snapshot.plan
         entry = (self._running if running else self._planned).get(job)
         if entry is not None:
-            start, end = _span(schedule, entry)
+            start, end = schedule.span_of(entry)
             nodes = self._names(schedule.nodes_of(entry).tolist())
         waiting = self._waiting_tasks.get(job)
         overdue = start is not None and not running and start < self.daemon.clock()
@@ -465,7 +465,7 @@ class SiteReader:
         site, job = self.site, int(row.id[0])
         start = end = None
         if (entry := entry_of(site.snapshot.allocations, job)) >= 0:
-            start, end = _span(site.snapshot.allocations, entry)
+            start, end = site.snapshot.allocations.span_of(entry)
         place, there = places(site.marks.job, np.array([job]))
         return questions.JobReport(
             job=self.daemon.translator.name_of(job),
@@ -606,10 +606,6 @@ def _text(promise: Promise, start: float | None, size: int) -> str:
     if start is None:
         return messages.promised_by(promise.deadline)
     return messages.promised(promise.deadline, start, size, None)
-
-
-def _span(schedule: Schedule, entry: int) -> tuple[float, float]:
-    return float(schedule.entries.start[entry]), float(schedule.entries.end[entry])
 
 
 def _entries(schedule: Schedule) -> dict[int, int]:

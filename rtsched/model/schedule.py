@@ -105,6 +105,10 @@ class Schedule:
         """Return the nodes of one entry."""
         return self.ragged.row(row)
 
+    def span_of(self, row: int) -> tuple[float, float]:
+        """Return start and end of one entry, seconds since the epoch."""
+        return float(self.entries.start[row]), float(self.entries.end[row])
+
     def per_node(self, values: NDArray[S]) -> NDArray[S]:
         """Return for each of the nodes the value of its entry."""
         return np.repeat(values, self.ragged.lengths)
