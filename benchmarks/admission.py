@@ -30,7 +30,7 @@ from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Verdict
 from rtsched_plugins.kernels.admission import BY_COST, LEAST_NODES
-from rtsched_plugins.kernels.counter_offer import least_later
+from rtsched_plugins.kernels.admission_fast import least_later
 from rtsched_plugins.kernels.fractions import division_of
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.planners import Rules
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from rtsched_plugins.kernels.admission import Plan, Tasks
     from rtsched_plugins.kernels.admission_events import Prepared
-    from rtsched_plugins.kernels.counter_offer import Offer
+    from rtsched_plugins.kernels.admission_fast import Offer
 
 NOW = 1_800_000_000.0
 PLANNER = Rules(BY_COST, LEAST_NODES, 1.0)

@@ -21,18 +21,17 @@ from rtsched_plugins.kernels.admission import (
     rows_of,
     with_last,
 )
-from rtsched_plugins.kernels.admission_fast import planned, prepared_in_order
+from rtsched_plugins.kernels.admission_fast import least_later, planned, prepared_in_order
 from rtsched_plugins.kernels.admission_of_rows import ByRule
 from rtsched_plugins.kernels.admission_varied import Machine, demands, run_varied
-from rtsched_plugins.kernels.counter_offer import least_later
 from rtsched_plugins.kernels.fractions import (
     Division,
     division_of,
     staggered_fractions,
     unequal_plan_fractions,
 )
-from rtsched_plugins.kernels.portfolio_plan import InTurn, planned_by_orders, prepared_in_orders
-from rtsched_plugins.kernels.portfolio_plan import least_later as least_later_by_orders
+from rtsched_plugins.kernels.portfolio import InTurn, planned_by_orders, prepared_in_orders
+from rtsched_plugins.kernels.portfolio import least_later as least_later_by_orders
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from rtsched.api import Nodes
     from rtsched_plugins.kernels.admission_events import Prepared as InOneOrder
     from rtsched_plugins.kernels.admission_of_rows import Workload
-    from rtsched_plugins.kernels.portfolio_walk import Prepared as InOrders
+    from rtsched_plugins.kernels.portfolio import Prepared as InOrders
 
 
 class Planner(Protocol):
@@ -175,7 +174,7 @@ class Several(EqualNodes):
     Attributes
     ----------
     orders : tuple of int
-        See `rtsched_plugins.kernels.portfolio_walk.BY_DEADLINE`.
+        See `rtsched_plugins.kernels.admission.BY_DEADLINE`.
     generosity : float
         Further nodes may cost this fraction of node-seconds more than the fewest do.
     """

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rtsched.api import Kind, Schedule, allowed_nodes
-from rtsched_plugins.beside import Place, place_of
 from rtsched_plugins.insurance import (
     NOTHING,
     Insurance,
@@ -27,7 +26,7 @@ from rtsched_plugins.kernels.admission import (
     joined,
 )
 from rtsched_plugins.kernels.admission_of_rows import planning_origin, starts_earlier
-from rtsched_plugins.kernels.beside import Gaps, gaps_of
+from rtsched_plugins.kernels.beside import Gaps, Place, gaps_of, place_of
 from rtsched_plugins.planners import EqualNodes, NodeAware
 
 if TYPE_CHECKING:
@@ -464,7 +463,8 @@ class PlanningSession:
         else:
             gaps = self.prepared.gaps(index, self._now)
         usable = int(np.isfinite(pool.free).sum())
-        return place_of(gaps, planner.row_of(new, usable), self._now)
+        place = place_of(gaps, planner.row_of(new, usable), self._now)
+        return place if len(place.nodes) else None
 
     def _free_now(self, pool: _Pool, index: int) -> NDArray[np.float64]:
         """Return when nodes of a pool are free, with `beside` also of promised jobs that start."""

@@ -33,9 +33,8 @@ from rtsched.api import (
     places,
 )
 from rtsched_plugins.deadline_admission import BesidePlan, DeadlineAdmission, bounded, senseless
-from rtsched_plugins.kernels.admission import LOW, rows_of
-from rtsched_plugins.kernels.portfolio_plan import Arrivals, Reading, least_work, read_arrivals
-from rtsched_plugins.kernels.portfolio_walk import BY_DEADLINE, BY_LAXITY, IN_TURN
+from rtsched_plugins.kernels.admission import BY_DEADLINE, BY_LAXITY, IN_TURN, LOW, rows_of
+from rtsched_plugins.kernels.portfolio import Arrivals, Reading, least_work, read_arrivals
 from rtsched_plugins.planners import Several
 from rtsched_plugins.planning import tasks_of
 from rtsched_plugins.resource_planning import scarcest_share

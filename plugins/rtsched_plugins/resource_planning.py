@@ -40,11 +40,12 @@ from rtsched.api import (
     places,
     room_of,
 )
-from rtsched_plugins.kernels import portfolio_walk
 from rtsched_plugins.kernels.admission import (
     BY_COST,
     BY_DEADLINE,
+    BY_LAXITY,
     DEADLINE,
+    IN_TURN,
     LEAST_NODES,
     LOW,
     Rows,
@@ -63,10 +64,12 @@ from rtsched_plugins.kernels.resource_plan import (
     Chains,
     Places,
     Requests,
+    copied,
     cost_derivatives,
     first_times,
     free_now,
     latest_starts,
+    left_beside,
     nowhere,
     place_tasks,
     scratch_for,
@@ -80,7 +83,6 @@ from rtsched_plugins.planning import (
     tasks_at,
     tasks_of,
 )
-from rtsched_plugins.room import copied, left_beside
 from rtsched_plugins.task_graphs import topological
 
 if TYPE_CHECKING:
@@ -96,21 +98,12 @@ OFFER_PLANS = 3
 """How often all promises are planned anew, at most, for one counter-offer."""
 
 
-ARRIVAL, COST, DEADLINE_FIRST, LAXITY, IN_TURN = range(5)
-"""Orders: by arrival, cost derivative, deadline, latest start; by deadline, and no
-job starts before one that comes before it."""
-_OF_SEVERAL = {
-    portfolio_walk.BY_DEADLINE: DEADLINE_FIRST,
-    portfolio_walk.BY_LAXITY: LAXITY,
-    portfolio_walk.IN_TURN: IN_TURN,
-}
-
-
 class ResourceRules(NamedTuple):
     """How plans on nodes that jobs share are made."""
 
     orders: tuple[int, ...]
-    """Tried one after the other; the first complete plan counts."""
+    """Tried one after the other; the first complete plan counts. Later jobs may overtake, but not
+    `IN_TURN`."""
     node_rule: int
     efficiency: float
     generosity: float = FEWEST
@@ -123,11 +116,9 @@ def resource_rules(planner: Planner | NodeAware) -> ResourceRules | None:
     deadlines: beside jobs that are promised much later deadlines, the others may keep no plan.
     """
     if isinstance(planner, Several):
-        orders = tuple(_OF_SEVERAL[order] for order in planner.orders)
-        return ResourceRules(orders, LEAST_NODES, planner.efficiency, planner.generosity)
+        return ResourceRules(planner.orders, LEAST_NODES, planner.efficiency, planner.generosity)
     if isinstance(planner, Rules) and planner.rounds == 1:
-        by = {BY_COST: (COST, DEADLINE_FIRST), BY_DEADLINE: (DEADLINE_FIRST,)}
-        orders = by.get(planner.order, (ARRIVAL,))
+        orders = (BY_COST, BY_DEADLINE) if planner.order == BY_COST else (planner.order,)
         return ResourceRules(orders, planner.node_rule, planner.efficiency)
     return None
 
@@ -377,7 +368,7 @@ class ResourceSession:
         chains = self._chains(jobs)
         requests, orders = self.prepared.requests(jobs, chains), self.prepared.rules.orders
         if len(chains.after):
-            orders = tuple(dict.fromkeys([*orders, DEADLINE_FIRST]))
+            orders = tuple(dict.fromkeys([*orders, BY_DEADLINE]))
             deadline = effective_deadlines(jobs.tasks.deadline, requests)
             jobs = replace(jobs, tasks=jobs.tasks._replace(deadline=deadline))
             requests = self.prepared.requests(jobs, chains)
@@ -466,11 +457,11 @@ class ResourceSession:
         """Return the order in which jobs are planned."""
         tasks = jobs.tasks
         first: tuple[NDArray[np.float64], ...] = ()
-        if order in {DEADLINE_FIRST, IN_TURN}:
+        if order in {BY_DEADLINE, IN_TURN}:
             first = (tasks.deadline,)
-        elif order == LAXITY:
+        elif order == BY_LAXITY:
             first = (latest_starts(rows),)
-        elif order == COST:
+        elif order == BY_COST:
             first = (-cost_derivatives(rows, self._now),)
         return np.lexsort((tasks.rank, tasks.arrival, *first))
 

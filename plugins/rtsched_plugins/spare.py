@@ -62,8 +62,8 @@ from rtsched_plugins.kernels.gaps import (
     plan_of_rows,
     reserve,
 )
+from rtsched_plugins.kernels.resource_plan import copied, left_beside
 from rtsched_plugins.kernels.spare import Machine, choose_node
-from rtsched_plugins.room import copied, left_beside
 from rtsched_plugins.spare_form import Batch, Choice, Place, allowed_sets, bounded
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from rtsched.model.jobs import Jobs, Kind
 from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Verdict
-from rtsched_plugins.beside import earliest
-from rtsched_plugins.kernels.beside import Shape, gaps_of
+from rtsched_plugins.kernels.beside import Shape, earliest, gaps_of
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.portfolio import Portfolio
 

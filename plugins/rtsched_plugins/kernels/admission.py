@@ -51,8 +51,9 @@ if TYPE_CHECKING:
 RIGID, MOLDABLE, DIVISIBLE, ARRAY = 0, 1, 2, 3
 """Kinds of task."""
 
-BY_COST, BY_ARRIVAL, BY_DEADLINE = 0, 1, 2
-"""Orders: cost derivative (MCDF, later ones may overtake), FIFO and EDF (nobody overtakes)."""
+BY_COST, BY_ARRIVAL, BY_DEADLINE, BY_LAXITY, IN_TURN = range(5)
+"""Orders: greatest cost derivative (MCDF), first arrival (FIFO), earliest deadline (EDF), or the
+earliest last start on the fastest count first; earliest deadline first, and nobody overtakes."""
 
 LEAST_NODES, FASTEST_NODES = 0, 1
 """Node rules: MN, the fewest nodes that meet the deadline; AN, the count that is fastest."""

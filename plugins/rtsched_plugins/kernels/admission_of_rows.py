@@ -15,8 +15,7 @@ from rtsched.api import RowPlan, RowRejection, policy_kernels
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.policy import ABSTAIN, ADMIT, REJECT
 from rtsched_plugins.kernels.admission import ARRIVAL, DEADLINE, Rows, needed_time, rejection
-from rtsched_plugins.kernels.admission_fast import planned, prepared_in_order
-from rtsched_plugins.kernels.counter_offer import least_later
+from rtsched_plugins.kernels.admission_fast import least_later, planned, prepared_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,8 @@
-"""Gaps of whole nodes beside a plan that stays as it is, and the shape of a task in one of them."""
+"""A place for one more job beside a plan of whole nodes that stays as it is.
+
+A plan that is made anew in an order of the planner's own may put a newcomer before a job that has
+no time to spare, and so reject nearly everybody. Beside the plan as it is nobody moves.
+"""
 
 from __future__ import annotations
 
@@ -104,3 +108,55 @@ def are_open(gaps: Gaps, shape: Shape, start: float) -> bool:
     for i in range(len(gaps.node)):
         count += gaps.begin[i] <= start and gaps.end[i] - shape.seconds >= start
     return count >= shape.nodes
+
+
+@compiled
+def earliest(gaps: Gaps, shape: Shape, after: float) -> float:
+    """Return when so many nodes are free for so long, not before `after`; inf: never, seconds."""
+    if are_open(gaps, shape, after):
+        return after
+    begin, latest = np.maximum(gaps.begin, after), gaps.end - shape.seconds
+    long_enough = latest >= begin
+    begin, latest = np.sort(begin[long_enough]), np.sort(latest[long_enough])
+    begun, over = 0, 0
+    for at in range(len(begin)):
+        while begun < len(begin) and begin[begun] <= begin[at]:
+            begun += 1
+        while over < len(latest) and latest[over] < begin[at]:
+            over += 1
+        if begun - over >= shape.nodes:
+            return float(begin[at])
+    return math.inf
+
+
+STEPS: int = 32
+"""Starts that are tried at most for a task whose number of nodes depends on its start."""
+
+
+class Place(NamedTuple):
+    """A start and an end, in seconds, and the nodes, ascending; no nodes: there is no place."""
+
+    start: float
+    end: float
+    nodes: NDArray[np.int64]
+
+
+@compiled
+def place_of(gaps: Gaps, row: Rows, now: float) -> Place:
+    """Return the earliest place of a task in which it meets its deadline.
+
+    Of the nodes that are free for it the lowest are taken.
+    """
+    start, nodes = now, np.empty(0, np.int64)
+    for _ in range(STEPS):
+        shape = shape_of(row, 0, start)
+        if shape.nodes == 0:
+            break
+        found = earliest(gaps, shape, start)
+        if found == math.inf:
+            break
+        if found == start or shape_of(row, 0, found) == shape:
+            nodes = gaps.node[(gaps.begin <= found) & (gaps.end - shape.seconds >= found)]
+            return Place(found, found + shape.seconds, nodes[: shape.nodes])
+        start = found
+    return Place(math.inf, math.inf, nodes)

@@ -16,6 +16,8 @@ from rtsched.kernels.compiling import compiled
 from rtsched.kernels.machine import TIMED
 from rtsched.kernels.room import (
     RoomProfile,
+    empty_profile,
+    fill_room,
     first_fit,
     licenses_fit,
     occupy,
@@ -23,6 +25,7 @@ from rtsched.kernels.room import (
     search_start,
 )
 from rtsched_plugins.kernels.admission import (
+    BY_LAXITY,
     DEADLINE,
     HIGH,
     LOW,
@@ -32,10 +35,12 @@ from rtsched_plugins.kernels.admission import (
     least_size,
     meets,
 )
-from rtsched_plugins.kernels.portfolio_walk import BY_LAXITY, key_of, thrifty_count
+from rtsched_plugins.kernels.portfolio import key_of, thrifty_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from rtsched.api import Ragged
 
     Floats: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
@@ -403,3 +408,48 @@ def place_tasks(
         if in_turn:
             now = max(now, begin)
     return Placed(-1, start, end, size, nodes[:at])
+
+
+def left_beside(
+    room: NDArray[np.int64],
+    start: NDArray[np.float64],
+    end: NDArray[np.float64],
+    nodes: Ragged,
+    demand: NDArray[np.int64],
+    now: float,
+    licenses: int,
+) -> RoomProfile:
+    """Return what is left from now on, each node's steps in order of time, with some to spare.
+
+    Parameters
+    ----------
+    room : int64[m, r]
+        What empty nodes have (`room_of`).
+    start, end : float64[n]
+        From when to when each span takes its demand, seconds.
+    nodes : Ragged
+        The nodes of each.
+    demand : int64[n, r]
+        What it takes on each of them.
+    now : float
+        Seconds.
+    licenses : int
+        How many kinds of licences there are.
+    """
+    steps = 3 * len(room) + 2 * (len(nodes.values) + len(start))
+    shape = len(room), steps, room.shape[1], licenses
+    profile, ordered = empty_profile(*shape), empty_profile(*shape)
+    fill_room(profile, room, start, end, nodes.offsets.copy(), nodes.values.copy(), demand, now)
+    in_node_order(profile, ordered)
+    return ordered
+
+
+def copied(profile: RoomProfile, more: int) -> RoomProfile:
+    """Return a profile of its own with some more steps in its store."""
+    used = int(profile.unused[1])
+    steps, resources = used + more, profile.room.shape[1]
+    copy = empty_profile(len(profile.first), steps, resources, profile.licenses)
+    copy.first[:], copy.unused[:] = profile.first, profile.unused
+    for name in ("after", "time", "room"):
+        getattr(copy, name)[:used] = getattr(profile, name)[:used]
+    return copy

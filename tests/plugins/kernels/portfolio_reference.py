@@ -6,6 +6,7 @@ from admission_states import State
 from rtsched_plugins.kernels.admission import (
     ARRAY,
     HIGH,
+    IN_TURN,
     KIND,
     LOW,
     ROUNDS,
@@ -15,7 +16,7 @@ from rtsched_plugins.kernels.admission import (
     least_size,
     rows_of,
 )
-from rtsched_plugins.kernels.portfolio_walk import IN_TURN, key_of, thrifty_count
+from rtsched_plugins.kernels.portfolio import key_of, thrifty_count
 
 Placed = dict[int, tuple[float, float, list[int]]]
 """Per task its start, its end and its nodes."""

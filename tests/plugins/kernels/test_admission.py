@@ -42,7 +42,7 @@ from rtsched_plugins.kernels.admission import (
     load_at,
     task_table,
 )
-from rtsched_plugins.kernels.counter_offer import Offer, least_later
+from rtsched_plugins.kernels.admission_fast import Offer, least_later
 from rtsched_plugins.planners import Rules
 
 CASES = json.loads((Path(__file__).parents[2] / "data/cases/mcdf.json").read_text("utf-8"))["cases"]

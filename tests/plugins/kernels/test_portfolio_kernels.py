@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from portfolio_reference import plan_in_order
 
 from rtsched_plugins.kernels.admission import (
+    BY_DEADLINE,
+    BY_LAXITY,
     DIVISIBLE,
+    IN_TURN,
     MOLDABLE,
     Plan,
     Rows,
@@ -20,21 +23,16 @@ from rtsched_plugins.kernels.admission import (
     rows_of,
     task_table,
 )
-from rtsched_plugins.kernels.portfolio_plan import (
+from rtsched_plugins.kernels.portfolio import (
+    GONE,
     Arrivals,
     Offer,
     Reading,
+    first_within,
     least_later,
     least_work,
-    read_arrivals,
-)
-from rtsched_plugins.kernels.portfolio_walk import (
-    BY_DEADLINE,
-    BY_LAXITY,
-    GONE,
-    IN_TURN,
-    first_within,
     queue_tree,
+    read_arrivals,
     recount,
     thrifty_count,
 )

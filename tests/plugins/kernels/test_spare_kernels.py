@@ -11,8 +11,8 @@ from rtsched.kernels import edf
 from rtsched.model.table import Ragged
 from rtsched_plugins.kernels import spare
 from rtsched_plugins.kernels.gaps import Rigid, find, nodes_at
+from rtsched_plugins.kernels.resource_plan import left_beside
 from rtsched_plugins.kernels.spare import Machine, choose_node
-from rtsched_plugins.room import left_beside
 from rtsched_reproductions.spare import SILENT, Task, admit_jobs, machines_of
 from rtsched_reproductions.spare import Job as GraphJob
 
