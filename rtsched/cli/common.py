@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import sys
+import threading
 import traceback
 from contextlib import contextmanager, suppress
 from enum import IntEnum
@@ -370,11 +371,19 @@ def one_thread_for_arrays() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+FIRST_LINE = 5
+"""Seconds of a step after which its first line of progress is written."""
+
+
 class Bars:
-    """One bar per step; silent where nobody watches."""
+    """Progress, step by step: a bar at a terminal, and elsewhere now and then a line.
+
+    Lines come after 5, 10, 20 seconds of a step and so on, so that a short command writes none.
+    """
 
     def __init__(self, wanted: bool) -> None:
         out = console(stderr=True)
+        self._wanted = wanted
         self._progress = _bars(out) if wanted and out.is_terminal else None
 
     def __enter__(self) -> Bars:
@@ -389,21 +398,68 @@ class Bars:
     @contextmanager
     def step(self, name: str) -> Iterator[Callable[[float], None]]:
         """Show a step; its length is unknown until the yielded function tells a fraction."""
-        bars = self._progress
-        if bars is None:
+        if not self._wanted:
             yield lambda _fraction: None
             return
-        task = bars.add_task(name, total=None)
+        shown = _Lines(name) if self._progress is None else _Bar(self._progress, name)
+        with shown, compiling_told(shown.compiling):
+            yield shown.tell
+        shown.tell(1.0)
 
-        def tell(fraction: float) -> None:
-            bars.update(task, total=1.0, completed=fraction)
 
-        def compiling(begun: bool) -> None:
-            bars.update(task, description=f"{name} (compiling, once)" if begun else name)
+COMPILING = "{} (compiling, once)"
+"""A step while numba compiles."""
 
-        with compiling_told(compiling):
-            yield tell
-        tell(1.0)
+
+class _Bar:
+    """A step as a bar."""
+
+    def __init__(self, bars: Progress, name: str) -> None:
+        self._bars, self._name, self._task = bars, name, bars.add_task(name, total=None)
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def tell(self, fraction: float) -> None:
+        self._bars.update(self._task, total=1.0, completed=fraction)
+
+    def compiling(self, begun: bool) -> None:
+        name = COMPILING.format(self._name) if begun else self._name
+        self._bars.update(self._task, description=name)
+
+
+class _Lines:
+    """A step as lines of a log."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._compiling, self._fraction = name, False, 0.0
+        self._over = threading.Event()
+        self._writer = threading.Thread(target=self._write, daemon=True)
+
+    def __enter__(self) -> _Lines:
+        self._writer.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._writer.join()
+
+    def tell(self, fraction: float) -> None:
+        self._fraction = fraction
+
+    def compiling(self, begun: bool) -> None:
+        self._compiling = begun
+
+    def _write(self) -> None:
+        elapsed = seconds = FIRST_LINE
+        while not self._over.wait(seconds):
+            name = COMPILING.format(self._name) if self._compiling else self._name
+            done = f", {100 * self._fraction:.0f} %" if self._fraction else ""
+            say(f"rtsched: {name}: {elapsed:g} s{done}")
+            seconds, elapsed = elapsed, 2 * elapsed
 
 
 @contextmanager

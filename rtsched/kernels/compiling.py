@@ -66,7 +66,7 @@ def compiled(kernel: F) -> F:
     """Return `kernel` compiled by numba, cached on disk, or as it is without numba."""
     if numba is None:
         return kernel
-    return cast("F", watched(numba.njit(cache=True)(kernel)))
+    return cast("F", _jitted(kernel, cache=True))
 
 
 def plain(kernel: F) -> F:
@@ -83,6 +83,31 @@ def taken_in(kernel: F) -> F:
     if numba is None:
         return kernel
     return cast("F", numba.extending.register_jitable(kernel))
+
+
+def _jitted(kernel: Any, *others: Callable[..., Any], **options: Any) -> Any:
+    """Return numba's dispatcher of a kernel, `watched`, one form of which serves all integers.
+
+    Other kernels would otherwise have a form compiled for each constant that they hand over, and
+    for each width of integers: a quarter of all compiling.
+    """
+    dispatcher = numba.njit(**options)(kernel)
+    with contextlib.suppress(AttributeError):  # a numba that chooses forms elsewhere
+        template = dispatcher.get_call_template
+
+        def widened(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+            named = {name: _widest(kind) for name, kind in kws.items()}
+            return template(tuple(map(_widest, args)), named)
+
+        dispatcher.get_call_template = widened
+    return watched(dispatcher, *others)
+
+
+def _widest(kind: Any) -> Any:
+    """Return numba's type of any number of this kind: not of one constant, nor of a narrow one."""
+    kind = numba.types.unliteral(kind)
+    signed = isinstance(kind, numba.types.Integer) and kind.signed
+    return numba.types.int64 if signed else kind
 
 
 def watched(dispatcher: F, *others: Callable[..., Any]) -> F:
@@ -237,7 +262,7 @@ def only_with(field: str, otherwise: Any = None) -> Callable[[F], F]:
 def _compiled(kernel: F, **more: Any) -> F:
     if numba is None:
         return kernel
-    return cast("F", watched(numba.njit(**_OPTIONS, **more)(kernel)))
+    return cast("F", _jitted(kernel, **_OPTIONS, **more))
 
 
 def specialised(kernel: F, kind: type, *others: Callable[..., Any], allocates: bool) -> F:
@@ -252,7 +277,7 @@ def specialised(kernel: F, kind: type, *others: Callable[..., Any], allocates: b
     own = FunctionType(plainly.__code__, plainly.__globals__, f"{kernel.__name__}_{kind.__name__}")
     own.__qualname__ = f"{kind.__module__}.{own.__name__}".replace(".", "_")
     options = {"cache": True} if allocates else _OPTIONS
-    return cast("F", watched(numba.njit(**options)(own), *others))
+    return cast("F", _jitted(own, *others, **options))
 
 
 def no_refcount(kernel: F) -> F:
@@ -264,7 +289,7 @@ def no_refcount(kernel: F) -> F:
     """
     if numba is None:
         return kernel
-    return cast("F", watched(numba.njit(cache=True, _nrt=False)(kernel)))
+    return cast("F", _jitted(kernel, cache=True, _nrt=False))
 
 
 def address_of(kernel: Callable[[Any], int], machine: Any) -> Any:

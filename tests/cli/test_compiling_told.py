@@ -1,9 +1,12 @@
-"""While numba compiles, who watches a bar is told so."""
+"""While numba compiles, who watches progress is told so, also in a log file."""
+
+import threading
 
 import numpy as np
 import pytest
 
-from rtsched.cli.common import compiling_told
+from rtsched.cli import common
+from rtsched.cli.common import Bars, compiling_told
 
 numba = pytest.importorskip("numba")
 
@@ -42,3 +45,26 @@ def test_nothing_is_told_afterwards() -> None:
         pass
     assert half(3.0) == 1.5
     assert told == []
+
+
+def test_where_nobody_watches_lines_come_now_and_then(monkeypatch, capsys) -> None:
+    """A long step writes lines, of what it does and how far it is; a short one writes none."""
+    with Bars(wanted=True) as bars, bars.step("reading"):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(common, "FIRST_LINE", 0.05)
+    written = threading.Event()
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        written.set()
+
+    monkeypatch.setattr(common, "say", say)
+    with Bars(wanted=True) as bars, bars.step("easy") as tell:
+        tell(0.4)
+        assert written.wait(60.0)
+    assert said[0] == "rtsched: easy: 0.05 s, 40 %"
+    before = threading.enumerate()
+    with Bars(wanted=False) as bars, bars.step("easy"):
+        assert threading.enumerate() == before

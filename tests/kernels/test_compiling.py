@@ -5,13 +5,13 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rtsched.kernels.compiling import ABSENT, COMPILING, only_with
+from rtsched.kernels.compiling import ABSENT, COMPILING, compiled, numba, only_with, part
 
 INNER = """
 from rtsched.kernels.compiling import compiled
@@ -115,6 +115,36 @@ def test_an_index_that_names_a_type_that_has_moved_is_made_anew(tmp_path: Path) 
     index.write_bytes(pickle.dumps(version) + b"crtsched.kernels.gone\nMachine\n.")
     assert run(tmp_path) == "21 0"
     assert run(tmp_path) == "21 1"
+
+
+@pytest.mark.skipif(not COMPILING, reason="numba is not installed")
+def test_numba_still_has_what_compiling_rests_on() -> None:
+    """Where numba keeps compiled kernels and chooses their forms is private to it, and may move."""
+    kernel: Any = compiled(lambda x: x)
+    file = kernel._cache._cache_file
+    for name in ("_source_stamp", "_load_index", "_cache_path", "_index_path", "_index_name"):
+        assert hasattr(file, name), f"numba {numba.__version__} has moved {name}"
+    assert callable(file.load)
+    assert callable(file.save)
+    assert callable(kernel.get_call_template)
+
+
+@pytest.mark.skipif(not COMPILING, reason="numba is not installed")
+def test_one_form_serves_constants_and_integers_of_any_width() -> None:
+    """A kernel that others call with constants and narrow integers is compiled once."""
+
+    @part
+    def times(x: int, by: int, doubled: bool) -> int:
+        return x * by * (2 if doubled else 1)
+
+    kinds, dispatcher = numba.types, cast("Any", times)
+    for given in (
+        (kinds.literal(3), kinds.literal(5), kinds.literal(True)),
+        (kinds.int64, kinds.literal(7), kinds.boolean),
+        (kinds.int32, kinds.int8, kinds.literal(False)),
+    ):
+        dispatcher.get_call_template(given, {})
+    assert list(dispatcher.overloads) == [(kinds.int64, kinds.int64, kinds.boolean)]
 
 
 def test_kernels_run_without_the_compiler(tmp_path: Path) -> None:
