@@ -72,8 +72,9 @@ def with_promise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Give Chromium."""
-    from playwright.sync_api import sync_playwright  # most tests here need no browser
+    from playwright.sync_api import expect, sync_playwright  # most tests here need no browser
 
+    expect.set_options(timeout=60_000)
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         reason = f"none of {', '.join(NAMES)} is installed"
