@@ -86,21 +86,42 @@ def taken_in(kernel: F) -> F:
 
 
 def _jitted(kernel: Any, *others: Callable[..., Any], **options: Any) -> Any:
-    """Return numba's dispatcher of a kernel, `watched`, one form of which serves all integers.
+    """Return numba's dispatcher of a kernel, `watched`, made to compile little for other kernels.
 
-    Other kernels would otherwise have a form compiled for each constant that they hand over, and
-    for each width of integers: a quarter of all compiling.
+    They do not call what Python calls, but a twin: without what makes it callable from Python,
+    which takes as long to compile as a short kernel does, and in one form for all integers, where
+    numba would make one for each constant and each width.
     """
-    dispatcher = numba.njit(**options)(kernel)
-    with contextlib.suppress(AttributeError):  # a numba that chooses forms elsewhere
-        template = dispatcher.get_call_template
+    dispatcher = watched(numba.njit(**options)(kernel), *others)
+    if not hasattr(dispatcher, "get_call_template"):  # a numba that chooses forms elsewhere
+        return dispatcher
+    own = dispatcher.get_call_template, dispatcher.get_overload
 
-        def widened(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-            named = {name: _widest(kind) for name, kind in kws.items()}
-            return template(tuple(map(_widest, args)), named)
+    @cache
+    def inside() -> tuple[Callable[..., Any], Callable[..., Any]]:
+        if _INSIDE.keys() <= options.keys():
+            return own
+        twin = watched(numba.njit(**options, **_INSIDE)(_renamed(kernel, "inside")), *others)
+        return twin.get_call_template, twin.get_overload
 
-        dispatcher.get_call_template = widened
-    return watched(dispatcher, *others)
+    def call_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        named = {name: _widest(kind) for name, kind in kws.items()}
+        return inside()[0](tuple(map(_widest, args)), named)
+
+    dispatcher.get_call_template = call_template
+    dispatcher.get_overload = lambda signature: inside()[1](signature)
+    return dispatcher
+
+
+def _renamed(kernel: Any, suffix: str) -> Any:
+    """Return a kernel under a name of its own, by which numba keeps it on disk."""
+    name = f"{kernel.__name__}_{suffix}"
+    own = FunctionType(
+        kernel.__code__, kernel.__globals__, name, kernel.__defaults__, kernel.__closure__
+    )
+    own.__kwdefaults__, own.__module__ = kernel.__kwdefaults__, kernel.__module__
+    own.__qualname__ = f"{kernel.__qualname__}_{suffix}"
+    return own
 
 
 def _widest(kind: Any) -> Any:
@@ -273,8 +294,7 @@ def specialised(kernel: F, kind: type, *others: Callable[..., Any], allocates: b
     """
     if numba is None:
         return kernel
-    plainly: Any = kernel
-    own = FunctionType(plainly.__code__, plainly.__globals__, f"{kernel.__name__}_{kind.__name__}")
+    own = _renamed(kernel, kind.__name__)
     own.__qualname__ = f"{kind.__module__}.{own.__name__}".replace(".", "_")
     options = {"cache": True} if allocates else _OPTIONS
     return cast("F", _jitted(own, *others, **options))

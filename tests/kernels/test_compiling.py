@@ -5,7 +5,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -127,24 +127,31 @@ def test_numba_still_has_what_compiling_rests_on() -> None:
     assert callable(file.load)
     assert callable(file.save)
     assert callable(kernel.get_call_template)
+    assert callable(kernel.get_overload)
 
 
 @pytest.mark.skipif(not COMPILING, reason="numba is not installed")
-def test_one_form_serves_constants_and_integers_of_any_width() -> None:
-    """A kernel that others call with constants and narrow integers is compiled once."""
+@pytest.mark.parametrize("kept_by", [part, compiled])
+def test_one_form_serves_constants_and_integers_of_any_width(kept_by: Any) -> None:
+    """What other kernels call is compiled once for all of them, and not to be called by Python."""
 
-    @part
     def times(x: int, by: int, doubled: bool) -> int:
         return x * by * (2 if doubled else 1)
 
-    kinds, dispatcher = numba.types, cast("Any", times)
+    kernel, kinds = kept_by(times), numba.types
+    signature = kinds.int64(kinds.int64, kinds.int64, kinds.boolean)
     for given in (
         (kinds.literal(3), kinds.literal(5), kinds.literal(True)),
         (kinds.int64, kinds.literal(7), kinds.boolean),
         (kinds.int32, kinds.int8, kinds.literal(False)),
     ):
-        dispatcher.get_call_template(given, {})
-    assert list(dispatcher.overloads) == [(kinds.int64, kinds.int64, kinds.boolean)]
+        template, *_ = kernel.get_call_template(given, {})
+        assert template.cases == [signature]
+    assert kernel.get_overload(signature)
+    assert len(kernel.overloads) == (kept_by is part)
+    if kept_by is compiled:
+        assert kernel(3, 5, True) == 30
+        assert len(kernel.overloads) == 1
 
 
 def test_kernels_run_without_the_compiler(tmp_path: Path) -> None:
