@@ -138,6 +138,7 @@ def test_one_form_serves_constants_and_integers_of_any_width(kept_by: Any) -> No
     def times(x: int, by: int, doubled: bool) -> int:
         return x * by * (2 if doubled else 1)
 
+    times.__qualname__ = f"times_{kept_by.__name__}"  # numba keeps each on disk under its name
     kernel, kinds = kept_by(times), numba.types
     signature = kinds.int64(kinds.int64, kinds.int64, kinds.boolean)
     for given in (
