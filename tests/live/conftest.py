@@ -20,15 +20,20 @@ HERE = Path(__file__).parent
 pytest.register_assert_rewrite("alike", "guide")
 
 LONGEST = (
+    "test_slurm_source.py",
     "test_proof.py",
-    "test_condor_faults.py",
     "test_live_reservations.py",
-    "test_condor_requirements_of_jobs.py",
+    "test_condor_faults.py",
+    "test_packages_rpm.py",
     "test_shared_later_starts.py",
-    "test_condor_gate.py",
     "test_live_licenses.py",
+    "test_ansible_role.py",
+    "test_steering.py",
+    "test_condor_requirements_of_jobs.py",
+    "test_daemon.py",
 )
-"""The files that take longest: with them first, the processes of a run end at about one time."""
+"""The files that take longest, the first where no Slurm was built before: with them first, the
+processes of a run end at about one time."""
 
 
 WITHOUT_SLURM = ("test_condor_", "test_pool_", "test_packages_", "test_slurm_source")
