@@ -11,7 +11,7 @@ import traceback
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import click
 
@@ -401,65 +401,62 @@ class Bars:
         if not self._wanted:
             yield lambda _fraction: None
             return
-        shown = _Lines(name) if self._progress is None else _Bar(self._progress, name)
-        with shown, compiling_told(shown.compiling):
-            yield shown.tell
-        shown.tell(1.0)
+        bars = self._progress
+        shown = _as_lines(name) if bars is None else _as_bar(bars, name)
+        with shown as (tell, compiling), compiling_told(compiling):
+            yield tell
 
 
 COMPILING = "{} (compiling, once)"
 """A step while numba compiles."""
 
 
-class _Bar:
-    """A step as a bar."""
-
-    def __init__(self, bars: Progress, name: str) -> None:
-        self._bars, self._name, self._task = bars, name, bars.add_task(name, total=None)
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        pass
-
-    def tell(self, fraction: float) -> None:
-        self._bars.update(self._task, total=1.0, completed=fraction)
-
-    def compiling(self, begun: bool) -> None:
-        name = COMPILING.format(self._name) if begun else self._name
-        self._bars.update(self._task, description=name)
+Shown: TypeAlias = "tuple[Callable[[float], None], Callable[[bool], None]]"
+"""What tells a fraction of a step that is shown, and what tells whether numba compiles."""
 
 
-class _Lines:
-    """A step as lines of a log."""
+@contextmanager
+def _as_bar(bars: Progress, name: str) -> Iterator[Shown]:
+    """Show a step as a bar."""
+    task = bars.add_task(name, total=None)
 
-    def __init__(self, name: str) -> None:
-        self._name, self._compiling, self._fraction = name, False, 0.0
-        self._over = threading.Event()
-        self._writer = threading.Thread(target=self._write, daemon=True)
+    def tell(fraction: float) -> None:
+        bars.update(task, total=1.0, completed=fraction)
 
-    def __enter__(self) -> _Lines:
-        self._writer.start()
-        return self
+    def compiling(begun: bool) -> None:
+        bars.update(task, description=COMPILING.format(name) if begun else name)
 
-    def __exit__(self, *_error: object) -> None:
-        self._over.set()
-        self._writer.join()
+    yield tell, compiling
+    tell(1.0)
 
-    def tell(self, fraction: float) -> None:
-        self._fraction = fraction
 
-    def compiling(self, begun: bool) -> None:
-        self._compiling = begun
+@contextmanager
+def _as_lines(name: str) -> Iterator[Shown]:
+    """Show a step as lines of a log."""
+    over, done, doing = threading.Event(), 0.0, name
 
-    def _write(self) -> None:
+    def tell(fraction: float) -> None:
+        nonlocal done
+        done = fraction
+
+    def compiling(begun: bool) -> None:
+        nonlocal doing
+        doing = COMPILING.format(name) if begun else name
+
+    def write() -> None:
         elapsed = seconds = FIRST_LINE
-        while not self._over.wait(seconds):
-            name = COMPILING.format(self._name) if self._compiling else self._name
-            done = f", {100 * self._fraction:.0f} %" if self._fraction else ""
-            say(f"rtsched: {name}: {elapsed:g} s{done}")
+        while not over.wait(seconds):
+            so_far = f", {100 * done:.0f} %" if done else ""
+            say(f"rtsched: {doing}: {elapsed:g} s{so_far}")
             seconds, elapsed = elapsed, 2 * elapsed
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    try:
+        yield tell, compiling
+    finally:
+        over.set()
+        writer.join()
 
 
 @contextmanager

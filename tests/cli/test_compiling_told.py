@@ -1,4 +1,4 @@
-"""While numba compiles, who watches progress is told so, also in a log file."""
+"""Progress says that numba compiles, at a terminal and in a log file."""
 
 import threading
 
