@@ -37,7 +37,6 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
@@ -47,7 +46,7 @@ import numpy as np
 from made_up import FIRST_USER, MadeUp, Spool, admission_of, job_fields, policy_in, promise
 
 from rtsched.adapters.slurm.submission import SlurmTranslator
-from rtsched.adapters.users import NotKnownYetError, known, user_name
+from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import Tag
 from rtsched.core import chain, checks
 from rtsched.daemon import admission as admissions
@@ -191,7 +190,7 @@ async def measure(
             fields = job_fields(user, size, deadline)
             if taken:
                 fields |= _idle(daemon, busy, k)
-            await _looked_up(user)
+            await asyncio.to_thread(user_name, user)  # a look-up is no part of an answer
             if every_ms:
                 await asyncio.sleep(every_ms / 1000.0)
             watch.taken()
@@ -216,18 +215,6 @@ async def measure(
                     took[verdict][step].append(seconds)
         await worker.close()
     return took
-
-
-async def _looked_up(uid: int) -> None:
-    """Have the name service asked about a user, which no answer's time is to have in it."""
-    while True:
-        try:
-            user_name(uid)
-        except NotKnownYetError as missing:
-            with suppress(NotKnownYetError):
-                await known(missing, 1.0)
-        else:
-            return
 
 
 def _idle(daemon: Daemon, busy: int, number: int) -> dict[int, int | str]:
