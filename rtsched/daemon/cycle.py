@@ -25,7 +25,7 @@ from rtsched.daemon.promises import JournalEntry
 from rtsched.daemon.reconcile import reconcile
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
-from rtsched.daemon.site import Step, at_risk, entry_of
+from rtsched.daemon.site import Step, entry_of
 from rtsched.model.actions import (
     Action,
     ExchangePlaces,
@@ -167,7 +167,7 @@ def _begin_again(site: Site, before: Site, now: float) -> tuple[Action, ...]:
     """
     plan, runs, queued = site.snapshot.plan, before.snapshot.allocations, site.snapshot.queued
     planned = plan.entries.job[are_in(plan.entries.job, queued.id)]
-    planned = planned[~are_in(planned, [*site.restarting, *at_risk(site)])]
+    planned = planned[~are_in(planned, [*site.restarting, *site.at_risk])]
     known = np.concatenate([runs.entries.job, np.array(before.restarting, np.int64)])
     again = planned[are_in(planned, known)]
     if not len(again):
@@ -191,7 +191,7 @@ def _may_end_late(site: Site, before: Site, now: float) -> tuple[Action, ...]:
     Such as an array that runs with fewer tasks at a time when it loses nodes, and a job for which
     there is no place in time. `before` is the site after the poll before.
     """
-    late, then = at_risk(site), at_risk(before)
+    late, then = site.at_risk, before.at_risk
     runs = set(site.snapshot.allocations.entries.job.tolist())
     texts = {
         job: messages.may_end_late(end, site.promises[job].deadline, now, runs=job in runs)

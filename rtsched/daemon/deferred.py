@@ -204,9 +204,8 @@ def _unpromised(site: Site, by_default: str, now: float) -> NDArray[np.int64]:
 
 def _says_run(site: Site, by_default: str) -> NDArray[np.bool_]:
     """Return for each job whether it is to run where it is promised nothing, by users or site."""
-    otherwise = site.marks.names("otherwise")
-    names = np.array([*(each == "run" for each in otherwise), by_default == "run"], np.bool_)
-    return names[site.marks.otherwise]
+    marks = site.marks
+    return marks.where("otherwise", lambda each: (by_default if each is None else each) == "run")
 
 
 def _tried(site: Site, admission: AdmissionController, job: int, now: float) -> Step:

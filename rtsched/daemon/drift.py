@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, PART, WITHIN
-from rtsched.daemon.site import LATE
+from rtsched.daemon.site import LATE, renumbered
 from rtsched.model.jobs import Kind
 from rtsched.model.resources import CPU, DISK, GPU, LICENSE, MEMORY
 from rtsched.model.snapshot import are_in, places
-from rtsched.model.table import amounts_of, encode
+from rtsched.model.table import amounts_of, differ, encode
 from rtsched.model.units import MINUTE
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def changed_by_users(
     site: Site, observation: Observation, names: Mapping[int, int]
 ) -> dict[int, str]:
     """Return what of waiting jobs is no longer as it was promised, by job id."""
-    ids = np.array([names.get(job, job) for job in site.requested.id.tolist()], np.int64)
+    ids = renumbered(site.requested.id, names)
     place, there = places(observation.queued.id, ids)
     requested, seen = site.requested.take(there), observation.queued.take(place[there])
     fixed = requested.size_min < 0
@@ -57,10 +57,8 @@ def changed_by_users(
         "it was moved to another partition": _elsewhere(seen, requested),
         "it requests other nodes than were promised": _asks_otherwise(seen, requested),
         "it requests more licences than were promised": _more_licenses(seen, requested),
-        "it was moved to another QOS": _moved(seen, requested, "qos")
-        & _named_by_user(requested, "qos"),
-        "it was moved to another account": _moved(seen, requested, "account")
-        & _named_by_user(requested, "account"),
+        "it was moved to another QOS": _moved(seen, requested, "qos"),
+        "it was moved to another account": _moved(seen, requested, "account"),
         "it requests more nodes than were promised": fixed & (seen.size > requested.size),
         "its number of nodes was changed": _sized_otherwise(site, seen, requested, ids[there]),
         "fewer of its tasks may run at a time than was promised": _throttled(
@@ -117,8 +115,8 @@ def _throttled(
 
 
 def _moved(seen: Jobs, requested: Jobs, name: str) -> NDArray[np.bool_]:
-    pairs = zip(seen.texts(name), requested.texts(name), strict=True)
-    return np.array([one != other for one, other in pairs], np.bool_)
+    """Return which jobs have another one than their users named; else the batch system chose it."""
+    return differ(seen, requested, name) & requested.where(name, bool)
 
 
 def _asks_otherwise(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
@@ -127,10 +125,8 @@ def _asks_otherwise(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
     Where partitions follow from sizes, a filter of an earlier release does not tell what a job asks
     for: then that is not known.
     """
-    pairs = zip(seen.texts("node_request"), requested.texts("node_request"), strict=True)
-    differ = [_asked(one) != _asked(other) for one, other in pairs]
     unknown = _follows(requested) & (requested.node_request < 0)
-    return np.array(differ, np.bool_) & ~unknown
+    return differ(seen, requested, "node_request", _asked) & ~unknown
 
 
 def _asked(text: str | None) -> str:
@@ -141,16 +137,18 @@ def _asked(text: str | None) -> str:
 
 def _elsewhere(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
     """Return which jobs were moved to another partition, but for what follows from their sizes."""
-    pairs = zip(seen.texts("partition"), requested.texts("partition"), strict=True)
-    ends = [((one or "").partition(PART), (other or "").partition(PART)) for one, other in pairs]
-    gone = [other[1] != "" and one[0] == one[1] == "" for one, other in ends]  # no node fits now
-    differ = np.array([one[0] != other[0] for one, other in ends], np.bool_)
-    return differ & ~np.array(gone, np.bool_)
+    no_node_fits = _follows(requested) & ~seen.where("partition", bool)
+    return differ(seen, requested, "partition", _named) & ~no_node_fits
+
+
+def _named(partition: str | None) -> str:
+    """Return a partition without what follows from the size of its job."""
+    return (partition or "").partition(PART)[0]
 
 
 def _follows(jobs: Jobs) -> NDArray[np.bool_]:
     """Return which jobs have a partition that follows from their sizes."""
-    return np.array([PART in (text or "") for text in jobs.texts("partition")], np.bool_)
+    return jobs.where("partition", lambda text: PART in (text or ""))
 
 
 def _grown(seen: Jobs, requested: Jobs, shared: bool) -> NDArray[np.bool_]:
@@ -255,11 +253,6 @@ def _sharing(requested: Jobs, observation: Observation) -> Jobs:
     if not there.any():
         return requested
     return requested.replace(exclusive=requested.exclusive & ~there)
-
-
-def _named_by_user(requested: Jobs, name: str) -> NDArray[np.bool_]:
-    """Return which jobs named one when they were submitted; else the batch system chose it."""
-    return np.array([bool(text) for text in requested.texts(name)], np.bool_)
 
 
 def _held(observation: Observation, jobs: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -127,6 +127,11 @@ class OpenPromises(dict[int, Promise]):
         return {uid: tuple(promises) for uid, promises in found.items()}
 
     @cached_property
+    def ids(self) -> NDArray[np.int64]:
+        """The ids of all, in order of the promises here."""
+        return np.fromiter(self, np.int64, len(self))
+
+    @cached_property
     def offers(self) -> NDArray[np.int64]:
         """The ids of the held offers among them."""
         held = [job for job, promise in self.items() if promise.state == "offered"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +25,7 @@ from rtsched.daemon.site import (
     ledger_of,
     on_nodes,
     renamed,
+    renumbered,
 )
 from rtsched.daemon.user_limits import kept_for_nothing
 from rtsched.model.actions import Action, Notify
@@ -75,14 +77,14 @@ def reconcile(
     site = site.without(promise.id for promise in lost)
     names = _recognised(site, observation)
     shown = _Observed.of(site, observation, names, restart_policy)
-    changed = [_closed(promise, names, shown, now) for promise in site.promises.values()]
-    new = [promise for promise in changed if promise is not None]
-    promises = OpenPromises(site.promises)
-    for promise in new:
-        old = next((own for own, job in names.items() if job == promise.id), promise.id)
-        promises.pop(old, None)
-        if promise.state in OPEN:
-            promises[promise.id] = promise
+    new = _changed(site.promises, names, shown, now)
+    promises = site.promises
+    if new:
+        own_ids = {job: own for own, job in names.items()}
+        gone = {own_ids.get(promise.id, promise.id) for promise in new}
+        left = {job: promise for job, promise in promises.items() if job not in gone}
+        open_ = {promise.id: promise for promise in new if promise.state in OPEN}
+        promises = OpenPromises(left | open_)
     requested = _of_records(site.requested, names, promises)
     requested = with_present(requested, observation, site.snapshot.running.id)
     failed = observation.completions.take(
@@ -133,8 +135,7 @@ def closed_by_poll(
     site = replace(site, promises=left)
     names = _recognised(site, observation)
     shown = _Observed.of(site, observation, names, NEVER)
-    changed = [_closed(promise, names, shown, now) for promise in left.values()]
-    return names, [*lost, *(promise for promise in changed if promise is not None)]
+    return names, [*lost, *_changed(left, names, shown, now)]
 
 
 def _renumbered(site: Site, observation: Observation, now: float) -> list[Promise]:
@@ -143,20 +144,17 @@ def _renumbered(site: Site, observation: Observation, now: float) -> list[Promis
     A controller that is killed loses what it took in since it last saved its state, the last job
     number too.
     """
-    known = np.array(list(site.promises), np.int64)
-    marks = observation.marks.take(are_in(observation.marks.job, known))
+    marks = observation.marks.take(are_in(observation.marks.job, site.promises.ids))
     others = {UNJUDGED, *(promise.token for promise in site.promises.values())}
-    found = []
     rows = zip(marks.job.tolist(), marks.uid.tolist(), marks.texts("token"), strict=True)
-    for job, uid, token in rows:
-        promise = site.promises[job]
-        if uid not in {promise.uid, -1} or (token in others and token != promise.token):
-            found.append(
-                msgspec.structs.replace(
-                    promise, state="unknown", why=RENUMBERED, changed_at=now, expires=np.inf
-                )
-            )
-    return found
+    shown = ((site.promises[job], uid, token) for job, uid, token in rows)
+    return [
+        msgspec.structs.replace(
+            promise, state="unknown", why=RENUMBERED, changed_at=now, expires=np.inf
+        )
+        for promise, uid, token in shown
+        if uid not in (promise.uid, -1) or (token != promise.token and token in others)
+    ]
 
 
 def overlooked(site: Site, observation: Observation) -> dict[int, int]:
@@ -259,27 +257,27 @@ class _Observed:
         names: Mapping[int, int],
         restart_policy: RestartPolicy,
     ) -> _Observed:
-        jobs = np.array([names.get(job, job) for job in site.promises], np.int64)
+        jobs = renumbered(site.promises.ids, names)
         place, over = places(observation.completions.job, jobs)
         alive = are_in(jobs, np.concatenate([observation.queued.id, observation.running.id]))
-        rows = dict(zip(jobs[over].tolist(), place[over].tolist(), strict=True))
+        ended, rows = jobs[over].tolist(), place[over].tolist()
         changed = changed_by_users(site, observation, names)
         numbers = overlooked(site, observation)
         missing = {
             own for own, job in numbers.items() if job not in observation.unknown
         } - names.keys()
         there = set(jobs[alive].tolist())
-        deadlines = {names.get(job, job): each.deadline for job, each in site.promises.items()}
+        promises = compress(site.promises.values(), over)
         restart = {
             job
-            for job, row in rows.items()
-            if restart_policy.may_begin(observation.completions, row, deadlines[job])
+            for job, row, promise in zip(ended, rows, promises, strict=True)
+            if restart_policy.may_begin(observation.completions, row, promise.deadline)
         }
         unknown = set(observation.unknown)
         return cls(
             observation.time,
             observation.completions,
-            rows,
+            dict(zip(ended, rows, strict=True)),
             there,
             missing,
             changed,
@@ -287,6 +285,20 @@ class _Observed:
             restart,
             set(observation.marks.job[observation.marks.suspended].tolist()),
         )
+
+
+def _changed(
+    promises: OpenPromises, names: Mapping[int, int], shown: _Observed, now: float
+) -> list[Promise]:
+    """Return the promises that a poll changed, as they have become.
+
+    Nothing has happened to most: they are firm, and their jobs are there as they were promised.
+    """
+    unusual = shown.row.keys() | shown.changed.keys() | shown.restartable | shown.suspended
+    usual = shown.there - unusual
+    looked_at = (r for r in promises.values() if r.state != "firm" or r.id not in usual)
+    changed = (_closed(promise, names, shown, now) for promise in looked_at)
+    return [promise for promise in changed if promise is not None]
 
 
 def _closed(
@@ -341,10 +353,10 @@ def _ending(completions: Completions, row: int, deadline: float) -> tuple[Promis
     return "kept", ""
 
 
-def _of_records(requested: Jobs, names: Mapping[int, int], promises: Mapping[int, Promise]) -> Jobs:
+def _of_records(requested: Jobs, names: Mapping[int, int], promises: OpenPromises) -> Jobs:
     """Return the rows of jobs with open promises, under their present ids."""
-    ids = np.array([names.get(job, job) for job in requested.id.tolist()], np.int64)
-    kept = are_in(ids, list(promises))
+    ids = renumbered(requested.id, names)
+    kept = are_in(ids, promises.ids)
     if not names and kept.all():
         return requested
     return requested.replace(id=ids).take(kept)
@@ -375,8 +387,9 @@ def _with_observation(
     kept = are_in(plan.entries.job, requested.id[waits])
     plan = plan if kept.all() else plan.take(np.flatnonzero(kept))
     links = _links(site.links, names, promises, observation)
-    ledger = ledger_of(promises.values())
-    moved = plan is not old.plan or not ledger.equals(old.promises)
+    same_promises = promises is site.promises
+    ledger = old.promises if same_promises else ledger_of(promises.values())
+    moved = plan is not old.plan or not (same_promises or ledger.equals(old.promises))
     same = _same(old.cluster, cluster)
     snapshot = replace(
         old,
@@ -444,9 +457,15 @@ def _frees(site: Site, observation: Observation, promises: OpenPromises) -> bool
     before = site.snapshot
     ended = not are_in(before.running.id, observation.running.id).all()
     more = int(observation.cluster.usable.sum()) > int(before.cluster.usable.sum())
-    open_ = {promise.token for promise in promises.values()}
-    closed = any(promise.token not in open_ for promise in site.promises.values())
-    return ended or more or closed or site.freed == math.inf
+    return ended or more or _closes(site.promises, promises) or site.freed == math.inf
+
+
+def _closes(before: OpenPromises, after: OpenPromises) -> bool:
+    """Return whether some promises are open no more."""
+    if before is after:
+        return False
+    open_ = {promise.token for promise in after.values()}
+    return any(promise.token not in open_ for promise in before.values())
 
 
 def _still_waiting(
@@ -504,7 +523,7 @@ def _events(
     site: Site,
     observation: Observation,
     failed: NDArray[np.int64],
-    promises: Mapping[int, Promise],
+    promises: OpenPromises,
 ) -> Events:
     """Return what happened between two polls, in order of time.
 
@@ -521,7 +540,7 @@ def _events(
     came_queued = observation.queued.take(~are_in(observation.queued.id, before.queued.id))
     came_running = observation.running.take(~are_in(observation.running.id, known))
     for came in (came_queued, came_running):
-        promised = are_in(came.id, list(promises))
+        promised = are_in(came.id, promises.ids)
         due = came.replace(deadline=np.where(promised, came.deadline, np.inf))
         parts.append((EventKind.ARRIVED, due, came.submit))
     starts = ~are_in(observation.running.id, before.running.id)
@@ -535,7 +554,7 @@ def _events(
     over = before.running.take(~are_in(before.running.id, observation.running.id))
     parts.append((EventKind.ENDED, over, _ends(observation, over)))
     left = before.queued.take(~are_in(before.queued.id, there) & (before.queued.id < FIRST_OWN_ID))
-    had = are_in(left.id, list(site.promises))
+    had = are_in(left.id, site.promises.ids)
     for kind, gone in (
         (EventKind.REJECTED, left.take(~had)),
         (EventKind.WITHDRAWN, left.take(had)),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -83,9 +84,9 @@ class LikelyPromises:
 
         `numbers` are the new ones by the old ones.
         """
-        ids = np.array([numbers.get(job, job) for job in self.requested.id.tolist()], np.int64)
+        ids = renumbered(self.requested.id, numbers)
         new = OpenPromises({promise.id: promise for promise in promises})
-        kept = are_in(ids, list(new))
+        kept = are_in(ids, new.ids)
         return replace(self, promises=new, requested=self.requested.replace(id=ids).take(kept))
 
     def learnt(self, outcomes: Iterable[tuple[float, bool]]) -> LikelyPromises:
@@ -222,6 +223,17 @@ class Site:
     used_time: UsedTime | None = None
     delayed: bool = False
     likely: LikelyPromises = field(default_factory=LikelyPromises)
+
+    @cached_property
+    def at_risk(self) -> Mapping[int, float]:
+        """The promised jobs that may end late, by id, and until when, seconds since the epoch.
+
+        They run, and may do so for longer than until their deadlines, or are suspended; or they
+        wait, and are planned too late, as there was no better place, or not at all. inf: nobody
+        knows.
+        """
+        unknown = [*suspended(self), *_unplanned(self)]
+        return _late_runs(self) | _late_plans(self) | dict.fromkeys(unknown, math.inf)
 
     def waiting_job(self, job: int) -> WaitingJob:
         """Return what is remembered of a waiting job."""
@@ -483,16 +495,6 @@ def ledger_of(promises: Iterable[Promise]) -> Promises:
     )
 
 
-def at_risk(site: Site) -> dict[int, float]:
-    """Return by id the promised jobs that may end late, and until when, seconds since the epoch.
-
-    They run, and may do so for longer than until their deadlines, or are suspended; or they wait,
-    and are planned too late, as there was no better place, or not at all. inf: nobody knows.
-    """
-    unknown = [*suspended(site), *_unplanned(site)]
-    return _late_runs(site) | _late_plans(site) | dict.fromkeys(unknown, math.inf)
-
-
 def _unplanned(site: Site) -> list[int]:
     """Return the ids of promised jobs that wait and have no place, or one on nodes that are lost.
 
@@ -501,9 +503,9 @@ def _unplanned(site: Site) -> list[int]:
     plan, usable = site.snapshot.plan, site.snapshot.cluster.usable
     on_lost = plan.entries.job[np.unique(plan.rows()[~usable[plan.nodes]])]
     waits = site.requested.id[are_in(site.requested.id, site.snapshot.queued.id)]
-    homeless = np.union1d(np.setdiff1d(waits, plan.entries.job), on_lost).tolist()
-    found = [job for job in homeless if job in site.promises and job not in site.restarting]
-    return [job for job in found if site.promises[job].state != "offered"]
+    homeless = {*waits[~are_in(waits, plan.entries.job)].tolist(), *on_lost.tolist()}
+    found = homeless.difference(site.restarting).intersection(site.promises)
+    return sorted(job for job in found if site.promises[job].state != "offered")
 
 
 def suspended(site: Site) -> list[int]:
@@ -548,9 +550,8 @@ def with_late_plans_accepted(snapshot: Snapshot) -> Snapshot:
 
 def states(site: Site) -> Counter[str]:
     """Return how many open promises and offers are in each state, those at risk apart."""
-    risky = at_risk(site)
     return Counter(
-        AT_RISK if job in risky else promise.state for job, promise in site.promises.items()
+        AT_RISK if job in site.at_risk else promise.state for job, promise in site.promises.items()
     )
 
 
@@ -562,12 +563,18 @@ def _late_runs(site: Site) -> dict[int, float]:
     return dict(zip(runs.job[late].tolist(), end[late].tolist(), strict=True))
 
 
+def renumbered(jobs: NDArray[np.int64], numbers: Mapping[int, int]) -> NDArray[np.int64]:
+    """Return ids of jobs, of which some have new ones."""
+    if not numbers:
+        return jobs
+    return np.array([numbers.get(job, job) for job in jobs.tolist()], np.int64)
+
+
 def renamed(plan: Schedule, names: Mapping[int, int]) -> Schedule:
     """Return a plan in which some jobs have other ids."""
     if not names:
         return plan
-    job = [names.get(job, job) for job in plan.entries.job.tolist()]
-    return replace(plan, entries=plan.entries.replace(job=np.array(job, np.int64)))
+    return replace(plan, entries=plan.entries.replace(job=renumbered(plan.entries.job, names)))
 
 
 def entry_of(plan: Schedule, job: int) -> int:

@@ -20,7 +20,7 @@ from rtsched.daemon.feasibility import FeasibilityReader
 from rtsched.daemon.likely import has_fallen, present_odds
 from rtsched.daemon.promises import AT_RISK, OPEN, decode_jobs
 from rtsched.daemon.questions import RefusedError
-from rtsched.daemon.site import at_risk, entry_of
+from rtsched.daemon.site import entry_of
 from rtsched.daemon.standby import unseen
 from rtsched.daemon.waiting import OFF, Starts, finite, helps, terms, waits
 from rtsched.model.jobs import Jobs, Kind
@@ -159,11 +159,6 @@ class SiteReader:
         return self.site.limits()
 
     @cached_property
-    def _late(self) -> dict[int, float]:
-        """Which promised jobs may end later than promised."""
-        return at_risk(self.site)
-
-    @cached_property
     def _suspended(self) -> set[int]:
         """Jobs that are suspended."""
         return set(self.site.marks.job[self.site.marks.suspended].tolist())
@@ -227,7 +222,7 @@ class SiteReader:
         """Return how many promises are in each state, those at risk apart from the firm ones."""
         counts = Counter(self.daemon.store.counts())
         promises = self.site.promises
-        risky = Counter(promises[job].state for job in self._late if job in promises)
+        risky = Counter(promises[job].state for job in self.site.at_risk if job in promises)
         counts.subtract(risky)
         counts[AT_RISK] = risky.total()
         return dict(+counts)
@@ -311,9 +306,9 @@ class SiteReader:
         overdue = start is not None and not running and start < self.daemon.clock()
         limit = self._limits.get(job) if overdue else None
         why = messages.kept_waiting(limit) if limit else ""
-        why = MAY_END_LATE if job in self._late else why
+        why = MAY_END_LATE if job in self.site.at_risk else why
         paused = job in self._suspended
-        if not math.isfinite(self._late.get(job, 0.0)):
+        if not math.isfinite(self.site.at_risk.get(job, 0.0)):
             why = messages.SUSPENDED if paused else messages.NO_PLACE
         odds_now = self._odds_now.get(job) if promise.state in OPEN else None
         below = self.daemon.policy.live.likely.warn_below
@@ -321,13 +316,13 @@ class SiteReader:
             job=self.daemon.translator.name_of(promise.id) if promise.id < FIRST_OWN_ID else "",
             name=self._titles.get(job) or "",
             user=promise.user,
-            state=AT_RISK if promise.state in OPEN and job in self._late else promise.state,
+            state=AT_RISK if promise.state in OPEN and job in self.site.at_risk else promise.state,
             deadline=finite(promise.deadline),
             made_at=finite(promise.made_at),
             expires=finite(promise.expires),
             running=running,
             suspended=paused,
-            late=job in self._late,
+            late=job in self.site.at_risk,
             start=start,
             end=end,
             nodes=nodes,

@@ -27,6 +27,14 @@ def _no_accounts() -> Accounts:
     return Accounts.build(0)
 
 
+DENSE = 8
+"""Ids are looked up in a table of all numbers between the lowest and the highest, where these are
+not more than so many for each id."""
+
+FEW = 16
+"""Unless there are less than one in so many ids of one kind, and the others ascend."""
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """The state of a batch system, live or simulated, at `now`.
@@ -142,22 +150,37 @@ def places(
 def are_in(ids: NDArray[np.int64], others: ArrayLike) -> NDArray[np.bool_]:
     """Return which ids are among others, bool[n].
 
-    As `np.isin`, which hashes both of them: here the shorter one is searched for the longer one's,
-    or the other way round.
+    As `np.isin`, which sorts both of them where a table of all numbers between would be too long:
+    here those of the shorter one are searched for in the longer one, if that ascends.
     """
     known = np.asarray(others)
     if not len(ids) or not len(known):
         return np.zeros(len(ids), np.bool_)
-    if len(known) <= len(ids):
+    few, both = len(ids) <= len(known), len(ids) + len(known)
+    dense = int(known.max()) - int(known.min()) <= DENSE * both
+    if dense and FEW * min(len(ids), len(known)) > both:
+        return np.isin(ids, known, kind="table")
+    if _ascend(known if few else ids):
+        return places(known, ids)[1] if few else _marked(ids, known)
+    if dense:
+        return np.isin(ids, known, kind="table")
+    if not few:
         return places(np.sort(known), ids)[1]
-    order = np.argsort(ids, kind="stable")
-    ascending = ids[order]
-    place, there = places(ascending, known)
+    own, row = np.unique(ids, return_inverse=True)
+    return _marked(own, known)[row]
+
+
+def _marked(ids: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which ids, that ascend, are among others, bool[n]."""
+    place, there = places(ids, known)
     found = np.zeros(len(ids), np.bool_)
     found[place[there]] = True
-    answer = np.empty(len(ids), np.bool_)
-    answer[order] = found[np.searchsorted(ascending, ascending)]  # equal ids are found at the first
-    return answer
+    return found
+
+
+def _ascend(ids: NDArray[np.int64]) -> bool:
+    """Return whether ids ascend, and none is there twice."""
+    return bool((ids[1:] > ids[:-1]).all())
 
 
 class Accounts(Table):

@@ -24,7 +24,7 @@ import numpy as np
 from rtsched.errors import ShapeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
@@ -126,6 +126,11 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
         array = array.view()
         array.setflags(write=False)
     return array
+
+
+def as_it_is(text: str | None) -> str | None:
+    """Return a text."""
+    return text
 
 
 def encode(texts: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
@@ -363,6 +368,14 @@ class Table:
         names = self.names(column)
         return [names[code] if code >= 0 else None for code in self.column(column).tolist()]
 
+    def where(self, column: str, wanted: Callable[[str | None], bool]) -> NDArray[np.bool_]:
+        """Return in which rows a text, None where it is missing, is wanted, bool[n].
+
+        Each text is looked at once, in however many rows it stands.
+        """
+        codes, names = self.in_use(column)
+        return np.array([*map(wanted, names.texts), wanted(None)], np.bool_)[codes]
+
     def take(self, rows: ArrayLike) -> Self:
         """Return a view of the given rows, in that order; its columns are gathered when read."""
         index = np.asarray(rows)
@@ -483,6 +496,21 @@ def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
     if one.dtype.kind == "f" and not same.all():
         same |= np.isnan(one) & np.isnan(other)
     return bool(same.all())
+
+
+def differ(
+    one: Table, other: Table, column: str, part: Callable[[str | None], str | None] = as_it_is
+) -> NDArray[np.bool_]:
+    """Return in which rows of two tables of one length a text, or a part of it, differs, bool[n].
+
+    `part` returns that of a text; it is asked once for each.
+    """
+    known: dict[str | None, int] = {}
+    first, second = (
+        np.array([known.setdefault(part(text), len(known)) for text in (*names.texts, None)])[codes]
+        for codes, names in (one.in_use(column), other.in_use(column))
+    )
+    return np.asarray(first != second)
 
 
 def amounts_of(table: Table, name: str, resources: Sequence[str]) -> NDArray[np.int64]:

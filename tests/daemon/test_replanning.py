@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scene import BOB, T0, Scene
 
 from rtsched.daemon.admission import AdmissionResult
-from rtsched.daemon.site import Step, at_risk, states
+from rtsched.daemon.site import Step, states
 from rtsched.daemon.waiting import waits
 from rtsched.model.actions import Notify, Requeue
 from rtsched.model.blocked import NOTHING_BLOCKED, RECURS_AHEAD, WHOLE, Blocked, with_recurring
@@ -395,7 +395,7 @@ def test_a_promise_without_a_place_is_at_risk_until_it_is_hopeless() -> None:
     taken = ((90, "", T0 + 1, T0 + 1.5 * RUN, (0,)),)
     for at in (30.0, 40.0):
         scene.poll(T0 + at, queued, taken)
-        assert at_risk(scene.site) == {7: T0 + 2.5 * RUN}
+        assert scene.site.at_risk == {7: T0 + 2.5 * RUN}
         assert start_of(scene, 7) == T0 + 1.5 * RUN
     other = {"uid": BOB, "size": 1, "wall_time": RUN}
     judged = scene.submit(T0 + 41, deadline=T0 + 3.6 * RUN, **other)

@@ -9,7 +9,6 @@ from test_replanning import told
 
 from rtsched.core.plan_repair import free_now, start_delays
 from rtsched.daemon.instant import with_imminent_started
-from rtsched.daemon.site import at_risk
 from rtsched.daemon.waiting import waits
 from rtsched.model.actions import Requeue
 from rtsched.model.resources import demand_of, room_of
@@ -187,7 +186,7 @@ def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time(planner:
     for at in (30.0, 31.0):
         settled = scene.poll(T0 + at, queued, other)
         assert scene.planned() == {7: (400.0, [0])}
-        assert at_risk(scene.site) == {7: T0 + 400.0 + RUN}
+        assert scene.site.at_risk == {7: T0 + 400.0 + RUN}
         assert ("at risk: the job is now planned" in told(settled).get(7, "")) is (at == 30.0)
     (reason,) = waits(scene.site, None, 7, T0 + 31)
     assert reason.text.endswith("too late for its deadline unless jobs that run there end early")
@@ -197,7 +196,7 @@ def test_a_job_without_a_place_is_at_risk_as_long_as_it_may_end_in_time(planner:
     early.site, early.demand = scene.site, scene.demand
     early.poll(T0 + 150, queued)
     assert early.planned()[7] == (150.0, [0]), "the other one ended early"
-    assert not at_risk(early.site)
+    assert not early.site.at_risk
     scene.poll(T0 + 201, queued, other)
     assert 7 not in scene.site.promises
 

@@ -14,7 +14,7 @@ from rtsched.daemon.promises import StoredState
 from rtsched.daemon.reconcile import RENUMBERED
 from rtsched.daemon.recovery import recovered, states_to_store
 from rtsched.daemon.settings import LiveSite
-from rtsched.daemon.site import at_risk, on_nodes
+from rtsched.daemon.site import on_nodes
 from rtsched.logs.node_requests import NodeSets
 from rtsched.model.actions import Notify, Requeue, Reserve
 from rtsched.model.cluster import Cluster, Nodes
@@ -540,7 +540,7 @@ def test_a_late_starter_runs_on_by_default() -> None:
     slipped = (9, "", T0 + 1, T0 + 5000, (1,))
     settled = scene.poll(T0 + 2, queued=((7, token),), running=(slipped,))
     assert not [a for a in settled.actions if isinstance(a, Requeue)]
-    assert at_risk(scene.site) == {7: T0 + 5600}
+    assert scene.site.at_risk == {7: T0 + 5600}
     settled = scene.poll(T0 + 301, queued=((7, token),), running=(slipped,))
     assert not [a for a in settled.actions if isinstance(a, Requeue)]
     assert [r.state for r in settled.changed] == ["broken"]
@@ -576,7 +576,7 @@ def test_a_job_that_has_run_long_is_left_alone() -> None:
     token = promised(scene, size=2, wall_time=600.0, deadline=T0 + 900)
     old = (9, "", T0 - 500, T0 + 5000, (1,))
     scene.poll(T0 + 2, queued=((7, token),), running=(old,))
-    assert at_risk(scene.site) == {7: T0 + 5600}
+    assert scene.site.at_risk == {7: T0 + 5600}
     settled = scene.poll(T0 + 301, queued=((7, token),), running=(old,))
     assert not [a for a in settled.actions if isinstance(a, Requeue)]
     assert [r.state for r in settled.changed] == ["broken"]

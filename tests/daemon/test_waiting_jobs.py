@@ -5,7 +5,6 @@ import pytest
 from scene import T0, Scene
 
 from rtsched.adapters.live import CompletionStatus
-from rtsched.daemon.site import at_risk
 from rtsched.model.jobs import Jobs
 
 PLANNERS = pytest.mark.parametrize("planner", ["mcdf", "edf", "spare"])
@@ -69,7 +68,7 @@ def test_a_promise_that_cannot_wait_so_long_breaks(planner: str) -> None:
     late = (7, first, T0 + 100, T0 + 700, (0,))
     settled = scene.poll(T0 + 101, queued=((8, second),), running=(late,), edges=EDGE)
     assert not settled.changed
-    assert at_risk(scene.site).keys() == {8}
+    assert scene.site.at_risk.keys() == {8}
     settled = scene.poll(T0 + 652, queued=((8, second),), running=(late,), edges=EDGE)
     assert [(record.id, record.state) for record in settled.changed] == [(8, "broken")]
 

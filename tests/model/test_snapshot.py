@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from rtsched.model.snapshot import are_in, places
 
-IDS = st.lists(st.integers(-3, 1 << 62), max_size=12) | st.lists(st.integers(0, 6), max_size=12)
+IDS = (
+    st.lists(st.integers(-3, 1 << 62), max_size=12)
+    | st.lists(st.integers(0, 6), max_size=12)
+    | st.lists(st.integers(0, 99), min_size=20, max_size=60, unique=True)
+)
 
 
 @given(ids=IDS, others=IDS, common=IDS)

@@ -12,7 +12,7 @@ from rtsched.model.cluster import Cluster, Nodes, NodeState, Topology
 from rtsched.model.jobs import Jobs, alike_but_for_deadlines
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Accounts, Snapshot
-from rtsched.model.table import Column, Table, Text, encode, offsets_of, read_only
+from rtsched.model.table import Column, Table, Text, differ, encode, offsets_of, read_only
 from rtsched.testing import make_cluster, make_jobs, make_snapshot
 from rtsched.testing.strategies import account_tables
 
@@ -73,6 +73,26 @@ def test_encoding_loses_nothing(texts: list[str | None]) -> None:
     codes, names = encode(texts)
     assert [names[code] if code >= 0 else None for code in codes] == texts
     assert len(set(names)) == len(names)
+
+
+NAMES = st.none() | st.sampled_from(["", "a", "b", "ab", "ba"])
+
+
+@given(st.lists(st.tuples(NAMES, NAMES), max_size=8), st.lists(NAMES, max_size=60))
+def test_texts_are_looked_at_once_each(
+    pairs: list[tuple[str | None, str | None]], others: list[str | None]
+) -> None:
+    """What is asked of the names behind a column holds row by row, whatever other names it has."""
+    rows = np.arange(len(pairs))
+    one, other = (
+        Jobs.build(len(pairs) + len(others), name=[*column, *others]).take(rows)
+        for column in ([one for one, _ in pairs], [other for _, other in pairs])
+    )
+    begins = [(text or "")[:1] == "a" for text, _ in pairs]
+    assert one.where("name", lambda text: (text or "")[:1] == "a").tolist() == begins
+    assert differ(one, other, "name").tolist() == [a != b for a, b in pairs]
+    firsts = [(a or "")[:1] != (b or "")[:1] for a, b in pairs]
+    assert differ(one, other, "name", lambda text: (text or "")[:1]).tolist() == firsts
 
 
 @pytest.mark.parametrize(

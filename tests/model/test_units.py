@@ -116,7 +116,7 @@ def test_moments_are_local() -> None:
 def test_local_times_are_those_of_zoneinfo(name: str, moments: list[datetime]) -> None:
     """Many times at once give what `datetime` gives one by one."""
     zone = ZoneInfo(name)
-    moments = [moment.replace(microsecond=0) for moment in moments]
+    moments = [moment.replace(microsecond=0, fold=0) for moment in moments]
     local = [(moment - datetime(1970, 1, 1)).total_seconds() for moment in moments]
     expected = [moment.replace(tzinfo=zone).timestamp() for moment in moments]
     np.testing.assert_array_equal(epoch_seconds(np.array(local, np.int64), zone), expected)
