@@ -11,11 +11,13 @@ Savvas and Kechadi: Dynamic Task Scheduling in Computing Cluster Environments.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from msgspec import Meta
 
+from rtsched.api import ShapeError
 from rtsched.reproduce import (
     CHANCE,
     Claim,
@@ -30,13 +32,9 @@ from rtsched.reproduce import (
 from rtsched_plugins.kernels.scan_grid import (
     best_dimension,
     busiest,
-    crossover,
-    imbalance,
     link_costs,
     overhead,
     sides,
-    speed_up,
-    steps,
     traffic,
 )
 from rtsched_plugins.kernels.scans import (
@@ -67,6 +65,83 @@ LOAD = np.array(
 )
 FINAL = (240, 320, 400, 160, 80, 400, 80, 160, 160, 80, 80, 240, 400, 80, 320, 160, 480, 160)
 _COLUMNS = tuple(f"node {column}" for column in range(1, 7))
+
+
+def steps(shape: Sequence[int]) -> int:
+    """Return the communication steps of one run, 2(Σ n_i - d); so many computing steps too."""
+    return 2 * (sum(shape) - len(shape))
+
+
+def slowest(load: Ints, power: Ints) -> Fraction:
+    """Return max L_i/τ_i over nodes with power, exactly; 0 without any load.
+
+    Raises
+    ------
+    ShapeError
+        If a node without power holds work, which it never ends.
+    """
+    real = power > 0
+    if load[~real].any():
+        raise ShapeError("a node without power holds work")
+    if not load.any():
+        return Fraction(0)
+    time = load[real] / power[real]
+    near = np.flatnonzero(time >= time.max() * (1 - 1e-12))
+    pairs = zip(load[real][near].tolist(), power[real][near].tolist(), strict=True)
+    return max(Fraction(units, strength) for units, strength in pairs)
+
+
+def imbalance(load: Ints, power: Ints) -> Fraction:
+    """Return I = max(L_i/τ_i)/(W/Π) - 1, over nodes with power; 0 without any load."""
+    total = int(load.sum())
+    if total == 0:
+        return Fraction(0)
+    return slowest(load, power) * int(power.sum()) / total - 1
+
+
+def crossover(cost: Fraction | float, load: Ints, power: Ints) -> Fraction:
+    """Return I*: the imbalance above which a run of this cost pays, cost/(W/Π).
+
+    Parameters
+    ----------
+    cost : Fraction or float
+        Time of the run's steps and of its migrations.
+    load, power : int64[n]
+        Units and units per time of each node.
+
+    Raises
+    ------
+    ShapeError
+        If there is no work: nothing can pay then.
+    """
+    total = int(load.sum())
+    if total == 0:
+        raise ShapeError("without work there is no crossover point")
+    return Fraction(cost) * int(power.sum()) / total
+
+
+def speed_up(load: Ints, power: Ints, cost: Fraction | float) -> Fraction:
+    """Return how many times sooner all is done than on one node of mean power.
+
+    Parameters
+    ----------
+    load : int64[n]
+        Units per node after balancing.
+    power : int64[n]
+        Units per time; nodes of power 0 are virtual and do not count.
+    cost : Fraction or float
+        Time of the balancing run itself, its migrations included.
+
+    Raises
+    ------
+    ShapeError
+        If there is no work.
+    """
+    total = int(load.sum())
+    if total == 0:
+        raise ShapeError("without work there is no speed-up")
+    alone = Fraction(total * int(np.count_nonzero(power)), int(power.sum()))
+    return alone / (slowest(load, power) + Fraction(cost))
 
 
 class _Level(NamedTuple):
@@ -207,11 +282,11 @@ def _final() -> Sheet:
 
 def _slips(level: _Level) -> tuple[Claim, ...]:
     senders = [_name(_landing(level, row, at)[0]) for row, at in ((0, 220), (2, 380))]
-    most, told = int(np.prod(_SHAPE[:-1])), [12, 16]
+    most, moved = int(np.prod(_SHAPE[:-1])), [12, 16]
     return (
         Claim(
-            f"The two units of the example leave v{told[0]} and v{told[1]}.",
-            senders == told,
+            f"The two units of the example leave v{moved[0]} and v{moved[1]}.",
+            senders == moved,
             f"they leave v{senders[0]:.0f} and v{senders[1]:.0f}",
             why="A slip of the text: row 2 is the only sender.",
         ),

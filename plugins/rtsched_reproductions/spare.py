@@ -26,15 +26,7 @@ from rtsched.reproduce import (
     Sheet,
     chance,
 )
-from rtsched_plugins.kernels.spare import (
-    Machine,
-    PeriodicSet,
-    demand,
-    earliest_finish,
-    spare,
-    spare_from,
-    spare_literal,
-)
+from rtsched_plugins.kernels.spare import Machine, earliest_finish
 from rtsched_plugins.spare import EdfForm
 from rtsched_plugins.spare_form import place_graph
 from rtsched_plugins.task_graphs import graph_of
@@ -47,9 +39,97 @@ if TYPE_CHECKING:
     from rtsched_plugins.task_graphs import Graph
 
     Means = dict["Scene", NDArray[np.float64]]
+    Slots = NDArray[np.int64]
 
 SPEEDS = (1.0, 1.2, 1.5, 2.0)
 SILENT = np.empty((0, 3), np.int64)
+
+
+class PeriodicSet(NamedTuple):
+    """Periodic jobs of one node, int64 slots each; a feasible set with 0 < C <= d <= T."""
+
+    cost: Slots
+    period: Slots
+    relative: Slots
+    phase: Slots
+
+
+def demand(jobs: PeriodicSet, at: Slots) -> Slots:
+    """Return int64[t], P(d): the slots of all instances whose deadline is at or before `at`."""
+    ended = (at[:, None] - jobs.phase - jobs.relative) // jobs.period + 1
+    return np.asarray((np.maximum(ended, 0) * jobs.cost).sum(1), np.int64)
+
+
+def _next_deadlines(jobs: PeriodicSet, at: Slots) -> Slots:
+    """Return int64[t, p]: each job's next deadline at or after each instant."""
+    first = jobs.phase + jobs.relative
+    later = -((first - at[:, None]) // jobs.period)
+    return np.asarray(first + np.maximum(later, 0) * jobs.period, np.int64)
+
+
+def spare_literal(jobs: PeriodicSet, at: Slots) -> Slots:
+    """Return int64[t]: the printed form, the least d - P(d) over each job's next deadline only.
+
+    It is too large where a later deadline is tighter, so it is no safe basis for a promise.
+    """
+    due = _next_deadlines(jobs, at)
+    return np.asarray((due - demand(jobs, due.ravel()).reshape(due.shape)).min(1), np.int64)
+
+
+def spare(jobs: PeriodicSet, at: Slots) -> Slots:
+    """Return int64[t], S(t): the least d - P(d) over all deadlines d at or after each instant.
+
+    New work that never takes more than S(t) slots up to any t lets all deadlines hold. A look-ahead
+    of the hyper-period, the longest period and the largest phase is enough, because
+    S(t + H) = S(t) + (1 - U) H.
+    """
+    hyper = int(np.lcm.reduce(jobs.period.astype(object)))
+    ahead = hyper + int(jobs.period.max()) + int(jobs.phase.max())
+    horizon = int(at.max()) + ahead
+    first = jobs.phase + jobs.relative
+    counts = np.maximum((horizon - first) // jobs.period + 1, 0)
+    which = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    due = np.unique(first[which] + number * jobs.period[which])
+    least = np.minimum.accumulate((due - demand(jobs, due))[::-1])[::-1]
+    return np.asarray(least[np.searchsorted(due, at)], np.int64)
+
+
+def spare_from(work: Work, node: int, now: int, at: Slots) -> Slots:
+    """Return int64[t], S(now, t): slots that new work may take on a node from `now` until each t.
+
+    It is 0 where no slot is free. Instants must not be before `now`.
+    """
+    due, left = _deadlines(work, node, int(at.max()))
+    lax = due - now - np.cumsum(left)
+    later = np.append(np.minimum.accumulate(lax[::-1])[::-1], NEVER)
+    passed = np.searchsorted(due, at, side="right")
+    used = np.append(0, np.cumsum(left))[passed]
+    return np.asarray(np.minimum(at - now - used, later[passed]), np.int64)
+
+
+def _deadlines(work: Work, node: int, latest: int) -> tuple[Slots, Slots]:
+    """Return all deadlines that can bind up to `latest`, ascending, and the slots due at each."""
+    rows = slice(int(work.first[node]), int(work.first[node + 1]))
+    cost, period, upcoming = work.cost[rows], work.period[rows], work.upcoming[rows]
+    tasks, row = [], int(work.head[node])
+    while row >= 0:
+        tasks.append(row)
+        row = int(work.after[row])
+    due = np.concatenate([work.due[rows], work.deadline[tasks]])
+    left = np.concatenate([work.rest[rows], work.left[tasks]])
+    if len(cost):
+        hyper = int(np.lcm.reduce(period.astype(object)))
+        reach = max(latest, int(upcoming.max()), int(due.max())) + hyper + int(period.max())
+        first = upcoming + work.relative[rows]
+        counts = np.maximum((reach - first) // period + 1, 0)
+        which = np.repeat(np.arange(len(cost)), counts)
+        number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+        due = np.concatenate([due, first[which] + number * period[which]])
+        left = np.concatenate([left, cost[which]])
+    some = left > 0
+    order = np.argsort(due[some], kind="stable")
+    return due[some][order], left[some][order]
 
 
 class Task(NamedTuple):
@@ -69,7 +149,7 @@ class Job(NamedTuple):
     tasks: tuple[Task, ...]
 
 
-class _Said(NamedTuple):
+class _Outcome(NamedTuple):
     """What became of a job: machine, ready slot and finish by task; none: it was rejected."""
 
     job: Job
@@ -79,7 +159,7 @@ class _Said(NamedTuple):
 class _Course(NamedTuple):
     """What became of all jobs of a run."""
 
-    said: tuple[_Said, ...]
+    outcomes: tuple[_Outcome, ...]
     used: int
     """Slots that new tasks took until the end of the observation."""
     periodic: int
@@ -90,12 +170,12 @@ class _Course(NamedTuple):
     def measures(self, slots: int) -> tuple[float, float, float]:
         """Return guarantee ratio, mean response and the part used of `slots` on all machines."""
         responses = [
-            max(finish for _, _, finish in said.places.values()) - said.job.arrival
-            for said in self.said
-            if said.places
+            max(finish for _, _, finish in outcomes.places.values()) - outcomes.job.arrival
+            for outcomes in self.outcomes
+            if outcomes.places
         ]
         mean = float(np.mean(responses)) if responses else np.nan
-        return len(responses) / len(self.said), mean, self.used / (slots - self.periodic)
+        return len(responses) / len(self.outcomes), mean, self.used / (slots - self.periodic)
 
 
 def machines_of(sets: Sequence[PeriodicSet], tasks: int) -> Work:
@@ -120,7 +200,7 @@ def admit_jobs(sets: Sequence[PeriodicSet], jobs: Sequence[Job], until: int, las
     costs = np.array([task.cost for job in jobs for task in job.tasks], np.int64)
     work, silent = machines_of(sets, len(costs)), np.full(len(costs), -np.inf)
     hyper, utilisation = hyperperiods(work)
-    now, row, used, said = 0, 0, 0, []
+    now, row, used, outcomes = 0, 0, 0, []
     for job in jobs:
         used += _advance(work, now, job.arrival, until)
         now = job.arrival
@@ -133,10 +213,10 @@ def admit_jobs(sets: Sequence[PeriodicSet], jobs: Sequence[Job], until: int, las
         for at, key, place in zip(graph.rows.tolist(), graph.job.tolist(), places, strict=False):
             form.take(at, place)
             found[key] = (int(place.nodes[0]), int(place.start), int(place.end))
-        said.append(_Said(job, found))
+        outcomes.append(_Outcome(job, found))
     last_slot = max(until, now, int(work.deadline[:row].max(initial=0))) + 1
     used += _advance(work, now, last_slot, until)
-    return _Course(tuple(said), used, _periodic_slots(sets, until), int(work.missed.sum()))
+    return _Course(tuple(outcomes), used, _periodic_slots(sets, until), int(work.missed.sum()))
 
 
 def _advance(work: Work, now: int, then: int, until: int) -> int:
@@ -318,7 +398,7 @@ def worked_values() -> list[tuple[str, float, float]]:
 
     graph = (Job(0, 0, 10, (Task(0, (2, 4), ()),)),)
     places = [
-        admit_jobs([periodic((1, 2)), periodic()], graph, 40, last).said[0].places[0]
+        admit_jobs([periodic((1, 2)), periodic()], graph, 40, last).outcomes[0].places[0]
         for last in (False, True)
     ]
     machine = machines_of([first], 0)

@@ -128,8 +128,8 @@ def periodic_work(periodic: Periodic, nodes: int, now: int, slot: float, tasks: 
     row = periodic.take(order)
     period = grid(row.period, slot, up=False)
     phase = grid(row.phase, slot, up=True)
-    said = np.where(np.isnan(row.relative_deadline), row.period, row.relative_deadline)
-    relative = grid(said, slot, up=False)
+    stated = np.where(np.isnan(row.relative_deadline), row.period, row.relative_deadline)
+    relative = grid(stated, slot, up=False)
     upcoming = phase + np.maximum(-((phase - now) // period), 0) * period
     cost, left = grid(row.exec_time, slot, up=True), grid(row.left, slot, up=True)
     node = row.node.astype(np.int64)

@@ -216,7 +216,7 @@ STATE_FIELDS = (
     ("recording", "i8", "Whether events are written down."),
     ("keeping", "i8", "Whether they are kept for Python after a policy has seen them."),
     ("events", "i8", "Length of `events`."),
-    ("told", "i8", "How many of them the policy has seen."),
+    ("observed", "i8", "How many of them the policy has seen."),
     ("logging", "i8", "Whether the nodes of each start are written down."),
     ("logged", "i8", "Length of `log_nodes`."),
     # For what the loop stops that a policy answers.

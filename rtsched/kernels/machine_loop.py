@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 NEXT, ASK, ACT, PASS = 0, 1, 2, 3
 """Where the loop goes on (STATE.phase)."""
 
-TELL, RANK, DEAL = 64, 128, 256
+OBSERVE, RANK, DEAL = 64, 128, 256
 """Stops at which a policy is asked; at which HTCondor's loop makes its pass."""
 
 
@@ -321,8 +321,8 @@ def after_pass(machine: MachineState) -> tuple[int, bool]:
 def advance(machine: MachineState) -> int:
     """Run until something must be answered; return the questions as bits, 0 at the end.
 
-    `TELL` and `RANK` are for a policy (`rtsched.kernels.machine_policy`): events wait to be seen,
-    waiting jobs for their priorities. `DEAL` is for `rtsched.kernels.machine_negotiation`.
+    `OBSERVE` and `RANK` are for a policy (`rtsched.kernels.machine_policy`): events to be seen,
+    waiting jobs to be ordered. `DEAL` is for `rtsched.kernels.machine_negotiation`.
     """
     state = machine.state[0]
     while True:
@@ -331,8 +331,8 @@ def advance(machine: MachineState) -> int:
             if stop != 0:
                 return max(stop, 0)
             state.phase = ASK
-        if state.observing and state.told < state.events:
-            return TELL
+        if state.observing and state.observed < state.events:
+            return OBSERVE
         if state.phase == ASK:
             state.phase = ACT
             asks = questions(machine)

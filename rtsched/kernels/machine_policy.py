@@ -30,7 +30,7 @@ from rtsched.kernels.machine import (
     STARTED,
     MachineState,
 )
-from rtsched.kernels.machine_loop import PROMISE, RANK, REJECT, RESIZE, TELL, change
+from rtsched.kernels.machine_loop import OBSERVE, PROMISE, RANK, REJECT, RESIZE, change
 from rtsched.kernels.machine_plan import (
     Planned,
     held_until,
@@ -176,21 +176,21 @@ def list_nodes(machine: MachineState, _policy: Any, asked: Questions, row: int) 
 
 
 @only_with_kernel("observe", _nothing, **PART_OPTIONS)
-def tell(machine: MachineState, policy: Any, asked: Questions) -> bool:
+def observe_events(machine: MachineState, policy: Any, asked: Questions) -> bool:
     """Tell a policy of all events that it does not know; forget them, unless Python wants them."""
-    state, told = machine.state[0], 0
-    for i in range(state.told, state.events):
+    state, seen = machine.state[0], 0
+    for i in range(state.observed, state.events):
         event = machine.events[i]
         if 0 <= event.row < asked.n:
             row, size, used = int(event.row), int(event.width), 0
             if event.kind == STARTED:
                 used = list_nodes(machine, policy, asked, row)
             ask.observe(policy, event.time, int(event.kind), row, size, asked.nodes[:used])
-            told += 1
-    calls = told if state.observing else min(told, 1)  # else they come as the hook has them
-    count(asked, OBSERVED, calls, told, told, 0)
+            seen += 1
+    calls = seen if state.observing else min(seen, 1)  # else they come as the hook has them
+    count(asked, OBSERVED, calls, seen, seen, 0)
     state.events = state.events if state.keeping else 0
-    state.told = state.events
+    state.observed = state.events
     return True
 
 
@@ -301,7 +301,7 @@ def judge(
 
     A question that is not answered is left as if it had not been looked at. Jobs have whole nodes.
     """
-    state, jobs, said, m = machine.state[0], asked.jobs, asked.rejected, asked.m
+    state, jobs, rejected, m = machine.state[0], asked.jobs, asked.rejected, asked.m
     if state.joining > 0:
         return False, kept
     now = state.now + asked.origin
@@ -328,14 +328,14 @@ def judge(
                 plan, rows, start = found, np.append(rows, row), found.start
                 taken = np.append(taken, row)
                 continue
-            if found.code == ask.ABSTAIN or last == len(said.row):
+            if found.code == ask.ABSTAIN or last == len(rejected.row):
                 return False, kept
             why = ask.reject(policy, rows, row, now, held)
-            said.row[last], said.at[last] = row, now
-            said.failed[last] = rows[found.failed] if found.failed < len(rows) else -1
-            said.promised[last] = len(rows)
-            said.free[last] = _open(held, now)
-            said.needed[last], said.offer[last] = why.needed, why.offer
+            rejected.row[last], rejected.at[last] = row, now
+            rejected.failed[last] = rows[found.failed] if found.failed < len(rows) else -1
+            rejected.promised[last] = len(rows)
+            rejected.free[last] = _open(held, now)
+            rejected.needed[last], rejected.offer[last] = why.needed, why.offer
             last += 1
         accepted = len(taken) > 0
     else:
@@ -348,7 +348,7 @@ def judge(
     if accepted and not _fits(machine, plan, m):
         return False, kept
     if last > first:
-        change(machine, REJECT, said.row[first:last], np.empty(0))
+        change(machine, REJECT, rejected.row[first:last], np.empty(0))
         asked.lengths[REJECTED] = last
     if accepted:
         source = _settled(machine, asked, rows, taken, plan)
@@ -383,15 +383,15 @@ def advance_with(
     state = machine.state[0]
     while True:
         stop = called(further, machine)
-        if stop == TELL:
-            tell(machine, policy, asked)
+        if stop == OBSERVE:
+            observe_events(machine, policy, asked)
             continue
         if stop == RANK:
             rank_waiting(machine, policy, asked)
             continue
         if stop == FULL:
             return stop, kept
-        tell(machine, policy, asked)
+        observe_events(machine, policy, asked)
         if stop == ASK_PASS and place_waiting(machine, policy, asked):
             state.pause_at = state.upcoming + pause_after
             continue

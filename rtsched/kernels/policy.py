@@ -113,7 +113,7 @@ class RejectedRows(NamedTuple):
     """As `RowRejection.offer`, float64[n]."""
 
 
-def _nothing_said(
+def _no_rejection(
     _policy: Any, _rows: Integers, _new: int, _now: float, _held_until: Floats
 ) -> RowRejection:
     return RowRejection(np.nan, np.inf)
@@ -126,7 +126,7 @@ class Kernels(NamedTuple):
     observe: Callable[..., None] | None = None
     place: Callable[..., None] | None = None
     admit: Callable[..., RowPlan] | None = None
-    reject: Callable[..., RowRejection] = _nothing_said
+    reject: Callable[..., RowRejection] = _no_rejection
 
 
 _KERNELS: dict[type, Kernels] = {}

@@ -538,13 +538,13 @@ def has_word(
                     break
 
 
-NOT_TOLD, TOLD, TOLD_WITH_COMMA, TOLD_WITH_PERCENT = 0, 1, 2, 3
+UNWANTED, WANTED, WANTED_WITH_COMMA, WANTED_WITH_PERCENT = 0, 1, 2, 3
 """Whether an option's value is wanted: always, or where it holds a comma or a percent sign."""
 
-_WANTED = {
-    TOLD: ("C", "L", "d", "w", "x", "con", "dea", "dep", "exc", "lic", "nod"),
-    TOLD_WITH_COMMA: ("p", "par"),
-    TOLD_WITH_PERCENT: ("a", "arr"),
+_OPTIONS = {
+    WANTED: ("C", "L", "d", "w", "x", "con", "dea", "dep", "exc", "lic", "nod"),
+    WANTED_WITH_COMMA: ("p", "par"),
+    WANTED_WITH_PERCENT: ("a", "arr"),
 }
 LETTERS = np.zeros(256, np.int8)
 """What a short option is, by its letter."""
@@ -557,7 +557,7 @@ def word_code(first: int, second: int, third: int) -> int:
     return (first & 31) << 10 | (second & 31) << 5 | (third & 31)
 
 
-for _kind, _names in _WANTED.items():
+for _kind, _names in _OPTIONS.items():
     for _name in _names:
         if len(_name) == 1:
             LETTERS[ord(_name)] = _kind
@@ -574,7 +574,7 @@ def has_option(
     words: NDArray[np.int8],
     out: NDArray[np.bool_],
 ) -> None:
-    """Set `out` where a submit line may hold an option that `letters` and `words` tell.
+    """Set `out` where a submit line may hold an option that `letters` and `words` name.
 
     It may be wrong in saying yes, never in saying no.
     """
@@ -588,7 +588,7 @@ def has_option(
             at = pos + 2
             kind = letters[buffer[pos + 1]]
             if buffer[pos + 1] == MINUS:
-                kind = NOT_TOLD
+                kind = UNWANTED
                 if pos + 4 < end:
                     letter = buffer[pos + 2] & 31, buffer[pos + 3] & 31, buffer[pos + 4] & 31
                     kind = words[(letter[0] << 10) | (letter[1] << 5) | letter[2]]
@@ -596,9 +596,9 @@ def has_option(
                     at += 1
             while at < end and (buffer[at] == 61 or buffer[at] <= 32):
                 at += 1
-            out[row] = kind == TOLD
-            while kind > TOLD and at < end and buffer[at] > 32:
-                mark = 44 if kind == TOLD_WITH_COMMA else 37
+            out[row] = kind == WANTED
+            while kind > WANTED and at < end and buffer[at] > 32:
+                mark = 44 if kind == WANTED_WITH_COMMA else 37
                 out[row] = out[row] or buffer[at] == mark
                 at += 1
             pos += 1

@@ -104,11 +104,11 @@ def take_events(machine: kernel.MachineState, jobs: Jobs, origin: float) -> Even
     Where a policy observes too, what it has not seen yet is left for the next time.
     """
     state = kernel.scalars(machine)
-    count = int(state["told"] if state["observing"] else state["events"])
+    count = int(state["observed"] if state["observing"] else state["events"])
     left = int(state["events"]) - count
     table = machine.events[:count].copy()
     machine.events[:left] = machine.events[count : count + left].copy()
-    state["events"], state["told"] = left, 0
+    state["events"], state["observed"] = left, 0
     rows = EventRows.build(
         count,
         time=table["time"] + origin,

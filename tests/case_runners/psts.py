@@ -6,14 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rtsched_plugins.kernels.scan_grid import (
-    best_dimension,
-    crossover,
-    imbalance,
-    overhead,
-    sides,
-    steps,
-)
+from rtsched_plugins.kernels.scan_grid import best_dimension, overhead, sides
 from rtsched_plugins.kernels.scans import (
     FIRST,
     INDEX,
@@ -27,6 +20,7 @@ from rtsched_plugins.kernels.scans import (
     placed,
     scan,
 )
+from rtsched_reproductions.psts import crossover, imbalance, steps
 
 Case = dict[str, Any]
 

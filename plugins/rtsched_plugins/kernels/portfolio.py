@@ -441,7 +441,7 @@ def prepared_in_orders(rows: Rows, orders: Integers, generosity: float, free: Fl
 def planned_by_orders(question: Prepared, has_new: bool, now: float) -> Plan:
     """Return the first complete plan of the waiting tasks and, if any, the new one, the last.
 
-    Where no order finds one, the first order's failure is told. `now`: nothing starts before.
+    Where no order finds one, that is the failure of the first order. `now`: nothing starts before.
     """
     failure = rejection(-1, math.nan)
     for which in range(len(question.orders)):

@@ -1,10 +1,8 @@
-"""Spare capability: how many slots new work may take beside periodic and reserved work.
+"""Spare capability: by when new work can end beside periodic and reserved work, in slots.
 
-Off-line, before anything ran: `demand` P(d), `spare_literal` (the printed form, which is too
-large), `spare` (the exact form). On-line, from a node's present state: `spare_from` S(t0, t), and
-`earliest_finish`, the least slot by which one more task can end while every deadline holds.
-`choose_node` is the choice for one task among nodes of one processor each, beside all that is
-guaranteed there.
+`earliest_finish` is the least slot by which one more task can end on a node while every deadline
+holds, from the node's present state. `choose_node` is the choice for one task among nodes of one
+processor each, beside all that is guaranteed there.
 
 References
 ----------
@@ -24,93 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Slots = NDArray[np.int64]
-
-
-class PeriodicSet(NamedTuple):
-    """Periodic jobs of one node, int64 slots each; a feasible set with 0 < C <= d <= T."""
-
-    cost: Slots
-    period: Slots
-    relative: Slots
-    phase: Slots
-
-
-def demand(jobs: PeriodicSet, at: Slots) -> Slots:
-    """Return int64[t], P(d): the slots of all instances whose deadline is at or before `at`."""
-    ended = (at[:, None] - jobs.phase - jobs.relative) // jobs.period + 1
-    return np.asarray((np.maximum(ended, 0) * jobs.cost).sum(1), np.int64)
-
-
-def _next_deadlines(jobs: PeriodicSet, at: Slots) -> Slots:
-    """Return int64[t, p]: each job's next deadline at or after each instant."""
-    first = jobs.phase + jobs.relative
-    later = -((first - at[:, None]) // jobs.period)
-    return np.asarray(first + np.maximum(later, 0) * jobs.period, np.int64)
-
-
-def spare_literal(jobs: PeriodicSet, at: Slots) -> Slots:
-    """Return int64[t]: the printed form, the least d - P(d) over each job's next deadline only.
-
-    It is too large where a later deadline is tighter, so it is no safe basis for a promise.
-    """
-    due = _next_deadlines(jobs, at)
-    return np.asarray((due - demand(jobs, due.ravel()).reshape(due.shape)).min(1), np.int64)
-
-
-def spare(jobs: PeriodicSet, at: Slots) -> Slots:
-    """Return int64[t], S(t): the least d - P(d) over all deadlines d at or after each instant.
-
-    New work that never takes more than S(t) slots up to any t lets all deadlines hold. A look-ahead
-    of the hyper-period, the longest period and the largest phase is enough, because
-    S(t + H) = S(t) + (1 - U) H.
-    """
-    hyper = int(np.lcm.reduce(jobs.period.astype(object)))
-    ahead = hyper + int(jobs.period.max()) + int(jobs.phase.max())
-    horizon = int(at.max()) + ahead
-    first = jobs.phase + jobs.relative
-    counts = np.maximum((horizon - first) // jobs.period + 1, 0)
-    which = np.repeat(np.arange(len(counts)), counts)
-    number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-    due = np.unique(first[which] + number * jobs.period[which])
-    least = np.minimum.accumulate((due - demand(jobs, due))[::-1])[::-1]
-    return np.asarray(least[np.searchsorted(due, at)], np.int64)
-
-
-def spare_from(work: Work, node: int, now: int, at: Slots) -> Slots:
-    """Return int64[t], S(now, t): slots that new work may take on a node from `now` until each t.
-
-    It is 0 where no slot is free. Instants must not be before `now`.
-    """
-    due, left = _deadlines(work, node, int(at.max()))
-    lax = due - now - np.cumsum(left)
-    later = np.append(np.minimum.accumulate(lax[::-1])[::-1], NEVER)
-    passed = np.searchsorted(due, at, side="right")
-    used = np.append(0, np.cumsum(left))[passed]
-    return np.asarray(np.minimum(at - now - used, later[passed]), np.int64)
-
-
-def _deadlines(work: Work, node: int, latest: int) -> tuple[Slots, Slots]:
-    """Return all deadlines that can bind up to `latest`, ascending, and the slots due at each."""
-    rows = slice(int(work.first[node]), int(work.first[node + 1]))
-    cost, period, upcoming = work.cost[rows], work.period[rows], work.upcoming[rows]
-    tasks, row = [], int(work.head[node])
-    while row >= 0:
-        tasks.append(row)
-        row = int(work.after[row])
-    due = np.concatenate([work.due[rows], work.deadline[tasks]])
-    left = np.concatenate([work.rest[rows], work.left[tasks]])
-    if len(cost):
-        hyper = int(np.lcm.reduce(period.astype(object)))
-        reach = max(latest, int(upcoming.max()), int(due.max())) + hyper + int(period.max())
-        first = upcoming + work.relative[rows]
-        counts = np.maximum((reach - first) // period + 1, 0)
-        which = np.repeat(np.arange(len(cost)), counts)
-        number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        due = np.concatenate([due, first[which] + number * period[which]])
-        left = np.concatenate([left, cost[which]])
-    some = left > 0
-    order = np.argsort(due[some], kind="stable")
-    return due[some][order], left[some][order]
 
 
 @compiled

@@ -13,20 +13,16 @@ from rtsched.errors import ShapeError
 from rtsched_plugins.kernels.scan_grid import (
     best_dimension,
     busiest,
-    crossover,
     hops,
     hops_along,
-    imbalance,
     link_costs,
     neighbours,
     overhead,
     sides,
-    slowest,
-    speed_up,
-    steps,
     traffic,
     walk,
 )
+from rtsched_reproductions.psts import crossover, imbalance, slowest, speed_up, steps
 
 NONE = np.empty((0, 2), np.int32)
 

@@ -13,15 +13,16 @@ from rtsched_plugins.kernels import spare
 from rtsched_plugins.kernels.gaps import Rigid, find, nodes_at
 from rtsched_plugins.kernels.resource_plan import left_beside
 from rtsched_plugins.kernels.spare import Machine, choose_node
+from rtsched_reproductions import spare as paper
 from rtsched_reproductions.spare import SILENT, Task, admit_jobs, machines_of
 from rtsched_reproductions.spare import Job as GraphJob
 
 Job = tuple[int, int, int, int]
 
 
-def periodic_set(jobs: list[Job]) -> spare.PeriodicSet:
+def periodic_set(jobs: list[Job]) -> paper.PeriodicSet:
     """Return periodic jobs (C, T, d, phase) for the off-line functions."""
-    return spare.PeriodicSet(*np.array(jobs, np.int64).reshape(-1, 4).T)
+    return paper.PeriodicSet(*np.array(jobs, np.int64).reshape(-1, 4).T)
 
 
 def node_of(jobs: list[Job], tasks: int = 8) -> edf.Work:
@@ -76,8 +77,8 @@ def feasible_sets(draw: Any, phases: bool = True) -> list[Job]:
 def test_worked_values() -> None:
     """Jobs (2, 5) and (3, 10): P, S at and behind a deadline, and two finish times."""
     jobs = periodic_set([(2, 5, 5, 0), (3, 10, 10, 0)])
-    assert spare.demand(jobs, np.array([5, 10])).tolist() == [2, 7]
-    assert spare.spare(jobs, np.array([1, 10, 11, 20])).tolist() == [3, 3, 6, 6]
+    assert paper.demand(jobs, np.array([5, 10])).tolist() == [2, 7]
+    assert paper.spare(jobs, np.array([1, 10, 11, 20])).tolist() == [3, 3, 6, 6]
     work = node_of([(2, 5, 5, 0), (3, 10, 10, 0)])
     assert [finish(work, 0, 0, 4), finish(work, 0, 0, 3)] == [11, 3]
 
@@ -94,8 +95,8 @@ def test_printed_form_is_too_large() -> None:
     """The smallest example: at t = 4 a later deadline leaves 1 slot where the next ones leave 2."""
     jobs = [(2, 3, 3, 0), (2, 8, 8, 0)]
     at = np.array([4])
-    assert spare.spare_literal(periodic_set(jobs), at).tolist() == [2]
-    assert spare.spare(periodic_set(jobs), at).tolist() == [1]
+    assert paper.spare_literal(periodic_set(jobs), at).tolist() == [2]
+    assert paper.spare(periodic_set(jobs), at).tolist() == [1]
     assert finish(node_of(jobs), 0, 0, 2) == 10
     assert plain_edf(jobs, [(0, 4, 2)], 48) is None
 
@@ -106,8 +107,8 @@ def test_exact_form_never_exceeds_the_printed_one_and_never_falls(jobs: list[Job
     if not jobs:
         return
     times = np.arange(at, at + 30)
-    exact = spare.spare(periodic_set(jobs), times)
-    assert (exact <= spare.spare_literal(periodic_set(jobs), times)).all()
+    exact = paper.spare(periodic_set(jobs), times)
+    assert (exact <= paper.spare_literal(periodic_set(jobs), times)).all()
     assert (np.diff(exact) >= 0).all()
 
 
@@ -128,7 +129,7 @@ def test_finish_is_that_of_an_exhaustive_search(
             assert found > tried[-1]
             return
         assert found == least
-        free = spare.spare_from(work, 0, now, np.arange(now, now + 60))
+        free = paper.spare_from(work, 0, now, np.arange(now, now + 60))
         assert (np.diff(free) >= 0).all()
         assert free.min() >= 0
         assert np.flatnonzero(free >= cost)[0] + now == least
