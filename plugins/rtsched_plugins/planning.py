@@ -547,9 +547,9 @@ class PlanningSession:
     def schedule(self) -> Schedule:
         """Return the plan of all promises: new in the pools that changed, the old one elsewhere."""
         changed = [index for index, pool in self._pools.items() if pool.plan is not None]
-        stands = np.ones(len(self.prepared.masks), np.bool_)
-        stands[changed] = False
-        kept = np.flatnonzero(stands[self.prepared.pool_of_planned])
+        unchanged = np.ones(len(self.prepared.masks), np.bool_)
+        unchanged[changed] = False
+        kept = np.flatnonzero(unchanged[self.prepared.pool_of_planned])
         old = [self.snapshot.plan.take(kept)] if len(kept) else []
         plan = Schedule.joined([*old, *self._parts()])
         if len(changed) == 1:

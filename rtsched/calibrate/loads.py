@@ -153,7 +153,7 @@ def _why_not(size: Codes, sigma: Floats | None) -> str:
 def _loads(fitted: Fitted, runs: ChainRuns, *, known: bool, setup: bool) -> Loads | Refused:
     wide = t_quantile(fitted.freedom) * fitted.loss
     ratio, link, node, _ = _estimates(fitted.value, wide * np.sqrt(np.diag(fitted.covariance)))
-    why = _says_nothing(
+    why = _inconclusive(
         fitted.scatter, ratio, max(each.high - each.value for each in (link, node)) / runs.unit
     )
     if why:
@@ -181,7 +181,7 @@ def _estimates(value: Floats, half: Floats) -> list[Estimate]:
     return [Estimate(*each) for each in np.array([value, value - half, value + half]).T.tolist()]
 
 
-def _says_nothing(scatter: float, ratio: Estimate, setup: float) -> str:
+def _inconclusive(scatter: float, ratio: Estimate, setup: float) -> str:
     """Return why a fit says nothing; `setup` is half an interval in middle run times."""
     if scatter > MOST_SCATTER:
         return (

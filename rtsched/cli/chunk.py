@@ -72,7 +72,7 @@ def command(
 
         found = of_report(report_of(Chunk(job), path))
     else:
-        found = _told()
+        found = _planned()
     if not found:
         say("rtsched: there is no plan for this job")
         ctx.exit(Exit.FINDINGS)
@@ -85,7 +85,7 @@ def command(
         click.echo(f"export RTSCHED_{name}={value}")
 
 
-def _told() -> dict[str, str]:
+def _planned() -> dict[str, str]:
     """Return the plan of the job that runs this; empty if it has none."""
     if "_CONDOR_JOB_AD" in os.environ:
         return given(os.environ)
@@ -98,7 +98,7 @@ def _in_turn(ctx: click.Context, restart: bool, as_json: bool) -> None:
         if restart:
             parts.forget()
             return
-        part = parts.take(_told)
+        part = parts.take(_planned)
     if not part:
         ctx.exit(Exit.FINDINGS)
     if as_json:
@@ -123,8 +123,8 @@ def record_text(environment: Mapping[str, str]) -> str:
         raise AdapterError("not inside a job of Slurm or HTCondor; give a JOB")
     if environment.get("RTSCHED_JOB") == job:
         words = ("deadline", "nodes", "fractions", "rounds", "on")
-        told = (f"{word}={environment.get(f'RTSCHED_{word.upper()}', '')}" for word in words)
-        return f"Comment=rtsched:promise {' '.join(told)}"
+        given_words = (f"{word}={environment.get(f'RTSCHED_{word.upper()}', '')}" for word in words)
+        return f"Comment=rtsched:promise {' '.join(given_words)}"
     scontrol = environment.get("RTSCHED_SCONTROL", "scontrol")
     try:
         done = subprocess.run(  # noqa: S603 - an argument list, the job's number was checked

@@ -403,8 +403,8 @@ class Bars:
             return
         bars = self._progress
         shown = _as_lines(name) if bars is None else _as_bar(bars, name)
-        with shown as (tell, compiling), compiling_told(compiling):
-            yield tell
+        with shown as (advance, compiling), compiling_shown(compiling):
+            yield advance
 
 
 COMPILING = "{} (compiling, once)"
@@ -420,14 +420,14 @@ def _as_bar(bars: Progress, name: str) -> Iterator[Shown]:
     """Show a step as a bar."""
     task = bars.add_task(name, total=None)
 
-    def tell(fraction: float) -> None:
+    def advance(fraction: float) -> None:
         bars.update(task, total=1.0, completed=fraction)
 
     def compiling(begun: bool) -> None:
         bars.update(task, description=COMPILING.format(name) if begun else name)
 
-    yield tell, compiling
-    tell(1.0)
+    yield advance, compiling
+    advance(1.0)
 
 
 @contextmanager
@@ -435,7 +435,7 @@ def _as_lines(name: str) -> Iterator[Shown]:
     """Show a step as lines of a log."""
     over, done, doing = threading.Event(), 0.0, name
 
-    def tell(fraction: float) -> None:
+    def advance(fraction: float) -> None:
         nonlocal done
         done = fraction
 
@@ -453,15 +453,15 @@ def _as_lines(name: str) -> Iterator[Shown]:
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
     try:
-        yield tell, compiling
+        yield advance, compiling
     finally:
         over.set()
         writer.join()
 
 
 @contextmanager
-def compiling_told(tell: Callable[[bool], None]) -> Iterator[None]:
-    """Call `tell` with True when numba begins to compile in this process, and False at its end.
+def compiling_shown(show: Callable[[bool], None]) -> Iterator[None]:
+    """Call `show` with True when numba begins to compile in this process, and False at its end.
 
     What it finds in its cache it does not compile.
     """
@@ -480,12 +480,12 @@ def compiling_told(tell: Callable[[bool], None]) -> Iterator[None]:
         def on_start(self, _event: object) -> None:
             self.depth += 1
             if self.depth == 1:
-                tell(True)
+                show(True)
 
         def on_end(self, _event: object) -> None:
             self.depth -= 1
             if self.depth == 0:
-                tell(False)
+                show(False)
 
     with event.install_listener("numba:compile", Listener()):
         yield

@@ -408,20 +408,20 @@ def replay_all(
             else DaskWorkers(client, workload, record_nodes=recorded)
         )
         with ExitStack() as steps:
-            told = {name: steps.enter_context(bars.step(name)) for name in policies}
-            replay_in_parallel(workers, policies, told, finished)
+            progress = {name: steps.enter_context(bars.step(name)) for name in policies}
+            replay_in_parallel(workers, policies, progress, finished)
         return
     try:
         for name, policy in policies.items():
             # standard output is for results, not for what plug-ins print
-            with bars.step(name) as tell, redirect_stdout(sys.stderr):
+            with bars.step(name) as advance, redirect_stdout(sys.stderr):
                 run = replay(
                     workload,
                     name,
                     policy,
                     found=asked.found,
                     record_nodes=recorded,
-                    progress=tell,
+                    progress=advance,
                     checkpoint=None if checkpoints is None else checkpoints.of(name),
                 )
             finished(run)

@@ -113,9 +113,9 @@ def _command_of(kind: type[Reproduction]) -> click.Command:
         with (
             executor(where, workers, scheduler) as pool,
             Bars(wanted=not as_json) as bars,
-            bars.step(kind.name) as tell,
+            bars.step(kind.name) as advance,
         ):
-            done = reproduce(kind(), parameters, pool, tell)
+            done = reproduce(kind(), parameters, pool, advance)
         if as_json:
             click.echo(msgspec.json.encode(as_object(done)).decode())
         else:

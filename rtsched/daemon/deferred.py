@@ -186,7 +186,7 @@ def _unpromised(site: Site, by_default: str, now: float) -> NDArray[np.int64]:
     `by_default`: what the site does with jobs whose users do not say it.
     """
     marks, queued = site.marks, site.snapshot.queued
-    ids = marks.job[marks.unpromised & _says_run(site, by_default)]
+    ids = marks.job[marks.unpromised & _runs_anyway(site, by_default)]
     ids = ids[~are_in(ids, site.requested.id)]
     place, there = places(queued.id, ids)
     ids, rows = ids[there], queued.take(place[there])
@@ -202,7 +202,7 @@ def _unpromised(site: Site, by_default: str, now: float) -> NDArray[np.int64]:
     return np.asarray(ids[due][order], np.int64)
 
 
-def _says_run(site: Site, by_default: str) -> NDArray[np.bool_]:
+def _runs_anyway(site: Site, by_default: str) -> NDArray[np.bool_]:
     """Return for each job whether it is to run where it is promised nothing, by users or site."""
     marks = site.marks
     return marks.where("otherwise", lambda each: (by_default if each is None else each) == "run")
@@ -237,16 +237,16 @@ def _judged(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
         case "defer":
             return _put_off(after, job, result, now)
         case "reject":
-            tell, after = "", after.noted(job, declined=text)
+            notice, after = "", after.noted(job, declined=text)
         case "pass":
-            tell = text = UNPROMISED
+            notice = text = UNPROMISED
             after = after.noted(job, declined="")
         case "run":
-            tell, after = text, after.noted(job, declined="", unpromised=True)
+            notice, after = text, after.noted(job, declined="", unpromised=True)
         case _:
-            tell = text
+            notice = text
     journal = (_entry(site, job, result, text, now),)
-    return Step(after, result.changed, _notice(job, tell), journal)
+    return Step(after, result.changed, _notice(job, notice), journal)
 
 
 def _is_unpromised(site: Site, job: int) -> bool:
@@ -297,8 +297,8 @@ def _put_off(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
     if now < result.retry_at < math.inf:
         site = site.noted(job, put_off=result.retry_at)
     # What plug-ins put off was told when it was submitted.
-    tell = "" if result.judgement is not None else result.reply.text
-    return Step(site, actions=_notice(job, tell))
+    notice = "" if result.judgement is not None else result.reply.text
+    return Step(site, actions=_notice(job, notice))
 
 
 def _unjudged(site: Site, job: int, problem: str, now: float) -> Step:
@@ -321,7 +321,7 @@ def running_unpromised(site: Site, by_default: str) -> frozenset[int]:
     """
     marks = site.marks
     promised = {promise.id for promise in site.all_promises()}
-    passed = marks.job[marks.unpromised & _says_run(site, by_default)]
+    passed = marks.job[marks.unpromised & _runs_anyway(site, by_default)]
     return (_not_ended(site) | frozenset(passed.tolist())) - promised
 
 
@@ -331,7 +331,8 @@ def _not_ended(site: Site) -> frozenset[int]:
     Deferred ones, and those whose users say so, that nobody could judge, or whose promises are
     over.
     """
-    without = _says_run(site, "") & (site.marks.token >= 0)  # what passed unpromised has no token
+    judged = site.marks.token >= 0  # what passed unpromised has no token
+    without = _runs_anyway(site, "") & judged
     deferred = site.snapshot.queued.id[_is_deferred(site)]
     without &= are_in(site.marks.job, site.snapshot.queued.id)
     without &= ~are_in(site.marks.job, [*deferred.tolist(), *site.orphans])

@@ -40,12 +40,12 @@ async def watched() -> AsyncIterator[Callable[[], None]]:
     ready = asyncio.Event()
     watching = asyncio.create_task(watch(ready.is_set))
 
-    def tell() -> None:
+    def report_ready() -> None:
         notify("READY=1")
         ready.set()
 
     try:
-        yield tell
+        yield report_ready
     finally:
         watching.cancel()
 

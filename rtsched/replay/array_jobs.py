@@ -49,7 +49,7 @@ class OneJobEach:
     workload: Workload
     task_times: Ragged
 
-    def told_by_task(self, run: PolicyRun) -> PolicyRun:
+    def results_by_task(self, run: PolicyRun) -> PolicyRun:
         """Return what became of the jobs, by task where they are arrays."""
         return _TaskResults(self, run).by_task()
 

@@ -140,8 +140,8 @@ class Replay:
         if checkpoint is not None and (state := checkpoint.read()) is not None:
             self.system.restore(state)
             del state
-        told = self._observes or kernels_of(self.compiled).place is not None
-        watched = told or progress is not None or checkpoint is not None
+        with_events = self._observes or kernels_of(self.compiled).place is not None
+        watched = with_events or progress is not None or checkpoint is not None
         step = max(total // 200, 1) if watched else None
         while not (point := self.system.advance(step)).done:
             asked = len(point.arrivals) or point.early_end or point.nodes_changed
@@ -440,7 +440,7 @@ def replay(
         run = Replay(name, whole.workload, chain, policy, record_nodes, whole.task_times)
     run.run(progress, checkpoint)
     outcome = run.outcome(time.perf_counter() - begun)
-    return outcome if whole is None else whole.told_by_task(outcome)
+    return outcome if whole is None else whole.results_by_task(outcome)
 
 
 def _promises_arrays(workload: Workload, chain: Chain, policy: Policy) -> bool:

@@ -271,19 +271,19 @@ def logged(workload: Workload) -> Values:
     """
     results = logged_results(workload)
     found = measure(workload, results)
-    told_nothing = ["rejected", "reject_ratio", "rejected_work_ratio", "rejected_run_ratio"]
-    told_nothing += ["ran_on", "promised_later", "promises", "promises_kept"]
-    told_nothing += ["promised_work_ratio"]
-    told_nothing += ["array_promises", "array_promises_kept", "preempted", "preempted_core_h"]
+    unknown = ["rejected", "reject_ratio", "rejected_work_ratio", "rejected_run_ratio"]
+    unknown += ["ran_on", "promised_later", "promises", "promises_kept"]
+    unknown += ["promised_work_ratio"]
+    unknown += ["array_promises", "array_promises_kept", "preempted", "preempted_core_h"]
     if not np.isfinite(workload.outcomes.start).any():
-        told_nothing = [name for name in found if name != "jobs"]
+        unknown = [name for name in found if name != "jobs"]
     else:
         jobs, outcomes = workload.jobs, workload.outcomes
         late = is_late(results.end, jobs.deadline, jobs.submit)
         late |= np.equal(outcomes.ending, Ending.MISSED)
         found |= {"missed": _count(late), "miss_ratio": _ratio(_count(late), len(jobs))}
         found |= _in_time(workload, late)
-    return found | dict.fromkeys(told_nothing)
+    return found | dict.fromkeys(unknown)
 
 
 def logged_results(workload: Workload) -> Results:

@@ -234,10 +234,10 @@ def filled(
         missing = run_time if assume_requested else np.inf
         new["wall_time"] = np.where(known, np.where(short, run_time, wall), missing)
     kept = jobs if rows is None else jobs.take(rows)
-    return _told_apart(kept.replace(**new), notes)
+    return _with_unique_ids(kept.replace(**new), notes)
 
 
-def _told_apart(jobs: Jobs, notes: list[str]) -> Jobs:
+def _with_unique_ids(jobs: Jobs, notes: list[str]) -> Jobs:
     """Return the jobs with unique ids: the first of each keeps its own, labels stay."""
     ids = jobs.id
     if (ids[1:] > ids[:-1]).all():

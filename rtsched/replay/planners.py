@@ -237,7 +237,7 @@ class PlannerAnswers:
     planner: ReplayPlanner
     chain: Chain
     system: ExclusiveNodes
-    said: Callable[[Judgement, NDArray[np.int64], float | NDArray[np.float64]], None]
+    answered: Callable[[Judgement, NDArray[np.int64], float | NDArray[np.float64]], None]
 
     def __post_init__(self) -> None:
         self._due = np.isfinite(self.system.jobs.deadline)
@@ -321,8 +321,8 @@ class PlannerAnswers:
         if verdicts is None:
             self.system.settle(judged, _NOBODY, np.empty(0), anew)
             return True
-        said = Judgement(verdicts, (Answer(self._name, "enforce", verdicts),))
-        self.said(said, judged, self.system.now)
+        answered = Judgement(verdicts, (Answer(self._name, "enforce", verdicts),))
+        self.answered(answered, judged, self.system.now)
         rejected = verdicts.code == Verdict.REJECT
         offers = verdicts.offer[rejected]
         self.system.settle(judged[~rejected], judged[rejected], offers, anew)
@@ -348,7 +348,7 @@ class PlannerAnswers:
             return
         verdicts = self.planner.verdicts(rejected)
         answers = (Answer(self._name, "enforce", verdicts),)
-        self.said(Judgement(verdicts, answers), rejected.row, rejected.at)
+        self.answered(Judgement(verdicts, answers), rejected.row, rejected.at)
 
     def end(self) -> None:
         """Say what is not said yet; once."""

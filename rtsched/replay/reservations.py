@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     """Start, end, and how many CPUs of a node, or `WHOLE`."""
 
 
-_NOT_TOLD_APART = (
-    "Jobs of the log that belong to one are not told apart (sacct's column Reservation): they run "
+_JOBS_UNKNOWN = (
+    "The log does not show which jobs belong to one (sacct's column Reservation): these run "
     "elsewhere or at another time."
 )
 
@@ -55,7 +55,7 @@ def blocked_spans(
     cluster: Cluster,
     first: float,
     notes: list[str],
-    told_apart: bool = False,
+    jobs_known: bool = False,
 ) -> Blocked:
     """Return when nodes are set aside, by node and start; no two spans of a node overlap.
 
@@ -69,7 +69,7 @@ def blocked_spans(
         Seconds since the epoch of the first submission: what is over by then is left out.
     notes : list of str
         Grows by what is replayed, and what is not.
-    told_apart : bool
+    jobs_known : bool
         Whether the log says which jobs ran in a reservation (`ran_inside`).
     """
     nodes = _nodes_of(cluster)
@@ -89,8 +89,7 @@ def blocked_spans(
     if meant:
         notes.append(
             f"Reservations replayed: {len(meant)}, of {counted(len(held), 'node')}. No job starts "
-            "on their nodes that could run into them."
-            + ("" if told_apart else f" {_NOT_TOLD_APART}")
+            "on their nodes that could run into them." + ("" if jobs_known else f" {_JOBS_UNKNOWN}")
         )
     if again := sum(one.recurs for one in meant):
         notes.append(f"Reservations that recur, replayed once, as printed: {again}.")

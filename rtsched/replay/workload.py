@@ -170,8 +170,8 @@ def prepare(
     jobs, accounts = _ruled(jobs, run_time, arrays, deadline_rule, len(machine), options, notes)
     arrays = _with_deadlines(arrays, jobs, notes)
     events = node_events(outages, machine, float(jobs.submit[0]), notes)
-    told_apart = len(read.outcomes.names("reservation")) > 0
-    blocked = blocked_spans(reservations, machine, float(jobs.submit[0]), notes, told_apart)
+    jobs_known = len(read.outcomes.names("reservation")) > 0
+    blocked = blocked_spans(reservations, machine, float(jobs.submit[0]), notes, jobs_known)
     billing = (cluster or read.cluster or machine).billing
     limits = None
     if site is not None or (billing is not None and billing.partitions):

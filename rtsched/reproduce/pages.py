@@ -115,8 +115,8 @@ def _lines(done: Reproduced) -> Iterator[str]:
         judged = ["verdict"] if sheet.compared().any() else []
         yield _row(["", *sheet.columns, *judged])
         yield _row(["---"] * (len(sheet.columns) + 1 + len(judged)))
-        for label, row, said in zip(sheet.rows, cells(sheet), row_verdicts(sheet), strict=True):
-            yield _row([label, *row, *([said] if judged else [])])
+        for label, row, outcome in zip(sheet.rows, cells(sheet), row_verdicts(sheet), strict=True):
+            yield _row([label, *row, *([outcome] if judged else [])])
         for note in notes(sheet):
             yield f"\n* {note}"
     if done.findings.claims:

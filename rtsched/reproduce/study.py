@@ -442,17 +442,17 @@ def _results(
     parts: Sequence[Part], pool: Executor | None, progress: Callable[[float], None] | None
 ) -> list[Any]:
     """Return the parts' results in their order."""
-    tell = progress or (lambda _fraction: None)
+    report = progress or (lambda _fraction: None)
     if pool is None:
         results = []
         for done, part in enumerate(parts, 1):
             results.append(part.run())
-            tell(done / len(parts))
+            report(done / len(parts))
         return results
     futures: list[Future[Any]] = [pool.submit(part.run) for part in parts]
     try:
         for done, _ in enumerate(as_completed(futures), 1):
-            tell(done / len(futures))
+            report(done / len(futures))
         return [future.result() for future in futures]
     except BaseException:
         for future in futures:

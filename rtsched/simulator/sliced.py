@@ -56,7 +56,7 @@ class SliceEvents:
         self._open = np.zeros((3, 0))
         """Row, begin and end of the slices that had begun but not ended."""
         self._arrived = 0
-        self._told_away = np.zeros(len(jobs), np.bool_)
+        self._turned_away = np.zeros(len(jobs), np.bool_)
 
     def take(
         self, servers: Servers, now: float, until: float, rejected: NDArray[np.bool_]
@@ -111,8 +111,8 @@ class SliceEvents:
         last = int(np.searchsorted(self._jobs.submit, now, "right"))
         came = np.arange(self._arrived, last)
         self._arrived = last
-        turned = np.flatnonzero(rejected[:last] & ~self._told_away[:last])
-        self._told_away[turned] = True
+        turned = np.flatnonzero(rejected[:last] & ~self._turned_away[:last])
+        self._turned_away[turned] = True
         submit = self._jobs.submit - self._origin
         when = (
             np.where(turned >= came[0], submit[turned], now - self._origin)

@@ -424,9 +424,9 @@ class Sharing:
         self._state[node] = state
         self._foreign[node] = self._foreign[node] if np.isnan(foreign) else foreign
         held = self.held
-        stands = slowest(np.where(self._state == NodeState.DOWN, 2.0, 1.0), *held[1:]) > 1.0
-        stood = self.paused[held.rows] == np.inf
-        halted, resumed = held.rows[stands & ~stood], held.rows[stood & ~stands]
+        halts = slowest(np.where(self._state == NodeState.DOWN, 2.0, 1.0), *held[1:]) > 1.0
+        halted_before = self.paused[held.rows] == np.inf
+        halted, resumed = held.rows[halts & ~halted_before], held.rows[halted_before & ~halts]
         for row in [*halted.tolist(), *resumed.tolist()]:
             self._settle(row, now)
         self.paused[halted], self.paused[resumed] = np.inf, now

@@ -72,7 +72,7 @@ def test_jobs_that_ran_in_a_reservation(run, arguments, tmp_path):
     assert result.exit_code == 0, result.stderr
     told = " ".join(result.stdout.split())
     assert "ran in a reservation, whose nodes are set aside" in told
-    assert "not told apart" not in told
+    assert "does not show which jobs" not in told
     assert starts(tmp_path, "fcfs") == [0.0, 60.0, 65.0]
 
 

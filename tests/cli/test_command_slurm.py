@@ -68,7 +68,7 @@ def test_all_is_good():
         ({"version": "22.05.8"}, "wrong", "22.05.8 is too old", "upgrade to Slurm 23.11 or later"),
         ({"version": "26.11.0"}, "note", "not tested with Slurm 26.11.0: the newest", "shadow"),
         ({"plugin_version": ""}, "wrong", "cannot be loaded", "rebuild it"),
-        ({"tells_idle": False}, "wrong", "does not tell which nodes are idle", "rebuild it"),
+        ({"sends_idle": False}, "wrong", "does not tell which nodes are idle", "rebuild it"),
         ({"version": "26.05.6"}, "wrong", "slurmctld cannot start", "rebuild it"),
         ({"conf": {}}, "wrong", "JobSubmitPlugins is not set", "install --apply"),
         ({"conf": READY | {"taskprolog": PROLOG}}, "note", "every step fails", "--nodes"),

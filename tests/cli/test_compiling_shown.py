@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rtsched.cli import common
-from rtsched.cli.common import Bars, compiling_told
+from rtsched.cli.common import Bars, compiling_shown
 
 numba = pytest.importorskip("numba")
 
@@ -26,7 +26,7 @@ def test_compiling_is_told_once_however_many_functions_it_takes() -> None:
         return found
 
     told: list[bool] = []
-    with compiling_told(told.append):
+    with compiling_shown(told.append):
         assert total(np.array([1.0, 2.5])) == 7.0
         assert told == [True, False]
         assert total(np.array([1.0])) == 2.0
@@ -41,7 +41,7 @@ def test_nothing_is_told_afterwards() -> None:
         return x / 2.0
 
     told: list[bool] = []
-    with compiling_told(told.append):
+    with compiling_shown(told.append):
         pass
     assert half(3.0) == 1.5
     assert told == []

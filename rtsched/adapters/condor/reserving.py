@@ -432,9 +432,9 @@ def _array_bound(
         steps += _together(Rank.JOB, "RtPromise", stale, view, str(by))
     steps += _together(Rank.JOB, "RtPlannedStart", new, view, str(math.floor(now)))
     if steps:
-        says = f"bind {counted(len(new), 'proc')} of job {view.name_of(job)} to {slots[0]}"
+        what = f"bind {counted(len(new), 'proc')} of job {view.name_of(job)} to {slots[0]}"
         more = len(set(slots)) - 1
-        yield change("reserve", job, f"{says} and {more} more" if more else says, *steps)
+        yield change("reserve", job, f"{what} and {more} more" if more else what, *steps)
 
 
 def _alike(array: Array, view: PoolState) -> list[int]:
@@ -553,8 +553,8 @@ def _let_go(plan: Schedule, view: PoolState) -> Iterator[Change]:
             yield _freed(view, row)
         elif steps := _undone(view, row):
             others = "the jobs it depends on" if job in view.behind else "its next planned start"
-            says = f"make job {view.name_of(int(view.numbers[row]))} wait for {others}"
-            yield change("reserve", job, says, *steps)
+            what = f"make job {view.name_of(int(view.numbers[row]))} wait for {others}"
+            yield change("reserve", job, what, *steps)
 
 
 def _freed(view: PoolState, row: int) -> Change:
@@ -567,9 +567,7 @@ def _freed(view: PoolState, row: int) -> Change:
 
 def judged(view: PoolState) -> NDArray[np.bool_]:
     """Return bool[n]: which procs carry an admission, and so start by their node sets only."""
-    names = view.procs.names("admission")
-    says = np.array([*(name not in {"", DEFERRED, UNJUDGED} for name in names), False], np.bool_)
-    return np.asarray(says[view.procs.column("admission")])
+    return view.procs.where("admission", lambda name: name not in {None, "", DEFERRED, UNJUDGED})
 
 
 def _rest_of_loads(view: PoolState) -> Iterator[Change]:
@@ -587,14 +585,14 @@ def _rest_of_loads(view: PoolState) -> Iterator[Change]:
     for row in rows:
         node, proc = text(view.ads.get(row, {}), "rtnode"), int(view.numbers[row])
         if node is None:
-            says = f"remove job {view.name_of(proc)}: its load needs fewer procs"
-            yield change("reserve", int(view.procs.job[row]), says, Act("Remove", (proc,), SURPLUS))
+            what = f"remove job {view.name_of(proc)}: its load needs fewer procs"
+            yield change("reserve", int(view.procs.job[row]), what, Act("Remove", (proc,), SURPLUS))
         elif node not in usable or view.procs.status[row] == HELD:
             yield _freed(view, row)
         elif text_of(view, "node_set", row) != node:
             step = Edit(Rank.BIND, (proc,), "RtNodeSet", literal(node))
-            says = f"bind job {view.name_of(proc)} to {node}"
-            yield change("reserve", int(view.procs.job[row]), says, step)
+            what = f"bind job {view.name_of(proc)} to {node}"
+            yield change("reserve", int(view.procs.job[row]), what, step)
 
 
 def _priorities(plan: Schedule, bindings: list[Binding], view: PoolState) -> Iterator[Change]:
@@ -619,8 +617,8 @@ def _priorities(plan: Schedule, bindings: list[Binding], view: PoolState) -> Ite
         own = int(procs.own_priority[row]) if procs.reordered[row] else None
         priority = wanted.get(job, own or 0)
         if priority != present:
-            says = f"set the priority of job {view.name_of(proc)} to {priority}"
-            yield change("set-priority", job, says, *priority_edits(proc, priority, present, own))
+            what = f"set the priority of job {view.name_of(proc)} to {priority}"
+            yield change("set-priority", job, what, *priority_edits(proc, priority, present, own))
 
 
 def _negotiation(

@@ -185,10 +185,10 @@ class CondorSteering(Steering):
         order = np.argsort(-off, kind="stable")[: self.settings.priorities_per_cycle]
         for i in order[off[order] > 0].tolist():
             proc = int(self.view.numbers[rows[i]])
-            says = f"set the priority of job {self.name_of(proc)} to {wanted[i]}"
+            what = f"set the priority of job {self.name_of(proc)} to {wanted[i]}"
             kept = int(own[i]) if reordered[i] else None
             steps = priority_edits(proc, int(wanted[i]), int(present[i]), kept)
-            yield change("set-priority", int(procs.job[rows[i]]), says, *steps)
+            yield change("set-priority", int(procs.job[rows[i]]), what, *steps)
 
     def _factors(self, action: SetPriority) -> Iterator[Change]:
         """Yield the priority factors of users that are off by a step at least."""
@@ -202,8 +202,8 @@ class CondorSteering(Steering):
         limits = (self.settings.factor_min, self.settings.factor_max)
         wanted = wanted_factors([name for name in names if name], value, limits)
         for name, factor in differing(wanted, view.factors, self.settings.factor_step).items():
-            says = f"set the priority factor of {name} to {factor:.6g}"
-            yield change("set-priority", -1, says, SetFactor(name, factor))
+            what = f"set the priority factor of {name} to {factor:.6g}"
+            yield change("set-priority", -1, what, SetFactor(name, factor))
 
     def _sizes(self, action: Place) -> Iterator[Change]:
         """Yield host counts of best-effort parallel jobs that left them open, and their slots.
@@ -231,8 +231,8 @@ class CondorSteering(Steering):
             steps = _sized(row, slots, len(chosen), view)
             if steps:
                 left -= 1
-                says = f"{len(chosen)} hosts" if len(chosen) else "as many hosts as it asked for"
-                yield change("place", job, f"have job {self.name_of(job)} start on {says}", *steps)
+                hosts = f"{len(chosen)} hosts" if len(chosen) else "as many hosts as it asked for"
+                yield change("place", job, f"have job {self.name_of(job)} start on {hosts}", *steps)
 
     def _to_size(self, action: Place) -> NDArray[np.int64]:
         """Return which of the jobs are moldable, are given a size, and wait for no other."""
@@ -282,8 +282,8 @@ class CondorSteering(Steering):
         if rows:
             yield from self.notice(job, text)
             why, procs = " ".join(text.split())[:LONGEST], tuple(self.view.numbers[rows].tolist())
-            says = f"remove job {self.name_of(job)}: {why}"
-            yield change("cancel", job, says, Act("Remove", procs, why))
+            what = f"remove job {self.name_of(job)}: {why}"
+            yield change("cancel", job, what, Act("Remove", procs, why))
 
     def notice(self, job: int, text: str) -> Iterator[Change]:
         """Yield what tells a job's user something: RtWhy."""
@@ -453,6 +453,6 @@ def overrun_changes(
             continue
         why = f"rtsched: run time of {limit[row]:.0f} s is over"
         removes = settings.overruns == "remove"
-        says = f"{'remove' if removes else 'vacate'} job {view.name_of(proc)}: {why}"
+        what = f"{'remove' if removes else 'vacate'} job {view.name_of(proc)}: {why}"
         act = Act("Remove" if removes else "VacateFast", (proc,), why)
-        yield change("cancel" if removes else "requeue", int(procs.job[row]), says, act)
+        yield change("cancel" if removes else "requeue", int(procs.job[row]), what, act)

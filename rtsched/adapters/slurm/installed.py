@@ -64,7 +64,7 @@ def inspect_site(
         version=_version(commands),
         plugin=plugin,
         plugin_version=built_for(plugin) if plugin else "",
-        tells_idle=plugin is None or b"idle_node_bitmap" in plugin.read_bytes(),
+        sends_idle=plugin is None or b"idle_node_bitmap" in plugin.read_bytes(),
         level=_level(commands, settings.user),
         federation=federation_in(commands.federation() or "") if running is not None else "",
         share_nodes=settings.share_nodes,

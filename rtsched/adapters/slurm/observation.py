@@ -111,7 +111,7 @@ def is_deferred(mark: str) -> bool:
     return mark.split()[:1] == [MARK + DEFERRED]
 
 
-def _says_else(text: str) -> bool:
+def _has_else(text: str) -> bool:
     return "else=" in text and _is_for_us(text)
 
 
@@ -170,8 +170,8 @@ def marks_of(
     waits = some.state.map(WAITING.__contains__, np.bool_)
     due, to_judge = some.deadline < math.inf, deferred & (some.priority == 0)
     unpromised = mark.map(is_unpromised, np.bool_) & due & waits & ~held
-    says = some.extra.map(_says_else, np.bool_) | some.comment.map(_says_else, np.bool_)
-    for at in np.flatnonzero(to_judge | unpromised | (says & waits & due)).tolist():
+    has_else = some.extra.map(_has_else, np.bool_) | some.comment.map(_has_else, np.bool_)
+    for at in np.flatnonzero(to_judge | unpromised | (has_else & waits & due)).tolist():
         spec = _spec(rows, int(which[at]))
         otherwise[at] = "run" if unpromised[at] else spec.otherwise
         if to_judge[at] or unpromised[at]:
@@ -462,8 +462,8 @@ def is_exclusive(exclusive: str) -> bool:
 
 def _specs(rows: JobRows) -> dict[int, CommentOptions]:
     """Return what jobs say to rtsched, by row, of those that say something."""
-    says = rows.extra.map(_is_for_us, np.bool_) | rows.comment.map(_is_for_us, np.bool_)
-    found = {at: _spec(rows, at) for at in np.flatnonzero(says).tolist()}
+    ours = rows.extra.map(_is_for_us, np.bool_) | rows.comment.map(_is_for_us, np.bool_)
+    found = {at: _spec(rows, at) for at in np.flatnonzero(ours).tolist()}
     return {at: spec for at, spec in found.items() if spec.present}
 
 

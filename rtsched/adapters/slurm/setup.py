@@ -82,7 +82,7 @@ class Setup(HostSetup):
         Our submit filter, where PluginDir holds it.
     plugin_version : str
         The Slurm it was built for; empty: it cannot be loaded.
-    tells_idle : bool
+    sends_idle : bool
         Whether it tells the daemon which nodes are idle at the instant of a submission.
     level : str
         The AdminLevel of the daemon's user; empty: unknown.
@@ -100,7 +100,7 @@ class Setup(HostSetup):
     version: str = ""
     plugin: Path | None = None
     plugin_version: str = ""
-    tells_idle: bool = True
+    sends_idle: bool = True
     level: str = ""
     federation: str = ""
     share_nodes: bool = False
@@ -210,7 +210,7 @@ def _plugin(setup: Setup) -> Iterator[CheckResult]:
             "installed: slurmctld cannot start with it",
             "rebuild it before slurmctld restarts",
         )
-    elif not setup.tells_idle:
+    elif not setup.sends_idle:
         yield wrong(
             f"{setup.plugin} is of an earlier release of rtsched: it does not tell which nodes are "
             "idle, so jobs without time to spare wait for a poll before they are promised anything",

@@ -276,8 +276,8 @@ class SlurmSteering(Steering):
             return
         view, groups = self.view, dict[int, list[str]]()
         whole = np.clip(np.round(np.nan_to_num(action.weight)), 0, 1e6).astype(int)
-        says = np.isfinite(action.weight)
-        for name, weight, is_set in zip(view.names, whole.tolist(), says.tolist(), strict=True):
+        given = np.isfinite(action.weight)
+        for name, weight, is_set in zip(view.names, whole.tolist(), given.tolist(), strict=True):
             if is_set and view.weights.get(name) != weight:
                 groups.setdefault(weight, []).append(name)
         for weight, names in groups.items():
@@ -293,8 +293,8 @@ class SlurmSteering(Steering):
         """
         if job in self.view.place:
             yield from self.notice(job, text)
-            says = f"cancel job {job}: {text}"
-            yield change("cancel", job, says, Rank.END, "scancel", str(job))
+            what = f"cancel job {job}: {text}"
+            yield change("cancel", job, what, Rank.END, "scancel", str(job))
 
     def notice(self, job: int, text: str) -> Iterator[Change]:
         """Yield the comment that tells a job's user something; what the user wrote stays in it.
