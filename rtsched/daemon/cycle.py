@@ -136,8 +136,9 @@ def _reserved(site: Site, secures: Schedule) -> Reserve:
     rows = promised_rows(site)
     plan = site.snapshot.plan.take(rows)
     planned = site.snapshot.planned.take(rows) if site.snapshot.cluster.shared else None
-    unplanned = np.setdiff1d(site.requested.id, site.snapshot.plan.entries.job)
-    return Reserve(plan.entries.job, plan, planned, frozenset(unplanned.tolist()), secures)
+    asked = site.requested.id
+    unplanned = frozenset(asked[~are_in(asked, site.snapshot.plan.entries.job)].tolist())
+    return Reserve(plan.entries.job, plan, planned, unplanned, secures)
 
 
 def _requeued(site: Site, actions: Sequence[Action], now: float) -> Step:

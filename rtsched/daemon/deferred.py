@@ -331,13 +331,13 @@ def _not_ended(site: Site) -> frozenset[int]:
     Deferred ones, and those whose users say so, that nobody could judge, or whose promises are
     over.
     """
-    judged = site.marks.token >= 0  # what passed unpromised has no token
-    without = _runs_anyway(site, "") & judged
-    deferred = site.snapshot.queued.id[_is_deferred(site)]
-    without &= are_in(site.marks.job, site.snapshot.queued.id)
-    without &= ~are_in(site.marks.job, [*deferred.tolist(), *site.orphans])
+    marks, queued = site.marks, site.snapshot.queued
+    judged = marks.token >= 0  # what passed unpromised has no token
+    jobs = marks.job[_runs_anyway(site, "") & judged]
+    jobs = jobs[are_in(jobs, queued.id)]
+    jobs = jobs[~are_in(jobs, [*queued.id[_is_deferred(site)].tolist(), *site.orphans])]
     found = frozenset(job for job, one in site.waiting.items() if one.unpromised)
-    found = found.union(site.marks.job[without].tolist())
+    found = found.union(jobs.tolist())
     return found - {promise.id for promise in site.all_promises()}
 
 

@@ -536,7 +536,6 @@ def _events(
     parts: list[tuple[EventKind, Jobs, np.ndarray[tuple[int], np.dtype[np.float64]]]] = []
     known = np.concatenate([before.queued.id, before.running.id])
     known = known[known < FIRST_OWN_ID]
-    there = np.concatenate([observation.queued.id, observation.running.id, failed])
     came_queued = observation.queued.take(~are_in(observation.queued.id, before.queued.id))
     came_running = observation.running.take(~are_in(observation.running.id, known))
     for came in (came_queued, came_running):
@@ -553,7 +552,9 @@ def _events(
     )
     over = before.running.take(~are_in(before.running.id, observation.running.id))
     parts.append((EventKind.ENDED, over, _ends(observation, over)))
-    left = before.queued.take(~are_in(before.queued.id, there) & (before.queued.id < FIRST_OWN_ID))
+    shown = before.queued.id < FIRST_OWN_ID
+    left = before.queued.take(shown & ~are_in(before.queued.id, observation.queued.id))
+    left = left.take(~are_in(left.id, np.concatenate([observation.running.id, failed])))
     had = are_in(left.id, site.promises.ids)
     for kind, gone in (
         (EventKind.REJECTED, left.take(~had)),

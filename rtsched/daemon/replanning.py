@@ -128,7 +128,8 @@ def replan(
     snapshot = replace(site.snapshot, now=now)
     lost = lost_starts(site, snapshot)
     try:
-        if len(less := np.setdiff1d(planned_for_more(site, now), lost)):
+        less = planned_for_more(site, now)
+        if len(less := less[~are_in(less, lost)]):
             site = _with_less(site, snapshot, planner, less)
             snapshot = replace(site.snapshot, now=now)
             lost = lost_starts(site, snapshot)
@@ -641,8 +642,8 @@ def lost_starts(site: Site, snapshot: Snapshot) -> NDArray[np.int64]:
     early = snapshot.edges.after[too_early(plan, snapshot) > slack]
     bad |= are_in(plan.entries.job, early)
     bad |= plan.entries.end > promised_deadlines(site, plan.entries.job) + SLACK
-    waits = are_in(site.requested.id, snapshot.queued.id)
-    homeless = np.setdiff1d(site.requested.id[waits], plan.entries.job)
+    waits = site.requested.id[are_in(site.requested.id, snapshot.queued.id)]
+    homeless = waits[~are_in(waits, plan.entries.job)]
     return np.union1d(plan.entries.job[bad], homeless)
 
 

@@ -104,19 +104,15 @@ def _over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> s
     cluster = site.snapshot.cluster
     room, own = WEEK * machine_size(cluster), float(_work_of(job, cluster)[0])
     requested, account = site.requested, job.texts("account")[0]
-    of_user = np.array([promise.id for promise in site.open_promises(uid)], np.int64)
-    names = np.array([*(name == account for name in requested.names("account")), False], np.bool_)
-    for what, mine, share in (
-        ("your promises", are_in(requested.id, of_user), settings.promised_share_per_user),
-        (
-            f"promises to account {account}",
-            names[requested.account] if account is not None else None,
-            settings.promised_share_per_account,
-        ),
-    ):
-        if not share or mine is None:
-            continue
-        open_ = requested.take(np.flatnonzero(mine & ~are_in(requested.id, site.promises.offers)))
+    found = []
+    if share := settings.promised_share_per_user:
+        of_user = [promise.id for promise in site.open_promises(uid)]
+        found.append(("your promises", are_in(requested.id, of_user), share))
+    if (share := settings.promised_share_per_account) and account is not None:
+        of_account = requested.where("account", lambda name: name == account)
+        found.append((f"promises to account {account}", of_account, share))
+    for what, mine, share in found:
+        open_ = requested.take(mine & ~are_in(requested.id, site.promises.offers))
         if own + float(_work_of(open_, cluster).sum()) > share * room:
             return f"{what} would take more than {100 * share:g} % of a week of the machine"
     return ""

@@ -156,6 +156,8 @@ def are_in(ids: NDArray[np.int64], others: ArrayLike) -> NDArray[np.bool_]:
     known = np.asarray(others)
     if not len(ids) or not len(known):
         return np.zeros(len(ids), np.bool_)
+    if len(ids) == len(known) and (ids == known).all():
+        return np.ones(len(ids), np.bool_)
     few, both = len(ids) <= len(known), len(ids) + len(known)
     dense = int(known.max()) - int(known.min()) <= DENSE * both
     if dense and FEW * min(len(ids), len(known)) > both:

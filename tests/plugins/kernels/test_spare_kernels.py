@@ -205,9 +205,9 @@ def test_no_deadline_is_missed_and_rejections_leave_no_trace(random: Any, last: 
     jobs = [_random_graph(random, key) for key in range(8)]
     course = admit_jobs(sets, jobs, 200, last)
     assert course.missed == 0
-    accepted = [said for said in course.said if said.places]
+    accepted = [said for said in course.outcomes if said.places]
     again = admit_jobs(sets, [said.job for said in accepted], 200, last)
-    assert list(again.said) == accepted
+    assert list(again.outcomes) == accepted
 
 
 def _random_graph(random: Any, key: int) -> GraphJob:
