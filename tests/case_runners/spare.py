@@ -79,7 +79,7 @@ def dag(case: Case) -> Case:
                         for key, (node, ready, finish) in said.places.items()
                     },
                 }
-                for said in course.said
+                for said in course.outcomes
             ],
             "guarantee_ratio": ratio,
             "mean_response_slots": None if np.isnan(response) else response,
