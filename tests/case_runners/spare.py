@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from rtsched.kernels.edf import NEVER, hyperperiods, reserve, run
-from rtsched_plugins.kernels import spare
+from rtsched_plugins.kernels.spare import earliest_finish
+from rtsched_reproductions import spare
 from rtsched_reproductions.spare import SILENT, Job, Task, admit_jobs, machines_of
 
 Case = dict[str, Any]
@@ -41,7 +42,7 @@ def finish_time(case: Case) -> Case:
         run(work, 0, now, arrival, False, SILENT)
         now = arrival
         free = spare.spare_from(work, 0, now, now + offsets)
-        finish = spare.earliest_finish(work, 0, now, now, cost, NEVER, hyper[0], utilisation[0])
+        finish = earliest_finish(work, 0, now, now, cost, NEVER, hyper[0], utilisation[0])
         reserve(work, 0, row, now, finish, cost)
         found.append({"finish_slot": int(finish), "S_online": free.tolist()})
     run(work, 0, now, now + 1000, False, SILENT)
