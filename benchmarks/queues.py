@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rtsched.adapters.condor.matching import Machine
+from rtsched.adapters.condor.matching import MachineAd
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.queue import CONSTRAINT, TO_PLACE
 from rtsched.adapters.condor.schedd import Bindings, Schedd
@@ -326,9 +326,9 @@ class _MadeUpPool(Pool):
         names = [f"slot1@host{at}" for at in range(SLOTS)]
         return [plain | {"name": name, "machine": name.partition("@")[2]} for name in names]
 
-    def machines(self, slots: Sequence[str] = ()) -> dict[str, Machine]:
+    def machines(self, slots: Sequence[str] = ()) -> dict[str, MachineAd]:
         """Return what slots say of themselves: nothing."""
-        return {name: Machine((), {}) for name in slots}
+        return {name: MachineAd((), {}) for name in slots}
 
     def submitters(self) -> list[Record]:
         """Return no accounting."""

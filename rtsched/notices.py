@@ -104,7 +104,7 @@ class NoticesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return found
 
 
-class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one user wants to be told."""
 
     events: list[Event]
@@ -119,7 +119,7 @@ def chosen(settings: NoticesSettings, user: str) -> Sequence[Event]:
         return settings.events
     try:
         text = _own_text(Path(settings.choices) / user, user)
-        return msgspec.convert(tomllib.loads(text), Choice).events
+        return msgspec.convert(tomllib.loads(text), Subscription).events
     except (OSError, ValueError):
         return settings.events
 

@@ -64,7 +64,7 @@ from rtsched_plugins.kernels.gaps import (
 )
 from rtsched_plugins.kernels.resource_plan import copied, left_beside
 from rtsched_plugins.kernels.spare import Machine, choose_node
-from rtsched_plugins.spare_form import Batch, Choice, Place, allowed_sets, bounded
+from rtsched_plugins.spare_form import Batch, FoundPlace, TaskPlace, allowed_sets, bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,10 +119,10 @@ class _GapForm:
     def choose(
         self,
         row: int,
-        before: list[tuple[Place, float]],
+        before: list[tuple[TaskPlace, float]],
         due: float,
         beyond: bool,  # noqa: ARG002 - it costs nothing here
-    ) -> Choice:
+    ) -> FoundPlace:
         """Choose the nodes of one task; as `Form.choose`."""
         now, row = self._now, self._rows[row]
         ready = np.where(self._closed, np.inf, max(float(self._gaps.begin[row]) - now, 0.0))
@@ -131,10 +131,10 @@ class _GapForm:
             arrives[place.nodes] = place.end - now
             ready = np.maximum(ready, arrives)
         found, nodes = gap_for(self._gaps, self._left, row, ready, due - now)
-        at = Place(now + found.start, now + found.end, nodes) if len(nodes) else None
-        return Choice(at, now + found.later, found.fits)
+        at = TaskPlace(now + found.start, now + found.end, nodes) if len(nodes) else None
+        return FoundPlace(at, now + found.later, found.fits)
 
-    def take(self, row: int, place: Place, sign: int = 1) -> None:
+    def take(self, row: int, place: TaskPlace, sign: int = 1) -> None:
         """Take what a task needs at a place (sign 1), or give it back (-1)."""
         now, row = self._now, self._rows[row]
         needed = 2 * (len(place.nodes) + 1)
@@ -459,8 +459,8 @@ class EdfForm:
         return cls(machine, slot, last, jobs.begin, np.where(usable, costs, 0))
 
     def choose(
-        self, row: int, before: list[tuple[Place, float]], due: float, beyond: bool
-    ) -> Choice:
+        self, row: int, before: list[tuple[TaskPlace, float]], due: float, beyond: bool
+    ) -> FoundPlace:
         """Choose the node of one task; as `Form.choose`."""
         slot, costs = self._slot, self._costs[row]
         ready = np.full(len(costs), self._ready[row])
@@ -473,10 +473,12 @@ class EdfForm:
         node, end, late = choose_node(self._machine, ready, costs, deadline, self._last, beyond)
         later = late * slot if late < NEVER else np.inf
         if node < 0:
-            return Choice(None, later)
-        return Choice(Place(ready[node] * slot, end * slot, np.array([node], np.int32)), later)
+            return FoundPlace(None, later)
+        return FoundPlace(
+            TaskPlace(ready[node] * slot, end * slot, np.array([node], np.int32)), later
+        )
 
-    def take(self, row: int, place: Place, sign: int = 1) -> None:
+    def take(self, row: int, place: TaskPlace, sign: int = 1) -> None:
         """Reserve a place, with its end as the deadline, or withdraw it; as `Form.take`."""
         node, work = int(place.nodes[0]), self._machine.work
         if sign < 0:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rtsched_plugins.task_graphs import Graph
 
 
-class Place(NamedTuple):
+class TaskPlace(NamedTuple):
     """Where and when a task or an outer predecessor runs; seconds since the epoch."""
 
     start: float
@@ -25,10 +25,10 @@ class Place(NamedTuple):
     nodes: NDArray[np.int32]
 
 
-class Choice(NamedTuple):
+class FoundPlace(NamedTuple):
     """What was found for one task."""
 
-    place: Place | None
+    place: TaskPlace | None
     """None: it meets its deadline nowhere."""
     later: float
     """The least end that was too late, seconds since the epoch; inf: none was seen."""
@@ -39,7 +39,7 @@ class Choice(NamedTuple):
 class Trial(NamedTuple):
     """What came of placing a graph, task by task."""
 
-    places: list[Place]
+    places: list[TaskPlace]
     """Up to the first task that failed."""
     failed: bool
     """Whether one did."""
@@ -53,8 +53,8 @@ class Form(Protocol):
     """Where tasks can run beside what is guaranteed already; tasks are rows of jobs."""
 
     def choose(
-        self, row: int, before: list[tuple[Place, float]], due: float, beyond: bool
-    ) -> Choice:
+        self, row: int, before: list[tuple[TaskPlace, float]], due: float, beyond: bool
+    ) -> FoundPlace:
         """Choose the nodes of one task; nothing is kept.
 
         Parameters
@@ -69,7 +69,7 @@ class Form(Protocol):
             Whether `Choice.later` is wanted; that may take longer.
         """
 
-    def take(self, row: int, place: Place, sign: int = 1) -> None:
+    def take(self, row: int, place: TaskPlace, sign: int = 1) -> None:
         """Take what a task needs at a place (sign 1), or give it back (-1)."""
 
 
@@ -77,14 +77,14 @@ def place_graph(
     form: Form,
     graph: Graph,
     deadline: NDArray[np.float64],
-    known: dict[int, Place],
+    known: dict[int, TaskPlace],
     beyond: bool = False,
 ) -> Trial:
     """Place a graph's tasks by these deadlines, seconds since the epoch; nothing is kept.
 
     Predecessors that are not `known`, by job id, have ended.
     """
-    known, places, later, fits = dict(known), list[Place](), np.inf, 0
+    known, places, later, fits = dict(known), list[TaskPlace](), np.inf, 0
     rows = graph.rows.tolist()
     for task, row in enumerate(rows):
         if places:
@@ -105,7 +105,7 @@ def place_graph(
     return Trial(places, failed, later, fits)
 
 
-def known_places(snapshot: Snapshot, *, promised: bool) -> dict[int, Place]:
+def known_places(snapshot: Snapshot, *, promised: bool) -> dict[int, TaskPlace]:
     """Return where jobs run or will run of which an end is certain, by job id.
 
     With `promised` that is so only for those with a promise: others may be pre-empted.
@@ -121,7 +121,7 @@ def known_places(snapshot: Snapshot, *, promised: bool) -> dict[int, Place]:
             entries.job.tolist(), entries.start.tolist(), entries.end.tolist(), strict=True
         )
         for row, (job, start, end) in enumerate(columns):
-            known[job] = Place(start, end, schedule.nodes_of(row))
+            known[job] = TaskPlace(start, end, schedule.nodes_of(row))
     return known
 
 
@@ -129,7 +129,7 @@ def least_offer(
     form: Form,
     graph: Graph,
     deadline: NDArray[np.float64],
-    known: dict[int, Place],
+    known: dict[int, TaskPlace],
     tests: int,
     last: bool,
     trial: Trial,
@@ -202,7 +202,7 @@ class Batch:
         self, plugin: Spare, jobs: Jobs, form: Form, now: float, promises: int, periodic: int = 0
     ) -> None:
         self.plugin, self.jobs, self.form = plugin, jobs, form
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, TaskPlace] = {}
         self._now, self._promises, self._periodic = now, promises, periodic
         self._edf = plugin.config.form == "edf"
         self._last = plugin.config.select == "utilisation-first"
@@ -211,7 +211,7 @@ class Batch:
         self._code = np.zeros(len(jobs), np.int8)
         self._promise, self._offer = np.full(len(jobs), np.inf), np.full(len(jobs), np.inf)
         self._findings: list[Finding] = []
-        self._known: dict[int, Place] = {}
+        self._known: dict[int, TaskPlace] = {}
         self._uncertain: set[int] = set()
 
     def follow(self, snapshot: Snapshot) -> None:

@@ -182,7 +182,7 @@ def _requests(records: Records, options: Options) -> Requests | Refused:
 
 
 @dataclass(frozen=True)
-class Places:
+class JobPlaces:
     """Where jobs ran.
 
     Attributes
@@ -200,7 +200,7 @@ class Places:
     count: Codes
 
     @classmethod
-    def of(cls, log: Log, groups: Sequence[str]) -> Places:
+    def of(cls, log: Log, groups: Sequence[str]) -> JobPlaces:
         """Return the places of all jobs; nodes are pooled by the first pattern that fits."""
         lists = log.outcomes.names("nodes")
         table: dict[str, int] = {name: k for k, name in enumerate(groups)}
@@ -275,7 +275,7 @@ class Records:
             & (outcomes.run_time > 0)
             & ~np.isin(outcomes.ending, (Ending.RUNNING, Ending.PENDING))
         )
-        places = Places.of(log, groups)
+        places = JobPlaces.of(log, groups)
         ending, run_time = outcomes.ending[ran], outcomes.run_time[ran]
         requested = jobs.wall_time[ran]
         done = ending == Ending.COMPLETED

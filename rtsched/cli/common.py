@@ -375,7 +375,7 @@ FIRST_LINE = 5
 """Seconds of a step after which its first line of progress is written."""
 
 
-class Bars:
+class ProgressBars:
     """Progress, step by step: a bar at a terminal, and elsewhere now and then a line.
 
     Lines come after 5, 10, 20 seconds of a step and so on, so that a short command writes none.
@@ -386,7 +386,7 @@ class Bars:
         self._wanted = wanted
         self._progress = _bars(out) if wanted and out.is_terminal else None
 
-    def __enter__(self) -> Bars:
+    def __enter__(self) -> ProgressBars:
         if self._progress is not None:
             self._progress.start()
         return self

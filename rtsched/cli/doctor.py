@@ -93,7 +93,7 @@ def command(
         refuse_unwritable(out, "--out", is_directory=False)
     if ctx.get_parameter_source("path") is ParameterSource.DEFAULT:
         path = ""
-    sections = gathered(Places(config, submit_conf, path, log), users)
+    sections = gathered(Paths(config, submit_conf, path, log), users)
     if as_json:
         click.echo(as_object(sections))
     else:
@@ -173,7 +173,7 @@ FRAMES = ("Traceback", "File ", "Current thread", "Thread 0x", "Fatal Python", "
 """How lines begin that are no events and are shown: of Python's tracebacks, and of systemd."""
 
 
-class Places(NamedTuple):
+class Paths(NamedTuple):
     """Where a site has what the report is about; an empty socket: where the settings say."""
 
     config: Path
@@ -207,7 +207,7 @@ class Section:
         )
 
 
-def gathered(places: Places, users: bool) -> list[Section]:
+def gathered(places: Paths, users: bool) -> list[Section]:
     """Return the report, without secrets and, unless `users`, without names of people.
 
     Parameters
@@ -428,7 +428,7 @@ def _check(part: Section, config: Path, wrong: str) -> None:
     part.lines = wrong.splitlines() or [f"{config}: no errors"]
 
 
-def _ready(part: Section, places: Places, condor: bool) -> None:
+def _ready(part: Section, places: Paths, condor: bool) -> None:
     _regular(places.config)
     _regular(places.submit_conf)
     part.lines = [
@@ -437,7 +437,7 @@ def _ready(part: Section, places: Places, condor: bool) -> None:
     ]
 
 
-def _slurm_check(places: Places) -> Iterator[CheckResult]:
+def _slurm_check(places: Paths) -> Iterator[CheckResult]:
     from rtsched.adapters.slurm.setup import findings
     from rtsched.cli.slurm import default_slurm_conf, looked
 
@@ -445,7 +445,7 @@ def _slurm_check(places: Places) -> Iterator[CheckResult]:
     yield from (*found, *findings(setup))
 
 
-def _condor_check(places: Places) -> Iterator[CheckResult]:
+def _condor_check(places: Paths) -> Iterator[CheckResult]:
     from rtsched.adapters.condor.setup import findings
     from rtsched.cli.condor import looked
 
@@ -518,7 +518,7 @@ def _submit(part: Section, path: Path, redactor: Redactor) -> None:
         part.lines = ["no settings: all have their defaults"]
 
 
-def _files(part: Section, places: Places, site: LiveSite) -> None:
+def _files(part: Section, places: Paths, site: LiveSite) -> None:
     run, database = Path(site.daemon.run), Path(site.daemon.database)
     paths = [places.config, places.submit_conf, run, run / "submit.sock", run / "query.sock"]
     paths += [Path(places.socket), run / "promised_jobs", database.parent, database]

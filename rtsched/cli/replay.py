@@ -12,9 +12,9 @@ import click
 
 from rtsched.cli.common import (
     KEPT,
-    Bars,
     Exit,
     Partial,
+    ProgressBars,
     complain,
     console,
     debug_option,
@@ -71,7 +71,7 @@ def policy_names(asked: Sequence[str], *, has_site: bool) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Request:
+class Arguments:
     """What the command line asks for, checked as far as it can be before the work begins."""
 
     logs: tuple[Path, ...]
@@ -128,7 +128,7 @@ def summary_of(policy: Policy) -> str:
     return f"{policy.system.loop}; plug-ins: {plugins}"
 
 
-def request(given: Mapping[str, Any]) -> Request:
+def request(given: Mapping[str, Any]) -> Arguments:
     """Return what is asked for.
 
     Raises
@@ -161,7 +161,7 @@ def request(given: Mapping[str, Any]) -> Request:
     if problems:
         raise ConfigError(problems)
     out = None if given["no_out"] else given["out"]
-    return Request(
+    return Arguments(
         logs=given["logs"],
         reading=reading_of(given, resources=True),
         cluster=given["cluster_file"],
@@ -223,12 +223,12 @@ def _table_format(asked: TableFormat | None, out: Path | None) -> TableFormat:
     return "parquet"
 
 
-def perform(asked: Request) -> Exit:
+def perform(asked: Arguments) -> Exit:
     """Read, replay and report; return the exit status."""
     from rtsched.replay.parallel import connected
     from rtsched.report.summary import summarise
 
-    with Bars(asked.progress) as bars, ExitStack() as cluster:
+    with ProgressBars(asked.progress) as bars, ExitStack() as cluster:
         client = None
         if asked.dask is not None:  # before the log is read, which may take long
             client = cluster.enter_context(connected(asked.dask))
@@ -256,7 +256,7 @@ def perform(asked: Request) -> Exit:
     return Exit.FINDINGS if failed or (asked.strict and unusable) else Exit.GOOD
 
 
-def load(asked: Request) -> tuple[Workload, int]:
+def load(asked: Arguments) -> tuple[Workload, int]:
     """Return the workload, and how many records of the log were unusable."""
     from rtsched.logs.cluster_files import read_cluster
     from rtsched.logs.readers import read_logs
@@ -324,7 +324,7 @@ def proposed_settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def checkpoints_of(asked: Request, workload: Workload) -> Checkpoints | None:
+def checkpoints_of(asked: Arguments, workload: Workload) -> Checkpoints | None:
     """Return what an interrupted replay goes on from; None where nothing is kept.
 
     Raises
@@ -351,9 +351,9 @@ def checkpoints_of(asked: Request, workload: Workload) -> Checkpoints | None:
 
 
 def run_all(
-    asked: Request,
+    asked: Arguments,
     workload: Workload,
-    bars: Bars,
+    bars: ProgressBars,
     checkpoints: Checkpoints | None = None,
     client: Any = None,
 ) -> list[PolicyRun]:
@@ -386,11 +386,11 @@ def run_all(
 
 
 def replay_all(
-    asked: Request,
+    asked: Arguments,
     workload: Workload,
     policies: Mapping[str, Policy],
     finished: Callable[[PolicyRun], None],
-    bars: Bars,
+    bars: ProgressBars,
     checkpoints: Checkpoints | None,
     client: Any,
 ) -> None:
@@ -430,7 +430,7 @@ def replay_all(
         pass  # the caller sees that policies are missing and says so
 
 
-def _progress_text(asked: Request, runs: Sequence[PolicyRun], *, resumable: bool) -> str:
+def _progress_text(asked: Arguments, runs: Sequence[PolicyRun], *, resumable: bool) -> str:
     done = [run.policy for run in runs]
     left = ", ".join(name for name in asked.policies if name not in done)
     text = f"not replayed: {left}"
@@ -439,7 +439,7 @@ def _progress_text(asked: Request, runs: Sequence[PolicyRun], *, resumable: bool
     return f"{text}; to go on from there, add --resume to the command" if resumable else text
 
 
-def keep(asked: Request, workload: Workload, runs: Sequence[PolicyRun], summary: Summary) -> None:
+def keep(asked: Arguments, workload: Workload, runs: Sequence[PolicyRun], summary: Summary) -> None:
     """Write the report and the results."""
     from rtsched.report import html, store
 
@@ -454,7 +454,7 @@ def keep(asked: Request, workload: Workload, runs: Sequence[PolicyRun], summary:
         store.write_text(asked.html, page)
 
 
-def say_results(asked: Request, summary: Summary) -> None:
+def say_results(asked: Arguments, summary: Summary) -> None:
     """Print the tables, or the summary as JSON, and where everything was written."""
     places = []
     if asked.html is not None:

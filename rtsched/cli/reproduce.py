@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from rtsched.cli.common import Bars, Exit, Group, console, debug_option, refuse_unwritable, say
+from rtsched.cli.common import (
+    Exit,
+    Group,
+    ProgressBars,
+    console,
+    debug_option,
+    refuse_unwritable,
+    say,
+)
 from rtsched.cli.options import from_options, options_of
 from rtsched.reproduce import executor, reproduce, reproductions
 from rtsched.reproduce.pages import (
@@ -112,7 +120,7 @@ def _command_of(kind: type[Reproduction]) -> click.Command:
         parameters: Parameters = from_options(type(base), given, msgspec.to_builtins(base))
         with (
             executor(where, workers, scheduler) as pool,
-            Bars(wanted=not as_json) as bars,
+            ProgressBars(wanted=not as_json) as bars,
             bars.step(kind.name) as advance,
         ):
             done = reproduce(kind(), parameters, pool, advance)

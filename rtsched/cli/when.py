@@ -21,8 +21,8 @@ from rtsched.cli.asking import (
     zone,
 )
 from rtsched.cli.common import (
-    Bars,
     Exit,
+    ProgressBars,
     console,
     debug_option,
     indented,
@@ -313,7 +313,7 @@ def _check_log(given: Mapping[str, Any], *, as_json: bool) -> Exit:
             inputs=(*asked.logs, *read),
         )
         require_page("the HTML page")
-    with Bars(not given["no_progress"]) as bars:
+    with ProgressBars(not given["no_progress"]) as bars:
         with bars.step("reading"):
             workload = _read(asked)
         found, starts = _check(asked, workload, bars)
@@ -387,7 +387,7 @@ def _workload_options(base: Mapping[str, Any], given: Mapping[str, Any]) -> Work
     return from_options(WorkloadOptions, {}, {**base, **unit, "deadline_rule": "none"})
 
 
-def _check(asked: _Asked, workload: Workload, bars: Bars) -> tuple[StartAccuracy, str]:
+def _check(asked: _Asked, workload: Workload, bars: ProgressBars) -> tuple[StartAccuracy, str]:
     """Return how good the estimates were, and whose starts they were compared with."""
     import numpy as np
 

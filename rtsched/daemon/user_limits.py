@@ -63,7 +63,7 @@ UNUSED: tuple[PromiseState, ...] = ("provisional", "firm")
 on what was kept for it."""
 
 
-class Refusal(NamedTuple):
+class ReachedLimit(NamedTuple):
     """Why a user is promised no more for now: a reason code, and a sentence.
 
     `until` is when the limit allows one more at the latest, seconds since the epoch; inf: not
@@ -77,7 +77,7 @@ class Refusal(NamedTuple):
 
 def refusal(
     site: Site, job: Jobs, uid: int, settings: DaemonSettings, now: float, *, likely: bool = False
-) -> Refusal | None:
+) -> ReachedLimit | None:
     """Return why a user is not promised a job's deadline at `now`; None: no limit is reached.
 
     `job` is one row. A `likely` promise takes no budget, and what a user cancelled, for which nodes
@@ -85,15 +85,15 @@ def refusal(
     """
     most = settings.promises_per_user
     if most and len(site.open_promises(uid)) >= most:
-        return Refusal("submit.too-many", messages.too_many(most))
+        return ReachedLimit("submit.too-many", messages.too_many(most))
     if not likely and (what := _over_budget(site, job, uid, settings)):
-        return Refusal("submit.budget", messages.over_budget(what))
+        return ReachedLimit("submit.budget", messages.over_budget(what))
     unused = site.unused_by(uid, now, *(("provisional",) if likely else UNUSED))
     most = settings.unused_promises_per_hour
     if not most or len(unused) < most:
         return None
     until = unused[-most] + HOUR
-    return Refusal("submit.unused", messages.too_many_unused(until - now), until)
+    return ReachedLimit("submit.unused", messages.too_many_unused(until - now), until)
 
 
 def _over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> str:

@@ -70,7 +70,7 @@ class UnavailableError(AdapterError):
     """A server, or the daemon behind it, does not answer; another one may."""
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """An HTTP request."""
 
     method: str
@@ -114,7 +114,7 @@ def named_server(file: Path = FILE) -> ClientSettings | None:
     return replace(settings, server=found) if found else None
 
 
-def request_of(question: questions.Question) -> Request:
+def request_of(question: questions.Question) -> HttpRequest:
     """Return the request that asks a question, by the first of its routes that can."""
     for route in type(question).routes:
         if (request := _request(route, question)) is not None:
@@ -124,12 +124,12 @@ def request_of(question: questions.Question) -> Request:
     raise RtschedError(f"{type(question).__name__}: the server answers no such question")
 
 
-def _request(route: questions.Route, question: questions.Question) -> Request | None:
+def _request(route: questions.Route, question: questions.Question) -> HttpRequest | None:
     """Return the request that asks a question by a route; None: it has no place for a field."""
     path = f"/v1{route.path}"
     if route.method == "POST":
         body = getattr(question, route.body) if route.body else question
-        return Request(route.method, path, msgspec.json.encode(body))
+        return HttpRequest(route.method, path, msgspec.json.encode(body))
     query = dict[str, str]()
     for name, value in msgspec.structs.asdict(question).items():
         part = f"{{{name}}}"
@@ -141,7 +141,7 @@ def _request(route: questions.Route, question: questions.Question) -> Request | 
             return None
         elif value is not None and value is not False and value != "":
             query[name] = msgspec.json.encode(value).decode()
-    return Request(route.method, f"{path}?{urlencode(query)}" if query else path)
+    return HttpRequest(route.method, f"{path}?{urlencode(query)}" if query else path)
 
 
 def _part(name: str) -> str:
@@ -198,13 +198,13 @@ def open_board(settings: ClientSettings, timeout_s: float = 15.0) -> str:
     AdapterError, ProtocolError, RtschedError
         As `ask_server` does.
     """
-    request = Request("POST", "/v1/sessions")
+    request = HttpRequest("POST", "/v1/sessions")
     url, session = next(_answers(request, dict[str, Any], settings, timeout_s))
     return url.rstrip("/") + str(session.get("path", ""))
 
 
 def _answers(
-    request: Request,
+    request: HttpRequest,
     kind: Any,
     settings: ClientSettings,
     timeout_s: float,
@@ -226,7 +226,7 @@ def _answers(
 
 
 def _answer(
-    request: Request,
+    request: HttpRequest,
     kind: Any,
     settings: ClientSettings,
     timeout_s: float,
@@ -254,7 +254,7 @@ def _answer(
 
 
 def _authorization(
-    request: Request, settings: ClientSettings, encode: Callable[[bytes, int], str] | None
+    request: HttpRequest, settings: ClientSettings, encode: Callable[[bytes, int], str] | None
 ) -> str:
     """Return the header that says who asks."""
     from rtsched.adapters import credentials
@@ -273,7 +273,7 @@ def _authorization(
 
 
 def _exchanged(
-    settings: ClientSettings, request: Request, headers: Mapping[str, str], timeout_s: float
+    settings: ClientSettings, request: HttpRequest, headers: Mapping[str, str], timeout_s: float
 ) -> tuple[int, str, bytes]:
     """Return status, release of the server, and body of the answer."""
     from http.client import HTTPException

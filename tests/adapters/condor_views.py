@@ -10,7 +10,7 @@ import numpy as np
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.ids import job_id
 from rtsched.adapters.condor.job_ads import AdReader, JobAds, ProcAds, TextReader
-from rtsched.adapters.condor.matching import Machine
+from rtsched.adapters.condor.matching import MachineAd
 from rtsched.adapters.condor.pool_state import IDLE, RUNNING, PoolState, Procs, Slots
 from rtsched.adapters.condor.requirements import PARALLEL, requirements_of
 from rtsched.adapters.condor.sharing import RESOURCES
@@ -172,7 +172,7 @@ class Shown:
         self.shown_past: list[Record] = []
         self.shown_submitters: list[Record] = []
         self.up = 1e6
-        self.shown_machines: dict[str, Machine] = {}
+        self.shown_machines: dict[str, MachineAd] = {}
         self.asked: list[str] = []
         self.wanted: list[Sequence[str]] = []
         self.read: list[Sequence[str]] = []
@@ -209,7 +209,7 @@ class Shown:
         """Return what was given."""
         return self.shown_slots
 
-    def machines(self, slots: Sequence[str]) -> dict[str, Machine]:
+    def machines(self, slots: Sequence[str]) -> dict[str, MachineAd]:
         """Return what was given: where that is nothing, nothing is known of them."""
         self.read.append(tuple(slots))
         return self.shown_machines

@@ -16,7 +16,7 @@ from rtsched.adapters.condor import matching, pool
 from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.expressions import Gpu, gpus_in, gpus_problem, gpus_required
 from rtsched.adapters.condor.facts import CondorFacts
-from rtsched.adapters.condor.matching import Machine, MachineAds, SlotSets
+from rtsched.adapters.condor.matching import MachineAd, MachineAds, SlotSets
 from rtsched.adapters.condor.pool import Pool
 from rtsched.adapters.condor.settings import CondorSettings
 from rtsched.adapters.condor.slots import Slot, layout_of
@@ -251,7 +251,7 @@ def test_a_poll_shows_what_a_job_requires(monkeypatch: pytest.MonkeyPatch) -> No
         "requiregpus": Expression("Capability>=8.000000000000000E+00"),
     }
     shown = Shown([slot], [job])
-    shown.shown_machines = {"slot1@a": Machine((NEW,), {})}
+    shown.shown_machines = {"slot1@a": MachineAd((NEW,), {})}
     observer = Observer(SETTINGS, shown)
     for _ in range(3):
         seen = observer.poll().observation

@@ -15,9 +15,9 @@ from rtsched.adapters.condor import matching
 from rtsched.adapters.condor import system as observers
 from rtsched.adapters.condor.facts import CondorFacts
 from rtsched.adapters.condor.matching import (
-    Machine,
+    MachineAd,
     MachineAds,
-    Request,
+    SlotRequest,
     condition_in,
     conjuncts_of,
     lasting_attributes,
@@ -263,7 +263,7 @@ def test_whatever_users_write_ends_no_poll(written: str, own: str, machine: str)
     assert conjuncts_of(asked)
     ads = MachineAds.of({"a": {"aa": Expression(machine), "cc": machine}})
     assert ads.matched(asked).tolist()[1:] in ([False], [True])
-    words = Request(asked, own, "/1/5").words
+    words = SlotRequest(asked, own, "/1/5").words
     assert layout_of([Slot("a", "a")], ads).sets[words].shape == (1,)
 
 
@@ -449,9 +449,9 @@ def pool_of(slots: Sequence[Record], jobs: Sequence[Record], said: Mapping[str, 
     return shown
 
 
-def machines(said: Mapping[str, Record]) -> dict[str, Machine]:
+def machines(said: Mapping[str, Record]) -> dict[str, MachineAd]:
     """Return machines without GPUs that say this."""
-    return {name: Machine((), dict(ad)) for name, ad in said.items()}
+    return {name: MachineAd((), dict(ad)) for name, ad in said.items()}
 
 
 def slot(name: str, start: int = 5) -> Record:
@@ -619,5 +619,5 @@ def test_slots_without_ads_are_as_before() -> None:
     found = slots_of([slot("slot1@a")], CondorSettings())[0]
     layout = layout_of(found)
     assert described(layout).jobs.texts("node_request") == [None]
-    assert Request(part="/1/5").words == ""
-    assert Request.of(Request("a", "b", "/1/5").words) == Request("a", "b", "/1/5")
+    assert SlotRequest(part="/1/5").words == ""
+    assert SlotRequest.of(SlotRequest("a", "b", "/1/5").words) == SlotRequest("a", "b", "/1/5")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rtsched.cli import common
-from rtsched.cli.common import Bars, compiling_shown
+from rtsched.cli.common import ProgressBars, compiling_shown
 
 numba = pytest.importorskip("numba")
 
@@ -49,7 +49,7 @@ def test_nothing_is_told_afterwards() -> None:
 
 def test_where_nobody_watches_lines_come_now_and_then(monkeypatch, capsys) -> None:
     """A long step writes lines, of what it does and how far it is; a short one writes none."""
-    with Bars(wanted=True) as bars, bars.step("reading"):
+    with ProgressBars(wanted=True) as bars, bars.step("reading"):
         pass
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(common, "FIRST_LINE", 0.05)
@@ -61,10 +61,10 @@ def test_where_nobody_watches_lines_come_now_and_then(monkeypatch, capsys) -> No
         written.set()
 
     monkeypatch.setattr(common, "say", say)
-    with Bars(wanted=True) as bars, bars.step("easy") as tell:
+    with ProgressBars(wanted=True) as bars, bars.step("easy") as tell:
         tell(0.4)
         assert written.wait(60.0)
     assert said[0] == "rtsched: easy: 0.05 s, 40 %"
     before = threading.enumerate()
-    with Bars(wanted=False) as bars, bars.step("easy"):
+    with ProgressBars(wanted=False) as bars, bars.step("easy"):
         assert threading.enumerate() == before

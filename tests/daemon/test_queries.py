@@ -8,7 +8,7 @@ import pytest
 from running import Running, answer_of
 
 from rtsched.adapters.wire import ACCEPT, Tag
-from rtsched.cli.doctor import Places, gathered
+from rtsched.cli.doctor import Paths, gathered
 from rtsched.daemon.database import migrations
 from rtsched.daemon.query_client import ask
 from rtsched.daemon.questions import Feasible, Plan, Status
@@ -157,7 +157,7 @@ async def test_daemon_and_database(running: Running) -> None:
     config = running.path / "site.toml"
     database = running.path / "rtsched.db"
     config.write_text(f'[daemon]\nrun = "{running.path}"\ndatabase = "{database}"\n')
-    places = Places(config, running.path / "submit.conf", "", config)
+    places = Paths(config, running.path / "submit.conf", "", config)
     await running.start()
     await asyncio.to_thread(answer_of, running.asked(nodes=2))
     await running.daemon.cycle()

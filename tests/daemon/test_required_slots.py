@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scene import T0, Scene
 
-from rtsched.adapters.condor.matching import MachineAds, Request, SlotSets
+from rtsched.adapters.condor.matching import MachineAds, SlotRequest, SlotSets
 from rtsched.model.cluster import Cluster
 
 pytest.importorskip("classad2")
@@ -33,7 +33,7 @@ def scene_of(*matlab: int, planner: str = "mcdf") -> Scene:
 
 def ask(scene: Scene, requirements: str, left: float = 20 * RUN, part: str = PART) -> str:
     """Submit a job of 600 s that must be promised something; return its token."""
-    words = Request(requirements, part=part).words or None
+    words = SlotRequest(requirements, part=part).words or None
     columns = {"size": 1, "wall_time": RUN, "deadline": T0 + left, "partition": part}
     judged = scene.submit(scene.site.snapshot.now, node_request=words, **columns)
     assert judged.verdict == "admit"
@@ -69,28 +69,28 @@ def test_slots_that_change_move_the_plan() -> None:
 @pytest.mark.parametrize(
     ("asked", "part", "seen", "why"),
     [
-        ("HasMatlab", FAST, Request("HasMatlab"), None),
-        ("HasMatlab", FAST, Request("HasMatlab", part=PART), "it was moved to another"),
-        ("HasMatlab", PART, Request("HasMatlab", part=PART), None),
-        ("HasMatlab", PART, Request("HasMatlab", part="/2/512"), None),
+        ("HasMatlab", FAST, SlotRequest("HasMatlab"), None),
+        ("HasMatlab", FAST, SlotRequest("HasMatlab", part=PART), "it was moved to another"),
+        ("HasMatlab", PART, SlotRequest("HasMatlab", part=PART), None),
+        ("HasMatlab", PART, SlotRequest("HasMatlab", part="/2/512"), None),
         (
             "HasMatlab",
             PART,
-            Request("true", part=PART),
+            SlotRequest("true", part=PART),
             "it requests other nodes than were promised",
         ),
-        ("HasMatlab", PART, Request("HasMatlab", part="x/1/512"), "it was moved to another"),
+        ("HasMatlab", PART, SlotRequest("HasMatlab", part="x/1/512"), "it was moved to another"),
         (
             "HasMatlab",
             PART,
-            Request("HasMatlab", "Capability > 8", PART),
+            SlotRequest("HasMatlab", "Capability > 8", PART),
             "it requests other nodes",
         ),
-        ("", PART, Request("HasMatlab", part=PART), None),
+        ("", PART, SlotRequest("HasMatlab", part=PART), None),
     ],
 )
 def test_other_requirements_are_another_job(
-    asked: str, part: str, seen: Request, why: str | None
+    asked: str, part: str, seen: SlotRequest, why: str | None
 ) -> None:
     """Not where its part follows from other slots or is gone, nor where nobody told of them."""
     scene = scene_of(1, 2)

@@ -123,7 +123,7 @@ class _Own(NamedTuple):
     otherwise: str
 
 
-class Request(NamedTuple):
+class SlotRequest(NamedTuple):
     """What a job asks of slots, each text empty if it asks nothing.
 
     `requirements` with the job's own values, `gpus` as of `gpus_required`, `part` the partition.
@@ -143,7 +143,7 @@ class Request(NamedTuple):
         return " ".join(f"--{option}={value}" for option, value in asked.items() if value)
 
     @classmethod
-    def of(cls, words: str) -> Request:
+    def of(cls, words: str) -> SlotRequest:
         """Return the request of these words."""
         rest, found = f" {words}", []
         for option in _OPTIONS:
@@ -373,7 +373,7 @@ def _is_quick(arguments: Sequence[Token]) -> bool:
 # --- what slots say -------------------------------------------------------------------------------
 
 
-class Machine(NamedTuple):
+class MachineAd(NamedTuple):
     """What a slot says of its machine: the kinds of its GPUs, and `lasting_attributes`."""
 
     gpus: tuple[Gpu, ...]
@@ -569,7 +569,7 @@ class SlotSets(Mapping[str, "Mask"]):
         if words not in self._known:
             if len(self._known) >= MOST_KEPT:
                 self._known.clear()
-            self._known[words] = read_only(self._meeting(Request.of(words)))
+            self._known[words] = read_only(self._meeting(SlotRequest.of(words)))
         return self._known[words]
 
     def __iter__(self) -> Iterator[str]:
@@ -586,11 +586,11 @@ class SlotSets(Mapping[str, "Mask"]):
     def unmet(self, requirements: str) -> str:
         """Return the condition of some requirements that no row meets by itself; empty: none."""
         for each in conjuncts_of(requirements):
-            if not self[Request(each).words].any():
+            if not self[SlotRequest(each).words].any():
                 return each
         return ""
 
-    def _meeting(self, request: Request) -> Mask:
+    def _meeting(self, request: SlotRequest) -> Mask:
         mask: Mask = np.ones(len(self._slots), np.bool_)
         if request.requirements:
             mask = self._ads.matched(request.requirements)[self._rows]

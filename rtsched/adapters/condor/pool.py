@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from rtsched.adapters.child_process import SubprocessProxy
 from rtsched.adapters.condor.expressions import gpus_in, suiting_gpus
 from rtsched.adapters.condor.ids import schedd_of
-from rtsched.adapters.condor.matching import Machine, lasting_attributes
+from rtsched.adapters.condor.matching import MachineAd, lasting_attributes
 from rtsched.adapters.condor.schedd import TRIES, Bindings, Schedd, named, refusal
 from rtsched.errors import AdapterError
 from rtsched.logs.classads import Record, number
@@ -112,7 +112,7 @@ class Pool:
             ("machinemaxvacatetime",),
         )
 
-    def machines(self, slots: Sequence[str] = ()) -> dict[str, Machine]:
+    def machines(self, slots: Sequence[str] = ()) -> dict[str, MachineAd]:
         """Return what slots say of their machines, by their names; without names all slots.
 
         Dynamic slots are left out.
@@ -243,7 +243,7 @@ class Pool:
         own = (f"({also})",) if also else ()
         return " && ".join(("SlotID =!= undefined", *own, *conditions))
 
-    def _machine(self, ad: Any) -> Machine:
+    def _machine(self, ad: Any) -> MachineAd:
         """Return what a slot says of its machine; lists as they are written, no nested ads."""
         items = self._bindings.items(ad)
         plain = {
@@ -251,7 +251,7 @@ class Pool:
             for name, value in items.items()
             if type(value) is not type(ad)
         }
-        return Machine(gpus_in(items), lasting_attributes(self._bindings.plain(plain)))
+        return MachineAd(gpus_in(items), lasting_attributes(self._bindings.plain(plain)))
 
 
 def fits_free(job: Any, slot: Any) -> bool:

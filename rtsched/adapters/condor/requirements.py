@@ -21,7 +21,7 @@ from rtsched.adapters.condor.expressions import (
     tokens_of,
 )
 from rtsched.adapters.condor.ids import job_id, schedd_of
-from rtsched.adapters.condor.matching import Request
+from rtsched.adapters.condor.matching import SlotRequest
 from rtsched.adapters.condor.pool_state import HELD
 from rtsched.adapters.live import dag_key
 from rtsched.adapters.requirements import (
@@ -424,19 +424,19 @@ def _too_large(ad: Record, facts: CondorFacts) -> str:
     return f"no slot{f' of class {shortened(kind)}' if kind else ''} has {all_of_it}"
 
 
-def request_of(ad: Record, part: str, facts: CondorFacts) -> Request:
+def request_of(ad: Record, part: str, facts: CondorFacts) -> SlotRequest:
     """Return what a job that rtsched plans asks of the slots of a part.
 
     Requirements count for jobs with a deadline.
     """
     wants_gpus = facts.shared and needs_rtsched(ad) and size_of(ad).gpus > 0
     is_due = math.isfinite(number(ad, "rtdeadline"))
-    return Request(
+    return SlotRequest(
         matching.condition_in(ad) if is_due else "", gpus_required(ad) if wants_gpus else "", part
     )
 
 
-def _unmet(ad: Record, request: Request, facts: CondorFacts) -> str:
+def _unmet(ad: Record, request: SlotRequest, facts: CondorFacts) -> str:
     """Return why no slot meets a request; empty if one does."""
     wrong = matching.wrong_in(request.requirements) if request.requirements else ""
     wrong = wrong or (gpus_problem(request.gpus) if request.gpus else "")
@@ -451,7 +451,7 @@ def _unmet(ad: Record, request: Request, facts: CondorFacts) -> str:
         return f"no slot meets its requirement {_cut(alone)}"
     conditions = " && ".join(matching.conjuncts_of(request.requirements))
     shown = f"its requirements ({_cut(conditions)})"
-    if not facts.sets[Request(request.requirements).words].any():
+    if not facts.sets[SlotRequest(request.requirements).words].any():
         return f"no slot meets all of {shown}"
     kind = text(ad, "rtclass")
     of_class = f" of class {shortened(kind)}" if kind else ""

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.changes import Reply
     from rtsched.adapters.condor.job_ads import JobAds
-    from rtsched.adapters.condor.matching import Machine
+    from rtsched.adapters.condor.matching import MachineAd
     from rtsched.adapters.condor.pool import Pool
     from rtsched.adapters.condor.pool_state import Procs
     from rtsched.adapters.condor.starting import Begun
@@ -274,7 +274,7 @@ class Observer:
         self._version = 0
         self._submitters: list[Record] = []
         self._started: dict[str, float] = {}
-        self._machines: dict[str, Machine] = {}
+        self._machines: dict[str, MachineAd] = {}
         self._machines_of: dict[str, tuple[float, float]] = {}
         self._machines_read = -math.inf
         self._ads = MachineAds.of({})
