@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from rtsched.errors import InputError
-from rtsched.logs.hostlist import expand
+from rtsched.logs.hostlist import expand, names_of
 from rtsched.logs.machine import Node, slurm_state
 from rtsched.logs.slurm_text import gres, licenses_in
 from rtsched.logs.source import readable
@@ -365,17 +365,26 @@ def _node(name: str, pairs: Pairs) -> Node:
     sockets *= _integer(pairs, "boards", 1) if "socketsperboard" in pairs else 1
     cores = _integer(pairs, "corespersocket", 1)
     threads = _integer(pairs, "threadspercore", 1)
-    cpus = _integer(pairs, "cpus", _integer(pairs, "procs", sockets * cores * threads))
-    memory = _integer(pairs, "realmemory", 0)
+    configured = _integer(pairs, "cpus", _integer(pairs, "procs", sockets * cores * threads))
+    cpus, memory = _for_jobs(pairs, configured)
     features = _features(pairs.get("features", pairs.get("feature", "")))
     return Node(
         name,
         cpus=cpus,
-        memory=memory * _MEGABYTE if memory > 0 else -1,
+        memory=memory,
         state=slurm_state(pairs.get("state", "UNKNOWN").split("+")),
         tres=gres(pairs.get("gres", "")),
         features=features,
     )
+
+
+def _for_jobs(pairs: Pairs, cpus: int) -> tuple[int, int]:
+    """Return processors and memory of a node without what is kept for the system (`...Spec...`)."""
+    kept = _integer(pairs, "corespeccount", 0) * _integer(pairs, "threadspercore", 1)
+    kept = kept or len(names_of(f"[{pairs.get('cpuspeclist', '')}]"))
+    memory = _integer(pairs, "realmemory", 0) - _integer(pairs, "memspeclimit", 0)
+    left = _integer(pairs, "cpuefctv", max(cpus - kept, 0))
+    return left, memory * _MEGABYTE if memory > 0 else -1
 
 
 def _features(text: str | list[str]) -> set[str]:
@@ -409,15 +418,15 @@ def as_shown(text: str) -> Described:
     """
     nodes: list[Node] = []
     for part in re.split(r"(?m)^(?=NodeName=|PartitionName=|LicenseName=)", text):
-        pairs = {name.lower(): value for name, value in _PAIR.findall(part)}
+        pairs = {name.lower(): value for name, value in reversed(_PAIR.findall(part))}
         if "nodename" not in pairs:
             continue
-        memory = _integer(pairs, "realmemory", 0)
+        cpus, memory = _for_jobs(pairs, _integer(pairs, "cputot", 1))
         nodes.append(
             Node(
                 pairs["nodename"],
-                cpus=_integer(pairs, "cpuefctv", _integer(pairs, "cputot", 1)),
-                memory=memory * _MEGABYTE if memory > 0 else -1,
+                cpus=cpus,
+                memory=memory,
                 state=slurm_state(pairs.get("state", "").split("+")),
                 tres=gres(pairs.get("gres", "")),
                 partitions=set(filter(None, pairs.get("partitions", "").split(","))),
@@ -437,6 +446,7 @@ class _JsonNode(msgspec.Struct):
     cpus: int | _Count | None = None
     effective_cpus: int | _Count | None = None
     real_memory: int | _Count | None = None
+    specialized_memory: int | _Count | None = None
     gres: str | None = None
     state: str | list[str] | None = None
     partitions: list[str] | None = None
@@ -459,7 +469,8 @@ def from_json(path: str, text: str) -> Described:
         Node(
             node.name,
             cpus=max(0, _count(node.effective_cpus) or _count(node.cpus)),
-            memory=max(0, _count(node.real_memory)) * _MEGABYTE or -1,
+            memory=max(0, _count(node.real_memory) - _count(node.specialized_memory)) * _MEGABYTE
+            or -1,
             state=slurm_state(_words(node.state)),
             tres=gres(node.gres or ""),
             partitions=set(node.partitions or ()),

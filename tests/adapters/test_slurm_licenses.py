@@ -132,6 +132,14 @@ def test_what_cannot_be_planned(licenses: str, text: str) -> None:
     assert not requirements_of(JobRequest(limit=60.0, licenses=licenses), FACTS).problem
 
 
+def test_none_of_a_licence() -> None:
+    """A job that says that it needs none of some is as others."""
+    asked = JobRequest(limit=60.0, deadline=NOW + 900, licenses="matlab:0,work:0")
+    for sharing in (SHARING, Sharing(("cpu",)), Sharing()):
+        assert not requirements_of(asked, replace(FACTS, sharing=sharing)).problem
+    assert not requirements_of(replace(asked, array=4), FACTS).problem
+
+
 def test_where_slurm_does_not_keep_them() -> None:
     """Without bf_licenses, without shared nodes, and for arrays."""
     asked = JobRequest(limit=60.0, deadline=NOW + 900, licenses="matlab:1")

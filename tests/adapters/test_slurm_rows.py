@@ -143,6 +143,14 @@ def test_an_admin_s_text_in_a_node() -> None:
     assert (row.state, row.cores) == (NodeState.UP, 3)
 
 
+def test_what_a_node_keeps_for_the_system() -> None:
+    """No job gets it, nor counts a unit of a generic resource as less than it is."""
+    (row,) = node_rows(
+        "NodeName=n1 CPUEfctv=6 CPUTot=8 RealMemory=100 MemSpecLimit=40 Gres=gpu:a:2,disk:3K\n"
+    )
+    assert (row.cores, row.memory >> 20, dict(row.gres)["gres/disk"]) == (6, 60, 3 << 10)
+
+
 def test_reservations() -> None:
     """Times, nodes, users and flags."""
     (row,) = reservation_rows(

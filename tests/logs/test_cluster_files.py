@@ -92,6 +92,25 @@ def test_processors_from_sockets(tmp_path: Path) -> None:
     assert len(read_cluster(write(tmp_path / "x", text))[0]) == 16
 
 
+KEPT = "Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=1000 MemSpecLimit=100"
+
+
+@pytest.mark.parametrize(
+    ("line", "cpus"),
+    [
+        (f"NodeName=a CoreSpecCount=3 {KEPT}", 10),
+        (f'NodeName=a CpuSpecList="0-1,8,15" {KEPT}', 12),
+        (f"NodeName=a CPUAlloc=0 CPUTot=16 CoreSpecCount=3 CPUSpecList=1-3,9-11 {KEPT}", 10),
+        (f"NodeName=a CPUAlloc=0 CPUEfctv=10 CPUTot=16 CoreSpecCount=3 {KEPT} Reason=CPUTot=1", 10),
+    ],
+)
+def test_what_nodes_keep_for_the_system(tmp_path: Path, line: str, cpus: int) -> None:
+    """No job gets it, by slurm.conf or by scontrol of old and new releases."""
+    cluster, _ = read_cluster(write(tmp_path / "x", line + "\n"))
+    assert len(cluster) == cpus
+    assert int(cluster.nodes.memory.sum()) >> 20 in range(890, 901)
+
+
 SHOWN = """NodeName=fast1 Arch=x86_64 CoresPerSocket=1
    CPUAlloc=0 CPUEfctv=4 CPUTot=4 CPULoad=0.31
    RealMemory=1000 AllocMem=0 FreeMem=2 Sockets=4 Boards=1
@@ -128,6 +147,7 @@ def test_scontrol_json(tmp_path: Path, wrapped: bool) -> None:
         "name": "n1",
         "cpus": number(4),
         "real_memory": number(1000),
+        "specialized_memory": number(200),
         "state": ["MIXED", "DRAIN"] if wrapped else "mixed+drain",
         "partitions": ["all"],
         "active_features": ["ssd", "big"] if wrapped else "ssd,big",
@@ -136,6 +156,7 @@ def test_scontrol_json(tmp_path: Path, wrapped: bool) -> None:
     assert len(cluster) == 4
     assert cluster.nodes.texts("features") == ["big,ssd"] * 4
     assert cluster.nodes.state[0] == NodeState.DRAINED
+    assert cluster.nodes.memory.sum() == 800 << 20
     assert cluster.partitions["all"].all()
 
 

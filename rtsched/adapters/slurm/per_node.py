@@ -410,8 +410,10 @@ def demand_of(request: JobRequest, part: Partition, sharing: Sharing, nodes: int
         amounts[MEMORY] = memory
     known = {name: amount for name, amount in amounts.items() if amount > 0}
     problem = _unknown(known, part, sharing.resources)
-    problem = problem or _license_problem(request.licenses, sharing)
-    return Demand(known | licenses_in(request.licenses), exclusive, each, problem)
+    if request.licensed:
+        problem = problem or _license_problem(request.licenses, sharing)
+    licenses = {name: count for name, count in licenses_in(request.licenses).items() if count}
+    return Demand(known | licenses, exclusive, each, problem)
 
 
 def tasks_per_node(
@@ -504,9 +506,7 @@ def _lies_on_sockets(request: JobRequest, each: int) -> bool:
 
 
 def _license_problem(asked: str, sharing: Sharing) -> str:
-    """Return why a job cannot be planned with these licences; empty: it can, or asks for none."""
-    if not asked:
-        return ""
+    """Return why a job cannot be planned with these licences; empty: it can."""
     if sharing.licenses is None:
         return (
             "no promise can be given to a job that needs licences; the admin may add bf_licenses "

@@ -1,8 +1,9 @@
-"""Routes by which jobs and nodes are read: pyslurm, where it fits; else what squeue prints.
+"""Routes by which jobs are read: pyslurm, where it fits; else what squeue prints.
 
 pyslurm, Slurm's Python bindings, is built for one release of Slurm. Bindings that do not fit can
 crash the process, or show numbers that are not there. So they are tried in a process of their own,
 and their first poll is compared with squeue's; where they fail either, Slurm's commands are used.
+Nodes are always read by scontrol: pyslurm leaves out generic resources with a unit, `scratch:9G`.
 
 What squeue prints of a job is a record of two parts. The first one holds what changes while the job
 waits, as its priority does every few minutes; it is read at each poll. The second one holds all the
@@ -29,25 +30,20 @@ import numpy as np
 
 from rtsched.adapters.programs import run_program, text_of
 from rtsched.adapters.slurm.rows import (
-    MEGABYTE,
     TRES,
     WAITING,
     JobRows,
-    NodeRow,
     Texts,
     Vocabulary,
     alive,
     arrays_in,
-    in_maintenance,
     megabytes,
     moment,
     nodes_in,
     number,
-    state_of,
     text,
 )
 from rtsched.errors import AdapterError
-from rtsched.logs.slurm_text import gres
 from rtsched.model.units import slurm_duration
 
 if TYPE_CHECKING:
@@ -58,7 +54,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.commands import CommandRunner
 
 
-_TRIAL = "import pyslurm; pyslurm.Jobs.load(); pyslurm.Nodes.load()"
+_TRIAL = "import pyslurm; pyslurm.Jobs.load()"
 TRIAL_S = 10.0
 """Seconds that the trial may take: far less than the daemon waits for a poll."""
 
@@ -80,7 +76,7 @@ def unusable(patience: float = TRIAL_S) -> str:
 
 
 class Bindings:
-    """Jobs and nodes by pyslurm.
+    """Jobs by pyslurm.
 
     Raises
     ------
@@ -104,16 +100,8 @@ class Bindings:
         AdapterError
             If the controller does not answer.
         """
-        return rows_of(list(self._ask(self._slurm.Jobs.load).values()))
-
-    def nodes(self) -> list[NodeRow]:
-        """Return all nodes."""
-        return [_node(node) for node in self._ask(self._slurm.Nodes.load).values()]
-
-    def _ask(self, call: Callable[[], Any]) -> Any:
-        """Return what a call of pyslurm returns; its error is ours."""
         try:
-            return call()
+            return rows_of(list(self._slurm.Jobs.load().values()))
         except self._slurm.PyslurmError as error:
             raise AdapterError(
                 f"pyslurm: {error}; check that slurmctld runs (scontrol ping)"
@@ -260,30 +248,6 @@ def shown_dependency(waits_for: dict[str, Any] | None) -> str:
     return joint.join(found) or "singleton"
 
 
-def _node(node: Any) -> NodeRow:
-    """Return the row of one of pyslurm's nodes."""
-    return NodeRow(
-        node.name,
-        int(node.effective_cpus or node.total_cpus or 1),
-        int(node.real_memory or 0) * MEGABYTE or -1,
-        state_of(str(node.state)),
-        tuple(node.active_features or ()),
-        tuple(node.partitions or ()),
-        int(node.weight or 0),
-        gres=tuple(sorted(gres(_listed_counts(getattr(node, "configured_gres", None))).items())),
-        threads=int(node.threads_per_core or 1),
-        maintenance=in_maintenance(str(node.state)),
-        sockets=int(getattr(node, "sockets", 0) or 1),
-        disk=int(getattr(node, "temporary_disk", 0) or 0),
-        available=tuple(getattr(node, "available_features", None) or ()),
-    )
-
-
-def _listed_counts(counts: Any) -> str:
-    """Return counts by name, as pyslurm shows generic resources, as Slurm writes them."""
-    return ",".join(f"{name}:{n}" for name, n in counts.items()) if isinstance(counts, dict) else ""
-
-
 def differs(ours: JobRows, shown: JobRows) -> str:
     """Return in what bindings and commands differ on jobs that both show; empty: in nothing."""
     place = {job: at for at, job in enumerate(shown.id.tolist())}
@@ -301,7 +265,7 @@ def _alike(one: Any, other: Any, both: Iterable[tuple[int, int]]) -> bool:
 
 
 class Route:
-    """Jobs and nodes by the best route there is.
+    """Jobs by the best route there is.
 
     Parameters
     ----------
@@ -339,10 +303,6 @@ class Route:
         if not self.name:
             self._choose()
         return (self._bindings or self._commands).jobs()
-
-    def nodes(self) -> list[NodeRow]:
-        """Return all nodes."""
-        return (self._bindings or self._commands).nodes()
 
     def _choose(self) -> None:
         """Try pyslurm, and use it if it shows what squeue shows."""

@@ -496,11 +496,12 @@ def node_rows(output: str) -> list[NodeRow]:
         pairs = first_of(line)
         if not pairs.get("NodeName"):
             continue
+        memory = number(pairs.get("RealMemory", "")) - number(pairs.get("MemSpecLimit", ""))
         rows.append(
             NodeRow(
                 pairs["NodeName"],
                 number(pairs.get("CPUEfctv", "")) or number(pairs.get("CPUTot", "")) or 1,
-                number(pairs.get("RealMemory", "")) * MEGABYTE or -1,
+                max(memory, 0) * MEGABYTE or -1,
                 state_of(pairs.get("State", "")),
                 words_of(pairs.get("ActiveFeatures", "")),
                 words_of(pairs.get("Partitions", "")),

@@ -123,7 +123,7 @@ class SlurmSystem:
         rows = self._route.jobs()
         reservations = self._commands.reservations()
         single, recurring = foreign(reservations, now)
-        nodes = self._route.nodes()
+        nodes = self._commands.nodes()
         self._read_config(now)
         given, unshared = sharing_of(self._config)
         sharing = self._with_licenses(given, reservations, now)
