@@ -63,15 +63,13 @@ class Cells:
 
 
 def integers(cells: Cells) -> NDArray[np.float64]:
-    """Return whole numbers >= 0; nan where a cell is empty or something else."""
-    out = np.empty(len(cells))
+    """Return whole numbers >= 0, also as `8.0`; nan where a cell is empty or something else."""
+    out, odd = np.full(len(cells), np.nan), np.ones(len(cells), np.bool_)
     if COMPILING:
-        kernels.read_integers(
-            cells.buffer, cells.starts, cells.ends, out, np.empty(len(cells), np.bool_)
-        )
-    else:
-        for row, cell in enumerate(cells.list()):
-            out[row] = float(cell) if cell.isdigit() and len(cell) <= 15 else np.nan
+        kernels.read_integers(cells.buffer, cells.starts, cells.ends, out, odd)
+    for row in np.flatnonzero(odd).tolist():
+        cell = cells[row].removesuffix(b".0")
+        out[row] = float(cell) if cell.isdigit() and len(cell) <= 15 else np.nan
     return out
 
 
@@ -122,6 +120,7 @@ def times(
 
 def _time(cell: bytes) -> tuple[int, float]:
     """Return what a time cell holds and its seconds; the plain form of `read_times`."""
+    cell = cell.removesuffix(b".0")
     if cell.isdigit() and kernels.EPOCH_DIGITS[0] <= len(cell) <= kernels.EPOCH_DIGITS[1]:
         return kernels.EPOCH, float(cell)
     try:

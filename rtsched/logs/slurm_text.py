@@ -305,6 +305,7 @@ def ending(state: str) -> Ending:
 
 def minutes(text: str) -> float:
     """Return the seconds of a number of minutes (TimelimitRaw); inf for anything else."""
+    text = text.removesuffix(".0")
     return (
         float(text) * 60.0 if text.isascii() and text.isdigit() and len(text) < 12 else float("inf")
     )

@@ -435,6 +435,20 @@ def test_a_table_with_quotes(read: Read, at: str, every: bool, numbered: bool, e
     assert not log.skipped.count
 
 
+def test_a_table_with_gaps(read: Read) -> None:
+    """Where a column has no number in some line, pandas writes all of its numbers with a point."""
+    log = read(
+        "JobID,Submit,Start,End,ElapsedRaw,TimelimitRaw,NCPUS,NNodes,Restarts\n"
+        "7,1795248000,1795248600.0,1795249200.0,600.0,60.0,8.0,2.0,3.0\n"
+        "7.batch,1795248000,1795248600.0,1795249200.0,600.0,,8.0,1.0,\n"
+        "8,1795248000,,,,30.0,8.0,2.0,0.0\n"
+    )
+    assert log.jobs.wall_time.tolist() == [3600.0, 1800.0]
+    assert (log.jobs.size.tolist(), log.jobs.labels()) == ([8, 8], ["7", "8"])
+    outcomes = log.outcomes
+    assert (outcomes.start[0], outcomes.run_time[0], outcomes.restarts[0]) == (1795248600.0, 600, 3)
+
+
 def test_a_quote_in_the_text_of_sacct_is_none_of_a_table(read: Read) -> None:
     """Sacct quotes nothing: such a field is as it is."""
     log = read(f'JobID|Submit|Start|End|Comment\n7|{DAY}|"a, b", c\n8|{DAY}|"\n9|{DAY}|x\n')
