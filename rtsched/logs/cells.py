@@ -13,7 +13,7 @@ import numpy as np
 from rtsched.kernels import text as kernels
 from rtsched.kernels.compiling import COMPILING
 from rtsched.logs.source import readable
-from rtsched.model.units import epoch_seconds
+from rtsched.model.units import epoch_seconds, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 NO_TIME = frozenset({b"", b"unknown", b"none", b"n/a", b"invalid", b"0"})
 """How Slurm writes a time that is not there."""
+
+MOST = 1e15
+"""A larger number of anything is none."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,13 @@ class Cells:
 
 
 def integers(cells: Cells) -> NDArray[np.float64]:
-    """Return whole numbers >= 0, also as `8.0`; nan where a cell is empty or something else."""
+    """Return whole numbers >= 0, also as `8.0` or `1.50K`; nan where a cell is something else."""
     out, odd = np.full(len(cells), np.nan), np.ones(len(cells), np.bool_)
     if COMPILING:
         kernels.read_integers(cells.buffer, cells.starts, cells.ends, out, odd)
     for row in np.flatnonzero(odd).tolist():
-        cell = cells[row].removesuffix(b".0")
-        out[row] = float(cell) if cell.isdigit() and len(cell) <= 15 else np.nan
+        number = size_bytes(readable(cells[row]))
+        out[row] = round(number) if number < MOST else np.nan
     return out
 
 

@@ -214,7 +214,7 @@ _FREE = (
     "submitline systemcomment wckey workdir"
 )
 _FORMS = {
-    _NUMBERS: rb"\d*(?:\.\w+)?",
+    _NUMBERS: rb"\d*[KM]?(?:\.\w+)?",
     _TIMES: rb"\d{4}-\d\d-\d\dT[\d:]{5,8}\S{0,6}|\d{9,11}|Unknown|None|N/A|",
     _DURATIONS: rb"(?:\d+-)?[\d:.]+|\d*|UNLIMITED|Partition_Limit|INVALID",
     _SIZES: rb"[\d.]+[KMGTPE]?[cn]?|\?|",

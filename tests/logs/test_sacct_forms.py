@@ -449,6 +449,16 @@ def test_a_table_with_gaps(read: Read) -> None:
     assert (outcomes.start[0], outcomes.run_time[0], outcomes.restarts[0]) == (1795248600.0, 600, 3)
 
 
+@pytest.mark.parametrize("comment", ["", "a|b"])
+def test_nodes_counted_in_thousands(read: Read, comment: str) -> None:
+    """As sacct prints AllocNodes and ReqNodes, of 1,024 nodes and more."""
+    log = read(
+        "JobID|Submit|Start|End|Comment|AllocNodes\n"
+        f"7|{DAY}|{comment}|1.50K\n8|{DAY}|{comment}|2K\n9|{DAY}|{comment}|3\n"
+    )
+    assert log.jobs.size.tolist() == [1536, 2048, 3]
+
+
 def test_a_quote_in_the_text_of_sacct_is_none_of_a_table(read: Read) -> None:
     """Sacct quotes nothing: such a field is as it is."""
     log = read(f'JobID|Submit|Start|End|Comment\n7|{DAY}|"a, b", c\n8|{DAY}|"\n9|{DAY}|x\n')
