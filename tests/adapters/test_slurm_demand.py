@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts, sharing_of
+from rtsched.adapters.slurm.facts import (
+    Partition,
+    Sharing,
+    SlurmFacts,
+    partitions_of,
+    sharing_of,
+)
 from rtsched.adapters.slurm.layout import layout_of
 from rtsched.adapters.slurm.per_node import Demand, demand_of, shown_demand
 from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
@@ -188,3 +194,59 @@ def test_no_promise_behind_another_partition() -> None:
     assert not requirements_of(asked, facts, fresh=False).problem
     late = JobRequest(limit=60.0, deadline=1e9, begin=5e8)
     assert requirements_of(late, facts).problem
+
+
+def limited(settings: str, resources: tuple[str, ...], **asked: Any) -> Any:
+    """Return the requirements of a job in a partition with these settings, of the nodes above."""
+    said, default = partitions_of(f"PartitionName=all MaxTime=60 {settings}", "40000")
+    sharing = Sharing(resources, core_memory=GIB)
+    machine = layout_of(node_rows(NODES), said, default, set(), SlurmSettings(), 1, sharing)
+    facts = SlurmFacts(
+        partitions=machine.partitions, default="all", sharing=sharing, parts=machine.parts
+    )
+    return requirements_of(JobRequest(deadline=1e9, partition="all", **asked), facts)
+
+
+@pytest.mark.parametrize("resources", [RESOURCES, ()])
+@pytest.mark.parametrize(
+    ("settings", "asked", "says"),
+    [
+        ("MaxCPUsPerNode=15", {}, "on a node by MaxCPUsPerNode=15 is not planned; use another"),
+        ("MaxCPUsPerSocket=8", {}, "on a node by MaxCPUsPerSocket=8 is not planned; use another"),
+        ("MaxCPUsPerNode=16 MaxCPUsPerSocket=UNLIMITED", {}, ""),
+        ("MaxMemPerNode=3000", {"memory": 4 * GIB}, "has more than 3000"),
+        ("MaxMemPerNode=3000", {"memory": 2 * GIB}, ""),
+        ("MaxMemPerNode=3000", {"all_memory": True}, "(--mem=0); ask for at most 3000 MiB"),
+        ("MaxMemPerNode=UNLIMITED", {"memory": 45 * GIB}, "has more than 40000"),
+        ("MaxMemPerCPU=4000", {"memory": 45 * GIB}, ""),
+    ],
+)
+def test_what_a_partition_gives_no_job(
+    resources: tuple[str, ...], settings: str, asked: dict[str, Any], says: str
+) -> None:
+    """Slurm never starts such a job: limits of a partition come before those of all."""
+    problem = limited(settings, resources, **asked).problem
+    assert says in problem
+    assert bool(says) == bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("other", "resources", "refused"),
+    [("NO", RESOURCES, True), ("FORCE:2", RESOURCES, False), ("NO", (), False)],
+)
+def test_cores_that_jobs_share(other: str, resources: tuple[str, ...], refused: bool) -> None:
+    """Slurm starts no such job beside one of a partition where they do not."""
+    settings = f"OverSubscribe=FORCE:4\nPartitionName=top MaxTime=60 OverSubscribe={other}"
+    problem = limited(settings, resources).problem
+    assert ("a node by OverSubscribe=FORCE:4 is not planned; use another" in problem) == refused
+
+
+def test_what_a_partition_gives_for_memory_and_gpus() -> None:
+    """Processors for memory, and for GPUs processors and memory, of a job that names neither."""
+    for_memory = limited("MaxMemPerCPU=1024", RESOURCES, memory=3 * GIB)
+    assert for_memory.demand["cpu"] == 4
+    settings = "JobDefaults=DefCpuPerGPU=3,DefMemPerGPU=2048"
+    of_gpus = limited(settings, RESOURCES, tres_node="gres/gpu:2").demand
+    assert (of_gpus["cpu"], of_gpus["mem"]) == (6, 4 * GIB)
+    named = limited(settings, RESOURCES, tres_node="gres/gpu:2", per_task=4, memory=GIB).demand
+    assert (named["cpu"], named["mem"]) == (4, GIB)

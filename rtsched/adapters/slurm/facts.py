@@ -60,6 +60,15 @@ class Partition:
         A partition that has some of its nodes too, and whose jobs Slurm starts before; empty: none.
     restricted : bool
         Whether not all users, accounts and QOS may use it.
+    capped : str
+        What keeps its jobs from some processors of a node, such as `MaxCPUsPerNode=4`; empty:
+        nothing.
+    job_memory : int
+        Bytes that a job may have of a node at most; 0: no limit.
+    most_core_memory : int
+        As of `Sharing`.
+    gpu_cores, gpu_memory : int
+        Processors and bytes for each GPU of a job without a wish; 0: not set.
     """
 
     name: str
@@ -79,10 +88,16 @@ class Partition:
     hardware: tuple[tuple[Mapping[str, int], int], ...] = ()
     above: str = ""
     restricted: bool = False
+    capped: str = ""
+    job_memory: int = 0
+    most_core_memory: int = 0
+    gpu_cores: int = 0
+    gpu_memory: int = 0
 
     def most(self, resource: str) -> int:
-        """Return the most of a resource that one of its nodes has, where jobs share them."""
-        return max((node.get(resource, 0) for node, _ in self.hardware), default=0)
+        """Return the most of a resource that a job may have of a node, where jobs share them."""
+        most = max((node.get(resource, 0) for node, _ in self.hardware), default=0)
+        return min(most, self.job_memory or most) if resource == MEMORY else most
 
 
 @dataclass(frozen=True)
@@ -348,14 +363,19 @@ def default_memory(settings: Mapping[str, str]) -> tuple[int, int]:
     return number(node) * MEGABYTE, number(core) * MEGABYTE
 
 
-def partitions_of(text: str) -> tuple[dict[str, dict[str, str]], str]:
-    """Return what `scontrol show partition -o` says by partition, and the default one's name."""
+def partitions_of(text: str, most_memory: str = "") -> tuple[dict[str, dict[str, str]], str]:
+    """Return what `scontrol show partition -o` says by partition, and the default one's name.
+
+    `most_memory`: MaxMemPerNode of partitions that set no limit of memory.
+    """
     found: dict[str, dict[str, str]] = {}
     default = ""
     for line in text.splitlines():
         pairs = pairs_of(line)
         name = pairs.get("partitionname", "")
         if name:
+            if not any(number(pairs.get(f"maxmemper{each}", "")) for each in ("node", "cpu")):
+                pairs["maxmempernode"] = most_memory
             found[name] = pairs
             if pairs.get("default", "").upper() == "YES":
                 default = name

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from rtsched.adapters.recurring import DAY_S, as_periodic, both_sides
 from rtsched.adapters.slurm.facts import Partition, Sharing, default_memory, limit_of
-from rtsched.adapters.slurm.rows import number
+from rtsched.adapters.slurm.rows import MEGABYTE, number
 from rtsched.logs.hostlist import names_of
 from rtsched.logs.node_requests import MOST_KEPT, Hardware, NodeSets
 from rtsched.logs.slurm_cluster import has_whole_nodes
@@ -88,6 +89,10 @@ class ClusterLayout:
         return np.array([row for row in found if row >= 0], np.int32)
 
 
+_FORCED = re.compile(r"FORCE(?!:1$).*", re.IGNORECASE)
+"""OverSubscribe of partitions in which several jobs may have the same cores."""
+
+
 @dataclass(eq=False)
 class PartitionParts:
     """What partitions have, and those of their nodes that jobs ask for.
@@ -140,8 +145,13 @@ class PartitionParts:
         return self.part(name, mask), left_out
 
     def hardware(self, name: str, request: str) -> Hardware:
-        """Return what each of the nodes has that a request means; empty: those of a partition."""
-        return self.equipment.of(self._mask(name, request))
+        """Return what a job may have of each node that a request means.
+
+        Empty: of those of a partition.
+        """
+        hardware = self.equipment.of(self._mask(name, request))
+        most = _most_memory(self.shown[name])
+        return replace(hardware, memory=np.minimum(hardware.memory, most)) if most else hardware
 
     def _mask(self, name: str, request: str) -> NDArray[np.bool_]:
         return self._sets[request] if request else self.cluster.partitions[name]
@@ -191,7 +201,24 @@ class PartitionParts:
             _hardware(nodes.capacity[mask], sharing.resources),
             self._above(name, mask) if sharing.resources else "",
             _restricted(pairs),
+            _capped(pairs, self.equipment.of(mask)) or self._oversubscribed(name, mask),
+            _most_memory(pairs),
+            number(pairs.get("maxmempercpu", "")) * MEGABYTE,
+            number(_of_gpus(pairs, "DefCpuPerGPU")),
+            number(_of_gpus(pairs, "DefMemPerGPU")) * MEGABYTE,
         )
+
+    def _oversubscribed(self, name: str, mask: NDArray[np.bool_]) -> str:
+        """Return how cores of a partition's nodes are shared, if jobs of others may not be there.
+
+        Slurm starts no job whose cores may be shared beside one whose cores may not.
+        """
+        how = {each: pairs.get("oversubscribe", "") for each, pairs in self.shown.items()}
+        shared = {each for each, text in how.items() if _FORCED.fullmatch(text)}
+        if not self.sharing.resources or name not in shared:
+            return ""
+        others = (self.cluster.partitions[each] for each in how if each not in shared)
+        return f"OverSubscribe={how[name]}" if any((one & mask).any() for one in others) else ""
 
     def _above(self, name: str, mask: NDArray[np.bool_]) -> str:
         """Return a partition whose jobs Slurm starts before on some of these nodes; or nothing."""
@@ -199,6 +226,25 @@ class PartitionParts:
         partitions = self.cluster.partitions
         above = [n for n in tier if tier[n] > tier[name] and (partitions[n] & mask).any()]
         return min(above, default="")
+
+
+def _most_memory(pairs: Mapping[str, str]) -> int:
+    return number(pairs.get("maxmempernode", "")) * MEGABYTE
+
+
+def _capped(pairs: Mapping[str, str], hardware: Hardware) -> str:
+    """Return which setting keeps jobs from some processors of a node; empty: none."""
+    for setting, times in (("MaxCPUsPerNode", 1), ("MaxCPUsPerSocket", hardware.sockets)):
+        most = number(pairs.get(setting.lower(), ""))
+        if most and (most * times < hardware.cpus).any():
+            return f"{setting}={most}"
+    return ""
+
+
+def _of_gpus(pairs: Mapping[str, str], setting: str) -> str:
+    """Return a setting in JobDefaults."""
+    words = (word.partition("=") for word in pairs.get("jobdefaults", "").split(","))
+    return next((value for name, _, value in words if name == setting), "")
 
 
 def _restricted(pairs: Mapping[str, str]) -> bool:

@@ -472,7 +472,8 @@ def _cpus_and_memory(
     0 bytes: they get all memory of the node. `gpus`: those that they have there.
     """
     cpus = 1 if request.overcommit else each * request.per_task
-    cpus = max(cpus, request.node_cpus, request.gpu_cpus * gpus)
+    of_gpu = request.gpu_cpus or (part.gpu_cores if request.per_task == 1 else 0)
+    cpus = max(cpus, request.node_cpus, of_gpu * gpus)
     wishes = {
         "threads-per-core": request.threads,
         "ntasks-per-core": request.tasks_per_core,
@@ -481,9 +482,9 @@ def _cpus_and_memory(
     cpus = _in_cores(cpus, wishes, part)
     memory = request.memory or request.gpu_memory * gpus or request.cpu_memory * cpus
     if not memory and not request.all_memory:
-        memory = part.node_memory or part.core_memory * cpus
-    if sharing.most_core_memory > 0:
-        cpus = max(cpus, -(-memory // sharing.most_core_memory))
+        memory = part.gpu_memory * gpus or part.node_memory or part.core_memory * cpus
+    if most := part.most_core_memory or sharing.most_core_memory:
+        cpus = max(cpus, -(-memory // most))
     return -(-cpus // part.threads) * part.threads, memory
 
 

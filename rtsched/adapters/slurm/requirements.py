@@ -672,6 +672,16 @@ def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> s
     """Return why its partition cannot take a request as things are; empty if it can."""
     if not part.up:
         return f"partition {part.name} is not starting jobs now"
+    if part.capped:
+        return (
+            f"no promise can be given in partition {part.name}: how many of its jobs may run on a "
+            f"node by {part.capped} is not planned; use another one"
+        )
+    if request.all_memory and 0 < part.job_memory < part.memory:
+        return (
+            f"partition {part.name} lets no job have all memory of a node (--mem=0); ask for at "
+            f"most {part.job_memory >> 20} MiB"
+        )
     if least < part.min_nodes or max(request.max_nodes, least) > part.max_nodes:
         most = f" to {part.max_nodes:g}" if math.isfinite(part.max_nodes) else " or more"
         return f"partition {part.name} accepts jobs of {part.min_nodes}{most} nodes; see --nodes"
