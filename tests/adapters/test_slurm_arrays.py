@@ -38,6 +38,11 @@ FACTS = SlurmFacts(
         "alone": Partition("alone", 600.0, 86400.0, True, 10, 16, 64 * GIB, exclusive=True),
         "threads": Partition("threads", 600.0, 86400.0, True, 10, 16, 64 * GIB, threads=2),
         "large": Partition("large", 600.0, 86400.0, True, 10, 16, 64 * GIB, node_memory=32 * GIB),
+        "gpus": Partition(
+            *("gpus", 600.0, 86400.0, True, 10, 16, 64 * GIB),
+            hardware=(({"gres/gpu": 4}, 10),),
+            gpu_cores=5,
+        ),
     },
     default="all",
     given=GIVEN,
@@ -73,6 +78,16 @@ def described(facts: SlurmFacts = FACTS, **fields: Any) -> Any:
         ({"partition": "alone"}, 1, 10),
         ({"partition": "threads", "pn_min_memory": 1024}, 8, 10),
         ({"partition": "large"}, 2, 10),  # the partition's default counts before the cluster's
+        ({"partition": "gpus", "tres_per_node": "gres/gpu:1", "cpus_per_task": 2}, 4, 10),
+        ({"partition": "gpus", "tres_per_node": "gres/gpu:1"}, 3, 10),
+        (
+            {"partition": "gpus", "tres_per_node": "gres/gpu:1", "cpus_per_tres": "gres/gpu:8"},
+            *(2, 10),
+        ),
+        (
+            {"partition": "gpus", "tres_per_job": "gres/gpu:2", "mem_per_tres": "gres/gpu:16384"},
+            *(1, 10),
+        ),
     ],
 )
 def test_how_many_tasks_run_on_a_node(fields: dict[str, Any], per_node: int, most: int) -> None:

@@ -441,12 +441,13 @@ def tasks_per_node(
     if not (part.node_memory or part.core_memory):
         part = replace(part, node_memory=given.node_memory, core_memory=given.core_memory)
     tasks = max(request.tasks, request.tasks_per_node, 1)
-    cpus, memory = _cpus_and_memory(request, tasks, part, given)
+    amounts = generic_per_node(request, 1, tasks)
+    cpus, memory = _cpus_and_memory(request, tasks, part, given, amounts.get(GPU, 0))
     cpus = max(cpus, -(-request.cpus // part.threads) * part.threads)
     if request.shown is not None:
         memory = request.memory * cpus or memory  # squeue may show it per processor
     fits = part.cores // cpus
-    for name, amount in generic_per_node(request, 1, tasks).items():
+    for name, amount in amounts.items():
         fits = min(fits, int(hardware.amount(name).min(initial=fits * amount)) // amount)
     if MEMORY in given.resources and part.memory > 0:
         fits = min(fits, part.memory // memory) if memory else 1
