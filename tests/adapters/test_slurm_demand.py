@@ -207,6 +207,19 @@ def limited(settings: str, resources: tuple[str, ...], **asked: Any) -> Any:
     return requirements_of(JobRequest(deadline=1e9, partition="all", **asked), facts)
 
 
+@pytest.mark.parametrize(
+    ("how", "resources", "refused"),
+    [("YES:4", RESOURCES, True), ("NO", RESOURCES, False), ("YES:4", (), False)],
+)
+def test_a_job_that_would_share_its_cores(
+    how: str, resources: tuple[str, ...], refused: bool
+) -> None:
+    """Only where its partition lets it, Slurm starts it beside no job that would not."""
+    problem = limited(f"OverSubscribe={how}", resources, oversubscribe=True).problem
+    assert ("(--oversubscribe); leave it out" in problem) == refused
+    assert not limited(f"OverSubscribe={how}", resources).problem
+
+
 @pytest.mark.parametrize("resources", [RESOURCES, ()])
 @pytest.mark.parametrize(
     ("settings", "asked", "says"),

@@ -69,6 +69,8 @@ class Partition:
         As of `Sharing`.
     gpu_cores, gpu_memory : int
         Processors and bytes for each GPU of a job without a wish; 0: not set.
+    oversubscribes : bool
+        Whether jobs that ask for it share cores there, where jobs share nodes.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Partition:
     most_core_memory: int = 0
     gpu_cores: int = 0
     gpu_memory: int = 0
+    oversubscribes: bool = False
 
     def most(self, resource: str) -> int:
         """Return the most of a resource that a job may have of a node, where jobs share them."""

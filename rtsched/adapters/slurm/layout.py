@@ -206,6 +206,7 @@ class PartitionParts:
             number(pairs.get("maxmempercpu", "")) * MEGABYTE,
             number(_of_gpus(pairs, "DefCpuPerGPU")),
             number(_of_gpus(pairs, "DefMemPerGPU")) * MEGABYTE,
+            bool(sharing.resources) and pairs.get("oversubscribe", "").startswith("YES"),
         )
 
     def _oversubscribed(self, name: str, mask: NDArray[np.bool_]) -> str:

@@ -385,6 +385,7 @@ class JobRequest:
     node_cpus: int = 0
     all_memory: bool = False
     exclusive: bool = False
+    oversubscribe: bool = False
     most_nodes: int = 0
     sockets: int = 0
     cores_per_socket: int = 0
@@ -677,6 +678,8 @@ def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> s
             f"no promise can be given in partition {part.name}: how many of its jobs may run on a "
             f"node by {part.capped} is not planned; use another one"
         )
+    if request.oversubscribe and part.oversubscribes:
+        return "cannot plan with cores that other jobs have too (--oversubscribe); leave it out"
     if request.all_memory and 0 < part.job_memory < part.memory:
         return (
             f"partition {part.name} lets no job have all memory of a node (--mem=0); ask for at "
@@ -684,7 +687,8 @@ def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> s
         )
     if least < part.min_nodes or max(request.max_nodes, least) > part.max_nodes:
         most = f" to {part.max_nodes:g}" if math.isfinite(part.max_nodes) else " or more"
-        return f"partition {part.name} accepts jobs of {part.min_nodes}{most} nodes; see --nodes"
+        fewest = max(part.min_nodes, 1)
+        return f"partition {part.name} accepts jobs of {fewest}{most} nodes; see --nodes"
     if limit > part.longest_s:
         return f"its time limit exceeds the {part.longest_s / 60:.0f} min of partition {part.name}"
     return ""

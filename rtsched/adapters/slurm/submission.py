@@ -537,6 +537,7 @@ def request_of(fields: Mapping[int, str | int], spec: CommentOptions, now: float
         node_cpus=_count(fields, Tag.PN_MIN_CPUS, 0),
         all_memory=_number(fields, Tag.PN_MIN_MEMORY, -1) == 0,
         exclusive=_number(fields, Tag.SHARED, 1) != 1,
+        oversubscribe=_number(fields, Tag.SHARED, 0) == 1,
         most_nodes=_count(fields, Tag.MAX_NODES, 0),
         sockets=_count(fields, Tag.SOCKETS_PER_NODE, 0),
         cores_per_socket=_count(fields, Tag.CORES_PER_SOCKET, 0),
