@@ -31,6 +31,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, cast
 
 from rtsched.errors import AdapterError, RtschedError
+from rtsched.loading import loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +134,8 @@ def _answered(request: Start | Call | HandOver, made: object) -> tuple[Response,
     try:
         if isinstance(request, Start):
             sys.path[:] = request.path
-            made = pickle.loads(request.make)()  # noqa: S301 - from our own other half
+            with loading():
+                made = pickle.loads(request.make)()  # noqa: S301 - from our own other half
             return Response(getattr(made, "calls", math.inf)), made
         if isinstance(request, HandOver):
             return Response(pickle.dumps(partial(_itself, made), protocol=5)), made

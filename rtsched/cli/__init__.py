@@ -19,6 +19,7 @@ from rtsched.cli.common import (
     return_what_is_freed,
     sentences,
 )
+from rtsched.loading import loading
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -83,7 +84,8 @@ class Commands(Group):
             return None
         module = MODULES.get(cmd_name, cmd_name)
         attribute = cmd_name if cmd_name in MODULES else "command"
-        command: click.Command = getattr(import_module(f"rtsched.cli.{module}"), attribute)
+        with loading():
+            command: click.Command = getattr(import_module(f"rtsched.cli.{module}"), attribute)
         return command
 
     def format_commands(

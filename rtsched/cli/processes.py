@@ -8,6 +8,7 @@ import click
 
 from rtsched.cli.common import SITE, debug_option, path_option
 from rtsched.errors import MissingExtraError
+from rtsched.loading import loading
 
 
 @click.command("serve")
@@ -27,9 +28,10 @@ def serve(config: Path, dry_run: bool) -> None:
     Runs in the foreground until it is stopped (SIGTERM); on a head node it is started by systemd.
     It does not need root. The log is JSON, one event per line.
     """
-    from rtsched.cli.check import load_checked
-    from rtsched.core.plugins import discover
-    from rtsched.daemon import start
+    with loading():
+        from rtsched.cli.check import load_checked
+        from rtsched.core.plugins import discover
+        from rtsched.daemon import start
 
     start.serve(lambda: load_checked(config, discover()), dry_run)
 
@@ -46,7 +48,8 @@ def rest(config: Path) -> None:
     reads certificate and key again. The log is JSON, one event per line.
     """
     try:
-        from rtsched.rest.serving import run
+        with loading():
+            from rtsched.rest.serving import run
     except ImportError as error:
         raise MissingExtraError("rtsched rest", "rest", str(error)) from error
     from rtsched.core.config import read_settings

@@ -26,6 +26,7 @@ from rtsched.cli.common import (
 )
 from rtsched.cli.options import from_options, options_of, reading_of, reading_options, title_option
 from rtsched.errors import ConfigError, InputError, MissingExtraError
+from rtsched.loading import loading
 from rtsched.model import on_disk
 from rtsched.model.units import known_zone
 from rtsched.replay.policies import RECOMMENDED, presets
@@ -225,8 +226,9 @@ def _table_format(asked: TableFormat | None, out: Path | None) -> TableFormat:
 
 def perform(asked: Arguments) -> Exit:
     """Read, replay and report; return the exit status."""
-    from rtsched.replay.parallel import connected
-    from rtsched.report.summary import summarise
+    with loading():
+        from rtsched.replay.parallel import connected
+        from rtsched.report.summary import summarise
 
     with ProgressBars(asked.progress) as bars, ExitStack() as cluster:
         client = None

@@ -34,6 +34,7 @@ from rtsched.daemon.systemd import log_events, notify, watched
 from rtsched.daemon.warming import warm_up
 from rtsched.daemon.worker import Worker
 from rtsched.errors import ConfigError, StoreError
+from rtsched.loading import loading
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -135,7 +136,8 @@ def serve(read: Callable[[], LiveSite], dry_run: bool = False) -> None:
     StoreError
         If the database cannot be used.
     """
-    live = read()
+    with loading():
+        live = read()
     log_events(live.daemon.log_level)
     sys.setswitchinterval(TURN)
 
