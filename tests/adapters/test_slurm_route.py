@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rtsched.adapters.slurm.route import Route, rows_of, shown_dependency
+from rtsched.adapters.slurm.route import JobSource, rows_of, shown_dependency
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.errors import AdapterError
 
@@ -25,7 +25,7 @@ class Commands:
 
 def test_a_site_without_pyslurm_has_no_problem() -> None:
     """Slurm's commands do for everything, so nobody is alarmed for good."""
-    route = Route(Commands(), "auto")
+    route = JobSource(Commands(), "auto")
     assert route.jobs() == []
     assert (route.name, route.problem) == ("commands", "")
 
@@ -33,7 +33,7 @@ def test_a_site_without_pyslurm_has_no_problem() -> None:
 def test_who_demands_pyslurm_is_told() -> None:
     """A setting that cannot be followed is an error."""
     with pytest.raises(AdapterError, match="pyslurm does not match"):
-        Route(Commands(), "pyslurm").jobs()
+        JobSource(Commands(), "pyslurm").jobs()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_pyslurm_that_hangs_delays_the_first_poll_only(
     monkeypatch.syspath_prepend(str(tmp_path))
     commands = Commands()
     commands.settings = SlurmSettings(command_timeout_s=0.5)
-    route = Route(commands, "auto")
+    route = JobSource(commands, "auto")
     begin = time.monotonic()
     assert route.jobs() == []
     assert time.monotonic() - begin < 5.0

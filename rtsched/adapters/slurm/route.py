@@ -264,7 +264,7 @@ def _alike(one: Any, other: Any, both: Iterable[tuple[int, int]]) -> bool:
     return all(one[i] == other[j] or (one[i] != one[i] and other[j] != other[j]) for i, j in both)
 
 
-class Route:
+class JobSource:
     """Jobs by the best route there is.
 
     Parameters

@@ -54,7 +54,7 @@ from rtsched.adapters.slurm.observation import (
     marks_of,
     requeued_parts,
 )
-from rtsched.adapters.slurm.route import Route
+from rtsched.adapters.slurm.route import JobSource
 from rtsched.adapters.slurm.rows import parts
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
@@ -93,7 +93,7 @@ class SlurmSystem:
         self.settings = settings or SlurmSettings()
         self._commands = CommandRunner(self.settings)
         share = self.settings.share_nodes
-        self._route = Route(self._commands, self.settings.route, amounts=share)
+        self._route = JobSource(self._commands, self.settings.route, amounts=share)
         self._last_applied = LastApplied.of(last_applied.read(self.settings.memory))
         self._kept = self._last_applied.kept()
         self._not_kept = ""
