@@ -81,7 +81,7 @@ class SacctReader:
             "given_tres": Meanings(_tres_cpus),
             "state": Meanings(ending),
         }
-        self._memory = Meanings(lambda text: size_bytes(text, "M"), _memory_basis)
+        self._memory = Meanings(lambda text: _req_mem(text)[0], lambda text: _req_mem(text)[1])
         self._local = False
 
     @staticmethod
@@ -472,9 +472,23 @@ def per_processor(total: NDArray[np.float64], size: NDArray[np.float64]) -> NDAr
 _TOTAL, _PER_CPU, _PER_NODE = 0.0, 1.0, 2.0
 
 
-def _memory_basis(text: str) -> float:
-    """Return what a ReqMem counts for: before 21.08 it ended in `c` (per CPU) or `n` (per node)."""
-    return {"c": _PER_CPU, "n": _PER_NODE}.get(text.strip()[-1:].lower(), _TOTAL)
+_RAW_MEMORY = re.compile(r"(\d{1,20})(?:\.0+)?([MGTP]?)(n?)", re.ASCII)
+
+
+def _req_mem(text: str) -> tuple[float, float]:
+    """Return the bytes of a ReqMem and what they count for.
+
+    Before 21.08 it ended in `c` (per CPU) or `n` (per node). Old records, printed by a later Slurm
+    or by exporters, may have the flag MEM_PER_CPU (once bit 31, then 63) still in the MiB.
+    """
+    text = text.strip()
+    if raw := _RAW_MEMORY.fullmatch(text):
+        size = int(raw[1]) << 10 * "MGTP".index(raw[2])
+        for bit in (63, 31) if raw[3] or not raw[2] else (63,):  # all of a job may ask for 2 PiB
+            if size >> bit == 1:
+                return float(size - (1 << bit) << 20), _PER_CPU
+    basis = {"c": _PER_CPU, "n": _PER_NODE}.get(text[-1:].lower(), _TOTAL)
+    return size_bytes(text, "M"), basis
 
 
 def _tres_cpus(text: str) -> float:

@@ -198,13 +198,24 @@ def test_time_limits(read: Read, column: str, text: str, seconds: float) -> None
         ("2.5G", 5 << 27),
         ("1000Mc", 1000 << 20),
         ("8Gn", 8 << 29),
+        ("2147485198Mn", 1550 << 20),
+        ("2097155Gn", 3 << 30),
+        ("2147485198.0", 1550 << 20),
+        ("2.00Pn", -1),
+        ("9223372036854777358", 1550 << 20),
+        ("9223372036854777358Mn", 1550 << 20),
+        ("9223372036854777358M", 1550 << 20),
+        ("2P", 1 << 49),
         ("0", -1),
         ("", -1),
         ("?", -1),
     ],
 )
 def test_memory_is_per_processor(read: Read, text: str, size: int) -> None:
-    """ReqMem counts for the job, per CPU (c) or per node (n); here are 4 CPUs on 2 nodes."""
+    """ReqMem counts for the job, per CPU (c) or per node (n); here are 4 CPUs on 2 nodes.
+
+    Slurm's flag MEM_PER_CPU may be left in the number, rounded away in `2.00Pn`.
+    """
     assert read(table({"ReqMem": text, "NNodes": "2"})).jobs.memory.tolist() == [size]
 
 
