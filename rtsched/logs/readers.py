@@ -180,10 +180,16 @@ _OTHERS = (
     ),
     _other(rb"\A\d\d/\d\d/\d\d \d\d:\d\d:\d\d ", "a log file of HTCondor's daemons", _CONDOR),
     _other(
-        rb"\A\d+(?:_\d+)?([|,;\t^])(?:[^\n]{0,2000}\1)?(?:\d{4}-\d\d-\d\d[T ]\d\d:|1\d{9}\1)",
+        rb"\A\d+(?:_\d+)?([|,;\t^])(?:[^\n]{0,2000}\1)?"
+        rb"(?:\d{4}-\d\d-\d\d[T ]\d\d:|(?:COMPLETED|FAILED|CANCELLED|TIMEOUT)\b)",
         "the text of sacct without its header line (--noheader)",
         "make the log without that option, or name its columns with --columns, as for `sacct "
         "--format`",
+    ),
+    _other(
+        rb"\A(?:[^\s|,;^]*#)?\d+(?:[._][\w.-]+)?(?:#\d+)?([|,;\t^ ])(?:[^\n]{0,2000}\1)?1\d{9}\b",
+        "a table without names, as of `condor_history -format`, or sacct without its header line",
+        "print it with `condor_history -af:h` or `-long`, or name sacct's columns with --columns",
     ),
     _other(rb"\A(?:<!DOCTYPE|<html)", "an HTML page"),
     _other(rb"\A#!", "a script"),
