@@ -18,6 +18,7 @@ from rtsched.logs import cells as read
 from rtsched.logs.cells import Cells, Interner, Meanings
 from rtsched.logs.gather import Coder
 from rtsched.logs.sacct_lines import (
+    MESSAGE,
     SACCT,
     Header,
     begins_record,
@@ -25,6 +26,7 @@ from rtsched.logs.sacct_lines import (
     guess_note,
     guessed_header,
     header_of,
+    header_start,
     is_header,
     readings,
     split_lines,
@@ -86,8 +88,8 @@ class SacctReader:
 
     @staticmethod
     def claims(head: bytes) -> bool:
-        """Return whether the first line is a header with JobID in it."""
-        line = head.lstrip().partition(b"\n")[0].strip()
+        """Return whether the first line, or one behind messages, is a header with JobID in it."""
+        line = head[header_start(head) :].partition(b"\n")[0].strip()
         header = Header(line, None)
         names = {b"jobid", b"jobidraw"}
         delimited = len(header.columns) > 1 and not header.delimiter.isspace()
@@ -114,6 +116,8 @@ class SacctReader:
     def _header(self, source: Source, block: bytes) -> tuple[Header, bytes, int]:
         """Return the header, the text behind it, and how many lines both take."""
         header, rest, number = read_header(source, block, self._given_delimiter, self._columns)
+        for line in header.messages:
+            self._rows.skipped.add(MESSAGE, self._rows.where(line))
         if header.guessed and header.guessed not in self._rows.remarks:
             self._rows.remarks.insert(0, header.guessed)
         if not self._details:
@@ -373,7 +377,7 @@ def read_header(
         If `columns` is no list of columns.
     """
     block = block.removeprefix(b"\xef\xbb\xbf")
-    start = len(block) - len(block.lstrip())
+    start = header_start(block)
     line, _, rest = block[start:].partition(b"\n")
     number = block.count(b"\n", 0, start) + 1
     guess = ""
@@ -387,6 +391,8 @@ def read_header(
             line, rest, number = made, block[start:], number - 1
     header = Header(line, delimiter)
     header.guessed = guess
+    before = block[:start].split(b"\n")
+    header.messages = [at for at, each in enumerate(before, 1) if each.strip()]
     if delimiter and len(header.columns) == 1:
         raise InputError(
             source.path,

@@ -23,7 +23,7 @@ import numpy as np
 
 from rtsched.errors import ConfigError, InputError
 from rtsched.kernels.text import count_lines, scan_fields
-from rtsched.logs.source import readable
+from rtsched.logs.source import HEAD, readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,8 +84,11 @@ SACCT = f"sacct --allusers --allocations --duplicates --parsable2 --format {SACC
 """How an export is made, beside its first and last day."""
 
 
+MESSAGE = "it is a message before the header line"
+
+
 class Header:
-    """The first line of a file: its columns, and where each role is found.
+    """The first line of a table: its columns, and where each role is found.
 
     Attributes
     ----------
@@ -96,9 +99,12 @@ class Header:
         Column of each role that the file has.
     guessed : str
         What to say of columns that no line of the file names; empty: one does.
+    messages : sequence of int
+        Lines before it that are none of the table.
     """
 
     guessed: str = ""
+    messages: Sequence[int] = ()
 
     def __init__(self, line: bytes, delimiter: str | None) -> None:
         text = line.strip(b"\r\n\t ")
@@ -372,6 +378,7 @@ _DELIMITERS = (b"|", b"\t", b"^", b";", b",")
 _WIDTH = re.compile(r"%-?\d+$")
 _COLUMN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _MOST_LINES = 200
+_MOST_MESSAGES = 20
 _LEAST_RUNS = 3
 _SHOWN = {name.lower(): name for name in (*SACCT_COLUMNS.split(","), "Elapsed")}
 _ID = re.compile(rb"\d+(?:[_+](?:\d+|\[[^|]*\]))?(?:\.[\w+]+)?")
@@ -408,6 +415,20 @@ def columns_named(text: str) -> list[str]:
 def is_header(line: bytes) -> bool:
     """Return whether a first line names columns, a job's id among them."""
     return not {"jobid", "jobidraw"}.isdisjoint(Header(line, None).columns)
+
+
+def header_start(text: bytes) -> int:
+    """Return where a file begins: at its first line, or at a header behind a few messages."""
+    first = at = len(text) - len(text.lstrip())
+    lines = text[first : first + HEAD].split(b"\n")[:_MOST_MESSAGES]
+    for number, line in enumerate(lines):
+        header = Header(line, None)
+        mark, width = header.delimiter, len(header.columns)
+        if mark.strip(b" ") and not header.missing():
+            records = any(len(each.split(mark)) >= width for each in lines[:number])
+            return first if records else at
+        at += len(line) + 1
+    return first
 
 
 def is_headerless(head: bytes, columns: str | None, delimiter: str | None) -> bool:

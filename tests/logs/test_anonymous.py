@@ -23,7 +23,7 @@ from rtsched.logs.anonymous.writing import (
     SlurmWords,
 )
 from rtsched.logs.condor_history import ATTRIBUTES
-from rtsched.logs.sacct_lines import ROLES
+from rtsched.logs.sacct_lines import MESSAGE, ROLES
 from rtsched.logs.slurm_text import submit_line
 from rtsched.model.jobs import Jobs
 
@@ -249,6 +249,14 @@ def test_headers_of_swf_keep_numbers_only(tmp_path):
     assert "1017" not in new
     assert lines[5].split()[11] == "-1"
     assert done.skipped.count == {"the line is not 18 numbers": 2}
+
+
+def test_messages_before_a_header_are_left_out(tmp_path):
+    """They may name anything."""
+    log = f"sacct: {MARK}\nJobID|Submit|End\n7|2026-01-01T00:00:00|2026-01-01T01:00:00\n"
+    done, text = without(tmp_path, log)
+    assert text.startswith("JobID|Submit|End\n")
+    assert done.skipped.first == {MESSAGE: f"{tmp_path}/site.log:1"}
 
 
 @pytest.mark.parametrize(

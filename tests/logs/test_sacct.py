@@ -8,6 +8,7 @@ import pytest
 
 from rtsched.errors import ConfigError, InputError
 from rtsched.logs import ReadOptions, cells, read_logs
+from rtsched.logs.sacct_lines import MESSAGE
 from rtsched.logs.sacct_rows import AGAIN
 from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending, Log
@@ -400,6 +401,27 @@ def test_odd_bytes_pass_through(read: Read) -> None:
     assert log.jobs.id.tolist() == [11, 8, 9, 7]
     assert log.jobs.texts("user")[:3] == ["<script>", "'; DROP\x07", "J\\xf6rg"]
     assert not log.skipped.count
+
+
+NOISE = "Loading gcc, version 12.2\n\nsacct: error: first try failed: retrying\r\n"
+
+
+@pytest.mark.parametrize("delimiter", ["|", ",", "\t"])
+def test_messages_before_the_header_are_counted(read: Read, delimiter: str) -> None:
+    """Of a shell and of sacct, whose stderr went into the file; a line keeps its number."""
+    log = read(NOISE + table({}, {"JobID": "8", "Submit": "?"}, delimiter=delimiter))
+    assert log.jobs.id.tolist() == [7]
+    assert log.skipped.count == {MESSAGE: 2, "Submit is no time": 1}
+    assert [place.rpartition(":")[2] for place in log.skipped.first.values()] == ["1", "6"]
+
+
+def test_what_stands_before_a_header_may_be_more_than_messages(read: Read) -> None:
+    """Records before a header are none, and many lines are another file."""
+    head, record = table({}).splitlines(keepends=True)
+    log = read("8" + record[1:] + head + record, columns=head.replace("|", ","))
+    assert log.jobs.id.tolist() == [8, 7]
+    with pytest.raises(InputError, match="not a log that rtsched knows"):
+        read("a word\n" * 20 + head + record)
 
 
 def test_a_truncated_last_line(read: Read) -> None:

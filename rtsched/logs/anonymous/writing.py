@@ -26,6 +26,7 @@ from rtsched.logs.readers import ReadOptions, reader_of
 from rtsched.logs.sacct import read_fields, read_header
 from rtsched.logs.sacct_json import Record as SlurmRecord
 from rtsched.logs.sacct_json import Reserved, State, json_reason
+from rtsched.logs.sacct_lines import MESSAGE
 from rtsched.logs.slurm_text import (
     ENDINGS,
     SubmitLine,
@@ -280,6 +281,8 @@ class _SacctWriter(_Writer):
                 header, content, skipped = read_header(
                     self.source, block, self.options.delimiter, self.options.columns
                 )
+                for at in header.messages:
+                    self.skip(MESSAGE, at)
                 self.done.assumptions = (header.guessed,) if header.guessed else ()
                 yield self._head(header)
                 before += skipped
