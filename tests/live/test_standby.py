@@ -170,7 +170,9 @@ def test_one_that_stood_still_writes_nothing(pair: Pair) -> None:
     assert pair.holder() == (epoch, host)
     log = pair.head.cluster.services.log_tail("rtsched", 400)
     assert '"superseded"' in log
-    assert pair.other.state(job) in {"firm", "kept"}
+    assert pair.other.state(job) in {"firm", "kept"}, [
+        (r.id, r.state, r.why) for r in pair.other.kept()
+    ]
 
 
 def test_the_active_daemon_alone_is_restarted(pair: Pair) -> None:
