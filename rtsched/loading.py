@@ -1,4 +1,4 @@
-"""Loading modules without the garbage collector, which would look through them again and again."""
+"""The garbage collector at rest: while modules are loaded, or many objects are made and freed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ if TYPE_CHECKING:
 
 
 @contextmanager
+def without_collection() -> Iterator[None]:
+    """Have the garbage collector rest; it goes on afterwards, if it went before."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
 def loading() -> Iterator[None]:
     """Have the garbage collector never look through what this block loads, nor what there is now.
 
@@ -19,10 +31,9 @@ def loading() -> Iterator[None]:
     takes a tenth of a start, and as much again at the end.
     """
     before = len(sys.modules)
-    gc.disable()
-    try:
-        yield
-    finally:
-        if len(sys.modules) > before:
-            gc.freeze()
-        gc.enable()
+    with without_collection():
+        try:
+            yield
+        finally:
+            if len(sys.modules) > before:
+                gc.freeze()

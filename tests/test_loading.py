@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rtsched.loading import loading
+from rtsched.loading import loading, without_collection
 
 
 def test_what_is_loaded_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,3 +24,17 @@ def test_what_is_loaded_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monkey
             assert (gc.get_freeze_count() > held) == kept
     finally:
         gc.unfreeze()
+
+
+def test_a_collector_at_rest_is_left_so() -> None:
+    """Who had it rest before has it rest on."""
+    gc.disable()
+    try:
+        with without_collection():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    with without_collection():
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -474,9 +474,8 @@ class EdfForm:
         later = late * slot if late < NEVER else np.inf
         if node < 0:
             return FoundPlace(None, later)
-        return FoundPlace(
-            TaskPlace(ready[node] * slot, end * slot, np.array([node], np.int32)), later
-        )
+        at = TaskPlace(ready[node] * slot, end * slot, np.array([node], np.int32))
+        return FoundPlace(at, later)
 
     def take(self, row: int, place: TaskPlace, sign: int = 1) -> None:
         """Reserve a place, with its end as the deadline, or withdraw it; as `Form.take`."""

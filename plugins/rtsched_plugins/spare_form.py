@@ -66,7 +66,7 @@ class Form(Protocol):
         due : float
             Seconds since the epoch.
         beyond : bool
-            Whether `Choice.later` is wanted; that may take longer.
+            Whether `FoundPlace.later` is wanted; that may take longer.
         """
 
     def take(self, row: int, place: TaskPlace, sign: int = 1) -> None:

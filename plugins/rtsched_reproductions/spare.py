@@ -170,9 +170,9 @@ class _Course(NamedTuple):
     def measures(self, slots: int) -> tuple[float, float, float]:
         """Return guarantee ratio, mean response and the part used of `slots` on all machines."""
         responses = [
-            max(finish for _, _, finish in outcomes.places.values()) - outcomes.job.arrival
-            for outcomes in self.outcomes
-            if outcomes.places
+            max(finish for _, _, finish in outcome.places.values()) - outcome.job.arrival
+            for outcome in self.outcomes
+            if outcome.places
         ]
         mean = float(np.mean(responses)) if responses else np.nan
         return len(responses) / len(self.outcomes), mean, self.used / (slots - self.periodic)

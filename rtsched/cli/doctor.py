@@ -207,34 +207,34 @@ class Section:
         )
 
 
-def gathered(places: Paths, users: bool) -> list[Section]:
+def gathered(paths: Paths, users: bool) -> list[Section]:
     """Return the report, without secrets and, unless `users`, without names of people.
 
     Parameters
     ----------
-    places : Places
+    paths : Paths
         Where everything is.
     users : bool
         Whether user names may be shown.
     """
-    site, wrong = _settings(places.config)
+    site, wrong = _settings(paths.config)
     redactor = Redactor(users, [*(site.daemon.filters or ()), site.slurm.user, site.condor.user])
     for name in site.daemon.admins:
         redactor.knows(name)
     condor = site.daemon.system == "condor"
-    if not places.socket:
-        places = places._replace(socket=str(Path(site.daemon.run) / "query.sock"))
+    if not paths.socket:
+        paths = paths._replace(socket=str(Path(site.daemon.run) / "query.sock"))
     gather: dict[str, Callable[[Section], None]] = {
         "versions": lambda part: _versions(part, site),
         "plug-ins": _plugins,
-        "site.toml": lambda part: _site(part, places.config, redactor),
-        "check": lambda part: _check(part, places.config, wrong),
-        f"{site.daemon.system} check": lambda part: _ready(part, places, condor),
-        "daemon": lambda part: _daemon(part, places.socket, redactor),
+        "site.toml": lambda part: _site(part, paths.config, redactor),
+        "check": lambda part: _check(part, paths.config, wrong),
+        f"{site.daemon.system} check": lambda part: _ready(part, paths, condor),
+        "daemon": lambda part: _daemon(part, paths.socket, redactor),
         "database": lambda part: _database(part, Path(site.daemon.database)),
-        "submit.conf": lambda part: _submit(part, places.submit_conf, redactor),
-        "files": lambda part: _files(part, places, site),
-        "log": lambda part: _log(part, places.log),
+        "submit.conf": lambda part: _submit(part, paths.submit_conf, redactor),
+        "files": lambda part: _files(part, paths, site),
+        "log": lambda part: _log(part, paths.log),
     }
     sections = []
     for title, fill in gather.items():
@@ -428,28 +428,28 @@ def _check(part: Section, config: Path, wrong: str) -> None:
     part.lines = wrong.splitlines() or [f"{config}: no errors"]
 
 
-def _ready(part: Section, places: Paths, condor: bool) -> None:
-    _regular(places.config)
-    _regular(places.submit_conf)
+def _ready(part: Section, paths: Paths, condor: bool) -> None:
+    _regular(paths.config)
+    _regular(paths.submit_conf)
     part.lines = [
         f"{each.state}: {each.what}" + (f" ({each.remedy})" if each.remedy else "")
-        for each in (_condor_check(places) if condor else _slurm_check(places))
+        for each in (_condor_check(paths) if condor else _slurm_check(paths))
     ]
 
 
-def _slurm_check(places: Paths) -> Iterator[CheckResult]:
+def _slurm_check(paths: Paths) -> Iterator[CheckResult]:
     from rtsched.adapters.slurm.setup import findings
     from rtsched.cli.slurm import default_slurm_conf, looked
 
-    setup, found, _ = looked(default_slurm_conf(), places.config, places.submit_conf)
+    setup, found, _ = looked(default_slurm_conf(), paths.config, paths.submit_conf)
     yield from (*found, *findings(setup))
 
 
-def _condor_check(places: Paths) -> Iterator[CheckResult]:
+def _condor_check(paths: Paths) -> Iterator[CheckResult]:
     from rtsched.adapters.condor.setup import findings
     from rtsched.cli.condor import looked
 
-    setup, found = looked(None, places.config, places.submit_conf, (), None)
+    setup, found = looked(None, paths.config, paths.submit_conf, (), None)
     yield from (*found, *findings(setup))
 
 
@@ -518,16 +518,16 @@ def _submit(part: Section, path: Path, redactor: Redactor) -> None:
         part.lines = ["no settings: all have their defaults"]
 
 
-def _files(part: Section, places: Paths, site: LiveSite) -> None:
+def _files(part: Section, paths: Paths, site: LiveSite) -> None:
     run, database = Path(site.daemon.run), Path(site.daemon.database)
-    paths = [places.config, places.submit_conf, run, run / "submit.sock", run / "query.sock"]
-    paths += [Path(places.socket), run / "promised_jobs", database.parent, database]
+    files = [paths.config, paths.submit_conf, run, run / "submit.sock", run / "query.sock"]
+    files += [Path(paths.socket), run / "promised_jobs", database.parent, database]
     if site.daemon.system == "condor":
-        paths += [Path(site.condor.table)]
+        files += [Path(site.condor.table)]
     elif site.slurm.memory:
-        paths += [Path(site.slurm.memory)]
-    paths += [places.log] if places.log is not None else []
-    for path in dict.fromkeys(paths):
+        files += [Path(site.slurm.memory)]
+    files += [paths.log] if paths.log is not None else []
+    for path in dict.fromkeys(files):
         try:
             part.facts[str(path)] = _permissions(path.lstat())
         except OSError as error:

@@ -294,8 +294,7 @@ def _changed(
 
     Nothing has happened to most: they are firm, and their jobs are there as they were promised.
     """
-    unusual = shown.row.keys() | shown.changed.keys() | shown.restartable | shown.suspended
-    usual = shown.there - unusual
+    usual = shown.there - shown.row.keys() - shown.changed.keys() - shown.suspended
     looked_at = (r for r in promises.values() if r.state != "firm" or r.id not in usual)
     changed = (_closed(promise, names, shown, now) for promise in looked_at)
     return [promise for promise in changed if promise is not None]
@@ -387,9 +386,8 @@ def _with_observation(
     kept = are_in(plan.entries.job, requested.id[waits])
     plan = plan if kept.all() else plan.take(np.flatnonzero(kept))
     links = _links(site.links, names, promises, observation)
-    same_promises = promises is site.promises
-    ledger = old.promises if same_promises else ledger_of(promises.values())
-    moved = plan is not old.plan or not (same_promises or ledger.equals(old.promises))
+    ledger = old.promises if promises is site.promises else ledger_of(promises.values())
+    moved = plan is not old.plan or not ledger.equals(old.promises)
     same = _same(old.cluster, cluster)
     snapshot = replace(
         old,

@@ -160,9 +160,8 @@ def are_in(ids: NDArray[np.int64], others: ArrayLike) -> NDArray[np.bool_]:
         return np.ones(len(ids), np.bool_)
     few, both = len(ids) <= len(known), len(ids) + len(known)
     dense = int(known.max()) - int(known.min()) <= DENSE * both
-    if dense and FEW * min(len(ids), len(known)) > both:
-        return np.isin(ids, known, kind="table")
-    if _ascend(known if few else ids):
+    searches = not dense or FEW * min(len(ids), len(known)) <= both
+    if searches and _ascend(known if few else ids):
         return places(known, ids)[1] if few else _marked(ids, known)
     if dense:
         return np.isin(ids, known, kind="table")

@@ -128,7 +128,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def as_it_is(text: str | None) -> str | None:
+def _as_it_is(text: str | None) -> str | None:
     """Return a text."""
     return text
 
@@ -499,7 +499,7 @@ def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def differ(
-    one: Table, other: Table, column: str, part: Callable[[str | None], str | None] = as_it_is
+    one: Table, other: Table, column: str, part: Callable[[str | None], str | None] = _as_it_is
 ) -> NDArray[np.bool_]:
     """Return in which rows of two tables of one length a text, or a part of it, differs, bool[n].
 

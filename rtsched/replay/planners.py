@@ -321,8 +321,8 @@ class PlannerAnswers:
         if verdicts is None:
             self.system.settle(judged, _NOBODY, np.empty(0), anew)
             return True
-        answered = Judgement(verdicts, (Answer(self._name, "enforce", verdicts),))
-        self.answered(answered, judged, self.system.now)
+        judgement = Judgement(verdicts, (Answer(self._name, "enforce", verdicts),))
+        self.answered(judgement, judged, self.system.now)
         rejected = verdicts.code == Verdict.REJECT
         offers = verdicts.offer[rejected]
         self.system.settle(judged[~rejected], judged[rejected], offers, anew)

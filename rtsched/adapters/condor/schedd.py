@@ -9,12 +9,11 @@ Source: HTCondor's manual, "htcondor2 API reference", class Schedd.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import math
 import re
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -30,10 +29,11 @@ from rtsched.adapters.condor.ids import (
 )
 from rtsched.adapters.condor.job_ads import ProcAds
 from rtsched.errors import AdapterError
+from rtsched.loading import without_collection
 from rtsched.logs.classads import Expression, Record, names_slot, number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -257,22 +257,6 @@ _OF_CLUSTERS = ("clusterid", "dagmanjobid")
 _PROC = re.compile(r"\d{1,18}", re.ASCII)
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Have the garbage collector rest while many ads are made and freed.
-
-    It would look through all of them again and again, a third of the time of a poll, and they are
-    freed without it.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 class Schedd:
     """A schedd of the pool.
 
@@ -324,7 +308,7 @@ class Schedd:
         """Return jobs of the queue."""
         return [self._record(ad) for ad in self._job_ads(constraint, attributes)]
 
-    @_without_collection()
+    @without_collection()  # it would look through all ads again and again: a third of a poll
     def procs(
         self, constraint: str, attributes: Sequence[str], known: Mapping[str, Record]
     ) -> ProcAds:
@@ -349,7 +333,7 @@ class Schedd:
             found.text.append(same.setdefault(text, text))
         return found
 
-    @_without_collection()
+    @without_collection()
     def numbers(self, constraint: str) -> NDArray[np.int64]:
         """Return which jobs are in the queue, cluster and proc in one, int64[n]."""
         ads = self._job_ads(constraint, ("ClusterId", "ProcId"))
