@@ -4,6 +4,7 @@ A busy machine is no finding for hypothesis, and first calls compile.
 """
 
 import fcntl
+import os
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from hypothesis import HealthCheck, settings
 from testbed.waiting import NOTED, Wait, least_slack
 
 from rtsched.kernels.compiling import COMPILING
+
+os.environ.setdefault("RTSCHED_COMPILE", "1")  # commands wait until kernels are compiled
 
 settings.register_profile(
     "rtsched",

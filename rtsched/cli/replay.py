@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack, redirect_stdout, suppress
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,14 @@ from rtsched.model import on_disk
 from rtsched.model.units import known_zone
 from rtsched.replay.policies import RECOMMENDED, presets
 from rtsched.replay.settings import WorkloadOptions
+from rtsched.replay.uncompiled import (
+    SHORT,
+    NotCompiled,
+    again_uncompiled,
+    compile_beside,
+    may_restart,
+    unless_compiling,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +55,11 @@ if TYPE_CHECKING:
     from rtsched.report.summary import Summary
 
 REPORT = "report.html"
+
+UNCOMPILED = (
+    "rtsched: this short log is replayed uncompiled; kernels are compiled once, in the background "
+    "(process {}), which takes minutes"
+)
 
 ON_DISK = 8_000_000
 """Jobs from which the log, and what policies made of it, are on disk: about 1 GB each."""
@@ -97,6 +111,8 @@ class Arguments:
     workers: int
     dask: str | None
     resume: bool
+    may_restart: bool
+    """Whether the program starts again, uncompiled, where kernels would have to be compiled."""
 
 
 def list_policies(config: Path | None, as_json: bool) -> None:
@@ -185,6 +201,7 @@ def request(given: Mapping[str, Any]) -> Arguments:
         workers=given["workers"],
         dask=given["dask"],
         resume=given["resume"],
+        may_restart=given["dask"] is None and may_restart(given["logs"]),
     )
 
 
@@ -225,7 +242,13 @@ def _table_format(asked: TableFormat | None, out: Path | None) -> TableFormat:
 
 
 def perform(asked: Arguments) -> Exit:
-    """Read, replay and report; return the exit status."""
+    """Read, replay and report; return the exit status.
+
+    Raises
+    ------
+    NotCompiled
+        If it is a short replay, and a kernel was not compiled yet.
+    """
     with loading():
         from rtsched.replay.parallel import connected
         from rtsched.report.summary import summarise
@@ -239,7 +262,10 @@ def perform(asked: Arguments) -> Exit:
             if len(workload.jobs) >= ON_DISK:
                 workload = on_disk.mapped(workload)
             checkpoints = checkpoints_of(asked, workload)
-        runs = run_all(asked, workload, bars, checkpoints, client)
+        if len(workload.jobs) * ceil(len(asked.policies) / asked.workers) > SHORT:
+            asked = replace(asked, may_restart=False)
+        with unless_compiling(asked.may_restart):
+            runs = run_all(asked, workload, bars, checkpoints, client)
         if runs:
             with bars.step("reporting"):
                 summary = summarise(workload, runs, timings=True)
@@ -405,7 +431,7 @@ def replay_all(
 
         count = min(asked.workers, len(policies))
         workers: Workers = (
-            LocalWorkers(workload, count, record_nodes=recorded)
+            LocalWorkers(workload, count, recorded, may_compile=not asked.may_restart)
             if client is None
             else DaskWorkers(client, workload, record_nodes=recorded)
         )
@@ -613,4 +639,9 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     if given["list_policies"]:
         list_policies(given["config"], given["as_json"])
         return
-    ctx.exit(perform(request(given)))
+    asked = request(given)
+    with suppress(NotCompiled):
+        ctx.exit(perform(asked))
+    quiet = replace(asked, out=None, html=None, progress=False, workers=1, may_restart=False)
+    say(UNCOMPILED.format(compile_beside(lambda: perform(quiet))))
+    again_uncompiled()

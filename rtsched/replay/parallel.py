@@ -23,6 +23,7 @@ from rtsched import __version__
 from rtsched.core.plugins import discover
 from rtsched.errors import AdapterError, MissingExtraError, WorkerError
 from rtsched.replay.engine import replay
+from rtsched.replay.uncompiled import unless_compiling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -128,12 +129,21 @@ class LocalWorkers:
         How many processes there are at most.
     record_nodes : bool
         As in `replay`.
+    may_compile : bool
+        Whether they compile what is not compiled; else `NotCompiled` is raised.
     """
 
-    def __init__(self, workload: Workload, count: int, *, record_nodes: bool = True) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        count: int,
+        record_nodes: bool = True,
+        *,
+        may_compile: bool = True,
+    ) -> None:
         context = get_context("spawn")
         self._queue: SimpleQueue[tuple[str, float]] = context.SimpleQueue()
-        given = (workload, record_nodes, self._queue)
+        given = (workload, record_nodes, may_compile, self._queue)
         self._pool = ProcessPoolExecutor(count, context, _receive, given)
 
     def __enter__(self) -> Self:
@@ -153,9 +163,9 @@ class LocalWorkers:
 
     def stop(self) -> None:
         """End all processes; what they were doing is lost."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
         for process in active_children():
             process.terminate()
+        self._pool.shutdown(cancel_futures=True)
 
     def lost(self, error: BaseException) -> str | None:
         """Return a sentence if an error says that a process was lost."""
@@ -170,6 +180,7 @@ class _Given(NamedTuple):
     workload: Workload
     found: Mapping[str, Found]
     record_nodes: bool
+    may_compile: bool
     progress: SimpleQueue[tuple[str, float]]
 
 
@@ -177,16 +188,19 @@ _given: _Given
 
 
 def _receive(
-    workload: Workload, record_nodes: bool, progress: SimpleQueue[tuple[str, float]]
+    workload: Workload,
+    record_nodes: bool,
+    may_compile: bool,
+    progress: SimpleQueue[tuple[str, float]],
 ) -> None:
     """Keep what this process is to replay."""
     global _given
-    _given = _Given(workload, discover(), record_nodes, progress)
+    _given = _Given(workload, discover(), record_nodes, may_compile, progress)
 
 
 def _replay(name: str, policy: Policy) -> PolicyRun:
     """Replay one policy here; standard output is for results, not for what plug-ins print."""
-    with redirect_stdout(sys.stderr):
+    with redirect_stdout(sys.stderr), unless_compiling(not _given.may_compile):
         return replay(
             _given.workload,
             name,
