@@ -111,10 +111,9 @@ def _over_budget(site: Site, job: Jobs, uid: int, settings: DaemonSettings) -> s
     if (share := settings.promised_share_per_account) and account is not None:
         of_account = requested.where("account", lambda name: name == account)
         found.append((f"promises to account {account}", of_account, share))
-    promised = ~are_in(requested.id, site.promises.offers)
+    promised, work = ~are_in(requested.id, site.promises.offers), _work_of(requested, cluster)
     for what, mine, share in found:
-        open_ = requested.take(mine & promised)
-        if own + float(_work_of(open_, cluster).sum()) > share * room:
+        if own + float(work[mine & promised].sum()) > share * room:
             return f"{what} would take more than {100 * share:g} % of a week of the machine"
     return ""
 
