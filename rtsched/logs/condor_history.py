@@ -128,6 +128,7 @@ _MEGABYTE = 2.0**20
 _FLUSH = 16384
 _HEAD = re.compile(rb"^(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)[ \t]*=", re.M | re.I)
 _XML_HEAD = re.compile(rb'<a n="(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)">', re.I)
+_JSON = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
 _JSON_HEAD = re.compile(rb'"(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)"\s*:', re.I)
 
 
@@ -150,7 +151,7 @@ class CondorHistoryReader:
     def claims(head: bytes) -> bool:
         """Return whether attributes of a job are at the head."""
         if head.lstrip()[:1] in {b"[", b"{"}:
-            return _JSON_HEAD.search(head) is not None
+            return _JSON.match(head) is not None and _JSON_HEAD.search(head) is not None
         if is_xml(head):
             return _XML_HEAD.search(head) is not None
         return is_table(head) or _HEAD.search(head) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
@@ -11,9 +12,10 @@ from rtsched.errors import ConfigError, InputError
 from rtsched.logs.condor_history import CondorHistoryReader
 from rtsched.logs.sacct import SacctReader
 from rtsched.logs.sacct_json import SacctJsonReader, is_squeue_json
-from rtsched.logs.sacct_lines import SACCT, is_headerless
-from rtsched.logs.source import Source
+from rtsched.logs.sacct_lines import SACCT, follows_messages, is_headerless
+from rtsched.logs.source import MESSAGE, Source
 from rtsched.logs.swf import SwfReader
+from rtsched.model.log import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +93,7 @@ def read_logs(paths: Sequence[str | Path], options: ReadOptions | None = None) -
     if not paths:
         raise ConfigError(["give at least one log file"])
     reader: Reader | None = None
+    messages: list[str] = []
     for path in paths:
         with Source(path) as source:
             kind = reader_of(source, options)
@@ -107,11 +110,26 @@ def read_logs(paths: Sequence[str | Path], options: ReadOptions | None = None) -
                     "read files of one format at a time",
                 )
             reader.read(source)
+            messages += (f"{source.path}:{line}" for line in source.messages)
     assert reader is not None  # noqa: S101  there is at least one path
     log = reader.log()
     if len(log.jobs) == 0:
         raise InputError(paths[0], _no_jobs(log))
-    return log
+    skipped = Skipped()
+    for place in messages:
+        skipped.add(MESSAGE, place)
+    for reason, times in log.skipped.count.items():
+        skipped.add(reason, log.skipped.first[reason], times)
+    return replace(log, skipped=skipped)
+
+
+_BEGINS = re.compile(
+    rb"^(?:[ \t]*[{\[<]|[^\n]*(?:JobID|ClusterId)|\d[\w.+\[\]-]*[|,;\t^])",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""A line with which a log may begin behind messages."""
+_ANY_LINE = re.compile(rb"^[^\n]", re.MULTILINE)
+_MOST_GUESSES = 8
 
 
 def reader_of(source: Source, options: ReadOptions) -> type[Reader]:
@@ -124,22 +142,52 @@ def reader_of(source: Source, options: ReadOptions) -> type[Reader]:
     ConfigError
         If the options name an unknown one.
     """
-    if options.format is not None:
-        for reader in READERS:
-            if reader.format == options.format:
-                return reader
+    kinds = [reader for reader in READERS if options.format in {None, reader.format}]
+    if not kinds:
         raise ConfigError([f"unknown log format {options.format!r}: one of {', '.join(FORMATS)}"])
     head = source.head
-    if not head.strip():
+    if options.format is None and not head.strip():
         raise InputError(source.path, "the file is empty; check how it was made")
-    for reader in READERS:
-        if reader.claims(head):
-            return reader
-    if b"\0" not in head and is_headerless(head, options.columns, options.delimiter):
-        return SacctReader
+    found = _found(head, kinds, options)
+    if found is not None:
+        source.begin(found[1])
+        return found[0]
+    if options.format is not None:
+        return kinds[0]
     if b"\0" in head:
         raise InputError(source.path, "binary data, not an accounting log; check the file name")
+    if options.columns is not None:
+        return SacctReader
     raise InputError(source.path, _unknown(head))
+
+
+def _found(
+    head: bytes, kinds: Sequence[type[Reader]], options: ReadOptions
+) -> tuple[type[Reader], int] | None:
+    """Return who reads a file, and where in its head the log begins, maybe behind messages."""
+    lines = SacctReader in kinds and b"\0" not in head
+
+    def headerless(at: int) -> bool:
+        return lines and is_headerless(head[at:], options.columns, options.delimiter)
+
+    for reader in kinds:
+        if reader.claims(head):
+            return reader, 0
+    if headerless(0):
+        return SacctReader, 0
+    places = [line.start() for line in _BEGINS.finditer(head)]
+    lacking = None
+    for at in places:
+        for reader in kinds:
+            if reader.claims(head[at:]):
+                if reader is not SacctReader or follows_messages(head[:at], head[at:]):
+                    return reader, at
+                lacking = lacking or (reader, at)
+    if options.columns is None:
+        del places[_MOST_GUESSES:]
+    else:
+        places = [line.start() for line in _ANY_LINE.finditer(head)]
+    return next(((SacctReader, at) for at in places if headerless(at)), lacking)
 
 
 def _other(form: bytes, what: str, instead: str = "") -> tuple[re.Pattern[bytes], str]:

@@ -18,7 +18,6 @@ from rtsched.logs import cells as read
 from rtsched.logs.cells import Cells, Interner, Meanings
 from rtsched.logs.gather import Coder
 from rtsched.logs.sacct_lines import (
-    MESSAGE,
     SACCT,
     Header,
     begins_record,
@@ -26,7 +25,6 @@ from rtsched.logs.sacct_lines import (
     guess_note,
     guessed_header,
     header_of,
-    header_start,
     is_header,
     readings,
     split_lines,
@@ -88,8 +86,8 @@ class SacctReader:
 
     @staticmethod
     def claims(head: bytes) -> bool:
-        """Return whether the first line, or one behind messages, is a header with JobID in it."""
-        line = head[header_start(head) :].partition(b"\n")[0].strip()
+        """Return whether the first line is a header with JobID in it."""
+        line = head.lstrip().partition(b"\n")[0].strip()
         header = Header(line, None)
         names = {b"jobid", b"jobidraw"}
         delimited = len(header.columns) > 1 and not header.delimiter.isspace()
@@ -116,8 +114,6 @@ class SacctReader:
     def _header(self, source: Source, block: bytes) -> tuple[Header, bytes, int]:
         """Return the header, the text behind it, and how many lines both take."""
         header, rest, number = read_header(source, block, self._given_delimiter, self._columns)
-        for line in header.messages:
-            self._rows.skipped.add(MESSAGE, self._rows.where(line))
         if header.guessed and header.guessed not in self._rows.remarks:
             self._rows.remarks.insert(0, header.guessed)
         if not self._details:
@@ -377,7 +373,7 @@ def read_header(
         If `columns` is no list of columns.
     """
     block = block.removeprefix(b"\xef\xbb\xbf")
-    start = header_start(block)
+    start = len(block) - len(block.lstrip())
     line, _, rest = block[start:].partition(b"\n")
     number = block.count(b"\n", 0, start) + 1
     guess = ""
@@ -391,8 +387,6 @@ def read_header(
             line, rest, number = made, block[start:], number - 1
     header = Header(line, delimiter)
     header.guessed = guess
-    before = block[:start].split(b"\n")
-    header.messages = [at for at, each in enumerate(before, 1) if each.strip()]
     if delimiter and len(header.columns) == 1:
         raise InputError(
             source.path,

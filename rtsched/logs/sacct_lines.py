@@ -23,7 +23,7 @@ import numpy as np
 
 from rtsched.errors import ConfigError, InputError
 from rtsched.kernels.text import count_lines, scan_fields
-from rtsched.logs.source import HEAD, readable
+from rtsched.logs.source import readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,9 +84,6 @@ SACCT = f"sacct --allusers --allocations --duplicates --parsable2 --format {SACC
 """How an export is made, beside its first and last day."""
 
 
-MESSAGE = "it is a message before the header line"
-
-
 class Header:
     """The first line of a table: its columns, and where each role is found.
 
@@ -99,12 +96,9 @@ class Header:
         Column of each role that the file has.
     guessed : str
         What to say of columns that no line of the file names; empty: one does.
-    messages : sequence of int
-        Lines before it that are none of the table.
     """
 
     guessed: str = ""
-    messages: Sequence[int] = ()
 
     def __init__(self, line: bytes, delimiter: str | None) -> None:
         text = line.strip(b"\r\n\t ")
@@ -378,7 +372,6 @@ _DELIMITERS = (b"|", b"\t", b"^", b";", b",")
 _WIDTH = re.compile(r"%-?\d+$")
 _COLUMN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _MOST_LINES = 200
-_MOST_MESSAGES = 20
 _LEAST_RUNS = 3
 _SHOWN = {name.lower(): name for name in (*SACCT_COLUMNS.split(","), "Elapsed")}
 _ID = re.compile(rb"\d+(?:[_+](?:\d+|\[[^|]*\]))?(?:\.[\w+]+)?")
@@ -417,23 +410,26 @@ def is_header(line: bytes) -> bool:
     return not {"jobid", "jobidraw"}.isdisjoint(Header(line, None).columns)
 
 
-def header_start(text: bytes) -> int:
-    """Return where a file begins: at its first line, or at a header behind a few messages."""
-    first = at = len(text) - len(text.lstrip())
-    lines = text[first : first + HEAD].split(b"\n")[:_MOST_MESSAGES]
-    for number, line in enumerate(lines):
-        header = Header(line, None)
-        mark, width = header.delimiter, len(header.columns)
-        if mark.strip(b" ") and not header.missing():
-            records = any(len(each.split(mark)) >= width for each in lines[:number])
-            return first if records else at
-        at += len(line) + 1
-    return first
+def follows_messages(before: bytes, text: bytes) -> bool:
+    """Return whether a text begins with a header that can be used, and no records stand before."""
+    header = Header(text.partition(b"\n")[0], None)
+    mark, width = header.delimiter, len(header.columns)
+    return not header.missing() and not any(
+        each.count(mark) + 1 >= width and begins_record(each, header.columns, mark)
+        for each in before.split(b"\n")
+    )
 
 
 def is_headerless(head: bytes, columns: str | None, delimiter: str | None) -> bool:
     """Return whether text without a header can be read: its columns are named or certain."""
-    return columns is not None or guessed_header(head, delimiter) is not None
+    if columns is None:
+        return guessed_header(head, delimiter) is not None
+    names = [name.lower() for name in columns_named(columns)]
+    line = head.lstrip().partition(b"\n")[0]
+    return any(
+        line.count(mark) + 1 >= len(names) and begins_record(line, names, mark)
+        for mark in ((delimiter.encode(),) if delimiter else _DELIMITERS)
+    )
 
 
 def header_of(path: str, head: bytes, columns: Sequence[str], delimiter: str | None) -> bytes:

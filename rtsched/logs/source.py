@@ -22,7 +22,7 @@ import numpy as np
 from rtsched.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -60,8 +60,17 @@ _WHY = {
 }
 
 
+MESSAGE = "it is a message before the log"
+
+
 class Source:
-    """A file being read. `head` is its first piece; `blocks` gives all of it, head included."""
+    """A file being read. `head` is its first piece; `blocks` gives all of it, head included.
+
+    `messages` are the lines before the log, as of a shell; they read as blank.
+    """
+
+    head: bytes
+    messages: Sequence[int] = ()
 
     def __init__(self, path: str | Path) -> None:
         self.path = os.fspath(path)
@@ -74,13 +83,20 @@ class Source:
             raise InputError(self.path, "this is not a file name; check it") from error
         self._packed = self._file
         try:
-            self.head = self._start()
+            self._start()
         except InputError:
             self.close()
             raise
 
-    def _start(self) -> bytes:
-        """Return the first bytes, unpacked, without a byte order mark."""
+    def begin(self, at: int) -> None:
+        """Have the log begin at a place in `head`: the lines before it are messages."""
+        before = self.head[:at].split(b"\n")
+        more = (number for number, line in enumerate(before, 1) if line.strip())
+        self.messages = (*self.messages, *more)
+        self.head = b"\n" * (len(before) - 1) + self.head[at:]
+
+    def _start(self) -> None:
+        """Read the head: the first bytes, unpacked, without a byte order mark."""
         try:
             start = self._file.peek(6)[:6]  # type: ignore[attr-defined]
         except OSError as error:
@@ -97,13 +113,18 @@ class Source:
             raise InputError(
                 self.path, "text in UTF-16; convert it first (iconv -f UTF-16 -t UTF-8)"
             )
-        head = head.removeprefix(_BOM)
-        if delimiter := quoted_by(head):
-            table = self._file
-            rest = iter(lambda: self._read(BLOCK, table), b"")
-            self._file = Unquoted(chain([head], rest), delimiter)  # type: ignore[assignment]
-            head = self._read(HEAD)
-        return head
+        self.head = head.removeprefix(_BOM)
+        for at in (0, *(line.start() for line in _TABLE.finditer(self.head))):
+            if delimiter := quoted_by(self.head[at:]):
+                self.begin(at)
+                self._unquote(delimiter)
+                break
+
+    def _unquote(self, delimiter: str) -> None:
+        table = self._file
+        rest = iter(lambda: self._read(BLOCK, table), b"")
+        self._file = Unquoted(chain([self.head], rest), delimiter)  # type: ignore[assignment]
+        self.head = self._read(HEAD)
 
     def _unreadable(self, error: OSError) -> InputError:
         why = _WHY.get(error.errno or 0, f"cannot be read ({error.strerror or error}); check it")
@@ -185,6 +206,8 @@ def readable(text: bytes) -> str:
 MARK = "\x1f"
 """It stands between the fields of the plain text: it is in no field."""
 _QUOTED = re.compile(rb'(?:^|[,;\t])"(?:[^"]|"")*"(?:[,;\t\r]|$)', re.MULTILINE)
+_TABLE = re.compile(rb"^(?=[^\n]*\bJobID)[^\n]*\bSubmit\b", re.MULTILINE | re.IGNORECASE)
+"""A line that may be the header of a table of jobs."""
 _LOOKED_AT = 1 << 14
 _JOB = frozenset(("jobid", "jobidraw"))
 

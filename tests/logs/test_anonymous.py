@@ -23,8 +23,9 @@ from rtsched.logs.anonymous.writing import (
     SlurmWords,
 )
 from rtsched.logs.condor_history import ATTRIBUTES
-from rtsched.logs.sacct_lines import MESSAGE, ROLES
+from rtsched.logs.sacct_lines import ROLES
 from rtsched.logs.slurm_text import submit_line
+from rtsched.logs.source import MESSAGE
 from rtsched.model.jobs import Jobs
 
 TOP = Path(__file__).parents[2]

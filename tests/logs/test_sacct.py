@@ -8,8 +8,8 @@ import pytest
 
 from rtsched.errors import ConfigError, InputError
 from rtsched.logs import ReadOptions, cells, read_logs
-from rtsched.logs.sacct_lines import MESSAGE
 from rtsched.logs.sacct_rows import AGAIN
+from rtsched.logs.source import MESSAGE
 from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending, Log
 
@@ -421,7 +421,38 @@ def test_what_stands_before_a_header_may_be_more_than_messages(read: Read) -> No
     log = read("8" + record[1:] + head + record, columns=head.replace("|", ","))
     assert log.jobs.id.tolist() == [8, 7]
     with pytest.raises(InputError, match="not a log that rtsched knows"):
-        read("a word\n" * 20 + head + record)
+        read("a word\n" * 10_000 + head + record)
+    assert read("a word\n" * 200 + head + record).skipped.count == {MESSAGE: 200}
+
+
+@pytest.mark.parametrize("noise", [NOISE, '[ann@n1 ~]$ sacct --format JobID,Submit "x"\n' + NOISE])
+def test_messages_before_any_form_are_counted(read: Read, noise: str) -> None:
+    """A table with quotes, JSON, and lines without a header; a line keeps its number."""
+    count = sum(bool(line.strip()) for line in noise.splitlines())
+    lines = table({}, {"JobID": "8", "Submit": "?"}, delimiter="|").splitlines()
+    quotes = "\n".join('"' + line.replace("|", '","') + '"' for line in lines)
+    record = '{"job_id": 7, "time": {"submission": 1795262400}, "required": {"CPUs": 1}}'
+    ad = '"ProcId": 0, "QDate": 1795262400, "JobStatus": 4}'
+    for text, columns in (
+        (quotes, None),
+        ("\n".join(lines[1:]), lines[0].replace("|", ",")),
+        ('{"meta": {}, "jobs": [\n' + record + ",\n{]}", None),
+        ('[\n{"ClusterId": 7, ' + ad + ",\n{1}\n]", None),
+        ('{"ClusterId": 7, ' + ad, None),
+        ("ClusterId ProcId QDate JobStatus\n7 0 1795262400 4\n7", None),
+    ):
+        log = read(noise + text, columns=columns)
+        assert log.jobs.labels() in (["7"], ["7.0"])
+        assert log.skipped.count.pop(MESSAGE) == count
+        assert log.skipped.first.pop(MESSAGE).endswith(":1")
+        last = (noise + text).rstrip("]}").rstrip("\n").count("\n") + 1
+        assert all(place.endswith(f":{last}") for place in log.skipped.first.values())
+
+
+def test_messages_before_a_header_that_lacks_columns(read: Read) -> None:
+    """The header is what can be mended."""
+    with pytest.raises(InputError, match="the header has no column Submit"):
+        read(NOISE + "JobID|State|Start\n7|COMPLETED|2026-11-21T12:00:00\n")
 
 
 def test_a_truncated_last_line(read: Read) -> None:

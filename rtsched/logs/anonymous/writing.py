@@ -26,7 +26,6 @@ from rtsched.logs.readers import ReadOptions, reader_of
 from rtsched.logs.sacct import read_fields, read_header
 from rtsched.logs.sacct_json import Record as SlurmRecord
 from rtsched.logs.sacct_json import Reserved, State, json_reason
-from rtsched.logs.sacct_lines import MESSAGE
 from rtsched.logs.slurm_text import (
     ENDINGS,
     SubmitLine,
@@ -35,7 +34,7 @@ from rtsched.logs.slurm_text import (
     licenses_in,
     submit_line,
 )
-from rtsched.logs.source import Source, json_objects, readable
+from rtsched.logs.source import MESSAGE, Source, json_objects, readable
 from rtsched.logs.swf import COMMENT, FIELDS, HEADER, NAMED, parse_lines
 from rtsched.model.log import Skipped
 from rtsched.model.resources import GRES, LICENSE
@@ -117,6 +116,8 @@ def anonymise(
     with Source(log) as source:
         done = Anonymised(reader_of(source, options).format)
         writer = _WRITERS[done.format](source, names, done, options)
+        for line in source.messages:
+            writer.skip(MESSAGE, line)
         with _replaced(output) as file:
             for piece in writer.written():
                 file.write(piece)
@@ -281,8 +282,6 @@ class _SacctWriter(_Writer):
                 header, content, skipped = read_header(
                     self.source, block, self.options.delimiter, self.options.columns
                 )
-                for at in header.messages:
-                    self.skip(MESSAGE, at)
                 self.done.assumptions = (header.guessed,) if header.guessed else ()
                 yield self._head(header)
                 before += skipped
