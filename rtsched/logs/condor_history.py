@@ -91,15 +91,24 @@ _WANTED = (
     "committedtime "
     "committedsuspensiontime completiondate cpusprovisioned cumulativesuspensiontime "
     "dagmanjobid dagnodename dagparentnodenames diskprovisioned diskusage "
-    "enteredcurrentstatus exitbysignal exitcode globaljobid jobcurrentstartdate jobprio "
+    "enteredcurrentstatus exitbysignal exitcode globaljobid gpusprovisioned jobcurrentstartdate "
+    "jobprio "
     "jobstartdate jobstatus jobuniverse lastremotehost lastvacatetime maxhosts maxruntime "
-    "memoryprovisioned minhosts numjobstarts owner procid qdate remotewallclocktime requestcpus "
-    "requestdisk requestgpus requestmemory requestruntime rtdeadline rtruntime "
+    "memoryprovisioned memoryusage minhosts numjobstarts owner procid qdate remotewallclocktime "
+    "requestcpus requestdisk requestgpus requestmemory requestruntime residentsetsize rtdeadline "
+    "rtruntime "
     "transferinputsizemb user"
 )
 ATTRIBUTES = frozenset(_WANTED.split())
 """What is read of an ad."""
 
+_INSTEAD = {
+    "RequestCpus": ("CpusProvisioned",),
+    "RequestMemory": ("MemoryProvisioned", "MemoryUsage"),
+    "RequestGPUs": ("GPUsProvisioned",),
+    "RequestDisk": ("DiskProvisioned", "DiskUsage"),
+}
+"""What a slot had for a job, and what the job used."""
 _PARALLEL = 11
 _IDLE, _HELD = 1.0, 5.0
 _WAITS = {_IDLE, _HELD}
@@ -229,26 +238,65 @@ class CondorHistoryReader:
             "ending": ending,
             "input": number(ad, "transferinputsizemb") * _MEGABYTE if self._details else math.nan,
             "dag": dag,
-            **_sizes(ad, size),
+            **self._sizes(ad, size),
         }
         codes = [self._coders[key].code(value) for key, value in zip(_TEXTS, texts, strict=True)]
         return "", [*(row[key] for key in _NUMBERS), *codes]
 
     def _cpus(self, ad: Record) -> float:
         """Return the processors of one host that a job asks for."""
-        asked, given = number(ad, "requestcpus"), number(ad, "cpusprovisioned")
+        asked, given = self._asked(ad, "RequestCpus"), number(ad, "cpusprovisioned")
         if given > asked:
             self._assume(
                 "a job that was given more processors than it asked for occupies what it was given"
             )
-        if math.isfinite(asked):
-            return given if given > asked else asked
-        if math.isfinite(given):
-            if isinstance(ad.get("requestcpus"), Expression):
-                self._assume("RequestCpus is an expression: CpusProvisioned is taken")
             return given
+        if math.isfinite(asked):
+            return asked
         self._assume("the processors asked for are not said: 1 is assumed")
         return 1.0
+
+    def _asked(self, ad: Record, name: str) -> float:
+        """Return what a job asks for, or what is known in place of an expression; nan: nothing."""
+        asked = number(ad, name.lower())
+        if math.isfinite(asked):
+            return asked
+        unclear = isinstance(ad.get(name.lower()), Expression)
+        instead = _INSTEAD[name] if unclear else _INSTEAD[name][:1]
+        taken = next((each for each in instead if number(ad, each.lower()) > 0), "")
+        if unclear and taken:
+            used = "" if taken == instead[0] else ", the most that it used,"
+            self._assume(f"{name} is an expression: {taken}{used} is taken")
+        elif unclear and name != "RequestCpus":
+            self._assume(f"{name} is an expression that does not tell how much: none is assumed")
+        return math.floor(number(ad, taken.lower())) if taken else math.nan
+
+    def _sizes(self, ad: Record, cpus: float) -> dict[str, float]:
+        """Return size, its range, the memory per processor, and GPUs and disk of each host.
+
+        Only jobs of the parallel universe use several hosts; they are moldable between MinHosts and
+        MaxHosts. Disk is in whole MiB, as a startd gives it.
+        """
+        least, most = 1.0, 1.0
+        if number(ad, "jobuniverse") == _PARALLEL:
+            most = max(1.0, min(number(ad, "maxhosts", "minhosts"), float(MOST)))
+            least = max(1.0, min(number(ad, "minhosts", "maxhosts"), most))
+        range_ = (least * cpus, most * cpus) if least < most else (-1.0, -1.0)
+        ad.setdefault("memoryusage", Expression("(ResidentSetSize + 1023) / 1024"))
+        asked = self._asked(ad, "RequestMemory")
+        gpus, disk = (
+            self._asked(ad, name) if self._resources else math.nan
+            for name in ("RequestGPUs", "RequestDisk")
+        )
+        return {
+            "size": min(most * cpus, float(MOST)),
+            "size_min": range_[0],
+            "size_max": range_[1],
+            "memory": math.ceil(asked * _MEGABYTE / cpus) if 0 < asked < 2.0**40 else -1.0,
+            "hosts": most,
+            "gpus": max(0.0, min(gpus, float(MOST))),
+            "disk": math.ceil(min(disk, 2.0**41) / 1024.0) * _MEGABYTE if disk > 0 else 0.0,
+        }
 
     def _deadline(self, ad: Record, submit: float) -> float:
         """Return the deadline that the custom attribute RtDeadline sets."""
@@ -386,39 +434,6 @@ def _wall_time(ad: Record) -> float:
         "requestruntime",
     )
     return limit if limit > 0 else math.inf
-
-
-def _sizes(ad: Record, cpus: float) -> dict[str, float]:
-    """Return size, its range and the memory per processor.
-
-    Only jobs of the parallel universe use several hosts; they are moldable between MinHosts and
-    MaxHosts.
-    """
-    least, most = 1.0, 1.0
-    if number(ad, "jobuniverse") == _PARALLEL:
-        most = max(1.0, min(number(ad, "maxhosts", "minhosts"), float(MOST)))
-        least = max(1.0, min(number(ad, "minhosts", "maxhosts"), most))
-    asked = number(ad, "requestmemory", "memoryprovisioned")
-    range_ = (least * cpus, most * cpus) if least < most else (-1.0, -1.0)
-    memory = math.ceil(asked * _MEGABYTE / cpus) if 0 < asked < 2.0**40 else -1.0
-    return {
-        "size": min(most * cpus, float(MOST)),
-        "size_min": range_[0],
-        "size_max": range_[1],
-        "memory": memory,
-        "hosts": most,
-        "gpus": max(0.0, min(number(ad, "requestgpus"), float(MOST))),
-        "disk": _disk(ad),
-    }
-
-
-def _disk(ad: Record) -> float:
-    """Return the bytes that a job asks for of a slot's disk, in whole MiB as a startd gives them.
-
-    0 if that is not known, as of a job that never ran and whose RequestDisk is an expression.
-    """
-    asked = number(ad, "requestdisk", "diskprovisioned")
-    return math.ceil(min(asked, 2.0**41) / 1024.0) * _MEGABYTE if asked > 0 else 0.0
 
 
 def _times(ad: Record) -> tuple[float, float, float, Ending]:

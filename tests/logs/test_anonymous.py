@@ -202,10 +202,11 @@ def test_nothing_hostile_gets_through_history(tmp_path):
 
 
 def test_expressions_of_history_are_worked_out(tmp_path):
-    """A deadline relative to the submission is the same one in the new log."""
+    """A deadline relative to the submission is the same one in the new log; others stay unclear."""
     ad = 'ClusterId = 1\nProcId = 0\nQDate = 1795226161\nRtDeadline = QDate + 3600\nOwner = "ann"\n'
-    _, new = without(tmp_path, ad)
+    _, new = without(tmp_path, ad + f"RequestMemory = ifThenElse({MARK}, 1, 2)\n")
     assert "RtDeadline = 1795229761\n" in new
+    assert "RequestMemory = unreadable\n" in new
 
 
 def test_a_history_that_ends_early_is_counted(tmp_path):

@@ -129,6 +129,29 @@ def test_expressions_as_processors(read: Read) -> None:
     assert any("1 is assumed" in notes for notes in log.assumptions)
 
 
+def test_expressions_as_memory_disk_and_gpus(read: Read) -> None:
+    """What the slot had counts, else what the job used at most, and each is said."""
+    unclear = dict.fromkeys(("RequestMemory", "RequestDisk", "RequestGPUs"), "ifThenElse(x, 4, 2)")
+    slot = {"MemoryProvisioned": "1024", "DiskProvisioned": "2048", "GPUsProvisioned": "2"}
+    used = {"ResidentSetSize": "511001", "DiskUsage": "1025"}
+    told = {"MemoryUsage": "(ResidentSetSize + 1023) / 1024"}
+    jobs = (unclear | slot | used | told, unclear | used, unclear | used | told, unclear)
+    log = read("\n".join(ad(ProcId=str(i), **job) for i, job in enumerate(jobs)), resources=True)
+    megabyte = 1 << 20
+    assert log.jobs.demand[:, 1:].tolist() == [
+        [1024 * megabyte, 2, 2 * megabyte],
+        *[[500 * megabyte, 0, 2 * megabyte]] * 2,
+        [0, 0, 0],
+    ]
+    assert set(log.assumptions) >= {
+        "RequestMemory is an expression: MemoryProvisioned is taken (1 job)",
+        "RequestMemory is an expression: MemoryUsage, the most that it used, is taken (2 jobs)",
+        "RequestMemory is an expression that does not tell how much: none is assumed (1 job)",
+        "RequestDisk is an expression: DiskUsage, the most that it used, is taken (2 jobs)",
+        "RequestGPUs is an expression that does not tell how much: none is assumed (3 jobs)",
+    }
+
+
 def test_parallel_jobs(read: Read) -> None:
     """Hosts count in the parallel universe only; a range of them is moldable."""
     log = read(

@@ -19,7 +19,7 @@ import msgspec
 
 from rtsched.errors import InputError, OutputError
 from rtsched.logs.ad_files import read_ads
-from rtsched.logs.classads import Record, number, text
+from rtsched.logs.classads import Expression, Record, number, text
 from rtsched.logs.condor_history import ATTRIBUTES, accounting_group
 from rtsched.logs.hostlist import expand
 from rtsched.logs.readers import ReadOptions, reader_of
@@ -415,8 +415,9 @@ _WRITTEN = (
     "ExitBySignal RemoteWallClockTime CommittedTime CommittedSuspensionTime "
     "CumulativeSuspensionTime AllowedExecuteDuration AllowedJobDuration MaxRuntime RequestRuntime "
     "RtRunTime RtDeadline RequestCpus CpusProvisioned MinHosts MaxHosts RequestMemory "
-    "MemoryProvisioned RequestDisk DiskProvisioned DiskUsage RequestGPUs TransferInputSizeMB "
-    "LastRemoteHost LastVacateTime Cmd DAGManJobId DAGNodeName DAGParentNodeNames"
+    "MemoryProvisioned MemoryUsage ResidentSetSize RequestDisk DiskProvisioned DiskUsage "
+    "RequestGPUs GPUsProvisioned TransferInputSizeMB LastRemoteHost LastVacateTime Cmd DAGManJobId "
+    "DAGNodeName DAGParentNodeNames"
 )
 ATTRIBUTE_NAMES = tuple(_WRITTEN.split())
 """What is written of an ad, in this order. Owner has User in it, AcctGroup AccountingGroup."""
@@ -442,6 +443,8 @@ class _HistoryWriter(_Writer):
         amount = number(ad, key)
         if key == "rtdeadline" and value is not None and math.isnan(amount):
             return f"{name} = -1\n"  # counted by readers as one that makes no sense
+        if isinstance(value, Expression) and key.startswith("request") and math.isnan(amount):
+            return f"{name} = {UNREADABLE}\n"
         return f"{name} = {amount:.17g}\n" if math.isfinite(amount) else ""
 
     def _texts(self, ad: Record) -> dict[str, str | None]:
