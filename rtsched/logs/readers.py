@@ -155,7 +155,7 @@ def reader_of(source: Source, options: ReadOptions) -> type[Reader]:
     if options.format is not None:
         return kinds[0]
     if b"\0" in head:
-        raise InputError(source.path, "binary data, not an accounting log; check the file name")
+        raise InputError(source.path, "binary data, not a log; check the file name")
     if options.columns is not None:
         return SacctReader
     raise InputError(source.path, _unknown(head))
@@ -192,13 +192,27 @@ def _found(
 
 def _other(form: bytes, what: str, instead: str = "") -> tuple[re.Pattern[bytes], str]:
     remedy = instead or f"make the log with `{SACCT}`"
-    return re.compile(form, re.IGNORECASE), f"this is {what}, not an accounting log; {remedy}"
+    said = f"this is {what}, not a log that rtsched reads; {remedy}"
+    return re.compile(form, re.IGNORECASE), said
 
 
 _CONDOR = "make the log with `condor_history -long`"
 _OTHERS = (
-    _other(rb"\A\S*JOBID\S*\s+(?:\S+\s+)*(?:PARTITION|NODELIST|ST)\b", "what squeue prints"),
+    _other(
+        rb"\A[^\s=]*JOBID[^\s=]*\s+(?:\S+\s+)*(?:PARTITION|NODELIST|ST)\b",
+        "what squeue or sprio prints",
+    ),
     _other(rb"\APARTITION\s+AVAIL|\ANODELIST\s+NODES|\AHOSTNAMES?\s", "what sinfo prints"),
+    _other(rb"\AJob ID: \d", "what seff prints"),
+    _other(rb"\A-{20,}\s|\ACluster\|", "what sreport or sacctmgr prints"),
+    _other(
+        rb"(?m)^(?:sacct: (?:error|fatal):|Slurm accounting storage is disabled)",
+        "an error message of sacct",
+        "mend its cause, then make the log again",
+    ),
+    _other(rb'\A\{.*"@(?:submit|start|end)"', "JSON of jobcomp/elasticsearch"),
+    _other(rb"\A(?:---\s+)?\w+:\s*\n\s*- ", "YAML", "make the log with `sacct --json`"),
+    _other(rb"\A-- \w+ dump", "a dump of a database"),
     _other(rb"\AJobId=\d+ UserId=", "a job completion log (jobcomp/filetxt)"),
     _other(rb"\AJobId=\d+", "what `scontrol show job` prints"),
     _other(rb"\A(?:PartitionName|ReservationName|LicenseName)=", "what scontrol shows"),
@@ -215,16 +229,21 @@ _OTHERS = (
     _other(rb"\A\[\d{4}-\d\d-\d\dT[\d:.]+\]", "a log file of Slurm's daemons"),
     _other(
         rb"\A\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Z];",
-        "an accounting log of PBS or Torque",
+        "a log of PBS or Torque",
         "convert it to SWF",
     ),
-    _other(rb'\A"JOB_(?:FINISH|NEW|START)"', "an accounting log of LSF", "convert it to SWF"),
-    _other(rb"\A[^:\n]*(?::[^:\n]*){40,}", "an accounting log of Grid Engine", "convert it to SWF"),
+    _other(rb'\A"JOB_(?:FINISH|NEW|START)"', "a log of LSF", "convert it to SWF"),
+    _other(rb"\A[^:\n{]*(?::[^:\n]*){40,}", "a log of Grid Engine", "convert it to SWF"),
     _other(rb"\A\d{3} \(\d+\.\d+\.\d+\) ", "a user's event log of HTCondor", _CONDOR),
     _other(
         rb"\A(?:ID\s+OWNER|-- Schedd|OWNER\s+BATCH_NAME|Name\s+OpSys)",
         "a table of HTCondor for reading by eye",
         _CONDOR,
+    ),
+    _other(
+        rb"(?m)^(?:Machine|SlotID)[ \t]*=",
+        "what condor_status prints",
+        "give it as --cluster, beside the log",
     ),
     _other(rb"\A\d\d/\d\d/\d\d \d\d:\d\d:\d\d ", "a log file of HTCondor's daemons", _CONDOR),
     _other(
@@ -254,18 +273,26 @@ def _unknown(head: bytes) -> str:
     start = head.lstrip()
     if start.startswith(b"{") and is_squeue_json(head):
         return (
-            "this is JSON of squeue or of `scontrol show jobs`, not an accounting log; make the "
-            "log with `sacct --json`"
+            "this is JSON of squeue or of `scontrol show jobs`, not a log that rtsched reads; make "
+            "the log with `sacct --json`"
         )
-    if start.startswith(b"JobID ") or b"\n---" in head[:2000]:
+    by_eye = b"\n---" in head[:2000] and not start.startswith(b"---")
+    if by_eye or start.startswith(b"JobID "):
         return f"this is sacct's table for reading by eye; make the log with `{SACCT}`"
     for form, what in _OTHERS:
         if form.search(start[:4000]):
             return what
     if start.startswith(b"<?xml"):
         return "XML without jobs of HTCondor; make the log with `condor_history -xml` or `-json`"
-    if start.startswith((b"NodeName=", b"ClusterName=")) or b'"nodes"' in start[:200]:
+    if start.startswith((b"NodeName=", b"ClusterName=")) or (
+        re.search(rb'"nodes"\s*:\s*\[', start[:200])
+    ):
         return "this describes a machine, not jobs; give it as the cluster file"
+    if re.match(rb"[{[]\s*[\"'{[]", start):
+        return (
+            "JSON without jobs of Slurm or HTCondor; make the log with `sacct --json` or "
+            "`condor_history -json`"
+        )
     return (
         "not a log that rtsched knows: SWF, `sacct -P` or `--json` of Slurm, or history of "
         "HTCondor (raw, -long, -json, -xml, -af:h); check the file, or name its format"

@@ -91,7 +91,7 @@ class SacctReader:
         header = Header(line, None)
         names = {b"jobid", b"jobidraw"}
         delimited = len(header.columns) > 1 and not header.delimiter.isspace()
-        delimited &= b"=" not in header.delimiter  # `JobId=7 JobName=x` of scontrol
+        delimited &= not {*b"='\""} & {*header.delimiter}  # `JobId=7 JobName=x`, JSON
         return (delimited or b"\t" in header.delimiter) and bool(
             names & {name.encode() for name in header.columns}
         )

@@ -49,8 +49,10 @@ _OTHER = {
     b"\x04\x22\x4d\x18": ("lz4", "unlz4"),
     b"PK\x03\x04": ("zip", "unzip"),
     b"7z\xbc\xaf\x27\x1c": ("7-Zip", "7z x"),
+    b"\x1f\x8b": ("gzip twice", "gunzip"),
 }
 """How files begin that are packed otherwise, and what unpacks them."""
+_UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff|(?:[^\0]\0){8}|(?:\0[^\0]){8}")
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
 _WHY = {
     errno.ENOENT: "there is no such file; check the name",
@@ -109,7 +111,9 @@ class Source:
         for magic, (name, tool) in _OTHER.items():
             if head.startswith(magic):
                 raise InputError(self.path, f"packed with {name}; unpack it first ({tool})")
-        if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        if head[257:262] == b"ustar":
+            raise InputError(self.path, "packed with tar; unpack it first (tar xf)")
+        if _UTF_16.match(head):
             raise InputError(
                 self.path, "text in UTF-16; convert it first (iconv -f UTF-16 -t UTF-8)"
             )
