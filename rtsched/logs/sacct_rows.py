@@ -511,7 +511,7 @@ def _hold(row: dict[str, NDArray[Any]]) -> None:
     OverSubscribe=EXCLUSIVE. A job that may have several sizes keeps the one asked for.
     """
     asked, given = row["asked"], np.maximum(row["given"], 1.0)
-    row["more"] = (given > asked) & (given <= MOST) & ~(row["size_min"] > 0)
+    row["more"] = (row["given"] > asked) & (given <= MOST) & ~(row["size_min"] > 0)
     if row["more"].any():
         memory = np.where(row["more"], -(-row["memory"] * asked // given), row["memory"])
         row["memory"] = np.where(row["memory"] > 0, memory, row["memory"]).astype(np.int64)

@@ -127,6 +127,18 @@ def test_what_was_held_counts(read: Read) -> None:
     assert f"{sentence} (1 job)" in log.assumptions
 
 
+def test_a_job_that_was_given_nothing_and_does_not_say_what_it_asked_for(read: Read) -> None:
+    """Its size is not known, with NCPUS as with AllocTRES; it is left out, and counted."""
+    log = read(
+        "JobID|Submit|Start|End|ElapsedRaw|NCPUS|State\n"
+        f"1|{DAY}|7200|8|COMPLETED\n"
+        "2|2026-11-21T08:00:00|None|2026-11-21T09:00:00|0|0|CANCELLED by 5\n"
+    )
+    assert log.jobs.size.tolist() == [8]
+    assert log.skipped.count == {"it asks for no processors": 1}
+    assert not any("more processors" in sentence for sentence in log.assumptions)
+
+
 def test_a_job_of_several_sizes_keeps_the_one_asked_for(read: Read) -> None:
     """Its range says that it may have more; it asked for the least."""
     log = read(text(HELD, f"1|{DAY}|1|3|3||COMPLETED|sbatch -N 1-4 a"))
