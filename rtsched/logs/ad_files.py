@@ -27,14 +27,14 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 def header_of(head: bytes) -> tuple[str, list[str]]:
     """Return what is between the columns, and their names in lower case; no names: no table.
 
-    Empty: white space is.
+    Empty: white space is. The first column may have no name, as pandas numbers rows.
     """
     line = readable(head.lstrip(b"\r\n").partition(b"\n")[0]).rstrip("\r ")
     at = "\t" if "\t" in line.strip("\t") else "," if "," in line else ""
-    names = [name.strip().lower() for name in (line.split(at) if at else line.split())]
+    names = [name.strip(' "').lower() for name in (line.split(at) if at else line.split())]
     while names and not names[-1]:
         names.pop()
-    if len(names) < 2 or not all(map(_NAME.fullmatch, names)):
+    if len(names) < 2 or not all(map(_NAME.fullmatch, names[not names[0] :])):
         return "", []
     return at, names
 
@@ -233,6 +233,8 @@ def _text_ads(
                 if equals or not ad or left.strip():
                     continue
             elif name != _END:
+                if name == "procid" and name in ad:
+                    bad("no blank line ends the record (print it with -long or -af:lng)", first)
                 first = first if ad else number
                 ad[name] = parse_value(readable(value))
                 continue

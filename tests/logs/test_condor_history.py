@@ -394,6 +394,26 @@ def test_tables_say_what_the_long_form_says(read: Read, form: str, number: str) 
     assert log.format == "condor-history"
 
 
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize("numbered", [False, True])
+def test_tables_as_pandas_and_r_write_them(read: Read, quote: str, numbered: bool) -> None:
+    """CSV, with quotes or a column of numbers without a name."""
+    records = "\n".join([ad(RequestGPUs="1"), ad(ProcId="1", RequestGPUs="undefined")])
+    head, *rows = as_table(records, ",").splitlines()
+    lines = [[cell.strip() for cell in line.split(",")] for line in (head, *rows)]
+    if numbered:
+        lines = [["" if i == 0 else str(i), *line] for i, line in enumerate(lines)]
+    text = "\n".join(",".join(f"{quote}{cell}{quote}" for cell in line) for line in lines)
+    same(read(text, resources=True), read(records, resources=True))
+
+
+def test_records_that_run_together_are_counted(read: Read) -> None:
+    """`-af:ln` puts no blank line between them."""
+    log = read(ad() + ad(ProcId="1") + ad(ProcId="2"))
+    assert log.jobs.labels() == ["7.2"]
+    assert list(log.skipped.count.values()) == [2]
+
+
 def same(one: Log, other: Log) -> None:
     """Compare what is known of two logs' jobs."""
     assert one.jobs.labels() == other.jobs.labels()
