@@ -517,8 +517,8 @@ def _machine(header: Mapping[str, str]) -> int | None:
 
 def _integer(text: str | None) -> int | None:
     """Return the whole number > 0 that a header value starts with."""
-    match = re.match(r"\s*(\d{1,12})\b", text or "", re.ASCII)
-    value = int(match[1]) if match else 0
+    match = re.match(r"\s*(\d{1,3}(?:,\d{3}){1,3}|\d{1,12})\b", text or "", re.ASCII)
+    value = int(match[1].replace(",", "")) if match else 0
     return value if value > 0 else None
 
 

@@ -111,6 +111,14 @@ def test_absurd_machines_are_refused(read: Read, name: str, size: str) -> None:
         read(f"; Version: 2.2\n; {name}: {size}\n{job()}\n")
 
 
+def test_a_machine_of_thousands(read: Read) -> None:
+    """Some headers write them with commas."""
+    for text, size in (("1,152 in all", 1152), ("12, later 24", 12)):
+        cluster = read(f"; MaxProcs: {text}\n{job()}\n").cluster
+        assert cluster is not None
+        assert len(cluster) == size
+
+
 def test_fields_beyond_the_format_are_not_read(read: Read) -> None:
     """Some archives append names of nodes and queues: said, and the rest of the line counts."""
     lines = [
