@@ -136,6 +136,7 @@ _NUMBERS = tuple(_COLUMNS.split())
 _MEGABYTE = 2.0**20
 _FLUSH = 16384
 _HEAD = re.compile(rb"^(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)[ \t]*=", re.M | re.I)
+_LONG = re.compile(rb"\s*(?:\*\*\*|[A-Za-z_]\w*[ \t]*=)")
 _XML_HEAD = re.compile(rb'<a n="(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)">', re.I)
 _JSON = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
 _JSON_HEAD = re.compile(rb'"(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)"\s*:', re.I)
@@ -163,7 +164,8 @@ class CondorHistoryReader:
             return _JSON.match(head) is not None and _JSON_HEAD.search(head) is not None
         if is_xml(head):
             return _XML_HEAD.search(head) is not None
-        return is_table(head) or _HEAD.search(head) is not None
+        begins = _LONG.match(head) is not None
+        return is_table(head) or (begins and _HEAD.search(head) is not None)
 
     def read(self, source: Source) -> None:
         """Take in one file."""

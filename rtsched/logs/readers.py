@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
@@ -124,10 +125,12 @@ def read_logs(paths: Sequence[str | Path], options: ReadOptions | None = None) -
 
 
 _BEGINS = re.compile(
-    rb"^(?:[ \t]*[{\[<]|[^\n]*(?:JobID|ClusterId)|\d[\w.+\[\]-]*[|,;\t^])",
+    rb"^(?:[ \t]*[{\[<]|[^\n]*(?:JobID|ClusterId)|\d[\w.+\[\]-]*[|,;\t^]|[A-Z]\w*[ \t]*="
+    rb"|\*\*\*)",
     re.MULTILINE | re.IGNORECASE,
 )
 """A line with which a log may begin behind messages."""
+_MOST_PLACES = 500
 _ANY_LINE = re.compile(rb"^[^\n]", re.MULTILINE)
 _MOST_GUESSES = 8
 
@@ -175,7 +178,7 @@ def _found(
             return reader, 0
     if headerless(0):
         return SacctReader, 0
-    places = [line.start() for line in _BEGINS.finditer(head)]
+    places = [line.start() for line in islice(_BEGINS.finditer(head), _MOST_PLACES)]
     lacking = None
     for at in places:
         for reader in kinds:

@@ -440,6 +440,7 @@ def test_messages_before_any_form_are_counted(read: Read, noise: str) -> None:
         ('[\n{"ClusterId": 7, ' + ad + ",\n{1}\n]", None),
         ('{"ClusterId": 7, ' + ad, None),
         ("ClusterId ProcId QDate JobStatus\n7 0 1795262400 4\n7", None),
+        ("ClusterId = 7\nProcId = 0\nQDate = 1795262400\nJobStatus = 4\n", None),
     ):
         log = read(noise + text, columns=columns)
         assert log.jobs.labels() in (["7"], ["7.0"])
