@@ -107,7 +107,9 @@ class Source:
         for magic, (name, opened) in _PACKED.items():
             if start.startswith(magic):
                 self._file, self._by = opened(self._file), name
+        self._mac = False  # whether lines end with a carriage return alone
         head = self._read(HEAD)
+        self._mac = b"\r" in head and b"\n" not in head
         for magic, (name, tool) in _OTHER.items():
             if head.startswith(magic):
                 raise InputError(self.path, f"packed with {name}; unpack it first ({tool})")
@@ -118,6 +120,8 @@ class Source:
                 self.path, "text in UTF-16; convert it first (iconv -f UTF-16 -t UTF-8)"
             )
         self.head = head.removeprefix(_BOM)
+        if self._mac:
+            self.head = self.head.replace(b"\r", b"\n")
         for at in (0, *(line.start() for line in _TABLE.finditer(self.head))):
             if delimiter := quoted_by(self.head[at:]):
                 self.begin(at)
@@ -157,7 +161,8 @@ class Source:
             if error.errno is None and self._by:
                 raise self._damaged(error) from error  # as bz2 says it
             raise self._unreadable(error) from error
-        return b"".join(pieces)
+        text = b"".join(pieces)
+        return text.replace(b"\r", b"\n") if self._mac else text
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the whole text piece by piece."""

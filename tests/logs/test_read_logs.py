@@ -181,6 +181,17 @@ def test_a_format_can_be_named(read: Read) -> None:
     assert len(read(data, format="swf").jobs) == 11
 
 
+def test_lines_that_end_as_on_old_macs(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spreadsheet's CSV for Macintosh has no line feeds."""
+    monkeypatch.setattr("rtsched.logs.source.HEAD", 200)
+    assert len(read(SWF.replace("\n", "\r")).jobs) == 11
+    for quote in ("", '"'):
+        rows = [("JobID", "Submit", "End", "NCPUS")]
+        rows += [(str(i), "1795262400", "1795262460", "4") for i in range(1, 30)]
+        lines = (",".join(f"{quote}{cell}{quote}" for cell in row) for row in rows)
+        assert len(read("\r".join(lines)).jobs) == 29
+
+
 def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A huge line is no log, and is not kept in memory."""
     for name in ("BLOCK", "HEAD", "LONGEST_LINE"):
