@@ -21,6 +21,8 @@ from rtsched.logs.source import json_objects
 from rtsched.model.units import known_zone, slurm_moment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from rtsched.logs.readers import ReadOptions
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 NO_VALUE = 4294967294.0
 """Slurm's 32 bit number for "not set"; one more means "infinite"."""
 
+_JOBS = re.compile(rb'"jobs"\s*:\s*\[')
+_TIME = re.compile(rb'"time"\s*:\s*\{')
 _FLUSH = 16384
 _MEGABYTE = 2.0**20
 
@@ -189,15 +193,16 @@ class SacctJsonReader:
 
     @staticmethod
     def claims(head: bytes) -> bool:
-        """Return whether an object begins that has a list `jobs`, which is not squeue's."""
-        return re.match(rb'\s*\{\s*"', head) is not None and (
-            re.search(rb'"jobs"\s*:\s*\[', head) is not None and not is_squeue_json(head)
-        )
+        """Return whether an object with a list `jobs` begins, or its jobs; not those of squeue."""
+        if not re.match(rb'\s*(?:\[\s*)?\{\s*"', head) or is_squeue_json(head):
+            return False
+        alone = b'"job_id"' in head and _TIME.search(head) is not None
+        return alone or _JOBS.search(head) is not None
 
     def read(self, source: Source) -> None:
         """Take in one file."""
         self._rows.open(source.path)
-        for line, text in json_objects(source, 2, "jobs"):
+        for line, text in job_objects(source):
             try:
                 record = self._decoder.decode(text)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -315,8 +320,15 @@ class SacctJsonReader:
 def is_squeue_json(head: bytes) -> bool:
     """Return whether JSON is of `squeue` or `scontrol show jobs`: its jobs have no `time`."""
     return re.search(rb'"(?:job_state|submit_time)"\s*:', head) is not None and (
-        re.search(rb'"time"\s*:\s*\{', head) is None
+        _TIME.search(head) is None
     )
+
+
+def job_objects(source: Source) -> Iterator[tuple[int, bytes]]:
+    """Yield line and text of each job: of the list `jobs`, or alone, as `jq` takes them out."""
+    if _JOBS.search(source.head):
+        return json_objects(source, 2, "jobs")
+    return json_objects(source, int(source.head.lstrip().startswith(b"[")))
 
 
 def json_reason(error: Exception) -> str:

@@ -49,6 +49,16 @@ def text(*jobs: object) -> str:
     return json.dumps({"meta": {"Slurm": {}}, "jobs": jobs, "errors": []})
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_jobs_alone_are_read(read: Read, indent: int | None) -> None:
+    """As `jq .jobs` and `jq .jobs[]` print them."""
+    jobs = [record(), record(job_id=8)]
+    lines = "\n".join(json.dumps(job, indent=indent) for job in jobs)
+    for form in (json.dumps(jobs, indent=indent), lines):
+        log = read(form)
+        assert (log.format, log.jobs.labels()) == ("sacct-json", ["7", "8"])
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_release(release: str) -> None:
     """The same jobs in the shapes of six releases are the same jobs."""

@@ -25,7 +25,7 @@ from rtsched.logs.hostlist import expand
 from rtsched.logs.readers import ReadOptions, reader_of
 from rtsched.logs.sacct import read_fields, read_header
 from rtsched.logs.sacct_json import Record as SlurmRecord
-from rtsched.logs.sacct_json import Reserved, State, json_reason
+from rtsched.logs.sacct_json import Reserved, State, job_objects, json_reason
 from rtsched.logs.slurm_text import (
     ENDINGS,
     SubmitLine,
@@ -34,7 +34,7 @@ from rtsched.logs.slurm_text import (
     licenses_in,
     submit_line,
 )
-from rtsched.logs.source import MESSAGE, Source, json_objects, readable
+from rtsched.logs.source import MESSAGE, Source, readable
 from rtsched.logs.swf import COMMENT, FIELDS, HEADER, NAMED, parse_lines
 from rtsched.model.log import Skipped
 from rtsched.model.resources import GRES, LICENSE
@@ -362,7 +362,7 @@ class _SacctJsonWriter(_Writer):
         decoder = msgspec.json.Decoder(SlurmRecord, strict=True)
         encoder = msgspec.json.Encoder()
         yield b'{"jobs": ['
-        for line, content in json_objects(self.source, 2, "jobs"):
+        for line, content in job_objects(self.source):
             try:
                 record = decoder.decode(content)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
