@@ -139,6 +139,8 @@ _HEAD = re.compile(rb"^(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)[ \t]*=",
 _LONG = re.compile(rb"\s*(?:\*\*\*|[A-Za-z_]\w*[ \t]*=)")
 _XML_HEAD = re.compile(rb'<a n="(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)">', re.I)
 _JSON = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
+RUNS = re.compile(rb'^\*\*\* .*\bRunInstanceId=|\bEpochWriteDate"?[ \t]*[:=]', re.M)
+"""What is in each record of a history of runs (JOB_EPOCH_HISTORY), in none of a job's."""
 _JSON_HEAD = re.compile(rb'"(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)"\s*:', re.I)
 
 
@@ -159,7 +161,9 @@ class CondorHistoryReader:
 
     @staticmethod
     def claims(head: bytes) -> bool:
-        """Return whether attributes of a job are at the head."""
+        """Return whether attributes of a job are at the head, but not of one of its runs."""
+        if RUNS.search(head):
+            return False
         if head.lstrip()[:1] in {b"[", b"{"}:
             return _JSON.match(head) is not None and _JSON_HEAD.search(head) is not None
         if is_xml(head):

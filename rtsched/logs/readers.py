@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import msgspec
 
 from rtsched.errors import ConfigError, InputError
-from rtsched.logs.condor_history import CondorHistoryReader
+from rtsched.logs.condor_history import RUNS, CondorHistoryReader
 from rtsched.logs.sacct import SacctReader
 from rtsched.logs.sacct_json import SacctJsonReader, is_squeue_json
 from rtsched.logs.sacct_lines import SACCT, follows_messages, is_headerless
@@ -282,6 +282,11 @@ def _unknown(head: bytes) -> str:
     by_eye = b"\n---" in head[:2000] and not start.startswith(b"---")
     if by_eye or start.startswith(b"JobID "):
         return f"this is sacct's table for reading by eye; make the log with `{SACCT}`"
+    if RUNS.search(head):
+        return (
+            "this is HTCondor's epoch history, with a record for each run and none for the whole "
+            "job; give the history file, or make the log with `condor_history -long`"
+        )
     for form, what in _OTHERS:
         if form.search(start[:4000]):
             return what

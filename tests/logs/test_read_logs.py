@@ -106,6 +106,12 @@ def test_content_tells_the_format(
         (b"-- MariaDB dump 10.19\n--\n", "dump of a database"),
         (b"Job ID: 7\nCluster: c\n", "what seff prints"),
         (b'Machine = "h"\nName = "slot1@h"\n', "what condor_status prints"),
+        (
+            b"ClusterId = 7\nProcId = 0\nQDate = 9\n*** EPOCH ClusterId=7 ProcId=0 RunInstanceId=0 "
+            b'Owner="a" CurrentTime=9\n',
+            "epoch history, with a record for each run",
+        ),
+        (b'[{"ClusterId": 7, "ProcId": 0, "EpochWriteDate": 9}]\n', "epoch history"),
         (b"-" * 80 + b"\nCluster Utilization\n  Cluster  Idle\n--------- ----\n", "sreport"),
         (b"Cluster|Account|Login|Proper Name|Used\n", "sreport"),
         (b"sacct: error: Connection refused\n", "an error message of sacct"),
