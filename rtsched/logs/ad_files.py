@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rtsched.logs.source import Source
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_JSON = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
 
 
 def header_of(head: bytes) -> tuple[str, list[str]]:
@@ -90,6 +91,11 @@ def _value(cell: str) -> Value:
 
 _LONGEST = 1 << 20
 """Characters of the longest value that is read."""
+
+
+def is_json(head: bytes) -> bool:
+    """Return whether a file begins with an object of JSON, or a list of some."""
+    return _JSON.match(head) is not None
 
 
 def is_xml(head: bytes) -> bool:
@@ -187,9 +193,8 @@ def read_ads(
     bad : function of (reason, line)
         Is told of each ad that cannot be read.
     """
-    start = source.head.lstrip()[:1]
-    if start in {b"[", b"{"}:
-        return _json_ads(source, 1 if start == b"[" else 0, names, bad)
+    if is_json(source.head):
+        return _json_ads(source, int(source.head.lstrip().startswith(b"[")), names, bad)
     if is_xml(source.head):
         return xml_ads(source, names, bad)
     if is_table(source.head):

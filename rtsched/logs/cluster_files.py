@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtsched.errors import InputError
-from rtsched.logs.ad_files import is_xml, read_ads
+from rtsched.logs.ad_files import is_json, is_xml, read_ads
 from rtsched.logs.classads import Record, number, text
 from rtsched.logs.machine import Node, cluster_of
 from rtsched.logs.slurm_cluster import (
@@ -121,8 +121,7 @@ def _places(path: Path, nodes: list[Node], notes: list[str]) -> dict[str, Place]
 def _described(source: Source, notes: list[str]) -> Described:
     """Return the nodes, licences and billing of a file."""
     head = source.head.lstrip()
-    is_json = head[:1] in {b"[", b"{"}
-    slots = _SLOT_JSON if is_json else _SLOT_XML if is_xml(head) else _SLOT_HEAD
+    slots = _SLOT_JSON if is_json(head) else _SLOT_XML if is_xml(head) else _SLOT_HEAD
     if slots.search(head):
         return Described(_slots(source, notes), {})
     data = b""
@@ -132,7 +131,8 @@ def _described(source: Source, notes: list[str]) -> Described:
             raise InputError(source.path, f"is larger than {LARGEST >> 20} MB; check the file")
     given = readable(data)
     text = with_partitions_as_text(source.path, given)
-    nodes = nodes_json(source.path, text) if text != given else text * is_json
+    whole = head[:1] == b"{" and text == given  # else there may be more than the JSON of nodes
+    nodes = text if whole else nodes_json(source.path, text)
     if nodes:
         found = from_json(source.path, nodes)
     elif re.search(r"^NodeName=\S+ .*\n?.*\bCPUAlloc=", text, re.M):

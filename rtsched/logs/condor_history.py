@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rtsched.logs.ad_files import is_table, is_xml, read_ads
+from rtsched.logs.ad_files import is_json, is_table, is_xml, read_ads
 from rtsched.logs.classads import Expression, Record, number, text
 from rtsched.logs.gather import (
     MOST,
@@ -138,7 +138,6 @@ _FLUSH = 16384
 _HEAD = re.compile(rb"^(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)[ \t]*=", re.M | re.I)
 _LONG = re.compile(rb"\s*(?:\*\*\*|[A-Za-z_]\w*[ \t]*=)")
 _XML_HEAD = re.compile(rb'<a n="(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)">', re.I)
-_JSON = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
 RUNS = re.compile(rb'^\*\*\* .*\bRunInstanceId=|\bEpochWriteDate"?[ \t]*[:=]', re.M)
 """What is in each record of a history of runs (JOB_EPOCH_HISTORY), in none of a job's."""
 _JSON_HEAD = re.compile(rb'"(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)"\s*:', re.I)
@@ -164,8 +163,8 @@ class CondorHistoryReader:
         """Return whether attributes of a job are at the head, but not of one of its runs."""
         if RUNS.search(head):
             return False
-        if head.lstrip()[:1] in {b"[", b"{"}:
-            return _JSON.match(head) is not None and _JSON_HEAD.search(head) is not None
+        if is_json(head):
+            return _JSON_HEAD.search(head) is not None
         if is_xml(head):
             return _XML_HEAD.search(head) is not None
         begins = _LONG.match(head) is not None

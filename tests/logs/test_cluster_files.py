@@ -194,6 +194,14 @@ def test_condor_status(tmp_path: Path) -> None:
     assert len(read_cluster(write(tmp_path / "json", json.dumps(slots)))[0]) == 3
 
 
+@pytest.mark.parametrize("noise", ["[ann@login ~]$ show nodes\n", "Loading slurm/24\n\n"])
+def test_messages_before_a_machine(tmp_path: Path, noise: str) -> None:
+    """A prompt with a bracket begins no JSON, and what a shell says before JSON hides none."""
+    nodes = json.dumps({"nodes": [{"name": "n1", "cpus": 6, "state": ["IDLE"]}]})
+    for text, size in ((SHOWN, 6), (SLOTS, 10), (nodes, 6)):
+        assert len(read_cluster(write(tmp_path / "x", noise + text))[0]) == size
+
+
 @pytest.mark.parametrize(
     ("text", "notes"),
     [
