@@ -16,7 +16,7 @@ from rtsched.kernels.text import ARRAY, HET, PENDING_ARRAY, SINGLE
 from rtsched.logs.gather import Coder
 from rtsched.logs.sacct import moment, per_processor, zone_label
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
-from rtsched.logs.slurm_text import deadline_in, ending, submit_line
+from rtsched.logs.slurm_text import NO_VALUE, deadline_in, ending, submit_line
 from rtsched.logs.source import json_objects
 from rtsched.model.units import known_zone, slurm_moment
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from rtsched.logs.readers import ReadOptions
     from rtsched.logs.source import Source
     from rtsched.model.log import Log
-
-NO_VALUE = 4294967294.0
-"""Slurm's 32 bit number for "not set"; one more means "infinite"."""
 
 _JOBS = re.compile(rb'"jobs"\s*:\s*\[')
 _TIME = re.compile(rb'"time"\s*:\s*\{')

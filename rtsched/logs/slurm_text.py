@@ -303,12 +303,15 @@ def ending(state: str) -> Ending:
     return ENDINGS.get(words[0].rstrip("+"), Ending.UNKNOWN) if words else Ending.UNKNOWN
 
 
+NO_VALUE = 4294967294.0
+"""Slurm's 32 bit number for "not set"; one more means "infinite"."""
+
+
 def minutes(text: str) -> float:
     """Return the seconds of a number of minutes (TimelimitRaw); inf for anything else."""
     text = text.removesuffix(".0")
-    return (
-        float(text) * 60.0 if text.isascii() and text.isdigit() and len(text) < 12 else float("inf")
-    )
+    known = text.isascii() and text.isdigit() and len(text) < 12 and float(text) < NO_VALUE
+    return float(text) * 60.0 if known else float("inf")
 
 
 _NO_LIMIT = frozenset(("billing", "energy", "node", "pages", "vmem"))

@@ -184,6 +184,8 @@ def test_cancelled_before_start(read: Read, gone: dict[str, str]) -> None:
         ("Timelimit", "", np.inf),
         ("TimelimitRaw", "90", 5400),
         ("TimelimitRaw", "UNLIMITED", np.inf),
+        ("TimelimitRaw", "4294967295", np.inf),
+        ("TimelimitRaw", "4294967294.0", np.inf),
     ],
 )
 def test_time_limits(read: Read, column: str, text: str, seconds: float) -> None:
