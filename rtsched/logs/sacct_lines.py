@@ -547,8 +547,8 @@ def _lasts(start: bytes, end: bytes, cell: bytes) -> bool:
     if not (_MOMENT.fullmatch(start) and _MOMENT.fullmatch(end)):
         return True
     days, hours, minutes, seconds, whole = (int(each or 0) for each in match.groups())
-    span = timedelta(days, seconds + whole, minutes=minutes, hours=hours)
     try:
+        span = timedelta(days, seconds + whole, minutes=minutes, hours=hours)
         return datetime.fromisoformat(end.decode()) - datetime.fromisoformat(start.decode()) == span
-    except ValueError:
+    except (ValueError, OverflowError):
         return False

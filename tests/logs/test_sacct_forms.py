@@ -331,6 +331,13 @@ def test_columns_that_are_certain_are_guessed(read: Read, columns: str, end: str
     same(log, read("|".join(names) + end + "\n" + body))
 
 
+def test_a_run_time_of_a_damaged_file_that_no_job_has(read: Read) -> None:
+    """It is none; so is the guess."""
+    line = "7|2026-11-21T08:00:00|2026-11-21T08:10:00|2026-11-21T10:10:00|99999999999999999|"
+    with pytest.raises(InputError, match="without its header line"):
+        read(f"{line}COMPLETED|cpu=4\n" * 4)
+
+
 def lasted(start: str, end: str) -> str:
     """Return the time between two as sacct shows it."""
     if not {start, end}.isdisjoint(("Unknown", "None", "")):
