@@ -64,31 +64,43 @@ def rows_of(path: str | Path, needed: tuple[str, ...], command: str) -> list[Row
 
 
 def rows_in(name: str, text: str, needed: tuple[str, ...], command: str) -> list[Row]:
-    """Return the lines of what a command printed, as `rows_of` a file called `name`."""
-    header: list[str] = []
+    """Return the lines of what a command printed, as `rows_of` a file called `name`.
+
+    Messages of a shell may stand before the header, but nothing with as many cells.
+    """
+    lines = [
+        (number, line.split("|"))
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip()
+    ]
+    if not lines:
+        raise InputError(name, f"the file is empty; write it with `{command}`")
+    lacking = [
+        [column for column in needed if column.lower() not in _names(cells)] for _, cells in lines
+    ]
+    at = next((at for at, missing in enumerate(lacking) if not missing), 0)
+    if any(len(cells) >= len(lines[at][1]) for _, cells in lines[:at]):
+        at = 0
+    if lacking[at]:
+        raise InputError(
+            name,
+            f"no header line with {' and '.join(lacking[at])}; write the file with `{command}`, "
+            "without -n",
+            line=lines[at][0],
+        )
+    header = _names(lines[at][1])
     rows = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        cells = line.split("|")
-        if not header:
-            header = [cell.strip().lower() for cell in cells]
-            missing = [column for column in needed if column.lower() not in header]
-            if missing:
-                raise InputError(
-                    name,
-                    f"no header line with {' and '.join(missing)}; write the file with "
-                    f"`{command}`, without -n",
-                    line=number,
-                )
-            continue
+    for number, cells in lines[at + 1 :]:
         row = Row(name, number, command, dict(zip(header, cells, strict=False)))
         if len(cells) != len(header):
             raise row.error(f"{len(cells)} fields, where the header has {len(header)}")
         rows.append(row)
-    if not header:
-        raise InputError(name, f"the file is empty; write it with `{command}`")
     return rows
+
+
+def _names(cells: list[str]) -> list[str]:
+    """Return what a header calls its columns, in lower case."""
+    return [cell.strip().lower() for cell in cells]
 
 
 _MOST, _PER = "limits/max/", "limits/max/tres/minutes/per/"

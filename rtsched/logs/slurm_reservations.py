@@ -85,7 +85,8 @@ def _rows(path: str | Path) -> list[Row]:
     lines = [(number, line) for number, line in lines if line]
     if lines and lines[0][1] == "No reservations in the system":
         return []
-    if lines and "|" in lines[0][1] and "=" not in lines[0][1]:
+    shown = any(line.startswith("ReservationName=") for _, line in lines)
+    if not shown and any("|" in line for _, line in lines):
         needed = ("Name", "TimeStart", "TimeEnd", "NodeName", "Flags", "TRES")
         return [
             row._replace(cells={_COLUMNS.get(key, key): cell for key, cell in row.cells.items()})
@@ -96,7 +97,7 @@ def _rows(path: str | Path) -> list[Row]:
         if line.startswith("ReservationName="):
             rows.append(Row(name, number, SHOW_RESERVATIONS, {}))
         elif not rows:
-            break
+            continue
         own, cells = line.partition("Comment=")[0], rows[-1].cells
         for pair in _CORES.findall(own):
             cells["cores"] = " ".join([*cells.get("cores", "").split(), "=".join(pair)])

@@ -273,6 +273,16 @@ def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
     assert str(caught.value).startswith(f"{tmp_path}/{message}")
 
 
+def test_messages_before_the_header(tmp_path: Path) -> None:
+    """Of a shell; a line keeps its number. Lines of a table are none."""
+    noise = "[ann@login ~]$ sacctmgr -P show qos\n\nLoading slurm/24\n"
+    assert qos(tmp_path, noise + "Name|MaxJobsPU\nx|2\n")["x"].limits.user == {"jobs": 2}
+    with pytest.raises(InputError, match="qos:5: MaxJobsPU is 'two'"):
+        qos(tmp_path, noise + "Name|MaxJobsPU\nx|two\n")
+    with pytest.raises(InputError, match="qos:1: no header line with Name"):
+        qos(tmp_path, "y|3\nName|MaxJobsPU\nx|2\n")
+
+
 def test_bad_associations(tmp_path: Path) -> None:
     """A file of QOS is none of associations; those of several clusters are mixed up."""
     with pytest.raises(InputError, match=r"assoc:1: no header line with Account and User; write"):

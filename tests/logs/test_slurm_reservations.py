@@ -107,6 +107,17 @@ def test_without_nodes(tmp_path):
     assert read(tmp_path, text) == [DAILY._replace(nodes=(), obstacle="names no nodes")]
 
 
+def test_messages_before_reservations(tmp_path):
+    """Of a shell, before what scontrol or sacctmgr prints."""
+    noise = "[ann@login ~]$ scontrol show reservation\n"
+    assert read(tmp_path, noise + SHOWN) == read(tmp_path, SHOWN)
+    table = (
+        "Name|TimeStart|TimeEnd|NodeName|Flags|TRES\n"
+        "a|2026-11-21T08:00:00|2026-11-21T09:00:00|n1|MAINT|cpu=4\n"
+    )
+    assert read(tmp_path, noise + table) == read(tmp_path, table)
+
+
 def test_no_reservation(tmp_path):
     """Slurm says so in words."""
     assert read(tmp_path, "No reservations in the system\n") == []
