@@ -287,7 +287,8 @@ class CondorHistoryReader:
             most = max(1.0, min(number(ad, "maxhosts", "minhosts"), float(MOST)))
             least = max(1.0, min(number(ad, "minhosts", "maxhosts"), most))
         range_ = (least * cpus, most * cpus) if least < most else (-1.0, -1.0)
-        ad.setdefault("memoryusage", Expression("(ResidentSetSize + 1023) / 1024"))
+        if isinstance(ad.get("requestmemory"), Expression):
+            ad.setdefault("memoryusage", Expression("(ResidentSetSize + 1023) / 1024"))
         asked = self._asked(ad, "RequestMemory")
         gpus, disk = (
             self._asked(ad, name) if self._resources else math.nan
