@@ -258,7 +258,9 @@ class CondorHistoryReader:
             return given
         if math.isfinite(asked):
             return asked
-        self._assume("the processors asked for are not said: 1 is assumed")
+        unclear = isinstance(ad.get("requestcpus"), Expression)
+        why = "RequestCpus is an expression" if unclear else "the processors asked for are not said"
+        self._assume(f"{why}: 1 is assumed")
         return 1.0
 
     def _asked(self, ad: Record, name: str) -> float:
@@ -270,8 +272,9 @@ class CondorHistoryReader:
         instead = _INSTEAD[name] if unclear else _INSTEAD[name][:1]
         taken = next((each for each in instead if number(ad, each.lower()) > 0), "")
         if unclear and taken:
-            used = "" if taken == instead[0] else ", the most that it used,"
-            self._assume(f"{name} is an expression: {taken}{used} is taken")
+            used = ", the most that the job used; it may have asked for more"
+            used = used if taken != instead[0] else ""
+            self._assume(f"{name} is an expression: {taken} is taken{used}")
         elif unclear and name != "RequestCpus":
             self._assume(f"{name} is an expression that does not tell how much: none is assumed")
         return math.floor(number(ad, taken.lower())) if taken else math.nan

@@ -121,10 +121,12 @@ def test_expressions_as_processors(read: Read) -> None:
                 ad(RequestCpus="ifThenElse(true, 4, 2)", CpusProvisioned="3"),
                 ad(ProcId="1", RequestCpus="2 * 3"),
                 ad(ProcId="2", RequestCpus="undefined"),
+                ad(ProcId="3", RequestCpus="ifThenElse(true, 4, 2)"),
             ]
         )
     )
-    assert log.jobs.size.tolist() == [3, 6, 1]
+    assert log.jobs.size.tolist() == [3, 6, 1, 1]
+    assert "RequestCpus is an expression: 1 is assumed (1 job)" in log.assumptions
     assert any("CpusProvisioned" in notes for notes in log.assumptions)
     assert any("1 is assumed" in notes for notes in log.assumptions)
 
@@ -143,11 +145,12 @@ def test_expressions_as_memory_disk_and_gpus(read: Read) -> None:
         *[[500 * megabyte, 0, 2 * megabyte]] * 2,
         [0, 0, 0],
     ]
+    used = ", the most that the job used; it may have asked for more"
     assert set(log.assumptions) >= {
         "RequestMemory is an expression: MemoryProvisioned is taken (1 job)",
-        "RequestMemory is an expression: MemoryUsage, the most that it used, is taken (2 jobs)",
+        f"RequestMemory is an expression: MemoryUsage is taken{used} (2 jobs)",
         "RequestMemory is an expression that does not tell how much: none is assumed (1 job)",
-        "RequestDisk is an expression: DiskUsage, the most that it used, is taken (2 jobs)",
+        f"RequestDisk is an expression: DiskUsage is taken{used} (2 jobs)",
         "RequestGPUs is an expression that does not tell how much: none is assumed (3 jobs)",
     }
 
