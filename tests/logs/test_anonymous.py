@@ -253,6 +253,13 @@ def test_headers_of_swf_keep_numbers_only(tmp_path):
     assert done.skipped.count == {"the line is not 18 numbers": 2}
 
 
+def test_numbers_as_pandas_and_sacct_write_them(tmp_path):
+    """With a decimal point, and in thousands."""
+    line = "7|1795262400.0|1795262460.0|60.0|1.50K\n"
+    _, text = without(tmp_path, "JobID|Submit|End|ElapsedRaw|NCPUS\n" + line)
+    assert text.endswith(line)
+
+
 def test_messages_before_a_header_are_left_out(tmp_path):
     """They may name anything."""
     log = f"sacct: {MARK}\nJobID|Submit|End\n7|2026-01-01T00:00:00|2026-01-01T01:00:00\n"

@@ -232,9 +232,9 @@ class _SwfWriter(_Writer):
 
 # --- sacct text -----------------------------------------------------------------------------------
 
-_NUMBER = re.compile(r"\d{0,15}", re.ASCII)
+_NUMBER = re.compile(r"\d{0,15}(?:\.\d{1,3})?[KM]?", re.ASCII)
 _TIME = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ][\d:.]{5,15})?(?:Z|[+-][\d:]{2,6})?|\d{1,11}|Unknown|None|N/A|",
+    r"\d{4}-\d\d-\d\d(?:[T ][\d:.]{5,15})?(?:Z|[+-][\d:]{2,6})?|\d{1,11}(?:\.0)?|Unknown|None|N/A|",
     re.ASCII,
 )
 _DURATION = re.compile(
