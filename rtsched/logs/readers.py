@@ -250,7 +250,7 @@ _OTHERS = (
     ),
     _other(rb"\A\d\d/\d\d/\d\d \d\d:\d\d:\d\d ", "a log file of HTCondor's daemons", _CONDOR),
     _other(
-        rb"\A\d+(?:_\d+)?([|,;\t^])(?:[^\n]{0,2000}\1)?"
+        rb"(?m)^\d+(?:_\d+)?([|,;\t^])(?:[^\n]{0,2000}\1)?"
         rb"(?:\d{4}-\d\d-\d\d[T ]\d\d:|(?:COMPLETED|FAILED|CANCELLED|TIMEOUT)\b)",
         "the text of sacct without its header line (--noheader)",
         "make the log without that option, or name its columns with --columns, as for `sacct "

@@ -88,6 +88,7 @@ def test_content_tells_the_format(
         (b"11/21/26 12:00:00 (pid:7) condor_schedd STARTING UP\n", "HTCondor's daemons"),
         (b"7|ann|2026-11-21T12:00:00|2026-11-21T12:01:00\n", "without its header line"),
         (b"7_4|ann|1795262400|1795262460|COMPLETED\n", "is the text of sacct without"),
+        (b"Loading x\n\n7|ann|2026-11-21T12:00:00|b\n", "is the text of sacct without"),
         (b"7|ann|1795262400|1795262460|4|\n", "condor_history -format.*-af:h"),
         (b"7_ce.example.org|ann|60|1795262400|1795262460|\n", "condor_history -format.*-af:h"),
         (b"ap.example.org#7.0#1795262400|ann|60|1795262460\n", "condor_history -format.*-af:h"),
