@@ -109,19 +109,25 @@ def xml_ads(
 ) -> Iterator[tuple[int, Record]]:
     """Yield the first line and the wanted attributes of each ad; arguments as of `read_ads`."""
     reader = _Reader(names)
+    blank = len(source.head) - len(source.head.lstrip())
+    reader.before = source.head.count(b"\n", 0, blank)
     try:
         for block in source.blocks():
-            reader.parser.Parse(block, False)
+            reader.parser.Parse(block[blank:], False)
+            blank = 0
             yield from reader.taken()
         reader.parser.Parse(b"", True)
     except expat.ExpatError:
         yield from reader.taken()
-        bad("the record is no XML, or cut short", reader.parser.CurrentLineNumber)
+        bad("the record is no XML, or cut short", reader.line)
     yield from reader.taken()
 
 
 class _Reader:
     """Takes in XML piece by piece. An ad in an ad, and a list, says nothing."""
+
+    before = 0
+    """Blank lines that it was not given."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self.parser = expat.ParserCreate()
@@ -136,6 +142,11 @@ class _Reader:
         self._value: Value = None
         self._text: list[str] = []
 
+    @property
+    def line(self) -> int:
+        """The line that is looked at, from 1."""
+        return self.before + self.parser.CurrentLineNumber
+
     def taken(self) -> list[tuple[int, Record]]:
         """Return the ads that were found since it was last called."""
         found, self._found = self._found, []
@@ -146,7 +157,7 @@ class _Reader:
         if tag == "c":
             self._depth += 1
             if self._depth == 1:
-                self._ad, self._line = {}, self.parser.CurrentLineNumber
+                self._ad, self._line = {}, self.line
         elif tag == "a" and self._depth == 1:
             self._name, self._value = given.get("n", "").lower(), None
         elif tag == "b" and self._depth == 1:

@@ -236,7 +236,7 @@ _OTHERS = (
         "convert it to SWF",
     ),
     _other(rb'\A"JOB_(?:FINISH|NEW|START)"', "a log of LSF", "convert it to SWF"),
-    _other(rb"\A[^:\n{]*(?::[^:\n]*){40,}", "a log of Grid Engine", "convert it to SWF"),
+    _other(rb"\A[^:\n{]*(?::[^:\n{]*){40,}", "a log of Grid Engine", "convert it to SWF"),
     _other(rb"\A\d{3} \(\d+\.\d+\.\d+\) ", "a user's event log of HTCondor", _CONDOR),
     _other(
         rb"\A(?:ID\s+OWNER|-- Schedd|OWNER\s+BATCH_NAME|Name\s+OpSys)",

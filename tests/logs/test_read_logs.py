@@ -100,6 +100,7 @@ def test_content_tells_the_format(
         (b"JobId=7 UserId=u(1) GroupId=g(1) Partition=p\n", "job completion log"),
         (b'{"jobid":7,"nodes":"n1","@start":"2026-11-21T12:00:00"}\n', "jobcomp/elasticsearch"),
         (b'{"JobID": "7", "User": "a"' + b', "x": "y"' * 40 + b"}\n", "JSON without jobs"),
+        (b'ann@n1:~$ {"a": "b"' + b', "x": "y"' * 40 + b"}\n", "not a log that rtsched knows"),
         (b"[{'JobID': '7', 'User': 'a'}]\n", "JSON without jobs"),
         (b'{"sinfo": [{"nodes": {"total": 1}}]}', "JSON without jobs"),
         (b'{"meta": {}, "nodes": [{"name": "n1"}]}', "describes a machine"),

@@ -435,6 +435,8 @@ def test_messages_before_any_form_are_counted(read: Read, noise: str) -> None:
     quotes = "\n".join('"' + line.replace("|", '","') + '"' for line in lines)
     record = '{"job_id": 7, "time": {"submission": 1795262400}, "required": {"CPUs": 1}}'
     ad = '"ProcId": 0, "QDate": 1795262400, "JobStatus": 4}'
+    numbers = {"ClusterId": 7, "ProcId": 0, "QDate": 1795262400, "JobStatus": 4}
+    as_xml = "".join(f'<a n="{name}"><i>{number}</i></a>' for name, number in numbers.items())
     for text, columns in (
         (quotes, None),
         ("\n".join(lines[1:]), lines[0].replace("|", ",")),
@@ -443,6 +445,7 @@ def test_messages_before_any_form_are_counted(read: Read, noise: str) -> None:
         ('{"ClusterId": 7, ' + ad, None),
         ("ClusterId ProcId QDate JobStatus\n7 0 1795262400 4\n7", None),
         ("ClusterId = 7\nProcId = 0\nQDate = 1795262400\nJobStatus = 4\n", None),
+        ("<?xml version='1.0'?>\n<classads><c>" + as_xml + "</c>\n<c></d>", None),
     ):
         log = read(noise + text, columns=columns)
         assert log.jobs.labels() in (["7"], ["7.0"])
