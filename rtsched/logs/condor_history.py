@@ -109,6 +109,7 @@ _INSTEAD = {
     "RequestDisk": ("DiskProvisioned", "DiskUsage"),
 }
 """What a slot had for a job, and what the job used."""
+
 _PARALLEL = 11
 _IDLE, _HELD = 1.0, 5.0
 _WAITS = {_IDLE, _HELD}
