@@ -5,7 +5,6 @@ To compile what a replay runs takes minutes, once; to replay a short log without
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 import sys
@@ -56,7 +55,7 @@ def may_restart(files: Sequence[Path]) -> bool:
     program = Path(sys.argv[0])
     is_rtsched = "rtsched" in (program.name, program.parent.name)  # or `python -m rtsched`
     is_left_open = compiling.COMPILING and "RTSCHED_COMPILE" not in os.environ
-    lasts = os.getpid() != 1
+    lasts = os.getpid() != 1 and hasattr(os, "fork")
     return is_left_open and is_rtsched and lasts and all(file.is_file() for file in files)
 
 
@@ -69,6 +68,8 @@ def compile_beside(work: Callable[[], object]) -> int:
     if number:
         return number
     try:
+        import fcntl
+
         os.setsid()
         os.nice(19)
         nothing = os.open(os.devnull, os.O_RDWR)
