@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from rtsched.model.actions import Action
     from rtsched.model.cluster import Cluster
-    from rtsched.model.limit_rules import LimitRules
-    from rtsched.model.limits import UsedTime
+    from rtsched.model.limits import LimitRules, UsedTime
 
 FIRST_OWN_ID = 1 << 62
 """Jobs that the batch system has not numbered yet have ids from here on: provisional admissions

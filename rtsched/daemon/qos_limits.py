@@ -27,8 +27,7 @@ from rtsched.daemon.site import in_order
 from rtsched.kernels.machine_limits import HELD, REMAINING
 from rtsched.kernels.overlaps import ROUNDING
 from rtsched.model.jobs import Jobs, Kind
-from rtsched.model.limit_rules import BILLING, NODE, USED_TIME, kinds_of, whole_units
-from rtsched.model.limits import JOBS, minute_of
+from rtsched.model.limits import BILLING, JOBS, NODE, USED_TIME, kinds_of, minute_of, whole_units
 from rtsched.model.resources import CPU, LICENSE
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import are_in, places
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.admission import AdmissionResult
     from rtsched.daemon.site import Site
     from rtsched.model.cluster import Cluster
-    from rtsched.model.limit_rules import JobLimits, LimitRules
-    from rtsched.model.limits import Limits, UsedTime
+    from rtsched.model.limits import JobLimits, LimitRules, Limits, UsedTime
     from rtsched.model.snapshot import Snapshot
 
 LIMIT = "limit/"

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.promises import JournalEntry, Promise, PromiseState
     from rtsched.model.actions import Action
     from rtsched.model.cluster import Cluster
-    from rtsched.model.limit_rules import LimitRules
-    from rtsched.model.limits import UsedTime
+    from rtsched.model.limits import LimitRules, UsedTime
     from rtsched.model.snapshot import Snapshot
 
 

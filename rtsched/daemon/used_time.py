@@ -16,8 +16,7 @@ import numpy as np
 
 from rtsched.daemon.qos_limits import LimitsOfJobs, billed, countable, most_nodes, run_seconds
 from rtsched.model.jobs import Jobs, Kind
-from rtsched.model.limit_rules import BILLING, NODE, USED_TIME
-from rtsched.model.limits import JOBS
+from rtsched.model.limits import BILLING, JOBS, NODE, USED_TIME
 from rtsched.model.resources import CPU, LICENSE
 from rtsched.model.snapshot import are_in
 from rtsched.model.table import amounts_of

@@ -27,7 +27,7 @@ from rtsched.logs.machine import Node, slurm_state
 from rtsched.logs.slurm_text import gres, licenses_in
 from rtsched.logs.source import readable
 from rtsched.model.cluster import Topology
-from rtsched.model.limit_rules import BillingWeights
+from rtsched.model.limits import BillingWeights
 from rtsched.model.resources import LICENSE, MEMORY
 from rtsched.model.units import size_bytes
 

@@ -21,12 +21,15 @@ from rtsched.logs.slurm_cluster import (
     partition_settings,
     with_partitions_as_text,
 )
-from rtsched.model.limit_rules import GROUP_WALL, JOB_MINUTES, LEAST, MINUTES
 from rtsched.model.limits import (
     CALC_PERIOD,
     GROUP_SUBMITS,
+    GROUP_WALL,
     HALF_LIFE,
+    JOB_MINUTES,
     JOBS,
+    LEAST,
+    MINUTES,
     Association,
     LimitSet,
     Qos,

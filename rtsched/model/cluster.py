@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rtsched.model.limit_rules import BillingWeights
+    from rtsched.model.limits import BillingWeights
 
 
 class NodeState(IntEnum):

@@ -1,7 +1,7 @@
 """Limits of a site on the jobs of a log, and what of them is not replayed.
 
 A job counts with all that it asks for, and with all cores of its nodes where it has these to
-itself. Which limits hold for it: `rtsched.model.limit_rules`.
+itself. Which limits hold for it: `rtsched.model.limits`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from rtsched.kernels.machine_limits import (
     USED,
     USED_AND_ASKED,
 )
-from rtsched.model.limit_rules import (
+from rtsched.model.limits import (
     BILLING,
     GROUP_MINUTES,
     GROUP_WALL,
+    JOBS,
     LEAST,
     NODE,
     WALL,
     LimitRules,
+    Limits,
     kinds_of,
 )
-from rtsched.model.limits import JOBS, Limits
 from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
 from rtsched.model.table import Ragged, amounts_of, offsets_of
 from rtsched.model.units import slurm_time
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.model.jobs import Jobs
-    from rtsched.model.limit_rules import BillingWeights, JobLimits, Limit
-    from rtsched.model.limits import SiteLimits
+    from rtsched.model.limits import BillingWeights, JobLimits, Limit, SiteLimits
 
 
 _RAN = "Slurm would not start them, but they ran, so it does not hold them up"

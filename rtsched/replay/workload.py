@@ -58,8 +58,7 @@ if TYPE_CHECKING:
     from rtsched.logs.sacctmgr import Outage
     from rtsched.logs.slurm_reservations import Reservation
     from rtsched.model.jobs import Edges, Jobs
-    from rtsched.model.limit_rules import BillingWeights
-    from rtsched.model.limits import SiteLimits
+    from rtsched.model.limits import BillingWeights, SiteLimits
     from rtsched.model.log import Log
     from rtsched.model.snapshot import Accounts
     from rtsched.replay.settings import WorkloadOptions

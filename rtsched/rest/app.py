@@ -36,7 +36,7 @@ from rtsched.rest.authentication import (
 from rtsched.rest.board import pages
 from rtsched.rest.credential import CONDOR_SCHEME, SCHEME
 from rtsched.rest.endpoints import DaemonClient, Problem, ask_for
-from rtsched.rest.limits import ConcurrencyLimit, OverloadError, TokenBucket, TooMuchError
+from rtsched.rest.throttling import ConcurrencyLimit, OverloadError, TokenBucket, TooMuchError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, MutableMapping

@@ -24,7 +24,7 @@ from rtsched.adapters.credentials import CredentialError
 from rtsched.adapters.users import uid_of
 from rtsched.errors import RtschedError
 from rtsched.rest.credential import CONDOR_SCHEME, SCHEME, payload_for
-from rtsched.rest.limits import OverloadError, TooMuchError
+from rtsched.rest.throttling import OverloadError, TooMuchError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

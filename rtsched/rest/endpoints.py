@@ -34,7 +34,7 @@ from rtsched.daemon.questions import (
 )
 from rtsched.descriptions import field_texts, structures
 from rtsched.errors import AdapterError, RtschedError
-from rtsched.rest.limits import ConcurrencyLimit
+from rtsched.rest.throttling import ConcurrencyLimit
 
 VERSION = "v1"
 

@@ -16,7 +16,7 @@ from rtsched.adapters.slurm.facts import (
 )
 from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
-from rtsched.model.limit_rules import BillingWeights
+from rtsched.model.limits import BillingWeights
 
 NOW = 1_800_000_000.0
 COLUMNS = (

@@ -27,8 +27,7 @@ from rtsched.daemon.site import Site, Step
 from rtsched.model.blocked import NOTHING_BLOCKED
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Edges, Jobs, Periodic
-from rtsched.model.limit_rules import LimitRules
-from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits, UsedTime
+from rtsched.model.limits import Association, LimitRules, LimitSet, Qos, SiteLimits, UsedTime
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched_plugins.mcdf import Mcdf

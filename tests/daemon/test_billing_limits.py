@@ -8,8 +8,7 @@ from scene import T0, Scene, limits_of
 
 from rtsched.daemon.admission import AdmissionResult
 from rtsched.model.jobs import Kind
-from rtsched.model.limit_rules import BillingWeights
-from rtsched.model.limits import LimitSet, UsedTime
+from rtsched.model.limits import BillingWeights, LimitSet, UsedTime
 
 RUN = 600.0
 PHYSICS = "account physics"

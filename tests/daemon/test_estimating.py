@@ -29,8 +29,7 @@ from rtsched.estimates.run_times import RunTimes
 from rtsched.estimates.settings import EstimateSettings
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Edges, Jobs
-from rtsched.model.limit_rules import LimitRules
-from rtsched.model.limits import Association, LimitSet, SiteLimits
+from rtsched.model.limits import Association, LimitRules, LimitSet, SiteLimits
 from rtsched.model.log import Log, Outcomes
 from rtsched.model.schedule import Schedule
 from rtsched.model.snapshot import Snapshot

@@ -13,8 +13,7 @@ from rtsched.estimates.estimator import Estimator
 from rtsched.estimates.settings import EstimateSettings
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
-from rtsched.model.limit_rules import LimitRules
-from rtsched.model.limits import Association, LimitSet, Qos, SiteLimits, UsedTime
+from rtsched.model.limits import Association, LimitRules, LimitSet, Qos, SiteLimits, UsedTime
 from rtsched.model.log import Log, Outcomes
 from rtsched.model.resources import CPU, MEMORY
 from rtsched.model.snapshot import Snapshot

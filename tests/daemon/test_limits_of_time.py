@@ -12,8 +12,7 @@ from scene import ANN, T0, Scene, limits_of
 from rtsched.adapters.live import Submission
 from rtsched.daemon.admission import AdmissionResult
 from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.limit_rules import LimitRules
-from rtsched.model.limits import LimitSet, Qos, UsedTime
+from rtsched.model.limits import LimitRules, LimitSet, Qos, UsedTime
 
 RUN = 600.0
 MINUTE = 60

@@ -18,8 +18,7 @@ from rtsched.daemon.recovery import recovered
 from rtsched.model.actions import Notify
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import Jobs
-from rtsched.model.limit_rules import LimitRules
-from rtsched.model.limits import LimitSet, Qos
+from rtsched.model.limits import LimitRules, LimitSet, Qos
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import amounts_of
 from rtsched.text import moment

@@ -30,7 +30,7 @@ from rtsched.rest.authentication import (
     cookie_in,
 )
 from rtsched.rest.credential import payload_for
-from rtsched.rest.limits import ConcurrencyLimit, OverloadError, TokenBucket, TooMuchError
+from rtsched.rest.throttling import ConcurrencyLimit, OverloadError, TokenBucket, TooMuchError
 
 ANN, PROXY = 1001, 33
 GOOD = payload_for("GET", b"/v1/status", b"")

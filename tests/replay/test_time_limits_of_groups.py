@@ -28,8 +28,7 @@ from rtsched.kernels.machine_limits import (
 )
 from rtsched.logs import ReadOptions, read_cluster, read_logs
 from rtsched.model.jobs import Jobs
-from rtsched.model.limit_rules import BillingWeights
-from rtsched.model.limits import Limits, LimitSet, Qos, SiteLimits
+from rtsched.model.limits import BillingWeights, Limits, LimitSet, Qos, SiteLimits
 from rtsched.model.table import Ragged
 from rtsched.replay.limits import JobAmounts, limits_of_jobs
 from rtsched.replay.measures import charged, errors, logged_results

@@ -28,19 +28,23 @@ from rtsched.adapters.slurm.rows import names_of_job, parts
 from rtsched.logs.slurm_limits import limits_in
 from rtsched.logs.slurm_text import trackable
 from rtsched.model.jobs import Kind
-from rtsched.model.limit_rules import (
+from rtsched.model.limits import (
     BILLING,
+    CALC_PERIOD,
     GROUP_WALL,
+    HALF_LIFE,
+    JOBS,
     NODE,
     WALL,
     JobLimits,
     JobNames,
     LimitRules,
+    UsedTime,
     association_name,
+    minute_of,
     qos_name,
     whole_units,
 )
-from rtsched.model.limits import CALC_PERIOD, HALF_LIFE, JOBS, UsedTime, minute_of
 from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
 from rtsched.model.snapshot import Accounts
 from rtsched.model.units import slurm_time
@@ -53,7 +57,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.facts import Partition, SlurmFacts
     from rtsched.adapters.slurm.requirements import JobRequest
     from rtsched.adapters.slurm.rows import JobRows
-    from rtsched.model.limit_rules import BillingWeights, Limit
+    from rtsched.model.limits import BillingWeights, Limit
 
 
 _ASSOCIATION = re.compile(

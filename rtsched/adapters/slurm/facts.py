@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rtsched.adapters.slurm.layout import PartitionParts
-    from rtsched.model.limit_rules import BillingWeights, LimitRules
+    from rtsched.model.limits import BillingWeights, LimitRules
 
 _FEDERATION = re.compile(r"(?m)^Federation:\s*(\S+)")
 _SETTING = re.compile(r"(?m)^(\w+)\s*=\s?(.*?)\s*$")

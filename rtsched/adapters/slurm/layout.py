@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rtsched.adapters.slurm.settings import SlurmSettings
     from rtsched.logs.node_requests import LeftOut
     from rtsched.model.jobs import Periodic
-    from rtsched.model.limit_rules import BillingWeights
+    from rtsched.model.limits import BillingWeights
 
 PREFIX = "rtsched_"
 """How the names of our reservations begin; what follows is a job id."""

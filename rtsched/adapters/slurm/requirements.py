@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from rtsched.adapters.slurm.facts import Partition, SlurmFacts
     from rtsched.adapters.slurm.per_node import PerNode
-    from rtsched.model.limit_rules import JobLimits
+    from rtsched.model.limits import JobLimits
 
 _BRACKETS = re.compile(r"\[((?:[^\[\]()*&]|\([^\[\]()*]*\))+)\]")
 """One of several features, the same on all nodes of a job."""

@@ -21,7 +21,7 @@ from rtsched.logs.hostlist import names_of
 from rtsched.logs.machine import slurm_state
 from rtsched.logs.slurm_text import ENDINGS, gres, licenses_in
 from rtsched.model.cluster import NodeState
-from rtsched.model.limit_rules import JobNames
+from rtsched.model.limits import JobNames
 from rtsched.model.log import Ending
 from rtsched.model.resources import LICENSE
 

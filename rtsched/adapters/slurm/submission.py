@@ -43,7 +43,7 @@ from rtsched.adapters.users import user_name
 from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.logs.hostlist import expand, fold
 from rtsched.model.jobs import Edges, Jobs, Kind
-from rtsched.model.limit_rules import JobNames, kinds_of
+from rtsched.model.limits import JobNames, kinds_of
 from rtsched.model.resources import GPU
 
 if TYPE_CHECKING:

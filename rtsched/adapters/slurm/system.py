@@ -59,8 +59,7 @@ from rtsched.adapters.slurm.rows import parts
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.slurm.steering import SlurmSteering
 from rtsched.errors import InputError
-from rtsched.model.limit_rules import USED_TIME, LimitRules
-from rtsched.model.limits import UsedTime
+from rtsched.model.limits import USED_TIME, LimitRules, UsedTime
 from rtsched.model.snapshot import Accounts
 
 if TYPE_CHECKING:
