@@ -202,6 +202,7 @@ void rtsched_describe_submit(const job_desc_msg_t *job, uint32_t submit_uid,
 	if (job->overcommit && job->overcommit != NO_VAL8)
 		rtsched_add_number(request, RTSCHED_TAG_OVERCOMMIT, 1);
 	submit_line(request, job->submit_line);
+	text(request, RTSCHED_TAG_ALLOC_NODE, job->alloc_node);
 	rtsched_add_number(request, RTSCHED_TAG_BATCH, job->script || job->script_buf);
 	if (job->bitflags & CRON_JOB)
 		rtsched_add_number(request, RTSCHED_TAG_CRON, 1);

@@ -11,9 +11,12 @@ works for the loop by `at_once`.
 from __future__ import annotations
 
 import asyncio
+import grp
+import os
 import pwd
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
+from contextlib import suppress
 from contextvars import ContextVar
 from threading import Lock, Thread
 from time import monotonic as clock
@@ -22,7 +25,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, ParamSpec, TypeVar
 from rtsched.errors import AdapterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FRESH = 3600.0
 """Seconds after which a user who was found is looked up again."""
@@ -143,6 +146,7 @@ def at_once(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 _NAMES: _Users[int, str] = _Users(lambda uid: pwd.getpwuid(uid).pw_name)
+_GROUPS: _Users[int, str] = _Users(lambda uid: " ".join(_group_names(uid)))
 _UIDS: _Users[str, int] = _Users(lambda name: pwd.getpwnam(name).pw_uid)
 
 
@@ -155,6 +159,24 @@ def user_name(uid: int, patience: float = PATIENCE) -> str:
         If it would have to be waited for on an event loop.
     """
     return _NAMES.get(uid, patience) or str(uid)
+
+
+def groups_of(uid: int, patience: float = PATIENCE) -> list[str]:
+    """Return the names of a user's groups; none where these are not known in time.
+
+    Raises
+    ------
+    NotKnownYetError
+        If they would have to be waited for on an event loop.
+    """
+    return (_GROUPS.get(uid, patience) or "").split()
+
+
+def _group_names(uid: int) -> Iterator[str]:
+    user = pwd.getpwuid(uid)
+    for gid in os.getgrouplist(user.pw_name, user.pw_gid):
+        with suppress(KeyError):
+            yield grp.getgrgid(gid).gr_name
 
 
 def uid_of(name: str, patience: float = PATIENCE) -> int:
@@ -193,3 +215,4 @@ def forget_users() -> None:
     """Forget what the name service said."""
     _NAMES.forget()
     _UIDS.forget()
+    _GROUPS.forget()

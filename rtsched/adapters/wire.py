@@ -117,6 +117,8 @@ class Tag(IntEnum):
     """MiB, such as `gres/gpu:2048`; in `OTHER` too, as `mem-per-gpu`."""
     SUBMIT_LINE = 39
     """The command line, cut off; options in a script and in variables are not in it."""
+    ALLOC_NODE = 40
+    """The host on which it is submitted, `MessageKind.SUBMIT` only."""
     # text: what the batch system knows at the instant of the request, `MessageKind.SUBMIT` only
     IDLE_NODES = 48
     """Nodes on which nothing runs, as Slurm writes lists of nodes; absent: not known."""

@@ -573,9 +573,9 @@ class LimitRules:
 
     def applied_to(self, names: JobNames) -> JobLimits:
         """Return the limits of jobs of such names, whose users may have named no QOS."""
-        return self.of(self._with_default_qos(names))
+        return self.of(self.with_default_qos(names))
 
-    def _with_default_qos(self, names: JobNames) -> JobNames:
+    def with_default_qos(self, names: JobNames) -> JobNames:
         """Return the names with the QOS that Slurm gives jobs whose users name none."""
         if names.qos:
             return names

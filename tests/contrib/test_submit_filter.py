@@ -170,7 +170,7 @@ def test_the_layout_of_tasks_is_sent(tested: Filter) -> None:
             *("mem_per_tres=gres/gpu:2048", "sockets_per_node=2", "cores_per_socket=3"),
             *("threads_per_core=1", "ntasks_per_socket=5", f"ntasks_per_core={2**16 - 1}"),
             *("ntasks_per_tres=6", "req_switch=1", "contiguous=1", "overcommit=1"),
-            *("submit_line*300=sbatch ",),
+            *("submit_line*300=sbatch ", "alloc_node=login1"),
         )
     asked = server.asked[0][1]
     del asked[Tag.TIMEOUT_MS], asked[Tag.ASKED_MS], asked[Tag.PASSED]
@@ -190,6 +190,7 @@ def test_the_layout_of_tasks_is_sent(tested: Filter) -> None:
         Tag.REQ_SWITCH: 1,
         Tag.OVERCOMMIT: 1,
         Tag.SUBMIT_LINE: ("sbatch " * 300)[:1024],
+        Tag.ALLOC_NODE: "login1",
         Tag.BATCH: 0,
         Tag.OTHER: "contiguous,sockets-per-node,cores-per-socket,threads-per-core,"
         "ntasks-per-socket,ntasks-per-core,ntasks-per-gpu,cpus-per-gpu,mem-per-gpu,switches",

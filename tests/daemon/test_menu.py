@@ -111,7 +111,7 @@ async def test_another_partition(patient: Running) -> None:
     names = ("all", "spare", "closed", "private")
     parts = {name: Partition(name, 600.0, 86400.0, True, 4, 4) for name in names}
     parts["closed"] = replace(parts["closed"], up=False)
-    parts["private"] = replace(parts["private"], restricted=True)
+    parts["private"] = replace(parts["private"], access={"RootOnly": "YES"})
     first = np.arange(4) < 2
     masks = {name: first if name == "all" else ~first for name in names}
     cluster = Cluster(Nodes.build(4, name=[f"n{k}" for k in range(4)]), masks)

@@ -172,6 +172,13 @@ def accounts_of(output: str) -> tuple[Accounts, Associations]:
     return Accounts.of_rows(("name", "parent", "shares", "usage", "is_user"), rows), found
 
 
+def accounts_above(accounts: Accounts) -> dict[str, str]:
+    """Return the account above each."""
+    names = [name or "" for name in accounts.texts("name")]
+    own = zip(names, accounts.parent.tolist(), accounts.is_user.tolist(), strict=True)
+    return {name: names[parent] for name, parent, user in own if parent >= 0 and not user}
+
+
 def _amount(text: str, otherwise: float) -> float:
     """Return a number that is not below 0."""
     digits = text.strip()

@@ -58,8 +58,8 @@ class Partition:
         What its nodes have of each resource, where jobs share them, and how many have just that.
     above : str
         A partition that has some of its nodes too, and whose jobs Slurm starts before; empty: none.
-    restricted : bool
-        Whether not all users, accounts and QOS may use it.
+    access : mapping of str to str
+        What keeps some users, accounts or QOS from it, as in `access.access_of`.
     capped : str
         What keeps its jobs from some processors of a node, such as `MaxCPUsPerNode=4`; empty:
         nothing.
@@ -89,13 +89,18 @@ class Partition:
     exclusive: bool = False
     hardware: tuple[tuple[Mapping[str, int], int], ...] = ()
     above: str = ""
-    restricted: bool = False
+    access: Mapping[str, str] = field(default_factory=dict)
     capped: str = ""
     job_memory: int = 0
     most_core_memory: int = 0
     gpu_cores: int = 0
     gpu_memory: int = 0
     oversubscribes: bool = False
+
+    @property
+    def restricted(self) -> bool:
+        """Whether not all users, accounts and QOS may use it."""
+        return not self.access.keys() <= {"DisableRootJobs"}
 
     def most(self, resource: str) -> int:
         """Return the most of a resource that a job may have of a node, where jobs share them."""
@@ -154,6 +159,8 @@ class SlurmFacts:
         Row of `Accounts`.
     home : dict of str to str
         Each user's default account.
+    above : dict of str to str
+        The account above each.
     users : dict of int to str
         Names by uid, of those seen.
     enforced : bool
@@ -199,6 +206,7 @@ class SlurmFacts:
     longest: float = math.inf
     associations: dict[tuple[str, str], int] = field(default_factory=dict)
     home: dict[str, str] = field(default_factory=dict)
+    above: dict[str, str] = field(default_factory=dict)
     users: dict[int, str] = field(default_factory=dict)
     sharing: Sharing = Sharing()
     given: Sharing = Sharing()

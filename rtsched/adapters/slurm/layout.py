@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rtsched.adapters.recurring import DAY_S, as_periodic, both_sides
+from rtsched.adapters.slurm.access import access_of
 from rtsched.adapters.slurm.facts import Partition, Sharing, default_memory, limit_of
 from rtsched.adapters.slurm.rows import MEGABYTE, number
 from rtsched.logs.hostlist import names_of
@@ -200,7 +201,7 @@ class PartitionParts:
             has_whole_nodes(pairs),
             _hardware(nodes.capacity[mask], sharing.resources),
             self._above(name, mask) if sharing.resources else "",
-            _restricted(pairs),
+            access_of(pairs),
             _capped(pairs, self.equipment.of(mask)) or self._oversubscribed(name, mask),
             _most_memory(pairs),
             number(pairs.get("maxmempercpu", "")) * MEGABYTE,
@@ -246,16 +247,6 @@ def _of_gpus(pairs: Mapping[str, str], setting: str) -> str:
     """Return a setting in JobDefaults."""
     words = (word.partition("=") for word in pairs.get("jobdefaults", "").split(","))
     return next((value for name, _, value in words if name == setting), "")
-
-
-def _restricted(pairs: Mapping[str, str]) -> bool:
-    """Return whether not all users, accounts and QOS may use a partition."""
-    for setting in ("allowgroups", "allowaccounts", "allowqos", "allocnodes"):
-        if pairs.get(setting, "ALL").upper() != "ALL":
-            return True
-    denied = ("denyaccounts", "denyqos")
-    yes = (pairs.get(setting, "NO").upper() == "YES" for setting in ("rootonly", "reqresv"))
-    return any(pairs.get(setting) for setting in denied) or any(yes)
 
 
 def layout_of(

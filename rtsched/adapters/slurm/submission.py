@@ -18,6 +18,7 @@ from rtsched.adapters.live import (
     dag_key,
 )
 from rtsched.adapters.requirements import odds_alone, too_late, too_long
+from rtsched.adapters.slurm.access import Submitter, no_access
 from rtsched.adapters.slurm.accounts import limits_for
 from rtsched.adapters.slurm.commands import promised_factor, promised_priority
 from rtsched.adapters.slurm.comments import (
@@ -184,6 +185,7 @@ class SlurmTranslator:
         start = max(request.begin, now)
         problem = (
             wrong
+            or _no_access(fields, request, facts, names)
             or requirements.problem
             or refused_features(request, facts)
             or too_late(request.deadline, start, "--deadline")
@@ -438,6 +440,23 @@ def _unverified(account: str, user: str, qos: str, facts: SlurmFacts) -> str:
         return "account"
     names = facts.limits.qos_names if facts.limits is not None else frozenset[str]()
     return "QOS" if qos and names and qos.lower() not in names else ""
+
+
+def _no_access(
+    fields: Mapping[int, str | int], request: JobRequest, facts: SlurmFacts, names: JobNames
+) -> str:
+    """Return why Slurm refuses a request's user in its partition, or never starts the job."""
+    part, uid = facts.partitions.get(names.partition), _number(fields, Tag.USER_ID, -1)
+    if part is None or not part.access or not request.needs_rtsched:
+        return ""
+    accounts, qos = [names.account.lower()] * facts.enforced, names.qos
+    while accounts and accounts[-1] in facts.above:
+        accounts.append(facts.above[accounts[-1]])
+    if facts.limits is not None:
+        qos = facts.limits.with_default_qos(names).qos
+    sender, known = _number(fields, Tag.SUBMIT_UID, uid), tuple(filter(None, accounts))
+    host = _text(fields, Tag.ALLOC_NODE)
+    return no_access(part, Submitter(uid, sender, names.user, known, qos, host))
 
 
 def _kept(reply: SubmitReply) -> str:

@@ -13,6 +13,7 @@ from rtsched.adapters.live import Change, Completions, Done, LastGood, Observati
 from rtsched.adapters.slurm import last_applied
 from rtsched.adapters.slurm.accounts import (
     Associations,
+    accounts_above,
     accounts_of,
     limits_of,
     used_time,
@@ -323,6 +324,7 @@ class SlurmSystem:
             sharing=sharing,
             given=given,
             home={user: account for account, user in reversed(associations)},
+            above=accounts_above(self._shares[0]),
             users=users,
             limits=limits,
             billing=machine.cluster.billing,

@@ -1,0 +1,111 @@
+"""Partitions that not all users may use."""
+
+import grp
+import os
+import pwd
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rtsched.adapters import users
+from rtsched.adapters.slurm.access import Submitter, access_of, no_access
+from rtsched.adapters.slurm.accounts import accounts_above, accounts_of
+from rtsched.adapters.slurm.facts import Partition, SlurmFacts, partitions_of
+from rtsched.adapters.slurm.submission import SlurmTranslator
+from rtsched.adapters.wire import Tag
+
+ANN = 1000
+SHARES = "root||1|0\n science||1|0\n  physics||1|0\n   physics|ann|1|0\n chem||1|0\n"
+OPEN = "AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL RootOnly=NO ReqResv=NO"
+
+
+@pytest.fixture(autouse=True)
+def known_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let ann be in the groups users and lab."""
+    groups = {100: "users", 200: "lab"}
+
+    def group(gid: int) -> Any:
+        return SimpleNamespace(gr_name=groups[gid])
+
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="ann", pw_gid=100))
+    monkeypatch.setattr(os, "getgrouplist", lambda _user, _gid: [100, 200, 300])
+    monkeypatch.setattr(grp, "getgrgid", group)
+    users.forget_users()
+    yield
+    users.forget_users()
+
+
+def told(settings: str, **who: Any) -> str:
+    """Return what ann is told of a partition with these settings."""
+    given = {"accounts": ("physics", "science", "root"), "qos": "normal", "host": "login1"}
+    shown, _ = partitions_of(f"PartitionName=p {settings}")
+    part = Partition("p", access=access_of(shown["p"]))
+    return no_access(part, Submitter(**{"uid": ANN, "sender": ANN, "user": "ann"} | given | who))
+
+
+@pytest.mark.parametrize(
+    ("settings", "whose"),
+    [
+        ("RootOnly=YES", "of users other than root"),
+        ("ReqResv=YES", "without a reservation, and no promise can be given to those with one"),
+        ("AllocNodes=login[2-3]", "submitted on login1"),
+        ("AllowGroups=staff", "of user ann"),
+        ("AllowAccounts=chem", "of account physics"),
+        ("DenyAccounts=chem,science", "of account physics"),
+        ("AllowQos=high", "of QOS normal"),
+        ("DenyQos=low,Normal", "of QOS normal"),
+    ],
+)
+def test_whom_a_partition_keeps_out(settings: str, whose: str) -> None:
+    """The setting is named."""
+    assert told(settings) == f"partition p accepts no jobs {whose} ({settings})"
+
+
+@pytest.mark.parametrize(
+    ("settings", "who"),
+    [
+        ("", {}),
+        (OPEN, {}),
+        ("DisableRootJobs=YES", {}),
+        ("RootOnly=YES", {"sender": 0}),
+        ("AllocNodes=login[1-3]", {}),
+        ("AllocNodes=login2", {"host": ""}),
+        ("AllowGroups=staff,lab", {}),
+        ("AllowGroups=staff", {"uid": 0}),
+        ("AllowAccounts=chem,Science", {}),
+        ("AllowAccounts=chem", {"accounts": ()}),
+        ("DenyAccounts=chem", {}),
+        ("AllowQos=high,normal", {}),
+        ("AllowQos=high", {"qos": ""}),
+    ],
+)
+def test_whom_it_does_not_keep_out(settings: str, who: dict[str, Any]) -> None:
+    """Nor whose account, QOS or host is not known."""
+    assert told(settings, **who) == ""
+
+
+def test_root() -> None:
+    """Partitions may take no jobs of root."""
+    said = "partition p accepts no jobs of root (DisableRootJobs=YES)"
+    assert told("DisableRootJobs=YES", uid=0) == said
+
+
+def test_a_submission() -> None:
+    """Accounts count where Slurm enforces them, with those above; without a deadline nothing is."""
+    above = accounts_above(accounts_of(SHARES)[0])
+    assert above == {"science": "root", "physics": "science", "chem": "root"}
+
+    def problem(allowed: str, *, enforced: bool = True, deadline: int = 2_000_000_000) -> str:
+        part = Partition("p", 600.0, 600.0, nodes=1, access={"AllowAccounts": allowed})
+        facts = SlurmFacts(partitions={"p": part}, default="p", home={"ann": "physics"})
+        facts = replace(facts, above=above, enforced=enforced, users={ANN: "ann"})
+        fields = {Tag.USER_ID: ANN, Tag.DEADLINE: deadline}
+        return SlurmTranslator().describe(fields, facts, 1.9e9).problem
+
+    assert "of account physics (AllowAccounts=chem)" in problem("chem")
+    assert (
+        problem("science") == problem("chem", enforced=False) == problem("chem", deadline=0) == ""
+    )
