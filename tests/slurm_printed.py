@@ -57,7 +57,8 @@ def alike(cluster: Cluster) -> Hardware:
     """Return what each node of a cluster has: cores of one thread, and one socket."""
     count = len(cluster)
     one, much = np.ones(count, np.int64), np.full(count, 1 << 40)
-    return Hardware(cluster.nodes.cores.astype(np.int64), one, one, much, much, {})
+    cores = cluster.nodes.cores.astype(np.int64)
+    return Hardware(cores, one, cores[:, None], much, much, {})
 
 
 def printed(*jobs: dict[str, str]) -> str:

@@ -280,8 +280,10 @@ class Hardware:
 
     Attributes
     ----------
-    cpus, threads, sockets : int64[m]
-        Processors in all, of each core, and sockets.
+    cpus, threads : int64[m]
+        Processors in all, and of each core.
+    sockets : int64[m, s]
+        Cores of each socket, the most first; 0: there is none.
     memory : int64[m]
         Bytes.
     disk : int64[m]
@@ -331,6 +333,17 @@ class Hardware:
         """Cores of each node, int64[m]."""
         return self.cpus // np.maximum(self.threads, 1)
 
+    @property
+    def socket_count(self) -> Integers:
+        """Sockets of each node, int64[m]."""
+        count: Integers = np.count_nonzero(self.sockets, axis=1)
+        return count
+
+    def on_sockets(self, most: int) -> Integers:
+        """Return how many processors each node has, at most so many of each socket, int64[m]."""
+        processors: Integers = np.minimum(self.sockets * self.threads[:, None], most).sum(axis=1)
+        return processors
+
     def usable(self, threads: int) -> Integers:
         """Return the processors of a job that uses so many of each core, int64[m]; 0: all."""
         return self.cores * np.minimum(self.threads, threads) if threads else self.cpus
@@ -354,11 +367,12 @@ class Hardware:
             return np.zeros(len(self), np.bool_)
         want = {name: min(int(given.get(name, 0)), _MOST) for name in COUNTS}
         tasks, threads = want["ntasks-per-node"], want["threads-per-core"]
-        mask = (
+        sockets, each = want["sockets-per-node"], want["cores-per-socket"]
+        mask: Mask = (
             (self.usable(threads) >= want["mincpus"])
             & (self.threads >= threads)
-            & (self.sockets >= want["sockets-per-node"])
-            & (self.cores >= want["cores-per-socket"] * self.sockets)
+            & (self.socket_count >= sockets)
+            & (np.count_nonzero(self.sockets >= each, axis=1) >= max(sockets, 1))
             & (self.memory >= want["mem"] * MIB)
             & (self.memory >= want["mem-per-cpu"] * MIB * self.cpus)
             & (self.memory >= want["mem-per-gpu"] * MIB * self.amount("gres/gpu"))
@@ -367,7 +381,7 @@ class Hardware:
         if want["ntasks-per-core"]:
             mask &= self.cores * want["ntasks-per-core"] >= tasks
         if want["ntasks-per-socket"]:
-            mask &= self.sockets * want["ntasks-per-socket"] >= tasks
+            mask &= self.on_sockets(want["ntasks-per-socket"]) >= tasks
         for name, amount in gres(wishes.get("gres", "")).items():
             mask &= self.amount(name) >= amount
         return mask

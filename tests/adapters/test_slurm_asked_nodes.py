@@ -206,6 +206,39 @@ def test_whole_nodes_that_have_enough(fields: dict[str, Any], found: str) -> Non
     assert (np.isfinite(there.deadline[0]), there.size[0]) == (True, asked.jobs.size[0])
 
 
+THREADS = "CPUTot=16 CPUEfctv=12 ThreadsPerCore=2"
+SYSTEM = "NodeName=n0 State=IDLE Partitions=all CPUTot=8 CPUEfctv=6 Sockets=2 RealMemory=8000 "
+
+
+@pytest.mark.parametrize(
+    ("kept", "fields", "fits"),
+    [
+        ("CPUEfctv=7 CPUSpecList=7", {"cores_per_socket": 4}, True),
+        ("CPUEfctv=7 CPUSpecList=7", {"cores_per_socket": 4, "sockets_per_node": 2}, False),
+        ("CPUEfctv=7 CPUSpecList=7", {"cores_per_socket": 3, "sockets_per_node": 2}, True),
+        ("CPUEfctv=7 CPUSpecList=7", {"ntasks_per_socket": 4, "num_tasks": 7}, True),
+        ("CPUEfctv=7 CPUSpecList=7", {"ntasks_per_socket": 3, "num_tasks": 7}, False),
+        ("CPUSpecList=3,7", {"cores_per_socket": 4}, False),
+        ("CPUSpecList=0-1", {"cores_per_socket": 4}, True),
+        ("CPUSpecList=0-1", {"cores_per_socket": 3, "sockets_per_node": 2}, False),
+        ("CPUSpecList=0-1", {"cores_per_socket": 2, "sockets_per_node": 2}, True),
+        ("CPUSpecList=0-1", {"ntasks_per_socket": 3, "num_tasks": 6}, False),
+        ("CPUSpecList=0-1", {"ntasks_per_socket": 2, "num_tasks": 4}, True),
+        (f"{THREADS} CPUSpecList=6-7,14-15", {"cores_per_socket": 4}, False),
+        (f"{THREADS} CPUSpecList=0-3", {"cores_per_socket": 4}, True),
+    ],
+)
+def test_cores_that_a_node_keeps_for_the_system(
+    kept: str, fields: dict[str, Any], *, fits: bool
+) -> None:
+    """Each socket has those that are left there, as Slurm counts them."""
+    said, default = partitions_of(PARTITIONS.splitlines()[0])
+    rows = node_rows(f"{kept} {SYSTEM}")
+    known = facts(layout_of(rows, said, default, set(), SlurmSettings()))
+    problem = described(known, min_nodes=1, max_nodes=1, **fields).problem
+    assert ("no node of partition all has" in problem) != fits
+
+
 @pytest.mark.parametrize(
     ("fields", "says"),
     [

@@ -236,7 +236,7 @@ def _most_memory(pairs: Mapping[str, str]) -> int:
 
 def _capped(pairs: Mapping[str, str], hardware: Hardware) -> str:
     """Return which setting keeps jobs from some processors of a node; empty: none."""
-    for setting, times in (("MaxCPUsPerNode", 1), ("MaxCPUsPerSocket", hardware.sockets)):
+    for setting, times in (("MaxCPUsPerNode", 1), ("MaxCPUsPerSocket", hardware.socket_count)):
         most = number(pairs.get(setting.lower(), ""))
         if most and (most * times < hardware.cpus).any():
             return f"{setting}={most}"
@@ -318,10 +318,12 @@ def _hardware_of(nodes: Sequence[NodeRow]) -> Hardware:
     """Return what each node has."""
     names = sorted({name for node in nodes for name, _ in node.gres})
     amounts = [dict(node.gres) for node in nodes]
+    most = max((len(node.sockets) for node in nodes), default=1)
+    sockets = [node.sockets + (0,) * (most - len(node.sockets)) for node in nodes]
     return Hardware(
         np.array([node.cores for node in nodes], np.int64),
         np.array([node.threads for node in nodes], np.int64),
-        np.array([node.sockets for node in nodes], np.int64),
+        np.array(sockets, np.int64).reshape(len(nodes), most),
         np.array([node.memory if node.memory > 0 else 1 << 62 for node in nodes], np.int64),
         np.array([node.disk for node in nodes], np.int64),
         {name: np.array([own.get(name, 0) for own in amounts], np.int64) for name in names},

@@ -231,7 +231,7 @@ def _tasks_held(request: JobRequest, hardware: Hardware) -> NDArray[np.int64]:
     if request.tasks_per_core:
         holds = np.minimum(holds, hardware.cores * request.tasks_per_core)
     if request.tasks_per_socket:
-        holds = np.minimum(holds, hardware.sockets * request.tasks_per_socket)
+        holds = np.minimum(holds, hardware.on_sockets(request.tasks_per_socket))
     if request.tasks_per_node:
         holds = np.minimum(holds, request.tasks_per_node)
     for name, amount in generic(request.tres_task).items():

@@ -122,10 +122,11 @@ def hardware_of(facts: SlurmFacts, name: str, part: Partition, text: str) -> Har
     """
     if facts.parts is not None:
         return facts.parts.hardware(name, text)
-    cpus, threads, sockets = (np.array([n], np.int64) for n in (part.cores, part.threads, 1))
+    cpus, threads = (np.array([n], np.int64) for n in (part.cores, part.threads))
     memory = np.array([part.memory if part.memory > 0 else 1 << 62], np.int64)
     names = {name for node, _ in part.hardware for name in node if name.startswith(GRES)}
     gres = {name: np.array([part.most(name)], np.int64) for name in names}
+    sockets = (cpus // threads)[:, None]
     return Hardware(cpus, threads, sockets, memory, np.zeros(1, np.int64), gres)
 
 

@@ -322,7 +322,8 @@ class NodeRow:
     """Processors of one core."""
     maintenance: bool = False
     """It is in a reservation for maintenance now."""
-    sockets: int = 1
+    sockets: tuple[int, ...] = (1,)
+    """The cores that jobs may have of each socket, the most first."""
     disk: int = 0
     """MiB of TmpDisk."""
     available: tuple[str, ...] = ()
@@ -509,12 +510,27 @@ def node_rows(output: str) -> list[NodeRow]:
                 tuple(sorted(gres(text(pairs.get("Gres", ""))).items())),
                 number(pairs.get("ThreadsPerCore", "")) or 1,
                 in_maintenance(pairs.get("State", "")),
-                number(pairs.get("Sockets", "")) or 1,
+                _sockets(pairs),
                 number(pairs.get("TmpDisk", "")),
                 words_of(pairs.get("AvailableFeatures", "")),
             )
         )
     return rows
+
+
+def _sockets(pairs: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the cores that jobs may have of each socket of a node, the most first.
+
+    Slurm shows those that it keeps for the system (CoreSpecCount, CpuSpecList) by processors, in
+    order of the cores.
+    """
+    threads, sockets = (number(pairs.get(of, "")) or 1 for of in ("ThreadsPerCore", "Sockets"))
+    cpus = number(pairs.get("CPUTot", "")) or number(pairs.get("CPUEfctv", ""))
+    each = max(cpus // threads // sockets, 1)
+    kept = names_of(f"[{pairs.get('CPUSpecList', '')}]")
+    cores = {int(cpu) // threads for cpu in kept if cpu.isdigit()}
+    left = (each - sum(core // each == at for core in cores) for at in range(sockets))
+    return tuple(sorted(left, reverse=True))
 
 
 @lru_cache(maxsize=256)
